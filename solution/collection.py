@@ -1,0 +1,47 @@
+"""The five collections of the competition: their names, their scores, where they lie."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from solution.errors import InputError
+
+SPLITS = ("train", "valid", "test")
+
+
+@dataclass(frozen=True)
+class Collection:
+    """One of the five sets of graphs that Kaggle scores separately and averages."""
+
+    name: str  # as in the submission's ID column, such as layout:xla:random
+    kind: Literal["layout", "tile"]
+    test_rows: int  # rows that the real competition asks for
+
+    @property
+    def folder(self) -> str:
+        """Where its splits lie below the npz folder, such as layout/xla/random."""
+        return self.name.replace(":", "/")
+
+    @property
+    def metric(self) -> str:
+        """Kaggle's score for it: Kendall's tau, or the top-5 score of solution.metrics."""
+        return "tau" if self.kind == "layout" else "top-5"
+
+
+COLLECTIONS = (
+    Collection("layout:xla:default", "layout", 8),
+    Collection("layout:xla:random", "layout", 8),
+    Collection("layout:nlp:default", "layout", 17),
+    Collection("layout:nlp:random", "layout", 17),
+    Collection("tile:xla", "tile", 844),
+)
+BY_NAME = {collection.name: collection for collection in COLLECTIONS}
+NAMES = tuple(BY_NAME)
+LAYOUT = tuple(c.name for c in COLLECTIONS if c.kind == "layout")
+TILE = tuple(c.name for c in COLLECTIONS if c.kind == "tile")
+
+
+def collection(name: str) -> Collection:
+    """Return the collection called `name`; raise InputError with the five names otherwise."""
+    if name not in BY_NAME:
+        raise InputError(f"{name!r} is not a collection. The five are: {', '.join(NAMES)}.")
+    return BY_NAME[name]

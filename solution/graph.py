@@ -1,0 +1,168 @@
+"""One tensor program with its candidate configurations, as an immutable value that is always valid.
+
+A Graph is the only thing that crosses from the files to the features, so everything after it may
+rely on what is checked here.
+"""
+
+import dataclasses
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+
+from solution import vocabulary
+from solution.collection import Collection
+
+MAX_SHOWN = 5
+
+
+class InvalidGraphError(ValueError):
+    """The arrays do not form a graph; `defects` says why, a line each."""
+
+    def __init__(self, defects: list[str]) -> None:
+        super().__init__("; ".join(defects))
+        self.defects = defects
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A tensor program, its candidate configurations and, where they are known, their runtimes.
+
+    Arrays are read-only. Raises InvalidGraphError when they do not fit each other.
+    """
+
+    name: str
+    collection: Collection
+    node_features: np.ndarray  # (nodes, 140) float32, columns as in solution.vocabulary
+    node_opcodes: np.ndarray  # (nodes,) uint8
+    edges: np.ndarray  # (edges, 2) int64; a row is [consumer, producer], operands in order
+    configurable: np.ndarray  # (configurable nodes,) int64 node ids; none for tile
+    configs: np.ndarray  # layout (configs, configurable, 18) int8; tile (configs, 24) float32
+    runtimes: np.ndarray | None  # (configs,) float64, ns (tile: over normaliser); None: no labels
+
+    def __post_init__(self) -> None:
+        defects = _find_defects(self)
+        if defects:
+            raise InvalidGraphError(defects)
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
+
+    @property
+    def num_nodes(self) -> int:
+        return len(self.node_features)
+
+    @property
+    def num_configs(self) -> int:
+        return len(self.configs)
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What names it everywhere: collection and graph name."""
+        return self.collection.name, self.name
+
+    @property
+    def architecture(self) -> str:
+        """A hash of opcodes and edges: graphs that share it are the same program at other sizes."""
+        digest = hashlib.sha256(np.ascontiguousarray(self.node_opcodes, np.uint8).tobytes())
+        digest.update(np.ascontiguousarray(self.edges, np.int64).tobytes())
+        return digest.hexdigest()[:16]
+
+    @property
+    def nbytes(self) -> int:
+        arrays = (getattr(self, field.name) for field in dataclasses.fields(self))
+        return sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
+
+    def operands(self, position: int) -> np.ndarray:
+        """The node (nodes,) that each node takes as operand number `position`; -1 where none."""
+        order = np.argsort(self.edges[:, 0], kind="stable")
+        consumers = self.edges[order, 0]
+        _, starts, counts = np.unique(consumers, return_index=True, return_counts=True)
+        found = np.full(self.num_nodes, -1)
+        has = counts > position
+        rows = order[starts[has] + position]
+        found[self.edges[rows, 0]] = self.edges[rows, 1]
+        return found
+
+    def select(self, configs: np.ndarray) -> "Graph":
+        """The same program with only the configurations at the positions `configs` (k,)."""
+        runtimes = None if self.runtimes is None else self.runtimes[configs]
+        return dataclasses.replace(self, configs=self.configs[configs], runtimes=runtimes)
+
+
+def _find_defects(graph: Graph) -> list[str]:
+    defects = _find_shape_defects(graph)
+    return defects or _find_value_defects(graph)
+
+
+def _find_shape_defects(graph: Graph) -> list[str]:
+    nodes, layout = len(graph.node_features), graph.collection.kind == "layout"
+    expected: list[tuple[str, np.ndarray, tuple[int | None, ...]]] = [
+        ("node_feat", graph.node_features, (None, vocabulary.NUM_NODE_FEATURES)),
+        ("node_opcode", graph.node_opcodes, (nodes,)),
+        ("edge_index", graph.edges, (None, 2)),
+    ]
+    if layout:
+        size = (None, len(graph.configurable), vocabulary.NUM_LAYOUT_FEATURES)
+        expected.append(("node_config_feat", graph.configs, size))
+    else:
+        expected.append(("config_feat", graph.configs, (None, vocabulary.NUM_TILE_FEATURES)))
+    if graph.runtimes is not None:
+        expected.append(("config_runtime", graph.runtimes, (len(graph.configs),)))
+    defects = [
+        f"{name} has shape {_show_shape(array.shape)}, expected {_show_shape(shape)}"
+        for name, array, shape in expected
+        if array.ndim != len(shape)
+        or any(
+            want is not None and want != have for want, have in zip(shape, array.shape, strict=True)
+        )
+    ]
+    if not defects and (nodes == 0 or len(graph.configs) == 0):
+        defects.append(f"the graph has {nodes} nodes and {len(graph.configs)} configurations")
+    return defects
+
+
+def _matches(shape: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
+    pairs = zip(expected, shape, strict=False)
+    return len(shape) == len(expected) and all(want in (None, have) for want, have in pairs)
+
+
+def _find_value_defects(graph: Graph) -> list[str]:
+    nodes = graph.num_nodes
+    checks = [
+        ("node_feat has NaN or infinite values in the nodes",
+         np.flatnonzero(~np.isfinite(graph.node_features).all(axis=1))),
+        (f"node_opcode has ids outside 0...{vocabulary.NUM_OPCODES - 2}:",
+         np.unique(graph.node_opcodes[graph.node_opcodes >= vocabulary.VIRTUAL + 1])),
+        (f"edge_index points outside the nodes 0...{nodes - 1} in the rows",
+         np.flatnonzero(((graph.edges < 0) | (graph.edges >= nodes)).any(axis=1))),
+        (f"node_config_ids points outside the nodes 0...{nodes - 1}:",
+         graph.configurable[(graph.configurable < 0) | (graph.configurable >= nodes)]),
+        ("node_config_ids names these nodes more than once:", _repeated(graph.configurable)),
+        ("the configurations have NaN or infinite values in the rows", _rows_not_finite(graph)),
+    ]  # fmt: skip
+    if graph.runtimes is not None:
+        bad = np.flatnonzero(~(np.isfinite(graph.runtimes) & (graph.runtimes > 0)))
+        checks.append(("config_runtime is not positive for the configurations", bad))
+    return [f"{text} {_show_values(found)}" for text, found in checks if len(found)]
+
+
+def _rows_not_finite(graph: Graph) -> np.ndarray:
+    if graph.configs.dtype.kind != "f":
+        return np.empty(0, np.int64)
+    return np.flatnonzero(~np.isfinite(graph.configs).reshape(len(graph.configs), -1).all(axis=1))
+
+
+def _repeated(values: np.ndarray) -> np.ndarray:
+    distinct, counts = np.unique(values, return_counts=True)
+    return distinct[counts > 1]
+
+
+def _show_values(values: np.ndarray) -> str:
+    shown = ", ".join(str(value) for value in values[:MAX_SHOWN])
+    return shown + (f" and {len(values) - MAX_SHOWN} more" if len(values) > MAX_SHOWN else "")
+
+
+def _show_shape(shape: tuple[int | None, ...]) -> str:
+    return "(" + ", ".join("any" if size is None else str(size) for size in shape) + ")"

@@ -1,0 +1,96 @@
+"""How good a ranking is: Kaggle's two scores, per graph, then their mean with its uncertainty."""
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from scipy import stats
+
+from solution.collection import collection
+
+TOP_K = 5
+
+
+def kendall_tau(scores: np.ndarray, runtimes: np.ndarray) -> float:
+    """Kendall's tau-b between scores and runtimes (configs,); 0 where either is constant.
+
+    Source: Kendall, "The treatment of ties in ranking problems", Biometrika, 1945.
+    """
+    if np.ptp(scores) == 0 or np.ptp(runtimes) == 0:
+        return 0.0
+    return float(stats.kendalltau(scores, runtimes).statistic)
+
+
+def top_k_score(scores: np.ndarray, runtimes: np.ndarray, k: int = TOP_K) -> float:
+    """2 - best runtime among the k lowest scores / best runtime of all; ties go to the first.
+
+    1 when the best configuration is among the k; falls by the relative slowdown otherwise.
+    """
+    top = np.argsort(scores, kind="stable")[:k]
+    return float(2 - runtimes[top].min() / runtimes.min())
+
+
+def score_ranking(collection_name: str, scores: np.ndarray, runtimes: np.ndarray) -> float:
+    """Kaggle's score of one graph of the collection: Kendall's tau for layout, top-5 for tile."""
+    metric = kendall_tau if collection(collection_name).kind == "layout" else top_k_score
+    return metric(scores, runtimes)
+
+
+def score_graphs(predictions: pl.DataFrame, labels: pl.DataFrame) -> pl.DataFrame:
+    """Score every predicted graph.
+
+    Args:
+        predictions: collection, graph, config, score; with a seed column, a graph's score is the
+            mean over its seeds.
+        labels: collection, graph, config, runtime.
+
+    Returns:
+        collection, graph, score; a row a graph, sorted.
+    """
+    keys = ["collection", "graph"] + (["seed"] if "seed" in predictions.columns else [])
+    joined = predictions.join(labels, on=["collection", "graph", "config"], how="inner")
+    rows = [
+        (*key, score_ranking(str(key[0]), group["score"].to_numpy(), group["runtime"].to_numpy()))
+        for key, group in joined.sort("config").group_by(keys, maintain_order=True)
+    ]
+    schema = {**{key: predictions.schema[key] for key in keys}, "score": pl.Float64()}
+    frame = pl.DataFrame(rows, schema=schema, orient="row")
+    return (
+        frame.group_by("collection", "graph")
+        .agg(pl.col("score").mean())
+        .sort("collection", "graph")
+    )
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean over graphs with its 95% bootstrap interval."""
+
+    value: float
+    low: float
+    high: float
+    graphs: int
+
+    @property
+    def standard_error(self) -> float:
+        """Half the interval's width over 1.96."""
+        return (self.high - self.low) / (2 * 1.96)
+
+
+def bootstrap_mean(values: np.ndarray, resamples: int = 9999) -> Mean:
+    """The mean of per-graph scores (graphs,) with a percentile bootstrap interval over graphs.
+
+    The interval is NaN where there are fewer than two graphs.
+    Source: Efron, "Bootstrap methods: another look at the jackknife", 1979.
+    """
+    value = float(np.mean(values)) if len(values) else float("nan")
+    if len(values) < 2:
+        return Mean(value, float("nan"), float("nan"), len(values))
+    with warnings.catch_warnings():  # constant scores are a fair case here: the interval is a point
+        warnings.simplefilter("ignore")
+        result = stats.bootstrap(
+            (values,), np.mean, n_resamples=resamples, method="percentile", rng=0, batch=1000
+        )
+    interval = result.confidence_interval
+    return Mean(value, float(interval.low), float(interval.high), len(values))

@@ -1,0 +1,108 @@
+"""The keyed prediction frame: the only thing that crosses from models to ensembles.
+
+A prediction is named by its keys, never by its position. A score is comparable only inside one
+graph; lower is faster.
+"""
+
+from pathlib import Path
+
+import polars as pl
+
+from solution.errors import InputError
+from solution.runs import replace_file
+
+SCHEMA = pl.Schema(
+    {
+        "collection": pl.String(),
+        "graph": pl.String(),
+        "config": pl.Int32(),
+        "fold": pl.Int16(),  # the fold that the model did not see
+        "seed": pl.Int32(),
+        "score": pl.Float32(),
+    }
+)
+KEYS = ["collection", "graph", "config", "fold", "seed"]
+# One score per configuration, after folds and seeds are merged.
+RANKING_SCHEMA = pl.Schema(
+    {name: SCHEMA[name] for name in ("collection", "graph", "config", "score")}
+)
+# Which configurations of which graphs are asked for.
+QUESTION_KEYS = ["collection", "graph", "config"]
+
+MAX_SHOWN = 3
+
+
+def check_predictions(predictions: pl.DataFrame, questions: pl.DataFrame, source: str) -> None:
+    """Refuse predictions that are not exactly what was asked.
+
+    Every asked graph must be predicted, and each model (fold, seed) that predicts a graph must
+    score each of its asked configurations once.
+
+    Args:
+        predictions: a frame of SCHEMA.
+        questions: collection, graph, config: what was asked.
+        source: the file or experiment that the message should name.
+
+    Raises:
+        InputError: wrong columns, NaN or infinite scores, duplicates, unknown graphs or
+            configurations, gaps.
+    """
+    if predictions.schema != SCHEMA:
+        raise InputError(
+            f"{source}: expected the columns {_show_schema(SCHEMA)}, found "
+            f"{_show_schema(predictions.schema)}. Write it with solution.predictions.write."
+        )
+    models = ["collection", "graph", "fold", "seed"]
+    asked = questions.group_by("collection", "graph").agg(pl.len().cast(pl.Int64).alias("asked"))
+    counted = (
+        predictions.group_by(models)
+        .agg(pl.len().cast(pl.Int64).alias("predicted"))
+        .join(asked, on=["collection", "graph"], how="inner")
+    )
+    finite = pl.col("score").is_finite().fill_null(value=False)
+    graph = ["collection", "graph"]
+    findings = {
+        "scores are NaN, null or infinite": predictions.filter(~finite),
+        "predictions have a key that is there already": predictions.filter(
+            pl.struct(KEYS).is_duplicated()
+        ),
+        "graphs are unknown": predictions.join(asked, on=graph, how="anti"),
+        "predictions are of configurations that were not asked for": predictions.join(
+            questions, on=QUESTION_KEYS, how="anti"
+        ),
+        "graphs have no prediction": asked.join(
+            predictions, on=["collection", "graph"], how="anti"
+        ),
+        "graphs are predicted in part": counted.filter(pl.col("predicted") != pl.col("asked")),
+    }
+    for text, rows in findings.items():
+        if len(rows):
+            raise InputError(f"{source}: {len(rows)} {text}, such as {_show_rows(rows)}.")
+
+
+def write(predictions: pl.DataFrame, path: Path) -> None:
+    """Write the frame atomically as Parquet, sorted by its keys: equal frames give equal bytes."""
+    ordered = predictions.sort([key for key in KEYS if key in predictions.columns])
+    with replace_file(path) as temporary:
+        ordered.write_parquet(temporary, compression="zstd", statistics=False)
+
+
+def read(path: Path) -> pl.DataFrame:
+    """Read a Parquet file; raise InputError where it is missing or broken."""
+    if not path.is_file():
+        raise InputError(f"{path}: there is no such file. Make it with `fastslow run`.")
+    try:
+        return pl.read_parquet(path)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise InputError(f"{path}: expected a Parquet file, but: {error}") from error
+
+
+def _show_schema(schema: pl.Schema) -> str:
+    return ", ".join(f"{name} {kind}" for name, kind in schema.items())
+
+
+def _show_rows(rows: pl.DataFrame) -> str:
+    return " and ".join(
+        "(" + ", ".join(f"{name} {value}" for name, value in row.items()) + ")"
+        for row in rows.head(MAX_SHOWN).iter_rows(named=True)
+    )

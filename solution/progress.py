@@ -1,0 +1,60 @@
+"""Progress bars with rate and time left: one look for every long step."""
+
+from collections.abc import Iterable, Iterator, Sized
+from contextlib import contextmanager
+from typing import TypeVar
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+T = TypeVar("T")
+
+console = Console(stderr=True)  # standard output is for results
+
+
+class RateColumn(ProgressColumn):
+    """Completed items per second."""
+
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{speed:.3g}/s", style="progress.data.speed")
+
+
+def bars() -> Progress:
+    """A Progress that shows what, how far, how fast and how long still."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        RateColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+        console=console,
+    )
+
+
+@contextmanager
+def track(items: Iterable[T], description: str) -> Iterator[Iterator[T]]:
+    """Iterate over sized `items` under one bar."""
+    total = len(items) if isinstance(items, Sized) else None
+    with bars() as progress:
+        task = progress.add_task(description, total=total, note="")
+
+        def advance() -> Iterator[T]:
+            for item in items:
+                yield item
+                progress.advance(task)
+
+        yield advance()

@@ -1,0 +1,268 @@
+"""Where artefacts live, and how they are written so that a kill at any moment loses nothing.
+
+    runs/NAME/                                     runs/ is $FASTSLOW_RUNS where that is set
+        run.json                                   settings, commit, versions
+        graphs.parquet                             every graph: split, fold, architecture, sizes
+        labels.parquet                             the configurations predicted out of fold
+        EXPERIMENT/
+            out_of_fold/predictions.parquet
+            test/predictions.parquet
+            units/COLLECTION/fold-F-seed-S/        one model: model/, predictions, unit.json
+        RECIPE/{out_of_fold,test}/ranking.parquet
+        sample_submission.csv                      a copy, where one lay with the data
+        scores.csv, submission.csv
+
+A unit (one model) is written to a temporary folder and renamed when it is complete, so a unit that
+is there is whole, and a run that is started again goes on after the last one.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from solution.errors import InputError
+
+RUNS = Path(os.environ.get("FASTSLOW_RUNS", "runs"))
+RECORD = "run.json"
+SAMPLE_SUBMISSION = "sample_submission.csv"
+TEMPORARY = ".partial-"
+LIBRARIES = ("torch", "torch-geometric", "lightgbm", "polars", "numpy", "scipy")
+
+
+@contextmanager
+def replace_file(path: Path) -> Iterator[Path]:
+    """Yield a temporary path; when the block succeeds it becomes `path`, atomically."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(prefix=TEMPORARY, dir=path.parent)
+    os.close(descriptor)
+    temporary = Path(name)
+    try:
+        yield temporary
+        _sync(temporary)
+        temporary.chmod(0o644)
+        temporary.replace(path)
+        _sync(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def replace_folder(folder: Path) -> Iterator[Path]:
+    """Yield a temporary folder; when the block succeeds it becomes `folder`, atomically."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=folder.parent))
+    try:
+        yield temporary
+        for path in temporary.rglob("*"):
+            if path.is_file():
+                _sync(path)
+        temporary.chmod(0o755)
+        temporary.replace(folder)
+        _sync(folder.parent)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def write_json(value: dict[str, Any], path: Path) -> None:
+    """Write `value` atomically as readable JSON."""
+    with replace_file(path) as temporary:
+        temporary.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Run:
+    """The folder of one run."""
+
+    folder: Path
+
+    @classmethod
+    def existing(cls, folder: Path) -> "Run":
+        """The run in `folder`; InputError where there is none."""
+        if not (folder / RECORD).is_file():
+            raise InputError(f"{folder}: there is no run here. Make one with `fastslow run`.")
+        return cls(folder)
+
+    def unit(self, experiment: str, collection: str, fold: int, seed: int) -> Path:
+        """The folder of one trained model."""
+        return self._units(experiment, collection) / f"fold-{fold}-seed-{seed}"
+
+    def units(self, experiment: str, collection: str) -> list[Path]:
+        """The folders of the models that are trained."""
+        return sorted(self._units(experiment, collection).glob("fold-*-seed-*"))
+
+    def _units(self, experiment: str, collection: str) -> Path:
+        return self.folder / experiment / "units" / collection.replace(":", "-")
+
+    def predictions(self, experiment: str, part: str) -> Path:
+        """The predictions of an experiment; `part` is out_of_fold or test."""
+        return self.folder / experiment / part / "predictions.parquet"
+
+    def ranking(self, recipe: str, part: str) -> Path:
+        """The merged ranking of a recipe; `part` is out_of_fold or test."""
+        return self.folder / recipe / part / "ranking.parquet"
+
+    def experiments(self) -> list[str]:
+        """The experiments that the run was started with, in order."""
+        return list(self._record()["settings"]["experiments"])
+
+    def sample_submission(self) -> Path | None:
+        """The sample_submission.csv that lay with the data."""
+        path = self.folder / SAMPLE_SUBMISSION
+        return path if path.is_file() else None
+
+    def _record(self) -> dict[str, Any]:
+        record: dict[str, Any] = json.loads((self.folder / RECORD).read_text(encoding="utf-8"))
+        return record
+
+    @property
+    def graphs(self) -> Path:
+        return self.folder / "graphs.parquet"
+
+    @property
+    def labels(self) -> Path:
+        return self.folder / "labels.parquet"
+
+    @property
+    def submission(self) -> Path:
+        return self.folder / "submission.csv"
+
+
+@contextmanager
+def open_run(folder: Path, settings: dict[str, Any], *, replace: bool = False) -> Iterator[Run]:
+    """Begin or resume a run, and keep other processes out of its folder meanwhile.
+
+    Raises InputError where the folder holds something else: another run's settings, other code,
+    or files that are no run at all; and where another process is at work in it.
+    """
+    record = folder / RECORD
+    if folder.exists() and any(folder.iterdir()) and not record.is_file():
+        raise InputError(
+            f"{folder}: expected an empty folder or a run, found files that no run made. "
+            "Choose another folder with --run."
+        )
+    # Through JSON and back, so that tuples compare equal to what is read from the file.
+    wanted = json.loads(json.dumps({"settings": settings, "code": fingerprint_code()}))
+    if record.is_file() and not replace:
+        _check_same(folder, wanted)
+    folder.mkdir(parents=True, exist_ok=True)
+    with _locked(folder):
+        if replace:
+            _empty(folder)
+        _remove_leftovers(folder)
+        if not record.is_file():
+            write_json({**wanted, "commit": _commit(), "versions": _versions()}, record)
+        yield Run(folder)
+
+
+def _check_same(folder: Path, wanted: dict[str, Any]) -> None:
+    try:
+        found = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{folder / RECORD}: not readable ({error}). Use --replace.") from error
+    different = _differences(wanted, found)
+    if different:
+        raise InputError(
+            f"{folder}: holds a run that was made differently ({different}). "
+            "Choose another folder with --run, or start it afresh with --replace."
+        )
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the folder itself as a lock; the system gives it back even after a kill."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError as error:
+        raise InputError(
+            f"{folder}: another process is at work in it. Wait for it, or choose another folder "
+            "with --run."
+        ) from error
+    finally:
+        os.close(descriptor)
+
+
+def _empty(folder: Path) -> None:
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Delete the temporary files and folders of a process that was killed."""
+    for path in sorted(folder.rglob(f"{TEMPORARY}*")):
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def fingerprint_code() -> str:
+    """A hash of the source files that decide what a run predicts."""
+    root = Path(__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        digest.update(path.relative_to(root).as_posix().encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _differences(wanted: dict[str, Any], found: dict[str, Any]) -> str:
+    if wanted["code"] != found.get("code"):
+        return "by other code"
+    old = found.get("settings", {})
+    names = sorted({*wanted["settings"], *old})
+    return ", ".join(
+        f"{name}: {_shorten(old.get(name))}, now {_shorten(wanted['settings'].get(name))}"
+        for name in names
+        if old.get(name) != wanted["settings"].get(name)
+    )
+
+
+def _shorten(value: object, width: int = 60) -> str:
+    text = str(value)
+    return text if len(text) <= width else text[: width - 3] + "..."
+
+
+def _commit() -> str | None:
+    command = [
+        "git",
+        "-C",
+        str(Path(__file__).parent),
+        "describe",
+        "--always",
+        "--dirty",
+        "--abbrev=40",
+    ]
+    try:
+        result = subprocess.run(command, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return result.stdout.strip()
+
+
+def _versions() -> dict[str, str]:
+    installed = {name: metadata.version(name) for name in LIBRARIES}
+    return {"python": platform.python_version(), **installed}
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

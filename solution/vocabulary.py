@@ -1,0 +1,63 @@
+"""What the numbers in the competition's arrays mean: opcodes, node feature columns, layout slots.
+
+Source: the README and featurizers.h of google-research-datasets/tpu_graphs (Phothilimthana et al.,
+"TpuGraphs: A Performance Prediction Dataset on Large Tensor Computational Graphs", NeurIPS 2023).
+"""
+
+import numpy as np
+
+# Opcode ids are dense from 1; 0 is reserved for an opcode that the extractor did not know.
+OPCODE_NAMES = """
+unknown abs add add-dependency after-all all-reduce all-to-all atan2 batch-norm-grad
+batch-norm-inference batch-norm-training bitcast bitcast-convert broadcast call ceil cholesky clamp
+collective-permute count-leading-zeros compare complex concatenate conditional constant convert
+convolution copy copy-done copy-start cosine custom-call divide domain dot dynamic-slice
+dynamic-update-slice exponential exponential-minus-one fft floor fusion gather get-dimension-size
+set-dimension-size get-tuple-element imag infeed iota is-finite log log-plus-one and not or xor map
+maximum minimum multiply negate outfeed pad parameter partition-id popcnt power real recv recv-done
+reduce reduce-precision reduce-window remainder replica-id reshape reverse rng
+rng-get-and-update-state rng-bit-generator round-nearest-afz rsqrt scatter select select-and-scatter
+send send-done shift-left shift-right-arithmetic shift-right-logical sign sine slice sort sqrt
+subtract tanh trace transpose triangular-solve tuple tuple-select while cbrt all-gather
+collective-permute-start collective-permute-done logistic dynamic-reshape all-reduce-start
+all-reduce-done reduce-scatter all-gather-start all-gather-done opt-barrier async-start async-update
+async-done round-nearest-even stochastic-convert tan
+"""
+OPCODES = dict(enumerate(OPCODE_NAMES.split()))
+OPCODE_IDS = {name: index for index, name in OPCODES.items()}
+VIRTUAL = len(OPCODES)  # the opcode of a node that stands for many merged ones
+NUM_OPCODES = len(OPCODES) + 1
+
+CONFIGURABLE_OPCODES = ("convolution", "dot", "reshape")
+
+NUM_NODE_FEATURES = 140
+NUM_LAYOUT_FEATURES = 18
+NUM_TILE_FEATURES = 24
+MAX_RANK = 6
+
+# Columns of the node features.
+IS_ROOT = 0
+ELEMENT_TYPE = slice(2, 21)  # one-hot, in the order of ELEMENT_BYTES
+SHAPE_DIMENSIONS = slice(21, 27)
+SHAPE_SUM = 27
+SHAPE_PRODUCT = 28
+CONVOLUTION_OUTPUT_FEATURE = 106
+DIMENSIONS = slice(31, 37)  # of broadcast, reduce, transpose, concatenate, ...
+WINDOW_SIZE = slice(37, 43)
+CONVOLUTION_INPUT_SPATIAL = slice(95, 99)
+CONVOLUTION_KERNEL_SPATIAL = slice(101, 105)
+CONVOLUTION_DIMENSIONS = slice(93, 107)
+NODE_LAYOUT = slice(134, 140)  # minor to major
+
+# Bytes of one element: invalid pred s8 s16 s32 s64 u8 u16 u32 u64 f16 f32 f64 bf16 c64 c128
+# tuple opaque token.
+ELEMENT_BYTES = np.array([0, 1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 4, 8, 2, 8, 16, 0, 0, 0], np.float32)
+
+# A layout configuration has six slots, minor to major, for each of three tensors; -1 is "not
+# given".
+LAYOUT_TENSORS = ("output", "input", "kernel")
+LAYOUT_UNSET = -1
+NUM_LAYOUT_TOKENS = MAX_RANK + 1  # -1 ... 5, shifted by one
+
+# A tile configuration has three blocks of eight: six sizes, their sum, their product.
+TILE_BLOCKS = {"kernel": slice(0, 8), "output": slice(8, 16), "input": slice(16, 24)}
