@@ -1,0 +1,101 @@
+"""Find the npz files in the folder shapes that people have.
+
+The competition's download (npz_all/npz/layout/...), the same without npz_all, a Kaggle mount with
+either below it, one collection's folder or a single file: in all of them the last parts of the path
+say collection, split and graph, so nothing else is looked at.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from solution.collection import BY_NAME, SPLITS, Collection, collection
+from solution.data.npz import detect_kind
+from solution.errors import InputError
+from solution.runs import SAMPLE_SUBMISSION
+
+EXPECTED = "layout/{xla,nlp}/{default,random}/{train,valid,test}/*.npz or tile/xla/{...}/*.npz"
+
+
+@dataclass(frozen=True)
+class GraphFile:
+    """Where one graph lies and what the path says of it."""
+
+    path: Path
+    collection: Collection
+    split: str
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+
+def find_files(folder: Path) -> list[GraphFile]:
+    """Every graph below `folder` (or the one file that it is), sorted by collection, split, name.
+
+    Raises InputError where there is none, or where one graph is there twice.
+    """
+    if not folder.exists():
+        raise InputError(f"{folder}: there is no such folder. Give the folder with the npz files.")
+    paths = [folder] if folder.is_file() else sorted(folder.rglob("*.npz"))
+    visible = [path for path in paths if not _is_hidden(path, folder)]
+    files = [file for path in visible if (file := parse_path(path)) is not None]
+    if not files:
+        others = f" (of {len(visible)} npz files, none lies in such a folder)" if visible else ""
+        raise InputError(f"{folder}: expected {EXPECTED} in it, found none{others}.")
+    _check_unique(files)
+    order = {name: index for index, name in enumerate(BY_NAME)}
+    return sorted(files, key=lambda f: (order[f.collection.name], SPLITS.index(f.split), f.name))
+
+
+def parse_path(path: Path) -> GraphFile | None:
+    """Read collection and split off the end of the path; None where they are not there."""
+    parts = path.resolve().parts
+    for name in BY_NAME:
+        folder = tuple(name.split(":"))
+        if parts[-2 - len(folder) : -2] == folder and parts[-2] in SPLITS:
+            return GraphFile(path, collection(name), parts[-2])
+    return None
+
+
+def identify_file(path: Path, collection_name: str | None = None) -> GraphFile:
+    """Identify a single file: by its path, by `collection_name`, or by the arrays in it."""
+    if not path.is_file():
+        raise InputError(f"{path}: there is no such file. Give one npz file.")
+    if collection_name is not None:
+        return GraphFile(path, collection(collection_name), "train")
+    found = parse_path(path)
+    if found is not None:
+        return found
+    if detect_kind(path) == "tile":
+        return GraphFile(path, collection("tile:xla"), "train")
+    raise InputError(
+        f"{path}: a layout graph, but its path does not say of which collection. "
+        "Add --collection, such as --collection layout:xla:random."
+    )
+
+
+def find_sample_submission(folder: Path) -> Path | None:
+    """The competition's sample_submission.csv in the folder, below it, or beside npz folders."""
+    below = sorted(folder.rglob(SAMPLE_SUBMISSION)) if folder.is_dir() else []
+    beside = [
+        folder.parents[level] / SAMPLE_SUBMISSION
+        for level in range(min(2, len(folder.parents)))
+        if folder.name in ("npz", "npz_all")
+    ]
+    return next((path for path in [*below, *beside] if path.is_file()), None)
+
+
+def _is_hidden(path: Path, folder: Path) -> bool:
+    parts = path.relative_to(folder).parts if path != folder else ()
+    return any(part.startswith((".", "__MACOSX")) for part in parts)
+
+
+def _check_unique(files: list[GraphFile]) -> None:
+    seen: dict[tuple[str, str, str], Path] = {}
+    for file in files:
+        key = (file.collection.name, file.split, file.name)
+        if key in seen:
+            raise InputError(
+                f"{file.path}: the same graph lies at {seen[key]}. Give a folder that has it once."
+            )
+        seen[key] = file.path

@@ -1,0 +1,87 @@
+"""Divide the labelled graphs into folds, once.
+
+Two schemes. `architecture` keeps graphs with the same structure together, so a fold measures how a
+model does on programs it has never seen. `graph` only keeps copies of one graph together: the
+competition's own situation, where most test graphs share their structure with a training graph.
+
+The graphs of one source (xla, nlp, tile) are divided together, so that a program that stands in
+both layout searches has the same fold in both, and a model may train on both without leaking.
+"""
+
+import hashlib
+from collections import Counter, defaultdict
+from typing import Literal
+
+import numpy as np
+import polars as pl
+
+Scheme = Literal["architecture", "graph"]
+NO_FOLD = -1  # of graphs that are not labelled
+
+
+def assign_folds(graphs: pl.DataFrame, scheme: Scheme, num_folds: int, seed: int) -> pl.DataFrame:
+    """Add the columns `group` and `fold`.
+
+    Every group goes, largest first, to the fold that holds the fewest graphs of the group's own
+    collections. A collection with fewer groups than folds leaves some folds empty.
+
+    Args:
+        graphs: collection, graph, architecture, labelled; in any order, which does not matter.
+
+    Returns:
+        `graphs` with `group`, and `fold`: 0 ... num_folds - 1, or NO_FOLD where not labelled.
+    """
+    column = "architecture" if scheme == "architecture" else "graph"
+    grouped = graphs.with_columns(
+        (_source(pl.col("collection")) + "/" + pl.col(column)).alias("group")
+    )
+    members: dict[str, list[str]] = defaultdict(list)
+    for name, group, labelled in grouped.select("collection", "group", "labelled").iter_rows():
+        if labelled:
+            members[group].append(name)
+    folds = _balance(members, num_folds, seed)
+    fold = pl.col("group").replace_strict(folds, default=NO_FOLD, return_dtype=pl.Int16())
+    return grouped.with_columns(
+        pl.when("labelled").then(fold).otherwise(pl.lit(NO_FOLD, pl.Int16())).alias("fold")
+    )
+
+
+def split_inner(groups: list[str], share: float, seed: int) -> np.ndarray:
+    """Choose whole groups for an inner validation split: a mask over `groups` (graphs,).
+
+    About `share` of the graphs, at least one group; nothing where there are fewer than three.
+    """
+    distinct = sorted(set(groups), key=lambda group: _draw(group, seed))
+    mask = np.zeros(len(groups), bool)
+    if len(distinct) < 3:
+        return mask
+    for group in distinct:
+        if mask.sum() >= share * len(groups):
+            break
+        candidate = mask | (np.array(groups) == group)
+        if candidate.sum() <= max(1, len(groups) // 2):  # never most of the graphs
+            mask = candidate
+    return mask
+
+
+def _balance(members: dict[str, list[str]], num_folds: int, seed: int) -> dict[str, int]:
+    counts: dict[str, Counter[int]] = defaultdict(Counter)
+    folds: dict[str, int] = {}
+    for group in sorted(members, key=lambda group: (-len(members[group]), _draw(group, seed))):
+        collections = set(members[group])
+        load = [sum(counts[name][fold] for name in collections) for fold in range(num_folds)]
+        folds[group] = min(range(num_folds), key=lambda fold: (load[fold], fold))
+        for name in members[group]:
+            counts[name][folds[group]] += 1
+    return folds
+
+
+def _source(collection: pl.Expr) -> pl.Expr:
+    """xla or nlp for layout, tile for tile."""
+    parts = collection.str.split(":")
+    return pl.when(parts.list.first() == "tile").then(pl.lit("tile")).otherwise(parts.list.get(1))
+
+
+def _draw(group: str, seed: int) -> bytes:
+    """A reproducible random number for the group that does not depend on the other groups."""
+    return hashlib.sha256(f"{seed}/{group}".encode()).digest()

@@ -1,0 +1,165 @@
+"""Tables for people: what is in a folder, what is in a graph."""
+
+import numpy as np
+import polars as pl
+from rich import box
+from rich.table import Table
+
+from solution.data.duplicates import deduplicate
+from solution.data.scan import tabulate
+from solution.graph import Graph
+from solution.vocabulary import LAYOUT_TENSORS, MAX_RANK, OPCODES, SHAPE_DIMENSIONS, TILE_BLOCKS
+
+MAX_ROWS = 15
+QUANTILES = (0, 0.25, 0.5, 0.75, 1)
+
+
+def show_summaries(summaries: pl.DataFrame) -> Table:
+    """A row for each collection and split; 80 columns wide."""
+    table = _table("Nodes, configurations and configurable nodes are median and maximum")
+    table.add_column("Collection", no_wrap=True)
+    headers = ("Graphs", "Labels", "Nodes", "Configs", "Config.nodes", "Equal", "Spread")
+    for header in headers:
+        table.add_column(header, justify="right", no_wrap=True)
+    previous = None
+    for row in tabulate(summaries).iter_rows(named=True):
+        if row["collection"] != previous:
+            table.add_row(row["collection"], style="cyan")
+        previous = row["collection"]
+        spread = row["spread_median"]
+        table.add_row(
+            f"  {row['split']}",
+            f"{row['graphs']:,}",
+            f"{row['labelled']:,}",
+            *(
+                f"{_shorten(row[f'{name}_median'])} {_shorten(row[f'{name}_max'])}"
+                for name in ("nodes", "configs", "configurable")
+            ),
+            f"{row['duplicates']:.0%}",
+            "" if spread is None else f"{spread:.2f}",
+        )
+    table.caption = (
+        "Labels: graphs with runtimes. Equal: configurations that repeat another. "
+        "Spread: slowest over fastest runtime, median."
+    )
+    return table
+
+
+def show_graph(graph: Graph) -> list[Table]:
+    """Sizes, opcodes, configurable nodes or tile sizes, and runtimes."""
+    tables = [_show_sizes(graph), _show_opcodes(graph)]
+    tables.append(_show_configurable(graph) if len(graph.configurable) else _show_tiles(graph))
+    if graph.runtimes is not None:
+        tables.append(_show_runtimes(graph))
+    return tables
+
+
+def _show_sizes(graph: Graph) -> Table:
+    table = _table(f"{graph.collection.name}:{graph.name}")
+    table.add_column("What")
+    table.add_column("Count", justify="right")
+    counts = {
+        "nodes": graph.num_nodes,
+        "edges": len(graph.edges),
+        "configurable nodes": len(graph.configurable),
+        "configurations": graph.num_configs,
+        "distinct configurations": len(deduplicate(graph.configs).first),
+    }
+    for name, count in counts.items():
+        table.add_row(name, f"{count:,}")
+    table.add_row("labels", "yes" if graph.runtimes is not None else "no")
+    return table
+
+
+def _show_opcodes(graph: Graph) -> Table:
+    opcodes, counts = np.unique(graph.node_opcodes, return_counts=True)
+    table = _table("Opcodes")
+    table.add_column("Opcode")
+    table.add_column("Nodes", justify="right")
+    order = np.argsort(-counts, kind="stable")
+    for index in order[:MAX_ROWS]:
+        table.add_row(OPCODES[int(opcodes[index])], f"{counts[index]:,}")
+    _add_rest(table, len(order))
+    return table
+
+
+def _show_configurable(graph: Graph) -> Table:
+    table = _table("Configurable nodes; of each the most frequent given layout, minor to major")
+    table.add_column("Node", justify="right")
+    table.add_column("Opcode")
+    table.add_column("Shape")
+    table.add_column("Layouts", justify="right")
+    for tensor in LAYOUT_TENSORS:
+        table.add_column(f"{tensor.capitalize()} layout")
+    for position, node in enumerate(graph.configurable[:MAX_ROWS]):
+        layouts, counts = np.unique(graph.configs[:, position], axis=0, return_counts=True)
+        given = counts * (layouts >= 0).any(axis=1)
+        frequent = layouts[np.argmax(given)]
+        sizes = graph.node_features[node, SHAPE_DIMENSIONS].astype(int)
+        table.add_row(
+            str(node),
+            OPCODES[int(graph.node_opcodes[node])],
+            "x".join(str(size) for size in sizes if size) or "scalar",
+            str(len(layouts)),
+            *(_show_layout(slots) for slots in frequent.reshape(len(LAYOUT_TENSORS), MAX_RANK)),
+        )
+    _add_rest(table, len(graph.configurable))
+    return table
+
+
+def _show_tiles(graph: Graph) -> Table:
+    table = _table("Tile sizes, the fastest first; runtimes over the normaliser")
+    table.add_column("Config", justify="right")
+    for block in TILE_BLOCKS:
+        table.add_column(f"{block.capitalize()} tile")
+    table.add_column("Runtime", justify="right")
+    runtimes = graph.runtimes
+    order = np.arange(graph.num_configs) if runtimes is None else np.argsort(runtimes)
+    for config in order[:MAX_ROWS]:
+        table.add_row(
+            str(config),
+            *(
+                _show_tile(graph.configs[config, block][:MAX_RANK])
+                for block in TILE_BLOCKS.values()
+            ),
+            "" if runtimes is None else f"{runtimes[config]:.4f}",
+        )
+    _add_rest(table, graph.num_configs)
+    return table
+
+
+def _show_runtimes(graph: Graph) -> Table:
+    assert graph.runtimes is not None
+    unit = "ns" if graph.collection.kind == "layout" else "over normaliser"
+    table = _table(f"Runtimes ({unit})")
+    for quantile in QUANTILES:
+        table.add_column(f"{quantile:.0%}", justify="right")
+    table.add_column("Slowest / fastest", justify="right")
+    values = np.quantile(graph.runtimes, QUANTILES)
+    shown = [f"{value:,.0f}" if values[0] > 1000 else f"{value:.4f}" for value in values]
+    table.add_row(*shown, f"{values[-1] / values[0]:.3f}")
+    return table
+
+
+def _table(title: str) -> Table:
+    return Table(
+        box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, title=title,
+        title_justify="left", caption_justify="left",
+    )  # fmt: skip
+
+
+def _shorten(count: int) -> str:
+    return str(count) if count < 1000 else f"{count / 1000:.1f}k"
+
+
+def _show_layout(slots: np.ndarray) -> str:
+    return " ".join(str(slot) for slot in slots if slot >= 0) or "-"
+
+
+def _show_tile(sizes: np.ndarray) -> str:
+    return "x".join(str(int(size)) for size in sizes if size) or "-"
+
+
+def _add_rest(table: Table, count: int) -> None:
+    if count > MAX_ROWS:
+        table.add_row(f"and {count - MAX_ROWS:,} more")

@@ -1,0 +1,23 @@
+"""Which configurations of a labelled graph are predicted out of fold.
+
+A fixed, seeded choice per graph, the same for every experiment, so that predictions always align.
+1,000 is the official evaluation protocol of TpuGraphs.
+"""
+
+import hashlib
+
+import numpy as np
+
+MAX_CONFIGS = 1000
+
+
+def choose_configs(key: tuple[str, str], num_configs: int, limit: int = MAX_CONFIGS) -> np.ndarray:
+    """Positions (min(num_configs, limit),) of the configurations to predict, ascending.
+
+    Args:
+        key: collection and graph name; the choice depends on nothing else.
+    """
+    if num_configs <= limit:
+        return np.arange(num_configs)
+    seed = int.from_bytes(hashlib.sha256("/".join(key).encode()).digest()[:8], "big")
+    return np.sort(np.random.default_rng(seed).choice(num_configs, limit, replace=False))
