@@ -1,0 +1,109 @@
+"""What a layout does to the tensors of the node that takes it.
+
+A layout configuration gives, minor to major, the dimension order of a node's output, input and
+kernel. What matters for speed is not the numbers but which dimension becomes contiguous and how far
+that is from what the program had before.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from solution import vocabulary
+from solution.features.codebook import NodeLayouts
+from solution.features.padding import tensor_ranks
+from solution.graph import Graph
+from solution.vocabulary import LAYOUT_TENSORS, MAX_RANK
+
+# A register tile of the TPU: 8 sublanes by 128 lanes. Minor dimensions are padded up to it.
+SUBLANES, LANES = 8, 128
+
+TENSOR_FEATURES = (
+    "given",  # 1 where the configuration says anything
+    "changed",  # 1 where it differs from the layout in the program
+    "minor_changed",  # 1 where another dimension becomes contiguous
+    "minor_size",  # log size of the contiguous dimension
+    "minor_ratio",  # log of that size over the contiguous size in the program
+    "violation",  # 1 where the largest dimension is not the contiguous one
+    "waste",  # log of the padded over the true size on the register tile
+    "distance",  # share of the given slots that differ from the program's
+    "displacement",  # how far out the once contiguous dimension moved, 0 to 1
+)
+FEATURES = tuple(f"{tensor}_{name}" for tensor in LAYOUT_TENSORS for name in TENSOR_FEATURES)
+
+
+@dataclass(frozen=True)
+class Tensors:
+    """One of the three tensors of every configurable node."""
+
+    sizes: np.ndarray  # (configurable, 6) int64; 1 past the rank
+    ranks: np.ndarray  # (configurable,) int64
+    layouts: np.ndarray  # (configurable, 6) int64 minor to major in the program
+
+
+def describe_layouts(graph: Graph, pairs: NodeLayouts) -> np.ndarray:
+    """Features (pairs, len(FEATURES)) float32 of each (node, layout) pair.
+
+    `graph` must be whole: the inputs of a configurable node are its operands.
+    """
+    blocks = [
+        _describe_tensor(
+            _tensors(graph, tensor), pairs.node, pairs.layouts[:, _slots(number)].astype(np.int64)
+        )
+        for number, tensor in enumerate(LAYOUT_TENSORS)
+    ]
+    return np.concatenate(blocks, axis=1).astype(np.float32)
+
+
+def _slots(number: int) -> slice:
+    return slice(number * MAX_RANK, (number + 1) * MAX_RANK)
+
+
+def _tensors(graph: Graph, tensor: str) -> Tensors:
+    if tensor == "output":
+        nodes = graph.configurable
+    else:
+        nodes = graph.operands(0 if tensor == "input" else 1)[graph.configurable]
+    known = nodes >= 0
+    ranks = np.where(known, tensor_ranks(graph)[nodes], 0)
+    sizes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS][nodes].astype(np.int64)
+    used = (np.arange(MAX_RANK) < ranks[:, None]) & (sizes > 0)
+    layouts = graph.node_features[:, vocabulary.NODE_LAYOUT][nodes].astype(np.int64)
+    return Tensors(np.where(used, sizes, 1), ranks, np.maximum(layouts, 0))
+
+
+def _describe_tensor(tensors: Tensors, node: np.ndarray, slots: np.ndarray) -> np.ndarray:
+    """Features (pairs, len(TENSOR_FEATURES)) of one tensor under `slots` (pairs, 6)."""
+    sizes, ranks, before = tensors.sizes[node], tensors.ranks[node], tensors.layouts[node]
+    said = slots >= 0
+    given = said[:, 0]
+    effective = np.where(given[:, None], np.where(said, slots, before), before)
+    minor, second = _size_at(sizes, effective[:, 0]), _size_at(sizes, effective[:, 1])
+    second = np.where(ranks > 1, second, 1)
+    minor_before = _size_at(sizes, before[:, 0])
+    differs = said & (slots != before)
+    place = np.argmax(slots == before[:, :1], axis=1)  # of the once contiguous dimension
+    stays = ~(slots == before[:, :1]).any(
+        axis=1
+    )  # partial layouts may not list it: then it is last
+    moved = np.where(stays, np.maximum(ranks - 1, 0), place) / np.maximum(ranks - 1, 1)
+    columns = {
+        "given": given,
+        "changed": differs.any(axis=1),
+        "minor_changed": given & (slots[:, 0] != before[:, 0]),
+        "minor_size": np.log(minor),
+        "minor_ratio": np.log(minor / minor_before),
+        "violation": (sizes.max(axis=1) > minor) & (ranks > 0),
+        "waste": np.log(_padding_waste(minor, LANES) * _padding_waste(second, SUBLANES)),
+        "distance": differs.sum(axis=1) / np.maximum(said.sum(axis=1), 1),
+        "displacement": np.where(given, np.minimum(moved, 1), 0),
+    }
+    return np.stack([columns[name] for name in TENSOR_FEATURES], axis=1)
+
+
+def _size_at(sizes: np.ndarray, dimension: np.ndarray) -> np.ndarray:
+    return sizes[np.arange(len(sizes)), dimension]
+
+
+def _padding_waste(size: np.ndarray, tile: int) -> np.ndarray:
+    return np.ceil(size / tile) * tile / size

@@ -1,0 +1,71 @@
+"""Numeric node features for the nets: compressed to logarithms, then standardised.
+
+The raw features run from 0 to 3e8; scaling them is what every top solution calls essential. The
+scaler is fitted on training graphs only and saved with the model.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from solution import vocabulary
+from solution.features.padding import tensor_ranks
+from solution.features.work import num_bytes, num_operations
+from solution.graph import Graph
+
+NUM_DERIVED = 6
+NUM_NUMERIC = vocabulary.NUM_NODE_FEATURES + NUM_DERIVED
+
+
+def compress(values: np.ndarray) -> np.ndarray:
+    """sign(x) log(1 + |x|): keeps 0 and the sign, tames sizes."""
+    return np.sign(values) * np.log1p(np.abs(values))
+
+
+def numeric_features(graph: Graph) -> np.ndarray:
+    """Features (nodes, NUM_NUMERIC) float32 of a graph with repaired padding, not yet scaled.
+
+    The 140 columns of the file and: rank, bytes, operations, operands, consumers, configurable.
+    """
+    consumers = np.bincount(graph.edges[:, 1], minlength=graph.num_nodes)
+    operands = np.bincount(graph.edges[:, 0], minlength=graph.num_nodes)
+    configurable = np.zeros(graph.num_nodes)
+    configurable[graph.configurable] = 1
+    derived = [
+        tensor_ranks(graph),
+        num_bytes(graph),
+        num_operations(graph),
+        operands,
+        consumers,
+        configurable,
+    ]
+    features = np.concatenate([graph.node_features, np.stack(derived, axis=1)], axis=1)
+    return compress(features).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Scaler:
+    """Standardises columns; a column that never varies becomes 0."""
+
+    mean: np.ndarray  # (columns,) float32
+    scale: np.ndarray  # (columns,) float32; 0 for a constant column
+
+    def __call__(self, rows: np.ndarray) -> np.ndarray:
+        """Scale `rows` (rows, columns) to float32."""
+        return ((rows - self.mean) * self.scale).astype(np.float32)
+
+
+def fit_scaler(tables: Iterable[np.ndarray]) -> Scaler:
+    """Fit on the rows of all `tables`, each (rows, columns), one table at a time."""
+    count, total, squares = 0, np.zeros(1), np.zeros(1)
+    for table in tables:
+        wide = table.astype(np.float64)
+        count += len(wide)
+        total = total + wide.sum(axis=0)
+        squares = squares + (wide**2).sum(axis=0)
+    mean = total / count
+    deviation = np.sqrt(np.maximum(squares / count - mean**2, 0))
+    varies = deviation > 1e-6 * np.maximum(np.abs(mean), 1)
+    scale = np.where(varies, 1 / np.where(varies, deviation, 1), 0)
+    return Scaler(mean.astype(np.float32), scale.astype(np.float32))

@@ -1,0 +1,71 @@
+"""Restore the -1 padding that the npz files lost.
+
+In the node features, unused slots of a list of dimension numbers hold 0, which is also a valid
+dimension. How many slots are used follows from the tensor's rank, which its shape gives away, so
+the padding can be told from axis 0 without the regenerated data set that the winners needed.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from solution import vocabulary
+from solution.graph import Graph
+from solution.vocabulary import MAX_RANK, OPCODE_IDS
+
+PADDING = -1
+ONE_DIMENSION = ("concatenate", "iota", "sort", "all-gather", "all-to-all", "reverse")
+
+
+def tensor_ranks(graph: Graph) -> np.ndarray:
+    """The rank (nodes,) of each node's output tensor: 0 for scalars and tuples.
+
+    The last used slot of the shape decides, or of the layout where that reaches further: a shape
+    may end in a dimension of size 0.
+    """
+    by_shape = _used_slots(graph.node_features[:, vocabulary.SHAPE_DIMENSIONS])
+    highest_axis = graph.node_features[:, vocabulary.NODE_LAYOUT].max(axis=1)
+    by_layout = np.where(highest_axis > 0, highest_axis + 1, 0).astype(np.int64)
+    return np.maximum(by_shape, by_layout)
+
+
+def repair_padding(graph: Graph) -> Graph:
+    """Set the unused slots of layouts, `dimensions` and convolution dimension numbers to -1."""
+    ranks = tensor_ranks(graph)
+    features = graph.node_features.copy()
+    is_convolution = graph.node_opcodes == OPCODE_IDS["convolution"]
+    spatial = np.where(is_convolution, np.maximum(ranks - 2, 0), 0)
+    _pad(features, vocabulary.NODE_LAYOUT, ranks)
+    _pad(features, vocabulary.DIMENSIONS, _listed_dimensions(graph, ranks))
+    features[~is_convolution, vocabulary.CONVOLUTION_DIMENSIONS] = PADDING
+    _pad(features, vocabulary.CONVOLUTION_INPUT_SPATIAL, spatial)
+    _pad(features, vocabulary.CONVOLUTION_KERNEL_SPATIAL, spatial)
+    return dataclasses.replace(graph, node_features=features)
+
+
+def _listed_dimensions(graph: Graph, ranks: np.ndarray) -> np.ndarray:
+    """How many dimension numbers (nodes,) each node's `dimensions` lists."""
+    operand = graph.operands(0)
+    operand_ranks = np.where(operand >= 0, ranks[operand], 0)
+    listed = np.zeros(graph.num_nodes, np.int64)
+    rules = {
+        "transpose": ranks,
+        "broadcast": operand_ranks,
+        "reduce": np.maximum(operand_ranks - ranks, 0),
+        **dict.fromkeys(ONE_DIMENSION, np.ones_like(ranks)),
+    }
+    for name, count in rules.items():
+        listed = np.where(graph.node_opcodes == OPCODE_IDS[name], count, listed)
+    # What is not 0 is used in any case: a multi-output reduce, say, has a tuple for a shape.
+    return np.maximum(listed, _used_slots(graph.node_features[:, vocabulary.DIMENSIONS]))
+
+
+def _used_slots(values: np.ndarray) -> np.ndarray:
+    """One more than the last slot (nodes,) that is not 0."""
+    slots = np.arange(1, values.shape[1] + 1)
+    return np.where(values != 0, slots, 0).max(axis=1)
+
+
+def _pad(features: np.ndarray, columns: slice, used: np.ndarray) -> None:
+    block = features[:, columns]
+    block[np.arange(MAX_RANK)[: block.shape[1]] >= used[:, None]] = PADDING

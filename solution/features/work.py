@@ -1,0 +1,48 @@
+"""How much work each operation is: elements, bytes, floating-point operations."""
+
+import numpy as np
+
+from solution import vocabulary
+from solution.graph import Graph
+from solution.vocabulary import OPCODE_IDS
+
+
+def num_elements(graph: Graph) -> np.ndarray:
+    """Elements (nodes,) of each output tensor, at least 1."""
+    dimensions = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS].astype(np.float64)
+    return np.where(dimensions > 0, dimensions, 1).prod(axis=1)
+
+
+def num_bytes(graph: Graph) -> np.ndarray:
+    """Bytes (nodes,) of each output tensor; an element of unknown type counts as one byte."""
+    element = graph.node_features[:, vocabulary.ELEMENT_TYPE] @ vocabulary.ELEMENT_BYTES
+    return num_elements(graph) * np.maximum(element, 1)
+
+
+def contracted_size(graph: Graph) -> np.ndarray:
+    """The length (nodes,) of the sum behind each output element of a dot or convolution, else 1.
+
+    A dot of (M, K) and (K, N) has sqrt(MK * KN / MN) = K; batch dimensions B make it K * sqrt(B),
+    which the shapes alone cannot tell apart. A convolution sums over its kernel without the output
+    features: the kernel's elements over the output's feature dimension.
+    """
+    elements = num_elements(graph)
+    left, right = _operand_elements(graph, elements, 0), _operand_elements(graph, elements, 1)
+    dot = np.sqrt(left * right / elements)
+    features = graph.node_features[:, vocabulary.CONVOLUTION_OUTPUT_FEATURE].astype(np.int64)
+    shape = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
+    output_features = np.maximum(shape[np.arange(len(shape)), np.clip(features, 0, 5)], 1)
+    size = np.ones(graph.num_nodes)
+    size = np.where(graph.node_opcodes == OPCODE_IDS["dot"], dot, size)
+    convolution = right / output_features
+    return np.where(graph.node_opcodes == OPCODE_IDS["convolution"], convolution, size)
+
+
+def num_operations(graph: Graph) -> np.ndarray:
+    """Multiply-adds (nodes,) of dots and convolutions; one operation an element for the rest."""
+    return num_elements(graph) * np.maximum(contracted_size(graph), 1)
+
+
+def _operand_elements(graph: Graph, elements: np.ndarray, position: int) -> np.ndarray:
+    operand = graph.operands(position)
+    return np.where(operand >= 0, elements[operand], 1)
