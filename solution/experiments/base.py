@@ -1,0 +1,86 @@
+"""An experiment: a ranker with its settings, on its collections, with its seeds.
+
+Each lives in a file of its own that holds one frozen value called EXPERIMENT, in this package or
+anywhere on disk. The file's name is the experiment's name.
+"""
+
+import hashlib
+import importlib
+import importlib.util
+import pkgutil
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from solution import experiments
+from solution.errors import InputError
+from solution.models.base import RankerSettings
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What is trained."""
+
+    name: str
+    collections: tuple[str, ...]
+    ranker: RankerSettings
+    seeds: tuple[int, ...] = (0,)
+    source: str = ""  # a hash of the file, where it is not part of the package
+
+    def describe(self) -> dict[str, Any]:
+        """What a run folder remembers of it."""
+        return {
+            "collections": list(self.collections),
+            "ranker": repr(self.ranker),
+            "seeds": list(self.seeds),
+            "source": self.source,
+        }
+
+
+def list_experiments() -> list[str]:
+    """The names of the experiments that come with the package."""
+    found = [module.name for module in pkgutil.iter_modules(experiments.__path__)]
+    return sorted(name for name in found if name != "base")
+
+
+def find_experiment(name: str) -> Experiment:
+    """Load an experiment by its name, or by the path of a Python file.
+
+    Raises InputError where there is none, or the file holds no EXPERIMENT of its own name.
+    """
+    path = Path(name)
+    if path.suffix == ".py":
+        module, source = _import_file(path), hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    elif name in list_experiments():
+        module, source = importlib.import_module(f"{experiments.__name__}.{name}"), ""
+    else:
+        raise InputError(
+            f"{name!r} is not an experiment. There are {', '.join(list_experiments())}; "
+            "or give the path of a Python file that holds an EXPERIMENT."
+        )
+    experiment = vars(module).get("EXPERIMENT")
+    if not isinstance(experiment, Experiment) or experiment.name != path.stem:
+        raise InputError(
+            f"{name}: expected EXPERIMENT = Experiment(name={path.stem!r}, ...) in it, found "
+            f"{experiment!r}. Give the experiment the name of its file."
+        )
+    return Experiment(
+        experiment.name, experiment.collections, experiment.ranker, experiment.seeds, source
+    )
+
+
+def _import_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise InputError(f"{path}: there is no such file. Give a Python file with an EXPERIMENT.")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise InputError(f"{path}: expected a Python file that can be imported.")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise InputError(
+            f"{path}: importing it failed: {type(error).__name__}: {error}."
+        ) from error
+    return module

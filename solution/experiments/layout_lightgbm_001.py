@@ -1,0 +1,7 @@
+"""Lambdarank on the layout table."""
+
+from solution.collection import LAYOUT
+from solution.experiments.base import Experiment
+from solution.models.lightgbm_ranker import LightGBMSettings
+
+EXPERIMENT = Experiment(name="layout_lightgbm_001", collections=LAYOUT, ranker=LightGBMSettings())

@@ -1,0 +1,7 @@
+"""The control: configurations stay in the order of the file."""
+
+from solution.collection import NAMES
+from solution.experiments.base import Experiment
+from solution.models.nothing import NothingSettings
+
+EXPERIMENT = Experiment(name="nothing_001", collections=NAMES, ranker=NothingSettings())

@@ -1,0 +1,7 @@
+"""Lambdarank on the tile table."""
+
+from solution.collection import TILE
+from solution.experiments.base import Experiment
+from solution.models.lightgbm_ranker import LightGBMSettings
+
+EXPERIMENT = Experiment(name="tile_lightgbm_001", collections=TILE, ranker=LightGBMSettings())

@@ -1,0 +1,36 @@
+"""Ranking losses: differentiable functions of scores and runtimes, per graph, then their mean.
+
+All take scores (configs, graphs), lower is faster, and runtimes (configs, graphs), and compare
+configurations inside a column only.
+"""
+
+import torch
+from torch import Tensor
+
+
+def pairwise_hinge(scores: Tensor, runtimes: Tensor, margin: float = 1.0) -> Tensor:
+    """Mean of max(0, margin - (s_i - s_j)) over the pairs with runtime_i > runtime_j.
+
+    Shapes: scores, runtimes (configs, graphs) -> ().
+    Source: Herbrich et al., 2000; the loss of most of the competition's best entries.
+    """
+    slower = runtimes[:, None] > runtimes[None, :]  # (configs, configs, graphs)
+    violation = torch.relu(margin - (scores[:, None] - scores[None, :]))
+    pairs = slower.sum(dim=(0, 1)).clamp(min=1)
+    return ((violation * slower).sum(dim=(0, 1)) / pairs).mean()
+
+
+def list_mle(scores: Tensor, runtimes: Tensor) -> Tensor:
+    """Negative log-likelihood of the true order under Plackett and Luce's model, per position.
+
+    Shapes: scores, runtimes (configs, graphs) -> ().
+    Source: Xia et al., "Listwise approach to learning to rank", ICML 2008.
+    """
+    order = torch.argsort(runtimes, dim=0, stable=True)
+    strength = -scores.gather(0, order)  # fastest first
+    # The sum over those not yet placed runs from the slowest backwards.
+    remaining = torch.logcumsumexp(strength.flip(0), dim=0).flip(0)
+    return (remaining - strength).mean()
+
+
+LOSSES = {"pairwise_hinge": pairwise_hinge, "list_mle": list_mle}

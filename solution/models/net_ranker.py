@@ -1,0 +1,134 @@
+"""The Ranker around a net: prepare graphs, scale, train, predict, save without pickle."""
+
+import dataclasses
+import json
+from abc import abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+
+import numpy as np
+import torch
+from pydantic import TypeAdapter
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from solution.features.nodes import Scaler, fit_scaler
+from solution.graph import Graph
+from solution.models.base import Ranker, Report, silent
+from solution.models.sampling import choose_rows
+from solution.models.training import Example, TrainingSettings, as_ranking, pick_device, train
+
+WEIGHTS, SETTINGS = "weights.safetensors", "settings.json"
+
+
+class NetSettings(Protocol):
+    """A frozen dataclass with the settings of a net and of its training."""
+
+    @property
+    def training(self) -> TrainingSettings:
+        """How the net is trained."""
+        ...
+
+
+Settings = TypeVar("Settings", bound=NetSettings)
+Inputs = TypeVar("Inputs", bound=Any)  # a frozen dataclass of tensors
+
+
+class NetRanker(Ranker, Generic[Settings, Inputs]):
+    """Trains and applies a net; a subclass says how a graph is prepared and what the net is."""
+
+    settings_class: ClassVar[type]
+    scaled_tables: ClassVar[tuple[str, ...]]  # fields (rows, columns) of the inputs to standardise
+
+    def __init__(self, settings: Settings, seed: int) -> None:
+        self.settings = settings
+        self.seed = seed
+        self.device = pick_device()
+        self.net_: nn.Module | None = None
+        self.scalers_: dict[str, Scaler] = {}
+
+    @abstractmethod
+    def prepare(self, graph: Graph) -> Inputs:
+        """What the net takes of the graph, not yet scaled."""
+
+    @abstractmethod
+    def make_net(self) -> nn.Module:
+        """A net with random weights, a RankingNet."""
+
+    def fit(
+        self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
+    ) -> Self:
+        examples = [self._example(graph) for graph in graphs]
+        self.scalers_ = {
+            name: fit_scaler(getattr(example.inputs, name).numpy() for example in examples)
+            for name in self.scaled_tables
+        }
+        with torch.random.fork_rng():
+            torch.manual_seed(self.seed)
+            self.net_ = self.make_net().to(self.device)
+            train(
+                self.net_,
+                [self._scaled(example) for example in examples],
+                [self._scaled(self._example(graph)) for graph in validation],
+                self.settings.training,
+                self.seed,
+                report,
+            )
+        return self
+
+    def predict(self, graph: Graph) -> np.ndarray:
+        if self.net_ is None:
+            raise RuntimeError("fit the ranker before it predicts")
+        return as_ranking(self.net_).score_graph(self._scale(self.prepare(graph)))
+
+    def save(self, folder: Path) -> None:
+        if self.net_ is None:
+            raise RuntimeError("fit the ranker before it is saved")
+        tensors = {f"net.{name}": value for name, value in self.net_.state_dict().items()}
+        for name, scaler in self.scalers_.items():
+            for part, values in dataclasses.asdict(scaler).items():
+                tensors[f"scaler.{name}.{part}"] = torch.from_numpy(values)
+        save_file({name: value.contiguous() for name, value in tensors.items()}, folder / WEIGHTS)
+        record = {"settings": dataclasses.asdict(self.settings), "seed": self.seed}  # type: ignore[call-overload]
+        (folder / SETTINGS).write_text(json.dumps(record, indent=2), encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        record = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
+        ranker = cls(
+            TypeAdapter(cls.settings_class).validate_python(record["settings"]), record["seed"]
+        )
+        tensors = load_file(folder / WEIGHTS)
+        ranker.scalers_ = {
+            name: Scaler(
+                **{
+                    field.name: tensors[f"scaler.{name}.{field.name}"].numpy()
+                    for field in dataclasses.fields(Scaler)
+                }
+            )
+            for name in cls.scaled_tables
+        }
+        ranker.net_ = ranker.make_net().to(ranker.device)
+        prefix = "net."
+        ranker.net_.load_state_dict(
+            {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
+        )
+        return ranker
+
+    def _example(self, graph: Graph) -> Example[Inputs]:
+        rows = choose_rows(graph, self.settings.training.max_configs, self.seed)
+        return Example(self.prepare(rows.graph), rows.runtimes, graph.collection.name)
+
+    def _scaled(self, example: Example[Inputs]) -> Example[Inputs]:
+        return dataclasses.replace(example, inputs=self._scale(example.inputs))
+
+    def _scale(self, inputs: Inputs) -> Inputs:
+        """Standardise the tables and move everything to the device."""
+        tensors: dict[str, Tensor] = {
+            field.name: getattr(inputs, field.name) for field in dataclasses.fields(inputs)
+        }
+        for name, scaler in self.scalers_.items():
+            tensors[name] = torch.from_numpy(scaler(tensors[name].numpy()))
+        moved = {name: tensor.to(self.device) for name, tensor in tensors.items()}
+        return dataclasses.replace(inputs, **moved)

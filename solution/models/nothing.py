@@ -1,0 +1,44 @@
+"""The do-nothing ranker: every configuration gets the same score.
+
+The control of every comparison, and what is submitted where nothing could be trained.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from solution.graph import Graph
+from solution.models.base import Ranker, Report, silent
+
+
+@dataclass(frozen=True)
+class NothingSettings:
+    """There is nothing to set."""
+
+    def build(self, seed: int) -> "NothingRanker":
+        """Make the ranker; the seed changes nothing."""
+        return NothingRanker()
+
+
+class NothingRanker(Ranker):
+    """Leaves the configurations in the order of the file."""
+
+    learns = False
+
+    def fit(
+        self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
+    ) -> Self:
+        return self
+
+    def predict(self, graph: Graph) -> np.ndarray:
+        return np.zeros(graph.num_configs, np.float32)
+
+    def save(self, folder: Path) -> None:
+        pass
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        return cls()
