@@ -1,0 +1,57 @@
+"""A recipe: which experiments are merged, and how. One TOML file each, read as data.
+
+method = "mean_rank"
+fallback = "nothing_001"
+
+[members]
+layout_gnn_001 = 1.0
+layout_lightgbm_001 = 1.0
+"""
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from solution.errors import InputError
+
+RECIPES = Path(__file__).parent / "recipes"
+
+
+class Recipe(BaseModel):
+    """What is merged. A member counts in the collections that it predicts."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    method: Literal["mean_rank"] = "mean_rank"
+    members: dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]] = Field(min_length=1)
+    fallback: str | None = None  # ranks the collections that no member predicts
+
+
+def list_recipes() -> list[str]:
+    """The names of the recipes that come with the package."""
+    return sorted(path.stem for path in RECIPES.glob("*.toml"))
+
+
+def find_recipe(name: str) -> Recipe:
+    """Read a recipe by its name, or by the path of a TOML file.
+
+    Raises InputError where there is none or it is not valid.
+    """
+    path = Path(name) if name.endswith(".toml") else RECIPES / f"{name}.toml"
+    if not path.is_file():
+        raise InputError(
+            f"{name!r} is not a recipe. There are {', '.join(list_recipes())}; or give the path of "
+            "a TOML file."
+        )
+    try:
+        return Recipe(name=path.stem, **tomllib.loads(path.read_text(encoding="utf-8")))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, TypeError) as error:
+        raise InputError(f"{path}: not a valid TOML recipe: {error}.") from error
+    except ValidationError as error:
+        found = "; ".join(
+            f"{'.'.join(map(str, defect['loc']))}: {defect['msg']}" for defect in error.errors()
+        )
+        raise InputError(f"{path}: {found}. See ensembles/recipe.py for an example.") from error

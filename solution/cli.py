@@ -1,0 +1,167 @@
+"""The commands. The one file that may look at everything; each command is a few lines over it."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from solution.data.folds import Scheme
+from solution.errors import InputError
+from solution.runs import RUNS, Run, open_run
+
+# Heavy imports (torch, lightgbm, matplotlib) wait inside the commands that need them.
+
+app = typer.Typer(
+    help="Rank the compiler configurations of a tensor program from fastest to slowest.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+output = Console()
+
+SAMPLE = Path(__file__).parent / "data" / "sample"
+EXPERIMENTS = (
+    "nothing_001",
+    "layout_gnn_001",
+    "layout_lightgbm_001",
+    "tile_gnn_001",
+    "tile_lightgbm_001",
+)
+RECIPE = "mean_rank_001"
+EXIT_BAD_INPUT = 2
+
+Data = Annotated[Path, typer.Argument(help="Folder with the npz files, in any of their shapes.")]
+RecipeOption = Annotated[str, typer.Option(help="Name, or path of a TOML file.")]
+
+
+@app.command()
+def check(data: Data = SAMPLE) -> None:
+    """Validate every file and count what is there."""
+    from solution.data.folders import find_files
+    from solution.data.inspection import show_summaries
+    from solution.data.scan import scan
+
+    summaries, defects = scan(find_files(data))
+    output.print(show_summaries(summaries))
+    if defects:
+        raise InputError("\n".join([*defects, f"{len(defects)} defect(s) in {data}."]))
+    output.print(f"All {len(summaries)} files are sound.")
+
+
+@app.command()
+def inspect(
+    file: Annotated[Path, typer.Argument(help="One npz file.")],
+    collection: Annotated[str | None, typer.Option(help="Where the path does not say it.")] = None,
+    picture: Annotated[Path | None, typer.Option(help="Default: NAME.png here.")] = None,
+) -> None:
+    """Show one graph as tables and save a picture of it."""
+    from solution.data.folders import identify_file
+    from solution.data.inspection import show_graph
+    from solution.data.npz import read_graph
+    from solution.data.picture import draw_graph
+
+    found = identify_file(file, collection)
+    graph = read_graph(found.path, found.collection)
+    for table in show_graph(graph):
+        output.print(table)
+    path = picture or Path(f"{graph.name}.png")
+    draw_graph(graph, path)
+    output.print(f"Picture: {path}")
+
+
+@app.command()
+def run(
+    data: Data = SAMPLE,
+    run_folder: Annotated[
+        Path | None, typer.Option("--run", help="Default: runs/NAME of the data folder.")
+    ] = None,
+    experiment: Annotated[
+        list[str], typer.Option(help="Name, or path of a Python file; may be repeated.")
+    ] = list(EXPERIMENTS),  # noqa: B006 - typer copies it
+    recipe: RecipeOption = RECIPE,
+    scheme: Annotated[Scheme, typer.Option(help="What stays together in a fold.")] = "architecture",
+    folds: Annotated[int, typer.Option(min=2, max=100)] = 5,
+    limit: Annotated[bool, typer.Option("--limit", help="A quick look at a few graphs.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Start the folder afresh.")] = False,
+) -> None:
+    """Train, predict, merge, write a submission. A run that was stopped goes on where it was."""
+    from ensembles.recipe import find_recipe
+    from solution.data.plan import make_plan
+    from solution.experiments.base import find_experiment
+    from solution.out_of_fold import run_experiments, save_plan, warn_about_gaps
+
+    find_recipe(recipe)  # a mistake in it should not wait until everything is trained
+    experiments = [find_experiment(name) for name in dict.fromkeys(experiment)]
+    plan = make_plan(data, scheme, folds, limit=limit)
+    settings = {
+        "experiments": {item.name: item.describe() for item in experiments},
+        "scheme": scheme,
+        "folds": folds,
+        **plan.settings(),
+    }
+    folder = run_folder or RUNS / (data.resolve().name + ("-limit" if limit else ""))
+    with open_run(folder, settings, replace=replace) as opened:
+        warn_about_gaps(plan)
+        save_plan(plan, opened)
+        run_experiments(experiments, plan, opened)
+        _finish(opened, recipe)
+
+
+@app.command()
+def ensemble(
+    recipe: Annotated[str, typer.Argument(help="Name, or path of a TOML file.")] = RECIPE,
+    run_folder: Annotated[Path, typer.Option("--run", help="A run folder.")] = RUNS / "sample",
+) -> None:
+    """Merge the predictions of a run by a recipe and write its submission."""
+    _finish(Run.existing(run_folder), recipe)
+
+
+@app.command()
+def verify(
+    submission: Annotated[Path, typer.Argument(help="A submission CSV.")],
+    run_folder: Annotated[Path, typer.Option("--run", help="Its run folder.")] = RUNS / "sample",
+) -> None:
+    """Check a submission file as the competition would."""
+    from solution import predictions
+    from submissions.checker import check_submission
+    from submissions.writer import expect
+
+    opened = Run.existing(run_folder)
+    expected = expect(predictions.read(opened.graphs), opened.sample_submission())
+    rows = check_submission(submission, expected)
+    output.print(f"{submission}: {rows} rows, sound.")
+
+
+def _finish(run: Run, recipe_name: str) -> None:
+    """Merge, write the submission and show the table."""
+    from ensembles.merge import merge_run
+    from ensembles.recipe import find_recipe
+    from solution import predictions
+    from submissions.report import collect_lines, tabulate, write_scores
+    from submissions.writer import write_submission
+
+    recipe = find_recipe(recipe_name)
+    merge_run(run, recipe)
+    ranking = predictions.read(run.ranking(recipe.name, "test"))
+    written = write_submission(
+        ranking, predictions.read(run.graphs), run.sample_submission(), run.submission
+    )
+    lines = collect_lines(run, recipe.name)
+    write_scores(lines, run)
+    output.print(tabulate(lines))
+    output.print(written.describe())
+
+
+def main() -> None:
+    """Run the command line; bad input is one message and exit code 2."""
+    try:
+        app()
+    except InputError as error:
+        Console(stderr=True, soft_wrap=True).print(f"Error: {error}", style="red", markup=False)
+        sys.exit(EXIT_BAD_INPUT)
+
+
+if __name__ == "__main__":
+    main()

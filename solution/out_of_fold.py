@@ -1,0 +1,193 @@
+"""The fold loop: fit on all folds but one, predict the one that was left out and the test graphs.
+
+A unit is one trained model. Its folder appears when it is complete and is never trained again, so
+a run that was killed goes on after its last unit and ends with the same predictions.
+"""
+
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from rich.progress import Progress
+
+from solution import predictions
+from solution.collection import NAMES
+from solution.cost import measure
+from solution.data.folds import NO_FOLD, split_inner
+from solution.data.graphs import LazyGraphs
+from solution.data.plan import IS_LABELLED, IS_TEST, Plan
+from solution.data.questions import MAX_CONFIGS, choose_configs
+from solution.experiments.base import Experiment
+from solution.graph import Graph
+from solution.models.base import Ranker, Report
+from solution.progress import bars, console
+from solution.runs import SAMPLE_SUBMISSION, Run, replace_file, replace_folder
+
+INNER_SHARE = 0.15  # of the training graphs, for early stopping
+PARTS = ("out_of_fold", "test")
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One model: an experiment without one fold, with one seed."""
+
+    experiment: Experiment
+    collection: str
+    fold: int  # NO_FOLD: it learns from every labelled graph and only predicts the test graphs
+    seed: int
+
+    def folder(self, run: Run) -> Path:
+        return run.unit(self.experiment.name, self.collection, self.fold, self.seed)
+
+
+def save_plan(plan: Plan, run: Run) -> None:
+    """Write the graphs with their folds, the labels and the sample submission into the run."""
+    if run.labels.is_file():  # written last, so the rest is there too
+        return
+    if plan.sample_submission is not None:
+        with replace_file(run.folder / SAMPLE_SUBMISSION) as temporary:
+            shutil.copyfile(plan.sample_submission, temporary)
+    predictions.write(plan.graphs, run.graphs)
+    predictions.write(plan.labels(), run.labels)
+
+
+def run_experiments(experiments: Sequence[Experiment], plan: Plan, run: Run) -> None:
+    """Train every unit that is not there yet; then gather each experiment's predictions."""
+    units = [unit for experiment in experiments for unit in list_units(experiment, plan)]
+    with bars() as progress:
+        overall = progress.add_task("Training", total=len(units), note="")
+        for unit in units:
+            if not unit.folder(run).exists():
+                with _reporting(progress, unit) as report:
+                    train_unit(unit, plan, run, report)
+            progress.advance(overall)
+    for experiment in experiments:
+        gather(experiment, plan, run)
+
+
+def list_units(experiment: Experiment, plan: Plan) -> list[Unit]:
+    """The models of an experiment: one for each collection, fold and seed.
+
+    A collection whose graphs cannot be divided gets one model that predicts only the test graphs;
+    one without labelled graphs gets it only where the ranker learns nothing anyway.
+    """
+    units = []
+    for collection in experiment.collections:
+        needed = IS_LABELLED if experiment.ranker.build(0).learns else pl.lit(value=True)
+        if plan.rows(collection, needed).is_empty():
+            continue
+        folds = plan.folds(collection) or [NO_FOLD]
+        units += [Unit(experiment, collection, f, seed) for f in folds for seed in experiment.seeds]
+    return units
+
+
+def warn_about_gaps(plan: Plan) -> None:
+    """Say which collections cannot be trained on, or not be held out."""
+    for name in NAMES:
+        labelled = plan.rows(name, IS_LABELLED)
+        if plan.rows(name).is_empty():
+            console.print(f"[yellow]{name}: no graphs here; it is left out.")
+        elif labelled.is_empty():
+            console.print(
+                f"[yellow]{name}: no graph has labels; its test graphs keep their own order."
+            )
+        elif not plan.folds(name):
+            console.print(
+                f"[yellow]{name}: {len(labelled)} labelled graph(s) of one architecture cannot be "
+                "divided; one model learns from all and there is no out-of-fold score."
+            )
+        elif len(labelled) < 2 * len(plan.folds(name)):
+            console.print(
+                f"[yellow]{name}: only {len(labelled)} labelled graphs; scores mean little."
+            )
+
+
+def train_unit(unit: Unit, plan: Plan, run: Run, report: Report) -> None:
+    """Fit one model, predict, and write its folder."""
+    fit_on, validate_on = _split_training(unit, plan)
+    held_out = plan.rows(unit.collection, IS_LABELLED, pl.col("fold") == unit.fold)
+    test = plan.rows(unit.collection, IS_TEST)
+    ranker = unit.experiment.ranker.build(unit.seed)
+    with measure() as cost:
+        ranker.fit(plan.load(fit_on), plan.load(validate_on), report)
+        predicted = {
+            "out_of_fold": _predict(ranker, plan.load(held_out), unit, MAX_CONFIGS),
+            "test": _predict(ranker, plan.load(test), unit, limit=None),
+        }
+    record = {
+        "seconds": round(cost.seconds, 3),
+        "peak_megabytes": round(cost.peak_megabytes, 1),
+        "fitted_on": fit_on["graph"].to_list(),
+        "validated_on": validate_on["graph"].to_list(),
+    }
+    with replace_folder(unit.folder(run)) as folder:
+        (folder / "model").mkdir()
+        ranker.save(folder / "model")
+        for part, frame in predicted.items():
+            predictions.write(frame, folder / f"{part}.parquet")
+        (folder / "unit.json").write_text(json.dumps(record, indent=2), encoding="utf-8")
+
+
+def gather(experiment: Experiment, plan: Plan, run: Run) -> None:
+    """Join the units' predictions, check them and write the experiment's two files."""
+    units = list_units(experiment, plan)
+    if not units:
+        return
+    collections = list({unit.collection for unit in units})
+    labels = predictions.read(run.labels)
+    asked = {
+        "out_of_fold": labels.drop("runtime"),
+        "test": plan.test_questions(),
+    }
+    for part in PARTS:
+        frame = pl.concat(predictions.read(u.folder(run) / f"{part}.parquet") for u in units)
+        questions = asked[part].filter(pl.col("collection").is_in(collections))
+        predictions.check_predictions(frame, questions, f"{experiment.name}, {part}")
+        predictions.write(frame, run.predictions(experiment.name, part))
+
+
+def _split_training(unit: Unit, plan: Plan) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The rows to fit on and those to stop early on: never of the unit's own fold."""
+    training = plan.rows(unit.collection, IS_LABELLED, pl.col("fold") != unit.fold)
+    mask = split_inner(training["group"].to_list(), INNER_SHARE, seed=1000 * unit.seed + unit.fold)
+    return training.filter(~mask), training.filter(mask)
+
+
+def _predict(ranker: Ranker, graphs: LazyGraphs, unit: Unit, limit: int | None) -> pl.DataFrame:
+    """Predict at most `limit` chosen configurations of each graph."""
+    frames = [predictions.SCHEMA.to_frame()]
+    for graph in graphs:
+        configs = choose_configs(graph.key, graph.num_configs, limit or graph.num_configs)
+        asked = graph if len(configs) == graph.num_configs else graph.select(configs)
+        frames.append(_frame(graph, configs, ranker.predict(asked), unit))
+    return pl.concat(frames)
+
+
+def _frame(graph: Graph, configs: np.ndarray, scores: np.ndarray, unit: Unit) -> pl.DataFrame:
+    return pl.DataFrame({"config": configs, "score": scores}).select(
+        pl.lit(graph.collection.name).alias("collection"),
+        pl.lit(graph.name).alias("graph"),
+        pl.col("config").cast(pl.Int32()),
+        pl.lit(unit.fold, pl.Int16()).alias("fold"),
+        pl.lit(unit.seed, pl.Int32()).alias("seed"),
+        pl.col("score").cast(pl.Float32()),
+    )
+
+
+@contextmanager
+def _reporting(progress: Progress, unit: Unit) -> Iterator[Report]:
+    description = f"{unit.experiment.name} {unit.collection} fold {unit.fold}"
+    task = progress.add_task(description, total=None, note="")
+
+    def report(done: int, total: int, note: str) -> None:
+        progress.update(task, completed=done, total=total, note=note)
+
+    try:
+        yield report
+    finally:
+        progress.remove_task(task)

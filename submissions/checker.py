@@ -1,0 +1,95 @@
+"""Check a submission file as the competition would, before a slot is spent on it.
+
+Independent of the writer: it reads the file's text again. Kaggle says "Successfully submitted" to
+anything and hides the reason when it cannot score it.
+"""
+
+import csv
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from solution.collection import collection
+from solution.errors import InputError
+from solution.metrics import TOP_K
+
+HEADER = ["ID", "TopConfigs"]
+MAX_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a submission must hold."""
+
+    num_configs: Mapping[str, int | None]  # by ID; None where the graph is not at hand
+    source: str  # what says so, for messages
+
+
+def check_submission(path: Path, expected: Expected) -> int:
+    """Return the number of rows; raise InputError at the first kind of defect.
+
+    Refuses a wrong header, missing, unknown or repeated IDs, and in a row: what is not an index,
+    repeated indices, indices out of range, and counts other than all (layout) or five (tile).
+    """
+    rows = _read(path)
+    _check_ids(path, [row[0] for row in rows], expected)
+    for line, (name, configs) in enumerate(rows, start=2):
+        defect = _find_defect(name, configs, expected.num_configs[name])
+        if defect:
+            raise InputError(f"{path}, line {line}, {name}: {defect}. Write the file again.")
+    return len(rows)
+
+
+def _read(path: Path) -> list[list[str]]:
+    if not path.is_file():
+        raise InputError(f"{path}: there is no such file. Write it with `fastslow run`.")
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            header, *rows = list(csv.reader(file)) or [[]]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path}: not a CSV file: {error}.") from error
+    if header != HEADER:
+        raise InputError(f"{path}: expected the header ID,TopConfigs, found {','.join(header)!r}.")
+    for line, row in enumerate(rows, start=2):
+        if len(row) != len(HEADER):
+            raise InputError(f"{path}, line {line}: expected 2 columns, found {len(row)}.")
+    return rows
+
+
+def _check_ids(path: Path, names: list[str], expected: Expected) -> None:
+    findings = {
+        "repeats": [name for name, count in Counter(names).items() if count > 1],
+        "has unknown": [name for name in names if name not in expected.num_configs],
+        "lacks": sorted(set(expected.num_configs) - set(names)),
+    }
+    for verb, found in findings.items():
+        if found:
+            raise InputError(
+                f"{path}: {verb} {len(found)} ID(s), such as {', '.join(found[:MAX_SHOWN])}; "
+                f"{len(expected.num_configs)} rows are expected by {expected.source}."
+            )
+
+
+def _find_defect(name: str, text: str, num_configs: int | None) -> str | None:
+    parts = text.split(";")
+    if not all(part.isascii() and part.isdigit() for part in parts):
+        return f"expected indices joined by ';', found {text[:40]!r}"
+    indices = [int(part) for part in parts]
+    if len(set(indices)) < len(indices):
+        repeated = next(index for index, count in Counter(indices).items() if count > 1)
+        return f"index {repeated} is repeated"
+    if num_configs is None:
+        return None
+    if max(indices) >= num_configs:
+        return f"index {max(indices)} is out of range, the graph has {num_configs} configurations"
+    wanted = count_wanted(name, num_configs)
+    if len(indices) != wanted:
+        return f"expected {wanted} indices, found {len(indices)}"
+    return None
+
+
+def count_wanted(name: str, num_configs: int) -> int:
+    """How many indices the row `name` must list: all for layout, the five fastest for tile."""
+    kind = collection(name.rpartition(":")[0]).kind
+    return num_configs if kind == "layout" else min(TOP_K, num_configs)

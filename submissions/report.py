@@ -1,0 +1,119 @@
+"""What a run reached, as one table: every ranker and the ensemble, out of fold."""
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from rich import box
+from rich.table import Table
+
+from solution import predictions
+from solution.collection import COLLECTIONS, Collection
+from solution.metrics import Mean, bootstrap_mean, score_graphs
+from solution.runs import Run, replace_file
+
+ENSEMBLE = "ensemble"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A ranker on a collection."""
+
+    collection: Collection
+    ranker: str
+    score: Mean
+    seconds: float | None  # all folds and seeds; None for the ensemble
+    peak_megabytes: float | None
+
+
+def collect_lines(run: Run, recipe: str) -> list[Line]:
+    """Score everything in the run folder, collection by collection, the ensemble last."""
+    labels = predictions.read(run.labels)
+    paths = {name: run.predictions(name, "out_of_fold") for name in run.experiments()}
+    paths[f"{ENSEMBLE} {recipe}"] = run.ranking(recipe, "out_of_fold")
+    scored = {
+        name: score_graphs(predictions.read(path), labels)
+        for name, path in paths.items()
+        if path.is_file()
+    }
+    lines = []
+    for collection in COLLECTIONS:
+        for name, scores in scored.items():
+            own = scores.filter(pl.col("collection") == collection.name)["score"].to_numpy()
+            if len(own):
+                lines.append(
+                    Line(collection, name, bootstrap_mean(own), *_cost(run, name, collection))
+                )
+    return lines
+
+
+def score_overall(lines: list[Line]) -> Mean | None:
+    """The ensemble's mean over the five collections, as Kaggle's score; None where one is missing.
+
+    The interval treats the collections as independent.
+    """
+    own = [line.score for line in lines if line.ranker.startswith(ENSEMBLE)]
+    if len(own) < len(COLLECTIONS):
+        return None
+    value = float(np.mean([score.value for score in own]))
+    margin = 1.96 * float(np.sqrt(sum(s.standard_error**2 for s in own))) / len(own)
+    return Mean(value, value - margin, value + margin, sum(score.graphs for score in own))
+
+
+def tabulate(lines: list[Line]) -> Table:
+    """The table that `fastslow run` ends with; 80 columns wide."""
+    table = Table(
+        box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), show_edge=False, title_justify="left",
+        title="Out-of-fold scores, higher is better",
+    )  # fmt: skip
+    table.add_column("Collection and ranker", no_wrap=True)
+    for column in ("Score", "95% interval", "Time", "Memory"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for collection in COLLECTIONS:
+        own = [line for line in lines if line.collection == collection]
+        if own:
+            graphs = own[0].score.graphs
+            table.add_row(f"{collection.name}, {collection.metric}, {graphs} graphs", style="cyan")
+        for line in own:
+            seconds = "" if line.seconds is None else f"{line.seconds:.1f} s"
+            memory = "" if line.peak_megabytes is None else f"{line.peak_megabytes:.0f} MB"
+            style = "bold" if line.ranker.startswith(ENSEMBLE) else ""
+            table.add_row(f"  {line.ranker}", *_show_mean(line.score), seconds, memory, style=style)
+    overall = score_overall(lines)
+    if overall is not None:
+        table.add_row("mean of the five", style="cyan")
+        table.add_row(f"  {ENSEMBLE}", *_show_mean(overall), style="bold")
+    return table
+
+
+def write_scores(lines: list[Line], run: Run) -> None:
+    """Write the table as scores.csv into the run folder."""
+    frame = pl.DataFrame(
+        {
+            "collection": [line.collection.name for line in lines],
+            "ranker": [line.ranker for line in lines],
+            "graphs": [line.score.graphs for line in lines],
+            "score": [line.score.value for line in lines],
+            "low": [line.score.low for line in lines],
+            "high": [line.score.high for line in lines],
+            "seconds": [line.seconds for line in lines],
+            "peak_megabytes": [line.peak_megabytes for line in lines],
+        }
+    )
+    with replace_file(run.folder / "scores.csv") as temporary:
+        frame.write_csv(temporary, float_precision=4)
+
+
+def _cost(run: Run, name: str, collection: Collection) -> tuple[float | None, float | None]:
+    units = run.units(name, collection.name)
+    records = [json.loads((unit / "unit.json").read_text(encoding="utf-8")) for unit in units]
+    if not records:
+        return None, None
+    seconds = sum(record["seconds"] for record in records)
+    return seconds, max(record["peak_megabytes"] for record in records)
+
+
+def _show_mean(score: Mean) -> tuple[str, str]:
+    interval = "too few graphs" if np.isnan(score.low) else f"{score.low:.3f} to {score.high:.3f}"
+    return f"{score.value:.3f}", interval

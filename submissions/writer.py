@@ -1,0 +1,118 @@
+"""Turn a ranking of the test graphs into the competition's CSV.
+
+`ID,TopConfigs`: a row for each test graph; configurations from fastest to slowest, all of them for
+layout, five for tile. sample_submission.csv decides rows and their order where it is there.
+"""
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from solution.collection import NAMES
+from solution.errors import InputError
+from solution.runs import replace_file
+from submissions.checker import HEADER, Expected, check_submission, count_wanted
+
+PLACES = {name: place for place, name in enumerate(NAMES)}
+
+
+@dataclass(frozen=True)
+class Written:
+    """What was written."""
+
+    path: Path
+    rows: int
+    kept: int  # rows of the sample submission whose graphs are not at hand, copied from it
+    left_out: int  # predicted graphs that the sample submission does not ask for
+
+    def describe(self) -> str:
+        """What the user should know of it."""
+        lines = [f"Submission: {self.path} ({self.rows} rows, checked)"]
+        if self.kept:
+            lines.append(
+                f"{self.kept} of its rows are copied from sample_submission.csv, because the data "
+                "folder does not have their graphs: they score as nothing done."
+            )
+        if self.left_out:
+            lines.append(
+                f"{self.left_out} test graphs are left out: the sample does not ask for them."
+            )
+        return "\n".join(lines)
+
+
+def write_submission(
+    ranking: pl.DataFrame, graphs: pl.DataFrame, sample: Path | None, path: Path
+) -> Written:
+    """Write and check a submission, atomically: a defect leaves no file.
+
+    Args:
+        ranking: collection, graph, config, score of the test graphs.
+        graphs: collection, graph, split, configs: every graph of the run.
+        sample: the competition's sample_submission.csv, or None.
+
+    Raises:
+        InputError: a test graph has no ranking, or the file does not pass the checker.
+    """
+    expected, sampled = expect(graphs, sample), _read_sample(sample)
+    rankings = _order(ranking)
+    rows: dict[str, str] = {}
+    for name, num_configs in expected.num_configs.items():
+        if num_configs is None:
+            rows[name] = sampled[name]
+        elif name in rankings:
+            rows[name] = ";".join(map(str, rankings[name][: count_wanted(name, num_configs)]))
+        else:
+            raise InputError(
+                f"{path}: the test graph {name} has no prediction. Run an experiment that predicts "
+                "its collection, or name a fallback in the recipe."
+            )
+    with replace_file(path) as temporary:
+        _write_csv(rows, temporary)
+        count = check_submission(temporary, expected)
+    predicted = sum(size is not None for size in expected.num_configs.values())
+    return Written(path, count, count - predicted, len(set(rankings) - set(rows)))
+
+
+def expect(graphs: pl.DataFrame, sample: Path | None) -> Expected:
+    """The rows that are asked for, in order: the sample's, or without one the test split's.
+
+    Args:
+        graphs: collection, graph, split, configs: every graph of the run.
+    """
+    place = pl.col("collection").replace_strict(PLACES, return_dtype=pl.Int64())
+    test = graphs.filter(pl.col("split") == "test").sort(place, "graph")
+    sizes = {f"{c}:{g}": n for c, g, n in test.select("collection", "graph", "configs").rows()}
+    if sample is None:
+        return Expected(sizes, "the test split")
+    return Expected({name: sizes.get(name) for name in _read_sample(sample)}, str(sample))
+
+
+def _order(ranking: pl.DataFrame) -> dict[str, list[int]]:
+    """By ID, the configurations from fastest to slowest; ties in the order of the file."""
+    by_graph = ranking.sort("score", "config").group_by("collection", "graph").agg("config")
+    return {f"{c}:{g}": configs for c, g, configs in by_graph.iter_rows()}
+
+
+def _read_sample(sample: Path | None) -> dict[str, str]:
+    if sample is None:
+        return {}
+    try:
+        with sample.open(newline="", encoding="utf-8") as file:
+            header, *rows = csv.reader(file)
+        if header != HEADER:
+            raise ValueError(f"the header is {','.join(header)!r}")
+        return dict(rows)
+    except (OSError, ValueError, csv.Error) as error:
+        raise InputError(
+            f"{sample}: expected the competition's sample submission with the columns "
+            f"ID,TopConfigs, but: {error}. Get it again or move it away."
+        ) from error
+
+
+def _write_csv(rows: dict[str, str], path: Path) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(HEADER)
+        writer.writerows(rows.items())
