@@ -6,7 +6,7 @@ PYTHON ?= python3
 VENV := .venv
 INSTALLED := $(VENV)/.installed
 BIN := $(VENV)/bin
-OPTIONS = $(DATA) $(if $(RUN),--run $(RUN)) $(if $(LIMIT),--limit) $(if $(REPLACE),--replace)
+OPTIONS = $(if $(DATA),"$(DATA)") $(if $(RUN),--run "$(RUN)") $(if $(LIMIT),--limit) $(if $(REPLACE),--replace)
 
 .PHONY: run test lint clean
 

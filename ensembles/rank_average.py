@@ -57,7 +57,9 @@ def merge_mean_rank(
         InputError: a member lacks predictions that others have; the message says which.
     """
     stacked = pl.concat(
-        frame.with_columns(pl.lit(name).alias("member"), pl.lit(weights[name]).alias("weight"))
+        frame.with_columns(
+            pl.lit(name).alias("member"), pl.lit(float(weights[name])).alias("weight")
+        )
         for name, frame in members.items()
     )
     _check_aligned(stacked)

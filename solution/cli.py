@@ -47,7 +47,7 @@ def check(data: Data = SAMPLE) -> None:
     output.print(show_summaries(summaries))
     if defects:
         raise InputError("\n".join([*defects, f"{len(defects)} defect(s) in {data}."]))
-    output.print(f"All {len(summaries)} files are sound.")
+    say(f"All {len(summaries)} files are sound.")
 
 
 @app.command()
@@ -68,7 +68,7 @@ def inspect(
         output.print(table)
     path = picture or Path(f"{graph.name}.png")
     draw_graph(graph, path)
-    output.print(f"Picture: {path}")
+    say(f"Picture: {path}")
 
 
 @app.command()
@@ -131,7 +131,12 @@ def verify(
     opened = Run.existing(run_folder)
     expected = expect(predictions.read(opened.graphs), opened.sample_submission())
     rows = check_submission(submission, expected)
-    output.print(f"{submission}: {rows} rows, sound.")
+    say(f"{submission}: {rows} rows, sound.")
+
+
+def say(text: str) -> None:
+    """Print a line as it is: brackets in a name are no markup, and a long path stays whole."""
+    output.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def _finish(run: Run, recipe_name: str) -> None:
@@ -151,14 +156,14 @@ def _finish(run: Run, recipe_name: str) -> None:
     lines = collect_lines(run, recipe.name)
     write_scores(lines, run)
     output.print(tabulate(lines))
-    output.print(written.describe())
+    say(written.describe())
 
 
 def main() -> None:
     """Run the command line; bad input is one message and exit code 2."""
     try:
         app()
-    except InputError as error:
+    except (InputError, OSError) as error:  # OSError: no space, no permission, a folder in the way
         Console(stderr=True, soft_wrap=True).print(f"Error: {error}", style="red", markup=False)
         sys.exit(EXIT_BAD_INPUT)
 

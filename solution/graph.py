@@ -35,7 +35,7 @@ class Graph:
     collection: Collection
     node_features: np.ndarray  # (nodes, 140) float32, columns as in solution.vocabulary
     node_opcodes: np.ndarray  # (nodes,) uint8
-    edges: np.ndarray  # (edges, 2) int64; a row is [consumer, producer], operands in order
+    edges: np.ndarray  # (edges, 2) int64; a row is [consumer, producer]
     configurable: np.ndarray  # (configurable nodes,) int64 node ids; none for tile
     configs: np.ndarray  # layout (configs, configurable, 18) int8; tile (configs, 24) float32
     runtimes: np.ndarray | None  # (configs,) float64, ns (tile: over normaliser); None: no labels
@@ -74,17 +74,6 @@ class Graph:
         arrays = (getattr(self, field.name) for field in dataclasses.fields(self))
         return sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
 
-    def operands(self, position: int) -> np.ndarray:
-        """The node (nodes,) that each node takes as operand number `position`; -1 where none."""
-        order = np.argsort(self.edges[:, 0], kind="stable")
-        consumers = self.edges[order, 0]
-        _, starts, counts = np.unique(consumers, return_index=True, return_counts=True)
-        found = np.full(self.num_nodes, -1)
-        has = counts > position
-        rows = order[starts[has] + position]
-        found[self.edges[rows, 0]] = self.edges[rows, 1]
-        return found
-
     def select(self, configs: np.ndarray) -> "Graph":
         """The same program with only the configurations at the positions `configs` (k,)."""
         runtimes = None if self.runtimes is None else self.runtimes[configs]
@@ -97,29 +86,31 @@ def _find_defects(graph: Graph) -> list[str]:
 
 
 def _find_shape_defects(graph: Graph) -> list[str]:
-    nodes, layout = len(graph.node_features), graph.collection.kind == "layout"
-    expected: list[tuple[str, np.ndarray, tuple[int | None, ...]]] = [
-        ("node_feat", graph.node_features, (None, vocabulary.NUM_NODE_FEATURES)),
-        ("node_opcode", graph.node_opcodes, (nodes,)),
-        ("edge_index", graph.edges, (None, 2)),
-    ]
-    if layout:
-        size = (None, len(graph.configurable), vocabulary.NUM_LAYOUT_FEATURES)
-        expected.append(("node_config_feat", graph.configs, size))
+    nodes, configs, configurable = (
+        array.shape[0] if array.ndim else 0
+        for array in (graph.node_features, graph.configs, graph.configurable)
+    )
+    expected: dict[str, tuple[np.ndarray, tuple[int | None, ...]]] = {
+        "node_feat": (graph.node_features, (None, vocabulary.NUM_NODE_FEATURES)),
+        "node_opcode": (graph.node_opcodes, (nodes,)),
+        "edge_index": (graph.edges, (None, 2)),
+        "node_config_ids": (graph.configurable, (None,)),
+    }
+    if graph.collection.kind == "layout":
+        shape = (None, configurable, vocabulary.NUM_LAYOUT_FEATURES)
+        expected["node_config_feat"] = (graph.configs, shape)
     else:
-        expected.append(("config_feat", graph.configs, (None, vocabulary.NUM_TILE_FEATURES)))
+        expected["config_feat"] = (graph.configs, (None, vocabulary.NUM_TILE_FEATURES))
+        expected["node_config_ids"] = (graph.configurable, (0,))
     if graph.runtimes is not None:
-        expected.append(("config_runtime", graph.runtimes, (len(graph.configs),)))
+        expected["config_runtime"] = (graph.runtimes, (configs,))
     defects = [
         f"{name} has shape {_show_shape(array.shape)}, expected {_show_shape(shape)}"
-        for name, array, shape in expected
-        if array.ndim != len(shape)
-        or any(
-            want is not None and want != have for want, have in zip(shape, array.shape, strict=True)
-        )
+        for name, (array, shape) in expected.items()
+        if not _matches(array.shape, shape)
     ]
-    if not defects and (nodes == 0 or len(graph.configs) == 0):
-        defects.append(f"the graph has {nodes} nodes and {len(graph.configs)} configurations")
+    if not defects and (nodes == 0 or configs == 0):
+        defects.append(f"the graph has {nodes} nodes and {configs} configurations")
     return defects
 
 
@@ -129,12 +120,12 @@ def _matches(shape: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
 
 
 def _find_value_defects(graph: Graph) -> list[str]:
-    nodes = graph.num_nodes
+    nodes, opcodes = graph.num_nodes, graph.node_opcodes
     checks = [
         ("node_feat has NaN or infinite values in the nodes",
          np.flatnonzero(~np.isfinite(graph.node_features).all(axis=1))),
-        (f"node_opcode has ids outside 0...{vocabulary.NUM_OPCODES - 2}:",
-         np.unique(graph.node_opcodes[graph.node_opcodes >= vocabulary.VIRTUAL + 1])),
+        (f"node_opcode has ids outside 0...{vocabulary.VIRTUAL}:",
+         np.unique(opcodes[(opcodes < 0) | (opcodes > vocabulary.VIRTUAL)])),
         (f"edge_index points outside the nodes 0...{nodes - 1} in the rows",
          np.flatnonzero(((graph.edges < 0) | (graph.edges >= nodes)).any(axis=1))),
         (f"node_config_ids points outside the nodes 0...{nodes - 1}:",

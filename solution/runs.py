@@ -59,7 +59,7 @@ def replace_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def replace_folder(folder: Path) -> Iterator[Path]:
-    """Yield a temporary folder; when the block succeeds it becomes `folder`, atomically."""
+    """Yield a temporary folder; when the block succeeds it becomes `folder`, in one step."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=folder.parent))
     try:
@@ -68,6 +68,8 @@ def replace_folder(folder: Path) -> Iterator[Path]:
             if path.is_file():
                 _sync(path)
         temporary.chmod(0o755)
+        if folder.exists():
+            shutil.rmtree(folder)
         temporary.replace(folder)
         _sync(folder.parent)
     finally:
@@ -146,7 +148,7 @@ def open_run(folder: Path, settings: dict[str, Any], *, replace: bool = False) -
     or files that are no run at all; and where another process is at work in it.
     """
     record = folder / RECORD
-    if folder.exists() and any(folder.iterdir()) and not record.is_file():
+    if not record.is_file() and _holds_something(folder):
         raise InputError(
             f"{folder}: expected an empty folder or a run, found files that no run made. "
             "Choose another folder with --run."
@@ -165,9 +167,18 @@ def open_run(folder: Path, settings: dict[str, Any], *, replace: bool = False) -
         yield Run(folder)
 
 
+def _holds_something(folder: Path) -> bool:
+    """Whether `folder` is a file, or a folder with more in it than leftovers."""
+    if not folder.is_dir():
+        return folder.exists()
+    return any(not path.name.startswith(TEMPORARY) for path in folder.iterdir())
+
+
 def _check_same(folder: Path, wanted: dict[str, Any]) -> None:
     try:
         found = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        if not isinstance(found, dict):
+            raise ValueError(f"it holds {found!r}")
     except ValueError as error:
         raise InputError(f"{folder / RECORD}: not readable ({error}). Use --replace.") from error
     different = _differences(wanted, found)
@@ -183,32 +194,35 @@ def _locked(folder: Path) -> Iterator[None]:
     """Hold the folder itself as a lock; the system gives it back even after a kill."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise InputError(
+                f"{folder}: another process is at work in it. Wait for it, or choose another "
+                "folder with --run."
+            ) from error
         yield
-    except BlockingIOError as error:
-        raise InputError(
-            f"{folder}: another process is at work in it. Wait for it, or choose another folder "
-            "with --run."
-        ) from error
     finally:
         os.close(descriptor)
 
 
 def _empty(folder: Path) -> None:
-    for path in folder.iterdir():
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
+    # The record last: as long as it is there, the folder is known as a run.
+    for path in sorted(folder.iterdir(), key=lambda path: path.name == RECORD):
+        _remove(path)
 
 
 def _remove_leftovers(folder: Path) -> None:
     """Delete the temporary files and folders of a process that was killed."""
     for path in sorted(folder.rglob(f"{TEMPORARY}*")):
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+        _remove(path)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def fingerprint_code() -> str:

@@ -16,6 +16,8 @@ from solution.metrics import TOP_K
 
 HEADER = ["ID", "TopConfigs"]
 MAX_SHOWN = 3
+MAX_FIELD = 1 << 30
+MAX_DIGITS = 9
 
 
 @dataclass(frozen=True)
@@ -26,35 +28,41 @@ class Expected:
     source: str  # what says so, for messages
 
 
-def check_submission(path: Path, expected: Expected) -> int:
+def check_submission(path: Path, expected: Expected, shown: Path | None = None) -> int:
     """Return the number of rows; raise InputError at the first kind of defect.
 
     Refuses a wrong header, missing, unknown or repeated IDs, and in a row: what is not an index,
     repeated indices, indices out of range, and counts other than all (layout) or five (tile).
+
+    Args:
+        shown: how messages name the file, where it has another name for the time being.
     """
-    rows = _read(path)
-    _check_ids(path, [row[0] for row in rows], expected)
-    for line, (name, configs) in enumerate(rows, start=2):
-        defect = _find_defect(name, configs, expected.num_configs[name])
+    name = shown or path
+    rows = read_rows(path, name)
+    _check_ids(name, [row[0] for row in rows], expected)
+    for line, (graph, configs) in enumerate(rows, start=2):
+        defect = _find_defect(graph, configs, expected.num_configs[graph])
         if defect:
-            raise InputError(f"{path}, line {line}, {name}: {defect}. Write the file again.")
+            raise InputError(f"{name}, line {line}, {graph}: {defect}. Write the file again.")
     return len(rows)
 
 
-def _read(path: Path) -> list[list[str]]:
+def read_rows(path: Path, shown: Path) -> list[tuple[str, str]]:
+    """ID and TopConfigs of every row; InputError where the file is no such CSV."""
     if not path.is_file():
-        raise InputError(f"{path}: there is no such file. Write it with `fastslow run`.")
+        raise InputError(f"{shown}: there is no such file. Write it with `fastslow run`.")
+    csv.field_size_limit(MAX_FIELD)  # a row of 100,040 configurations has 690,000 characters
     try:
         with path.open(newline="", encoding="utf-8") as file:
             header, *rows = list(csv.reader(file)) or [[]]
     except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path}: not a CSV file: {error}.") from error
+        raise InputError(f"{shown}: not a CSV file: {error}.") from error
     if header != HEADER:
-        raise InputError(f"{path}: expected the header ID,TopConfigs, found {','.join(header)!r}.")
+        raise InputError(f"{shown}: expected the header ID,TopConfigs, found {','.join(header)!r}.")
     for line, row in enumerate(rows, start=2):
         if len(row) != len(HEADER):
-            raise InputError(f"{path}, line {line}: expected 2 columns, found {len(row)}.")
-    return rows
+            raise InputError(f"{shown}, line {line}: expected 2 columns, found {len(row)}.")
+    return [(name, configs) for name, configs in rows]
 
 
 def _check_ids(path: Path, names: list[str], expected: Expected) -> None:
@@ -73,7 +81,7 @@ def _check_ids(path: Path, names: list[str], expected: Expected) -> None:
 
 def _find_defect(name: str, text: str, num_configs: int | None) -> str | None:
     parts = text.split(";")
-    if not all(part.isascii() and part.isdigit() for part in parts):
+    if not all(part.isascii() and part.isdigit() and len(part) <= MAX_DIGITS for part in parts):
         return f"expected indices joined by ';', found {text[:40]!r}"
     indices = [int(part) for part in parts]
     if len(set(indices)) < len(indices):

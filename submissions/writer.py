@@ -13,7 +13,7 @@ import polars as pl
 from solution.collection import NAMES
 from solution.errors import InputError
 from solution.runs import replace_file
-from submissions.checker import HEADER, Expected, check_submission, count_wanted
+from submissions.checker import HEADER, Expected, check_submission, count_wanted, read_rows
 
 PLACES = {name: place for place, name in enumerate(NAMES)}
 
@@ -70,7 +70,7 @@ def write_submission(
             )
     with replace_file(path) as temporary:
         _write_csv(rows, temporary)
-        count = check_submission(temporary, expected)
+        count = check_submission(temporary, expected, shown=path)
     predicted = sum(size is not None for size in expected.num_configs.values())
     return Written(path, count, count - predicted, len(set(rankings) - set(rows)))
 
@@ -96,19 +96,7 @@ def _order(ranking: pl.DataFrame) -> dict[str, list[int]]:
 
 
 def _read_sample(sample: Path | None) -> dict[str, str]:
-    if sample is None:
-        return {}
-    try:
-        with sample.open(newline="", encoding="utf-8") as file:
-            header, *rows = csv.reader(file)
-        if header != HEADER:
-            raise ValueError(f"the header is {','.join(header)!r}")
-        return dict(rows)
-    except (OSError, ValueError, csv.Error) as error:
-        raise InputError(
-            f"{sample}: expected the competition's sample submission with the columns "
-            f"ID,TopConfigs, but: {error}. Get it again or move it away."
-        ) from error
+    return {} if sample is None else dict(read_rows(sample, sample))
 
 
 def _write_csv(rows: dict[str, str], path: Path) -> None:

@@ -5,7 +5,10 @@ either below it, one collection's folder or a single file: in all of them the la
 say collection, split and graph, so nothing else is looked at.
 """
 
+import os
+from collections.abc import Iterator
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 
 from solution.collection import BY_NAME, SPLITS, Collection, collection
@@ -13,6 +16,7 @@ from solution.data.npz import detect_kind
 from solution.errors import InputError
 from solution.runs import SAMPLE_SUBMISSION
 
+HIDDEN = (".", "__MACOSX")
 EXPECTED = "layout/{xla,nlp}/{default,random}/{train,valid,test}/*.npz or tile/xla/{...}/*.npz"
 
 
@@ -36,8 +40,7 @@ def find_files(folder: Path) -> list[GraphFile]:
     """
     if not folder.exists():
         raise InputError(f"{folder}: there is no such folder. Give the folder with the npz files.")
-    paths = [folder] if folder.is_file() else sorted(folder.rglob("*.npz"))
-    visible = [path for path in paths if not _is_hidden(path, folder)]
+    visible = [folder] if folder.is_file() else sorted(_walk(folder))
     files = [file for path in visible if (file := parse_path(path)) is not None]
     if not files:
         others = f" (of {len(visible)} npz files, none lies in such a folder)" if visible else ""
@@ -49,7 +52,8 @@ def find_files(folder: Path) -> list[GraphFile]:
 
 def parse_path(path: Path) -> GraphFile | None:
     """Read collection and split off the end of the path; None where they are not there."""
-    parts = path.resolve().parts
+    # Not resolved: where a link stands counts, not where it leads.
+    parts = Path(os.path.abspath(path)).parts  # noqa: PTH100
     for name in BY_NAME:
         folder = tuple(name.split(":"))
         if parts[-2 - len(folder) : -2] == folder and parts[-2] in SPLITS:
@@ -76,7 +80,7 @@ def identify_file(path: Path, collection_name: str | None = None) -> GraphFile:
 
 def find_sample_submission(folder: Path) -> Path | None:
     """The competition's sample_submission.csv in the folder, below it, or beside npz folders."""
-    below = sorted(folder.rglob(SAMPLE_SUBMISSION)) if folder.is_dir() else []
+    below = sorted(_walk(folder, SAMPLE_SUBMISSION), key=lambda path: len(path.parts))
     beside = [
         folder.parents[level] / SAMPLE_SUBMISSION
         for level in range(min(2, len(folder.parents)))
@@ -85,15 +89,26 @@ def find_sample_submission(folder: Path) -> Path | None:
     return next((path for path in [*below, *beside] if path.is_file()), None)
 
 
-def _is_hidden(path: Path, folder: Path) -> bool:
-    parts = path.relative_to(folder).parts if path != folder else ()
-    return any(part.startswith((".", "__MACOSX")) for part in parts)
+def _walk(folder: Path, pattern: str = "*.npz") -> Iterator[Path]:
+    """Files below `folder` that match, also through links; hidden folders are passed over."""
+    visited: set[str] = set()
+    for here, folders, files in os.walk(folder, followlinks=True):
+        real = os.path.realpath(here)
+        if real in visited:  # a link to a folder above
+            folders.clear()
+            continue
+        visited.add(real)
+        folders[:] = sorted(name for name in folders if not name.startswith(HIDDEN))
+        for name in files:
+            if fnmatch(name, pattern) and not name.startswith(HIDDEN):
+                yield Path(here, name)
 
 
 def _check_unique(files: list[GraphFile]) -> None:
-    seen: dict[tuple[str, str, str], Path] = {}
+    seen: dict[tuple[str, bool, str], Path] = {}
     for file in files:
-        key = (file.collection.name, file.split, file.name)
+        # Train and valid graphs are predicted together, so their names must differ.
+        key = (file.collection.name, file.split == "test", file.name)
         if key in seen:
             raise InputError(
                 f"{file.path}: the same graph lies at {seen[key]}. Give a folder that has it once."

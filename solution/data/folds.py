@@ -10,6 +10,7 @@ both layout searches has the same fold in both, and a model may train on both wi
 
 import hashlib
 from collections import Counter, defaultdict
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -23,7 +24,8 @@ def assign_folds(graphs: pl.DataFrame, scheme: Scheme, num_folds: int, seed: int
     """Add the columns `group` and `fold`.
 
     Every group goes, largest first, to the fold that holds the fewest graphs of the group's own
-    collections. A collection with fewer groups than folds leaves some folds empty.
+    collections, but not where one of them would stay in a single fold. A collection with fewer
+    groups than folds leaves some folds empty.
 
     Args:
         graphs: collection, graph, architecture, labelled; in any order, which does not matter.
@@ -68,12 +70,17 @@ def _balance(members: dict[str, list[str]], num_folds: int, seed: int) -> dict[s
     counts: dict[str, Counter[int]] = defaultdict(Counter)
     folds: dict[str, int] = {}
     for group in sorted(members, key=lambda group: (-len(members[group]), _draw(group, seed))):
-        collections = set(members[group])
-        load = [sum(counts[name][fold] for name in collections) for fold in range(num_folds)]
-        folds[group] = min(range(num_folds), key=lambda fold: (load[fold], fold))
+        own = [counts[name] for name in set(members[group])]
+        folds[group] = min(range(num_folds), key=partial(_cost_of_fold, own))
         for name in members[group]:
             counts[name][folds[group]] += 1
     return folds
+
+
+def _cost_of_fold(own: list[Counter[int]], fold: int) -> tuple[int, int, int]:
+    """What a group of these collections costs in `fold`: first, collections left in one fold."""
+    undivided = sum(set(counts) == {fold} for counts in own)
+    return undivided, sum(counts[fold] for counts in own), fold
 
 
 def _source(collection: pl.Expr) -> pl.Expr:

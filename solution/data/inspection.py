@@ -4,6 +4,7 @@ import numpy as np
 import polars as pl
 from rich import box
 from rich.table import Table
+from rich.text import Text
 
 from solution.data.duplicates import deduplicate
 from solution.data.scan import tabulate
@@ -16,9 +17,9 @@ QUANTILES = (0, 0.25, 0.5, 0.75, 1)
 
 def show_summaries(summaries: pl.DataFrame) -> Table:
     """A row for each collection and split; 80 columns wide."""
-    table = _table("Nodes, configurations and configurable nodes are median and maximum")
+    table = _table("Nodes, configs and settable (configurable) nodes: median and maximum")
     table.add_column("Collection", no_wrap=True)
-    headers = ("Graphs", "Labels", "Nodes", "Configs", "Config.nodes", "Equal", "Spread")
+    headers = ("Graphs", "Nodes", "Configs", "Settable", "Equal", "Spread")
     for header in headers:
         table.add_column(header, justify="right", no_wrap=True)
     previous = None
@@ -30,7 +31,6 @@ def show_summaries(summaries: pl.DataFrame) -> Table:
         table.add_row(
             f"  {row['split']}",
             f"{row['graphs']:,}",
-            f"{row['labelled']:,}",
             *(
                 f"{_shorten(row[f'{name}_median'])} {_shorten(row[f'{name}_max'])}"
                 for name in ("nodes", "configs", "configurable")
@@ -39,8 +39,8 @@ def show_summaries(summaries: pl.DataFrame) -> Table:
             "" if spread is None else f"{spread:.2f}",
         )
     table.caption = (
-        "Labels: graphs with runtimes. Equal: configurations that repeat another. "
-        "Spread: slowest over fastest runtime, median."
+        "Equal: configurations that repeat another. Spread: slowest over fastest runtime, "
+        "median; empty where there are no labels."
     )
     return table
 
@@ -142,14 +142,19 @@ def _show_runtimes(graph: Graph) -> Table:
 
 
 def _table(title: str) -> Table:
+    """`title` may hold brackets, which are not markup."""
     return Table(
-        box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, title=title,
-        title_justify="left", caption_justify="left",
-    )  # fmt: skip
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        show_edge=False,
+        title=Text(title),
+        title_justify="left",
+        caption_justify="left",
+    )
 
 
 def _shorten(count: int) -> str:
-    return str(count) if count < 1000 else f"{count / 1000:.1f}k"
+    return str(count) if count < 1000 else f"{count / 1000:.3g}k"
 
 
 def _show_layout(slots: np.ndarray) -> str:

@@ -54,14 +54,16 @@ def read_graph(path: Path, collection: Collection) -> Graph:
             edges=_integers(arrays["edge_index"], "edge_index"),
             configurable=configurable,
             configs=configs,
-            runtimes=_runtimes(arrays["config_runtime"], arrays.get("normalizers")),
+            runtimes=_runtimes(
+                arrays["config_runtime"], arrays.get("normalizers"), configs.shape[:1]
+            ),
         )
 
 
 def detect_kind(path: Path) -> str:
     """Tell layout from tile by the arrays in the file."""
     with _reading(path), zipfile.ZipFile(path) as archive:
-        names = {Path(name).stem for name in archive.namelist()}
+        names = _array_names(archive)
         for kind, required in REQUIRED_OF_KIND.items():
             if required[-1] in names or required[0] in names:
                 return kind
@@ -77,16 +79,26 @@ def _reading(path: Path) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         raise InputError(f"{path}: there is no such file.") from error
+    except InputError:
+        raise
     except InvalidGraphError as error:
         raise InputError(f"{path}: " + "; ".join(error.defects) + f". {advice}") from error
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise InputError(f"{path}: truncated or not an npz file ({error}). {advice}") from error
-    except (ValueError, OSError, NotImplementedError, MemoryError) as error:
+    except ValueError as error:
         raise InputError(f"{path}: {error}. {advice}") from error
+    except Exception as error:  # a flipped bit in a header can provoke anything
+        kind = type(error).__name__
+        raise InputError(f"{path}: cannot be read ({kind}: {error}). {advice}") from error
+
+
+def _array_names(archive: zipfile.ZipFile) -> set[str]:
+    """What np.load would offer; a member in a folder or with another suffix is no array."""
+    return {name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")}
 
 
 def _check_names(archive: zipfile.ZipFile, collection: Collection, path: Path) -> None:
-    names = {Path(name).stem for name in archive.namelist()}
+    names = _array_names(archive)
     missing = [name for name in REQUIRED + REQUIRED_OF_KIND[collection.kind] if name not in names]
     if missing:
         raise InputError(
@@ -111,7 +123,7 @@ def _read_layouts(archive: zipfile.ZipFile) -> np.ndarray:
             )
         # In Fortran order the file holds the transposed tensor in C order.
         stored = np.empty(shape[::-1] if fortran_order else shape, np.int8)
-        _fill_layouts(stored, member, dtype)
+        _fill_layouts(stored, member, dtype, reverse=fortran_order)
     return np.ascontiguousarray(stored.T) if fortran_order else stored
 
 
@@ -126,7 +138,7 @@ def _read_header(member: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
     return readers[version](member)
 
 
-def _fill_layouts(stored: np.ndarray, member: IO[bytes], dtype: np.dtype) -> None:
+def _fill_layouts(stored: np.ndarray, member: IO[bytes], dtype: np.dtype, *, reverse: bool) -> None:
     first = 0
     for block in _blocks(member, stored.shape, dtype):
         target = stored[first : first + len(block)]
@@ -134,10 +146,11 @@ def _fill_layouts(stored: np.ndarray, member: IO[bytes], dtype: np.dtype) -> Non
             target[...] = block
         wrong = (target != block) | (target < -1) | (target >= vocabulary.MAX_RANK)
         if wrong.any():
-            where = np.argwhere(wrong)[0]
-            place = ", ".join(map(str, where + [first, *[0] * (len(where) - 1)]))
+            inside = np.argwhere(wrong)[0]
+            place = [first + inside[0], *inside[1:]]
+            shown = ", ".join(map(str, reversed(place) if reverse else place))
             raise ValueError(
-                f"node_config_feat[{place}] is {block[tuple(where)]}, expected a whole number "
+                f"node_config_feat[{shown}] is {block[tuple(inside)]}, expected a whole number "
                 f"from {vocabulary.LAYOUT_UNSET} to {vocabulary.MAX_RANK - 1}"
             )
         first += len(block)
@@ -160,10 +173,10 @@ def _blocks(member: IO[bytes], shape: tuple[int, ...], dtype: np.dtype) -> Itera
         rows_left -= rows
 
 
-def _floats(array: np.ndarray, name: str) -> np.ndarray:
+def _floats(array: np.ndarray, name: str, dtype: type = np.float32) -> np.ndarray:
     if array.dtype.kind not in "fiu":
         raise ValueError(f"{name} holds {array.dtype}, expected numbers")
-    return array.astype(np.float32)
+    return array.astype(dtype)
 
 
 def _integers(array: np.ndarray, name: str) -> np.ndarray:
@@ -183,15 +196,17 @@ def _opcodes(array: np.ndarray) -> np.ndarray:
     return opcodes.astype(np.uint8)
 
 
-def _runtimes(nanoseconds: np.ndarray, normalizers: np.ndarray | None) -> np.ndarray | None:
-    runtimes = _floats(nanoseconds, "config_runtime").astype(np.float64)
-    if nanoseconds.dtype.kind in "iu":
-        runtimes = nanoseconds.astype(np.float64)  # float32 would round long runtimes
+def _runtimes(
+    nanoseconds: np.ndarray, normalizers: np.ndarray | None, expected: tuple[int, ...]
+) -> np.ndarray | None:
+    runtimes = _floats(nanoseconds, "config_runtime", np.float64)
+    if expected and runtimes.shape != expected:
+        raise ValueError(f"config_runtime has shape {runtimes.shape}, expected {expected}")
     if not runtimes.any():
         return None
     if normalizers is None:
         return runtimes
-    divisor = _floats(normalizers, "config_runtime_normalizers").astype(np.float64)
+    divisor = _floats(normalizers, "config_runtime_normalizers", np.float64)
     if divisor.shape != runtimes.shape or not (divisor > 0).all():
         raise ValueError(
             f"config_runtime_normalizers has shape {divisor.shape} and the minimum "

@@ -110,6 +110,5 @@ def tabulate(summaries: pl.DataFrame) -> pl.DataFrame:
         pl.col("configurable").median().cast(pl.Int64).alias("configurable_median"),
         pl.col("configurable").max().alias("configurable_max"),
         duplicates.alias("duplicates"),
-        pl.col("labelled").sum().alias("labelled"),
         pl.col("spread").median().alias("spread_median"),
     )

@@ -69,11 +69,13 @@ def _sum_over_nodes(pairs: NodeLayouts, weighted: np.ndarray) -> np.ndarray:
     get identical rows, every time.
     """
     configs, nodes = pairs.index.shape
-    step = max(1, BLOCK_ENTRIES // max(1, nodes))
+    if nodes == 0:
+        return np.zeros((configs, weighted.shape[1]))
+    step = max(1, BLOCK_ENTRIES // nodes)
     sums = np.empty((configs, weighted.shape[1]))
     for first in range(0, configs, step):
         index = pairs.index[first : first + step]
-        starts = np.arange(0, index.size + 1, max(1, nodes))[: len(index) + 1]
+        starts = np.arange(0, index.size + 1, nodes)
         uses = csr_array(
             (np.ones(index.size), index.ravel(), starts), shape=(len(index), len(weighted))
         )

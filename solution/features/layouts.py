@@ -11,6 +11,7 @@ import numpy as np
 
 from solution import vocabulary
 from solution.features.codebook import NodeLayouts
+from solution.features.operands import find_operands
 from solution.features.padding import tensor_ranks
 from solution.graph import Graph
 from solution.vocabulary import LAYOUT_TENSORS, MAX_RANK
@@ -44,7 +45,7 @@ class Tensors:
 def describe_layouts(graph: Graph, pairs: NodeLayouts) -> np.ndarray:
     """Features (pairs, len(FEATURES)) float32 of each (node, layout) pair.
 
-    `graph` must be whole: the inputs of a configurable node are its operands.
+    `graph` must be whole: what a configurable node reads is looked up in it.
     """
     blocks = [
         _describe_tensor(
@@ -63,7 +64,8 @@ def _tensors(graph: Graph, tensor: str) -> Tensors:
     if tensor == "output":
         nodes = graph.configurable
     else:
-        nodes = graph.operands(0 if tensor == "input" else 1)[graph.configurable]
+        operands = find_operands(graph)
+        nodes = (operands.input if tensor == "input" else operands.kernel)[graph.configurable]
     known = nodes >= 0
     ranks = np.where(known, tensor_ranks(graph)[nodes], 0)
     sizes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS][nodes].astype(np.int64)

@@ -45,18 +45,21 @@ def repair_padding(graph: Graph) -> Graph:
 
 def _listed_dimensions(graph: Graph, ranks: np.ndarray) -> np.ndarray:
     """How many dimension numbers (nodes,) each node's `dimensions` lists."""
-    operand = graph.operands(0)
-    operand_ranks = np.where(operand >= 0, ranks[operand], 0)
+    # The highest: among what a reduce reads are its computation's root and its initial value.
+    read_ranks = np.zeros(graph.num_nodes, np.int64)
+    np.maximum.at(read_ranks, graph.edges[:, 0], ranks[graph.edges[:, 1]])
+    is_tuple = graph.node_features[:, vocabulary.IS_TUPLE] > 0
     listed = np.zeros(graph.num_nodes, np.int64)
     rules = {
         "transpose": ranks,
-        "broadcast": operand_ranks,
-        "reduce": np.maximum(operand_ranks - ranks, 0),
+        "broadcast": read_ranks,
+        # A reduce of several tensors has a tuple for a shape, which does not say its rank.
+        "reduce": np.where(is_tuple, 1, np.maximum(read_ranks - ranks, 0)),
         **dict.fromkeys(ONE_DIMENSION, np.ones_like(ranks)),
     }
     for name, count in rules.items():
         listed = np.where(graph.node_opcodes == OPCODE_IDS[name], count, listed)
-    # What is not 0 is used in any case: a multi-output reduce, say, has a tuple for a shape.
+    # What is not 0 is used in any case.
     return np.maximum(listed, _used_slots(graph.node_features[:, vocabulary.DIMENSIONS]))
 
 

@@ -59,7 +59,7 @@ def merge_rest(graph: Graph, hops: int = 1) -> Graph:
         node_opcodes=np.concatenate(
             [graph.node_opcodes[kept], np.full(num_pieces, vocabulary.VIRTUAL, np.uint8)]
         ),
-        edges=_first_occurrences(edges[edges[:, 0] != edges[:, 1]]),
+        edges=_drop_repeated(edges, len(kept)),
         configurable=position[graph.configurable],
     )
 
@@ -90,7 +90,9 @@ def _group_means(rows: np.ndarray, groups: np.ndarray) -> np.ndarray:
     return (sums / np.bincount(groups)[:, None]).astype(np.float32)
 
 
-def _first_occurrences(edges: np.ndarray) -> np.ndarray:
-    """Drop repeated edges and keep the order, which is the order of operands."""
+def _drop_repeated(edges: np.ndarray, first_virtual: int) -> np.ndarray:
+    """Drop loops at virtual nodes and all but the first of equal edges that touch one."""
+    edges = edges[(edges[:, 0] != edges[:, 1]) | (edges[:, 0] < first_virtual)]
     _, first = np.unique(edges, axis=0, return_index=True)
-    return edges[np.sort(first)]
+    is_first = np.isin(np.arange(len(edges)), first)
+    return edges[is_first | ~(edges >= first_virtual).any(axis=1)]

@@ -78,7 +78,7 @@ def _config_names() -> list[str]:
 
 def _fit(graph: Graph, output: int) -> Iterable[pl.Expr]:
     """How the tile fits the output tensor and the kernel window."""
-    sizes = graph.node_features[output, vocabulary.SHAPE_DIMENSIONS].astype(np.float64)
+    sizes = _physical_sizes(graph, output)
     rank = max(1, int(tensor_ranks(graph)[output]))
     counts, wastes = [], []
     for slot in range(MAX_RANK):
@@ -106,9 +106,20 @@ def _fit(graph: Graph, output: int) -> Iterable[pl.Expr]:
     yield pl.col("kernel_product").clip(1).log().alias("kernel_volume")
 
 
+def _physical_sizes(graph: Graph, node: int) -> np.ndarray:
+    """The sizes (6,) of the node's dimensions from major to minor, the order that tiles have."""
+    rank = int(tensor_ranks(graph)[node])
+    layout = graph.node_features[node, vocabulary.NODE_LAYOUT][:rank].astype(np.int64)
+    sizes = graph.node_features[node, vocabulary.SHAPE_DIMENSIONS].astype(np.float64)
+    if sorted(layout) == list(range(rank)):
+        sizes[:rank] = sizes[layout[::-1]]
+    return sizes
+
+
 def _reuse() -> Iterable[pl.Expr]:
     """Arithmetic intensity of a tile seen as a matrix product: rows x columns x step."""
-    columns = pl.col("minor_0").exp()
+    columns = pl.col("minor_0").exp() - 1  # minor_0 is log1p of the tile
+    columns = columns.clip(1)
     rows = (pl.col("tile_volume") / columns).clip(1)
     step = pl.col("step").clip(1)
     footprint = rows * columns + rows * step + columns * step

@@ -3,6 +3,7 @@
 import numpy as np
 
 from solution import vocabulary
+from solution.features.operands import find_operands
 from solution.graph import Graph
 from solution.vocabulary import OPCODE_IDS
 
@@ -27,7 +28,9 @@ def contracted_size(graph: Graph) -> np.ndarray:
     features: the kernel's elements over the output's feature dimension.
     """
     elements = num_elements(graph)
-    left, right = _operand_elements(graph, elements, 0), _operand_elements(graph, elements, 1)
+    operands = find_operands(graph)
+    left = np.where(operands.input >= 0, elements[operands.input], 1)
+    right = np.where(operands.kernel >= 0, elements[operands.kernel], 1)
     dot = np.sqrt(left * right / elements)
     features = graph.node_features[:, vocabulary.CONVOLUTION_OUTPUT_FEATURE].astype(np.int64)
     shape = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
@@ -41,8 +44,3 @@ def contracted_size(graph: Graph) -> np.ndarray:
 def num_operations(graph: Graph) -> np.ndarray:
     """Multiply-adds (nodes,) of dots and convolutions; one operation an element for the rest."""
     return num_elements(graph) * np.maximum(contracted_size(graph), 1)
-
-
-def _operand_elements(graph: Graph, elements: np.ndarray, position: int) -> np.ndarray:
-    operand = graph.operands(position)
-    return np.where(operand >= 0, elements[operand], 1)

@@ -134,11 +134,15 @@ class LayoutGnn(nn.Module):
         ]
         return self.readout(torch.stack(pooled, dim=1)).squeeze(-1)
 
+    def count_values(self, inputs: LayoutInputs) -> int:
+        """Nodes times width."""
+        return len(inputs.opcodes) * self.width
+
     @torch.inference_mode()
     def score_graph(self, inputs: LayoutInputs) -> np.ndarray:
         """(configs,), a chunk of configurations at a time."""
         self.eval()
-        step = max(1, CHUNK_VALUES // (len(inputs.opcodes) * self.width))
+        step = max(1, CHUNK_VALUES // self.count_values(inputs))
         everything = torch.arange(len(inputs.pair_index), device=inputs.pair_index.device)
         chunks = [self.score_batch([inputs], part[:, None]) for part in everything.split(step)]
         return torch.cat(chunks)[:, 0].cpu().numpy()

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from solution.features.nodes import Scaler, fit_scaler
 from solution.graph import Graph
 from solution.models.base import Ranker, Report, silent
-from solution.models.sampling import choose_rows
+from solution.models.sampling import choose_rows, deduplicated
 from solution.models.training import Example, TrainingSettings, as_ranking, pick_device, train
 
 WEIGHTS, SETTINGS = "weights.safetensors", "settings.json"
@@ -80,7 +80,13 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
     def predict(self, graph: Graph) -> np.ndarray:
         if self.net_ is None:
             raise RuntimeError("fit the ranker before it predicts")
-        return as_ranking(self.net_).score_graph(self._scale(self.prepare(graph)))
+        # Each distinct configuration once: it saves work, and a matrix product may round equal rows
+        # differently.
+        distinct = deduplicated(graph)
+        repeats = len(distinct.first) < graph.num_configs
+        once = graph.select(distinct.first) if repeats else graph
+        scores = as_ranking(self.net_).score_graph(self._scale(self.prepare(once)))
+        return scores[distinct.inverse]
 
     def save(self, folder: Path) -> None:
         if self.net_ is None:

@@ -8,7 +8,7 @@ from solution.data.duplicates import deduplicate
 from solution.data.graphs import PerGraph
 from solution.graph import Graph
 
-_deduplicated = PerGraph(lambda graph: deduplicate(graph.configs))
+deduplicated = PerGraph(lambda graph: deduplicate(graph.configs))
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ def choose_rows(graph: Graph, limit: int, seed: int) -> TrainingRows:
     """
     if graph.runtimes is None:
         raise ValueError(f"{graph.name} has no labels to learn from")
-    distinct = _deduplicated(graph)
+    distinct = deduplicated(graph)
     runtimes = distinct.mean(graph.runtimes)
     chosen = np.arange(len(runtimes))
     if len(chosen) > limit:

@@ -86,7 +86,7 @@ class TileGnn(nn.Module):
 
     def __init__(self, settings: TileGnnSettings, columns: int) -> None:
         super().__init__()
-        width = settings.width
+        self.width = width = settings.width
         self.opcode = nn.Embedding(vocabulary.NUM_OPCODES, OPCODE_WIDTH)
         self.node = Mlp(OPCODE_WIDTH + NUM_NUMERIC, width, width)
         self.blocks = nn.ModuleList(BothWaysBlock(width) for _ in range(settings.blocks))
@@ -106,6 +106,10 @@ class TileGnn(nn.Module):
         of_config = self.config(torch.stack(tables, dim=1))  # (configs, graphs, width)
         joined = torch.cat([of_config, kernels.expand_as(of_config)], dim=-1)
         return self.joint(joined).squeeze(-1)
+
+    def count_values(self, inputs: TileInputs) -> int:
+        """Only the width: the kernel is encoded once for all configurations."""
+        return self.width
 
     @torch.inference_mode()
     def score_graph(self, inputs: TileInputs) -> np.ndarray:

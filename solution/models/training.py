@@ -18,6 +18,8 @@ from solution.metrics import score_ranking
 from solution.models.base import Report
 from solution.models.losses import LOSSES
 
+MAX_VALUES = 1 << 22  # of a layer that are in memory at once while training: 16 MB
+
 Inputs = TypeVar("Inputs")
 NetInputs = TypeVar("NetInputs", contravariant=True)
 
@@ -50,6 +52,10 @@ class RankingNet(Protocol[NetInputs]):
 
     def score_batch(self, batch: Sequence[NetInputs], configs: Tensor) -> Tensor:
         """Scores (configs, graphs) of the configurations `configs` (configs, graphs) int64."""
+        ...
+
+    def count_values(self, inputs: NetInputs) -> int:
+        """How many values a layer holds for one configuration of the graph."""
         ...
 
     def score_graph(self, inputs: NetInputs) -> np.ndarray:
@@ -86,9 +92,10 @@ def train(
     for epoch in range(settings.epochs):
         net.train()
         for batch in _batches(len(examples), settings.graphs_per_step, generator):
-            loss = _loss(net, [examples[index] for index in batch], settings, generator)
             optimizer.zero_grad(set_to_none=True)
-            loss.backward()
+            for part in _parts(net, [examples[index] for index in batch], settings):
+                loss = _loss(net, part, settings, generator) * (len(part) / len(batch))
+                loss.backward()
             nn.utils.clip_grad_norm_(net.parameters(), 1.0)
             optimizer.step()
             schedule.step()
@@ -145,6 +152,22 @@ def _batches(count: int, size: int, generator: np.random.Generator) -> Iterator[
     order = generator.permutation(count)
     for first in range(0, count, size):
         yield order[first : first + size]
+
+
+def _parts(
+    net: nn.Module, examples: list[Example[Inputs]], settings: TrainingSettings
+) -> Iterator[list[Example[Inputs]]]:
+    """Divide a step's graphs so that their activations fit; gradients add up to the same step."""
+    part: list[Example[Inputs]] = []
+    values = 0
+    for example in examples:
+        size = as_ranking(net).count_values(example.inputs) * settings.configs_per_graph
+        if part and values + size > MAX_VALUES:
+            yield part
+            part, values = [], 0
+        part.append(example)
+        values += size
+    yield part
 
 
 def _loss(

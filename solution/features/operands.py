@@ -1,0 +1,98 @@
+"""Which producer is a node's input and which its kernel.
+
+The edges do not say: in the competition's files the producers of a node stand in the order of their
+numbers, and the root of a computation that the node calls stands among them. The shapes give most
+of it away.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+
+from solution import vocabulary
+from solution.data.graphs import PerGraph
+from solution.graph import Graph
+from solution.vocabulary import OPCODE_IDS
+
+NONE = -1
+
+
+@dataclass(frozen=True)
+class Operands:
+    """The two tensors that a convolution, dot or reshape reads."""
+
+    input: np.ndarray  # (nodes,) node ids; NONE for other nodes
+    kernel: np.ndarray  # (nodes,) the second operand of a dot; NONE for a reshape
+
+
+def _find_operands(graph: Graph) -> Operands:
+    """Tell input from kernel for every convolution, dot and reshape.
+
+    Of the ordered pairs of producers the one whose shapes fit best is chosen; where several fit as
+    well, the larger producer is the input, and of equal ones that with the lower number.
+    """
+    found = Operands(np.full(graph.num_nodes, NONE), np.full(graph.num_nodes, NONE))
+    fits = {OPCODE_IDS["convolution"]: _fit_convolution, OPCODE_IDS["dot"]: _fit_dot}
+    order = np.lexsort((graph.edges[:, 1], graph.edges[:, 0]))
+    consumers, producers = graph.edges[order].T
+    for node in np.flatnonzero(np.isin(graph.node_opcodes, [*fits, OPCODE_IDS["reshape"]])):
+        first, last = np.searchsorted(consumers, [node, node + 1])
+        own = np.unique(producers[first:last])
+        if len(own) == 0:
+            continue
+        fit = fits.get(int(graph.node_opcodes[node]))
+        if fit is None:  # a reshape
+            found.input[node] = own[0]
+            continue
+        pairs = list(permutations(own, 2)) or [(own[0], own[0])]  # x times x has one edge
+        best = max(pairs, key=lambda pair: _order(fit, graph.node_features, node, pair))
+        found.input[node], found.kernel[node] = best
+    return found
+
+
+find_operands = PerGraph(_find_operands)
+
+
+def _order(
+    fit: Callable[[np.ndarray, np.ndarray], int],
+    features: np.ndarray,
+    node: np.intp,
+    pair: tuple[int, int],
+) -> tuple[Any, ...]:
+    """What makes `pair` likelier to be input and kernel; numbers come last, for they are free."""
+    shapes = features[list(pair), vocabulary.SHAPE_DIMENSIONS].astype(np.int64)
+    size = np.maximum(shapes[0], 1).prod()
+    layouts = features[list(pair), vocabulary.NODE_LAYOUT]
+    return fit(features[node], shapes), size, *shapes.ravel(), *layouts.ravel(), -pair[0]
+
+
+def _fit_convolution(node: np.ndarray, shapes: np.ndarray) -> int:
+    """How many facts agree if `shapes` (2, 6) are input and kernel of the convolution."""
+    output = node[vocabulary.SHAPE_DIMENSIONS]
+    numbers = np.maximum(node, 0).astype(np.int64)
+    input_batch = numbers[vocabulary.CONVOLUTION_INPUT_BATCH]
+    kernel_output = numbers[vocabulary.CONVOLUTION_KERNEL_OUTPUT]
+    output_batch = numbers[vocabulary.CONVOLUTION_OUTPUT_BATCH]
+    output_feature = numbers[vocabulary.CONVOLUTION_OUTPUT_FEATURE]
+    spatial = numbers[vocabulary.CONVOLUTION_KERNEL_SPATIAL]
+    window = node[vocabulary.WINDOW_SIZE]
+    used = np.flatnonzero(window[: len(spatial)] > 0)
+    source, kernel = shapes
+    return int(
+        (source[input_batch] == output[output_batch])
+        + (kernel[kernel_output] == output[output_feature])
+        + 2 * all(kernel[spatial[slot]] == window[slot] for slot in used)
+    )
+
+
+def _fit_dot(node: np.ndarray, shapes: np.ndarray) -> int:
+    """As _fit_convolution: a dot's output has the left operand's dimensions first."""
+    output = node[vocabulary.SHAPE_DIMENSIONS]
+    output = output[output > 0]
+    left, right = (shape[shape > 0] for shape in shapes)
+    if len(output) == 0:
+        return 0
+    return int((output[0] in left) + (output[-1] in right))

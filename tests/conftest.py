@@ -1,0 +1,42 @@
+"""Where the measured data lies, and how the command line is called."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from solution.cli import SAMPLE
+
+REPOSITORY = Path(__file__).parent.parent
+SHARED = Path(os.environ.get("FASTSLOW_SHARED", REPOSITORY.parent / "shared" / "data"))
+
+FastSlow = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def sample() -> Path:
+    """The bundled sample."""
+    return SAMPLE
+
+
+@pytest.fixture
+def tpu() -> Path:
+    """Real TpuGraphs files, which are not part of the repository."""
+    folder = SHARED / "tpu"
+    if not folder.is_dir():
+        pytest.skip(f"{folder} is not here")
+    return folder
+
+
+@pytest.fixture
+def fastslow(tmp_path: Path) -> FastSlow:
+    """Run the real command in an empty folder and return what it printed."""
+
+    def call(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        command = [str(Path(sys.executable).parent / "fastslow"), *map(str, arguments)]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+
+    return call

@@ -1,0 +1,13 @@
+"""The tile net with so little training that a test can wait for it."""
+
+from solution.collection import TILE
+from solution.experiments.base import Experiment
+from solution.models.tile_gnn import TileGnnSettings
+from solution.models.training import TrainingSettings
+
+EXPERIMENT = Experiment(
+    name="quick_tile_gnn",
+    collections=TILE,
+    ranker=TileGnnSettings(width=16, training=TrainingSettings(epochs=2, configs_per_graph=8)),
+    seeds=(0, 1),
+)

@@ -1,0 +1,119 @@
+"""Small graphs made by hand or by a seed, and the way back from a Graph to an npz file."""
+
+from pathlib import Path
+
+import numpy as np
+
+from solution import vocabulary
+from solution.collection import collection
+from solution.graph import Graph
+from solution.vocabulary import OPCODE_IDS
+
+F32 = 13  # column of the one-hot element type
+
+
+def make_nodes(shapes: list[tuple[int, ...]]) -> np.ndarray:
+    """Node features (nodes, 140) of row-major float32 tensors, padded with 0 as in npz files."""
+    features = np.zeros((len(shapes), vocabulary.NUM_NODE_FEATURES), np.float32)
+    features[:, F32] = 1
+    for row, shape in zip(features, shapes, strict=True):
+        row[21 : 21 + len(shape)] = shape
+        row[vocabulary.SHAPE_SUM] = sum(shape)
+        row[vocabulary.SHAPE_PRODUCT] = np.prod(shape)
+        row[134 : 134 + len(shape)] = range(len(shape))[::-1]
+    return features
+
+
+def make_layout_graph(
+    seed: int = 0, configs: int = 12, *, name: str = "program", labelled: bool = True
+) -> Graph:
+    """x -> dot(x, w) -> add -> reshape, and a few more; random layouts on the dot and reshapes."""
+    generator = np.random.default_rng(seed)
+    rows, inner, columns = (int(size) for size in generator.integers(2, 40, 3))
+    opcodes = ["parameter", "parameter", "dot", "parameter", "add", "reshape", "tanh", "reshape"]
+    shapes: list[tuple[int, ...]] = [
+        (rows, inner),
+        (inner, columns),
+        (rows, columns),
+        (rows, columns),
+        (rows, columns),
+        (rows, 1, columns),
+        (rows, 1, columns),
+        (rows * columns,),
+    ]
+    edges = [[2, 0], [2, 1], [4, 2], [4, 3], [5, 4], [6, 5], [7, 6]]
+    layouts = np.full((configs, 3, vocabulary.NUM_LAYOUT_FEATURES), -1, np.int8)
+    cost = np.zeros(configs)
+    for row, layout in enumerate(layouts):
+        for node, rank in enumerate((2, 3, 1)):
+            if generator.random() < 0.6:
+                order = generator.permutation(rank)
+                layout[node, :rank] = order
+                cost[row] += (order[0] != rank - 1) * (node + 1)
+    runtimes = np.round(1e6 * (1 + 0.1 * cost + 0.01 * generator.random(configs)))
+    return Graph(
+        name=name,
+        collection=collection("layout:xla:random"),
+        node_features=make_nodes(shapes),
+        node_opcodes=np.array([OPCODE_IDS[opcode] for opcode in opcodes], np.uint8),
+        edges=np.array(edges, np.int64),
+        configurable=np.array([2, 5, 7]),
+        configs=layouts,
+        runtimes=runtimes if labelled else None,
+    )
+
+
+def make_tile_graph(
+    seed: int = 0, configs: int = 12, *, name: str = "kernel", labelled: bool = True
+) -> Graph:
+    """A matrix product and an addition, with random tiles of its output."""
+    generator = np.random.default_rng(seed)
+    rows, inner, columns = (int(size) for size in generator.integers(16, 200, 3))
+    shapes: list[tuple[int, ...]] = [(rows, inner), (inner, columns), (rows, columns)]
+    tiles = np.zeros((configs, vocabulary.NUM_TILE_FEATURES), np.float32)
+    tiles[:, 8] = generator.integers(1, rows, configs)
+    tiles[:, 9] = generator.integers(1, columns, configs)
+    tiles[:, 14] = tiles[:, 8:14].sum(axis=1)
+    tiles[:, 15] = tiles[:, 8] * tiles[:, 9]
+    count = np.ceil(rows / tiles[:, 8]) * np.ceil(columns / tiles[:, 9])
+    return Graph(
+        name=name,
+        collection=collection("tile:xla"),
+        node_features=make_nodes([*shapes, (rows, columns)]),
+        node_opcodes=np.array([OPCODE_IDS[o] for o in ("parameter", "parameter", "dot", "tanh")]),
+        edges=np.array([[2, 0], [2, 1], [3, 2]]),
+        configurable=np.empty(0, np.int64),
+        configs=tiles,
+        runtimes=count / count.mean() if labelled else None,
+    )
+
+
+def to_arrays(graph: Graph) -> dict[str, np.ndarray]:
+    """The arrays of the competition's npz file, with its dtypes."""
+    labels = np.zeros(graph.num_configs) if graph.runtimes is None else graph.runtimes
+    arrays = {
+        "node_feat": graph.node_features,
+        "node_opcode": graph.node_opcodes.astype(np.uint8),
+        "edge_index": graph.edges,
+    }
+    if graph.collection.kind == "layout":
+        return arrays | {
+            "node_splits": np.array([[0, graph.num_nodes]]),
+            "node_config_ids": graph.configurable,
+            "node_config_feat": graph.configs.astype(np.float32),
+            "config_runtime": labels.astype(np.int64),
+        }
+    normalizer = 1_000_000
+    return arrays | {
+        "config_feat": graph.configs,
+        "config_runtime": np.round(labels * normalizer).astype(np.int64),
+        "config_runtime_normalizers": np.full(graph.num_configs, normalizer),
+    }
+
+
+def write_graph(graph: Graph, folder: Path, split: str = "train") -> Path:
+    """Write the graph where the competition's download has it below `folder`."""
+    path = folder / "npz" / graph.collection.folder / split / f"{graph.name}.npz"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.savez_compressed(path, **to_arrays(graph))
+    return path

@@ -1,0 +1,184 @@
+"""Rows of a layout graph's configurations against a slow sum over the nodes."""
+
+import dataclasses
+import math
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from solution.collection import collection
+from solution.data.npz import read_graph
+from solution.features import layout_table as module
+from solution.features.codebook import NodeLayouts
+from solution.features.layout_table import SUMMED, layout_table
+from solution.features.layouts import FEATURES, describe_layouts
+from solution.features.padding import repair_padding
+from solution.graph import Graph
+from solution.vocabulary import OPCODE_IDS
+from tests.graphs import make_layout_graph
+from tests.test_layouts import random_graph, tensors_of
+
+CONFIGURABLE = {OPCODE_IDS[name]: name for name in ("convolution", "dot", "reshape")}
+SEEDS = st.integers(0, 10_000)
+
+
+def slow_elements(graph: Graph, node: int | None) -> float:
+    """Elements of a node's tensor; 1 for a scalar and for no node."""
+    if node is None:
+        return 1.0
+    return float(math.prod(int(size) for size in graph.node_features[node, 21:27] if size > 0))
+
+
+def slow_operations(graph: Graph, node: int) -> float:
+    """Multiply-adds of a dot or convolution, elements of anything else."""
+    elements, opcode = slow_elements(graph, node), CONFIGURABLE.get(int(graph.node_opcodes[node]))
+    left, right = (slow_elements(graph, operand) for operand in tensors_of(graph, node)[1:])
+    contracted = 1.0
+    if opcode == "dot":
+        contracted = math.sqrt(left * right / elements)
+    if opcode == "convolution":
+        axis = int(graph.node_features[node, 106])
+        contracted = right / max(float(graph.node_features[node, 21 + axis]), 1.0)
+    return elements * max(contracted, 1.0)
+
+
+def slow_row(graph: Graph, config: int) -> dict[str, float]:
+    """The weighted sums of one configuration, node by node."""
+    nodes = graph.configurable.tolist()
+    operations = [slow_operations(graph, node) for node in nodes]
+    sizes = [slow_elements(graph, node) * 4 for node in nodes]  # all float32
+    row: dict[str, float] = {}
+    for place, node in enumerate(nodes):
+        pair = NodeLayouts(np.array([place]), graph.configs[config, [place]], np.zeros((1, 1), int))
+        described = dict(zip(FEATURES, describe_layouts(graph, pair)[0].tolist(), strict=True))
+        opcode = CONFIGURABLE[int(graph.node_opcodes[node])]
+        weights = dict.fromkeys(CONFIGURABLE.values(), 0.0)
+        weights[opcode] = operations[place] / sum(operations)
+        weights |= {"count": 1 / len(nodes), "bytes": sizes[place] / sum(sizes)}
+        for name, weight in weights.items():
+            for feature in SUMMED:
+                key = f"{name}_{feature}"
+                row[key] = row.get(key, 0.0) + weight * described[feature]
+    return row
+
+
+@given(SEEDS)
+@settings(max_examples=25, deadline=None)
+def test_every_row_is_the_slow_sum_over_its_nodes(seed: int) -> None:
+    graph = random_graph(seed)
+    table = layout_table(graph)
+    assert len(table) == graph.num_configs
+    assert set(table.dtypes) == {pl.Float32()}
+    for config, row in enumerate(table.iter_rows(named=True)):
+        for name, value in slow_row(graph, config).items():
+            assert row[name] == pytest.approx(value, rel=1e-4, abs=1e-5), name
+
+
+@given(SEEDS)
+@settings(max_examples=25, deadline=None)
+def test_the_graph_itself_is_the_same_in_every_row(seed: int) -> None:
+    graph = random_graph(seed)
+    context = layout_table(graph).select(pl.col("^graph_.*$"))
+    assert all(len(set(column)) == 1 for column in context.iter_columns())
+    row = context.row(0, named=True)
+    nodes = range(graph.num_nodes)
+    operations = sum(slow_operations(graph, node) for node in nodes)
+    assert row["graph_nodes"] == pytest.approx(math.log(graph.num_nodes))
+    assert row["graph_configurable"] == pytest.approx(math.log(1 + len(graph.configurable)))
+    assert row["graph_operations"] == pytest.approx(math.log(operations), rel=1e-5)
+    size = sum(4 * slow_elements(graph, node) for node in nodes)
+    assert row["graph_bytes"] == pytest.approx(math.log(size), rel=1e-5)
+    names = [CONFIGURABLE[int(graph.node_opcodes[node])] for node in graph.configurable]
+    for name in CONFIGURABLE.values():
+        assert row[f"graph_{name}_share"] == pytest.approx(names.count(name) / len(names))
+
+
+def rows_as_bytes(graph: Graph) -> list[bytes]:
+    return [row.tobytes() for row in np.ascontiguousarray(layout_table(graph).to_numpy())]
+
+
+@given(SEEDS)
+@settings(max_examples=25, deadline=None)
+def test_identical_configurations_have_identical_rows(seed: int) -> None:
+    graph = random_graph(seed)
+    doubled = rows_as_bytes(graph.select(np.tile(np.arange(graph.num_configs), 2)))
+    assert doubled[: graph.num_configs] == doubled[graph.num_configs :]
+
+
+@given(SEEDS, st.permutations(range(8)))
+@settings(max_examples=25, deadline=None)
+def test_permuted_configurations_have_permuted_rows(seed: int, order: list[int]) -> None:
+    graph = random_graph(seed)
+    rows = rows_as_bytes(graph)
+    assert rows_as_bytes(graph.select(np.array(order))) == [rows[config] for config in order]
+
+
+def relabel(graph: Graph, generator: np.random.Generator) -> Graph:
+    """The same graph with its nodes and its configurable nodes in another order."""
+    order = generator.permutation(graph.num_nodes)
+    places = generator.permutation(len(graph.configurable))
+    position = np.argsort(order)
+    return dataclasses.replace(
+        graph,
+        node_features=graph.node_features[order],
+        node_opcodes=graph.node_opcodes[order],
+        edges=position[graph.edges],
+        configurable=position[graph.configurable][places],
+        configs=graph.configs[:, places],
+    )
+
+
+@given(SEEDS)
+@settings(max_examples=25, deadline=None)
+def test_relabelling_nodes_changes_nothing(seed: int) -> None:
+    graph = random_graph(seed)
+    relabelled = layout_table(relabel(graph, np.random.default_rng(seed)))
+    expected = layout_table(graph)
+    assert relabelled.columns == expected.columns
+    np.testing.assert_allclose(relabelled, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("entries", [1, 4, 100])
+def test_block_size_changes_nothing(entries: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = make_layout_graph(configs=30)
+    whole = layout_table(graph)
+    monkeypatch.setattr(module, "BLOCK_ENTRIES", entries)
+    assert layout_table(graph).equals(whole)
+
+
+@given(SEEDS)
+@settings(max_examples=10, deadline=None)
+def test_repaired_padding_changes_nothing(seed: int) -> None:
+    graph = random_graph(seed)
+    assert layout_table(repair_padding(graph)).equals(layout_table(graph))
+
+
+def test_a_graph_without_configurable_nodes_has_rows_too() -> None:
+    graph = make_layout_graph()
+    bare = dataclasses.replace(
+        graph, configurable=graph.configurable[:0], configs=graph.configs[:, :0]
+    )
+    table = layout_table(bare)
+    assert len(table) == graph.num_configs
+    assert np.isfinite(table.to_numpy()).all()
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "xla/default/train/unet3d.npz",
+        "xla/random/train/openai_v0_rnn_optimized.npz",
+        "xla/random/valid/unet_3d.4x4.bf16.npz",
+        "nlp/random/test/23559853d9702baaaacbb0c83fd32266.npz",
+    ],
+)
+def test_real_files_have_finite_rows(tpu: Path, file: str) -> None:
+    name = ":".join(["layout", *Path(file).parts[:2]])
+    graph = read_graph(tpu / "npz" / "layout" / file, collection(name))
+    table = layout_table(graph)
+    assert len(table) == graph.num_configs
+    assert np.isfinite(table.to_numpy()).all()

@@ -1,0 +1,73 @@
+"""Ranking losses against slow loops, and what minimising them must mean."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from solution.models.losses import LOSSES, list_mle, pairwise_hinge
+
+COLUMNS = hnp.arrays(
+    np.float64, st.tuples(st.integers(1, 6), st.integers(1, 3)), elements=st.floats(-3, 3, width=32)
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(COLUMNS, st.integers(0, 1000))
+def test_pairwise_hinge_is_the_mean_over_ordered_pairs(scores: np.ndarray, seed: int) -> None:
+    runtimes = np.random.default_rng(seed).integers(1, 4, scores.shape).astype(float)
+    columns = []
+    for column in range(scores.shape[1]):
+        s, r = scores[:, column], runtimes[:, column]
+        pairs = [
+            max(0.0, 1 - (s[i] - s[j]))
+            for i, j in itertools.permutations(range(len(s)), 2)
+            if r[i] > r[j]
+        ]
+        columns.append(np.mean(pairs) if pairs else 0.0)
+    loss = pairwise_hinge(torch.from_numpy(scores), torch.from_numpy(runtimes))
+    assert float(loss) == pytest.approx(np.mean(columns))
+
+
+@settings(max_examples=50, deadline=None)
+@given(COLUMNS, st.integers(0, 1000))
+def test_list_mle_is_the_likelihood_of_the_order(scores: np.ndarray, seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    runtimes = np.stack([generator.permutation(len(scores)) for _ in scores.T], axis=1)
+    total = 0.0
+    for column in range(scores.shape[1]):
+        strength = -scores[np.argsort(runtimes[:, column]), column]
+        for place in range(len(strength)):
+            total += np.log(np.exp(strength[place:]).sum()) - strength[place]
+    loss = list_mle(torch.from_numpy(scores), torch.from_numpy(runtimes.astype(float)))
+    assert float(loss) == pytest.approx(total / scores.size)
+
+
+def test_list_mle_stays_finite_for_huge_scores() -> None:
+    scores = torch.tensor([[1e4], [-1e4], [0.0]], requires_grad=True)
+    loss = list_mle(scores, torch.tensor([[1.0], [2.0], [3.0]]))
+    loss.backward()
+    assert torch.isfinite(loss)
+    assert scores.grad is not None
+    assert torch.isfinite(scores.grad).all()
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_descending_the_loss_finds_the_order(name: str) -> None:
+    runtimes = torch.tensor([[3.0], [1.0], [2.0], [5.0]])
+    scores = torch.zeros(4, 1, requires_grad=True)
+    for _ in range(100):
+        (gradient,) = torch.autograd.grad(LOSSES[name](scores, runtimes), scores)
+        scores = (scores - 0.5 * gradient).detach().requires_grad_()
+    assert torch.argsort(scores[:, 0]).tolist() == torch.argsort(runtimes[:, 0]).tolist()
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_the_right_order_costs_less_than_the_wrong_one(name: str) -> None:
+    runtimes = torch.tensor([[1.0], [2.0], [3.0]])
+    right, wrong = torch.tensor([[0.0], [1.0], [2.0]]), torch.tensor([[2.0], [1.0], [0.0]])
+    assert LOSSES[name](right, runtimes) < LOSSES[name](wrong, runtimes)

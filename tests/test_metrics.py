@@ -1,0 +1,176 @@
+"""Kaggle's two scores against brute force, and the interval of their mean."""
+
+import math
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from solution.metrics import (
+    bootstrap_mean,
+    kendall_tau,
+    score_graphs,
+    score_ranking,
+    top_k_score,
+)
+
+
+def slow_tau(scores: list[int], runtimes: list[int]) -> float:
+    """Tau-b over all pairs: pairs tied in one list count only in the other's root."""
+    agreement, untied_scores, untied_runtimes = 0, 0, 0
+    for i in range(len(scores)):
+        for j in range(i):
+            first, second = np.sign(scores[i] - scores[j]), np.sign(runtimes[i] - runtimes[j])
+            agreement += int(first * second)
+            untied_scores += int(first != 0)
+            untied_runtimes += int(second != 0)
+    if untied_scores == 0 or untied_runtimes == 0:
+        return 0.0
+    return agreement / math.sqrt(untied_scores * untied_runtimes)
+
+
+def slow_top_k(scores: list[int], runtimes: list[int], k: int) -> float:
+    chosen: list[int] = []
+    while len(chosen) < min(k, len(scores)):
+        rest = [config for config in range(len(scores)) if config not in chosen]
+        lowest = min(scores[config] for config in rest)
+        chosen.append(next(config for config in rest if scores[config] == lowest))
+    return 2 - min(runtimes[config] for config in chosen) / min(runtimes)
+
+
+PAIRS = st.lists(st.tuples(st.integers(0, 6), st.integers(1, 6)), min_size=1, max_size=25)
+
+
+@given(PAIRS)
+@settings(max_examples=100, deadline=None)
+def test_kendall_tau_is_tau_b_over_all_pairs(pairs: list[tuple[int, int]]) -> None:
+    scores, runtimes = map(list, zip(*pairs, strict=True))
+    found = kendall_tau(np.array(scores, np.float32), np.array(runtimes, float))
+    assert found == pytest.approx(slow_tau(scores, runtimes), abs=1e-9)
+
+
+def test_kendall_tau_of_the_right_and_the_reverse_order() -> None:
+    runtimes = np.array([3.0, 1.0, 2.0])
+    assert kendall_tau(runtimes, runtimes) == pytest.approx(1)
+    assert kendall_tau(-runtimes, runtimes) == pytest.approx(-1)
+
+
+@pytest.mark.parametrize(
+    ("scores", "runtimes"), [([1, 1, 1], [1, 2, 3]), ([1, 2, 3], [5, 5, 5]), ([1], [1])]
+)
+def test_kendall_tau_is_0_where_either_is_constant(
+    scores: list[float], runtimes: list[float]
+) -> None:
+    assert kendall_tau(np.array(scores), np.array(runtimes)) == 0
+
+
+@given(PAIRS, st.integers(1, 6))
+@settings(max_examples=100, deadline=None)
+def test_top_k_is_brute_force(pairs: list[tuple[int, int]], k: int) -> None:
+    scores, runtimes = map(list, zip(*pairs, strict=True))
+    found = top_k_score(np.array(scores, np.float32), np.array(runtimes, float), k)
+    assert found == pytest.approx(slow_top_k(scores, runtimes, k))
+
+
+def test_top_k_gives_ties_to_the_first() -> None:
+    runtimes = np.array([4.0, 4, 4, 4, 4, 1])
+    assert top_k_score(np.zeros(6), runtimes) == pytest.approx(2 - 4)
+    assert top_k_score(np.zeros(6), runtimes[::-1].copy()) == 1
+
+
+def test_top_k_of_fewer_configurations_than_k_is_1() -> None:
+    assert top_k_score(np.array([3.0, 1.0]), np.array([5.0, 9.0])) == 1
+
+
+def test_the_collection_decides_the_score() -> None:
+    scores, runtimes = np.arange(6.0), np.array([2.0, 2, 2, 2, 2, 1])
+    assert score_ranking("tile:xla", scores, runtimes) == pytest.approx(0)
+    assert score_ranking("layout:nlp:random", scores, runtimes) == kendall_tau(scores, runtimes)
+
+
+def make_frame(graphs: dict[str, list[float]], value: str) -> pl.DataFrame:
+    """Rows of collection, graph, config and the values of each COLLECTION/GRAPH."""
+    rows = [
+        (*name.split("/"), config, number)
+        for name, numbers in graphs.items()
+        for config, number in enumerate(numbers)
+    ]
+    schema = {"collection": pl.String, "graph": pl.String, "config": pl.Int32, value: pl.Float64}
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def test_every_predicted_graph_is_scored_by_its_collection() -> None:
+    labels = make_frame(
+        {"tile:xla/k": [4.0, 2.0, 1.0], "layout:xla:random/p": [3.0, 1.0, 2.0]}, "runtime"
+    )
+    predicted = make_frame(
+        {"tile:xla/k": [3.0, 1.0, 2.0], "layout:xla:random/p": [1.0, 3.0, 2.0]}, "score"
+    )
+    shuffled = predicted.sample(fraction=1, shuffle=True, seed=0)
+    assert score_graphs(shuffled, labels).rows() == [
+        ("layout:xla:random", "p", pytest.approx(-1)),
+        ("tile:xla", "k", 1.0),
+    ]
+    assert score_graphs(predicted.head(3), labels).rows() == [("tile:xla", "k", 1.0)]
+
+
+def test_a_graph_scores_the_mean_over_its_seeds() -> None:
+    labels = make_frame({"layout:xla:random/p": [1.0, 2.0, 3.0]}, "runtime")
+    orders = ([1.0, 2.0, 3.0], [3.0, 2.0, 1.0], [1.0, 3.0, 2.0])
+    frames = [
+        make_frame({"layout:xla:random/p": order}, "score").with_columns(seed=seed)
+        for seed, order in enumerate(orders)
+    ]
+    (row,) = score_graphs(pl.concat(frames), labels).rows()
+    assert row == ("layout:xla:random", "p", pytest.approx((1 - 1 + 1 / 3) / 3))
+
+
+def test_ties_of_a_shuffled_frame_go_to_the_first_configuration() -> None:
+    labels = make_frame({"tile:xla/k": [4.0, 4.0, 4.0, 4.0, 4.0, 1.0]}, "runtime")
+    predicted = make_frame({"tile:xla/k": [0.0] * 6}, "score").reverse()
+    assert score_graphs(predicted, labels)["score"].to_list() == [pytest.approx(-2)]
+
+
+def test_one_graph_has_a_mean_without_an_interval() -> None:
+    mean = bootstrap_mean(np.array([0.25]))
+    assert (mean.value, mean.graphs) == (0.25, 1)
+    assert math.isnan(mean.low)
+    assert math.isnan(mean.high)
+
+
+def test_no_graphs_have_no_mean() -> None:
+    mean = bootstrap_mean(np.array([]))
+    assert math.isnan(mean.value)
+    assert mean.graphs == 0
+
+
+def test_constant_scores_have_a_point_for_an_interval() -> None:
+    mean = bootstrap_mean(np.full(6, 0.5))
+    assert (mean.value, mean.low, mean.high, mean.standard_error) == (0.5, 0.5, 0.5, 0)
+
+
+@given(st.lists(st.floats(-1, 1), min_size=2, max_size=30))
+@settings(max_examples=20, deadline=None)
+def test_the_interval_contains_the_mean(numbers: list[float]) -> None:
+    mean = bootstrap_mean(np.array(numbers), resamples=999)
+    assert mean.value == pytest.approx(np.mean(numbers))
+    assert mean.low <= mean.value + 1e-12
+    assert mean.value <= mean.high + 1e-12
+
+
+def test_the_interval_is_that_of_a_bootstrap_by_hand() -> None:
+    values = np.random.default_rng(1).normal(0.5, 0.2, 40)
+    generator = np.random.default_rng(2)
+    means = [values[generator.integers(0, 40, 40)].mean() for _ in range(9999)]
+    low, high = np.quantile(means, [0.025, 0.975])
+    mean = bootstrap_mean(values)
+    assert mean.low == pytest.approx(low, abs=0.004)
+    assert mean.high == pytest.approx(high, abs=0.004)
+    assert mean.standard_error == pytest.approx(values.std() / math.sqrt(40), rel=0.05)
+
+
+def test_the_interval_is_the_same_every_time() -> None:
+    values = np.random.default_rng(0).normal(size=12)
+    assert bootstrap_mean(values) == bootstrap_mean(values)

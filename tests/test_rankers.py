@@ -1,0 +1,136 @@
+"""The contract that every ranker keeps, whatever it is made of."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from solution.graph import Graph
+from solution.models.base import Ranker, RankerSettings
+from solution.models.layout_gnn import LayoutGnnSettings
+from solution.models.lightgbm_ranker import LightGBMSettings, grade
+from solution.models.nothing import NothingSettings
+from solution.models.sampling import choose_rows
+from solution.models.tile_gnn import TileGnnSettings
+from solution.models.training import TrainingSettings
+from tests.graphs import make_layout_graph, make_tile_graph
+
+TRAINING = TrainingSettings(epochs=3, graphs_per_step=2, configs_per_graph=8)
+TREES = LightGBMSettings(rounds=20, min_data_in_leaf=3)
+LAYOUT = [make_layout_graph(seed, configs=20, name=f"program_{seed}") for seed in range(6)]
+TILE = [make_tile_graph(seed, configs=20, name=f"kernel_{seed}") for seed in range(6)]
+
+CASES: list[tuple[str, RankerSettings, list[Graph]]] = [
+    ("nothing", NothingSettings(), LAYOUT),
+    ("layout LightGBM", TREES, LAYOUT),
+    ("tile LightGBM", TREES, TILE),
+    ("layout net", LayoutGnnSettings(width=16, training=TRAINING), LAYOUT),
+    ("layout net, list loss", LayoutGnnSettings(
+        width=16, training=dataclasses.replace(TRAINING, loss="list_mle")), LAYOUT),
+    ("tile net", TileGnnSettings(width=16, training=TRAINING), TILE),
+]  # fmt: skip
+
+
+def assert_ranker(settings: RankerSettings, graphs: list[Graph], folder: Path) -> None:
+    """Fit on some graphs and check on another everything that Ranker promises."""
+    *train, valid, graph = graphs
+    ranker = settings.build(seed=0).fit(train, [valid])
+    scores = ranker.predict(graph)
+    assert scores.shape == (graph.num_configs,)
+    assert scores.dtype == np.float32
+    assert np.isfinite(scores).all()
+    _assert_order_of_configs_is_free(ranker, graph, scores)
+    _assert_order_of_nodes_is_free(ranker, graph, scores)
+    _assert_equal_configs_score_equal(ranker, graph)
+    again = settings.build(seed=0).fit(train, [valid])
+    np.testing.assert_array_equal(again.predict(graph), scores)
+    ranker.save(folder)
+    np.testing.assert_array_equal(type(ranker).load(folder).predict(graph), scores)
+
+
+def _assert_order_of_configs_is_free(ranker: Ranker, graph: Graph, scores: np.ndarray) -> None:
+    order = np.random.default_rng(1).permutation(graph.num_configs)
+    np.testing.assert_allclose(ranker.predict(graph.select(order)), scores[order], atol=1e-5)
+
+
+def _assert_order_of_nodes_is_free(ranker: Ranker, graph: Graph, scores: np.ndarray) -> None:
+    """Renumber the nodes; operands stay in order, which is the order of the edges."""
+    old = np.random.default_rng(2).permutation(graph.num_nodes)
+    new = np.argsort(old)
+    renumbered = dataclasses.replace(
+        graph,
+        node_features=graph.node_features[old],
+        node_opcodes=graph.node_opcodes[old],
+        edges=new[graph.edges],
+        configurable=new[graph.configurable],
+    )
+    np.testing.assert_allclose(ranker.predict(renumbered), scores, atol=1e-4)
+
+
+def _assert_equal_configs_score_equal(ranker: Ranker, graph: Graph) -> None:
+    twice = graph.select(np.array([0, 1, 0, 2, 1]))
+    scores = ranker.predict(twice)
+    assert scores[0] == scores[2]
+    assert scores[1] == scores[4]
+
+
+@pytest.mark.parametrize(("settings", "graphs"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
+def test_ranker_keeps_the_contract(
+    settings: RankerSettings, graphs: list[Graph], tmp_path: Path
+) -> None:
+    assert_ranker(settings, graphs, tmp_path)
+
+
+@pytest.mark.parametrize(("settings", "graphs"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
+def test_ranker_fits_without_validation_graphs(
+    settings: RankerSettings, graphs: list[Graph]
+) -> None:
+    scores = settings.build(seed=0).fit(graphs[:2], []).predict(graphs[3])
+    assert np.isfinite(scores).all()
+
+
+@pytest.mark.parametrize(("settings", "graphs"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
+def test_ranker_copes_with_graphs_that_teach_nothing(
+    settings: RankerSettings, graphs: list[Graph]
+) -> None:
+    same = [graph.select(np.zeros(5, np.int64)) for graph in graphs[:2]]
+    scores = settings.build(seed=0).fit(same, [same[0]]).predict(graphs[3])
+    assert np.isfinite(scores).all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "graphs"),
+    [
+        (LightGBMSettings(rounds=60, min_data_in_leaf=3), LAYOUT),
+        (LayoutGnnSettings(width=32, training=TrainingSettings(epochs=40)), LAYOUT),
+        (TileGnnSettings(width=32, training=TrainingSettings(epochs=60)), TILE),
+    ],
+    ids=["layout LightGBM", "layout net", "tile net"],
+)
+def test_ranker_learns_what_it_was_shown(settings: RankerSettings, graphs: list[Graph]) -> None:
+    from solution.metrics import kendall_tau
+
+    ranker = settings.build(seed=0).fit(graphs, [])
+    taus = [kendall_tau(ranker.predict(g), g.runtimes) for g in graphs if g.runtimes is not None]
+    assert np.mean(taus) > 0.6
+
+
+def test_unlabelled_graph_cannot_be_learned_from() -> None:
+    graph = make_layout_graph(labelled=False)
+    with pytest.raises(ValueError, match="no labels"):
+        choose_rows(graph, limit=10, seed=0)
+
+
+def test_training_rows_are_distinct_and_average_the_labels() -> None:
+    graph = make_layout_graph(configs=4).select(np.array([0, 1, 0, 2]))
+    graph = dataclasses.replace(graph, runtimes=np.array([1.0, 2.0, 3.0, 4.0]))
+    rows = choose_rows(graph, limit=10, seed=0)
+    distinct = np.unique(graph.configs.reshape(4, -1), axis=0)
+    assert rows.graph.num_configs == len(distinct)
+    assert rows.runtimes[0] == 2.0
+
+
+def test_grades_rise_with_speed_and_ties_share_one() -> None:
+    grades = grade(np.array([10.0, 30.0, 20.0, 20.0]), levels=5)
+    assert grades.tolist() == [4, 0, 2, 2]

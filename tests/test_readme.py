@@ -1,0 +1,65 @@
+"""What the README promises is true: its commands run, its example works, its files are there."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import REPOSITORY, FastSlow
+
+README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+MAKEFILE = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
+COMMANDS = [
+    words
+    for block in re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
+    for line in block.splitlines()
+    if (words := shlex.split(line, comments=True))
+]
+FASTSLOW = [words[1:] for words in COMMANDS if words[0] == ".venv/bin/fastslow"]
+ON_THE_SAMPLE = [words for words in FASTSLOW if words[0] in ("check", "inspect")]
+OF_THE_EXAMPLE = [words for words in FASTSLOW if words not in ON_THE_SAMPLE]
+
+
+def test_every_command_is_known_to_these_tests() -> None:
+    programs = {words[0] for words in COMMANDS}
+    assert programs == {"make", ".venv/bin/fastslow"}
+    assert {words[0] for words in FASTSLOW} == {"check", "inspect", "run", "ensemble", "verify"}
+
+
+def test_make_targets_and_folders_exist() -> None:
+    for _, target, *options in (words for words in COMMANDS if words[0] == "make"):
+        assert re.search(rf"^{target}:", MAKEFILE, re.MULTILINE), target
+        for option in options:
+            assert (REPOSITORY / option.removeprefix("DATA=")).is_dir()
+
+
+def test_ci_calls_the_two_commands_of_the_readme() -> None:
+    script = (REPOSITORY / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+    assert [line for line in script if line.startswith("make")] == ["make run", "make test"]
+
+
+def test_every_link_to_a_file_leads_somewhere() -> None:
+    targets = re.findall(r"\]\(([^)#:]+)\)", README)
+    assert targets
+    for target in targets:
+        assert (REPOSITORY / target).exists(), target
+
+
+@pytest.mark.parametrize("words", ON_THE_SAMPLE, ids=" ".join)
+def test_commands_on_the_sample_run(words: list[str], fastslow: FastSlow) -> None:
+    result = fastslow(words[0], *(REPOSITORY / path for path in words[1:]))
+    assert result.returncode == 0, result.stderr
+
+
+def test_your_own_model_in_one_file(fastslow: FastSlow, tmp_path: Path) -> None:
+    """The example and its recipe are saved, run and merged exactly as the README says."""
+    (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    (recipe,) = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
+    (tmp_path / "my_ridge.py").write_text(example, encoding="utf-8")
+    (tmp_path / "mine.toml").write_text(recipe, encoding="utf-8")
+    order = ["run", "ensemble", "verify"]
+    for words in sorted(OF_THE_EXAMPLE, key=lambda words: order.index(words[0])):
+        result = fastslow(*words)
+        assert result.returncode == 0, result.stderr
+        assert words[0] == "verify" or "my_ridge" in result.stdout

@@ -1,0 +1,175 @@
+"""Recipes as data, and how a run's members are merged by one."""
+
+import re
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from ensembles.merge import merge_members, merge_run
+from ensembles.rank_average import rank_inside_graphs
+from ensembles.recipe import Recipe, find_recipe, list_recipes
+from solution import predictions
+from solution.errors import InputError
+from solution.experiments.base import list_experiments
+from solution.predictions import RANKING_SCHEMA, SCHEMA
+from solution.runs import Run
+
+VALID = """
+method = "mean_rank"
+fallback = "nothing"
+
+[members]
+one = 1.0
+two = 3
+"""
+
+
+def write_recipe(folder: Path, text: str) -> str:
+    path = folder / "mine.toml"
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def test_a_recipe_is_read_by_path_and_named_after_its_file(tmp_path: Path) -> None:
+    recipe = find_recipe(write_recipe(tmp_path, VALID))
+    assert recipe.name == "mine"
+    assert recipe.method == "mean_rank"
+    assert recipe.fallback == "nothing"
+    assert recipe.members == {"one": 1.0, "two": 3.0}
+    assert all(isinstance(weight, float) for weight in recipe.members.values())
+
+
+def test_members_are_all_that_a_recipe_needs(tmp_path: Path) -> None:
+    recipe = find_recipe(write_recipe(tmp_path, "[members]\none = 0.5\n"))
+    assert recipe == Recipe(name="mine", members={"one": 0.5})
+    assert recipe.fallback is None
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        (VALID.replace("fallback", "falback"), "falback"),
+        (VALID + "extra = 1.0\n[more]\n", "more"),
+        (VALID.replace("mean_rank", "median"), "method"),
+        (VALID.replace("1.0", "-1.0"), "members.one"),
+        (VALID.replace("1.0", "0.0"), "members.one"),
+        (VALID.replace("1.0", "nan"), "members.one"),
+        (VALID.replace("1.0", "inf"), "members.one"),
+        (VALID.replace("1.0", '"heavy"'), "members.one"),
+        ("[members]\n", "members"),
+        ("members = 3\n", "members"),
+        ('method = "mean_rank"\n', "members"),
+        ("", "members"),
+        ('name = "other"\n' + VALID, "name"),
+        ("members = [", "TOML"),
+        ("[members]\none = 1.0\none = 2.0\n", "TOML"),
+    ],
+)
+def test_a_recipe_with_a_mistake_is_refused_by_file_and_place(
+    tmp_path: Path, text: str, named: str
+) -> None:
+    name = write_recipe(tmp_path, text)
+    with pytest.raises(InputError, match=re.escape(name)) as caught:
+        find_recipe(name)
+    assert named in str(caught.value)
+
+
+def test_a_recipe_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match=r"mine\.toml"):
+        find_recipe(str(path))
+
+
+@pytest.mark.parametrize("name", ["nowhere/mine.toml", "mean_rank_999", ""])
+def test_a_missing_recipe_is_refused_with_the_names_there_are(name: str) -> None:
+    with pytest.raises(InputError) as caught:
+        find_recipe(name)
+    assert repr(name) in str(caught.value)
+    assert list_recipes()[0] in str(caught.value)
+
+
+def test_the_bundled_recipes_merge_experiments_that_exist() -> None:
+    assert list_recipes()
+    for name in list_recipes():
+        recipe = find_recipe(name)
+        used = {*recipe.members, *([recipe.fallback] if recipe.fallback else [])}
+        assert recipe.name == name
+        assert used <= set(list_experiments()), name
+
+
+def make_ranked(scores: dict[tuple[str, str], list[float]]) -> pl.DataFrame:
+    rows = [(*key, config, score) for key, v in scores.items() for config, score in enumerate(v)]
+    return pl.DataFrame(rows, schema=RANKING_SCHEMA, orient="row")
+
+
+ONE = make_ranked({("tile:xla", "a"): [0.5, 1.0]})
+TWO = make_ranked({("tile:xla", "a"): [1.0, 0.5]})
+NOTHING = make_ranked({("layout:xla:random", "b"): [0.75, 0.75], ("tile:xla", "a"): [0.75, 0.75]})
+
+
+def merge(ranked: dict[str, pl.DataFrame], fallback: str | None) -> list[tuple[object, ...]]:
+    recipe = Recipe(name="r", members={"one": 3.0, "two": 1.0}, fallback=fallback)
+    return sorted(merge_members(ranked, recipe).rows())
+
+
+def test_the_fallback_ranks_only_the_collections_that_no_member_predicts() -> None:
+    assert merge({"one": ONE, "two": TWO, "nothing": NOTHING}, "nothing") == [
+        ("layout:xla:random", "b", 0, 0.75),
+        ("layout:xla:random", "b", 1, 0.75),
+        ("tile:xla", "a", 0, 0.625),
+        ("tile:xla", "a", 1, 0.875),
+    ]
+
+
+def test_without_a_fallback_other_collections_stay_out() -> None:
+    assert merge({"one": ONE, "two": TWO, "nothing": NOTHING}, None) == [
+        ("tile:xla", "a", 0, 0.625),
+        ("tile:xla", "a", 1, 0.875),
+    ]
+
+
+def test_a_member_without_predictions_is_left_out() -> None:
+    assert merge({"one": ONE}, None) == sorted(ONE.rows())
+
+
+def test_the_fallback_alone_ranks_everything() -> None:
+    assert merge({"nothing": NOTHING}, "nothing") == sorted(NOTHING.rows())
+
+
+def write_run(folder: Path, experiments: list[str]) -> Run:
+    """Predictions of both parts by each experiment, on two configurations of one graph."""
+    run = Run(folder)
+    for place, name in enumerate(experiments):
+        rows = [("tile:xla", "a", config, 0, 0, config * (-1.0) ** place) for config in (0, 1)]
+        frame = pl.DataFrame(rows, schema=SCHEMA, orient="row")
+        for part in ("out_of_fold", "test"):
+            predictions.write(frame, run.predictions(name, part))
+    return run
+
+
+def test_a_run_gets_the_ranking_of_both_parts(tmp_path: Path) -> None:
+    run = write_run(tmp_path, ["one", "two"])
+    merge_run(run, Recipe(name="r", members={"one": 3.0, "two": 1.0, "three": 1.0}))
+    for part in ("out_of_fold", "test"):
+        members = {
+            name: rank_inside_graphs(predictions.read(run.predictions(name, part)))
+            for name in ("one", "two")
+        }
+        assert members["one"]["score"].to_list() == [0.5, 1.0]
+        assert members["two"]["score"].to_list() == [1.0, 0.5]
+        assert predictions.read(run.ranking("r", part))["score"].to_list() == [0.625, 0.875]
+
+
+@pytest.mark.parametrize(
+    ("members", "fallback", "message"),
+    [({"other": 1.0}, None, "needs predictions of other"), ({"one": 1.0}, "other", "falls back")],
+)
+def test_a_run_without_what_the_recipe_needs_is_refused(
+    tmp_path: Path, members: dict[str, float], fallback: str | None, message: str
+) -> None:
+    run = write_run(tmp_path, ["one"])
+    with pytest.raises(InputError, match=message):
+        merge_run(run, Recipe(name="r", members=members, fallback=fallback))
+    assert not run.ranking("r", "test").exists()

@@ -1,0 +1,53 @@
+"""Limits that keep the code readable in an afternoon."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parent.parent
+PACKAGES = ("solution", "ensembles", "submissions")
+FORBIDDEN_NAMES = {"utils", "util", "helpers", "misc", "common", "v2", "new", "final"}
+MAX_FILE_LINES, MAX_FUNCTION_LINES = 300, 50
+
+
+def source_files() -> Iterator[Path]:
+    for package in PACKAGES:
+        yield from sorted((REPOSITORY / package).rglob("*.py"))
+
+
+def parsed_files() -> Iterator[tuple[Path, ast.Module]]:
+    for path in [*source_files(), *sorted((REPOSITORY / "tests").rglob("*.py"))]:
+        yield path, ast.parse(path.read_text(encoding="utf-8"))
+
+
+def test_files_are_short_and_named_for_what_they_hold() -> None:
+    for path, _ in parsed_files():
+        assert len(path.read_text(encoding="utf-8").splitlines()) <= MAX_FILE_LINES, path
+        assert not FORBIDDEN_NAMES & set(path.stem.split("_")), path
+
+
+def test_functions_are_short() -> None:
+    for path, tree in parsed_files():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef):
+                length = (node.end_lineno or 0) - node.lineno + 1
+                assert length <= MAX_FUNCTION_LINES, f"{path}: {node.name} has {length} lines"
+
+
+def test_every_module_says_what_it_is() -> None:
+    for path, tree in parsed_files():
+        if path.name != "__init__.py":
+            assert ast.get_docstring(tree), path
+
+
+def test_blending_and_submitting_start_without_torch() -> None:
+    """What import-linter says of the source, seen in a running interpreter."""
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, ensembles.merge, submissions.writer, submissions.report\n"
+        "heavy = {'torch', 'lightgbm', 'torch_geometric', 'matplotlib'} & set(sys.modules)\n"
+        "sys.exit(f'imported {heavy}' if heavy else 0)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,253 @@
+"""The submission file: what the writer writes, and what the checker refuses."""
+
+import csv
+import random
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from solution.collection import COLLECTIONS
+from solution.errors import InputError
+from solution.predictions import RANKING_SCHEMA
+from submissions.checker import Expected, check_submission
+from submissions.writer import Written, write_submission
+
+L, N, T = "layout:xla:random", "layout:nlp:default", "tile:xla"
+GRAPHS = pl.DataFrame(
+    [
+        (T, "k2", "test", 7),
+        (T, "k1", "test", 3),
+        (T, "seen", "train", 9),
+        (N, "n", "test", 2),
+        (L, "b", "test", 3),
+        (L, "a", "test", 6),
+    ],
+    schema=["collection", "graph", "split", "configs"],
+    orient="row",
+)
+SCORES = {
+    (T, "k2"): [0.3, 0.1, 0.1, 0.9, 0.2, 0.1, 0.05],
+    (T, "k1"): [0.3, 0.2, 0.1],
+    (N, "n"): [1.0, 0.5],
+    (L, "b"): [0.5, 0.5, 0.1],
+    (L, "a"): [6.0, 5.0, 4.0, 3.0, 2.0, 1.0],
+}
+ROWS = [
+    (f"{L}:a", "5;4;3;2;1;0"),
+    (f"{L}:b", "2;0;1"),
+    (f"{N}:n", "1;0"),
+    (f"{T}:k1", "2;1;0"),
+    (f"{T}:k2", "6;1;2;5;4"),
+]
+
+
+def make_ranking(scores: dict[tuple[str, str], list[float]], seed: int = 0) -> pl.DataFrame:
+    """A ranking with its rows in random order."""
+    rows = [(*key, config, score) for key, v in scores.items() for config, score in enumerate(v)]
+    random.Random(seed).shuffle(rows)
+    return pl.DataFrame(rows, schema=RANKING_SCHEMA, orient="row")
+
+
+def read_rows(path: Path) -> list[tuple[str, ...]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return [tuple(row) for row in csv.reader(file)]
+
+
+def write_sample(folder: Path, rows: list[tuple[str, str]]) -> Path:
+    path = folder / "sample_submission.csv"
+    path.write_text("ID,TopConfigs\n" + "".join(f"{a},{b}\n" for a, b in rows), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_without_a_sample_the_test_split_decides(tmp_path: Path, seed: int) -> None:
+    """Collections in the project's order, graphs by name, ties in the order of the file."""
+    path = tmp_path / "submission.csv"
+    written = write_submission(make_ranking(SCORES, seed), GRAPHS, None, path)
+    assert read_rows(path) == [("ID", "TopConfigs"), *ROWS]
+    assert written == Written(path, 5, 0, 0)
+    assert b"\r" not in path.read_bytes()
+
+
+def test_a_sample_decides_rows_and_order(tmp_path: Path) -> None:
+    asked = [(f"{T}:k2", "0;1;2;3;4"), (f"{T}:far", "3;1;2;0;4"), (f"{L}:b", "0;1;2")]
+    path = tmp_path / "submission.csv"
+    sample = write_sample(tmp_path, asked)
+    written = write_submission(make_ranking(SCORES), GRAPHS, sample, path)
+    by_name = dict(ROWS)
+    expected = [(f"{T}:k2", by_name[f"{T}:k2"]), asked[1], (f"{L}:b", by_name[f"{L}:b"])]
+    assert read_rows(path)[1:] == expected
+    assert written == Written(path, 3, 1, 3)
+    assert "1 of its rows are copied" in written.describe()
+    assert "3 test graphs are left out" in written.describe()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "ID\n", "id,configs\na,b\n", "ID,TopConfigs\na\n", "ID,TopConfigs\na,b,c\n"]
+)
+def test_a_broken_sample_is_refused_by_name(tmp_path: Path, text: str) -> None:
+    sample = tmp_path / "sample_submission.csv"
+    sample.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=r"sample_submission\.csv"):
+        write_submission(make_ranking(SCORES), GRAPHS, sample, tmp_path / "submission.csv")
+
+
+def broken_rankings() -> dict[str, pl.DataFrame]:
+    whole = make_ranking(SCORES)
+    of_graph = pl.col("graph") == "a"
+    return {
+        "graph missing": whole.filter(~of_graph),
+        "configuration missing": whole.filter(~(of_graph & (pl.col("config") == 2))),
+        "configuration unknown": whole.with_columns(
+            pl.when(of_graph & (pl.col("config") == 2)).then(9).otherwise("config").alias("config")
+        ),
+        "configuration twice": pl.concat([whole, whole.filter(of_graph).head(1)]),
+    }
+
+
+@pytest.mark.parametrize("defect", broken_rankings())
+def test_a_broken_ranking_leaves_no_file(tmp_path: Path, defect: str) -> None:
+    path = tmp_path / "submission.csv"
+    with pytest.raises(InputError, match=f"{L}:a"):
+        write_submission(broken_rankings()[defect], GRAPHS, None, path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_message_names_the_submission_and_not_a_file_that_is_gone(tmp_path: Path) -> None:
+    ranking = broken_rankings()["configuration missing"]
+    with pytest.raises(InputError) as caught:
+        write_submission(ranking, GRAPHS, None, tmp_path / "submission.csv")
+    assert "submission.csv" in str(caught.value)
+    assert ".partial-" not in str(caught.value)
+
+
+def test_a_good_submission_survives_a_failed_rewrite(tmp_path: Path) -> None:
+    path = tmp_path / "submission.csv"
+    write_submission(make_ranking(SCORES), GRAPHS, None, path)
+    before = path.read_bytes()
+    for ranking in broken_rankings().values():
+        with pytest.raises(InputError):
+            write_submission(ranking, GRAPHS, None, path)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+EXPECTED = Expected({f"{T}:k2": 7, f"{T}:k1": 3, f"{L}:b": 3, f"{L}:far": None}, "a test")
+GOOD = [
+    f"{T}:k2,6;1;2;5;4",
+    f"{T}:k1,2;1;0",
+    f"{L}:b,2;0;1",
+    f"{L}:far,7;8",
+]
+
+
+def check(folder: Path, lines: list[str], header: str = "ID,TopConfigs") -> int:
+    path = folder / "submission.csv"
+    path.write_text("".join(f"{line}\n" for line in [header, *lines]), encoding="utf-8")
+    return check_submission(path, EXPECTED)
+
+
+@given(st.permutations(GOOD))
+@settings(
+    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_the_checker_accepts_a_good_file_in_any_order(tmp_path: Path, lines: list[str]) -> None:
+    assert check(tmp_path, lines) == 4
+
+
+@pytest.mark.parametrize("header", ["", "ID", "id,topconfigs", "TopConfigs,ID", "ID,TopConfigs,x"])
+def test_the_checker_refuses_a_wrong_header(tmp_path: Path, header: str) -> None:
+    with pytest.raises(InputError, match="expected the header ID,TopConfigs"):
+        check(tmp_path, GOOD, header)
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (GOOD[1:], "lacks 1 ID"),
+        ([], "lacks 4 ID"),
+        ([*GOOD, f"{T}:k9,0"], "has unknown 1 ID"),
+        ([*GOOD, GOOD[0]], "repeats 1 ID"),
+        ([*GOOD, ""], "expected 2 columns, found 0"),
+        ([f"{GOOD[0]},1", *GOOD[1:]], "line 2: expected 2 columns, found 3"),
+    ],
+)
+def test_the_checker_refuses_wrong_rows(tmp_path: Path, lines: list[str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        check(tmp_path, lines)
+
+
+@pytest.mark.parametrize(
+    ("row", "configs", "message"),
+    [
+        (2, "2;0;2", "index 2 is repeated"),
+        (2, "02;0;2", "index 2 is repeated"),
+        (2, "2;0", "expected 3 indices, found 2"),
+        (2, "2;0;3", "index 3 is out of range"),
+        (2, "2;0;-1", "expected indices joined"),
+        (2, "2;0;1.0", "expected indices joined"),
+        (2, "2;0;one", "expected indices joined"),
+        (2, "2;0;²", "expected indices joined"),
+        (2, "2 0 1", "expected indices joined"),
+        (2, "2;0;1;", "expected indices joined"),
+        (2, "", "expected indices joined"),
+        (0, "6;1;2;5", "expected 5 indices, found 4"),
+        (0, "6;1;2;5;4;3", "expected 5 indices, found 6"),
+        (0, "", "expected indices joined"),
+        (1, "2;1", "expected 3 indices, found 2"),
+        (3, "", "expected indices joined"),
+        (3, "7;7", "index 7 is repeated"),
+    ],
+)
+def test_the_checker_refuses_wrong_indices_by_line(
+    tmp_path: Path, row: int, configs: str, message: str
+) -> None:
+    lines = list(GOOD)
+    lines[row] = lines[row].split(",")[0] + "," + configs
+    with pytest.raises(InputError, match=f"line {row + 2}, .*{message}"):
+        check(tmp_path, lines)
+
+
+def test_the_checker_refuses_an_index_of_thousands_of_digits(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="line 4"):
+        check(tmp_path, [*GOOD[:2], f"{L}:b,2;0;{'9' * 5000}", GOOD[3]])
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00"])
+def test_the_checker_refuses_what_is_no_table(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "submission.csv"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"submission\.csv"):
+        check_submission(path, EXPECTED)
+
+
+def test_the_checker_refuses_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is no such file"):
+        check_submission(tmp_path / "submission.csv", EXPECTED)
+
+
+def test_a_graph_of_very_many_configurations_is_written_and_checked(tmp_path: Path) -> None:
+    """As many as a real training graph has: a row of 275 kB."""
+    count = 47_712
+    graphs = pl.DataFrame([(L, "huge", "test", count)], schema=GRAPHS.schema, orient="row")
+    ranking = make_ranking({(L, "huge"): [float(-config) for config in range(count)]})
+    path = tmp_path / "submission.csv"
+    assert write_submission(ranking, graphs, None, path).rows == 1
+    assert path.read_text(encoding="utf-8").startswith(f"ID,TopConfigs\n{L}:huge,47711;47710;")
+
+
+def test_the_sample_of_the_competition_has_the_rows_of_every_collection(
+    tpu: Path, tmp_path: Path
+) -> None:
+    sample = tpu / "sample_submission.csv"
+    path = tmp_path / "submission.csv"
+    written = write_submission(make_ranking({}), GRAPHS.clear(), sample, path)
+    rows = read_rows(path)
+    assert rows == read_rows(sample)
+    assert (written.rows, written.kept) == (894, 894)
+    names = [name.rpartition(":")[0] for name, _ in rows[1:]]
+    for collection in COLLECTIONS:
+        assert names.count(collection.name) == collection.test_rows
