@@ -20,6 +20,7 @@ QUICK = [
     "--experiment", "nothing_001",
     "--experiment", "layout_lightgbm_001",
     "--experiment", "tile_lightgbm_001",
+    "--folds", "2",
 ]  # fmt: skip
 
 
@@ -72,7 +73,7 @@ def test_run_refuses_a_folder_of_another_run(
     before = (tmp_path / "out" / "submission.csv").stat().st_mtime_ns
     other = quick_run(fastslow, sample, "--limit", "--folds", "3")
     assert other.returncode == 2
-    assert "folds: 5, now 3" in other.stderr
+    assert "folds: 2, now 3" in other.stderr
     assert (tmp_path / "out" / "submission.csv").stat().st_mtime_ns == before
     assert quick_run(fastslow, sample, "--limit", "--folds", "3", "--replace").returncode == 0
     again = quick_run(fastslow, sample, "--limit", "--folds", "3")

@@ -35,21 +35,25 @@ def _find_operands(graph: Graph) -> Operands:
     well, the larger producer is the input, and of equal ones that with the lower number.
     """
     found = Operands(np.full(graph.num_nodes, NONE), np.full(graph.num_nodes, NONE))
-    fits = {OPCODE_IDS["convolution"]: _fit_convolution, OPCODE_IDS["dot"]: _fit_dot}
+    fits = {
+        OPCODE_IDS["convolution"]: _fit_convolution,
+        OPCODE_IDS["dot"]: _fit_dot,
+        OPCODE_IDS["reshape"]: _fit_reshape,
+    }
     order = np.lexsort((graph.edges[:, 1], graph.edges[:, 0]))
     consumers, producers = graph.edges[order].T
-    for node in np.flatnonzero(np.isin(graph.node_opcodes, [*fits, OPCODE_IDS["reshape"]])):
+    for node in np.flatnonzero(np.isin(graph.node_opcodes, list(fits))):
         first, last = np.searchsorted(consumers, [node, node + 1])
         own = np.unique(producers[first:last])
         if len(own) == 0:
             continue
-        fit = fits.get(int(graph.node_opcodes[node]))
-        if fit is None:  # a reshape
-            found.input[node] = own[0]
-            continue
-        pairs = list(permutations(own, 2)) or [(own[0], own[0])]  # x times x has one edge
+        fit = fits[int(graph.node_opcodes[node])]
+        # A reshape reads one tensor; x times x has one edge.
+        pairs = list(permutations(own, 2)) or [(own[0], own[0])]
         best = max(pairs, key=lambda pair: _order(fit, graph.node_features, node, pair))
-        found.input[node], found.kernel[node] = best
+        found.input[node] = best[0]
+        if graph.node_opcodes[node] != OPCODE_IDS["reshape"]:
+            found.kernel[node] = best[1]
     return found
 
 
@@ -96,3 +100,11 @@ def _fit_dot(node: np.ndarray, shapes: np.ndarray) -> int:
     if len(output) == 0:
         return 0
     return int((output[0] in left) + (output[-1] in right))
+
+
+def _fit_reshape(node: np.ndarray, shapes: np.ndarray) -> int:
+    """As _fit_convolution: a reshape keeps the number of elements."""
+    sizes = [
+        np.maximum(shape, 1).prod() for shape in (node[vocabulary.SHAPE_DIMENSIONS], shapes[0])
+    ]
+    return int(sizes[0] == sizes[1])
