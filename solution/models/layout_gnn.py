@@ -28,7 +28,7 @@ from solution.models.layers import BothWaysBlock, Mlp
 from solution.models.net_ranker import NetRanker
 from solution.models.training import TrainingSettings
 
-CHUNK_VALUES = 1 << 24  # values of x that are scored at once: 64 MB a tensor
+CHUNK_VALUES = 1 << 22  # values of x that are scored at once: 16 MB a tensor
 OPCODE_WIDTH = 16
 TOKEN_WIDTH = 4
 NUM_SHARES = 2
@@ -150,12 +150,13 @@ class LayoutGnn(nn.Module):
     def _embed(self, inputs: LayoutInputs, configs: Tensor) -> Tensor:
         """x (nodes, configs, width) before the convolutions."""
         nodes = self.node(torch.cat([self.opcode(inputs.opcodes), inputs.numeric], dim=-1))
-        of_pair = nodes[inputs.configurable[inputs.pair_node]]
-        tokens = self.token(inputs.pair_tokens).flatten(1)
-        pairs = self.pair(torch.cat([of_pair, tokens, inputs.pair_features], dim=-1))
+        # Only the pairs that these configurations use: (pairs used,), (configurable, configs)
+        used, index = torch.unique(inputs.pair_index[configs].T, return_inverse=True)
+        of_pair = nodes[inputs.configurable[inputs.pair_node[used]]]
+        tokens = self.token(inputs.pair_tokens[used]).flatten(1)
+        pairs = self.pair(torch.cat([of_pair, tokens, inputs.pair_features[used]], dim=-1))
         x = nodes[:, None].expand(-1, len(configs), -1)
-        used = pairs[inputs.pair_index[configs].T.long()]  # (configurable, configs, width)
-        return x.index_add(0, inputs.configurable, used)
+        return x.index_add(0, inputs.configurable, pairs[index])
 
     def _pool(self, x: Tensor, inputs: LayoutInputs) -> Tensor:
         """(configs, width * 3): the mean over nodes, and over configurable ones by their shares."""
