@@ -64,9 +64,14 @@ def score_overall(lines: list[Line]) -> Mean | None:
 def tabulate(lines: list[Line]) -> Table:
     """The table that `fastslow run` ends with; 80 columns wide."""
     table = Table(
-        box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, title_justify="left", caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        show_edge=False,
         title="Out-of-fold scores, higher is better",
-    )  # fmt: skip
+        title_justify="left",
+        caption="Time: all models of the ranker. Memory: peak of the whole process meanwhile.",
+        caption_justify="left",
+    )
     table.add_column("Collection and ranker", no_wrap=True)
     for column in ("Score", "95% interval", "Time", "Memory"):
         table.add_column(column, justify="right", no_wrap=True)
@@ -80,7 +85,6 @@ def tabulate(lines: list[Line]) -> Table:
             memory = "" if line.peak_megabytes is None else f"{line.peak_megabytes:.0f} MB"
             style = "bold" if line.ranker.startswith(ENSEMBLE) else ""
             table.add_row(f"  {line.ranker}", *_show_mean(line.score), seconds, memory, style=style)
-    table.caption = "Time: all models of the ranker. Memory: peak of the whole process meanwhile."
     overall = score_overall(lines)
     if overall is not None:
         table.add_row("mean of the five", style="cyan")
