@@ -185,7 +185,7 @@ def _check_same(folder: Path, wanted: dict[str, Any]) -> None:
     if different:
         raise InputError(
             f"{folder}: holds a run that was made differently ({different}). "
-            "Choose another folder with --run, or start it afresh with --replace."
+            "Choose another folder with --run, or start it afresh with --replace (make: REPLACE=1)."
         )
 
 

@@ -28,6 +28,10 @@ CASES: list[tuple[str, RankerSettings, list[Graph]]] = [
     ("layout net", LayoutGnnSettings(width=16, training=TRAINING), LAYOUT),
     ("layout net, list loss", LayoutGnnSettings(
         width=16, training=dataclasses.replace(TRAINING, loss="list_mle")), LAYOUT),
+    ("layout net, virtual nodes", LayoutGnnSettings(
+        width=16, pruning="virtual", hops=0, training=TRAINING), LAYOUT),
+    ("layout net, whole graph", LayoutGnnSettings(
+        width=16, pruning="nothing", training=TRAINING), LAYOUT),
     ("tile net", TileGnnSettings(width=16, training=TRAINING), TILE),
 ]  # fmt: skip
 

@@ -64,6 +64,18 @@ def merge_rest(graph: Graph, hops: int = 1) -> Graph:
     )
 
 
+def keep_everything(graph: Graph, hops: int = 0) -> Graph:
+    """Prune nothing; `hops` is there so that all prunings are called alike."""
+    return graph
+
+
+PRUNINGS = {
+    "neighbourhood": keep_neighbourhood,
+    "virtual": merge_rest,
+    "nothing": keep_everything,
+}
+
+
 def neighbourhood(graph: Graph, hops: int) -> np.ndarray:
     """Mark (nodes,) the nodes within `hops` edges of a configurable node, in either direction."""
     reached = np.zeros(graph.num_nodes, bool)

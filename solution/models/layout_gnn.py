@@ -21,7 +21,7 @@ from solution.features.codebook import build_codebook, pair_nodes_with_layouts
 from solution.features.layouts import FEATURES, describe_layouts
 from solution.features.nodes import NUM_NUMERIC, numeric_features
 from solution.features.padding import repair_padding
-from solution.features.pruning import keep_neighbourhood
+from solution.features.pruning import PRUNINGS
 from solution.features.work import num_bytes, num_operations
 from solution.graph import Graph
 from solution.models.layers import BothWaysBlock, Mlp
@@ -40,6 +40,7 @@ class LayoutGnnSettings:
 
     width: int = 64
     blocks: int = 2
+    pruning: str = "neighbourhood"  # a name in features.pruning.PRUNINGS
     hops: int = 1  # kept around the configurable nodes
     training: TrainingSettings = field(default_factory=TrainingSettings)
 
@@ -70,22 +71,22 @@ class LayoutGnnRanker(NetRanker[LayoutGnnSettings, LayoutInputs]):
     scaled_tables = ("numeric", "pair_features")
 
     def prepare(self, graph: Graph) -> LayoutInputs:
-        return _preparer(self.settings.hops)(graph)
+        return _preparer(self.settings.pruning, self.settings.hops)(graph)
 
     def make_net(self) -> "LayoutGnn":
         return LayoutGnn(self.settings)
 
 
 @cache
-def _preparer(hops: int) -> PerGraph[LayoutInputs]:
-    return PerGraph(partial(prepare, hops=hops))
+def _preparer(pruning: str, hops: int) -> PerGraph[LayoutInputs]:
+    return PerGraph(partial(prepare, pruning=pruning, hops=hops))
 
 
-def prepare(graph: Graph, hops: int) -> LayoutInputs:
+def prepare(graph: Graph, pruning: str, hops: int) -> LayoutInputs:
     """Repair, describe the layouts on the whole graph, then prune."""
     repaired = repair_padding(graph)
     pairs = pair_nodes_with_layouts(build_codebook(repaired.configs))
-    pruned = keep_neighbourhood(repaired, hops)
+    pruned = PRUNINGS[pruning](repaired, hops)
     operations = num_operations(repaired)[repaired.configurable]
     size = num_bytes(repaired)[repaired.configurable]
     shares = np.stack([operations / operations.sum(), size / size.sum()], axis=1)
