@@ -3,9 +3,8 @@
 import polars as pl
 
 from ensembles.rank_average import merge_mean_rank, rank_inside_graphs
-from ensembles.recipe import Recipe
+from ensembles.recipe import Recipe, check_recipe
 from solution import predictions
-from solution.errors import InputError
 from solution.runs import Run
 
 PARTS = ("out_of_fold", "test")
@@ -14,25 +13,16 @@ PARTS = ("out_of_fold", "test")
 def merge_run(run: Run, recipe: Recipe) -> None:
     """Write the recipe's ranking of both parts.
 
-    Raises InputError where the run has predictions of none of the members.
+    Raises InputError where the recipe does not fit the run's experiments.
     """
+    check_recipe(recipe, run.experiments())
     known = [name for name in recipe.members if run.predictions(name, "test").is_file()]
     fallback = recipe.fallback
-    if fallback is not None and not run.predictions(fallback, "test").is_file():
-        raise InputError(
-            f"{run.folder}: recipe {recipe.name} falls back on {fallback}, which this run has no "
-            "predictions of. Run it too, or choose another fallback."
-        )
-    if not known and fallback is None:
-        raise InputError(
-            f"{run.folder}: recipe {recipe.name} needs predictions of {', '.join(recipe.members)}, "
-            "found none. Run these experiments, or choose another recipe."
-        )
+    names = [*known, *([fallback] if fallback else [])]
     for part in PARTS:
-        ranked = {
-            name: rank_inside_graphs(predictions.read(run.predictions(name, part)))
-            for name in [*known, *([fallback] if fallback else [])]
-        }
+        paths = {name: run.predictions(name, part) for name in names}
+        frames = {name: predictions.read(path, predictions.KEYS) for name, path in paths.items()}
+        ranked = {name: rank_inside_graphs(frame) for name, frame in frames.items()}
         predictions.write(merge_members(ranked, recipe), run.ranking(recipe.name, part))
 
 

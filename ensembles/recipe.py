@@ -9,6 +9,7 @@ layout_lightgbm_001 = 1.0
 """
 
 import tomllib
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -28,6 +29,24 @@ class Recipe(BaseModel):
     method: Literal["mean_rank"] = "mean_rank"
     members: dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]] = Field(min_length=1)
     fallback: str | None = None  # ranks the collections that no member predicts
+
+
+def check_recipe(recipe: Recipe, experiments: Collection[str]) -> None:
+    """Refuse a recipe that cannot merge these experiments, before hours are spent on them.
+
+    Members that are not among them are fine: a recipe may cover more collections than a run.
+    """
+    names = ", ".join(experiments)
+    if recipe.fallback is None and not set(recipe.members) & set(experiments):
+        raise InputError(
+            f"recipe {recipe.name} merges {', '.join(recipe.members)}, but the experiments are "
+            f"{names}. Choose another recipe with --recipe."
+        )
+    if recipe.fallback is not None and recipe.fallback not in experiments:
+        raise InputError(
+            f"recipe {recipe.name} falls back on {recipe.fallback}, but the experiments are "
+            f"{names}. Add --experiment {recipe.fallback}, or choose another recipe."
+        )
 
 
 def list_recipes() -> list[str]:

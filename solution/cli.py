@@ -87,13 +87,13 @@ def run(
     replace: Annotated[bool, typer.Option("--replace", help="Start the folder afresh.")] = False,
 ) -> None:
     """Train, predict, merge, write a submission. A run that was stopped goes on where it was."""
-    from ensembles.recipe import find_recipe
+    from ensembles.recipe import check_recipe, find_recipe
     from solution.data.plan import make_plan
     from solution.experiments.base import find_experiment
     from solution.out_of_fold import run_experiments, save_plan, warn_about_gaps
 
-    find_recipe(recipe)  # a mistake in it should not wait until everything is trained
     experiments = [find_experiment(name) for name in dict.fromkeys(experiment)]
+    check_recipe(find_recipe(recipe), [item.name for item in experiments])
     plan = make_plan(data, scheme, folds, limit=limit)
     settings = {
         "experiments": {item.name: item.describe() for item in experiments},

@@ -22,6 +22,7 @@ from solution.data.folds import NO_FOLD, split_inner
 from solution.data.graphs import LazyGraphs
 from solution.data.plan import IS_LABELLED, IS_TEST, Plan
 from solution.data.questions import MAX_CONFIGS, choose_configs
+from solution.errors import InputError
 from solution.experiments.base import Experiment
 from solution.graph import Graph
 from solution.models.base import Ranker, Report
@@ -47,11 +48,11 @@ class Unit:
 
 def save_plan(plan: Plan, run: Run) -> None:
     """Write the graphs with their folds, the labels and the sample submission into the run."""
-    if run.labels.is_file():  # written last, so the rest is there too
-        return
     if plan.sample_submission is not None:
         with replace_file(run.folder / SAMPLE_SUBMISSION) as temporary:
             shutil.copyfile(plan.sample_submission, temporary)
+    if run.labels.is_file():  # written last, so the graphs are there too
+        return
     predictions.write(plan.graphs, run.graphs)
     predictions.write(plan.labels(), run.labels)
 
@@ -93,9 +94,7 @@ def warn_about_gaps(plan: Plan) -> None:
         if plan.rows(name).is_empty():
             console.print(f"[yellow]{name}: no graphs here; it is left out.")
         elif labelled.is_empty():
-            console.print(
-                f"[yellow]{name}: no graph has labels; its test graphs keep their own order."
-            )
+            console.print(f"[yellow]{name}: no graph has labels; nothing can be trained on it.")
         elif not plan.folds(name):
             console.print(
                 f"[yellow]{name}: {len(labelled)} labelled graph(s) of one architecture cannot be "
@@ -119,6 +118,8 @@ def train_unit(unit: Unit, plan: Plan, run: Run, report: Report) -> None:
             "out_of_fold": _predict(ranker, plan.load(held_out), unit, MAX_CONFIGS),
             "test": _predict(ranker, plan.load(test), unit, limit=None),
         }
+    for part, frame in predicted.items():
+        _check_finite(frame, unit, part)
     record = {
         "seconds": round(cost.seconds, 3),
         "peak_megabytes": round(cost.peak_megabytes, 1),
@@ -168,7 +169,23 @@ def _predict(ranker: Ranker, graphs: LazyGraphs, unit: Unit, limit: int | None) 
     return pl.concat(frames)
 
 
+def _check_finite(frame: pl.DataFrame, unit: Unit, part: str) -> None:
+    """Refuse NaN before the model is kept, so that the next start trains it again."""
+    bad = frame.filter(~pl.col("score").is_finite())
+    if len(bad):
+        raise InputError(
+            f"{unit.experiment.name}, {part}: {len(bad)} scores are NaN or infinite, such as of "
+            f"{bad['collection'][0]}:{bad['graph'][0]}. The training diverged: lower its learning "
+            "rate."
+        )
+
+
 def _frame(graph: Graph, configs: np.ndarray, scores: np.ndarray, unit: Unit) -> pl.DataFrame:
+    if np.shape(scores) != configs.shape:
+        raise InputError(
+            f"{unit.experiment.name}: predict returned scores of shape {np.shape(scores)} for "
+            f"{graph.name}, expected {configs.shape}: one a configuration."
+        )
     return pl.DataFrame({"config": configs, "score": scores}).select(
         pl.lit(graph.collection.name).alias("collection"),
         pl.lit(graph.name).alias("graph"),
@@ -181,7 +198,8 @@ def _frame(graph: Graph, configs: np.ndarray, scores: np.ndarray, unit: Unit) ->
 
 @contextmanager
 def _reporting(progress: Progress, unit: Unit) -> Iterator[Report]:
-    description = f"{unit.experiment.name} {unit.collection} fold {unit.fold}"
+    fold = "all graphs" if unit.fold == NO_FOLD else f"fold {unit.fold}"
+    description = f"{unit.experiment.name} {unit.collection} {fold}"
     task = progress.add_task(description, total=None, note="")
 
     def report(done: int, total: int, note: str) -> None:

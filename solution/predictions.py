@@ -4,6 +4,7 @@ A prediction is named by its keys, never by its position. A score is comparable 
 graph; lower is faster.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
@@ -87,14 +88,21 @@ def write(predictions: pl.DataFrame, path: Path) -> None:
         ordered.write_parquet(temporary, compression="zstd", statistics=False)
 
 
-def read(path: Path) -> pl.DataFrame:
-    """Read a Parquet file; raise InputError where it is missing or broken."""
+def read(path: Path, columns: Sequence[str] = ("collection", "graph")) -> pl.DataFrame:
+    """Read a Parquet file; raise InputError where it is missing, broken or lacks `columns`."""
     if not path.is_file():
         raise InputError(f"{path}: there is no such file. Make it with `fastslow run`.")
     try:
-        return pl.read_parquet(path)
+        frame = pl.read_parquet(path)
     except (pl.exceptions.PolarsError, OSError) as error:
         raise InputError(f"{path}: expected a Parquet file, but: {error}") from error
+    missing = [name for name in columns if name not in frame.columns]
+    if missing:
+        raise InputError(
+            f"{path}: lacks the column {', '.join(missing)}, found {', '.join(frame.columns)}. "
+            "Make it again with `fastslow run`."
+        )
+    return frame
 
 
 def _show_schema(schema: pl.Schema) -> str:

@@ -59,7 +59,7 @@ def replace_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def replace_folder(folder: Path) -> Iterator[Path]:
-    """Yield a temporary folder; when the block succeeds it becomes `folder`, in one step."""
+    """Yield a temporary folder; when the block succeeds it takes the place of `folder`."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=folder.parent))
     try:
@@ -93,6 +93,7 @@ class Run:
         """The run in `folder`; InputError where there is none."""
         if not (folder / RECORD).is_file():
             raise InputError(f"{folder}: there is no run here. Make one with `fastslow run`.")
+        _read_record(folder)
         return cls(folder)
 
     def unit(self, experiment: str, collection: str, fold: int, seed: int) -> Path:
@@ -116,16 +117,12 @@ class Run:
 
     def experiments(self) -> list[str]:
         """The experiments that the run was started with, in order."""
-        return list(self._record()["settings"]["experiments"])
+        return list(_read_record(self.folder)["settings"].get("experiments", {}))
 
     def sample_submission(self) -> Path | None:
         """The sample_submission.csv that lay with the data."""
         path = self.folder / SAMPLE_SUBMISSION
         return path if path.is_file() else None
-
-    def _record(self) -> dict[str, Any]:
-        record: dict[str, Any] = json.loads((self.folder / RECORD).read_text(encoding="utf-8"))
-        return record
 
     @property
     def graphs(self) -> Path:
@@ -155,8 +152,10 @@ def open_run(folder: Path, settings: dict[str, Any], *, replace: bool = False) -
         )
     # Through JSON and back, so that tuples compare equal to what is read from the file.
     wanted = json.loads(json.dumps({"settings": settings, "code": fingerprint_code()}))
-    if record.is_file() and not replace:
-        _check_same(folder, wanted)
+    if record.is_file():
+        found = _read_record(folder)
+        if not replace:
+            _check_same(folder, wanted, found)
     folder.mkdir(parents=True, exist_ok=True)
     with _locked(folder):
         if replace:
@@ -174,13 +173,22 @@ def _holds_something(folder: Path) -> bool:
     return any(not path.name.startswith(TEMPORARY) for path in folder.iterdir())
 
 
-def _check_same(folder: Path, wanted: dict[str, Any]) -> None:
+def _read_record(folder: Path) -> dict[str, Any]:
+    """The record of a run; InputError where it is not one, for then the folder is not ours."""
+    path = folder / RECORD
     try:
-        found = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-        if not isinstance(found, dict):
-            raise ValueError(f"it holds {found!r}")
+        found = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise InputError(f"{folder / RECORD}: not readable ({error}). Use --replace.") from error
+        raise InputError(f"{path}: expected the record of a run, but: {error}.") from error
+    if not isinstance(found, dict) or not isinstance(found.get("settings"), dict):
+        raise InputError(
+            f"{path}: expected the record of a run, found something else. Choose another folder "
+            "with --run."
+        )
+    return found
+
+
+def _check_same(folder: Path, wanted: dict[str, Any], found: dict[str, Any]) -> None:
     different = _differences(wanted, found)
     if different:
         raise InputError(

@@ -119,6 +119,7 @@ def test_one_graph_and_missing_collections_still_end_in_a_submission(
         (["run", "nowhere"], "no such folder"),
         (["run", "--recipe", "no_such_recipe"], "is not a recipe"),
         (["run", "--experiment", "no_such"], "is not an experiment"),
+        (["run", "--experiment", "tile_lightgbm_001"], "falls back on nothing_001"),
         (["ensemble", "--run", "nowhere"], "there is no run here"),
         (["verify", "submission.csv", "--run", "nowhere"], "there is no run here"),
         (["inspect", "nowhere.npz"], "no such file"),

@@ -162,6 +162,9 @@ def test_parse_path_reads_the_end_of_the_path_only() -> None:
         assert parse_path(Path(path)) is None
 
 
+SAMPLE_TEXT = "ID,TopConfigs\ntile:xla:kernel,0;1;2;3;4\n"
+
+
 @pytest.mark.parametrize(
     ("folder", "place"),
     [
@@ -178,7 +181,16 @@ def test_sample_submission_is_found_in_below_and_beside(
 ) -> None:
     (tmp_path / folder).mkdir(parents=True)
     [path] = touch(tmp_path / place, "sample_submission.csv")
+    path.write_text(SAMPLE_TEXT, encoding="utf-8")
     assert find_sample_submission(tmp_path / folder) == path
+
+
+@pytest.mark.parametrize("text", ["", "id,target\n1,0\n", "ID,TopConfigs\nother:thing,0\n"])
+def test_a_sample_of_another_competition_does_not_count(tmp_path: Path, text: str) -> None:
+    top, deep = touch(tmp_path, "sample_submission.csv", "ours/sample_submission.csv")
+    top.write_text(text, encoding="utf-8")
+    deep.write_text(SAMPLE_TEXT, encoding="utf-8")
+    assert find_sample_submission(tmp_path) == deep
 
 
 def test_no_sample_submission_is_none(tmp_path: Path) -> None:
@@ -188,7 +200,9 @@ def test_no_sample_submission_is_none(tmp_path: Path) -> None:
 
 
 def test_sample_submission_in_the_folder_goes_before_deeper_ones(tmp_path: Path) -> None:
-    top, _ = touch(tmp_path, "sample_submission.csv", "old/sample_submission.csv")
+    top, deep = touch(tmp_path, "sample_submission.csv", "old/sample_submission.csv")
+    for path in (top, deep):
+        path.write_text(SAMPLE_TEXT, encoding="utf-8")
     assert find_sample_submission(tmp_path) == top
 
 

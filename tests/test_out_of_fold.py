@@ -18,12 +18,14 @@ import pytest
 from solution import predictions
 from solution.collection import LAYOUT, NAMES
 from solution.data.plan import Plan, make_plan
+from solution.errors import InputError
 from solution.experiments.base import Experiment
 from solution.graph import Graph
 from solution.models.base import Report, silent
 from solution.models.nothing import NothingRanker
 from solution.out_of_fold import run_experiments, save_plan
 from solution.runs import Run, open_run
+from tests.graphs import make_layout_graph, write_graph
 
 EXPERIMENTS = Path(__file__).parent / "experiments"
 
@@ -153,3 +155,46 @@ def test_killed_run_resumes_and_ends_with_the_same_bytes(tmp_path: Path, sample:
     for name in [*files, Path("submission.csv")]:
         assert (killed / name).read_bytes() == (whole / name).read_bytes(), name
     assert not list(killed.rglob(".partial-*"))
+
+
+def test_labels_of_test_graphs_are_never_used(tmp_path: Path) -> None:
+    """Somebody may have them; they are still not trained on."""
+    for seed in range(4):
+        write_graph(make_layout_graph(seed, name=f"known_{seed}"), tmp_path)
+    write_graph(make_layout_graph(9, name="secret"), tmp_path, "test")
+    plan = make_plan(tmp_path, "graph", num_folds=2)
+    assert "secret" not in plan.graphs.filter("labelled")["graph"].to_list()
+    assert "secret" not in plan.labels()["graph"].to_list()
+    assert "secret" in plan.test_questions()["graph"].to_list()
+
+
+@dataclass(frozen=True)
+class BrokenSettings:
+    scores: tuple[float, ...]
+
+    def build(self, seed: int) -> "BrokenRanker":
+        return BrokenRanker(self.scores)
+
+
+class BrokenRanker(NothingRanker):
+    def __init__(self, scores: tuple[float, ...]) -> None:
+        self.scores = scores
+
+    def predict(self, graph: Graph) -> np.ndarray:
+        return np.array(self.scores, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("scores", "message"), [((float("nan"),) * 12, "NaN"), ((0.0,) * 3, "shape")]
+)
+def test_a_model_with_unusable_scores_is_not_kept(
+    scores: tuple[float, ...], message: str, tmp_path: Path
+) -> None:
+    write_graph(make_layout_graph(0, labelled=False), tmp_path / "data", "test")
+    plan = make_plan(tmp_path / "data", "graph", num_folds=2)
+    experiment = Experiment("broken", LAYOUT, BrokenSettings(scores))
+    with open_run(tmp_path / "run", {"experiments": {}}) as run:
+        save_plan(plan, run)
+        with pytest.raises(InputError, match=message):
+            run_experiments([experiment], plan, run)
+    assert count_units(tmp_path / "run") == 0

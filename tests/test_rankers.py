@@ -13,7 +13,7 @@ from solution.models.lightgbm_ranker import LightGBMSettings, grade
 from solution.models.nothing import NothingSettings
 from solution.models.sampling import choose_rows
 from solution.models.tile_gnn import TileGnnSettings
-from solution.models.training import TrainingSettings
+from solution.models.training import TrainingSettings, learning_rate_factor
 from tests.graphs import make_layout_graph, make_tile_graph
 
 TRAINING = TrainingSettings(epochs=3, graphs_per_step=2, configs_per_graph=8)
@@ -118,6 +118,14 @@ def test_ranker_learns_what_it_was_shown(settings: RankerSettings, graphs: list[
     ranker = settings.build(seed=0).fit(graphs, [])
     taus = [kendall_tau(ranker.predict(g), g.runtimes) for g in graphs if g.runtimes is not None]
     assert np.mean(taus) > 0.6
+
+
+@pytest.mark.parametrize("total", range(1, 25))
+def test_the_learning_rate_warms_up_and_falls_for_any_number_of_steps(total: int) -> None:
+    factors = [learning_rate_factor(step, total) for step in range(total)]
+    assert all(0 <= factor <= 1 for factor in factors)
+    assert max(factors) == 1
+    assert factors[-1] <= factors[factors.index(1.0)]
 
 
 def test_unlabelled_graph_cannot_be_learned_from() -> None:

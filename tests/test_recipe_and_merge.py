@@ -13,7 +13,7 @@ from solution import predictions
 from solution.errors import InputError
 from solution.experiments.base import list_experiments
 from solution.predictions import RANKING_SCHEMA, SCHEMA
-from solution.runs import Run
+from solution.runs import Run, write_json
 
 VALID = """
 method = "mean_rank"
@@ -141,6 +141,8 @@ def test_the_fallback_alone_ranks_everything() -> None:
 def write_run(folder: Path, experiments: list[str]) -> Run:
     """Predictions of both parts by each experiment, on two configurations of one graph."""
     run = Run(folder)
+    settings = {"experiments": dict.fromkeys(experiments, {})}
+    write_json({"settings": settings}, folder / "run.json")
     for place, name in enumerate(experiments):
         rows = [("tile:xla", "a", config, 0, 0, config * (-1.0) ** place) for config in (0, 1)]
         frame = pl.DataFrame(rows, schema=SCHEMA, orient="row")
@@ -164,7 +166,7 @@ def test_a_run_gets_the_ranking_of_both_parts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("members", "fallback", "message"),
-    [({"other": 1.0}, None, "needs predictions of other"), ({"one": 1.0}, "other", "falls back")],
+    [({"other": 1.0}, None, "merges other"), ({"one": 1.0}, "other", "falls back")],
 )
 def test_a_run_without_what_the_recipe_needs_is_refused(
     tmp_path: Path, members: dict[str, float], fallback: str | None, message: str

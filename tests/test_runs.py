@@ -180,13 +180,20 @@ def test_other_code_is_refused_and_named(tmp_path: Path) -> None:
         pass
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '"text"'])
-def test_an_unreadable_record_is_refused_until_it_is_replaced(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize("text", ["", "{", "[]", '"text"', '{"lr": 0.1}'])
+@pytest.mark.parametrize("replace", [False, True])
+def test_a_folder_with_a_foreign_record_is_never_touched(
+    tmp_path: Path, text: str, replace: bool
+) -> None:
+    """Another tool's run.json must not cost its user everything that lies beside it."""
     (tmp_path / "run.json").write_text(text)
-    with pytest.raises(InputError, match=r"run\.json"), open_run(tmp_path, SETTINGS):
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with (
+        pytest.raises(InputError, match=r"run\.json"),
+        open_run(tmp_path, SETTINGS, replace=replace),
+    ):
         pass
-    with open_run(tmp_path, SETTINGS, replace=True) as run:
-        assert json.loads((run.folder / "run.json").read_text())["settings"]["folds"] == 5
+    assert names(tmp_path) == {"run.json", "thesis.txt"}
 
 
 def test_replacing_empties_the_folder_whatever_the_settings_were(tmp_path: Path) -> None:

@@ -79,14 +79,26 @@ def identify_file(path: Path, collection_name: str | None = None) -> GraphFile:
 
 
 def find_sample_submission(folder: Path) -> Path | None:
-    """The competition's sample_submission.csv in the folder, below it, or beside npz folders."""
+    """The competition's sample_submission.csv in the folder, below it, or beside npz folders.
+
+    A mount may hold other competitions' samples: only one whose first row is of a known collection
+    counts.
+    """
     below = sorted(_walk(folder, SAMPLE_SUBMISSION), key=lambda path: len(path.parts))
     beside = [
         folder.parents[level] / SAMPLE_SUBMISSION
         for level in range(min(2, len(folder.parents)))
         if folder.name in ("npz", "npz_all")
     ]
-    return next((path for path in [*below, *beside] if path.is_file()), None)
+    return next((path for path in [*below, *beside] if _is_sample_submission(path)), None)
+
+
+def _is_sample_submission(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with path.open(encoding="utf-8", errors="replace") as file:
+        header, first = file.readline().strip(), file.readline()
+    return header == "ID,TopConfigs" and first.partition(",")[0].rpartition(":")[0] in BY_NAME
 
 
 def _walk(folder: Path, pattern: str = "*.npz") -> Iterator[Path]:

@@ -154,7 +154,7 @@ def _table(title: str) -> Table:
 
 
 def _shorten(count: int) -> str:
-    return str(count) if count < 1000 else f"{count / 1000:.3g}k"
+    return f"{count:,}" if count < 10_000 else f"{count / 1000:.3g}k"
 
 
 def _show_layout(slots: np.ndarray) -> str:

@@ -38,15 +38,20 @@ def draw_graph(graph: Graph, path: Path) -> None:
 
 
 def node_depths(graph: Graph) -> np.ndarray:
-    """The longest way (nodes,) from an input to each node; a cycle is cut where it is met."""
+    """The longest way (nodes,) from an input to each node; nodes on or behind a cycle have 0."""
+    waiting = np.bincount(graph.edges[:, 0], minlength=graph.num_nodes)
     depths = np.zeros(graph.num_nodes, np.int64)
-    for _ in range(graph.num_nodes):
-        deeper = depths.copy()
-        np.maximum.at(deeper, graph.edges[:, 0], depths[graph.edges[:, 1]] + 1)
-        if (deeper == depths).all():
-            break
-        depths = deeper
-    return depths
+    consumers, producers = graph.edges[np.argsort(graph.edges[:, 1], kind="stable")].T
+    ready = list(np.flatnonzero(waiting == 0))
+    while ready:
+        node = ready.pop()
+        first, last = np.searchsorted(producers, [node, node + 1])
+        for consumer in consumers[first:last]:
+            depths[consumer] = max(depths[consumer], depths[node] + 1)
+            waiting[consumer] -= 1
+            if waiting[consumer] == 0:
+                ready.append(consumer)
+    return np.where(waiting > 0, 0, depths)
 
 
 def _draw_program(graph: Graph, axes: Axes) -> None:

@@ -8,6 +8,7 @@ import hashlib
 import importlib
 import importlib.util
 import pkgutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -73,10 +74,11 @@ def find_experiment(name: str) -> Experiment:
 def _import_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise InputError(f"{path}: there is no such file. Give a Python file with an EXPERIMENT.")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    spec = importlib.util.spec_from_file_location(f"fastslow_experiment_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise InputError(f"{path}: expected a Python file that can be imported.")
     module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(spec.name, module)  # dataclasses look their module up
     try:
         spec.loader.exec_module(module)
     except Exception as error:

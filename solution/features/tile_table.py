@@ -45,7 +45,9 @@ def tile_table(graph: Graph) -> pl.DataFrame:
     tiles = pl.DataFrame(graph.configs.astype(np.float64), schema=_config_names())
     frame = tiles.lazy().with_columns(*_fit(graph, output)).with_columns(*_reuse())
     sizes = [name for block in TILE_BLOCKS for name in _block_names(block)]
-    logs = [pl.col(name).log1p() for name in [*sizes, "tiles", "tile_volume", "reduction_tiles"]]
+    logs = [
+        pl.col(name).clip(0).log1p() for name in [*sizes, "tiles", "tile_volume", "reduction_tiles"]
+    ]
     constants = [pl.lit(value).alias(name) for name, value in context.items()]
     return frame.with_columns(*logs).with_columns(*constants).cast(pl.Float32()).collect()
 

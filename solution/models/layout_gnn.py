@@ -83,14 +83,14 @@ def _preparer(pruning: str, hops: int) -> PerGraph[LayoutInputs]:
 
 
 def prepare(graph: Graph, pruning: str, hops: int) -> LayoutInputs:
-    """Repair, describe the layouts on the whole graph, then prune."""
+    """Repair and describe the layouts on the whole graph; the nodes are those of the pruned one."""
     repaired = repair_padding(graph)
     pairs = pair_nodes_with_layouts(build_codebook(repaired.configs))
     pruned = PRUNINGS[pruning](repaired, hops)
     operations = num_operations(repaired)[repaired.configurable]
     size = num_bytes(repaired)[repaired.configurable]
     shares = np.stack([operations / operations.sum(), size / size.sum()], axis=1)
-    edge_index = np.ascontiguousarray(pruned.edges.T[::-1])
+    edge_index = pruned.edges.T[::-1].copy()
     return LayoutInputs(
         opcodes=torch.from_numpy(pruned.node_opcodes.astype(np.int64)),
         numeric=torch.from_numpy(numeric_features(pruned)),

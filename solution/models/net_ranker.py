@@ -64,7 +64,8 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
             name: fit_scaler(getattr(example.inputs, name).numpy() for example in examples)
             for name in self.scaled_tables
         }
-        with torch.random.fork_rng():
+        cuda = [torch.cuda.current_device()] if self.device.type == "cuda" else []
+        with torch.random.fork_rng(devices=cuda):
             torch.manual_seed(self.seed)
             self.net_ = self.make_net().to(self.device)
             train(

@@ -72,7 +72,7 @@ def prepare(graph: Graph) -> TileInputs:
     return TileInputs(
         opcodes=torch.from_numpy(repaired.node_opcodes.astype(np.int64)),
         numeric=torch.from_numpy(numeric_features(repaired)),
-        edge_index=torch.from_numpy(np.ascontiguousarray(repaired.edges.T[::-1])),
+        edge_index=torch.from_numpy(repaired.edges.T[::-1].copy()),
         output=torch.tensor([output_node(repaired)]),
         table=torch.from_numpy(tile_table(repaired).to_numpy(order="c").copy()),
     )

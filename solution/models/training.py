@@ -6,8 +6,10 @@ metric, and keeps the weights of the best epoch.
 """
 
 import copy
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 import numpy as np
@@ -18,6 +20,7 @@ from solution.metrics import score_ranking
 from solution.models.base import Report
 from solution.models.losses import LOSSES
 
+WARM_UP = 0.1
 MAX_VALUES = 1 << 22  # of a layer that are in memory at once while training: 16 MB
 
 Inputs = TypeVar("Inputs")
@@ -85,8 +88,8 @@ def train(
     optimizer = torch.optim.AdamW(
         net.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
     )
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, settings.learning_rate, total_steps=settings.epochs * steps, pct_start=0.1
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, partial(learning_rate_factor, total=settings.epochs * steps)
     )
     best = _Best(settings.patience)
     for epoch in range(settings.epochs):
@@ -108,6 +111,14 @@ def train(
         else:
             report(epoch + 1, settings.epochs, "")
     best.restore(net)
+
+
+def learning_rate_factor(step: int, total: int) -> float:
+    """Linear warm-up over a tenth of the steps, then half a cosine down to 0."""
+    warm_up = max(1, round(WARM_UP * total))
+    if step < warm_up:
+        return (step + 1) / warm_up
+    return 0.5 * (1 + math.cos(math.pi * (step - warm_up) / max(1, total - warm_up)))
 
 
 def evaluate(net: nn.Module, examples: Sequence[Example[Inputs]]) -> float:
