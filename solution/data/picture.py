@@ -57,7 +57,8 @@ def node_depths(graph: Graph) -> np.ndarray:
 def _draw_program(graph: Graph, axes: Axes) -> None:
     places = _place_nodes(graph)
     lines = places[graph.edges[:, ::-1]]
-    axes.add_collection(LineCollection(lines, colors="#00000030", linewidths=0.6))
+    alpha = float(np.clip(200 / max(1, len(lines)), 0.01, 0.2))  # many edges must not hide nodes
+    axes.add_collection(LineCollection(lines, colors="black", alpha=alpha, linewidths=0.6))
     size = float(np.clip(9000 / graph.num_nodes, 4, 90))
     for label, members, style in _node_groups(graph):
         x, y = places[members].T
