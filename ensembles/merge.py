@@ -7,8 +7,6 @@ from ensembles.recipe import Recipe, check_recipe
 from solution import predictions
 from solution.runs import Run
 
-PARTS = ("out_of_fold", "test")
-
 
 def merge_run(run: Run, recipe: Recipe) -> None:
     """Write the recipe's ranking of both parts.
@@ -19,7 +17,7 @@ def merge_run(run: Run, recipe: Recipe) -> None:
     known = [name for name in recipe.members if run.predictions(name, "test").is_file()]
     fallback = recipe.fallback
     names = [*known, *([fallback] if fallback else [])]
-    for part in PARTS:
+    for part in predictions.PARTS:
         paths = {name: run.predictions(name, part) for name in names}
         frames = {name: predictions.read(path, predictions.KEYS) for name, path in paths.items()}
         ranked = {name: rank_inside_graphs(frame) for name, frame in frames.items()}

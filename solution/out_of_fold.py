@@ -30,7 +30,6 @@ from solution.progress import bars, console
 from solution.runs import SAMPLE_SUBMISSION, Run, replace_file, replace_folder
 
 INNER_SHARE = 0.15  # of the training graphs, for early stopping
-PARTS = ("out_of_fold", "test")
 
 
 @dataclass(frozen=True)
@@ -145,7 +144,7 @@ def gather(experiment: Experiment, plan: Plan, run: Run) -> None:
         "out_of_fold": labels.drop("runtime"),
         "test": plan.test_questions(),
     }
-    for part in PARTS:
+    for part in predictions.PARTS:
         frame = pl.concat(predictions.read(u.folder(run) / f"{part}.parquet") for u in units)
         questions = asked[part].filter(pl.col("collection").is_in(collections))
         predictions.check_predictions(frame, questions, f"{experiment.name}, {part}")

@@ -22,6 +22,7 @@ SCHEMA = pl.Schema(
         "score": pl.Float32(),
     }
 )
+PARTS = ("out_of_fold", "test")  # each a file of its own: a name may stand in both
 KEYS = ["collection", "graph", "config", "fold", "seed"]
 # One score per configuration, after folds and seeds are merged.
 RANKING_SCHEMA = pl.Schema(
