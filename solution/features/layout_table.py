@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 
 from solution.features import layouts
 from solution.features.codebook import NodeLayouts, build_codebook, pair_nodes_with_layouts
-from solution.features.work import num_bytes, num_operations
+from solution.features.work import configurable_shares, num_bytes, num_operations
 from solution.graph import Graph
 from solution.vocabulary import CONFIGURABLE_OPCODES, LAYOUT_TENSORS, OPCODE_IDS
 
@@ -51,15 +51,13 @@ def _weigh_pairs(graph: Graph, pairs: NodeLayouts) -> pl.DataFrame:
 
 def _weigh_nodes(graph: Graph) -> dict[str, np.ndarray]:
     """Each configurable node's share, by several measures of how much it matters."""
-    operations = num_operations(graph)[graph.configurable]
-    size = num_bytes(graph)[graph.configurable]
+    operations, size = configurable_shares(graph).T
     opcode = graph.node_opcodes[graph.configurable]
     by_opcode = {
-        name: np.where(opcode == OPCODE_IDS[name], operations, 0) / operations.sum()
-        for name in CONFIGURABLE_OPCODES
+        name: np.where(opcode == OPCODE_IDS[name], operations, 0) for name in CONFIGURABLE_OPCODES
     }
     count = np.full(len(size), 1 / max(1, len(size)))
-    return {"count": count, "bytes": size / size.sum(), **by_opcode}
+    return {"count": count, "bytes": size, **by_opcode}
 
 
 def _sum_over_nodes(pairs: NodeLayouts, weighted: np.ndarray) -> np.ndarray:

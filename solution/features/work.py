@@ -44,3 +44,10 @@ def contracted_size(graph: Graph) -> np.ndarray:
 def num_operations(graph: Graph) -> np.ndarray:
     """Multiply-adds (nodes,) of dots and convolutions; one operation an element for the rest."""
     return num_elements(graph) * np.maximum(contracted_size(graph), 1)
+
+
+def configurable_shares(graph: Graph) -> np.ndarray:
+    """Each configurable node's share of their operations and of their bytes: (configurable, 2)."""
+    operations = num_operations(graph)[graph.configurable]
+    size = num_bytes(graph)[graph.configurable]
+    return np.stack([operations / operations.sum(), size / size.sum()], axis=1)

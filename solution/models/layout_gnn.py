@@ -22,7 +22,7 @@ from solution.features.layouts import FEATURES, describe_layouts
 from solution.features.nodes import NUM_NUMERIC, numeric_features
 from solution.features.padding import repair_padding
 from solution.features.pruning import PRUNINGS
-from solution.features.work import num_bytes, num_operations
+from solution.features.work import configurable_shares
 from solution.graph import Graph
 from solution.models.layers import BothWaysBlock, Mlp
 from solution.models.net_ranker import NetRanker
@@ -87,9 +87,7 @@ def prepare(graph: Graph, pruning: str, hops: int) -> LayoutInputs:
     repaired = repair_padding(graph)
     pairs = pair_nodes_with_layouts(build_codebook(repaired.configs))
     pruned = PRUNINGS[pruning](repaired, hops)
-    operations = num_operations(repaired)[repaired.configurable]
-    size = num_bytes(repaired)[repaired.configurable]
-    shares = np.stack([operations / operations.sum(), size / size.sum()], axis=1)
+    shares = configurable_shares(repaired)
     edge_index = pruned.edges.T[::-1].copy()
     return LayoutInputs(
         opcodes=torch.from_numpy(pruned.node_opcodes.astype(np.int64)),
