@@ -2,13 +2,14 @@
 #   make run                     everything, on the bundled sample
 #   make run DATA=folder         the same on any folder; RUN=folder LIMIT=1 REPLACE=1 are options
 #   make test                    lint, types, import order, tests
+#   make bench-scale             what the competition's full scale costs here: 15 minutes, 4 GB of disk
 PYTHON ?= python3
 VENV := .venv
 INSTALLED := $(VENV)/.installed
 BIN := $(VENV)/bin
 OPTIONS = $(if $(DATA),"$(DATA)") $(if $(RUN),--run "$(RUN)") $(if $(LIMIT),--limit) $(if $(REPLACE),--replace)
 
-.PHONY: run test lint clean
+.PHONY: run test lint bench-scale clean
 
 run: $(INSTALLED)
 	$(BIN)/fastslow run $(OPTIONS)
@@ -22,8 +23,11 @@ lint: $(INSTALLED)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+bench-scale: $(INSTALLED)
+	$(BIN)/python -m tests.benchmarks.full_scale build/full-scale
+
 clean:
-	rm -rf $(VENV) runs build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) runs stores build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv --clear $(VENV)

@@ -58,7 +58,7 @@ class LayoutInputs:
     configurable: Tensor  # (configurable,) int64
     shares: Tensor  # (configurable, 2) float32: of the operations, of the bytes
     pair_node: Tensor  # (pairs,) int64 position among the configurable nodes
-    pair_tokens: Tensor  # (pairs, 18) int64, 0 ... 6
+    pair_tokens: Tensor  # (pairs, 18) int8, 0 ... 6
     pair_features: Tensor  # (pairs, len(FEATURES)) float32
     codebook: Codebook  # its codes may be a mapped file, of which only what is asked for is read
 
@@ -97,7 +97,7 @@ def prepare(graph: Graph, pruning: str, hops: int) -> LayoutInputs:
         configurable=torch.from_numpy(pruned.configurable.copy()),
         shares=torch.from_numpy(shares.astype(np.float32)),
         pair_node=torch.from_numpy(pairs.node),
-        pair_tokens=torch.from_numpy(pairs.layouts.astype(np.int64) + 1),
+        pair_tokens=torch.from_numpy(pairs.layouts + np.int8(1)),
         pair_features=torch.from_numpy(describe_layouts(graph, pairs)),
         codebook=pairs,
     )
@@ -157,7 +157,7 @@ class LayoutGnn(nn.Module):
         pair_of = torch.from_numpy(inputs.codebook.pairs(configs).T).to(inputs.pair_node.device)
         used, index = torch.unique(pair_of, return_inverse=True)
         of_pair = nodes[inputs.configurable[inputs.pair_node[used]]]
-        tokens = self.token(inputs.pair_tokens[used]).flatten(1)
+        tokens = self.token(inputs.pair_tokens[used].long()).flatten(1)
         pairs = self.pair(torch.cat([of_pair, tokens, inputs.pair_features[used]], dim=-1))
         x = nodes[:, None].expand(-1, len(configs), -1)
         return x.index_add(0, inputs.configurable, pairs[index])

@@ -13,8 +13,18 @@ from pathlib import Path
 
 import numpy as np
 
-from solution.vocabulary import NUM_LAYOUT_FEATURES, NUM_TILE_FEATURES, OPCODE_IDS
-from tests.graphs import make_nodes
+from solution.vocabulary import (
+    MAX_RANK,
+    NODE_LAYOUT,
+    NUM_LAYOUT_FEATURES,
+    NUM_NODE_FEATURES,
+    NUM_TILE_FEATURES,
+    OPCODE_IDS,
+    SHAPE_DIMENSIONS,
+    SHAPE_PRODUCT,
+    SHAPE_SUM,
+)
+from tests.graphs import F32
 
 BLOCK_ROWS = 2000
 CONFIGURABLE = {"reshape": 66_003, "dot": 98_954, "convolution": 20_900}  # counts in TpuGraphs
@@ -49,17 +59,29 @@ def make_program(
     chosen = np.sort(generator.choice(nodes, configurable, replace=False))
     names = generator.choice(np.array(OTHERS, object), nodes)
     shares = np.array(list(CONFIGURABLE.values())) / sum(CONFIGURABLE.values())
-    names[chosen] = generator.choice(list(CONFIGURABLE), configurable, p=shares)
+    names[chosen] = generator.choice(np.array(list(CONFIGURABLE), object), configurable, p=shares)
     linked = np.setdiff1d(np.arange(nodes), generator.choice(nodes, isolated, replace=False))
     sizes = generator.choice([1, 8, 16, 64, 128, 256, 1024], (nodes, 4))
     ranks = np.array([RANKS.get(name, 2) for name in names])
-    shapes = [tuple(size[:rank]) for size, rank in zip(sizes.tolist(), ranks, strict=True)]
     return Program(
-        make_nodes(shapes),
+        _describe_nodes(sizes, ranks),
         np.array([OPCODE_IDS[name] for name in names], np.uint8),
         _draw_edges(generator, linked, edges),
         chosen,
     )
+
+
+def _describe_nodes(sizes: np.ndarray, ranks: np.ndarray) -> np.ndarray:
+    """Features (nodes, 140) of row-major float32 tensors of these sizes (nodes, 4)."""
+    features = np.zeros((len(sizes), NUM_NODE_FEATURES), np.float32)
+    slots = np.arange(sizes.shape[1])
+    used = slots < ranks[:, None]
+    features[:, F32] = 1
+    features[:, SHAPE_DIMENSIONS][:, slots] = sizes * used
+    features[:, SHAPE_SUM] = (sizes * used).sum(axis=1)
+    features[:, SHAPE_PRODUCT] = np.where(used, sizes, 1).prod(axis=1)
+    features[:, NODE_LAYOUT][:, slots] = np.where(used, ranks[:, None] - 1 - slots, 0)
+    return features
 
 
 def _draw_edges(generator: np.random.Generator, nodes: np.ndarray, count: int) -> np.ndarray:
@@ -86,14 +108,14 @@ def draw_candidates(seed: int, program: Program) -> Candidates:
 
 def _choices(generator: np.random.Generator, name: str) -> np.ndarray:
     """A convolution gives the two minor dimensions of its tensors, a reshape whole orders."""
-    orders = list(permutations(range(RANKS[name]), 2 if name == "convolution" else RANKS[name]))
+    length = 2 if name == "convolution" else RANKS[name]
+    orders = np.array(list(permutations(range(RANKS[name]), length)), np.int8)
     tensors = 2 if name == "reshape" else 3
-    number = 1 + min(len(orders) ** tensors, 24 if name == "reshape" else 400)
-    choices = np.full((number, NUM_LAYOUT_FEATURES), -1, np.int8)
-    for choice in choices[1:]:
-        for tensor in range(tensors):
-            order = orders[generator.integers(len(orders))]
-            choice[6 * tensor : 6 * tensor + len(order)] = order
+    number = min(len(orders) ** tensors, 24 if name == "reshape" else 400)
+    choices = np.full((1 + number, NUM_LAYOUT_FEATURES), -1, np.int8)
+    for tensor in range(tensors):
+        first = tensor * MAX_RANK
+        choices[1:, first : first + length] = orders[generator.integers(len(orders), size=number)]
     return choices
 
 
