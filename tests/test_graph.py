@@ -153,16 +153,16 @@ def test_defect_of_a_layout_graph_is_refused_by_name(defect: str) -> None:
 
 TILE_DEFECTS: dict[str, tuple[Change, str]] = {
     "too few columns": (
-        lambda g: {"configs": g.configs[:, :23]},
+        lambda g: {"configs": g.tiles[:, :23]},
         "config_feat has shape (12, 23), expected (any, 24)",
     ),
     "configs without dimension": (lambda g: {"configs": np.array(1, np.float32)}, "config_feat"),
     "NaN": (
-        lambda g: {"configs": put(g.configs, (5, 3), np.nan)},
+        lambda g: {"configs": put(g.tiles, (5, 3), np.nan)},
         "the configurations have NaN or infinite values in the rows 5",
     ),
     "infinite": (
-        lambda g: {"configs": put(g.configs, (6, 3), -np.inf)},
+        lambda g: {"configs": put(g.tiles, (6, 3), -np.inf)},
         "the configurations have NaN or infinite values in the rows 6",
     ),
     "configurable nodes": (lambda g: {"configurable": np.array([2])}, "node_config_ids"),
@@ -211,7 +211,7 @@ def test_distinct_configurations_expand_to_all_of_them(graph: Graph) -> None:
     rows = [
         g.tiles if g.collection.kind == "tile" else g.layouts.expand() for g in (again, repeated)
     ]
-    assert np.array_equal(*rows)
+    assert np.array_equal(rows[0], rows[1])
 
 
 def test_selecting_nothing_is_refused() -> None:

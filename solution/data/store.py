@@ -13,8 +13,8 @@ made in another format, in another way or from files that have changed is refuse
 import dataclasses
 import errno
 import hashlib
+import io
 import json
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -148,25 +148,14 @@ def prepare_store(
     _check_folder(folder, wanted, replace=replace)
     if not replace:
         _check_no_others(folder, files)
-        if (folder / INDEX).is_file() and _is_up_to_date(
-            Store.open(folder), files, sample_submission
-        ):
+        finished = (folder / INDEX).is_file()
+        if finished and _is_up_to_date(Store.open(folder), files, sample_submission):
             return Store.open(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder, "Wait for it, or choose another folder."):
             _begin(folder, wanted, replace=replace)
-            prepare_file = partial(_prepare_file, folder=folder, preparation=preparation)
-            rows = map_files(prepare_file, files, "Preparing", workers)
-            defects = [row for row in rows if isinstance(row, str)]
-            if defects:
-                raise InputError(join_defects(defects))
-            remove(folder / SAMPLE_SUBMISSION)
-            if sample_submission is not None:
-                with replace_file(folder / SAMPLE_SUBMISSION) as temporary:
-                    shutil.copyfile(sample_submission, temporary)
-            with replace_file(folder / INDEX) as temporary:
-                pl.DataFrame(rows, schema=INDEX_SCHEMA).write_parquet(temporary)
+            _prepare_all(files, folder, preparation, sample_submission, workers)
     except OSError as error:
         if error.errno in NO_ROOM:
             raise InputError(
@@ -175,6 +164,27 @@ def prepare_store(
             ) from error
         raise
     return Store.open(folder)
+
+
+def _prepare_all(
+    files: Sequence[GraphFile],
+    folder: Path,
+    preparation: GraphPreparation,
+    sample_submission: Path | None,
+    workers: int | None,
+) -> None:
+    prepare_file = partial(_prepare_file, folder=folder, preparation=preparation)
+    rows = map_files(prepare_file, files, "Preparing", workers)
+    if defects := [row for row in rows if isinstance(row, str)]:
+        raise InputError(join_defects(defects))
+    remove(folder / SAMPLE_SUBMISSION)
+    if sample_submission is not None:
+        with replace_file(folder / SAMPLE_SUBMISSION) as temporary:
+            temporary.write_bytes(sample_submission.read_bytes())
+    index = io.BytesIO()  # polars has errors of its own for a disk that is full
+    pl.DataFrame(rows, schema=INDEX_SCHEMA).write_parquet(index)
+    with replace_file(folder / INDEX) as temporary:
+        temporary.write_bytes(index.getvalue())
 
 
 def _prepare_file(
@@ -248,7 +258,7 @@ def _check_folder(folder: Path, wanted: dict[str, Any], *, replace: bool) -> Non
             raise InputError(
                 f"{folder}: expected an empty folder or a store, found other files. Choose another."
             )
-    elif not replace and _read_record(folder) != wanted:
+    elif _read_record(folder) != wanted and not replace:  # read first: not ours, never emptied
         raise InputError(
             f"{folder}: was made as {_read_record(folder)}, now {wanted} is wanted. Choose another "
             "folder, or prepare everything again with --replace."
@@ -275,10 +285,8 @@ def _is_up_to_date(
     changed = [file for path, file in found.items() if fingerprint(file.path) != sources[path]]
     if changed:
         raise InputError(join_defects([_changed(file, store.folder) for file in changed]))
-    kept, given = (
-        None if path is None else path.read_bytes()
-        for path in (store.sample_submission, sample_submission)
-    )
+    samples = (store.sample_submission, sample_submission)
+    kept, given = (path and path.read_bytes() for path in samples)
     return kept == given
 
 
