@@ -1,6 +1,7 @@
 """The commands. The one file that may look at everything; each command is a few lines over it."""
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +15,7 @@ from solution.runs import RUNS, STORES, Run, open_run
 if TYPE_CHECKING:
     from solution.data.store import Store
     from solution.experiments.base import Experiment
+    from solution.features.preparation import Preparation
 
 # Heavy imports (torch, lightgbm, matplotlib) wait inside the commands that need them.
 
@@ -102,7 +104,7 @@ def prepare(
     data is large, used by several runs, or will not be there later.
     """
     from solution.data.folders import find_files, find_sample_submission
-    from solution.data.store import prepare_store
+    from solution.data.preparing import prepare_store
     from solution.features.preparation import Preparation
 
     store = prepare_store(
@@ -132,6 +134,9 @@ def run(
     limit: Annotated[bool, typer.Option("--limit", help="A quick look at a few graphs.")] = False,
     replace: Annotated[bool, typer.Option("--replace", help="Start the folder afresh.")] = False,
     workers: Workers = None,
+    store_folder: Annotated[
+        Path | None, typer.Option("--store", help="Where DATA is prepared. Default: stores/NAME.")
+    ] = None,
 ) -> None:
     """Train, predict, merge, write a submission. A run that was stopped goes on where it was.
 
@@ -144,7 +149,7 @@ def run(
 
     experiments = [find_experiment(name) for name in dict.fromkeys(experiment)]
     check_recipe(find_recipe(recipe), [item.name for item in experiments])
-    store = _open_store(data, experiments, limit=limit, workers=workers)
+    store = _open_store(data, store_folder, experiments, limit=limit, workers=workers)
     plan = make_plan(store, scheme, folds, limit=limit)
     settings = {
         "experiments": {item.name: item.describe() for item in experiments},
@@ -196,16 +201,22 @@ def _name(data: Path, *, limit: bool) -> str:
 
 
 def _open_store(
-    data: Path, experiments: "list[Experiment]", *, limit: bool, workers: int | None
+    data: Path,
+    folder: Path | None,
+    experiments: "list[Experiment]",
+    *,
+    limit: bool,
+    workers: int | None,
 ) -> "Store":
-    """The store that `data` is, or the one that is made of it.
+    """The store that `data` is, or the one that is made of it in `folder`.
 
-    A store of ours that was made by an older program, or with fewer hops, is made again.
+    A store in the default folder that does not serve the experiments is made again.
     """
     from solution.data.folders import find_files, find_sample_submission
     from solution.data.plan import choose_few
-    from solution.data.store import Store, is_store, prepare_store
-    from solution.features.preparation import Preparation, check_preparation
+    from solution.data.preparing import prepare_store
+    from solution.data.store import Store, is_store
+    from solution.features.preparation import check_preparation
 
     needed = {experiment.ranker.build(0).hops for experiment in experiments}
     hops = None if None in needed else max(h for h in needed if h is not None)
@@ -217,14 +228,27 @@ def _open_store(
     if limit:
         chosen = choose_few([f.collection.name for f in files], [f.split for f in files])
         files = [files[position] for position in chosen]
+    place = folder or STORES / _name(data, limit=limit)
     return prepare_store(
         files,
-        STORES / _name(data, limit=limit),
-        Preparation(hops),
+        place,
+        _choose_preparation(place, hops),
         find_sample_submission(data),
         workers=workers,
-        rebuild=True,
+        rebuild=folder is None,
     )
+
+
+def _choose_preparation(store: Path, hops: int | None) -> "Preparation":
+    """As the store there was prepared, if that serves; otherwise what is needed, and no more."""
+    from solution.data.store import read_preparation
+    from solution.features.preparation import Preparation, check_preparation
+
+    with suppress(InputError):
+        kept = read_preparation(store)
+        check_preparation(kept, hops, store)
+        return Preparation(kept["hops"])
+    return Preparation(hops)
 
 
 def _finish(run: Run, recipe_name: str) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 from solution import vocabulary
 from solution.duplicates import Distinct, deduplicate
 
+TABLE_ENTRIES = 1 << 23  # (node, layout) entries of a table
 BLOCK_ENTRIES = 1 << 18  # (configuration, node) entries that are worked on at once
 SLOTS, NUM_TENSORS = vocabulary.MAX_RANK, len(vocabulary.LAYOUT_TENSORS)
 TOKENS = vocabulary.NUM_LAYOUT_TOKENS
@@ -117,24 +118,43 @@ class LayoutEncoder:
         ids = self._ids if len(distinct.first) == len(self._ids) else self._ids[distinct.first]
         del self._ids
         order = np.argsort(self._table.keys)
-        used = np.zeros((ids.shape[1], len(order)), bool)  # node, layout
-        columns = np.arange(ids.shape[1]) * len(order)
-        for block in _blocks(ids):
-            used.ravel()[block + columns] = True
-        ordered = used[:, order]
-        code_of = np.empty(used.shape, np.int32)
-        code_of[:, order] = ordered.cumsum(axis=1, dtype=np.int32) - 1
-        counts = ordered.sum(axis=1)
-        codes = np.empty(ids.shape, np.min_scalar_type(max(0, counts.max(initial=0) - 1)))
-        for block, target in zip(_blocks(ids), _blocks(codes), strict=True):
-            target[...] = code_of.ravel()[block + columns]
-        starts = np.concatenate([[0], np.cumsum(counts)])
-        layouts = _unpack(self._table.keys[order][np.nonzero(ordered)[1]])
-        return Codebook(layouts, starts, codes, distinct.inverse)
+        # A table of nodes and all layouts must not grow with both.
+        step = max(1, TABLE_ENTRIES // max(1, len(order)))
+        parts = [_number_layouts(ids[:, n : n + step], order) for n in range(0, ids.shape[1], step)]
+        codes, positions, counts = zip(*parts, strict=True) if parts else ([ids], [order[:0]], [])
+        return Codebook(
+            layouts=_unpack(self._table.keys[np.concatenate(positions)]),
+            starts=np.cumsum(np.concatenate([[0], *counts])).astype(np.int64),
+            codes=np.concatenate(codes, axis=1),
+            rows=distinct.inverse,
+        )
+
+
+def _number_layouts(
+    ids: np.ndarray, order: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Number the layouts of each node (a column of `ids`) from 0 in `order`.
+
+    Returns:
+        The numbers (configs, nodes), as narrow as they can be; the positions (pairs,) of each
+        node's layouts, node after node; and how many each node has (nodes,).
+    """
+    used = np.zeros((ids.shape[1], len(order)), bool)  # node, layout
+    columns = np.arange(ids.shape[1]) * len(order)
+    for block in _blocks(ids):
+        used.ravel()[block + columns] = True
+    ordered = used[:, order]
+    number = np.empty(used.shape, np.int32)
+    number[:, order] = ordered.cumsum(axis=1, dtype=np.int32) - 1
+    counts = ordered.sum(axis=1)
+    numbers = np.empty(ids.shape, np.min_scalar_type(max(0, counts.max(initial=0) - 1)))
+    for block, target in zip(_blocks(ids), _blocks(numbers), strict=True):
+        target[...] = number.ravel()[block + columns]
+    return numbers, order[np.nonzero(ordered)[1]], counts
 
 
 class KeyTable:
-    """Numbers distinct integers in the order in which they are met.
+    """Numbers distinct integers from 0, the known ones first.
 
     An open-addressing hash table with linear probing (Knuth, "The Art of Computer Programming",
     volume 3, 6.4), a whole array at a time: four times as fast as sorting.

@@ -11,7 +11,7 @@ import polars as pl
 
 from solution.errors import InputError
 from solution.files import replace_file
-from solution.streaming import ROW_GROUP
+from solution.streaming import ROW_GROUP, writing
 
 SCHEMA = pl.Schema(
     {
@@ -98,7 +98,7 @@ def _is_exact(predictions: pl.DataFrame, questions: pl.DataFrame) -> bool:
 def write(predictions: pl.DataFrame, path: Path) -> None:
     """Write the frame atomically as Parquet, sorted by its keys: equal frames give equal bytes."""
     ordered = predictions.sort([key for key in KEYS if key in predictions.columns])
-    with replace_file(path) as temporary:
+    with replace_file(path) as temporary, writing(path):
         ordered.write_parquet(
             temporary, compression="zstd", statistics=False, row_group_size=ROW_GROUP
         )

@@ -6,7 +6,7 @@ by side, and what is made of them is written as it comes.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +61,7 @@ def write_batches(batches: Iterable[pl.DataFrame], schema: pl.Schema, path: Path
             failure.append(error)
             raise
 
-    with replace_file(path) as temporary:
+    with replace_file(path) as temporary, writing(path):
         try:
             register_io_source(source, schema=schema).sink_parquet(
                 temporary, compression="zstd", row_group_size=ROW_GROUP, statistics=False
@@ -70,6 +70,15 @@ def write_batches(batches: Iterable[pl.DataFrame], schema: pl.Schema, path: Path
             with suppress(IndexError):
                 raise failure[0] from None
             raise
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn what polars says of a full disk into a message that names the file."""
+    try:
+        yield
+    except pl.exceptions.PolarsError as error:
+        raise InputError(f"{path}: cannot be written: {error}") from error
 
 
 def _count_rows(path: Path) -> pl.DataFrame:

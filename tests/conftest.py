@@ -10,7 +10,8 @@ import pytest
 
 from solution.cli import SAMPLE
 from solution.data.folders import find_files
-from solution.data.store import Store, prepare_store
+from solution.data.preparing import prepare_store
+from solution.data.store import Store
 from solution.features.preparation import Preparation
 
 REPOSITORY = Path(__file__).parent.parent

@@ -19,7 +19,8 @@ from solution import predictions
 from solution.collection import LAYOUT, NAMES
 from solution.data.folders import find_files
 from solution.data.plan import Plan, make_plan
-from solution.data.store import Store, prepare_store
+from solution.data.preparing import prepare_store
+from solution.data.store import Store
 from solution.errors import InputError
 from solution.experiments.base import Experiment
 from solution.features.preparation import Preparation

@@ -8,7 +8,8 @@ from subprocess import CompletedProcess
 import pytest
 
 from solution.data.folders import find_files
-from solution.data.store import Store, prepare_store
+from solution.data.preparing import prepare_store
+from solution.data.store import Store
 from solution.errors import InputError
 from solution.features.preparation import Preparation
 from tests.conftest import FastSlow
@@ -186,6 +187,22 @@ def test_run_makes_what_its_experiments_need_and_refuses_a_store_without(
     assert not (tmp_path / "runs").exists()
     assert_done(fastslow("run", "data", *wide))
     assert Store.open(tmp_path / "stores" / "data").preparation["hops"] == 2
+
+
+def test_run_keeps_a_store_that_serves_and_never_touches_one_that_was_named(
+    fastslow: FastSlow, tmp_path: Path
+) -> None:
+    write_data(tmp_path)
+    (tmp_path / "wide.py").write_text(WIDE_EXPERIMENT)
+    assert_done(fastslow("prepare", "data", "--whole"))
+    whole = snapshot(tmp_path / "stores" / "data")
+    assert_done(fastslow("run", "data", *NOTHING))
+    assert snapshot(tmp_path / "stores" / "data") == whole
+    near = snapshot(prepare(tmp_path).folder)
+    result = fastslow("run", "data", "--store", "store", *NOTHING, "--experiment", "wide.py")
+    assert_refused(result)
+    assert "--store" in result.stderr
+    assert snapshot(tmp_path / "store") == near
 
 
 def test_a_stale_store_is_refused_by_prepare_and_rebuilt_by_run(

@@ -15,7 +15,8 @@ import psutil
 import pytest
 
 from solution.data.folders import find_files
-from solution.data.store import Store, prepare_store
+from solution.data.preparing import prepare_store
+from solution.data.store import Store
 from solution.errors import InputError
 from solution.features.preparation import Preparation
 from solution.graph import Graph

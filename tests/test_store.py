@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from solution.data import preparing
 from solution.data import store as module
 from solution.data.folders import GraphFile, find_files, find_sample_submission
 from solution.data.npz import read_graph
 from solution.data.prepared import read_prepared
-from solution.data.store import Store, is_store, prepare_store
+from solution.data.preparing import prepare_store
+from solution.data.store import Store, is_store
 from solution.errors import InputError
 from solution.features import preparation
 from solution.features.padding import repair_padding
@@ -257,8 +259,9 @@ def test_another_preparation_is_refused_and_rebuilt_where_wanted(
     assert snapshot(tmp_path / "store") == before
     assert prepare(tmp_path, preparation=Preparation(2), rebuild=True).preparation["hops"] == 2
     assert snapshot(prepare(tmp_path, rebuild=True).folder) == before
-    for target, name in ((module, "FORMAT"), (preparation, "VERSION")):
-        monkeypatch.setattr(target, name, 99)
+    for modules, name in (((module, preparing), "FORMAT"), ((preparation,), "VERSION")):
+        for target in modules:
+            monkeypatch.setattr(target, name, 99)
         assert "99" in refusal(tmp_path)
         assert prepare(tmp_path, rebuild=True).graphs.equals(Store.open(tmp_path / "store").graphs)
         monkeypatch.undo()

@@ -1,5 +1,7 @@
 """Prediction files are read a few graphs at a time, and nothing is lost, doubled or mixed up."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from hypothesis.strategies import SearchStrategy
 from solution.errors import InputError
 from solution.predictions import KEYS, SCHEMA, read, write
 from solution.streaming import read_by_graphs, write_batches
+from tests.conftest import REPOSITORY
 
 COLLECTIONS = ["layout:nlp:default", "layout:xla:random", "tile:xla"]
 GRAPHS = st.dictionaries(
@@ -116,3 +119,30 @@ def test_a_failure_on_the_way_keeps_its_words_and_the_old_file(tmp_path: Path) -
         write_batches(batches(), SCHEMA, path)
     assert path.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["all.parquet"]
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_full_disk_is_said_in_words_and_the_old_file_stays(
+    tmp_path: Path, streamed: bool
+) -> None:
+    """In a process of its own, which may write only small files."""
+    path = tmp_path / "mine.parquet"
+    write(make({("tile:xla", "a"): 3}), path)
+    before = path.read_bytes()
+    call = "write_batches([frame], SCHEMA, path)" if streamed else "write(frame, path)"
+    code = (
+        "import resource, signal, sys; from pathlib import Path\n"
+        "from solution.predictions import SCHEMA, write\n"
+        "from solution.streaming import write_batches\n"
+        "from tests.test_streaming import make\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
+        "frame = make({('tile:xla', f'graph_{i}'): 50 for i in range(100)})\n"
+        f"path = Path(sys.argv[1]); {call}"
+    )
+    command = [sys.executable, "-c", code, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY)
+    assert "InputError" in done.stderr.splitlines()[-1]
+    assert "mine.parquet: cannot be written" in done.stderr
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["mine.parquet"]

@@ -45,7 +45,7 @@ def load(folder: Path) -> dict[str, Any]:
 def prepare(folder: Path) -> dict[str, Any]:
     """Prepare the file."""
     from solution.data.folders import find_files
-    from solution.data.store import prepare_store
+    from solution.data.preparing import prepare_store
     from solution.features.preparation import Preparation
 
     store = folder / "store-of-one"
