@@ -70,6 +70,8 @@ class Register:
             pause(wait, "Looking whether an earlier submission arrived")
             listed = self.look()
             unsettled = self.read().unsettled()
+        if not unsettled:
+            return listed, None
         limits = self.kaggle.ask_limits()
         for line in unsettled:
             _check_missing(listed, limits, line, self.path)

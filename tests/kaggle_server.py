@@ -260,6 +260,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def _on_CreateSubmission(self, body: dict[str, Any]) -> dict[str, Any]:  # noqa: N802
         world = self.server.world
+        if body["blobFileTokens"] not in world.uploads:
+            return {"code": 400, "message": "The uploaded file is missing"}
         public, private = world.scores if world.status == "COMPLETE" else ("", "")
         row = {
             "ref": 41_000_000 + len(world.submissions),

@@ -27,6 +27,7 @@ SECRET = "5ecret-0123456789-of-nobody"
 USER = "tester"
 RECIPE = "[members]\none = 1.0\n"
 CONFIGS = {"layout": 4, "tile": 6}
+UNSET = "unset"
 LABELLED = 3  # graphs with labels in each collection
 PRELOADED = ("solution.cli", "submissions.report", "submissions.sending", "submissions.scores")
 
@@ -103,7 +104,7 @@ class Place:
         for name in ("home", "tmp", "submissions"):
             (self.folder / name).mkdir(exist_ok=True)
         kept = ("PATH", "LANG", "FASTSLOW_KAGGLE", "PYTHONPATH")
-        return {
+        environment = {
             **{name: os.environ[name] for name in kept if name in os.environ},
             "HOME": str(self.folder / "home"),
             "TMPDIR": str(self.folder / "tmp"),
@@ -126,6 +127,7 @@ class Place:
             "FASTSLOW_LOCK_SECONDS": "60",
             **self.more,
         }
+        return {name: value for name, value in environment.items() if value != UNSET}
 
     def start(self, *arguments: str) -> tuple[BaseProcess, Path]:
         """Begin a command; returns its process and the folder of its output."""
