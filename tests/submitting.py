@@ -151,9 +151,13 @@ class Place:
         assert process.exitcode is not None
         return Done(process.exitcode, (output / "out").read_text(), (output / "err").read_text())
 
+    def submit_arguments(self, *options: str) -> tuple[str, ...]:
+        """The arguments of `fastslow` that send this place's run."""
+        return ("submit", "run/mine.toml", "--run", "run", "--allow-dirty", *options)
+
     def submit(self, *options: str) -> Done:
         """`fastslow submit` of this place's run."""
-        return self.call("submit", "run/mine.toml", "--run", "run", "--allow-dirty", *options)
+        return self.call(*self.submit_arguments(*options))
 
 
 def _run_command(

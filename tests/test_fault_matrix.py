@@ -17,7 +17,6 @@ from tests.kaggle_server import CREATE, INTROSPECT, LIMITS, LIST, PUT, START, Fa
 from tests.submitting import SECRET, UNSET, Done, Place, make_run
 
 THREADS = 4
-FATAL = ("401", "403", "404")
 # By column: the call, its occurrence in a submit, and the calls before it.
 COLUMNS = {
     "sign in": (INTROSPECT, 1, 0),
@@ -45,8 +44,14 @@ KINDS = (
 )
 # What only matters where the server acts: it counted the submission, and then failed.
 COUNTED = (("create", "500"), ("create", "hangs"), ("create", "html"), ("create", "wrong"))
+# The second look is the same call as the first one: these are the kinds that differ there.
+SECOND_LOOK = ("401", "429 once", "500", "refused", "lost", "hangs", "wrong")
 CELLS = [
-    *((column, kind, kind == "lost") for column in COLUMNS for kind in KINDS),
+    *(
+        (column, kind, kind == "lost")
+        for column in COLUMNS
+        for kind in (SECOND_LOOK if column == "confirm" else KINDS)
+    ),
     *((column, kind, True) for column, kind in COUNTED),
 ]
 WORDS = {
@@ -115,7 +120,7 @@ def play(folder: Path, run: Path, column: str, kind: str, counted: bool) -> Stor
                 "KAGGLE_USERNAME": UNSET,
                 "KAGGLE_KEY": UNSET,
             }
-        if not kind.startswith(("429", "500")):
+        if not kind.endswith("once"):
             place.more["FASTSLOW_TRIES"] = "1"  # a second try meets the same fault
         if kind == "refused" and before == 0:
             server.refuse()
