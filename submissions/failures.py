@@ -47,10 +47,17 @@ UNKNOWN = Kind(
     "Run `fastslow doctor`, then the same command again.",
     undecided=True,
 )
+NETWORK_DOWN = Kind(
+    "network down",
+    "Kaggle cannot be reached",
+    "Check the network and the proxy variables (https_proxy), then try again.",
+    passing=True,
+)
 RULES = "https://www.kaggle.com/competitions/{competition}/rules"
 
 # The first pattern that is found decides.
 PATTERNS: tuple[tuple[str, Kind], ...] = (
+    (r"Tunnel connection failed", NETWORK_DOWN),  # with the proxy's own 403 or 407
     (
         r"Authentication required|\b401\b|Unauthori[sz]ed|Unauthenticated|Invalid credentials",
         Kind(
@@ -125,13 +132,8 @@ PATTERNS: tuple[tuple[str, Kind], ...] = (
     ),
     (
         r"Connection refused|Failed to establish|NameResolution|Name or service not known|Temporary"
-        r" failure|unreachable|Unable to connect|Tunnel connection failed|Max retries exceeded",
-        Kind(
-            "network down",
-            "Kaggle cannot be reached",
-            "Check the network and the proxy variables (https_proxy), then try again.",
-            passing=True,
-        ),
+        r" failure|unreachable|Unable to connect|Max retries exceeded",
+        NETWORK_DOWN,
     ),
     (
         r"Expecting value: line|JSONDecodeError",

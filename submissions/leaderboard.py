@@ -2,6 +2,7 @@
 
 from rich import box
 from rich.table import Table
+from rich.text import Text
 
 from submissions.kaggle import Place
 from submissions.ledger import Ledger
@@ -43,7 +44,7 @@ def tabulate_leaderboard(places: list[Place], ours: float | None) -> Table:
             if number > last + 1:
                 table.add_row("...", "", "")
             shown = "" if place.score is None else f"{place.score:.5f}"
-            table.add_row(str(number), place.teamName or "", shown)
+            table.add_row(str(number), Text(place.teamName or ""), shown)
             last = number
     if ours is not None and rank > len(places):
         _add_ours(table, rank, ours)

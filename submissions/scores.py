@@ -68,8 +68,9 @@ def _add(ledger: Ledger, submission: Submission) -> None:
 def tabulate_ledger(ledger: Ledger) -> Table:
     """Every submission: when, recipe, out-of-fold scores, Kaggle's scores, notes; 80 columns."""
     table = _table("Submissions; out-of-fold (OOF) scores beside Kaggle's")
+    table.padding = 0  # ten columns leave no room for more
     table.add_column("When", no_wrap=True)
-    table.add_column("Recipe", overflow="fold", max_width=13)
+    table.add_column("Recipe", overflow="fold", width=13)
     for name in (*SHORT, "OOF mean"):
         table.add_column(name.replace(" ", "\n"), justify="right", no_wrap=True)
     table.add_column("Public", justify="right", no_wrap=True)

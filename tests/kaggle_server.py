@@ -1,23 +1,21 @@
 """A stand-in for Kaggle: what the kaggle CLI asks of it, and every way in which it can fail.
 
 Standard library only. The real CLI is led here as through a proxy, so it runs unmodified: see
-`environment` of tests/kaggle.py. Everything that is asked is kept, and every byte that is uploaded.
+Place.environment of tests/submitting.py. Everything that is asked is kept, and every byte that is
+uploaded.
 """
 
 import json
 import socket
+import ssl
 import threading
 import time
-from collections import Counter
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
-INTROSPECT, LIST, LIMITS = "IntrospectToken", "ListSubmissions", "GetSubmissionLimits"
-START, PUT, CREATE = "StartSubmissionUpload", "PUT", "CreateSubmission"
-BOARD, FILES = "GetLeaderboard", "ListDataFiles"
-DOWNLOAD, DOWNLOAD_ONE, GET = "DownloadDataFiles", "DownloadDataFile", "GET"
+from tests.kaggle_world import GET, PUT, Fault, World
+
 HTML = b"<html><body>Kaggle is down for maintenance</body></html>"
 MESSAGES = {
     401: "Unauthenticated",
@@ -26,45 +24,6 @@ MESSAGES = {
     429: "Too Many Requests",
     500: "Internal server error",
 }
-UPLOADS = "http://localhost/upload/"
-FOREVER = 10**9
-
-
-@dataclass
-class Fault:
-    """What goes wrong with a call: from its `first` occurrence on, `times` times."""
-
-    call: str
-    kind: str  # a status such as "403", dropped, lost, hangs, html or wrong
-    times: int = FOREVER
-    first: int = 1
-    counted: bool = False  # the server acts on the call before it fails
-
-
-@dataclass
-class World:
-    """What the stand-in knows."""
-
-    submissions: list[dict[str, Any]] = field(default_factory=list)
-    uploads: dict[str, bytes] = field(default_factory=dict)
-    calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
-    schemes: set[str] = field(default_factory=set)  # of the Authorization headers
-    faults: list[Fault] = field(default_factory=list)
-    deaf_after: int | None = None  # the call after which connections are refused
-    allowed: int = 5
-    page_size: int = 200  # the largest page that is given
-    pending: int = 0  # looks for which a submission has no score
-    status: str = "COMPLETE"
-    scores: tuple[str, str] = ("0.654", "0.632")
-    clock: timedelta = timedelta(0)  # how far it is ahead
-    board: list[dict[str, Any]] = field(default_factory=list)
-    files: dict[str, bytes] = field(default_factory=dict)
-    archive: bytes = b""
-    dropped_at: int | None = None  # the byte at which the first download breaks off
-
-    def count(self, call: str) -> int:
-        """How often something was asked."""
-        return Counter(name for name, _ in self.calls)[call]
 
 
 class KaggleServer(ThreadingHTTPServer):
@@ -79,6 +38,7 @@ class KaggleServer(ThreadingHTTPServer):
         self.guard = threading.Lock()
         self.closing = threading.Event()
         self.listening = True
+        self.context: ssl.SSLContext | None = None
         self._listen()
 
     @property
@@ -103,6 +63,11 @@ class KaggleServer(ThreadingHTTPServer):
             self.listening = True
             self._listen()
 
+    def certify(self, certificate: Path, key: Path) -> None:
+        """From now on be api.kaggle.com over https as well, behind a proxy's tunnel."""
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.load_cert_chain(certificate, key)
+
     def stop(self) -> None:
         self.closing.set()
         if self.listening:
@@ -120,6 +85,19 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name
         """Say nothing."""
+
+    def do_CONNECT(self) -> None:  # noqa: N802
+        """A tunnel that ends here: what comes through is served like the rest."""
+        context = self.server.context
+        if context is None or self.path != "api.kaggle.com:443":
+            self.send_error(403)
+            return
+        self.send_response(200)
+        self.end_headers()
+        self.connection = context.wrap_socket(self.connection, server_side=True)
+        self.rfile = self.connection.makefile("rb")
+        self.wfile = self.connection.makefile("wb", buffering=0)
+        self.close_connection = False
 
     def do_HEAD(self) -> None:  # noqa: N802
         self.send_response(200)
@@ -164,7 +142,7 @@ class Handler(BaseHTTPRequestHandler):
         reply: dict[str, Any] = {}
         if fault is None or fault.counted:
             with self.server.guard:
-                reply = getattr(self, f"_on_{call}")(body)
+                reply = getattr(self.server.world, f"on_{call}")(body)
         if fault is None and "redirect" in reply:
             self.send_response(302)
             self.send_header("Location", reply["redirect"])
@@ -231,69 +209,3 @@ class Handler(BaseHTTPRequestHandler):
         """End the connection without a word."""
         self.close_connection = True
         self.connection.shutdown(socket.SHUT_RDWR)
-
-    def _on_IntrospectToken(self, body: dict[str, Any]) -> dict[str, Any]:  # noqa: N802
-        return {"active": True, "username": "tester"}
-
-    def _on_ListSubmissions(self, body: dict[str, Any]) -> dict[str, Any]:  # noqa: N802
-        world = self.server.world
-        size = min(body.get("pageSize", 20), world.page_size)
-        start = (body.get("page", 1) - 1) * size
-        newest_first = world.submissions[::-1][start : start + size]
-        shown = [dict(row) for row in newest_first]
-        for row in newest_first:
-            row["looks"] = row.get("looks", 0) + 1
-        for row in shown:
-            if row.pop("looks", 0) < row.pop("pending", 0):
-                row |= {"status": "PENDING", "publicScore": "", "privateScore": ""}
-        return {"submissions": shown}
-
-    def _on_GetSubmissionLimits(self, body: dict[str, Any]) -> dict[str, Any]:  # noqa: N802
-        world = self.server.world
-        made = len(world.submissions)
-        counts = {"numToday": made, "numTotal": made, "numAllowedNow": max(0, world.allowed - made)}
-        return {name: value for name, value in counts.items() if value}
-
-    def _on_StartSubmissionUpload(self, body: dict[str, Any]) -> dict[str, Any]:  # noqa: N802
-        token = f"token{self.server.world.count(START)}"
-        return {"token": token, "createUrl": UPLOADS + token}
-
-    def _on_CreateSubmission(self, body: dict[str, Any]) -> dict[str, Any]:  # noqa: N802
-        world = self.server.world
-        if body["blobFileTokens"] not in world.uploads:
-            return {"code": 400, "message": "The uploaded file is missing"}
-        public, private = world.scores if world.status == "COMPLETE" else ("", "")
-        row = {
-            "ref": 41_000_000 + len(world.submissions),
-            "date": (datetime.now(UTC) + world.clock).isoformat().replace("+00:00", "Z"),
-            "description": body["submissionDescription"],
-            "fileName": "submission.csv",
-            "status": world.status,
-            "publicScore": public,
-            "privateScore": private,
-            "pending": world.pending,
-            "token": body["blobFileTokens"],
-        }
-        world.submissions.append(row)
-        return {"message": "Successfully submitted to Fast or Slow", "ref": row["ref"]}
-
-    def _on_GetLeaderboard(self, body: dict[str, Any]) -> dict[str, Any]:  # noqa: N802
-        world = self.server.world
-        start = int(body.get("pageToken") or 0)
-        stop = start + min(body.get("pageSize", 20), world.page_size)
-        following = str(stop) if stop < len(world.board) else ""
-        return {"submissions": world.board[start:stop], "nextPageToken": following}
-
-    def _on_ListDataFiles(self, body: dict[str, Any]) -> dict[str, Any]:  # noqa: N802
-        world = self.server.world
-        names = sorted(world.files)
-        start = int(body.get("pageToken") or 0)
-        stop = start + min(body.get("pageSize", 20), world.page_size)
-        files = [{"name": name, "totalBytes": len(world.files[name])} for name in names[start:stop]]
-        return {"files": files, "nextPageToken": str(stop) if stop < len(names) else ""}
-
-    def _on_DownloadDataFiles(self, body: dict[str, Any]) -> dict[str, Any]:  # noqa: N802
-        return {"redirect": "http://localhost/files/archive.zip?signed=1"}
-
-    def _on_DownloadDataFile(self, body: dict[str, Any]) -> dict[str, Any]:  # noqa: N802
-        return {"redirect": f"http://localhost/files/{body['fileName']}?signed=1"}

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.kaggle_server import CREATE, INTROSPECT, LIMITS, LIST, PUT, START, Fault, KaggleServer
+from tests.kaggle_server import KaggleServer
+from tests.kaggle_world import CREATE, INTROSPECT, LIMITS, LIST, PUT, START, Fault
 from tests.submitting import SECRET, UNSET, Done, Place, make_run
 
 THREADS = 4
