@@ -19,7 +19,7 @@ COMMANDS = [
 FASTSLOW = [words[1:] for words in COMMANDS if words[0] == ".venv/bin/fastslow"]
 ON_THE_SAMPLE = [words for words in FASTSLOW if words[0] in ("check", "inspect")]
 OF_THE_EXAMPLE = [words for words in FASTSLOW if words[0] in ("run", "ensemble", "verify")]
-# Those that talk to Kaggle run in test_make_submit.py, against a stand-in.
+# Those that talk to Kaggle run in kaggle/test_make_submit.py, against a stand-in.
 WITH_KAGGLE = {"data", "submit", "scores", "leaderboard"}
 
 

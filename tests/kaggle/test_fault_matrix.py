@@ -1,23 +1,21 @@
 """Every call of a submit fails in every way, once; the same command again puts it right.
 
 After each cell: the submission was made exactly once, with the very bytes of the file, the ledger
-says so, and exit codes and messages were right both times. The cells run in a few threads, each
-with a server, a folder and processes of its own.
+says so, and exit codes and messages were right both times. Each cell has a server, a folder and
+processes of its own.
 """
 
 import shutil
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.kaggle_server import KaggleServer
-from tests.kaggle_world import CREATE, INTROSPECT, LIMITS, LIST, PUT, START, Fault
-from tests.submitting import SECRET, UNSET, Done, Place, make_run
+from tests.kaggle.place import SECRET, UNSET, Done, Place
+from tests.kaggle.server import KaggleServer
+from tests.kaggle.world import CREATE, INTROSPECT, LIMITS, LIST, PUT, START, Fault
 
-THREADS = 4
 # By column: the call, its occurrence in a submit, and the calls before it.
 COLUMNS = {
     "sign in": (INTROSPECT, 1, 0),
@@ -108,19 +106,17 @@ class Story:
     second: Done
 
 
-def play(folder: Path, run: Path, column: str, kind: str, counted: bool) -> Story:
+def play(folder: Path, run: Path, params: dict[str, Any]) -> Story:
     """Submit with the fault, take it away, and submit again."""
+    column, kind, counted = params["cell"]
     call, first, before = COLUMNS[column]
     shutil.copytree(run, folder / "run")
     server = KaggleServer()
     try:
         place = Place(folder, server)
         if column == "sign in":
-            place.more |= {
-                "KAGGLE_API_TOKEN": SECRET,
-                "KAGGLE_USERNAME": UNSET,
-                "KAGGLE_KEY": UNSET,
-            }
+            key = {"KAGGLE_USERNAME": UNSET, "KAGGLE_KEY": UNSET}
+            place.more |= {"KAGGLE_API_TOKEN": SECRET, **key}
         if not kind.endswith("once"):
             place.more["FASTSLOW_TRIES"] = "1"  # a second try meets the same fault
         if kind == "refused" and before == 0:
@@ -140,31 +136,8 @@ def play(folder: Path, run: Path, column: str, kind: str, counted: bool) -> Stor
         server.stop()
 
 
-@pytest.fixture(scope="module")
-def stories(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[tuple[str, str, bool], Future[Story]]]:
-    """The cells that were asked for, all begun."""
-    run = tmp_path_factory.mktemp("run") / "run"
-    make_run(run)
-    asked = [
-        item.callspec.params["cell"]
-        for item in request.session.items
-        if isinstance(item, pytest.Function) and item.originalname == test_a_fault.__name__
-    ]
-    with ThreadPoolExecutor(THREADS) as pool:
-        # The slowest first: they wait more than they work.
-        asked.sort(key=lambda cell: cell[1] not in ("hangs", "dropped", "refused"))
-        yield {
-            cell: pool.submit(play, tmp_path_factory.mktemp("cell"), run, *cell) for cell in asked
-        }
-
-
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: f"{cell[0]}-{cell[1]}-{cell[2]}")
-def test_a_fault(
-    cell: tuple[str, str, bool], stories: dict[tuple[str, str, bool], Future[Story]]
-) -> None:
-    story = stories[cell].result()
+def test_a_fault(cell: tuple[str, str, bool], story: Story) -> None:
     code, words = expect(*cell)
     assert (story.first.code, words in story.first.words) == (code, True), story.first.words
     assert "Traceback" not in story.first.words + story.second.words

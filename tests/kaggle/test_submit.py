@@ -3,26 +3,15 @@
 import json
 import subprocess
 import threading
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from submissions.ledger import edit_ledger
-from tests.kaggle_server import KaggleServer
-from tests.kaggle_world import CREATE, LIST, PUT, Fault
-from tests.submitting import SECRET, UNSET, Place, make_run
-from tests.test_fault_matrix import assert_made_once
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
-    """A run that can be sent."""
-    make_run(tmp_path / "run")
-    server = KaggleServer()
-    yield Place(tmp_path, server)
-    server.stop()
+from tests.kaggle.place import SECRET, UNSET, Place
+from tests.kaggle.test_fault_matrix import assert_made_once
+from tests.kaggle.world import CREATE, LIST, PUT, Fault
 
 
 def test_a_submission_is_sent_confirmed_scored_and_traced(place: Place) -> None:

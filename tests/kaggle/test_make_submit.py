@@ -5,29 +5,19 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import REPOSITORY
-from tests.kaggle_server import KaggleServer
-from tests.kaggle_world import INTROSPECT
-from tests.submitting import SECRET, UNSET, Place, make_run
-from tests.test_archive import make_archive
-from tests.test_data_command import FILES
-from tests.test_fault_matrix import assert_made_once
+from tests.kaggle.place import SECRET, UNSET, Place
+from tests.kaggle.test_archive import make_archive
+from tests.kaggle.test_data_command import FILES
+from tests.kaggle.test_fault_matrix import assert_made_once
+from tests.kaggle.world import INTROSPECT
 from tests.test_readme import COMMANDS
 
 TALKING = {"data", "submit", "scores", "leaderboard", "doctor"}
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
-    make_run(tmp_path / "run")
-    server = KaggleServer()
-    yield Place(tmp_path, server)
-    server.stop()
 
 
 def run_shell(place: Place, words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:

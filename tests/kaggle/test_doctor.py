@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -10,16 +9,8 @@ import pytest
 
 from submissions.credentials import find_credentials, redact
 from submissions.failures import PATTERNS, explain, tell
-from tests.kaggle_server import KaggleServer
-from tests.kaggle_world import LIMITS, Fault
-from tests.submitting import UNSET, Place
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
-    server = KaggleServer()
-    yield Place(tmp_path, server)
-    server.stop()
+from tests.kaggle.place import UNSET, Place
+from tests.kaggle.world import LIMITS, Fault
 
 
 def test_a_healthy_place(place: Place) -> None:

@@ -1,7 +1,7 @@
 """A stand-in for Kaggle: what the kaggle CLI asks of it, and every way in which it can fail.
 
 Standard library only. The real CLI is led here as through a proxy, so it runs unmodified: see
-Place.environment of tests/submitting.py. Everything that is asked is kept, and every byte that is
+Place.environment of tests/kaggle/place.py. Everything that is asked is kept, and every byte that is
 uploaded.
 """
 
@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from tests.kaggle_world import GET, PUT, Fault, World
+from tests.kaggle.world import GET, PUT, Fault, World
 
 HTML = b"<html><body>Kaggle is down for maintenance</body></html>"
 MESSAGES = {

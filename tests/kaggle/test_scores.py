@@ -1,27 +1,16 @@
 """`fastslow scores` and `fastslow leaderboard`: the ledger brought up to date, and tables."""
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
 
 import polars as pl
-import pytest
 
 from submissions.ledger import Ledger
 from submissions.scores import describe_correlation, find_best, read_anchors
-from tests.kaggle_server import KaggleServer
-from tests.kaggle_world import BOARD, LIST, Fault
-from tests.submitting import Place
+from tests.kaggle.place import Place
+from tests.kaggle.world import BOARD, LIST, Fault
 
 OOF = {"a": 0.5, "b": 0.6, "c": 0.7, "d": 0.4}
 HEADER = "key,when,recipe,state,ref,oof_tile_xla,oof_mean,public,private,notes\n"
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
-    server = KaggleServer()
-    yield Place(tmp_path, server)
-    server.stop()
 
 
 def list_row(ref: int, description: str, public: str, private: str) -> dict[str, object]:

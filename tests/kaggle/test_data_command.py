@@ -3,16 +3,14 @@
 import io
 import random
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from solution.cli import SAMPLE
-from tests.kaggle_server import KaggleServer
-from tests.kaggle_world import DOWNLOAD, GET, Fault
-from tests.submitting import Place
-from tests.test_archive import make_archive
+from tests.kaggle.place import Place
+from tests.kaggle.test_archive import make_archive
+from tests.kaggle.world import DOWNLOAD, GET, Fault
 
 FILES = {
     f"npz_all/{path.relative_to(SAMPLE)}": path.read_bytes()
@@ -22,12 +20,11 @@ FILES = {
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
-    server = KaggleServer()
-    server.world.files = dict(FILES)
-    server.world.archive = make_archive(list(FILES.items()))
-    yield Place(tmp_path, server)
-    server.stop()
+def place(place: Place) -> Place:
+    """With some of the competition's data."""
+    place.world.files = dict(FILES)
+    place.world.archive = make_archive(list(FILES.items()))
+    return place
 
 
 def found(folder: Path) -> dict[str, bytes]:

@@ -21,8 +21,8 @@ from solution.collection import COLLECTIONS
 from solution.predictions import SCHEMA
 from solution.runs import Run, write_json
 from submissions.ledger import Ledger, read_ledger
-from tests.kaggle_server import KaggleServer
-from tests.kaggle_world import World
+from tests.kaggle.server import KaggleServer
+from tests.kaggle.world import World
 
 SECRET = "5ecret-0123456789-of-nobody"
 USER = "tester"
