@@ -78,7 +78,7 @@ def scores() -> None:
     output.print(scores.tabulate_ledger(ledger))
     output.print(scores.tabulate_standing(ledger))
     say(scores.describe_correlation(ledger))
-    say(f"Ledger: {register.path} ({len(ledger.lines)} lines)")
+    say(f"Ledger: {register.path} ({len(ledger.lines)} line(s))")
     if failure:
         raise failure
 

@@ -164,7 +164,7 @@ def _examine_ledger(settings: Settings) -> Finding:
         ledger = read_ledger(path)
     except InputError as error:
         return Finding("Ledger", "not readable", str(error), stops=True)
-    found = f"{len(ledger.lines)} lines"
+    found = f"{len(ledger.lines)} line(s)"
     open_lines = [line["key"] for line in ledger.unsettled()]
     if open_lines:
         advice = f"Unknown whether {', '.join(open_lines)} arrived: `make submit` looks first."

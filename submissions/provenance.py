@@ -54,7 +54,7 @@ class Tree:
 def read_tree() -> Tree:
     """The commit of the project's code and what differs from it, the ledger aside."""
     commit = _git("rev-parse", "HEAD").strip()
-    if not commit:
+    if not commit or not (PROJECT / "pyproject.toml").is_file():  # installed, not checked out
         return Tree("", (), "")
     here = ["--", ".", f":(exclude){LEDGER}"]
     tracked = _git("diff", "HEAD", "--name-only", "-z", *here).split("\0")

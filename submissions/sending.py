@@ -28,7 +28,7 @@ from submissions.provenance import Parcel, make_key
 from submissions.settings import Settings
 from submissions.settling import Register, UnknownError, show_time
 
-DONE, REFUSED, UNKNOWN, NOT_SCORED = 0, 2, 3, 4  # exit codes
+DONE, UNKNOWN, NOT_SCORED = 0, 3, 4  # exit codes; InputError makes it 2
 LONGEST_POLL = 60.0  # seconds
 SKEW = 300.0  # seconds between two clocks that are worth a word
 

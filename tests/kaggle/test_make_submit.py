@@ -1,6 +1,5 @@
 """What a user types, whole: make, a fresh clone, https, and the README's commands."""
 
-import os
 import shlex
 import shutil
 import subprocess
@@ -121,8 +120,3 @@ def test_a_submission_as_in_production(place: Place) -> None:
     assert place.world.count(INTROSPECT)
     assert place.world.schemes >= {"Bearer"}
     assert_made_once(place)
-
-
-def test_the_installed_cli_is_the_one_that_is_tested(place: Place) -> None:
-    beside = Path(sys.executable).parent / "kaggle"
-    assert os.access(os.environ.get("FASTSLOW_KAGGLE", beside), os.X_OK)
