@@ -1,4 +1,7 @@
-"""Apply a recipe to the predictions of a run."""
+"""Apply a recipe to the predictions of a run, a few graphs at a time."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import polars as pl
 
@@ -6,6 +9,7 @@ from ensembles.rank_average import merge_mean_rank, rank_inside_graphs
 from ensembles.recipe import Recipe, check_recipe
 from solution import predictions
 from solution.runs import Run
+from solution.streaming import read_by_graphs, write_batches
 
 
 def merge_run(run: Run, recipe: Recipe) -> None:
@@ -15,26 +19,30 @@ def merge_run(run: Run, recipe: Recipe) -> None:
     """
     check_recipe(recipe, run.experiments())
     known = [name for name in recipe.members if run.predictions(name, "test").is_file()]
-    fallback = recipe.fallback
-    names = [*known, *([fallback] if fallback else [])]
+    names = [*known, *([recipe.fallback] if recipe.fallback else [])]
     for part in predictions.PARTS:
         paths = {name: run.predictions(name, part) for name in names}
-        frames = {name: predictions.read(path, predictions.KEYS) for name, path in paths.items()}
-        ranked = {name: rank_inside_graphs(frame) for name, frame in frames.items()}
-        predictions.write(merge_members(ranked, recipe), run.ranking(recipe.name, part))
+        merged = merge_files(paths, recipe)
+        write_batches(merged, predictions.RANKING_SCHEMA, run.ranking(recipe.name, part))
 
 
-def merge_members(ranked: dict[str, pl.DataFrame], recipe: Recipe) -> pl.DataFrame:
-    """Merge the members; the fallback ranks the collections that no member predicts.
+def merge_files(paths: Mapping[str, Path], recipe: Recipe) -> Iterator[pl.DataFrame]:
+    """Merge prediction files, by experiment, into frames of RANKING_SCHEMA, sorted by their keys.
+
+    Memory does not grow with the files.
+    """
+    for _, frames in read_by_graphs(paths):
+        yield merge_collection(frames, recipe)
+
+
+def merge_collection(frames: Mapping[str, pl.DataFrame], recipe: Recipe) -> pl.DataFrame:
+    """Merge the predictions of graphs of one collection.
 
     Args:
-        ranked: by experiment, the result of rank_inside_graphs.
+        frames: by experiment that predicts the collection; its members are merged, and where there
+            is none, the fallback ranks alone.
     """
-    members = {name: ranked[name] for name in recipe.members if name in ranked}
-    merged = predictions.RANKING_SCHEMA.to_frame()
+    members = {n: rank_inside_graphs(frames[n]) for n in recipe.members if n in frames}
     if members:
-        merged = merge_mean_rank(members, recipe.members)
-    if recipe.fallback is None:
-        return merged
-    rest = ranked[recipe.fallback].join(merged, on="collection", how="anti")
-    return pl.concat([merged, rest])
+        return merge_mean_rank(members, recipe.members)
+    return rank_inside_graphs(frames[recipe.fallback or ""])

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import polars as pl
 
 from solution.errors import InputError
-from solution.predictions import RANKING_SCHEMA
+from solution.predictions import KEYS, RANKING_SCHEMA
 
 GRAPH = ["collection", "graph"]
 CONFIG = ["collection", "graph", "config"]
@@ -27,14 +27,18 @@ def rank_inside_graphs(predictions: pl.DataFrame) -> pl.DataFrame:
     Returns:
         A frame of RANKING_SCHEMA, sorted by its keys.
     """
-    model = [*GRAPH, "fold", "seed"]
+    # Whole numbers are ranked and grouped several times as fast as names.
+    numbered = predictions.sort(KEYS).with_columns(
+        pl.struct(GRAPH).rle_id().alias("of_graph"), pl.struct(CONFIG).rle_id().alias("of_config")
+    )
+    model = ["of_graph", "fold", "seed"]
     rank = pl.col("score").rank("average").over(model) / pl.len().over(model)
     return (
-        predictions.with_columns(rank.alias("score"))
-        .group_by(CONFIG)
-        .agg(pl.col("score").mean())
+        numbered.with_columns(rank.alias("score"))
+        .group_by("of_config", maintain_order=True)
+        .agg(pl.col(CONFIG).first(), pl.col("score").mean())
+        .drop("of_config")
         .cast(RANKING_SCHEMA)
-        .sort(CONFIG)
     )
 
 
@@ -43,11 +47,8 @@ def merge_mean_rank(
 ) -> pl.DataFrame:
     """The weighted mean of the members' ranks.
 
-    In a collection that a member predicts at all, it must predict every graph and configuration
-    that another member predicts.
-
     Args:
-        members: by name, the result of rank_inside_graphs.
+        members: by name, the result of rank_inside_graphs; all of the same configurations.
         weights: by name, positive; only their ratios matter.
 
     Returns:
@@ -56,30 +57,25 @@ def merge_mean_rank(
     Raises:
         InputError: a member lacks predictions that others have; the message says which.
     """
-    stacked = pl.concat(
-        frame.with_columns(
-            pl.lit(name).alias("member"), pl.lit(float(weights[name])).alias("weight")
-        )
-        for name, frame in members.items()
-    )
-    _check_aligned(stacked)
-    mean = (pl.col("score") * pl.col("weight")).sum() / pl.col("weight").sum()
-    return (
-        stacked.sort(*CONFIG, "member")
-        .group_by(CONFIG, maintain_order=True)
-        .agg(mean.alias("score"))
-        .cast(RANKING_SCHEMA)
-    )
+    _check_aligned(members)
+    names = sorted(members)
+    total = sum(weights[name] for name in names)
+    mean = sum(members[name]["score"].cast(pl.Float64) * (weights[name] / total) for name in names)
+    return members[names[0]].with_columns(score=mean).cast(RANKING_SCHEMA)
 
 
-def _check_aligned(stacked: pl.DataFrame) -> None:
-    present = stacked.select("collection", "member").unique()
-    wanted = stacked.select(CONFIG).unique().join(present, on="collection")
-    missing = wanted.join(stacked, on=[*CONFIG, "member"], how="anti")
-    if len(missing):
-        first = missing.sort([*CONFIG, "member"]).row(0, named=True)
-        raise InputError(
-            f"{first['member']} has no prediction for {first['collection']}:{first['graph']}, "
-            f"configuration {first['config']}, and {len(missing) - 1} more that other members "
-            "have. Make its predictions again, or take it out of the recipe."
-        )
+def _check_aligned(members: Mapping[str, pl.DataFrame]) -> None:
+    keys = {name: frame.select(CONFIG) for name, frame in members.items()}
+    first = next(iter(keys.values()))
+    if all(other.equals(first) for other in keys.values()):
+        return
+    wanted = pl.concat(keys.values()).unique()
+    for name, own in sorted(keys.items()):
+        missing = wanted.join(own, on=CONFIG, how="anti").sort(CONFIG)
+        if len(missing):
+            lacks = missing.row(0, named=True)
+            raise InputError(
+                f"{name} has no prediction for {lacks['collection']}:{lacks['graph']}, "
+                f"configuration {lacks['config']}, and {len(missing) - 1} more that other members "
+                "have. Make its predictions again, or take it out of the recipe."
+            )

@@ -2,17 +2,21 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from solution.data.folds import Scheme
 from solution.errors import InputError
-from solution.runs import RUNS, Run, open_run
+from solution.runs import RUNS, STORES, Run, open_run
 from solution.terminal import output, say
 from submissions.commands import RECIPE
 from submissions.commands import app as kaggle_commands
+
+if TYPE_CHECKING:
+    from solution.data.store import Store
+    from solution.experiments.base import Experiment
 
 # Heavy imports (torch, lightgbm, matplotlib) wait inside the commands that need them.
 
@@ -35,17 +39,25 @@ EXPERIMENTS = (
 EXIT_BAD_INPUT = 2
 
 Data = Annotated[Path, typer.Argument(help="Folder with the npz files, in any of their shapes.")]
+Workers = Annotated[
+    int | None, typer.Option(min=1, help="Processes that prepare. Default: one per core.")
+]
 RecipeOption = Annotated[str, typer.Option(help="Name, or path of a TOML file.")]
 
 
 @app.command()
 def check(data: Data = SAMPLE) -> None:
-    """Validate every file and count what is there."""
+    """Validate every file, of the data or of a prepared store, and count what is there."""
     from solution.data.folders import find_files
     from solution.data.inspection import show_summaries
     from solution.data.scan import scan
+    from solution.data.store import Store, is_store
 
-    summaries, defects = scan(find_files(data))
+    if is_store(data):
+        store = Store.open(data)
+        summaries, defects = store.graphs, store.find_defects()
+    else:
+        summaries, defects = scan(find_files(data))
     output.print(show_summaries(summaries))
     if defects:
         raise InputError("\n".join([*defects, f"{len(defects)} defect(s) in {data}."]))
@@ -74,6 +86,40 @@ def inspect(
 
 
 @app.command()
+def prepare(
+    data: Data = SAMPLE,
+    out: Annotated[
+        Path | None, typer.Option(help="The store. Default: stores/NAME of the data folder.")
+    ] = None,
+    hops: Annotated[
+        int, typer.Option(min=1, help="Kept around the configurable nodes of layout graphs.")
+    ] = 1,
+    whole: Annotated[bool, typer.Option("--whole", help="Keep every node.")] = False,
+    workers: Workers = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Prepare everything again.")] = False,
+) -> None:
+    """Repair, prune and encode every graph once, so that runs read only what they need.
+
+    Preparing again goes on where it was stopped. `run` does it by itself; do it before where the
+    data is large, used by several runs, or will not be there later.
+    """
+    from solution.data.folders import find_files, find_sample_submission
+    from solution.data.store import prepare_store
+    from solution.features.preparation import Preparation
+
+    store = prepare_store(
+        find_files(data),
+        out or STORES / data.resolve().name,
+        Preparation(None if whole else hops),
+        find_sample_submission(data),
+        workers=workers,
+        replace=replace,
+    )
+    megabytes = store.size / 2**20
+    say(f"{store.folder}: {len(store.graphs)} graphs, {megabytes:,.1f} MB.")
+
+
+@app.command()
 def run(
     data: Data = SAMPLE,
     run_folder: Annotated[
@@ -87,8 +133,12 @@ def run(
     folds: Annotated[int, typer.Option(min=2, max=100)] = 5,
     limit: Annotated[bool, typer.Option("--limit", help="A quick look at a few graphs.")] = False,
     replace: Annotated[bool, typer.Option("--replace", help="Start the folder afresh.")] = False,
+    workers: Workers = None,
 ) -> None:
-    """Train, predict, merge, write a submission. A run that was stopped goes on where it was."""
+    """Train, predict, merge, write a submission. A run that was stopped goes on where it was.
+
+    DATA may be a prepared store; other data is prepared first, in stores/NAME.
+    """
     from ensembles.recipe import check_recipe, find_recipe
     from solution.data.plan import make_plan
     from solution.experiments.base import find_experiment
@@ -96,14 +146,15 @@ def run(
 
     experiments = [find_experiment(name) for name in dict.fromkeys(experiment)]
     check_recipe(find_recipe(recipe), [item.name for item in experiments])
-    plan = make_plan(data, scheme, folds, limit=limit)
+    store = _open_store(data, experiments, limit=limit, workers=workers)
+    plan = make_plan(store, scheme, folds, limit=limit)
     settings = {
         "experiments": {item.name: item.describe() for item in experiments},
         "scheme": scheme,
         "folds": folds,
         **plan.settings(),
     }
-    folder = run_folder or RUNS / (data.resolve().name + ("-limit" if limit else ""))
+    folder = run_folder or RUNS / _name(data, limit=limit)
     with open_run(folder, settings, replace=replace) as opened:
         warn_about_gaps(plan)
         save_plan(plan, opened)
@@ -158,6 +209,43 @@ def data(
         count = download_collection(kaggle, folder, collection, max_bytes)
     say(f"{folder}: {count} files are there.")
     check(folder)
+
+
+def _name(data: Path, *, limit: bool) -> str:
+    """What a run or a store of the data is called."""
+    return data.resolve().name + ("-limit" if limit else "")
+
+
+def _open_store(
+    data: Path, experiments: "list[Experiment]", *, limit: bool, workers: int | None
+) -> "Store":
+    """The store that `data` is, or the one that is made of it.
+
+    A store of ours that was made by an older program, or with fewer hops, is made again.
+    """
+    from solution.data.folders import find_files, find_sample_submission
+    from solution.data.plan import choose_few
+    from solution.data.store import Store, is_store, prepare_store
+    from solution.features.preparation import Preparation, check_preparation
+
+    needed = {experiment.ranker.build(0).hops for experiment in experiments}
+    hops = None if None in needed else max(h for h in needed if h is not None)
+    if is_store(data):
+        store = Store.open(data)
+        check_preparation(store.preparation, hops, data)
+        return store
+    files = find_files(data)
+    if limit:
+        chosen = choose_few([f.collection.name for f in files], [f.split for f in files])
+        files = [files[position] for position in chosen]
+    return prepare_store(
+        files,
+        STORES / _name(data, limit=limit),
+        Preparation(hops),
+        find_sample_submission(data),
+        workers=workers,
+        rebuild=True,
+    )
 
 
 def _finish(run: Run, recipe_name: str) -> None:

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from solution import vocabulary
+from solution.codebook import Codebook
 from solution.collection import Collection
+from solution.duplicates import Distinct, deduplicate
 
 MAX_SHOWN = 5
 
@@ -37,7 +39,7 @@ class Graph:
     node_opcodes: np.ndarray  # (nodes,) uint8
     edges: np.ndarray  # (edges, 2) int64; a row is [consumer, producer]
     configurable: np.ndarray  # (configurable nodes,) int64 node ids; none for tile
-    configs: np.ndarray  # layout (configs, configurable, 18) int8; tile (configs, 24) float32
+    configs: Codebook | np.ndarray  # layout: a codebook; tile: (configs, 24) float32
     runtimes: np.ndarray | None  # (configs,) float64, ns (tile: over normaliser); None: no labels
 
     def __post_init__(self) -> None:
@@ -55,7 +57,26 @@ class Graph:
 
     @property
     def num_configs(self) -> int:
-        return len(self.configs)
+        return self.configs.shape[0]
+
+    @property
+    def layouts(self) -> Codebook:
+        """The configurations of a layout graph."""
+        assert isinstance(self.configs, Codebook)
+        return self.configs
+
+    @property
+    def tiles(self) -> np.ndarray:
+        """The configurations (configs, 24) of a tile graph."""
+        assert isinstance(self.configs, np.ndarray)
+        return self.configs
+
+    @property
+    def distinct(self) -> Distinct:
+        """Which configurations differ."""
+        if isinstance(self.configs, Codebook):
+            return self.configs.distinct
+        return deduplicate(self.configs)
 
     @property
     def key(self) -> tuple[str, str]:
@@ -71,12 +92,23 @@ class Graph:
 
     @property
     def nbytes(self) -> int:
-        arrays = (getattr(self, field.name) for field in dataclasses.fields(self))
-        return sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
+        """Bytes of its arrays that are in memory; a mapped file's are not."""
+        arrays = [getattr(self, field.name) for field in dataclasses.fields(self)]
+        if isinstance(self.configs, Codebook):
+            arrays += self.configs.arrays().values()
+        return sum(
+            array.nbytes
+            for array in arrays
+            if isinstance(array, np.ndarray) and not isinstance(array.base, np.memmap)
+        )
 
     def select(self, configs: np.ndarray) -> "Graph":
         """The same program with only the configurations at the positions `configs` (k,)."""
         runtimes = None if self.runtimes is None else self.runtimes[configs]
+        if isinstance(self.configs, Codebook):
+            return dataclasses.replace(
+                self, configs=self.configs.select(configs), runtimes=runtimes
+            )
         return dataclasses.replace(self, configs=self.configs[configs], runtimes=runtimes)
 
 
@@ -87,10 +119,10 @@ def _find_defects(graph: Graph) -> list[str]:
 
 def _find_shape_defects(graph: Graph) -> list[str]:
     nodes, configs, configurable = (
-        array.shape[0] if array.ndim else 0
+        array.shape[0] if array.shape else 0
         for array in (graph.node_features, graph.configs, graph.configurable)
     )
-    expected: dict[str, tuple[np.ndarray, tuple[int | None, ...]]] = {
+    expected: dict[str, tuple[np.ndarray | Codebook, tuple[int | None, ...]]] = {
         "node_feat": (graph.node_features, (None, vocabulary.NUM_NODE_FEATURES)),
         "node_opcode": (graph.node_opcodes, (nodes,)),
         "edge_index": (graph.edges, (None, 2)),
@@ -140,7 +172,7 @@ def _find_value_defects(graph: Graph) -> list[str]:
 
 
 def _rows_not_finite(graph: Graph) -> np.ndarray:
-    if graph.configs.dtype.kind != "f":
+    if isinstance(graph.configs, Codebook):  # checked where it is encoded
         return np.empty(0, np.int64)
     return np.flatnonzero(~np.isfinite(graph.configs).reshape(len(graph.configs), -1).all(axis=1))
 

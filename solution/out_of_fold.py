@@ -24,10 +24,12 @@ from solution.data.plan import IS_LABELLED, IS_TEST, Plan
 from solution.data.questions import MAX_CONFIGS, choose_configs
 from solution.errors import InputError
 from solution.experiments.base import Experiment
+from solution.files import replace_file, replace_folder
 from solution.graph import Graph
 from solution.models.base import Ranker, Report
 from solution.progress import bars, console
-from solution.runs import SAMPLE_SUBMISSION, Run, replace_file, replace_folder
+from solution.runs import SAMPLE_SUBMISSION, Run
+from solution.streaming import read_by_graphs, write_batches
 
 INNER_SHARE = 0.15  # of the training graphs, for early stopping
 
@@ -134,21 +136,29 @@ def train_unit(unit: Unit, plan: Plan, run: Run, report: Report) -> None:
 
 
 def gather(experiment: Experiment, plan: Plan, run: Run) -> None:
-    """Join the units' predictions, check them and write the experiment's two files."""
+    """Check each unit's predictions, and join them into the experiment's two files."""
     units = list_units(experiment, plan)
     if not units:
         return
-    collections = list({unit.collection for unit in units})
-    labels = predictions.read(run.labels)
-    asked = {
-        "out_of_fold": labels.drop("runtime"),
-        "test": plan.test_questions(),
-    }
     for part in predictions.PARTS:
-        frame = pl.concat(predictions.read(u.folder(run) / f"{part}.parquet") for u in units)
-        questions = asked[part].filter(pl.col("collection").is_in(collections))
-        predictions.check_predictions(frame, questions, f"{experiment.name}, {part}")
-        predictions.write(frame, run.predictions(experiment.name, part))
+        paths = [unit.folder(run) / f"{part}.parquet" for unit in units]
+        for unit, path in zip(units, paths, strict=True):
+            asked = _questions(unit, plan, run, part)
+            predictions.check_predictions(predictions.read(path), asked, str(path))
+        joined = (
+            pl.concat(frames.values()).sort(predictions.KEYS)
+            for _, frames in read_by_graphs({str(path): path for path in paths})
+        )
+        write_batches(joined, predictions.SCHEMA, run.predictions(experiment.name, part))
+
+
+def _questions(unit: Unit, plan: Plan, run: Run, part: str) -> pl.DataFrame:
+    """collection, graph, config of what the unit must have predicted."""
+    if part == "test":
+        return plan.test_questions(unit.collection)
+    held_out = plan.rows(unit.collection, IS_LABELLED, pl.col("fold") == unit.fold)
+    labels = predictions.read(run.labels).drop("runtime")
+    return labels.join(held_out, on=["collection", "graph"], how="semi", maintain_order="left")
 
 
 def _split_training(unit: Unit, plan: Plan) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -16,14 +16,11 @@ A unit (one model) is written to a temporary folder and renamed when it is compl
 is there is whole, and a run that is started again goes on after the last one.
 """
 
-import fcntl
 import hashlib
 import json
 import os
 import platform
-import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,54 +29,13 @@ from pathlib import Path
 from typing import Any
 
 from solution.errors import InputError
+from solution.files import TEMPORARY, locked, remove, remove_leftovers, write_json
 
 RUNS = Path(os.environ.get("FASTSLOW_RUNS", "runs"))
+STORES = Path(os.environ.get("FASTSLOW_STORES", "stores"))
 RECORD = "run.json"
 SAMPLE_SUBMISSION = "sample_submission.csv"
-TEMPORARY = ".partial-"
 LIBRARIES = ("torch", "torch-geometric", "lightgbm", "polars", "numpy", "scipy")
-
-
-@contextmanager
-def replace_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary path; when the block succeeds it becomes `path`, atomically."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(prefix=TEMPORARY, dir=path.parent)
-    os.close(descriptor)
-    temporary = Path(name)
-    try:
-        yield temporary
-        _sync(temporary)
-        temporary.chmod(0o644)
-        temporary.replace(path)
-        _sync(path.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-@contextmanager
-def replace_folder(folder: Path) -> Iterator[Path]:
-    """Yield a temporary folder; when the block succeeds it takes the place of `folder`."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=folder.parent))
-    try:
-        yield temporary
-        for path in temporary.rglob("*"):
-            if path.is_file():
-                _sync(path)
-        temporary.chmod(0o755)
-        if folder.exists():
-            shutil.rmtree(folder)
-        temporary.replace(folder)
-        _sync(folder.parent)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-
-
-def write_json(value: dict[str, Any], path: Path) -> None:
-    """Write `value` atomically as readable JSON."""
-    with replace_file(path) as temporary:
-        temporary.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
 
 
 @dataclass(frozen=True)
@@ -157,10 +113,10 @@ def open_run(folder: Path, settings: dict[str, Any], *, replace: bool = False) -
         if not replace:
             _check_same(folder, wanted, found)
     folder.mkdir(parents=True, exist_ok=True)
-    with _locked(folder):
+    with locked(folder, "Wait for it, or choose another folder with --run."):
         if replace:
             _empty(folder)
-        _remove_leftovers(folder)
+        remove_leftovers(folder)
         if not record.is_file():
             write_json({**wanted, "commit": _commit(), "versions": _versions()}, record)
         yield Run(folder)
@@ -197,40 +153,10 @@ def _check_same(folder: Path, wanted: dict[str, Any], found: dict[str, Any]) -> 
         )
 
 
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Hold the folder itself as a lock; the system gives it back even after a kill."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise InputError(
-                f"{folder}: another process is at work in it. Wait for it, or choose another "
-                "folder with --run."
-            ) from error
-        yield
-    finally:
-        os.close(descriptor)
-
-
 def _empty(folder: Path) -> None:
     # The record last: as long as it is there, the folder is known as a run.
     for path in sorted(folder.iterdir(), key=lambda path: path.name == RECORD):
-        _remove(path)
-
-
-def _remove_leftovers(folder: Path) -> None:
-    """Delete the temporary files and folders of a process that was killed."""
-    for path in sorted(folder.rglob(f"{TEMPORARY}*")):
-        _remove(path)
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+        remove(path)
 
 
 def fingerprint_code() -> str:
@@ -280,11 +206,3 @@ def _commit() -> str | None:
 def _versions() -> dict[str, str]:
     installed = {name: metadata.version(name) for name in LIBRARIES}
     return {"python": platform.python_version(), **installed}
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

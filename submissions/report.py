@@ -10,8 +10,9 @@ from rich.table import Table
 
 from solution import predictions
 from solution.collection import COLLECTIONS, Collection
+from solution.files import replace_file
 from solution.metrics import Mean, bootstrap_mean, score_graphs
-from solution.runs import Run, replace_file
+from solution.runs import Run
 
 ENSEMBLE = "ensemble"
 

@@ -12,7 +12,7 @@ import polars as pl
 
 from solution.collection import NAMES
 from solution.errors import InputError
-from solution.runs import replace_file
+from solution.files import replace_file
 from submissions.checker import HEADER, Expected, check_submission, count_wanted, read_rows
 
 PLACES = {name: place for place, name in enumerate(NAMES)}

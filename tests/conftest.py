@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from solution.cli import SAMPLE
+from solution.data.folders import find_files
+from solution.data.store import Store, prepare_store
+from solution.features.preparation import Preparation
 
 REPOSITORY = Path(__file__).parent.parent
 SHARED = Path(os.environ.get("FASTSLOW_SHARED", REPOSITORY.parent / "shared" / "data"))
@@ -20,6 +23,12 @@ FastSlow = Callable[..., subprocess.CompletedProcess[str]]
 def sample() -> Path:
     """The bundled sample."""
     return SAMPLE
+
+
+@pytest.fixture(scope="session")
+def sample_store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """The bundled sample, prepared; not to be changed."""
+    return prepare_store(find_files(SAMPLE), tmp_path_factory.mktemp("store"), Preparation())
 
 
 @pytest.fixture

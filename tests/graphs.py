@@ -1,10 +1,12 @@
 """Small graphs made by hand or by a seed, and the way back from a Graph to an npz file."""
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
 
 from solution import vocabulary
+from solution.codebook import Codebook, encode
 from solution.collection import collection
 from solution.graph import Graph
 from solution.vocabulary import OPCODE_IDS
@@ -58,8 +60,29 @@ def make_layout_graph(
         node_opcodes=np.array([OPCODE_IDS[opcode] for opcode in opcodes], np.uint8),
         edges=np.array(edges, np.int64),
         configurable=np.array([2, 5, 7]),
-        configs=layouts,
+        configs=encode(layouts),
         runtimes=runtimes if labelled else None,
+    )
+
+
+def make_wide_graph(configs: int = 20_000, nodes: int = 60, *, name: str = "wide") -> Graph:
+    """A chain of reshapes with three layouts each; its codes take over a megabyte."""
+    generator = np.random.default_rng(0)
+    layouts = np.full((3, vocabulary.NUM_LAYOUT_FEATURES), -1, np.int8)
+    layouts[1, :2], layouts[2, :2] = (0, 1), (1, 0)
+    codes = generator.integers(0, 3, (configs, nodes), np.uint8)
+    opcodes = [OPCODE_IDS["parameter"]] + nodes * [OPCODE_IDS["reshape"]]
+    return Graph(
+        name=name,
+        collection=collection("layout:xla:random"),
+        node_features=make_nodes([(16, 8 + node) for node in range(nodes + 1)]),
+        node_opcodes=np.array(opcodes, np.uint8),
+        edges=np.stack([np.arange(1, nodes + 1), np.arange(nodes)], axis=1),
+        configurable=np.arange(1, nodes + 1),
+        configs=Codebook(
+            np.tile(layouts, (nodes, 1)), 3 * np.arange(nodes + 1), codes, np.arange(configs)
+        ),
+        runtimes=1e6 + 1e3 * (codes == 2).sum(axis=1),
     )
 
 
@@ -70,6 +93,7 @@ def make_tile_graph(
     generator = np.random.default_rng(seed)
     rows, inner, columns = (int(size) for size in generator.integers(16, 200, 3))
     shapes: list[tuple[int, ...]] = [(rows, inner), (inner, columns), (rows, columns)]
+    opcodes = ("parameter", "parameter", "dot", "tanh")
     tiles = np.zeros((configs, vocabulary.NUM_TILE_FEATURES), np.float32)
     tiles[:, 8] = generator.integers(1, rows, configs)
     tiles[:, 9] = generator.integers(1, columns, configs)
@@ -80,12 +104,23 @@ def make_tile_graph(
         name=name,
         collection=collection("tile:xla"),
         node_features=make_nodes([*shapes, (rows, columns)]),
-        node_opcodes=np.array([OPCODE_IDS[o] for o in ("parameter", "parameter", "dot", "tanh")]),
+        node_opcodes=np.array([OPCODE_IDS[opcode] for opcode in opcodes], np.uint8),
         edges=np.array([[2, 0], [2, 1], [3, 2]]),
         configurable=np.empty(0, np.int64),
         configs=tiles,
         runtimes=count / count.mean() if labelled else None,
     )
+
+
+def find_difference(left: Graph, right: Graph) -> str | None:
+    """The first field that differs, in its values or its dtype."""
+    for field in dataclasses.fields(Graph):
+        values = [getattr(graph, field.name) for graph in (left, right)]
+        if all(isinstance(value, Codebook) for value in values):
+            values = [codebook.expand() for codebook in values]
+        if not np.array_equal(*values) or len({getattr(v, "dtype", None) for v in values}) > 1:
+            return field.name
+    return None
 
 
 def to_arrays(graph: Graph) -> dict[str, np.ndarray]:
@@ -100,12 +135,12 @@ def to_arrays(graph: Graph) -> dict[str, np.ndarray]:
         return arrays | {
             "node_splits": np.array([[0, graph.num_nodes]]),
             "node_config_ids": graph.configurable,
-            "node_config_feat": graph.configs.astype(np.float32),
+            "node_config_feat": graph.layouts.expand().astype(np.float32),
             "config_runtime": labels.astype(np.int64),
         }
     normalizer = 1_000_000
     return arrays | {
-        "config_feat": graph.configs,
+        "config_feat": graph.tiles,
         "config_runtime": np.round(labels * normalizer).astype(np.int64),
         "config_runtime_normalizers": np.full(graph.num_configs, normalizer),
     }

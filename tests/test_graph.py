@@ -2,15 +2,17 @@
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 from solution import vocabulary
+from solution.codebook import Codebook, encode
 from solution.graph import Graph, InvalidGraphError
 from tests.graphs import make_layout_graph, make_tile_graph
 
-Change = Callable[[Graph], dict[str, np.ndarray]]
+Change = Callable[[Graph], dict[str, Any]]
 
 
 def put(array: np.ndarray, place: int | tuple[int, ...], value: float) -> np.ndarray:
@@ -28,27 +30,31 @@ def refuse(graph: Graph, change: Change) -> str:
     return str(caught.value)
 
 
-def array_fields(graph: Graph) -> list[str]:
-    values = {field.name: getattr(graph, field.name) for field in dataclasses.fields(graph)}
-    return [name for name, value in values.items() if isinstance(value, np.ndarray)]
+def arrays_of(graph: Graph) -> list[np.ndarray]:
+    values = [getattr(graph, field.name) for field in dataclasses.fields(graph)]
+    if isinstance(graph.configs, Codebook):
+        values += graph.configs.arrays().values()
+    return [value for value in values if isinstance(value, np.ndarray)]
 
 
-@pytest.mark.parametrize("graph", [make_layout_graph(), make_tile_graph()], ids=["layout", "tile"])
-def test_fields_and_arrays_cannot_be_changed(graph: Graph) -> None:
+@pytest.mark.parametrize(
+    ("graph", "count"), [(make_layout_graph(), 9), (make_tile_graph(), 6)], ids=["layout", "tile"]
+)
+def test_fields_and_arrays_cannot_be_changed(graph: Graph, count: int) -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         graph.name = "other"  # type: ignore[misc]
-    names = array_fields(graph)
-    assert len(names) == 6
-    for name in names:
+    arrays = arrays_of(graph)
+    assert len(arrays) == count
+    for array in arrays:
         with pytest.raises(ValueError, match="read-only"):
-            getattr(graph, name)[...] = 0
+            array[...] = 0
 
 
 def test_graph_counts_and_names_itself() -> None:
     graph = make_layout_graph(configs=5, name="bert")
     assert (graph.num_nodes, graph.num_configs) == (8, 5)
     assert graph.key == ("layout:xla:random", "bert")
-    assert graph.nbytes == sum(getattr(graph, name).nbytes for name in array_fields(graph))
+    assert graph.nbytes == sum(array.nbytes for array in arrays_of(graph))
 
 
 LAYOUT_DEFECTS: dict[str, tuple[Change, str]] = {
@@ -66,12 +72,8 @@ LAYOUT_DEFECTS: dict[str, tuple[Change, str]] = {
         "edge_index has shape (4, 3), expected (any, 2)",
     ),
     "flat edges": (lambda g: {"edges": g.edges.ravel()}, "edge_index has shape (14)"),
-    "too few layout slots": (
-        lambda g: {"configs": g.configs[:, :, :17]},
-        "node_config_feat has shape (12, 3, 17), expected (any, 3, 18)",
-    ),
     "configs for another number of nodes": (
-        lambda g: {"configs": g.configs[:, :2]},
+        lambda g: {"configs": encode(g.layouts.expand()[:, :2])},
         "node_config_feat has shape (12, 2, 18), expected (any, 3, 18)",
     ),
     "a runtime too few": (
@@ -90,12 +92,12 @@ LAYOUT_DEFECTS: dict[str, tuple[Change, str]] = {
             "node_opcodes": g.node_opcodes[:0],
             "edges": g.edges[:0],
             "configurable": g.configurable[:0],
-            "configs": g.configs[:, :0],
+            "configs": encode(g.layouts.expand()[:, :0]),
         },
         "the graph has 0 nodes and 12 configurations",
     ),
     "no configs": (
-        lambda g: {"configs": g.configs[:0], "runtimes": g.runtimes[:0]},
+        lambda g: {"configs": encode(g.layouts.expand()[:0]), "runtimes": g.runtimes[:0]},
         "the graph has 8 nodes and 0 configurations",
     ),
     "NaN feature": (
@@ -188,7 +190,7 @@ def test_select_keeps_the_program_and_takes_the_configurations_in_order(labelled
     graph = make_layout_graph(labelled=labelled)
     positions = np.array([7, 0, 7])
     part = graph.select(positions)
-    assert np.array_equal(part.configs, graph.configs[positions])
+    assert np.array_equal(part.layouts.expand(), graph.layouts.expand()[positions])
     assert part.key == graph.key
     assert part.architecture == graph.architecture
     assert np.array_equal(part.node_features, graph.node_features)
@@ -197,6 +199,19 @@ def test_select_keeps_the_program_and_takes_the_configurations_in_order(labelled
     else:
         assert part.runtimes is not None
         assert part.runtimes.tolist() == [graph.runtimes[i] for i in (7, 0, 7)]
+
+
+@pytest.mark.parametrize("graph", [make_layout_graph(), make_tile_graph()], ids=["layout", "tile"])
+def test_distinct_configurations_expand_to_all_of_them(graph: Graph) -> None:
+    repeated = graph.select(np.array([3, 1, 3, 0, 1, 3]))
+    distinct = repeated.distinct
+    assert len(distinct.first) == 3
+    assert len(distinct.inverse) == 6
+    again = repeated.select(distinct.first).select(distinct.inverse)
+    rows = [
+        g.tiles if g.collection.kind == "tile" else g.layouts.expand() for g in (again, repeated)
+    ]
+    assert np.array_equal(*rows)
 
 
 def test_selecting_nothing_is_refused() -> None:

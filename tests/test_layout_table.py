@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from solution.codebook import Codebook, encode
 from solution.collection import collection
 from solution.data.npz import read_graph
 from solution.features import layout_table as module
-from solution.features.codebook import NodeLayouts
 from solution.features.layout_table import SUMMED, layout_table
 from solution.features.layouts import FEATURES, describe_layouts
 from solution.features.padding import repair_padding
@@ -46,6 +46,12 @@ def slow_operations(graph: Graph, node: int) -> float:
     return elements * max(contracted, 1.0)
 
 
+def one_pair(layout: np.ndarray, place: int, nodes: int) -> Codebook:
+    """The codebook that holds one layout, of the node at `place`."""
+    starts = (np.arange(nodes + 1) > place).astype(np.int64)
+    return Codebook(layout[None], starts, np.zeros((1, nodes), np.uint8), np.zeros(1, np.int64))
+
+
 def slow_row(graph: Graph, config: int) -> dict[str, float]:
     """The weighted sums of one configuration, node by node."""
     nodes = graph.configurable.tolist()
@@ -53,7 +59,7 @@ def slow_row(graph: Graph, config: int) -> dict[str, float]:
     sizes = [slow_elements(graph, node) * 4 for node in nodes]  # all float32
     row: dict[str, float] = {}
     for place, node in enumerate(nodes):
-        pair = NodeLayouts(np.array([place]), graph.configs[config, [place]], np.zeros((1, 1), int))
+        pair = one_pair(graph.layouts.expand()[config, place], place, len(nodes))
         described = dict(zip(FEATURES, describe_layouts(graph, pair)[0].tolist(), strict=True))
         opcode = CONFIGURABLE[int(graph.node_opcodes[node])]
         weights = dict.fromkeys(CONFIGURABLE.values(), 0.0)
@@ -128,7 +134,7 @@ def relabel(graph: Graph, generator: np.random.Generator) -> Graph:
         node_opcodes=graph.node_opcodes[order],
         edges=position[graph.edges],
         configurable=position[graph.configurable][places],
-        configs=graph.configs[:, places],
+        configs=encode(graph.layouts.expand()[:, places]),
     )
 
 
@@ -160,7 +166,7 @@ def test_repaired_padding_changes_nothing(seed: int) -> None:
 def test_a_graph_without_configurable_nodes_has_rows_too() -> None:
     graph = make_layout_graph()
     bare = dataclasses.replace(
-        graph, configurable=graph.configurable[:0], configs=graph.configs[:, :0]
+        graph, configurable=graph.configurable[:0], configs=encode(graph.layouts.expand()[:, :0])
     )
     table = layout_table(bare)
     assert len(table) == graph.num_configs

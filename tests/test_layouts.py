@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from solution import vocabulary
+from solution.codebook import encode
 from solution.collection import collection
-from solution.features.codebook import build_codebook, pair_nodes_with_layouts
 from solution.features.layouts import FEATURES, TENSOR_FEATURES, describe_layouts
 from solution.features.operands import find_operands
 from solution.features.padding import repair_padding, tensor_ranks
@@ -47,10 +47,10 @@ def random_graph(seed: int) -> Graph:
         node_opcodes=np.array([OPCODE_IDS[opcode] for opcode in opcodes], np.uint8),
         edges=np.array(edges, np.int64).reshape(-1, 2),
         configurable=generator.permutation(configurable),
-        configs=np.full((8, len(configurable), 18), -1, np.int8),
+        configs=encode(np.full((8, len(configurable), 18), -1, np.int8)),
         runtimes=None,
     )
-    return dataclasses.replace(graph, configs=random_layouts(graph, generator))
+    return dataclasses.replace(graph, configs=encode(random_layouts(graph, generator)))
 
 
 def tensors_of(graph: Graph, node: int) -> list[int | None]:
@@ -62,7 +62,7 @@ def tensors_of(graph: Graph, node: int) -> list[int | None]:
 
 def random_layouts(graph: Graph, generator: np.random.Generator) -> np.ndarray:
     """Nothing, a whole permutation, or only its first two dimensions, for each tensor."""
-    configs = graph.configs.copy()
+    configs = graph.layouts.expand()
     ranks = tensor_ranks(graph)
     for layouts in configs:
         for place, node in enumerate(graph.configurable.tolist()):
@@ -117,7 +117,7 @@ def slow_node(graph: Graph, node: int, layout: list[int]) -> list[float]:
 @settings(max_examples=60, deadline=None)
 def test_features_equal_the_slow_reference(seed: int) -> None:
     graph = random_graph(seed)
-    pairs = pair_nodes_with_layouts(build_codebook(graph.configs))
+    pairs = graph.layouts
     described = describe_layouts(graph, pairs)
     assert described.dtype == np.float32
     assert described.shape == (len(pairs.node), len(FEATURES))
@@ -132,7 +132,7 @@ def test_features_equal_the_slow_reference(seed: int) -> None:
 @settings(max_examples=20, deadline=None)
 def test_repaired_padding_changes_nothing(seed: int) -> None:
     graph = random_graph(seed)
-    pairs = pair_nodes_with_layouts(build_codebook(graph.configs))
+    pairs = graph.layouts
     expected = describe_layouts(graph, pairs)
     np.testing.assert_array_equal(describe_layouts(repair_padding(graph), pairs), expected)
 
@@ -146,10 +146,10 @@ def describe_output(shape: tuple[int, ...], slots: list[int]) -> dict[str, float
         node_opcodes=np.array([OPCODE_IDS["reshape"]], np.uint8),
         edges=np.empty((0, 2), np.int64),
         configurable=np.array([0]),
-        configs=np.array([[[*(slots + NEVER)[:6], *NEVER, *NEVER]]], np.int8),
+        configs=encode(np.array([[[*(slots + NEVER)[:6], *NEVER, *NEVER]]], np.int8)),
         runtimes=None,
     )
-    row = describe_layouts(graph, pair_nodes_with_layouts(build_codebook(graph.configs)))[0]
+    row = describe_layouts(graph, graph.layouts)[0]
     return dict(zip(TENSOR_FEATURES, row.tolist(), strict=False))
 
 

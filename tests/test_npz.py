@@ -15,7 +15,7 @@ from solution.data.npz import detect_kind, read_graph
 from solution.errors import InputError
 from solution.graph import Graph
 from solution.vocabulary import VIRTUAL
-from tests.graphs import make_layout_graph, make_tile_graph, to_arrays
+from tests.graphs import find_difference, make_layout_graph, make_tile_graph, to_arrays
 
 GRAPHS = {"layout": make_layout_graph(), "tile": make_tile_graph()}
 ARRAYS = [
@@ -64,15 +64,6 @@ def refusal(path: Path, kind: Collection) -> str:
     return str(caught.value)
 
 
-def difference(left: Graph, right: Graph) -> str | None:
-    """The first field that differs."""
-    for field in dataclasses.fields(Graph):
-        values = getattr(left, field.name), getattr(right, field.name)
-        if not np.array_equal(*values):
-            return field.name
-    return None
-
-
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("labelled", [True, False])
 def test_layout_graph_comes_back_as_it_was_written(
@@ -80,15 +71,14 @@ def test_layout_graph_comes_back_as_it_was_written(
 ) -> None:
     graph = make_layout_graph(seed, configs=9 + seed, labelled=labelled)
     read = read_graph(save(tmp_path, graph), graph.collection)
-    assert difference(read, graph) is None
-    assert read.configs.dtype == np.int8
+    assert find_difference(read, graph) is None
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_tile_graph_comes_back_with_runtimes_over_the_normaliser(seed: int, tmp_path: Path) -> None:
     graph = make_tile_graph(seed)
     expected = dataclasses.replace(graph, runtimes=to_arrays(graph)["config_runtime"] / 1_000_000)
-    assert difference(read_graph(save(tmp_path, graph), graph.collection), expected) is None
+    assert find_difference(read_graph(save(tmp_path, graph), graph.collection), expected) is None
 
 
 @pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
@@ -107,7 +97,7 @@ def test_order_in_the_file_and_size_of_blocks_change_nothing(
     assert changes["node_config_feat"].flags[f"{order}_CONTIGUOUS"]
     monkeypatch.setattr("solution.data.npz.BLOCK_BYTES", block_bytes)
     read = read_graph(save(tmp_path, graph, **changes), graph.collection)
-    assert difference(read, graph) is None
+    assert find_difference(read, graph) is None
 
 
 def test_runtimes_beyond_float32_are_exact(tmp_path: Path) -> None:
@@ -181,6 +171,22 @@ def test_wrong_number_of_dimensions_is_named(kind: str, name: str, tmp_path: Pat
     array = to_arrays(graph)[name]
     for wrong in (array[..., None], array.flat[0]):
         assert name in refusal(save(tmp_path, graph, **{name: wrong}), graph.collection)
+
+
+def test_wrong_number_of_layout_slots_is_named(tmp_path: Path) -> None:
+    array = to_arrays(GRAPHS["layout"])["node_config_feat"][:, :, :17]
+    message = refusal(
+        save(tmp_path, GRAPHS["layout"], node_config_feat=array), GRAPHS["layout"].collection
+    )
+    assert "node_config_feat is float32 of shape (12, 3, 17), expected float32 of" in message
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float64, np.int8, np.int64, np.uint8])
+def test_layouts_of_any_number_type_are_read(dtype: type, tmp_path: Path) -> None:
+    layouts = np.maximum(GRAPHS["layout"].layouts.expand(), 0)
+    path = save(tmp_path, GRAPHS["layout"], node_config_feat=layouts.astype(dtype))
+    read = read_graph(path, GRAPHS["layout"].collection)
+    np.testing.assert_array_equal(read.layouts.expand(), layouts)
 
 
 @pytest.mark.parametrize("count", [0, 5])
@@ -274,6 +280,6 @@ def test_file_with_one_flipped_bit_is_refused_or_reads_the_same(
         damaged[place] ^= 1 << generator.randrange(8)
         path.write_bytes(damaged)
         try:
-            assert difference(read_graph(path, graph.collection), sound) is None
+            assert find_difference(read_graph(path, graph.collection), sound) is None
         except InputError as error:
             assert str(path) in str(error)

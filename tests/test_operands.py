@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from solution.codebook import encode
 from solution.collection import collection
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
@@ -27,7 +28,7 @@ def make_program(
         node_opcodes=opcodes,
         edges=np.array(edges),
         configurable=np.array([node]),
-        configs=np.full((12, 1, 18), -1, np.int8),
+        configs=encode(np.full((12, 1, 18), -1, np.int8)),
     )
 
 
@@ -76,11 +77,11 @@ def count_impossible_orders(folder: Path) -> int:
         if file.collection.kind == "tile":
             continue
         graph = read_graph(file.path, file.collection)
-        operands = find_operands(graph)
+        operands, configs = find_operands(graph), graph.layouts.expand()
         for first, nodes in ((6, operands.input), (12, operands.kernel)):
             operand = nodes[graph.configurable]
             ranks = np.where(operand >= 0, tensor_ranks(graph)[operand], 0)
-            highest = graph.configs[:, :, first : first + 6].max(axis=(0, 2))
+            highest = configs[:, :, first : first + 6].max(axis=(0, 2))
             found += int((highest >= np.maximum(ranks, 0)).sum())
     return found
 

@@ -17,9 +17,12 @@ import pytest
 
 from solution import predictions
 from solution.collection import LAYOUT, NAMES
+from solution.data.folders import find_files
 from solution.data.plan import Plan, make_plan
+from solution.data.store import Store, prepare_store
 from solution.errors import InputError
 from solution.experiments.base import Experiment
+from solution.features.preparation import Preparation
 from solution.graph import Graph
 from solution.models.base import Report, silent
 from solution.models.nothing import NothingRanker
@@ -68,11 +71,11 @@ class WitnessSettings:
 
 
 def run_witness(
-    folder: Path, sample: Path, scheme: Literal["architecture", "graph"]
+    folder: Path, store: Store, scheme: Literal["architecture", "graph"]
 ) -> tuple[Witness, Plan, Run]:
     witness = Witness()
     experiment = Experiment("witness", NAMES, WitnessSettings(witness))
-    plan = make_plan(sample, scheme, num_folds=4)
+    plan = make_plan(store, scheme, num_folds=4)
     with open_run(folder, {"experiments": {}}) as run:
         save_plan(plan, run)
         run_experiments([experiment], plan, run)
@@ -81,9 +84,9 @@ def run_witness(
 
 @pytest.mark.parametrize("scheme", ["architecture", "graph"])
 def test_no_model_predicts_what_it_has_seen(
-    scheme: Literal["architecture", "graph"], tmp_path: Path, sample: Path
+    scheme: Literal["architecture", "graph"], tmp_path: Path, sample_store: Store
 ) -> None:
-    witness, plan, run = run_witness(tmp_path / "run", sample, scheme)
+    witness, plan, run = run_witness(tmp_path / "run", sample_store, scheme)
     assert len(witness.seen) == 4 * len(NAMES)
     for seen, asked in zip(witness.seen, witness.asked, strict=True):
         assert seen
@@ -99,8 +102,8 @@ def test_no_model_predicts_what_it_has_seen(
     assert (folds["fold"] == folds["fold_right"]).all()
 
 
-def test_early_stopping_and_fitting_share_no_graph(tmp_path: Path, sample: Path) -> None:
-    _, plan, run = run_witness(tmp_path / "run", sample, "architecture")
+def test_early_stopping_and_fitting_share_no_graph(tmp_path: Path, sample_store: Store) -> None:
+    _, plan, run = run_witness(tmp_path / "run", sample_store, "architecture")
     groups = dict(plan.graphs.select(pl.concat_str("collection", "graph"), "group").rows())
     for collection in NAMES:
         for unit in run.units("witness", collection):
@@ -112,11 +115,16 @@ def test_early_stopping_and_fitting_share_no_graph(tmp_path: Path, sample: Path)
             assert not fitted & stopped
 
 
-def test_same_program_has_the_same_fold_in_both_layout_searches(sample: Path) -> None:
-    graphs = make_plan(sample, "architecture", num_folds=5).graphs.filter("labelled")
+def test_same_program_has_the_same_fold_in_both_layout_searches(sample_store: Store) -> None:
+    graphs = make_plan(sample_store, "architecture", num_folds=5).graphs.filter("labelled")
     layout = graphs.filter(pl.col("collection").is_in(LAYOUT))
     source = pl.col("collection").str.slice(7, 3)
     assert layout.group_by(source, "graph").agg(pl.col("fold").n_unique())["fold"].max() == 1
+
+
+def prepare(folder: Path) -> Store:
+    """The store of folder/data."""
+    return prepare_store(find_files(folder / "data"), folder / "store", Preparation())
 
 
 def start_run(folder: Path, sample: Path) -> subprocess.Popen[bytes]:
@@ -160,12 +168,12 @@ def test_killed_run_resumes_and_ends_with_the_same_bytes(tmp_path: Path, sample:
 def test_labels_of_test_graphs_are_never_used(tmp_path: Path) -> None:
     """Somebody may have them; they are still not trained on."""
     for seed in range(4):
-        write_graph(make_layout_graph(seed, name=f"known_{seed}"), tmp_path)
-    write_graph(make_layout_graph(9, name="secret"), tmp_path, "test")
-    plan = make_plan(tmp_path, "graph", num_folds=2)
+        write_graph(make_layout_graph(seed, name=f"known_{seed}"), tmp_path / "data")
+    write_graph(make_layout_graph(9, name="secret"), tmp_path / "data", "test")
+    plan = make_plan(prepare(tmp_path), "graph", num_folds=2)
     assert "secret" not in plan.graphs.filter("labelled")["graph"].to_list()
     assert "secret" not in plan.labels()["graph"].to_list()
-    assert "secret" in plan.test_questions()["graph"].to_list()
+    assert "secret" in plan.test_questions("layout:xla:random")["graph"].to_list()
 
 
 @dataclass(frozen=True)
@@ -191,7 +199,7 @@ def test_a_model_with_unusable_scores_is_not_kept(
     scores: tuple[float, ...], message: str, tmp_path: Path
 ) -> None:
     write_graph(make_layout_graph(0, labelled=False), tmp_path / "data", "test")
-    plan = make_plan(tmp_path / "data", "graph", num_folds=2)
+    plan = make_plan(prepare(tmp_path), "graph", num_folds=2)
     experiment = Experiment("broken", LAYOUT, BrokenSettings(scores))
     with open_run(tmp_path / "run", {"experiments": {}}) as run:
         save_plan(plan, run)

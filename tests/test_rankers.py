@@ -138,7 +138,7 @@ def test_training_rows_are_distinct_and_average_the_labels() -> None:
     graph = make_layout_graph(configs=4).select(np.array([0, 1, 0, 2]))
     graph = dataclasses.replace(graph, runtimes=np.array([1.0, 2.0, 3.0, 4.0]))
     rows = choose_rows(graph, limit=10, seed=0)
-    distinct = np.unique(graph.configs.reshape(4, -1), axis=0)
+    distinct = np.unique(graph.layouts.expand().reshape(4, -1), axis=0)
     assert rows.graph.num_configs == len(distinct)
     assert rows.runtimes[0] == 2.0
 

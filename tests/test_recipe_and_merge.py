@@ -6,14 +6,15 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from ensembles.merge import merge_members, merge_run
+from ensembles.merge import merge_files, merge_run
 from ensembles.rank_average import rank_inside_graphs
 from ensembles.recipe import Recipe, find_recipe, list_recipes
 from solution import predictions
 from solution.errors import InputError
 from solution.experiments.base import list_experiments
-from solution.predictions import RANKING_SCHEMA, SCHEMA
-from solution.runs import Run, write_json
+from solution.files import write_json
+from solution.predictions import SCHEMA, write
+from solution.runs import Run
 
 VALID = """
 method = "mean_rank"
@@ -99,23 +100,30 @@ def test_the_bundled_recipes_merge_experiments_that_exist() -> None:
         assert used <= set(list_experiments()), name
 
 
-def make_ranked(scores: dict[tuple[str, str], list[float]]) -> pl.DataFrame:
-    rows = [(*key, config, score) for key, v in scores.items() for config, score in enumerate(v)]
-    return pl.DataFrame(rows, schema=RANKING_SCHEMA, orient="row")
+Scores = dict[tuple[str, str], list[float]]
+ONE: Scores = {("tile:xla", "a"): [0.5, 1.0]}
+TWO: Scores = {("tile:xla", "a"): [1.0, 0.5]}
+NOTHING: Scores = {("layout:xla:random", "b"): [0.0, 0.0], ("tile:xla", "a"): [0.0, 0.0]}
 
 
-ONE = make_ranked({("tile:xla", "a"): [0.5, 1.0]})
-TWO = make_ranked({("tile:xla", "a"): [1.0, 0.5]})
-NOTHING = make_ranked({("layout:xla:random", "b"): [0.75, 0.75], ("tile:xla", "a"): [0.75, 0.75]})
-
-
-def merge(ranked: dict[str, pl.DataFrame], fallback: str | None) -> list[tuple[object, ...]]:
+def merge(
+    folder: Path, scores: dict[str, Scores], fallback: str | None = None
+) -> list[tuple[object, ...]]:
+    """Write a prediction file for each experiment, and merge them."""
     recipe = Recipe(name="r", members={"one": 3.0, "two": 1.0}, fallback=fallback)
-    return sorted(merge_members(ranked, recipe).rows())
+    paths = {name: folder / f"{name}.parquet" for name in scores}
+    for name, of_graphs in scores.items():
+        rows = [
+            (*key, config, 0, 0, score)
+            for key, values in of_graphs.items()
+            for config, score in enumerate(values)
+        ]
+        write(pl.DataFrame(rows, schema=SCHEMA, orient="row"), paths[name])
+    return [row for frame in merge_files(paths, recipe) for row in frame.rows()]
 
 
-def test_the_fallback_ranks_only_the_collections_that_no_member_predicts() -> None:
-    assert merge({"one": ONE, "two": TWO, "nothing": NOTHING}, "nothing") == [
+def test_the_fallback_ranks_only_the_collections_that_no_member_predicts(tmp_path: Path) -> None:
+    assert merge(tmp_path, {"one": ONE, "two": TWO, "nothing": NOTHING}, "nothing") == [
         ("layout:xla:random", "b", 0, 0.75),
         ("layout:xla:random", "b", 1, 0.75),
         ("tile:xla", "a", 0, 0.625),
@@ -123,19 +131,29 @@ def test_the_fallback_ranks_only_the_collections_that_no_member_predicts() -> No
     ]
 
 
-def test_without_a_fallback_other_collections_stay_out() -> None:
-    assert merge({"one": ONE, "two": TWO, "nothing": NOTHING}, None) == [
+def test_a_member_without_predictions_is_left_out(tmp_path: Path) -> None:
+    assert merge(tmp_path, {"one": ONE}) == [("tile:xla", "a", 0, 0.5), ("tile:xla", "a", 1, 1.0)]
+
+
+def test_a_member_may_be_absent_from_a_whole_collection(tmp_path: Path) -> None:
+    layout: Scores = {("layout:xla:random", "b"): [2.0, 1.0]}
+    assert merge(tmp_path, {"one": ONE, "two": {**TWO, **layout}}) == [
+        ("layout:xla:random", "b", 0, 1.0),
+        ("layout:xla:random", "b", 1, 0.5),
         ("tile:xla", "a", 0, 0.625),
         ("tile:xla", "a", 1, 0.875),
     ]
 
 
-def test_a_member_without_predictions_is_left_out() -> None:
-    assert merge({"one": ONE}, None) == sorted(ONE.rows())
+def test_a_member_that_lacks_a_graph_is_named(tmp_path: Path) -> None:
+    more: Scores = {("tile:xla", "z"): [1.0]}
+    with pytest.raises(InputError, match="one has no prediction for tile:xla:z, configuration 0"):
+        merge(tmp_path, {"one": ONE, "two": {**TWO, **more}, "nothing": NOTHING}, "nothing")
 
 
-def test_the_fallback_alone_ranks_everything() -> None:
-    assert merge({"nothing": NOTHING}, "nothing") == sorted(NOTHING.rows())
+def test_the_fallback_alone_ranks_everything(tmp_path: Path) -> None:
+    rows = merge(tmp_path, {"nothing": NOTHING}, "nothing")
+    assert [row[-1] for row in rows] == [0.75] * 4
 
 
 def write_run(folder: Path, experiments: list[str]) -> Run:

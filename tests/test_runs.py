@@ -10,7 +10,8 @@ import pytest
 
 from solution import runs
 from solution.errors import InputError
-from solution.runs import Run, open_run, replace_file, replace_folder, write_json
+from solution.files import replace_file, replace_folder, write_json
+from solution.runs import Run, open_run
 
 SETTINGS: dict[str, Any] = {"folds": 5, "scheme": "architecture", "seeds": (0, 1)}
 

@@ -32,6 +32,14 @@ class GraphFile:
     def name(self) -> str:
         return self.path.stem
 
+    @property
+    def size(self) -> int:
+        """Its bytes; 0 where it cannot be looked at, which reading it will say."""
+        try:
+            return self.path.stat().st_size
+        except OSError:
+            return 0
+
 
 def find_files(folder: Path) -> list[GraphFile]:
     """Every graph below `folder` (or the one file that it is), sorted by collection, split, name.

@@ -6,8 +6,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from solution.data.duplicates import deduplicate
-from solution.data.scan import tabulate
+from solution.data.scan import aggregate
 from solution.graph import Graph
 from solution.vocabulary import LAYOUT_TENSORS, MAX_RANK, OPCODES, SHAPE_DIMENSIONS, TILE_BLOCKS
 
@@ -23,7 +22,7 @@ def show_summaries(summaries: pl.DataFrame) -> Table:
     for header in headers:
         table.add_column(header, justify="right", no_wrap=True)
     previous = None
-    for row in tabulate(summaries).iter_rows(named=True):
+    for row in aggregate(summaries).iter_rows(named=True):
         if row["collection"] != previous:
             table.add_row(row["collection"], style="cyan")
         previous = row["collection"]
@@ -63,7 +62,7 @@ def _show_sizes(graph: Graph) -> Table:
         "edges": len(graph.edges),
         "configurable nodes": len(graph.configurable),
         "configurations": graph.num_configs,
-        "distinct configurations": len(deduplicate(graph.configs).first),
+        "distinct configurations": len(graph.distinct.first),
     }
     for name, count in counts.items():
         table.add_row(name, f"{count:,}")
@@ -91,8 +90,10 @@ def _show_configurable(graph: Graph) -> Table:
     table.add_column("Layouts", justify="right")
     for tensor in LAYOUT_TENSORS:
         table.add_column(f"{tensor.capitalize()} layout")
+    book = graph.layouts
     for position, node in enumerate(graph.configurable[:MAX_ROWS]):
-        layouts, counts = np.unique(graph.configs[:, position], axis=0, return_counts=True)
+        layouts = book.layouts[book.starts[position] : book.starts[position + 1]]
+        counts = np.bincount(book.codes[book.rows, position], minlength=len(layouts))
         given = counts * (layouts >= 0).any(axis=1)
         frequent = layouts[np.argmax(given)]
         sizes = graph.node_features[node, SHAPE_DIMENSIONS].astype(int)
@@ -118,10 +119,7 @@ def _show_tiles(graph: Graph) -> Table:
     for config in order[:MAX_ROWS]:
         table.add_row(
             str(config),
-            *(
-                _show_tile(graph.configs[config, block][:MAX_RANK])
-                for block in TILE_BLOCKS.values()
-            ),
+            *(_show_tile(graph.tiles[config, block][:MAX_RANK]) for block in TILE_BLOCKS.values()),
             "" if runtimes is None else f"{runtimes[config]:.4f}",
         )
     _add_rest(table, graph.num_configs)

@@ -1,36 +1,52 @@
 """Read one npz file of the competition into a Graph.
 
 The configurations of a layout graph take up to 2.5 GB as the float32 that the file holds. They are
-whole numbers from -1 to 5, so they are inflated a block of rows at a time straight into int8.
-No pickle is ever loaded.
+inflated a block of rows at a time straight into a codebook. No pickle is ever loaded.
 """
 
+import hashlib
 import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import Protocol
 
 import numpy as np
 
 from solution import vocabulary
+from solution.codebook import Codebook, LayoutEncoder, LayoutValueError, encode
 from solution.collection import Collection
+from solution.data.inflate import Advance, DeflatedMember, ignore, read_ahead
 from solution.errors import InputError
 from solution.graph import Graph, InvalidGraphError
 
-BLOCK_BYTES = 8 << 20
+BLOCK_BYTES = 2 << 20
+LAYOUTS = "node_config_feat"
+
+
+class ByteSource(Protocol):
+    """What can be read from."""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """The next `size` bytes, or all that are left; fewer only at the end."""
+        ...
+
+
 REQUIRED = ("node_feat", "node_opcode", "edge_index", "config_runtime")
 REQUIRED_OF_KIND = {
-    "layout": ("node_config_ids", "node_config_feat"),
+    "layout": ("node_config_ids", LAYOUTS),
     "tile": ("config_feat", "config_runtime_normalizers"),
 }
 
 
-def read_graph(path: Path, collection: Collection) -> Graph:
+def read_graph(path: Path, collection: Collection, advance: Advance = ignore) -> Graph:
     """Read and validate one npz file.
 
     All-zero runtimes, as in the test split, are "no labels".
+
+    Args:
+        advance: called with the compressed bytes of the configurations as they are read.
 
     Raises:
         InputError: the file is missing, truncated, not an npz, holds pickled arrays, lacks an
@@ -41,7 +57,7 @@ def read_graph(path: Path, collection: Collection) -> Graph:
         arrays = {name: _read_array(archive, name) for name in REQUIRED}
         if collection.kind == "layout":
             configurable = _integers(_read_array(archive, "node_config_ids"), "node_config_ids")
-            configs = _read_layouts(archive)
+            configs: Codebook | np.ndarray = _read_layouts(archive, advance)
         else:
             configurable = np.empty(0, np.int64)
             configs = _floats(_read_array(archive, "config_feat"), "config_feat")
@@ -58,6 +74,16 @@ def read_graph(path: Path, collection: Collection) -> Graph:
                 arrays["config_runtime"], arrays.get("normalizers"), configs.shape[:1]
             ),
         )
+
+
+def fingerprint(path: Path) -> str:
+    """A hash of what is in the file, from the checksums in its directory, which is read in no time.
+
+    Raises InputError where the file is missing or no zip file.
+    """
+    with _reading(path), zipfile.ZipFile(path) as archive:
+        content = [(m.filename, m.CRC, m.file_size) for m in archive.infolist()]
+    return hashlib.sha256(repr(sorted(content)).encode()).hexdigest()[:16]
 
 
 def detect_kind(path: Path) -> str:
@@ -81,6 +107,11 @@ def _reading(path: Path) -> Iterator[None]:
         raise InputError(f"{path}: there is no such file.") from error
     except InputError:
         raise
+    except MemoryError as error:
+        raise InputError(
+            f"{path}: the memory is not enough to read it. Close other programs, or use fewer "
+            "workers."
+        ) from error
     except InvalidGraphError as error:
         raise InputError(f"{path}: " + "; ".join(error.defects) + f". {advice}") from error
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
@@ -112,65 +143,62 @@ def _read_array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
         return np.lib.format.read_array(member, allow_pickle=False)
 
 
-def _read_layouts(archive: zipfile.ZipFile) -> np.ndarray:
-    """The layout configurations (configs, configurable nodes, 18) as int8, block by block."""
-    with archive.open("node_config_feat.npy") as member:
-        shape, fortran_order, dtype = _read_header(member)
-        if len(shape) != 3 or dtype.kind not in "fiu":
-            raise ValueError(
-                f"node_config_feat is {dtype} of shape {shape}, expected float32 of shape "
-                f"(configs, configurable nodes, {vocabulary.NUM_LAYOUT_FEATURES})"
-            )
-        # In Fortran order the file holds the transposed tensor in C order.
-        stored = np.empty(shape[::-1] if fortran_order else shape, np.int8)
-        _fill_layouts(stored, member, dtype, reverse=fortran_order)
-    return np.ascontiguousarray(stored.T) if fortran_order else stored
+def _read_layouts(archive: zipfile.ZipFile, advance: Advance) -> Codebook:
+    """The layout configurations (configs, configurable nodes, 18), block by block."""
+    info = archive.getinfo(f"{LAYOUTS}.npy")
+    try:
+        with archive.open(info) as member:
+            shape, fortran_order, dtype = _read_header(member)
+            if fortran_order or 0 in shape:  # no block of rows is in one piece
+                member.seek(0)
+                return encode(np.lib.format.read_array(member, allow_pickle=False))
+        if info.compress_type == zipfile.ZIP_DEFLATED:
+            return _encode_blocks(DeflatedMember(archive, info, advance), info.file_size)
+        with archive.open(info) as member:
+            return _encode_blocks(member, info.file_size)
+    except LayoutValueError as error:
+        place = ", ".join(map(str, error.place))
+        raise ValueError(
+            f"{LAYOUTS}[{place}] is {error.value}, expected a whole number from "
+            f"{vocabulary.LAYOUT_UNSET} to {vocabulary.MAX_RANK - 1}"
+        ) from error
 
 
-def _read_header(member: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
+def _read_header(member: ByteSource) -> tuple[tuple[int, ...], bool, np.dtype]:
     version = np.lib.format.read_magic(member)
     readers = {
         (1, 0): np.lib.format.read_array_header_1_0,
         (2, 0): np.lib.format.read_array_header_2_0,
     }
     if version not in readers:
-        raise ValueError(f"node_config_feat has npy format {version}, expected 1.0 or 2.0")
-    return readers[version](member)
+        raise ValueError(f"{LAYOUTS} has npy format {version}, expected 1.0 or 2.0")
+    shape, fortran_order, dtype = readers[version](member)
+    if len(shape) != 3 or shape[2] != vocabulary.NUM_LAYOUT_FEATURES or dtype.kind not in "fiu":
+        raise ValueError(
+            f"{LAYOUTS} is {dtype} of shape {shape}, expected float32 of shape "
+            f"(configs, configurable nodes, {vocabulary.NUM_LAYOUT_FEATURES})"
+        )
+    return shape, fortran_order, dtype
 
 
-def _fill_layouts(stored: np.ndarray, member: IO[bytes], dtype: np.dtype, *, reverse: bool) -> None:
-    first = 0
-    for block in _blocks(member, stored.shape, dtype):
-        target = stored[first : first + len(block)]
-        with np.errstate(invalid="ignore"):
-            target[...] = block
-        wrong = (target != block) | (target < -1) | (target >= vocabulary.MAX_RANK)
-        if wrong.any():
-            inside = np.argwhere(wrong)[0]
-            place = [first + inside[0], *inside[1:]]
-            shown = ", ".join(map(str, reversed(place) if reverse else place))
-            raise ValueError(
-                f"node_config_feat[{shown}] is {block[tuple(inside)]}, expected a whole number "
-                f"from {vocabulary.LAYOUT_UNSET} to {vocabulary.MAX_RANK - 1}"
-            )
-        first += len(block)
-
-
-def _blocks(member: IO[bytes], shape: tuple[int, ...], dtype: np.dtype) -> Iterator[np.ndarray]:
-    """Yield the array in blocks of whole rows of about BLOCK_BYTES."""
-    row_bytes = int(np.prod(shape[1:])) * dtype.itemsize
-    if row_bytes == 0:
-        return
-    rows_left, step = shape[0], max(1, BLOCK_BYTES // row_bytes)
-    while rows_left > 0:
-        rows = min(step, rows_left)
-        data = member.read(rows * row_bytes)
-        if len(data) < rows * row_bytes:
-            raise ValueError(
-                f"node_config_feat ends early: {rows_left} rows of {shape[0]} are not there"
-            )
-        yield np.frombuffer(data, dtype).reshape(rows, *shape[1:])
-        rows_left -= rows
+def _encode_blocks(member: ByteSource, file_size: int) -> Codebook:
+    """Encode the tensor in blocks of whole rows of about BLOCK_BYTES."""
+    (configs, nodes, slots), _, dtype = _read_header(member)
+    row_bytes = nodes * slots * dtype.itemsize
+    if configs * row_bytes > file_size:
+        raise ValueError(
+            f"{LAYOUTS} ends early: {configs} rows take {configs * row_bytes} bytes, it has "
+            f"{file_size}"
+        )
+    encoder, step = LayoutEncoder(configs, nodes), max(1, BLOCK_BYTES // row_bytes)
+    sizes = [min(step, configs - first) * row_bytes for first in range(0, configs, step)]
+    for data, size in zip(read_ahead(member.read, sizes), sizes, strict=True):
+        if len(data) < size:
+            raise ValueError(f"{LAYOUTS} ends early")
+        encoder.add(np.frombuffer(data, dtype).reshape(-1, nodes, slots))
+    if member.read(1):  # only at the end is the checksum looked at
+        raise ValueError(f"{LAYOUTS} holds more than the {configs} rows of its header")
+    return encoder.finish()
 
 
 def _floats(array: np.ndarray, name: str, dtype: type = np.float32) -> np.ndarray:

@@ -13,8 +13,8 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 
+from solution.files import replace_file
 from solution.graph import Graph
-from solution.runs import replace_file
 from solution.vocabulary import OPCODES
 
 MAX_COLOURS = 7

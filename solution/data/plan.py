@@ -1,26 +1,24 @@
 """Decide what a run trains on and predicts, before anything is trained.
 
-The folds are drawn here, once; they are saved with the run and never drawn again.
+The graphs come from a prepared store. The folds are drawn here, once; they are saved with the run
+and never drawn again.
 """
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from solution.data.folders import GraphFile, find_files, find_sample_submission
 from solution.data.folds import NO_FOLD, Scheme, assign_folds
 from solution.data.graphs import GraphCache, LazyGraphs
 from solution.data.questions import choose_configs
-from solution.data.scan import scan
-from solution.errors import InputError
+from solution.data.store import Store, graph_path
 from solution.predictions import QUESTION_KEYS, RANKING_SCHEMA
 
-MAX_SHOWN = 10
 IS_LABELLED = pl.col("fold") != NO_FOLD
 IS_TEST = pl.col("split") == "test"
 QUICK_LABELLED, QUICK_TEST = 8, 3  # graphs of a collection in a quick look
@@ -30,19 +28,22 @@ QUICK_LABELLED, QUICK_TEST = 8, 3  # graphs of a collection in a quick look
 class Plan:
     """The graphs of a run and their folds."""
 
-    graphs: pl.DataFrame  # the fields of data.scan.Summary, and group, fold; a row a graph
-    files: Sequence[GraphFile]  # in the same order
-    sample_submission: Path | None
-    cache: GraphCache
+    graphs: pl.DataFrame  # the columns of the store, and group, fold; a row a graph
+    store: Store
+    cache: GraphCache = field(default_factory=GraphCache)
+
+    @property
+    def sample_submission(self) -> Path | None:
+        return self.store.sample_submission
 
     def rows(self, collection: str, *conditions: pl.Expr) -> pl.DataFrame:
-        """The rows of the collection where the conditions hold, with their `position`."""
-        here = pl.col("collection") == collection
-        return self.graphs.with_row_index("position").filter(here, *conditions)
+        """The rows of the collection where the conditions hold."""
+        return self.graphs.filter(pl.col("collection") == collection, *conditions)
 
     def load(self, rows: pl.DataFrame) -> LazyGraphs:
         """The graphs of `rows`, in the same order."""
-        return LazyGraphs([self.files[position] for position in rows["position"]], self.cache)
+        keys = rows.select("collection", "split", "graph").iter_rows()
+        return LazyGraphs([graph_path(self.store.folder, *key) for key in keys], self.cache)
 
     def folds(self, collection: str) -> list[int]:
         """The folds that can be held out: none where all labelled graphs share one group."""
@@ -60,49 +61,42 @@ class Plan:
                         frames.append(_keyed(graph.key, configs, graph.runtimes[configs]))
         return pl.concat(frames) if frames else _keyed(("", ""), np.empty(0), np.empty(0))
 
-    def test_questions(self) -> pl.DataFrame:
+    def test_questions(self, collection: str) -> pl.DataFrame:
         """collection, graph, config: every configuration of every test graph."""
-        test = self.graphs.filter(IS_TEST)
+        test = self.rows(collection, IS_TEST)
         return test.select(
             "collection", "graph", pl.int_ranges(0, "configs", dtype=pl.Int32()).alias("config")
         ).explode("config")
 
     def settings(self) -> dict[str, Any]:
         """What identifies the data."""
-        columns = [name for name in self.graphs.columns if name != "path"]
-        digest = hashlib.sha256(self.graphs.select(columns).write_csv().encode())
-        return {"graphs": len(self.graphs), "data": digest.hexdigest()[:16]}
+        content = self.graphs.drop("checksum").write_csv()
+        digest = hashlib.sha256(content.encode()).hexdigest()[:16]
+        return {"graphs": len(self.graphs), "data": digest, **self.store.preparation}
 
 
-def make_plan(folder: Path, scheme: Scheme, num_folds: int, *, limit: bool = False) -> Plan:
-    """Find, read and check every file, and draw the folds.
+def make_plan(store: Store, scheme: Scheme, num_folds: int, *, limit: bool = False) -> Plan:
+    """Draw the folds.
 
     Args:
         limit: a quick look: a few graphs of each collection.
-
-    Raises InputError with every defect that was found.
     """
-    files = find_files(folder)
+    graphs = store.graphs
     if limit:
-        files = _limit(files)
-    summaries, defects = scan(files)
-    if defects:
-        shown = defects[:MAX_SHOWN]
-        more = [f"... and {len(defects) - MAX_SHOWN} more"] if len(defects) > MAX_SHOWN else []
-        raise InputError("\n".join([*shown, *more]))
-    graphs = assign_folds(summaries, scheme, num_folds, seed=0)
-    return Plan(graphs, files, find_sample_submission(folder), GraphCache())
+        graphs = graphs[choose_few(graphs["collection"].to_list(), graphs["split"].to_list())]
+    return Plan(assign_folds(graphs, scheme, num_folds, seed=0), store)
 
 
-def _limit(files: list[GraphFile]) -> list[GraphFile]:
-    """A few graphs of each collection, spread evenly over the names."""
-    chosen: list[GraphFile] = []
-    for collection in dict.fromkeys(file.collection for file in files):
-        own = [file for file in files if file.collection == collection]
+def choose_few(collections: Sequence[str], splits: Sequence[str]) -> list[int]:
+    """Positions of a few graphs of each collection, spread evenly over them."""
+    chosen: list[int] = []
+    kinds = [(name, split == "test") for name, split in zip(collections, splits, strict=True)]
+    for name in dict.fromkeys(collections):
         for is_test, count in ((False, QUICK_LABELLED), (True, QUICK_TEST)):
-            part = [file for file in own if (file.split == "test") == is_test]
-            positions = np.unique(np.linspace(0, len(part) - 1, count).astype(int))
-            chosen += [part[position] for position in positions if part]
+            part = [position for position, kind in enumerate(kinds) if kind == (name, is_test)]
+            if part:
+                spread = np.unique(np.linspace(0, len(part) - 1, count).astype(int))
+                chosen += [part[place] for place in spread]
     return chosen
 
 

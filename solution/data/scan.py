@@ -1,23 +1,20 @@
-"""Read every file once: what is there, and what is wrong with it.
-
-Files are read by threads: inflating releases the interpreter's lock.
-"""
+"""Read every file once: what is there, and what is wrong with it."""
 
 import dataclasses
-import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
-from solution.data.duplicates import deduplicate
 from solution.data.folders import GraphFile
+from solution.data.inflate import Advance
 from solution.data.npz import read_graph
+from solution.data.workers import map_files
 from solution.errors import InputError
 from solution.graph import Graph
-from solution.progress import track
+
+MAX_SHOWN = 10
 
 
 @dataclass(frozen=True)
@@ -27,18 +24,17 @@ class Summary:
     collection: str
     split: str
     graph: str
-    path: str
     architecture: str
     nodes: int
     edges: int
     configurable: int
     configs: int
     distinct: int  # configurations after deduplication
+    layouts: int  # distinct pairs of a configurable node and a layout
     labelled: bool
     spread: float | None  # slowest over fastest runtime
+    noise: float | None  # median of slowest over fastest among identical configurations, less 1
 
-
-MAX_THREADS = 4  # each holds a whole graph
 
 _DTYPES: dict[object, pl.DataType] = {
     str: pl.String(),
@@ -46,62 +42,60 @@ _DTYPES: dict[object, pl.DataType] = {
     bool: pl.Boolean(),
     float | None: pl.Float64(),
 }
+SCHEMA = pl.Schema({field.name: _DTYPES[field.type] for field in dataclasses.fields(Summary)})
 
 
-def summarise(graph: Graph, file: GraphFile) -> Summary:
+def summarise(graph: Graph, split: str) -> Summary:
     """Count what is in the graph."""
-    runtimes = graph.runtimes
+    distinct = graph.distinct
+    # The test split stays unseen even where somebody has its labels.
+    runtimes = graph.runtimes if split != "test" else None
+    is_layout = graph.collection.kind == "layout"
     return Summary(
         collection=graph.collection.name,
-        split=file.split,
+        split=split,
         graph=graph.name,
-        path=str(file.path),
         architecture=graph.architecture,
         nodes=graph.num_nodes,
         edges=len(graph.edges),
         configurable=len(graph.configurable),
         configs=graph.num_configs,
-        distinct=len(deduplicate(graph.configs).first),
-        # The test split stays unseen even where somebody has its labels.
-        labelled=runtimes is not None and file.split != "test",
-        spread=None if runtimes is None else float(np.max(runtimes) / np.min(runtimes)),
+        distinct=len(distinct.first),
+        layouts=len(graph.layouts.layouts) if is_layout else 0,
+        labelled=runtimes is not None,
+        spread=None if runtimes is None else float(runtimes.max() / runtimes.min()),
+        noise=None if runtimes is None else _noise(runtimes, distinct.inverse),
     )
+
+
+def read_labelled(file: GraphFile, advance: Advance) -> Graph:
+    """Read the file; a train or valid graph without labels is a defect as well."""
+    graph = read_graph(file.path, file.collection, advance)
+    if file.split != "test" and graph.runtimes is None:
+        raise InputError(
+            f"{file.path}: all runtimes are 0, which only graphs of the test split may have."
+        )
+    return graph
 
 
 def scan(files: Sequence[GraphFile]) -> tuple[pl.DataFrame, list[str]]:
     """Read all `files` under a progress bar.
 
     Returns:
-        A frame with the fields of Summary, a row a sound file in the order of `files`; and a
-        message for each defect. Train and valid graphs without labels are defects too.
+        A frame of SCHEMA, a row a sound file in the order of `files`; and a message for each
+        defect. Train and valid graphs without labels are defects too.
     """
-
-    def read(file: GraphFile) -> Summary | str:
-        try:
-            summary = summarise(read_graph(file.path, file.collection), file)
-        except InputError as error:
-            return str(error)
-        if file.split != "test" and not summary.labelled:
-            return f"{file.path}: all runtimes are 0, which only graphs of the test split may have."
-        return summary
-
-    results = _map_with_threads(read, files, "Checking files")
-    sound = [dataclasses.asdict(result) for result in results if isinstance(result, Summary)]
-    schema = {field.name: _DTYPES[field.type] for field in dataclasses.fields(Summary)}
-    return pl.DataFrame(sound, schema=schema), [r for r in results if isinstance(r, str)]
+    results = map_files(_summarise_file, files, "Checking files")
+    summaries = [result for result in results if isinstance(result, Summary)]
+    return tabulate(summaries), [result for result in results if isinstance(result, str)]
 
 
-def _map_with_threads(
-    function: Callable[[GraphFile], Summary | str], files: Sequence[GraphFile], description: str
-) -> list[Summary | str]:
-    with (
-        ThreadPoolExecutor(min(MAX_THREADS, os.cpu_count() or 1)) as pool,
-        track(files, description) as tracked,
-    ):
-        return [result for result, _ in zip(pool.map(function, files), tracked, strict=True)]
+def tabulate(summaries: Sequence[Summary]) -> pl.DataFrame:
+    """A frame of SCHEMA with a row for each summary."""
+    return pl.DataFrame([dataclasses.asdict(summary) for summary in summaries], schema=SCHEMA)
 
 
-def tabulate(summaries: pl.DataFrame) -> pl.DataFrame:
+def aggregate(summaries: pl.DataFrame) -> pl.DataFrame:
     """A row for each collection and split: counts, sizes, share of duplicates, label spread."""
     duplicates = 1 - pl.col("distinct").sum() / pl.col("configs").sum()
     return summaries.group_by("collection", "split", maintain_order=True).agg(
@@ -115,3 +109,28 @@ def tabulate(summaries: pl.DataFrame) -> pl.DataFrame:
         duplicates.alias("duplicates"),
         pl.col("spread").median().alias("spread_median"),
     )
+
+
+def join_defects(defects: Sequence[str]) -> str:
+    """The first defects, a line each, and how many more there are."""
+    more = [f"... and {len(defects) - MAX_SHOWN} more"] if len(defects) > MAX_SHOWN else []
+    return "\n".join([*defects[:MAX_SHOWN], *more])
+
+
+def _summarise_file(file: GraphFile, advance: Advance) -> Summary | str:
+    try:
+        return summarise(read_labelled(file, advance), file.split)
+    except InputError as error:
+        return str(error)
+
+
+def _noise(runtimes: np.ndarray, group: np.ndarray) -> float | None:
+    """How much identical configurations differ; None where there are none."""
+    order = np.argsort(group, kind="stable")
+    _, first, counts = np.unique(group[order], return_index=True, return_counts=True)
+    slowest = np.maximum.reduceat(runtimes[order], first)
+    fastest = np.minimum.reduceat(runtimes[order], first)
+    repeated = counts > 1
+    if not repeated.any():
+        return None
+    return float(np.median(slowest[repeated] / fastest[repeated]) - 1)

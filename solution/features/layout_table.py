@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 from scipy.sparse import csr_array
 
+from solution.codebook import Codebook
 from solution.features import layouts
-from solution.features.codebook import NodeLayouts, build_codebook, pair_nodes_with_layouts
 from solution.features.work import configurable_shares, num_bytes, num_operations
 from solution.graph import Graph
 from solution.vocabulary import CONFIGURABLE_OPCODES, LAYOUT_TENSORS, OPCODE_IDS
@@ -31,14 +31,15 @@ def layout_table(graph: Graph) -> pl.DataFrame:
     bytes_FEATURE by the share of bytes, count_FEATURE by 1 / configurable nodes. The rest describes
     the graph and is the same in every row.
     """
-    pairs = pair_nodes_with_layouts(build_codebook(graph.configs))
+    pairs = graph.layouts
     weighted = _weigh_pairs(graph, pairs)
-    rows = pl.DataFrame(_sum_over_nodes(pairs, weighted.to_numpy()), schema=weighted.columns)
+    sums = _sum_over_nodes(pairs, weighted.to_numpy())[pairs.rows]
+    rows = pl.DataFrame(sums, schema=weighted.columns)
     context = [pl.lit(value).alias(name) for name, value in _context(graph).items()]
     return rows.with_columns(*context).cast(pl.Float32())
 
 
-def _weigh_pairs(graph: Graph, pairs: NodeLayouts) -> pl.DataFrame:
+def _weigh_pairs(graph: Graph, pairs: Codebook) -> pl.DataFrame:
     """What each pair (a row) contributes to every column."""
     described = pl.DataFrame(layouts.describe_layouts(graph, pairs), schema=list(layouts.FEATURES))
     weights = pl.DataFrame(_weigh_nodes(graph))[pairs.node]
@@ -60,19 +61,21 @@ def _weigh_nodes(graph: Graph) -> dict[str, np.ndarray]:
     return {"count": count, "bytes": size, **by_opcode}
 
 
-def _sum_over_nodes(pairs: NodeLayouts, weighted: np.ndarray) -> np.ndarray:
-    """Sum the rows of `weighted` (pairs, columns) that each configuration uses: (configs, columns).
+def _sum_over_nodes(pairs: Codebook, weighted: np.ndarray) -> np.ndarray:
+    """Sum the rows of `weighted` (pairs, columns) that each distinct configuration uses.
 
-    A product with a sparse 0/1 matrix adds in the order of the nodes, so identical configurations
-    get identical rows, every time.
+    A product with a sparse 0/1 matrix adds in the order of the nodes, every time.
+
+    Returns:
+        (distinct configs, columns)
     """
-    configs, nodes = pairs.index.shape
+    configs, nodes = pairs.codes.shape
     if nodes == 0:
         return np.zeros((configs, weighted.shape[1]))
     step = max(1, BLOCK_ENTRIES // nodes)
     sums = np.empty((configs, weighted.shape[1]))
     for first in range(0, configs, step):
-        index = pairs.index[first : first + step]
+        index = pairs.pairs(slice(first, first + step))
         starts = np.arange(0, index.size + 1, nodes)
         uses = csr_array(
             (np.ones(index.size), index.ravel(), starts), shape=(len(index), len(weighted))

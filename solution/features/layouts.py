@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from solution import vocabulary
-from solution.features.codebook import NodeLayouts
+from solution.codebook import Codebook
 from solution.features.operands import find_operands
 from solution.features.padding import tensor_ranks
 from solution.graph import Graph
@@ -42,14 +42,15 @@ class Tensors:
     layouts: np.ndarray  # (configurable, 6) int64 minor to major in the program
 
 
-def describe_layouts(graph: Graph, pairs: NodeLayouts) -> np.ndarray:
+def describe_layouts(graph: Graph, pairs: Codebook) -> np.ndarray:
     """Features (pairs, len(FEATURES)) float32 of each (node, layout) pair.
 
-    `graph` must be whole: what a configurable node reads is looked up in it.
+    What a configurable node reads is looked up in `graph`, so it must have its neighbours.
     """
+    node = pairs.node
     blocks = [
         _describe_tensor(
-            _tensors(graph, tensor), pairs.node, pairs.layouts[:, _slots(number)].astype(np.int64)
+            _tensors(graph, tensor), node, pairs.layouts[:, _slots(number)].astype(np.int64)
         )
         for number, tensor in enumerate(LAYOUT_TENSORS)
     ]

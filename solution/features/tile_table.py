@@ -42,7 +42,7 @@ def tile_table(graph: Graph) -> pl.DataFrame:
     """Float32 columns, a row for each configuration in order; sizes are logarithms."""
     output = output_node(graph)
     context = {**_describe_kernel(graph, output), **_count_opcodes(graph)}
-    tiles = pl.DataFrame(graph.configs.astype(np.float64), schema=_config_names())
+    tiles = pl.DataFrame(graph.tiles.astype(np.float64), schema=_config_names())
     frame = tiles.lazy().with_columns(*_fit(graph, output)).with_columns(*_reuse())
     sizes = [name for block in TILE_BLOCKS for name in _block_names(block)]
     logs = [

@@ -25,11 +25,19 @@ def silent(done: int, total: int, note: str) -> None:
 class Ranker(ABC):
     """Scores the configurations of a graph: lower is faster, comparable inside one graph only.
 
+    Graphs come prepared (solution.features.preparation): padding repaired, layout graphs pruned to
+    `hops` around the configurable nodes.
+
     Predictions must not depend on the order of nodes or of configurations, identical
     configurations must get equal scores, and a loaded ranker must predict the same bytes.
     """
 
     learns: ClassVar[bool] = True  # False: it predicts without labelled graphs
+
+    @property
+    def hops(self) -> int | None:
+        """How far around the configurable nodes it looks; None: at the whole graph."""
+        return 1
 
     @abstractmethod
     def fit(

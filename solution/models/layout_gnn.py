@@ -16,11 +16,10 @@ import torch
 from torch import Tensor, nn
 
 from solution import vocabulary
+from solution.codebook import Codebook
 from solution.data.graphs import PerGraph
-from solution.features.codebook import build_codebook, pair_nodes_with_layouts
 from solution.features.layouts import FEATURES, describe_layouts
 from solution.features.nodes import NUM_NUMERIC, numeric_features
-from solution.features.padding import repair_padding
 from solution.features.pruning import PRUNINGS
 from solution.features.work import configurable_shares
 from solution.graph import Graph
@@ -28,7 +27,7 @@ from solution.models.layers import BothWaysBlock, Mlp
 from solution.models.net_ranker import NetRanker
 from solution.models.training import TrainingSettings
 
-CHUNK_VALUES = 1 << 22  # values of x that are scored at once: 16 MB a tensor
+CHUNK_VALUES = 1 << 21  # values of x that are scored at once: 8 MB a tensor stay in the cache
 OPCODE_WIDTH = 16
 TOKEN_WIDTH = 4
 NUM_SHARES = 2
@@ -42,7 +41,7 @@ class LayoutGnnSettings:
     blocks: int = 2
     pruning: str = "neighbourhood"  # a name in features.pruning.PRUNINGS
     hops: int = 1  # kept around the configurable nodes
-    training: TrainingSettings = field(default_factory=TrainingSettings)
+    training: TrainingSettings = field(default_factory=lambda: TrainingSettings(max_configs=None))
 
     def build(self, seed: int) -> "LayoutGnnRanker":
         """Make a ranker that is not fitted yet."""
@@ -59,9 +58,9 @@ class LayoutInputs:
     configurable: Tensor  # (configurable,) int64
     shares: Tensor  # (configurable, 2) float32: of the operations, of the bytes
     pair_node: Tensor  # (pairs,) int64 position among the configurable nodes
-    pair_tokens: Tensor  # (pairs, 18) int64, 0 ... 6
+    pair_tokens: Tensor  # (pairs, 18) int8, 0 ... 6
     pair_features: Tensor  # (pairs, len(FEATURES)) float32
-    pair_index: Tensor  # (configs, configurable) int32
+    codebook: Codebook  # its codes may be a mapped file, of which only what is asked for is read
 
 
 class LayoutGnnRanker(NetRanker[LayoutGnnSettings, LayoutInputs]):
@@ -76,6 +75,10 @@ class LayoutGnnRanker(NetRanker[LayoutGnnSettings, LayoutInputs]):
     def make_net(self) -> "LayoutGnn":
         return LayoutGnn(self.settings)
 
+    @property
+    def hops(self) -> int | None:
+        return self.settings.hops if self.settings.pruning == "neighbourhood" else None
+
 
 @cache
 def _preparer(pruning: str, hops: int) -> PerGraph[LayoutInputs]:
@@ -83,11 +86,9 @@ def _preparer(pruning: str, hops: int) -> PerGraph[LayoutInputs]:
 
 
 def prepare(graph: Graph, pruning: str, hops: int) -> LayoutInputs:
-    """Repair and describe the layouts on the whole graph; the nodes are those of the pruned one."""
-    repaired = repair_padding(graph)
-    pairs = pair_nodes_with_layouts(build_codebook(repaired.configs))
-    pruned = PRUNINGS[pruning](repaired, hops)
-    shares = configurable_shares(repaired)
+    """Describe the layouts on the graph as it is; the nodes are those of the pruned one."""
+    pairs, shares = graph.layouts, configurable_shares(graph)
+    pruned = PRUNINGS[pruning](graph, hops)
     edge_index = pruned.edges.T[::-1].copy()
     return LayoutInputs(
         opcodes=torch.from_numpy(pruned.node_opcodes.astype(np.int64)),
@@ -96,9 +97,9 @@ def prepare(graph: Graph, pruning: str, hops: int) -> LayoutInputs:
         configurable=torch.from_numpy(pruned.configurable.copy()),
         shares=torch.from_numpy(shares.astype(np.float32)),
         pair_node=torch.from_numpy(pairs.node),
-        pair_tokens=torch.from_numpy(pairs.layouts.astype(np.int64) + 1),
-        pair_features=torch.from_numpy(describe_layouts(repaired, pairs)),
-        pair_index=torch.from_numpy(pairs.index),
+        pair_tokens=torch.from_numpy(pairs.layouts + np.int8(1)),
+        pair_features=torch.from_numpy(describe_layouts(graph, pairs)),
+        codebook=pairs,
     )
 
 
@@ -117,7 +118,7 @@ class LayoutGnn(nn.Module):
         self.blocks = nn.ModuleList(BothWaysBlock(width) for _ in range(settings.blocks))
         self.readout = Mlp(width * (1 + NUM_SHARES), width, 1)
 
-    def score_batch(self, batch: Sequence[LayoutInputs], configs: Tensor) -> Tensor:
+    def score_batch(self, batch: Sequence[LayoutInputs], configs: np.ndarray) -> Tensor:
         """(configs, graphs): the graphs become one disconnected graph with a common config axis."""
         xs = [self._embed(inputs, configs[:, i]) for i, inputs in enumerate(batch)]
         sizes = [len(x) for x in xs]
@@ -142,17 +143,21 @@ class LayoutGnn(nn.Module):
         """(configs,), a chunk of configurations at a time."""
         self.eval()
         step = max(1, CHUNK_VALUES // self.count_values(inputs))
-        everything = torch.arange(len(inputs.pair_index), device=inputs.pair_index.device)
-        chunks = [self.score_batch([inputs], part[:, None]) for part in everything.split(step)]
+        rows = np.arange(len(inputs.codebook.codes))[:, None]
+        chunks = [
+            self.score_batch([inputs], rows[first : first + step])
+            for first in range(0, len(rows), step)
+        ]
         return torch.cat(chunks)[:, 0].cpu().numpy()
 
-    def _embed(self, inputs: LayoutInputs, configs: Tensor) -> Tensor:
+    def _embed(self, inputs: LayoutInputs, configs: np.ndarray) -> Tensor:
         """x (nodes, configs, width) before the convolutions."""
         nodes = self.node(torch.cat([self.opcode(inputs.opcodes), inputs.numeric], dim=-1))
         # Only the pairs that these configurations use: (pairs used,), (configurable, configs)
-        used, index = torch.unique(inputs.pair_index[configs].T, return_inverse=True)
+        pair_of = torch.from_numpy(inputs.codebook.pairs(configs).T).to(inputs.pair_node.device)
+        used, index = torch.unique(pair_of, return_inverse=True)
         of_pair = nodes[inputs.configurable[inputs.pair_node[used]]]
-        tokens = self.token(inputs.pair_tokens[used]).flatten(1)
+        tokens = self.token(inputs.pair_tokens[used].long()).flatten(1)
         pairs = self.pair(torch.cat([of_pair, tokens, inputs.pair_features[used]], dim=-1))
         x = nodes[:, None].expand(-1, len(configs), -1)
         return x.index_add(0, inputs.configurable, pairs[index])

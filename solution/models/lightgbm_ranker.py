@@ -18,12 +18,11 @@ from scipy.stats import rankdata
 
 from solution.data.graphs import PerGraph
 from solution.features.layout_table import layout_table
-from solution.features.padding import repair_padding
 from solution.features.tile_table import tile_table
 from solution.graph import Graph
 from solution.metrics import score_ranking
 from solution.models.base import Ranker, Report, silent
-from solution.models.sampling import choose_rows
+from solution.models.sampling import choose_rows, deduplicated
 
 SMALL_TABLE = 1 << 20
 
@@ -129,7 +128,7 @@ class LightGBMRanker(Ranker):
             num_iteration=self.booster_.best_iteration,
             num_threads=count_threads(table.size),
         )
-        return -np.asarray(relevance, np.float32)
+        return -np.asarray(relevance, np.float32)[deduplicated(graph).inverse]
 
     def save(self, folder: Path) -> None:
         if self.booster_ is None:
@@ -174,9 +173,9 @@ def grade(runtimes: np.ndarray, levels: int) -> np.ndarray:
 
 
 def _compute_table(graph: Graph) -> np.ndarray:
-    repaired = repair_padding(graph)
+    """A row for each distinct configuration."""
     table = layout_table if graph.collection.kind == "layout" else tile_table
-    return table(repaired).to_numpy(order="c")
+    return table(graph).to_numpy(order="c")[deduplicated(graph).first]
 
 
 _table = PerGraph(_compute_table)

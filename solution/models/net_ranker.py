@@ -32,7 +32,7 @@ class NetSettings(Protocol):
 
 
 Settings = TypeVar("Settings", bound=NetSettings)
-Inputs = TypeVar("Inputs", bound=Any)  # a frozen dataclass of tensors
+Inputs = TypeVar("Inputs", bound=Any)  # a frozen dataclass, mostly of tensors
 
 
 class NetRanker(Ranker, Generic[Settings, Inputs]):
@@ -50,7 +50,7 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
 
     @abstractmethod
     def prepare(self, graph: Graph) -> Inputs:
-        """What the net takes of the graph, not yet scaled."""
+        """What the net takes of the graph and its distinct configurations, not yet scaled."""
 
     @abstractmethod
     def make_net(self) -> nn.Module:
@@ -59,23 +59,21 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
     def fit(
         self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
     ) -> Self:
-        examples = [self._example(graph) for graph in graphs]
+        training = self.settings.training
+        examples = [self._example(graph, training.max_configs) for graph in graphs]
         self.scalers_ = {
             name: fit_scaler(getattr(example.inputs, name).numpy() for example in examples)
             for name in self.scaled_tables
         }
+        examples = [self._scaled(example) for example in examples]
+        held_out = [
+            self._scaled(self._example(graph, training.validation_configs)) for graph in validation
+        ]
         cuda = [torch.cuda.current_device()] if self.device.type == "cuda" else []
         with torch.random.fork_rng(devices=cuda):
             torch.manual_seed(self.seed)
             self.net_ = self.make_net().to(self.device)
-            train(
-                self.net_,
-                [self._scaled(example) for example in examples],
-                [self._scaled(self._example(graph)) for graph in validation],
-                self.settings.training,
-                self.seed,
-                report,
-            )
+            train(self.net_, examples, held_out, training, self.seed, report)
         return self
 
     def predict(self, graph: Graph) -> np.ndarray:
@@ -83,11 +81,8 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
             raise RuntimeError("fit the ranker before it predicts")
         # Each distinct configuration once: it saves work, and a matrix product may round equal rows
         # differently.
-        distinct = deduplicated(graph)
-        repeats = len(distinct.first) < graph.num_configs
-        once = graph.select(distinct.first) if repeats else graph
-        scores = as_ranking(self.net_).score_graph(self._scale(self.prepare(once)))
-        return scores[distinct.inverse]
+        scores = as_ranking(self.net_).score_graph(self._scale(self.prepare(graph)))
+        return scores[deduplicated(graph).inverse]
 
     def save(self, folder: Path) -> None:
         if self.net_ is None:
@@ -123,8 +118,8 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
         )
         return ranker
 
-    def _example(self, graph: Graph) -> Example[Inputs]:
-        rows = choose_rows(graph, self.settings.training.max_configs, self.seed)
+    def _example(self, graph: Graph, max_configs: int | None) -> Example[Inputs]:
+        rows = choose_rows(graph, max_configs, self.seed)
         return Example(self.prepare(rows.graph), rows.runtimes, graph.collection.name)
 
     def _scaled(self, example: Example[Inputs]) -> Example[Inputs]:
@@ -132,9 +127,8 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
 
     def _scale(self, inputs: Inputs) -> Inputs:
         """Standardise the tables and move everything to the device."""
-        tensors: dict[str, Tensor] = {
-            field.name: getattr(inputs, field.name) for field in dataclasses.fields(inputs)
-        }
+        values = {field.name: getattr(inputs, field.name) for field in dataclasses.fields(inputs)}
+        tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
         for name, scaler in self.scalers_.items():
             tensors[name] = torch.from_numpy(scaler(tensors[name].numpy()))
         moved = {name: tensor.to(self.device) for name, tensor in tensors.items()}

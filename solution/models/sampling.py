@@ -4,23 +4,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solution.data.duplicates import deduplicate
 from solution.data.graphs import PerGraph
 from solution.graph import Graph
 
-deduplicated = PerGraph(lambda graph: deduplicate(graph.configs))
+deduplicated = PerGraph(lambda graph: graph.distinct)
 
 
 @dataclass(frozen=True)
 class TrainingRows:
     """Distinct configurations of a labelled graph."""
 
-    graph: Graph  # with only these configurations
-    runtimes: np.ndarray  # (rows,) float64: the mean over identical configurations
+    graph: Graph  # these are its distinct configurations, in order
+    runtimes: np.ndarray  # (distinct,) float64: the mean over identical configurations
 
 
-def choose_rows(graph: Graph, limit: int, seed: int) -> TrainingRows:
-    """Deduplicate, then draw at most `limit` distinct configurations.
+def choose_rows(graph: Graph, limit: int | None, seed: int) -> TrainingRows:
+    """Deduplicate, then draw at most `limit` distinct configurations; None takes all.
 
     Raises ValueError where the graph has no labels.
     """
@@ -28,9 +27,7 @@ def choose_rows(graph: Graph, limit: int, seed: int) -> TrainingRows:
         raise ValueError(f"{graph.name} has no labels to learn from")
     distinct = deduplicated(graph)
     runtimes = distinct.mean(graph.runtimes)
-    chosen = np.arange(len(runtimes))
-    if len(chosen) > limit:
-        chosen = np.sort(np.random.default_rng(seed).choice(chosen, limit, replace=False))
-    if len(chosen) == graph.num_configs:
+    if limit is None or len(runtimes) <= limit:
         return TrainingRows(graph, runtimes)  # the same object, so what is kept for it is found
+    chosen = np.sort(np.random.default_rng(seed).choice(len(runtimes), limit, replace=False))
     return TrainingRows(graph.select(distinct.first[chosen]), runtimes[chosen])

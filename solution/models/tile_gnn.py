@@ -18,11 +18,11 @@ from torch_geometric.utils import scatter
 from solution import vocabulary
 from solution.data.graphs import PerGraph
 from solution.features.nodes import NUM_NUMERIC, numeric_features
-from solution.features.padding import repair_padding
 from solution.features.tile_table import output_node, tile_table
 from solution.graph import Graph
 from solution.models.layers import BothWaysBlock, Mlp
 from solution.models.net_ranker import NetRanker
+from solution.models.sampling import deduplicated
 from solution.models.training import TrainingSettings
 
 OPCODE_WIDTH = 16
@@ -50,7 +50,7 @@ class TileInputs:
     numeric: Tensor  # (nodes, NUM_NUMERIC) float32
     edge_index: Tensor  # (2, edges) int64, from operand to consumer
     output: Tensor  # (1,) int64: the node whose tensor is cut into tiles
-    table: Tensor  # (configs, columns) float32
+    table: Tensor  # (distinct configs, columns) float32
 
 
 class TileGnnRanker(NetRanker[TileGnnSettings, TileInputs]):
@@ -67,14 +67,14 @@ class TileGnnRanker(NetRanker[TileGnnSettings, TileInputs]):
 
 
 def prepare(graph: Graph) -> TileInputs:
-    """Repair, then describe nodes and configurations."""
-    repaired = repair_padding(graph)
+    """Describe the nodes and the distinct configurations."""
+    table = tile_table(graph).to_numpy(order="c")[deduplicated(graph).first]
     return TileInputs(
-        opcodes=torch.from_numpy(repaired.node_opcodes.astype(np.int64)),
-        numeric=torch.from_numpy(numeric_features(repaired)),
-        edge_index=torch.from_numpy(repaired.edges.T[::-1].copy()),
-        output=torch.tensor([output_node(repaired)]),
-        table=torch.from_numpy(tile_table(repaired).to_numpy(order="c").copy()),
+        opcodes=torch.from_numpy(graph.node_opcodes.astype(np.int64)),
+        numeric=torch.from_numpy(numeric_features(graph)),
+        edge_index=torch.from_numpy(graph.edges.T[::-1].copy()),
+        output=torch.tensor([output_node(graph)]),
+        table=torch.from_numpy(table),
     )
 
 
@@ -99,7 +99,7 @@ class TileGnn(nn.Module):
             Mlp(2 * width, width, 1),
         )
 
-    def score_batch(self, batch: Sequence[TileInputs], configs: Tensor) -> Tensor:
+    def score_batch(self, batch: Sequence[TileInputs], configs: np.ndarray) -> Tensor:
         """(configs, graphs): all kernels form one disconnected graph."""
         tables = [inputs.table[configs[:, i]] for i, inputs in enumerate(batch)]
         kernels = self._encode(batch)  # (graphs, width)
@@ -115,7 +115,7 @@ class TileGnn(nn.Module):
     def score_graph(self, inputs: TileInputs) -> np.ndarray:
         """(configs,)."""
         self.eval()
-        everything = torch.arange(len(inputs.table), device=inputs.table.device)
+        everything = np.arange(len(inputs.table))
         return self.score_batch([inputs], everything[:, None])[:, 0].cpu().numpy()
 
     def _encode(self, batch: Sequence[TileInputs]) -> Tensor:

@@ -21,6 +21,7 @@ from solution.models.base import Report
 from solution.models.losses import LOSSES
 
 WARM_UP = 0.1
+MANY = 10  # times as many configurations as are sampled
 MAX_VALUES = 1 << 22  # of a layer that are in memory at once while training: 16 MB
 
 Inputs = TypeVar("Inputs")
@@ -38,7 +39,8 @@ class TrainingSettings:
     weight_decay: float = 1e-4
     graphs_per_step: int = 4
     configs_per_graph: int = 48  # sampled anew at each step
-    max_configs: int = 1000  # distinct configurations of a graph to learn from
+    max_configs: int | None = 1000  # distinct configurations of a graph to learn from; None: all
+    validation_configs: int = 1000  # distinct configurations of a graph to stop early on
 
 
 @dataclass(frozen=True)
@@ -46,14 +48,14 @@ class Example(Generic[Inputs]):
     """A graph as a net takes it, with its labels."""
 
     inputs: Inputs
-    runtimes: np.ndarray  # (configs,)
+    runtimes: np.ndarray  # (distinct configs,)
     collection: str
 
 
 class RankingNet(Protocol[NetInputs]):
     """What the loop needs of a net beside being a torch module."""
 
-    def score_batch(self, batch: Sequence[NetInputs], configs: Tensor) -> Tensor:
+    def score_batch(self, batch: Sequence[NetInputs], configs: np.ndarray) -> Tensor:
         """Scores (configs, graphs) of the configurations `configs` (configs, graphs) int64."""
         ...
 
@@ -62,7 +64,7 @@ class RankingNet(Protocol[NetInputs]):
         ...
 
     def score_graph(self, inputs: NetInputs) -> np.ndarray:
-        """Scores (configs,) of all configurations of a graph."""
+        """Scores (distinct configs,) of a graph."""
         ...
 
 
@@ -192,14 +194,13 @@ def _loss(
     runtimes = np.stack(
         [e.runtimes[chosen[:, column]] for column, e in enumerate(examples)], axis=1
     )
-    device = next(net.parameters()).device
-    scores = as_ranking(net).score_batch(
-        [e.inputs for e in examples], torch.from_numpy(chosen).to(device)
-    )
+    scores = as_ranking(net).score_batch([e.inputs for e in examples], chosen)
     loss: Callable[[Tensor, Tensor], Tensor] = LOSSES[settings.loss]
-    return loss(scores, torch.from_numpy(runtimes).to(device))
+    return loss(scores, torch.from_numpy(runtimes).to(scores.device))
 
 
 def _sample(count: int, size: int, generator: np.random.Generator) -> np.ndarray:
     """Positions (size,) of configurations; a graph with fewer than `size` repeats some."""
+    if count > MANY * size:  # a permutation of 100,040 takes longer than the rest of the step
+        return generator.choice(count, size, replace=False)
     return np.resize(generator.permutation(count), size)

@@ -1,0 +1,94 @@
+"""Inflate one large member of a zip file, faster than zipfile and at most a few blocks ahead.
+
+A download of 6 GB inflates to over 240 GB, and inflating is most of the time that reading takes.
+ISA-L does it two to three times as fast as zlib with the same interface; where it is not installed,
+zlib does the same work. Neither holds the interpreter's lock, so inflating the next block and
+looking at this one go on at the same time.
+"""
+
+import struct
+import zipfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+try:
+    from isal import isal_zlib as zlib
+except ImportError:  # such as on a kernel without internet
+    import zlib  # type: ignore[no-redef]
+
+INPUT_BYTES = 1 << 18
+RAW_DEFLATE = -15  # a zip member has no zlib header
+LOCAL_HEADER = struct.Struct("<4s5H3L2H")  # ..., length of the name, length of the extra field
+
+Advance = Callable[[int], None]  # called with the compressed bytes that were read since the last
+
+
+def ignore(count: int) -> None:
+    """An Advance that does nothing."""
+
+
+class DeflatedMember:
+    """The content of a deflated member as a file to read from, its checksum checked at the end.
+
+    Raises, while reading, zipfile.BadZipFile, EOFError or the inflater's own error where the member
+    is damaged.
+    """
+
+    def __init__(
+        self, archive: zipfile.ZipFile, member: zipfile.ZipInfo, advance: Advance = ignore
+    ) -> None:
+        archive.open(member).close()  # its header is checked there; refuses encryption
+        assert archive.fp is not None
+        self._file = archive.fp
+        self._file.seek(member.header_offset)
+        *_, name, extra = LOCAL_HEADER.unpack(self._file.read(LOCAL_HEADER.size))
+        self._position = member.header_offset + LOCAL_HEADER.size + name + extra
+        self._member = member
+        self._left = member.compress_size
+        self._inflater = zlib.decompressobj(RAW_DEFLATE)
+        self._missing = member.file_size
+        self._checksum = 0
+        self._advance = advance
+
+    def read(self, size: int = -1, /) -> bytes:
+        """The next `size` bytes, or all that are left; fewer only at the end."""
+        parts = []
+        size = self._missing if size < 0 else size
+        while size > 0 and not self._inflater.eof:
+            data = self._input()
+            part = self._inflater.decompress(data, size)
+            if not data and not part:
+                raise EOFError(f"{self._member.filename} ends early")
+            parts.append(part)
+            size -= len(part)
+        content = b"".join(parts)
+        self._checksum = zlib.crc32(content, self._checksum)
+        self._missing -= len(content)
+        is_over = self._inflater.eof or self._missing <= 0  # a damaged stream may have no end
+        if is_over and self._checksum != self._member.CRC:
+            raise zipfile.BadZipFile(f"bad checksum of {self._member.filename}")
+        return content
+
+    def _input(self) -> bytes:
+        waiting = self._inflater.unconsumed_tail
+        if waiting:
+            return waiting
+        self._file.seek(self._position)
+        data = self._file.read(min(INPUT_BYTES, self._left))
+        self._position += len(data)
+        self._left -= len(data)
+        self._advance(len(data))
+        return data
+
+
+def read_ahead(read: Callable[[int], bytes], sizes: list[int]) -> Iterator[bytes]:
+    """Yield read(size) for each of `sizes`, the next one being read meanwhile by a thread."""
+    with ThreadPoolExecutor(1) as pool:
+        waiting = None
+        for size in sizes:
+            following = pool.submit(read, size)
+            if waiting is not None:
+                yield waiting.result()
+            waiting = following
+        if waiting is not None:
+            yield waiting.result()

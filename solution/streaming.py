@@ -1,0 +1,97 @@
+"""Prediction files that are larger than memory, a few whole graphs at a time.
+
+All predictions of the competition are 31 million rows for each experiment. Prediction files are
+sorted by collection and graph, so the rows of the same graphs can be cut out of several files side
+by side, and what is made of them is written as it comes.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from polars.io.plugins import register_io_source
+
+from solution.errors import InputError
+from solution.files import replace_file
+
+GRAPH = ["collection", "graph"]
+BATCH_ROWS = 1 << 20  # of all files together
+ROW_GROUP = 1 << 18  # rows that a reader must decode to see one of them
+
+
+def read_by_graphs(
+    paths: Mapping[str, Path], max_rows: int = BATCH_ROWS
+) -> Iterator[tuple[str, dict[str, pl.DataFrame]]]:
+    """Read sorted files side by side; together they give every row once.
+
+    Yields:
+        A collection, and by name the rows of some of its graphs, the same for all files; only
+        files that have the collection are there, perhaps with no row of these graphs.
+
+    Raises:
+        InputError: a file is not sorted by collection and graph.
+    """
+    counts = {name: _count_rows(path) for name, path in paths.items()}
+    if not counts:
+        return
+    rows = pl.col("rows").sum()
+    graphs = pl.concat(counts.values()).group_by(GRAPH).agg(rows).sort(GRAPH)
+    for (collection,), own in graphs.group_by("collection", maintain_order=True):
+        present = [n for n, c in counts.items() if c["collection"].is_in([collection]).any()]
+        batches = own.group_by(pl.col("rows").cum_sum() // max_rows, maintain_order=True)
+        for _, batch in batches:
+            wanted = batch.select(GRAPH)
+            yield (
+                str(collection),
+                {name: _read_graphs(paths[name], counts[name], wanted) for name in present},
+            )
+
+
+def write_batches(batches: Iterable[pl.DataFrame], schema: pl.Schema, path: Path) -> None:
+    """Write the batches one after the other into one Parquet file, atomically."""
+    failure: list[Exception] = []
+
+    def source(*_: Any) -> Iterator[pl.DataFrame]:
+        try:
+            for batch in batches:
+                yield batch.match_to_schema(schema)
+        except Exception as error:  # polars would wrap it in an error of its own
+            failure.append(error)
+            raise
+
+    with replace_file(path) as temporary:
+        try:
+            register_io_source(source, schema=schema).sink_parquet(
+                temporary, compression="zstd", row_group_size=ROW_GROUP, statistics=False
+            )
+        except Exception:
+            with suppress(IndexError):
+                raise failure[0] from None
+            raise
+
+
+def _count_rows(path: Path) -> pl.DataFrame:
+    """collection, graph, rows, and the offset of the first row, in the order of a sorted file."""
+    try:
+        counted = pl.scan_parquet(path).group_by(GRAPH).agg(pl.len().cast(pl.Int64).alias("rows"))
+        counts = counted.collect(engine="streaming").sort(GRAPH)
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: there is no such file. Make it with `fastslow run`.") from error
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise InputError(f"{path}: expected a file of predictions, but: {error}") from error
+    return counts.with_columns((pl.col("rows").cum_sum() - pl.col("rows")).alias("offset"))
+
+
+def _read_graphs(path: Path, counts: pl.DataFrame, wanted: pl.DataFrame) -> pl.DataFrame:
+    own = counts.join(wanted, on=GRAPH, how="semi", maintain_order="left")
+    offset, length = (own["offset"][0], int(own["rows"].sum())) if len(own) else (0, 0)
+    frame = pl.scan_parquet(path).slice(offset, length).collect()
+    found = frame.select(GRAPH).with_columns(pl.struct(GRAPH).rle_id().alias("run")).unique("run")
+    if not found.sort("run").select(GRAPH).equals(own.select(GRAPH)):
+        raise InputError(
+            f"{path}: expected rows sorted by collection and graph, found another order. Write it "
+            "with solution.predictions.write."
+        )
+    return frame
