@@ -12,8 +12,8 @@ import zlib
 from pathlib import Path, PurePosixPath
 
 from solution.errors import InputError
+from solution.files import replace_file
 from solution.progress import track
-from solution.runs import replace_file
 
 BLOCK = 1 << 20  # bytes
 RESERVE = 1 << 28  # bytes of the disk that stay free

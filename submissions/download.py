@@ -12,8 +12,8 @@ from pathlib import Path
 
 from solution.collection import collection
 from solution.errors import InputError
+from solution.files import TEMPORARY, replace_file, write_json
 from solution.progress import track
-from solution.runs import TEMPORARY, replace_file, write_json
 from submissions.archive import DamagedError, place_below, unpack
 from submissions.kaggle import DataFile, Kaggle
 

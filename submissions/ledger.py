@@ -20,7 +20,7 @@ from pathlib import Path
 
 from solution.collection import NAMES
 from solution.errors import InputError
-from solution.runs import replace_file
+from solution.files import replace_file
 from submissions.locks import locked
 
 OOF_COLUMNS = {name: "oof_" + name.replace(":", "_") for name in NAMES}

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from solution.errors import InputError
-from solution.runs import RECORD, replace_folder, write_json
+from solution.files import replace_folder, write_json
+from solution.runs import RECORD
 from submissions.build import Built
 from submissions.credentials import redact
 from submissions.ledger import OOF_COLUMNS

@@ -12,14 +12,13 @@
 7. give the lock back and wait for the score
 """
 
-import shutil
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from solution.errors import InputError
-from solution.runs import TEMPORARY
+from solution.files import remove_leftovers
 from submissions.failures import KaggleError
 from submissions.kaggle import Kaggle, Limits, Submission, pause
 from submissions.ledger import Ledger, Line, edit_ledger
@@ -56,8 +55,8 @@ def submit(
     lock = settings.submissions / ".submitting.lock"
     try:
         with locked(lock, settings.lock_seconds, "is submitting") as held:
-            _remove_leftovers(settings.submissions)
             register = Register(Kaggle(settings, (held,)))
+            _remove_leftovers(register)
             key = find_earlier(register, parcel, force=force)
             if key is None and dry_run:
                 message = parcel.message(make_key(datetime.now(UTC)))
@@ -139,13 +138,10 @@ def follow(register: Register, key: str) -> Outcome:
     return Outcome(outcome.code, outcome.message + _describe_skew(register.skew))
 
 
-def _remove_leftovers(folder: Path) -> None:
-    """Delete the temporary files of a submit that was killed; the lock keeps others out."""
-    for path in [*folder.glob(f"{TEMPORARY}*"), *(folder / "sent").glob(f"{TEMPORARY}*")]:
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+def _remove_leftovers(register: Register) -> None:
+    """Delete the temporary files of a submit that was killed; both locks keep others out."""
+    with edit_ledger(register.path):
+        remove_leftovers(register.settings.submissions)
 
 
 def _upload(register: Register, parcel: Parcel) -> tuple[str, KaggleError | None]:
