@@ -65,7 +65,7 @@ class Register:
         if not unsettled:
             return listed, None
         quiet = self.settings.quiet_seconds if quiet is None else quiet
-        wait = max(_time_left(line, quiet) for line in unsettled)
+        wait = max(_time_left(line, self.settings, quiet) for line in unsettled)
         if wait > 0:
             pause(wait, "Looking whether an earlier submission arrived")
             listed = self.look()
@@ -119,12 +119,16 @@ def _check_missing(listed: list[Submission], limits: Limits, line: Line, ledger:
     )
 
 
-def _time_left(line: Line, quiet: float) -> float:
+def _time_left(line: Line, settings: Settings, quiet: float) -> float:
+    """Seconds until a submission that is not listed will not appear any more.
+
+    The upload has ended by now, for its process would hold the lock; but only its begin is known.
+    """
     begun = read_time(line["when"])
     if begun is None:
         return quiet
     elapsed = (datetime.now(UTC) - begun).total_seconds()
-    return min(quiet, quiet - elapsed)  # a clock that was set back makes nobody wait longer
+    return 0.0 if elapsed > settings.upload_seconds + quiet else quiet
 
 
 def _seconds_between(ours: str, theirs: str) -> float | None:
