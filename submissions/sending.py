@@ -123,7 +123,7 @@ def follow(register: Register, key: str) -> Outcome:
     deadline = time.monotonic() + settings.score_seconds
     wait, problem = 0.0 if register.skew is None else settings.poll_seconds, ""
     while (line := register.read().find(key)) and line["state"] == "pending":
-        if time.monotonic() + wait > deadline:
+        if wait and time.monotonic() + wait > deadline:  # without a wait, look once at least
             break
         pause(wait, "Waiting for the score")
         wait = max(settings.poll_seconds, min(wait * 1.5, LONGEST_POLL))

@@ -37,7 +37,7 @@ def play(folder: Path, run: Path, params: dict[str, Any]) -> Story:
     shutil.copytree(run, folder / "run")
     server = KaggleServer()
     try:
-        place = Place(folder, server, {"FASTSLOW_SCORE_SECONDS": "60"})
+        place = Place(folder, server)
         server.world.pending = 10**9  # it waits for its score until it is killed
         process, output = place.start(*place.submit_arguments())
         while len(server.world.calls) < calls and process.is_alive():
