@@ -2,17 +2,34 @@
 #   make run                     everything, on the bundled sample
 #   make run DATA=folder         the same on any folder; RUN=folder LIMIT=1 REPLACE=1 are options
 #   make test                    lint, types, import order, tests
+#   make data                    download the competition's data and check it; COLLECTION=name DATA=folder
+#   make submit RECIPE=name      merge, check, upload, confirm, score; RUN=folder DRY_RUN=1 FORCE=1 DIRTY=1
+#   make scores                  fetch all scores into submissions/ledger.csv and show them
+#   make leaderboard             the public leaderboard around us
 #   make bench-scale             what the competition's full scale costs here: 15 minutes, 4 GB of disk
 PYTHON ?= python3
 VENV := .venv
 INSTALLED := $(VENV)/.installed
 BIN := $(VENV)/bin
 OPTIONS = $(if $(DATA),"$(DATA)") $(if $(RUN),--run "$(RUN)") $(if $(LIMIT),--limit) $(if $(REPLACE),--replace)
+SUBMIT = $(if $(RECIPE),"$(RECIPE)") $(if $(RUN),--run "$(RUN)") $(if $(DRY_RUN),--dry-run) $(if $(FORCE),--force) $(if $(DIRTY),--allow-dirty)
 
-.PHONY: run test lint bench-scale clean
+.PHONY: run test lint data submit scores leaderboard bench-scale clean
 
 run: $(INSTALLED)
 	$(BIN)/fastslow run $(OPTIONS)
+
+data: $(INSTALLED)
+	$(BIN)/fastslow data $(if $(DATA),"$(DATA)") $(if $(COLLECTION),--collection "$(COLLECTION)")
+
+submit: $(INSTALLED)
+	$(BIN)/fastslow submit $(SUBMIT)
+
+scores: $(INSTALLED)
+	$(BIN)/fastslow scores
+
+leaderboard: $(INSTALLED)
+	$(BIN)/fastslow leaderboard
 
 test: lint
 	$(BIN)/pytest

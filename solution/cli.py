@@ -11,6 +11,9 @@ from rich.console import Console
 from solution.data.folds import Scheme
 from solution.errors import InputError
 from solution.runs import RUNS, STORES, Run, open_run
+from solution.terminal import output, say
+from submissions.commands import RECIPE
+from submissions.commands import app as kaggle_commands
 
 if TYPE_CHECKING:
     from solution.data.store import Store
@@ -25,7 +28,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-output = Console()
+app.add_typer(kaggle_commands)  # submit, scores, leaderboard, doctor
 
 SAMPLE = Path(__file__).parent / "data" / "sample"
 EXPERIMENTS = (
@@ -35,7 +38,6 @@ EXPERIMENTS = (
     "tile_gnn_001",
     "tile_lightgbm_001",
 )
-RECIPE = "mean_rank_001"
 EXIT_BAD_INPUT = 2
 
 Data = Annotated[Path, typer.Argument(help="Folder with the npz files, in any of their shapes.")]
@@ -190,9 +192,28 @@ def verify(
     say(f"{submission}: {rows} rows, sound.")
 
 
-def say(text: str) -> None:
-    """Print a line as it is: brackets in a name are no markup, and a long path stays whole."""
-    output.print(text, markup=False, highlight=False, soft_wrap=True)
+@app.command()
+def data(
+    folder: Annotated[Path, typer.Argument(help="Where the files go.")] = Path("data"),
+    collection: Annotated[str | None, typer.Option(help="Only one, as layout:xla:random.")] = None,
+    max_gigabytes: Annotated[float, typer.Option(min=0.001, help="Of all files.")] = 100.0,
+) -> None:
+    """Download the competition's data with the kaggle CLI and check it. Goes on where it was.
+
+    Nothing that is there is overwritten. Exit codes: 0, or 2 with a message: what Kaggle refused,
+    what is wrong with the archive, or which files are defective.
+    """
+    from submissions.download import download_all, download_collection
+    from submissions.kaggle import Kaggle
+    from submissions.settings import read_settings
+
+    kaggle, max_bytes = Kaggle(read_settings()), round(max_gigabytes * 1e9)
+    if collection is None:
+        count = download_all(kaggle, folder, max_bytes)
+    else:
+        count = download_collection(kaggle, folder, collection, max_bytes)
+    say(f"{folder}: {count} files are there.")
+    check(folder)
 
 
 def _name(data: Path, *, limit: bool) -> str:
@@ -253,22 +274,13 @@ def _choose_preparation(store: Path, hops: int | None) -> "Preparation":
 
 def _finish(run: Run, recipe_name: str) -> None:
     """Merge, write the submission and show the table."""
-    from ensembles.merge import merge_run
     from ensembles.recipe import find_recipe
-    from solution import predictions
-    from submissions.report import collect_lines, tabulate, write_scores
-    from submissions.writer import write_submission
+    from submissions.build import build_submission
+    from submissions.report import tabulate
 
-    recipe = find_recipe(recipe_name)
-    merge_run(run, recipe)
-    ranking = predictions.read(run.ranking(recipe.name, "test"))
-    written = write_submission(
-        ranking, predictions.read(run.graphs), run.sample_submission(), run.submission
-    )
-    lines = collect_lines(run, recipe.name)
-    write_scores(lines, run)
-    output.print(tabulate(lines))
-    say(written.describe())
+    built = build_submission(run, find_recipe(recipe_name))
+    output.print(tabulate(built.lines))
+    say(built.written.describe())
 
 
 def main() -> None:

@@ -18,19 +18,22 @@ COMMANDS = [
 ]
 FASTSLOW = [words[1:] for words in COMMANDS if words[0] == ".venv/bin/fastslow"]
 ON_THE_SAMPLE = [words for words in FASTSLOW if words[0] in ("check", "inspect")]
-OF_THE_EXAMPLE = [words for words in FASTSLOW if words not in ON_THE_SAMPLE]
+OF_THE_EXAMPLE = [words for words in FASTSLOW if words[0] in ("run", "ensemble", "verify")]
+# Those that talk to Kaggle run in kaggle/test_make_submit.py, against a stand-in.
+WITH_KAGGLE = {"data", "submit", "scores", "leaderboard"}
 
 
 def test_every_command_is_known_to_these_tests() -> None:
     programs = {words[0] for words in COMMANDS}
     assert programs == {"make", ".venv/bin/fastslow"}
-    assert {words[0] for words in FASTSLOW} == {"check", "inspect", "run", "ensemble", "verify"}
+    known = {"check", "inspect", "run", "ensemble", "verify", "doctor"}
+    assert {words[0] for words in FASTSLOW} == known
 
 
 def test_make_targets_and_folders_exist() -> None:
     for _, target, *options in (words for words in COMMANDS if words[0] == "make"):
         assert re.search(rf"^{target}:", MAKEFILE, re.MULTILINE), target
-        for option in options:
+        for option in options if target not in WITH_KAGGLE else []:
             assert (REPOSITORY / option.removeprefix("DATA=")).is_dir()
 
 

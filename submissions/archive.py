@@ -1,0 +1,130 @@
+"""Unpack an archive from the network without trusting it.
+
+Refused before a byte is written: names that lead out of the target folder, links and other special
+entries, two entries of one name, and more bytes than allowed. A file that is there already stays
+as it is: one that is equal counts as unpacked, one that differs is refused.
+"""
+
+import shutil
+import stat
+import zipfile
+import zlib
+from pathlib import Path, PurePosixPath
+
+from solution.errors import InputError
+from solution.files import replace_file
+from solution.progress import track
+
+BLOCK = 1 << 20  # bytes
+RESERVE = 1 << 28  # bytes of the disk that stay free
+
+
+def unpack(archive: Path, target: Path, max_bytes: int) -> list[Path]:
+    """Unpack a zip archive below `target`; return the files, also those that were there.
+
+    Args:
+        max_bytes: how much all files may take unpacked.
+
+    Raises:
+        InputError: the archive is damaged or not to be trusted; nothing outside `target` and no
+            file that was there is touched.
+    """
+    try:
+        with zipfile.ZipFile(archive) as opened:
+            entries = [entry for entry in opened.infolist() if not entry.is_dir()]
+            for entry in opened.infolist():
+                _check_entry(archive, entry)
+            _check_names(archive, entries)
+            _check_size(archive, entries, target, max_bytes)
+            with track(entries, "Unpacking") as tracked:
+                return [_extract(archive, opened, entry, target) for entry in tracked]
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        raise DamagedError(
+            f"{archive}: not a whole zip archive: {error}. Give the same command again; it is "
+            "downloaded afresh."
+        ) from error
+
+
+class DamagedError(InputError):
+    """The archive cannot be read to its end."""
+
+
+def place_below(target: Path, name: str, source: Path | str) -> Path:
+    """The path of `name` below `target`; InputError where it leads elsewhere."""
+    pure = PurePosixPath(name)
+    steps = name.replace("\\", "/").split("/")
+    drive = ":" in steps[0]
+    if not name or pure.is_absolute() or ".." in steps or "\\" in name or drive or "\0" in name:
+        raise InputError(f"{source}: refused, the name {name!r} leads out of the folder {target}.")
+    path = target / pure
+    if not path.resolve().is_relative_to(target.resolve()):
+        raise InputError(f"{source}: refused, {name!r} leads out of {target} through a link there.")
+    return path
+
+
+def _check_entry(archive: Path, entry: zipfile.ZipInfo) -> None:
+    kind = stat.S_IFMT(entry.external_attr >> 16)
+    if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+        raise InputError(
+            f"{archive}: refused, {entry.filename!r} is a link or another special file."
+        )
+    if entry.flag_bits & 1:
+        raise InputError(f"{archive}: refused, {entry.filename!r} is encrypted.")
+
+
+def _check_names(archive: Path, entries: list[zipfile.ZipInfo]) -> None:
+    seen: set[str] = set()
+    for entry in entries:
+        place_below(Path("data"), entry.filename, archive)
+        folded = str(PurePosixPath(entry.filename)).casefold()  # as some file systems do
+        if folded in seen:
+            raise InputError(f"{archive}: refused, {entry.filename!r} is in it twice.")
+        seen.add(folded)
+
+
+def _check_size(
+    archive: Path, entries: list[zipfile.ZipInfo], target: Path, max_bytes: int
+) -> None:
+    total = sum(entry.file_size for entry in entries)
+    if total > max_bytes:
+        raise InputError(
+            f"{archive}: refused, it would unpack to {total / 1e9:.1f} GB, more than the "
+            f"{max_bytes / 1e9:.1f} GB that are allowed. If that is right, raise --max-gigabytes."
+        )
+    missing = sum(entry.file_size for entry in entries if not (target / entry.filename).is_file())
+    target.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(target).free - RESERVE
+    if missing > free:
+        raise InputError(
+            f"{archive}: it unpacks to {missing / 1e9:.1f} GB, but only {max(0, free) / 1e9:.1f} "
+            f"GB are free on the disk of {target}. Free some space, then try again."
+        )
+
+
+def _extract(archive: Path, opened: zipfile.ZipFile, entry: zipfile.ZipInfo, target: Path) -> Path:
+    path = place_below(target, entry.filename, archive)
+    if path.exists() or path.is_symlink():
+        _check_same(archive, entry, path)
+        return path
+    # A reader of zipfile stops at the declared size, and checks the sum at the end.
+    with (
+        opened.open(entry) as source,
+        replace_file(path) as temporary,
+        temporary.open("wb") as file,
+    ):
+        shutil.copyfileobj(source, file, BLOCK)
+    return path
+
+
+def _check_same(archive: Path, entry: zipfile.ZipInfo, path: Path) -> None:
+    if path.is_file() and not path.is_symlink() and path.stat().st_size == entry.file_size:
+        checksum = 0
+        with path.open("rb") as file:
+            while block := file.read(BLOCK):
+                checksum = zlib.crc32(block, checksum)
+        if checksum == entry.CRC:
+            return
+    raise InputError(
+        f"{path}: is there already and differs from {entry.filename!r} in {archive}. Nothing is "
+        "overwritten: move it away, or choose another folder."
+    )

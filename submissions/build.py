@@ -1,0 +1,67 @@
+"""Merge a run's predictions by a recipe, write the checked CSV and score it out of fold."""
+
+from dataclasses import dataclass
+
+from ensembles.merge import merge_run
+from ensembles.recipe import Recipe
+from solution import predictions
+from solution.collection import COLLECTIONS
+from solution.errors import InputError
+from solution.runs import Run
+from submissions.checker import read_rows
+from submissions.report import ENSEMBLE, Line, collect_lines, score_overall, write_scores
+from submissions.writer import Written, write_submission
+
+
+@dataclass(frozen=True)
+class Built:
+    """A submission that is ready to be sent."""
+
+    run: Run
+    recipe: Recipe
+    written: Written
+    lines: list[Line]
+
+    def scores(self) -> dict[str, float]:
+        """The ensemble's out-of-fold score by collection, and under "mean" that of all five."""
+        own = [line for line in self.lines if line.ranker.startswith(ENSEMBLE)]
+        scores = {line.collection.name: line.score.value for line in own}
+        overall = score_overall(self.lines)
+        return scores if overall is None else {**scores, "mean": overall.value}
+
+
+def build_submission(run: Run, recipe: Recipe) -> Built:
+    """Write the run's ranking, submission.csv and scores.csv.
+
+    Raises InputError where the recipe does not fit the run, or the file would not pass the checker.
+    """
+    merge_run(run, recipe)
+    written = write_submission(
+        predictions.read(run.ranking(recipe.name, "test")),
+        predictions.read(run.graphs),
+        run.sample_submission(),
+        run.submission,
+    )
+    lines = collect_lines(run, recipe.name)
+    write_scores(lines, run)
+    return Built(run, recipe, written, lines)
+
+
+def check_complete(built: Built) -> None:
+    """Refuse a submission that has not the competition's rows: it would be lost.
+
+    Raises InputError with what each collection has and needs.
+    """
+    path = built.written.path
+    names = [name.rpartition(":")[0] for name, _ in read_rows(path, path)]
+    wrong = [
+        f"{collection.name} {names.count(collection.name)} of {collection.test_rows}"
+        for collection in COLLECTIONS
+        if names.count(collection.name) != collection.test_rows
+    ]
+    if wrong:
+        raise InputError(
+            f"{path}: not the rows that the competition asks for: "
+            f"{', '.join(wrong)}. Make a run on the competition's own data: `make data`, then "
+            "`make run DATA=data`."
+        )

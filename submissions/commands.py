@@ -1,0 +1,116 @@
+"""The commands that talk to Kaggle, each a few lines over the package.
+
+They import neither torch nor lightgbm, so they start at once and work on a laptop.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from solution.runs import RUNS, Run
+from solution.terminal import output, say
+
+# Heavier imports (polars, scipy) wait inside the commands that need them.
+
+app = typer.Typer()
+
+RECIPE = "mean_rank_001"
+Force = Annotated[bool, typer.Option("--force", help="The same file again, or no slot left.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Everything but the upload.")]
+Dirty = Annotated[bool, typer.Option("--allow-dirty", help="Record uncommitted changes.")]
+
+
+@app.command()
+def submit(
+    recipe: Annotated[str, typer.Argument(help="Name, or path of a TOML file.")] = RECIPE,
+    run_folder: Annotated[Path, typer.Option("--run", help="A run folder.")] = RUNS / "sample",
+    force: Force = False,
+    dry_run: DryRun = False,
+    allow_dirty: Dirty = False,
+) -> None:
+    """Merge, check, upload once, confirm, wait for the score, write the ledger.
+
+    After a failure, give the same command again: it first looks whether the submission arrived.
+
+    Exit codes: 0 the submission is at Kaggle (the message says whether with a score); 2 nothing was
+    sent, the message says why; 3 nobody knows yet whether it arrived, give the command again; 4
+    Kaggle has it and could not score it.
+    """
+    from ensembles.recipe import find_recipe
+    from submissions.build import build_submission, check_complete
+    from submissions.provenance import pack, read_tree
+    from submissions.report import tabulate
+    from submissions.sending import submit as send
+    from submissions.settings import read_settings
+
+    settings = read_settings()
+    tree = read_tree()
+    if not allow_dirty:
+        tree.check_clean()
+    built = build_submission(Run.existing(run_folder), find_recipe(recipe))
+    output.print(tabulate(built.lines))
+    say(built.written.describe())
+    check_complete(built)
+    outcome = send(pack(built, tree), settings, force=force, dry_run=dry_run)
+    say(outcome.message)
+    raise typer.Exit(outcome.code)
+
+
+@app.command()
+def scores() -> None:
+    """Fetch every submission into submissions/ledger.csv and show them.
+
+    Exit codes: 0, or 2 where Kaggle could not be asked; the ledger is shown all the same.
+    """
+    from submissions import scores
+    from submissions.failures import KaggleError
+    from submissions.kaggle import Kaggle
+    from submissions.settings import read_settings
+    from submissions.settling import Register
+
+    register = Register(Kaggle(read_settings()))
+    failure = None
+    try:
+        ledger = scores.update_ledger(register)
+    except KaggleError as error:
+        ledger, failure = register.read(), error
+    output.print(scores.tabulate_ledger(ledger))
+    output.print(scores.tabulate_standing(ledger))
+    say(scores.describe_correlation(ledger))
+    say(f"Ledger: {register.path} ({len(ledger.lines)} line(s))")
+    if failure:
+        raise failure
+
+
+@app.command()
+def leaderboard() -> None:
+    """Show the public leaderboard around our best submission.
+
+    Exit codes: 0, or 2 where Kaggle could not be asked.
+    """
+    from submissions.kaggle import Kaggle
+    from submissions.leaderboard import best_public, tabulate_leaderboard
+    from submissions.settings import read_settings
+    from submissions.settling import Register
+
+    kaggle = Kaggle(read_settings())
+    ours = best_public(Register(kaggle).read())
+    output.print(tabulate_leaderboard(kaggle.list_leaderboard(), ours))
+    if ours is None:
+        say("The ledger has no public score of ours yet; `make scores` fetches them.")
+
+
+@app.command()
+def doctor() -> None:
+    """Say what stands between you and a submission, and what to do about it.
+
+    Exit codes: 0 where `fastslow submit` can work, 2 where something must be done first.
+    """
+    from submissions.doctor import examine, tabulate_findings
+    from submissions.settings import read_settings
+
+    findings = examine(read_settings())
+    output.print(tabulate_findings(findings))
+    if any(finding.stops for finding in findings):
+        raise typer.Exit(2)

@@ -1,0 +1,210 @@
+"""What stands between a user and a submission, and what to do about it. Prints no secret."""
+
+import os
+import platform
+import shutil
+import subprocess
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from importlib import metadata
+from pathlib import Path
+
+from rich import box
+from rich.table import Table
+
+from solution.errors import InputError
+from solution.runs import LIBRARIES, RUNS
+from submissions.credentials import find_credentials
+from submissions.failures import NO_CREDENTIALS
+from submissions.kaggle import NOT_PASSED_ON, Kaggle, find_program
+from submissions.ledger import read_ledger
+from submissions.provenance import read_tree
+from submissions.sending import SKEW
+from submissions.settings import Settings
+
+OLDEST_CLI = (2, 2, 4)  # the first that tells how many submissions are left
+GIGABYTE = 1e9
+DATA_GIGABYTES = 30  # the download and what it unpacks to
+LEAST_GIGABYTES = 1
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the doctor's table."""
+
+    subject: str
+    found: str
+    advice: str = ""
+    stops: bool = False  # nothing can be submitted before it is done
+
+
+def examine(settings: Settings) -> list[Finding]:
+    """Look at everything that a submission needs; asks Kaggle once."""
+    return [
+        _examine_cli(settings),
+        *_examine_credentials(),
+        _examine_access(settings),
+        _examine_clock(settings),
+        *_examine_variables(),
+        _examine_ledger(settings),
+        _examine_tree(),
+        _examine_disk(),
+        Finding("Python", f"{platform.python_version()} on {platform.system()}"),
+        Finding("Libraries", _list_versions()),
+        _examine_gpu(),
+    ]
+
+
+def tabulate_findings(findings: list[Finding]) -> Table:
+    """The doctor's table, 80 columns wide."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
+    table.add_column("", no_wrap=True)
+    table.add_column("What", no_wrap=True)
+    table.add_column("Found", overflow="fold")
+    table.add_column("What to do", overflow="fold")
+    for finding in findings:
+        mark = "stop" if finding.stops else "note" if finding.advice else "ok"
+        style = {"stop": "bold red", "note": "yellow", "ok": "green"}[mark]
+        table.add_row(f"[{style}]{mark}[/]", finding.subject, _safe(finding.found), finding.advice)
+    return table
+
+
+def _safe(text: str) -> str:
+    return text.replace("[", r"\[")  # brackets in a path are no markup
+
+
+def _examine_cli(settings: Settings) -> Finding:
+    subject = "kaggle CLI"
+    try:
+        version = Kaggle(settings).version()
+    except (InputError, OSError, subprocess.SubprocessError) as error:
+        return Finding(subject, str(error), "Run `make test`, which installs it.", stops=True)
+    numbers = tuple(int(part) for part in version.split(".")[:3] if part.isdigit())
+    if not numbers:
+        advice = "It does not start: is your home folder writable? Run `kaggle --version`."
+        return Finding(subject, find_program(), advice, stops=True)
+    if numbers < OLDEST_CLI:
+        return Finding(subject, version, "Update it: pip install --upgrade kaggle", stops=True)
+    return Finding(subject, version)
+
+
+def _examine_credentials() -> list[Finding]:
+    found = find_credentials()
+    if not found:
+        return [Finding("Credentials", "none", NO_CREDENTIALS.advice, stops=True)]
+    used, *hidden = found
+    advice = []
+    if used.exposed:
+        advice.append(f"Others can read it: chmod 600 {used.path}.")
+    if hidden:
+        others = ", ".join(f"{other.method} in {other.source}" for other in hidden)
+        advice.append(f"It hides: {others}. Remove it if it is old.")
+    return [Finding("Credentials", f"{used.method} from {used.source}", " ".join(advice))]
+
+
+def _examine_access(settings: Settings) -> Finding:
+    if not find_credentials():
+        return Finding("Submissions", "not asked", "Needs credentials.")
+    try:
+        limits = Kaggle(settings).ask_limits()
+    except (InputError, OSError) as error:
+        return Finding("Submissions", "no answer", str(error), stops=True)
+    found = f"{limits.numAllowedNow} left now, {limits.numToday} made today"
+    if limits.numAllowedNow > 0:
+        return Finding("Submissions", found)
+    url = f"https://www.kaggle.com/competitions/{settings.competition}"
+    advice = f"Wait for the next day (UTC); where none was made, join at {url}."
+    return Finding("Submissions", found, advice, stops=True)
+
+
+def _examine_clock(settings: Settings) -> Finding:
+    local = os.environ.get("KAGGLE_API_ENVIRONMENT") == "LOCALHOST"
+    url = "http://localhost" if local else "https://www.kaggle.com"
+    theirs = _ask_date(url, min(settings.call_seconds, 20.0))
+    if theirs is None:
+        return Finding("Clock", "not compared, no answer", "Check the network.")
+    skew = (theirs - datetime.now(UTC)).total_seconds()
+    if abs(skew) < SKEW:
+        return Finding("Clock", f"within {max(1, abs(skew)):.0f} s of Kaggle's")
+    direction = "behind" if skew > 0 else "ahead of"
+    advice = "Set it: timedatectl set-ntp true. A wrong clock breaks sign-in and times."
+    return Finding("Clock", f"{abs(skew) / 60:.0f} minutes {direction} Kaggle's", advice)
+
+
+def _ask_date(url: str, seconds: float) -> datetime | None:
+    """The Date header of any answer; no credentials are sent."""
+    request = urllib.request.Request(url, method="HEAD")
+    try:
+        with urllib.request.urlopen(request, timeout=seconds) as answer:
+            header = answer.headers["Date"]
+    except urllib.error.HTTPError as error:
+        header = error.headers["Date"]
+    except (OSError, ValueError):
+        return None
+    try:
+        return parsedate_to_datetime(header)
+    except (TypeError, ValueError):
+        return None
+
+
+def _examine_variables() -> list[Finding]:
+    present = [name for name in NOT_PASSED_ON if os.environ.get(name)]
+    if not present:
+        return []
+    advice = "They make the CLI print keys or go elsewhere; the commands here leave them out."
+    return [Finding("Variables", ", ".join(present), advice)]
+
+
+def _examine_ledger(settings: Settings) -> Finding:
+    path = settings.submissions / "ledger.csv"
+    try:
+        ledger = read_ledger(path)
+    except InputError as error:
+        return Finding("Ledger", "not readable", str(error), stops=True)
+    found = f"{len(ledger.lines)} line(s)"
+    open_lines = [line["key"] for line in ledger.unsettled()]
+    if open_lines:
+        advice = f"Unknown whether {', '.join(open_lines)} arrived: `make submit` looks first."
+        return Finding("Ledger", found, advice)
+    return Finding("Ledger", found)
+
+
+def _examine_tree() -> Finding:
+    tree = read_tree()
+    if not tree.commit:
+        return Finding("Code", "no git checkout", "Submissions will not name a commit.")
+    found = f"commit {tree.commit[:12]}"
+    if tree.changed:
+        advice = f"{len(tree.changed)} file(s) not committed: commit, or --allow-dirty."
+        return Finding("Code", found, advice)
+    return Finding("Code", found)
+
+
+def _examine_disk() -> Finding:
+    folder = next(path for path in (RUNS.resolve(), *RUNS.resolve().parents) if path.is_dir())
+    free = shutil.disk_usage(folder).free / GIGABYTE
+    found = f"{free:.0f} GB free"
+    if free < LEAST_GIGABYTES:
+        return Finding("Disk", found, f"Free some space on the disk of {folder}.", stops=True)
+    if free < DATA_GIGABYTES:
+        return Finding("Disk", found, f"`make data` needs about {DATA_GIGABYTES} GB.")
+    return Finding("Disk", found)
+
+
+def _list_versions() -> str:
+    return ", ".join(f"{name} {metadata.version(name)}" for name in (*LIBRARIES, "kaggle"))
+
+
+def _examine_gpu() -> Finding:
+    program = shutil.which("nvidia-smi") or "/opt/bin/nvidia-smi"  # the latter in Kaggle kernels
+    if not Path(program).is_file():
+        return Finding("GPU", "none; everything runs on the CPU")
+    command = [program, "--query-gpu=name,memory.total", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    except (OSError, subprocess.SubprocessError):
+        return Finding("GPU", "nvidia-smi does not answer", "Look at the driver.")
+    return Finding("GPU", "; ".join(done.stdout.split("\n")).strip("; ") or "none")

@@ -1,0 +1,203 @@
+"""What went wrong in a call of the kaggle CLI, in words, and what to do about it.
+
+The CLI prints a server's message without its status, and exits with 0 after some failures. So a
+failure is told by what was printed, and what is not recognised counts as "may have arrived".
+"""
+
+import re
+from dataclasses import dataclass
+
+from solution.errors import InputError
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of failure."""
+
+    name: str
+    words: str
+    advice: str
+    passing: bool = False  # another try, a little later, may work
+    undecided: bool = False  # the server may have acted on the call all the same
+
+
+TIMED_OUT = Kind(
+    "timed out",
+    "Kaggle did not answer within {seconds:g} seconds",
+    "Run the same command again; FASTSLOW_CALL_SECONDS and FASTSLOW_UPLOAD_SECONDS allow more.",
+    passing=True,
+    undecided=True,
+)
+NO_CREDENTIALS = Kind(
+    "no credentials",
+    "there are no Kaggle credentials",
+    "Make a token at https://www.kaggle.com/settings/api and save it as ~/.kaggle/access_token, "
+    "or run `kaggle auth login`. `fastslow doctor` says what is found.",
+)
+BAD_REPLY = Kind(
+    "bad reply",
+    "Kaggle's answer was not what was asked for",
+    "Run the same command again in a few minutes.",
+    passing=True,
+    undecided=True,
+)
+UNKNOWN = Kind(
+    "unknown",
+    "the kaggle CLI failed",
+    "Run `fastslow doctor`, then the same command again.",
+    undecided=True,
+)
+NETWORK_DOWN = Kind(
+    "network down",
+    "Kaggle cannot be reached",
+    "Check the network and the proxy variables (https_proxy), then try again.",
+    passing=True,
+)
+RULES = "https://www.kaggle.com/competitions/{competition}/rules"
+
+# The first pattern that is found decides.
+PATTERNS: tuple[tuple[str, Kind], ...] = (
+    (r"Tunnel connection failed", NETWORK_DOWN),  # with the proxy's own 403 or 407
+    (
+        r"Authentication required|\b401\b|Unauthori[sz]ed|Unauthenticated|Invalid credentials",
+        Kind(
+            "401",
+            "Kaggle did not accept the credentials ({source})",
+            "Make a token at https://www.kaggle.com/settings/api; `fastslow doctor` says which "
+            "credentials are used and which others hide behind them.",
+        ),
+    ),
+    (
+        r"accept.{0,40}\brules\b",
+        Kind("rules", "the rules are not accepted yet", f"Accept them at {RULES}, then try again."),
+    ),
+    (
+        r"(daily|submissions?)\b.{0,60}\blimit|\blimit\b.{0,60}\bsubmission|maximum.{0,40}submiss",
+        Kind("limit", "no submission is left today", "Kaggle counts a day in UTC: wait for it."),
+    ),
+    (
+        r"no longer accept|not accepting|(competition|it) (is|has) (closed|ended|over)|deadline",
+        Kind(
+            "closed",
+            "the competition takes no submissions",
+            "Nothing can be done from here: see the competition's page.",
+        ),
+    ),
+    (
+        r"Permission .{0,60}denied|\b403\b|Forbidden",
+        Kind(
+            "403",
+            "Kaggle refuses ({competition})",
+            f"Accept the rules at {RULES} (join the competition), and check its name.",
+        ),
+    ),
+    (
+        r"\b404\b|not found|Could not find competition",
+        Kind(
+            "404",
+            "Kaggle does not find it ({competition})",
+            "Check the name of the competition: FASTSLOW_COMPETITION.",
+        ),
+    ),
+    (
+        r"\b429\b|Too Many Requests|rate.?limit|Quota exceeded",
+        Kind("429", "Kaggle asks to slow down", "Wait some minutes, then try again.", passing=True),
+    ),
+    (
+        r"certificate (has expired|is not yet valid)|clock skew",
+        Kind(
+            "clock",
+            "the certificate of Kaggle is out of its time, so this machine's clock is wrong",
+            "Set the clock (timedatectl set-ntp true), then try again.",
+        ),
+    ),
+    (
+        r"CERTIFICATE_VERIFY_FAILED|SSLError|SSL:",
+        Kind(
+            "TLS",
+            "there is no trusted connection to Kaggle",
+            "A proxy may stand between: name its certificate in REQUESTS_CA_BUNDLE.",
+        ),
+    ),
+    (
+        r"Connection aborted|Connection reset|RemoteDisconnected|IncompleteRead|Broken pipe"
+        r"|ended prematurely|Read timed out|Connection broken",
+        Kind(
+            "interrupted",
+            "the connection broke before Kaggle's answer was here",
+            "Run the same command again.",
+            passing=True,
+            undecided=True,
+        ),
+    ),
+    (
+        r"Connection refused|Failed to establish|NameResolution|Name or service not known|Temporary"
+        r" failure|unreachable|Unable to connect|Max retries exceeded",
+        NETWORK_DOWN,
+    ),
+    (
+        r"Expecting value: line|JSONDecodeError",
+        Kind(
+            "no JSON",
+            "Kaggle sent a web page instead of an answer, as it does during maintenance",
+            "Run the same command again in some minutes; a login page of the network does the "
+            "same.",
+            passing=True,
+            undecided=True,
+        ),
+    ),
+    (
+        r"\b50\d\b|Internal (server )?error|Service Unavailable|Bad Gateway|Gateway Time",
+        Kind(
+            "500",
+            "Kaggle has a failure of its own",
+            "Run the same command again in some minutes.",
+            passing=True,
+            undecided=True,
+        ),
+    ),
+    (
+        r"Could not submit to competition",
+        Kind(
+            "upload failed",
+            "the file could not be uploaded",
+            "Run the same command again.",
+            passing=True,
+        ),
+    ),
+)
+
+
+class KaggleError(InputError):
+    """A call that failed; `kind` says how."""
+
+    def __init__(self, kind: Kind, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+def tell(printed: str) -> Kind:
+    """The kind of failure that the CLI's output speaks of."""
+    for pattern, kind in PATTERNS:
+        if re.search(pattern, printed, re.IGNORECASE | re.DOTALL):
+            return kind
+    return UNKNOWN
+
+
+def explain(kind: Kind, doing: str, printed: str = "", **facts: object) -> KaggleError:
+    """The error with words for users.
+
+    Args:
+        doing: what the call was for, such as "asking for the submissions".
+        printed: the CLI's own words, without secrets; its last line is quoted.
+        facts: competition, source (of the credentials), seconds.
+    """
+    words = kind.words.format(**facts)
+    advice = kind.advice.format(**facts)
+    lines = [line.strip() for line in printed.splitlines() if line.strip()]
+    quoted = f' The kaggle CLI said: "{_shorten(lines[-1])}".' if lines else ""
+    return KaggleError(kind, f"{doing}: {words} ({kind.name}).{quoted} {advice}")
+
+
+def _shorten(text: str, width: int = 200) -> str:
+    return text if len(text) <= width else text[: width - 3] + "..."

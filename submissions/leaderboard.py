@@ -1,0 +1,55 @@
+"""The public leaderboard around us."""
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from submissions.kaggle import Place
+from submissions.ledger import Ledger
+
+AROUND = 8  # lines above and below
+TOP = 3
+
+
+def find_rank(places: list[Place], score: float) -> int:
+    """The place that `score` would take, from 1; higher is better, equal ones go before it."""
+    return 1 + sum(place.score is not None and place.score >= score for place in places)
+
+
+def best_public(ledger: Ledger) -> float | None:
+    """Our best public score in the ledger."""
+    scores = [line["public"] for line in ledger.lines if line["public"]]
+    numbers = [float(score) for score in scores if score.replace(".", "", 1).lstrip("-").isdigit()]
+    return max(numbers, default=None)
+
+
+def tabulate_leaderboard(places: list[Place], ours: float | None) -> Table:
+    """The top, and what is around our score (or around the end of the top, without one)."""
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        show_edge=False,
+        title=f"Public leaderboard, {len(places)} teams",
+        title_justify="left",
+    )
+    table.add_column("Place", justify="right")
+    table.add_column("Team", overflow="ellipsis", no_wrap=True, max_width=50)
+    table.add_column("Public", justify="right")
+    rank = TOP + AROUND if ours is None else find_rank(places, ours)
+    last = 0
+    for number, place in enumerate(places, start=1):
+        if number == rank and ours is not None:
+            _add_ours(table, rank, ours)
+        if number <= TOP or rank - AROUND <= number < rank + AROUND:
+            if number > last + 1:
+                table.add_row("...", "", "")
+            shown = "" if place.score is None else f"{place.score:.5f}"
+            table.add_row(str(number), Text(place.teamName or ""), shown)
+            last = number
+    if ours is not None and rank > len(places):
+        _add_ours(table, rank, ours)
+    return table
+
+
+def _add_ours(table: Table, rank: int, score: float) -> None:
+    table.add_row(f"({rank})", "our best submission", f"{score:.5f}", style="bold green")

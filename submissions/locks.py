@@ -1,0 +1,60 @@
+"""Locks that the system gives back when their holder dies, even by a kill."""
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from solution.errors import InputError
+from solution.progress import console
+
+BETWEEN_TRIES = 0.05  # seconds
+
+
+@contextmanager
+def locked(path: Path, seconds: float, what: str) -> Iterator[int]:
+    """Hold the lock file at `path`; yields its descriptor.
+
+    A child process that is handed the descriptor holds the lock as well: where this process is
+    killed, the lock lasts until the child has ended too.
+
+    Args:
+        seconds: how long to wait for another holder.
+        what: what the other one is doing, for the message.
+
+    Raises:
+        InputError: another process still holds it after `seconds`.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        if not _take(descriptor):
+            with console.status(f"Another process {what}, waiting for it"):
+                _wait(descriptor, path, seconds, what)
+        os.truncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _wait(descriptor: int, path: Path, seconds: float, what: str) -> None:
+    deadline = time.monotonic() + seconds
+    while not _take(descriptor):
+        if time.monotonic() > deadline:
+            holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
+            raise InputError(
+                f"{path}: another process {what} (process {holder}, or what it started). It did "
+                f"not end within {seconds:g} seconds. Wait for it or end it, then try again."
+            )
+        time.sleep(BETWEEN_TRIES)
+
+
+def _take(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

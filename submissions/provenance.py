@@ -1,0 +1,159 @@
+"""What exactly is sent, and where it comes from.
+
+submissions/sent/KEY/
+    submission.csv      the very bytes that are uploaded
+    provenance.json     recipe, experiments, commit, data, scores
+    scores.csv          the out-of-fold table
+    uncommitted.diff    what the commit lacks, where a dirty tree was allowed
+"""
+
+import hashlib
+import json
+import re
+import secrets
+import shutil
+import subprocess
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from solution.errors import InputError
+from solution.files import replace_folder, write_json
+from solution.runs import RECORD
+from submissions.build import Built
+from submissions.credentials import redact
+from submissions.ledger import OOF_COLUMNS
+
+PROJECT = Path(__file__).parent.parent
+LEDGER = "submissions/ledger.csv"  # it changes with every submission, and decides nothing
+FINGERPRINT = 16  # hexadecimal digits
+MAX_SHOWN = 5
+CODE = (".py", ".toml")  # untracked files that can decide what is predicted
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The state of the code."""
+
+    commit: str  # empty where the code is not in a git checkout
+    changed: tuple[str, ...]  # paths that differ from the commit
+    difference: str
+
+    def check_clean(self) -> None:
+        """Refuse changes that are not committed."""
+        if self.changed:
+            shown = ", ".join(self.changed[:MAX_SHOWN])
+            more = len(self.changed) - MAX_SHOWN
+            raise InputError(
+                f"{PROJECT}: {len(self.changed)} file(s) are not committed: {shown}"
+                f"{f' and {more} more' if more > 0 else ''}. Commit them, so that the score can "
+                "be traced to code; or give --allow-dirty (make: DIRTY=1) to record the difference."
+            )
+
+
+def read_tree() -> Tree:
+    """The commit of the project's code and what differs from it, the ledger aside."""
+    commit = _git("rev-parse", "HEAD").strip()
+    if not commit or not (PROJECT / "pyproject.toml").is_file():  # installed, not checked out
+        return Tree("", (), "")
+    here = ["--", ".", f":(exclude){LEDGER}"]
+    tracked = _git("diff", "HEAD", "--name-only", "-z", *here).split("\0")
+    foreign = _git("ls-files", "--others", "--exclude-standard", "-z", *here).split("\0")
+    added = sorted(path for path in foreign if path.endswith(CODE))
+    parts = [_git("diff", "HEAD", "--binary", *here)]
+    parts += [_git("diff", "--no-index", "--", "/dev/null", path) for path in added]
+    return Tree(commit, tuple(filter(None, [*tracked, *added])), redact("".join(parts)))
+
+
+def _git(*command: str) -> str:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(PROJECT), *command], capture_output=True, text=True, errors="replace"
+        )
+    except OSError:
+        return ""
+    differs = command[:2] == ("diff", "--no-index") and done.returncode == 1
+    return done.stdout if done.returncode == 0 or differs else ""
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """What is to be sent. A key is used for one upload only."""
+
+    file: Path
+    fingerprint: str  # start of the file's SHA-256
+    facts: dict[str, Any]  # provenance.json, without the key
+    tree: Tree
+    scores: Path
+
+    @property
+    def values(self) -> dict[str, str]:
+        """The ledger's columns of it."""
+        scores = self.facts["scores"]
+        return {
+            "recipe": self.facts["recipe"]["name"],
+            "experiments": "+".join(self.facts["recipe"]["members"]),
+            "commit": self.tree.commit[:12] + ("-dirty" if self.tree.changed else ""),
+            "data": self.facts["data"],
+            "file": self.fingerprint,
+            **{
+                column: f"{scores[name]:.4f}"
+                for name, column in OOF_COLUMNS.items()
+                if name in scores
+            },
+            "oof_mean": f"{scores['mean']:.4f}" if "mean" in scores else "",
+        }
+
+    def message(self, key: str) -> str:
+        """One ASCII line that ties the score on Kaggle to this parcel."""
+        facts = {"key": key, **self.values, "oof": self.values["oof_mean"]}
+        shown = ("key", "file", "commit", "recipe", "oof")
+        words = [f"{name}={_plain(str(facts[name]))}" for name in shown if facts[name]]
+        return " ".join(words)
+
+    def store(self, sent: Path, key: str) -> Path:
+        """Copy the file and its provenance to sent/KEY, atomically; return the copy's path."""
+        with replace_folder(sent / key) as folder:
+            shutil.copyfile(self.file, folder / "submission.csv")
+            if _digest(folder / "submission.csv") != self.fingerprint:
+                raise InputError(f"{self.file}: it changed meanwhile. Run the command again.")
+            shutil.copyfile(self.scores, folder / "scores.csv")
+            write_json({"key": key, **self.facts}, folder / "provenance.json")
+            if self.tree.difference:
+                path = folder / "uncommitted.diff"
+                path.write_text(self.tree.difference, encoding="utf-8", errors="replace")
+        return sent / key / "submission.csv"
+
+
+def make_key(now: datetime) -> str:
+    """A key that no other submission has, such as 20261121T073012-9f3c0e12."""
+    return f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
+
+
+def pack(built: Built, tree: Tree) -> Parcel:
+    """Take the built submission with everything that tells where it comes from."""
+    run = json.loads((built.run.folder / RECORD).read_text(encoding="utf-8"))
+    fingerprint = _digest(built.written.path)
+    facts = {
+        "packed": datetime.now(UTC).isoformat(timespec="seconds"),
+        "sha256_start": fingerprint,
+        "rows": built.written.rows,
+        "rows_copied_from_sample": built.written.kept,
+        "recipe": built.recipe.model_dump(),
+        "scores": {name: round(value, 6) for name, value in built.scores().items()},
+        "data": str(run["settings"].get("data", "")),
+        "commit": tree.commit,
+        "changed": list(tree.changed),
+        "run": {"folder": str(built.run.folder), **run},
+    }
+    return Parcel(built.written.path, fingerprint, facts, tree, built.run.folder / "scores.csv")
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:FINGERPRINT]
+
+
+def _plain(text: str, width: int = 48) -> str:
+    """`text` without what would break the message into other words."""
+    return re.sub(r"[^A-Za-z0-9.+_-]", "_", text)[:width]

@@ -1,0 +1,159 @@
+"""What Kaggle gave: the ledger brought up to date, as tables, beside scores that are known."""
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+from rich import box
+from rich.table import Table
+
+from submissions.kaggle import Submission
+from submissions.ledger import OOF_COLUMNS, Ledger, Line, edit_ledger
+from submissions.settling import Register, note, read_time, show_time
+
+ANCHORS = Path(__file__).parent / "anchors.csv"  # from the authors' own texts
+SHORT = ("xla def", "xla ran", "nlp def", "nlp ran", "tile xla")
+MIN_PAIRS = 3  # fewer points have no correlation worth a number
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """A result of the competition that its author made public."""
+
+    name: str
+    public: float
+    private: float
+    source: str
+
+
+def read_anchors() -> list[Anchor]:
+    """The known scores, best private score first."""
+    with ANCHORS.open(newline="", encoding="utf-8") as file:
+        anchors = [
+            Anchor(row["name"], float(row["public"]), float(row["private"]), row["source"])
+            for row in csv.DictReader(file)
+        ]
+    return sorted(anchors, key=lambda anchor: -anchor.private)
+
+
+def update_ledger(register: Register) -> Ledger:
+    """Fetch all submissions into the ledger, those of other machines and of the website as well."""
+    listed = register.look()
+    with edit_ledger(register.path) as ledger:
+        known = {line["ref"] for line in ledger.lines}
+        for submission in listed:
+            if str(submission.ref) not in known:
+                _add(ledger, submission)
+    return register.read()
+
+
+def _add(ledger: Ledger, submission: Submission) -> None:
+    key = submission.field("key")
+    if not key or ledger.find(key) is not None:
+        key = f"kaggle-{submission.ref}"
+    moment = read_time(submission.date)
+    note(ledger, key, submission)
+    ledger.put(
+        key,
+        when=show_time(moment) if moment else submission.date,
+        recipe=submission.field("recipe"),
+        commit=submission.field("commit"),
+        file=submission.field("file"),
+        oof_mean=submission.field("oof"),
+        notes="" if submission.field("key") else " ".join((submission.description or "").split()),
+    )
+
+
+def tabulate_ledger(ledger: Ledger) -> Table:
+    """Every submission: when, recipe, out-of-fold scores, Kaggle's scores, notes; 80 columns."""
+    table = _table("Submissions; out-of-fold (OOF) scores beside Kaggle's")
+    table.padding = 0  # ten columns leave no room for more
+    table.add_column("When", no_wrap=True)
+    table.add_column("Recipe", overflow="fold", width=13)
+    for name in (*SHORT, "OOF mean"):
+        table.add_column(name.replace(" ", "\n"), justify="right", no_wrap=True)
+    table.add_column("Public", justify="right", no_wrap=True)
+    table.add_column("Private", justify="right", no_wrap=True)
+    table.add_column("Notes", overflow="fold")
+    for line in sorted(ledger.lines, key=lambda line: line["when"]):
+        scored = line["state"] == "scored"
+        table.add_row(
+            line["when"][2:10],
+            line["recipe"],
+            *(_shorten(line[column], 2) for column in OOF_COLUMNS.values()),
+            _shorten(line["oof_mean"], 3),
+            _shorten(line["public"], 3) if scored or line["public"] else line["state"],
+            _shorten(line["private"], 3),
+            line["notes"],
+            style="" if scored else "dim",
+        )
+    return table
+
+
+def tabulate_standing(ledger: Ledger) -> Table:
+    """Where our best submission would stand among the known scores."""
+    table = _table("Where it would stand, by the private score")
+    table.add_column("", no_wrap=True)
+    table.add_column("Public", justify="right")
+    table.add_column("Private", justify="right")
+    rows = [(a.private, a.name, a.public, "") for a in read_anchors()]
+    best = find_best(ledger)
+    if best is not None:
+        public = _number(best["public"]) or 0.0
+        rows.append((_number(best["private"]) or 0.0, f"ours, {best['key']}", public, "bold green"))
+    for private, name, public, style in sorted(rows, key=lambda row: -row[0]):
+        table.add_row(name, f"{public:.3f}", f"{private:.3f}", style=style)
+    table.caption = f"Sources: {ANCHORS.parent.name}/{ANCHORS.name}"
+    return table
+
+
+def find_best(ledger: Ledger) -> Line | None:
+    """The scored line with the best private score."""
+    scored = [line for line in ledger.lines if _number(line["private"]) is not None]
+    return max(scored, key=lambda line: _number(line["private"]) or 0.0, default=None)
+
+
+def describe_correlation(ledger: Ledger) -> str:
+    """How well the out-of-fold mean foretells Kaggle's scores, in a sentence."""
+    parts = []
+    for name in ("public", "private"):
+        pairs = [
+            (own, theirs)
+            for line in ledger.lines
+            if (own := _number(line["oof_mean"])) is not None
+            and (theirs := _number(line[name])) is not None
+        ]
+        if len(pairs) < MIN_PAIRS:
+            return (
+                f"Correlation of OOF mean and {name} score: {len(pairs)} submissions have both, "
+                f"{MIN_PAIRS} are needed."
+            )
+        frame = pl.DataFrame(pairs, schema=["own", "theirs"], orient="row")
+        linear = frame.select(pl.corr("own", "theirs")).item()
+        ranks = frame.select(pl.corr("own", "theirs", method="spearman")).item()
+        parts.append(f"{name} {linear:.2f} (ranks {ranks:.2f}, {len(pairs)} submissions)")
+    return f"Correlation of OOF mean with Kaggle's scores: {'; '.join(parts)}."
+
+
+def _table(title: str) -> Table:
+    return Table(
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        show_edge=False,
+        title=title,
+        title_justify="left",
+        caption_justify="left",
+    )
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _shorten(text: str, digits: int) -> str:
+    number = _number(text)
+    return text if number is None else f"{number:.{digits}f}"

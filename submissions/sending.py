@@ -1,0 +1,228 @@
+"""Submit once and never twice: the order of steps that survives a failure between any two.
+
+1. take the lock; the upload's own process holds it too, so that an upload whose parent was killed
+   keeps the next submit waiting
+2. look: earlier submissions whose fate is unknown are found in Kaggle's list, or are shown to be
+   missing from it, before anything else is done
+3. refuse what was sent already, and ask for the remaining slots
+4. copy the file to sent/KEY and write the ledger's line, state "sending"
+5. upload, with the key in the message
+6. look again: only the list proves that it arrived, and only a list that is as long as Kaggle's
+   own count proves that it did not
+7. give the lock back and wait for the score
+"""
+
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from solution.errors import InputError
+from solution.files import remove_leftovers
+from submissions.failures import KaggleError
+from submissions.kaggle import Kaggle, Limits, Submission, pause
+from submissions.ledger import Ledger, Line, edit_ledger
+from submissions.locks import locked
+from submissions.provenance import Parcel, make_key
+from submissions.settings import Settings
+from submissions.settling import Register, UnknownError, show_time
+
+DONE, UNKNOWN, NOT_SCORED = 0, 3, 4  # exit codes; InputError makes it 2
+LONGEST_POLL = 60.0  # seconds
+SKEW = 300.0  # seconds between two clocks that are worth a word
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a submit ended."""
+
+    code: int
+    message: str
+
+
+def submit(
+    parcel: Parcel, settings: Settings, *, force: bool = False, dry_run: bool = False
+) -> Outcome:
+    """Send the parcel, confirm that it arrived, and wait for its score.
+
+    Args:
+        force: send although the same file was sent before, or no slot seems to be left.
+        dry_run: do everything but the upload.
+
+    Raises:
+        InputError: nothing was sent, and the message says why.
+    """
+    lock = settings.submissions / ".submitting.lock"
+    try:
+        with locked(lock, settings.lock_seconds, "is submitting") as held:
+            register = Register(Kaggle(settings, (held,)))
+            _remove_leftovers(register)
+            key = find_earlier(register, parcel, force=force)
+            if key is None and dry_run:
+                message = parcel.message(make_key(datetime.now(UTC)))
+                return Outcome(DONE, f"Nothing was sent. The message would be: {message}")
+            key = key or send(register, parcel)
+        return follow(register, key)
+    except UnknownError as error:
+        return Outcome(UNKNOWN, str(error))
+    except KeyboardInterrupt:
+        return Outcome(UNKNOWN, "Stopped. Run the same command again: it looks what arrived.")
+
+
+def find_earlier(register: Register, parcel: Parcel, *, force: bool) -> str | None:
+    """The key under which this file arrived unseen, or waits for its score; else None.
+
+    Raises InputError where it must not be sent: known already, or no slot left.
+    """
+    ledger = register.read()
+    in_doubt = {line["key"] for line in ledger.unsettled()}
+    if not force:
+        waiting = _refuse_known(ledger, parcel)
+        if waiting:
+            return waiting
+    listed, limits = register.settle()
+    same = register.read().of_file(parcel.fingerprint)
+    arrived = [line["key"] for line in same if line["key"] in in_doubt]
+    if arrived:  # even with force: it is what was asked for
+        return arrived[-1]
+    if not force:
+        _refuse_listed(listed, parcel, register.path)
+        _check_slots(limits or register.kaggle.ask_limits(), register.settings.competition)
+    return None
+
+
+def send(register: Register, parcel: Parcel) -> str:
+    """Upload until the list shows it; returns its key.
+
+    Raises InputError where it did not arrive, UnknownError where nobody can say.
+    """
+    settings = register.settings
+    wait = settings.wait_seconds
+    for left in reversed(range(settings.tries)):
+        key, failure = _upload(register, parcel)
+        in_doubt = failure is None or failure.kind.undecided
+        _settle_upload(register, key, failure, settings.quiet_seconds if in_doubt else 0.0)
+        line = register.read().find(key)
+        if line and line["state"] != "failed":
+            return key
+        if failure is None:
+            raise InputError(
+                f"{key}: Kaggle said that it was submitted, and does not list it. See the "
+                "competition's page before you try again."
+            )
+        if not left or not failure.kind.passing:
+            raise InputError(f"Nothing was submitted. {failure}")
+        pause(wait, "It did not arrive, trying again soon")
+        wait *= 2
+    raise AssertionError("unreachable")
+
+
+def follow(register: Register, key: str) -> Outcome:
+    """Wait for the score of a submission that is listed."""
+    settings = register.settings
+    deadline = time.monotonic() + settings.score_seconds
+    wait, problem = 0.0 if register.skew is None else settings.poll_seconds, ""
+    while (line := register.read().find(key)) and line["state"] == "pending":
+        if wait and time.monotonic() + wait > deadline:  # without a wait, look once at least
+            break
+        pause(wait, "Waiting for the score")
+        wait = max(settings.poll_seconds, min(wait * 1.5, LONGEST_POLL))
+        try:
+            register.look()
+            problem = ""
+        except KaggleError as error:
+            problem = f" {error}"
+            if not error.kind.passing:
+                break
+    outcome = _describe(key, line or {}, problem)
+    return Outcome(outcome.code, outcome.message + _describe_skew(register.skew))
+
+
+def _remove_leftovers(register: Register) -> None:
+    """Delete the temporary files of a submit that was killed; both locks keep others out."""
+    with edit_ledger(register.path):
+        remove_leftovers(register.settings.submissions)
+
+
+def _upload(register: Register, parcel: Parcel) -> tuple[str, KaggleError | None]:
+    now = datetime.now(UTC)
+    key = make_key(now)
+    file = parcel.store(register.settings.submissions / "sent", key)
+    with edit_ledger(register.path) as ledger:
+        ledger.put(key, when=show_time(now), state="sending", **parcel.values)
+    try:
+        register.kaggle.upload(file, parcel.message(key))
+    except KaggleError as error:
+        return key, error
+    return key, None
+
+
+def _settle_upload(register: Register, key: str, failure: KaggleError | None, quiet: float) -> None:
+    try:
+        register.settle(quiet)
+    except InputError as error:
+        said = "Kaggle said that it was submitted." if failure is None else str(failure)
+        raise UnknownError(
+            f"{key}: {said} Whether it arrived is not known yet, because the look failed: {error} "
+            "Run the same command again: it looks first, and sends only what is missing."
+        ) from error
+
+
+def _refuse_known(ledger: Ledger, parcel: Parcel) -> str | None:
+    """The key of the same file where it waits for its score; InputError where it has one."""
+    for line in reversed(ledger.of_file(parcel.fingerprint)):
+        if line["state"] == "pending":
+            return line["key"]
+        if line["state"] != "sending":
+            raise InputError(
+                f"{parcel.file}: the same file was submitted on {line['when']} as {line['key']} "
+                f"(public {line['public'] or '-'}, private {line['private'] or '-'}). It would "
+                "score the same. To send it all the same, give --force (make: FORCE=1)."
+            )
+    return None
+
+
+def _refuse_listed(listed: list[Submission], parcel: Parcel, ledger: Path) -> None:
+    for submission in listed:
+        if submission.field("file") == parcel.fingerprint:
+            raise InputError(
+                f"{parcel.file}: Kaggle has the same file as number {submission.ref} of "
+                f"{submission.date}, which {ledger} may not know. `make scores` adds it. To send "
+                "it all the same, give --force (make: FORCE=1)."
+            )
+
+
+def _check_slots(limits: Limits, competition: str) -> None:
+    if limits.numAllowedNow <= 0:
+        raise InputError(
+            f"{competition}: no submission is left now ({limits.numToday} made today, "
+            f"{limits.numTotal} in all). Kaggle counts a day in UTC. Where none was made, join the "
+            "competition and accept its rules first. To try all the same, give --force (make: "
+            "FORCE=1)."
+        )
+
+
+def _describe(key: str, line: Line, problem: str) -> Outcome:
+    name = f"{key} (Kaggle's number {line.get('ref') or 'unknown'})"
+    if line.get("state") == "scored":
+        public, private = line["public"] or "hidden", line["private"] or "hidden"
+        return Outcome(DONE, f"Submitted: {name}. Public score {public}, private {private}.")
+    if line.get("state") == "error":
+        return Outcome(
+            NOT_SCORED,
+            f"Submitted: {name}, but Kaggle could not score it. The competition's page, under "
+            "Submissions, says why.",
+        )
+    return Outcome(
+        DONE, f"Submitted: {name}. Its score is not there yet; `make scores` fetches it.{problem}"
+    )
+
+
+def _describe_skew(skew: float | None) -> str:
+    if skew is None or abs(skew) < SKEW:
+        return ""
+    direction = "behind" if skew > 0 else "ahead of"
+    return (
+        f"\nThis machine's clock is {abs(skew) / 60:.0f} minutes {direction} Kaggle's, and so are "
+        "the times in the ledger. Set it: timedatectl set-ntp true."
+    )

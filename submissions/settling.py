@@ -1,0 +1,136 @@
+"""What became of the submissions that were begun: Kaggle's list decides, and writes the ledger."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from solution.errors import InputError
+from submissions.kaggle import SMALLEST_PAGE, Kaggle, Limits, Submission, pause
+from submissions.ledger import Ledger, Line, edit_ledger, read_ledger
+from submissions.settings import Settings
+
+
+class UnknownError(InputError):
+    """Nobody can say at present whether a submission arrived."""
+
+
+@dataclass
+class Register:
+    """The ledger's file and the list that it is held against."""
+
+    kaggle: Kaggle
+    skew: float | None = None  # seconds that Kaggle's clock is ahead of ours, where it was seen
+
+    @property
+    def settings(self) -> Settings:
+        return self.kaggle.settings
+
+    @property
+    def path(self) -> Path:
+        """The ledger."""
+        return self.settings.submissions / "ledger.csv"
+
+    def read(self) -> Ledger:
+        """The ledger as it is now."""
+        return read_ledger(self.path)
+
+    def look(self) -> list[Submission]:
+        """List the submissions and write what is known of ours into the ledger."""
+        listed = self.kaggle.list_submissions()
+        with edit_ledger(self.path) as ledger:
+            for submission in listed:
+                key = submission.field("key")
+                line = ledger.find(key) if key else None
+                if line is not None and line["ref"] in ("", str(submission.ref)):
+                    if line["state"] == "sending":
+                        self.skew = _seconds_between(line["when"], submission.date)
+                    note(ledger, key, submission)
+        return listed
+
+    def settle(self, quiet: float | None = None) -> tuple[list[Submission], Limits | None]:
+        """Look, and decide about every line in state "sending".
+
+        Args:
+            quiet: seconds after which a submission that is not listed will not appear any more.
+
+        Returns:
+            What Kaggle lists; and its limits, where they had to be asked.
+
+        Raises:
+            KaggleError: Kaggle could not be asked.
+            UnknownError: what it answers does not fit together.
+        """
+        listed = self.look()
+        unsettled = self.read().unsettled()
+        if not unsettled:
+            return listed, None
+        quiet = self.settings.quiet_seconds if quiet is None else quiet
+        wait = max(_time_left(line, self.settings, quiet) for line in unsettled)
+        if wait > 0:
+            pause(wait, "Looking whether an earlier submission arrived")
+            listed = self.look()
+            unsettled = self.read().unsettled()
+        if not unsettled:
+            return listed, None
+        limits = self.kaggle.ask_limits()
+        for line in unsettled:
+            _check_missing(listed, limits, line, self.path)
+        with edit_ledger(self.path) as ledger:
+            for line in unsettled:
+                ledger.put(line["key"], state="failed")
+        return listed, limits
+
+
+def note(ledger: Ledger, key: str, submission: Submission) -> None:
+    """Write what Kaggle says of a submission into its line."""
+    scores = {"public": submission.publicScore, "private": submission.privateScore}
+    known = {name: str(value) for name, value in scores.items() if value not in ("", None)}
+    ledger.put(key, state=submission.state, ref=str(submission.ref), **known)
+
+
+def show_time(moment: datetime) -> str:
+    """A moment in UTC as the ledger has it, such as 2026-11-21T07:30:12Z."""
+    return moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def read_time(text: str) -> datetime | None:
+    """A moment in UTC, with or without its zone; None where the text is no time."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _check_missing(listed: list[Submission], limits: Limits, line: Line, ledger: Path) -> None:
+    """A list proves that something is missing only if it is whole, or reaches back far enough."""
+    if limits != Limits():  # all zeros: Kaggle knows nothing of us, or that was no real answer
+        if len(listed) >= limits.numTotal:
+            return
+        times = [moment for row in listed if (moment := read_time(row.date))]
+        begun = read_time(line["when"])
+        if len(listed) >= SMALLEST_PAGE and begun and times and min(times) < begun:
+            return
+    raise UnknownError(
+        f"{line['key']}: it is not known whether it arrived. Kaggle lists {len(listed)} "
+        f"submissions and counts {limits.numTotal}. Run the same command again in some minutes. "
+        "Where the competition's page shows that it is not there, write failed as its state in "
+        f"{ledger}."
+    )
+
+
+def _time_left(line: Line, settings: Settings, quiet: float) -> float:
+    """Seconds until a submission that is not listed will not appear any more.
+
+    The upload has ended by now, for its process would hold the lock; but only its begin is known.
+    """
+    begun = read_time(line["when"])
+    if begun is None:
+        return quiet
+    elapsed = (datetime.now(UTC) - begun).total_seconds()
+    return 0.0 if elapsed > settings.upload_seconds + quiet else quiet
+
+
+def _seconds_between(ours: str, theirs: str) -> float | None:
+    begun, listed = read_time(ours), read_time(theirs)
+    return None if begun is None or listed is None else (listed - begun).total_seconds()

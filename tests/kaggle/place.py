@@ -1,0 +1,178 @@
+"""What tests of the submit commands share: a run that can be sent, and a real command line.
+
+A command runs `solution.cli.main` in a process of its own that is forked from one which has
+imported everything already: the same code, processes and signals as `fastslow`, a second sooner.
+The kaggle CLI that it calls is the installed one, unmodified.
+"""
+
+import multiprocessing
+import os
+import signal
+import sys
+from dataclasses import dataclass, field
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from solution import predictions
+from solution.collection import COLLECTIONS
+from solution.files import write_json
+from solution.predictions import SCHEMA
+from solution.runs import Run
+from submissions.ledger import Ledger, read_ledger
+from tests.kaggle.server import KaggleServer
+from tests.kaggle.world import World
+
+SECRET = "5ecret-0123456789-of-nobody"
+USER = "tester"
+RECIPE = "[members]\none = 1.0\n"
+CONFIGS = {"layout": 4, "tile": 6}
+UNSET = "unset"
+LABELLED = 3  # graphs with labels in each collection
+PRELOADED = ("solution.cli", "submissions.report", "submissions.sending", "submissions.scores")
+
+forks = multiprocessing.get_context("forkserver")
+forks.set_forkserver_preload([__name__, *PRELOADED])
+
+
+def make_run(folder: Path, seed: int = 0) -> Run:
+    """A run of one experiment with as many test graphs as the competition has."""
+    random = np.random.default_rng(seed)
+    graphs, test, labelled, labels = [], [], [], []
+    for collection in COLLECTIONS:
+        name, configs = collection.name, CONFIGS[collection.kind]
+        for number in range(collection.test_rows + LABELLED):
+            is_test = number < collection.test_rows
+            graph = f"{'test' if is_test else 'train'}{number}"
+            graphs.append((name, graph, "test" if is_test else "train", configs))
+            for config, score in enumerate(random.random(configs)):
+                (test if is_test else labelled).append((name, graph, config, 0, 0, score))
+                if not is_test:
+                    labels.append((name, graph, config, 1 + score + random.random()))
+    run = Run(folder)
+    write_json({"settings": {"experiments": {"one": {}}, "data": "da7a"}}, folder / "run.json")
+    columns = ["collection", "graph", "split", "configs"]
+    pl.DataFrame(graphs, columns, orient="row").write_parquet(run.graphs)
+    columns = ["collection", "graph", "config", "runtime"]
+    frame = pl.DataFrame(labels, columns, orient="row").cast({"config": pl.Int32()})
+    frame.write_parquet(run.labels)
+    for part, rows in (("test", test), ("out_of_fold", labelled)):
+        frame = pl.DataFrame(rows, schema=SCHEMA, orient="row")
+        predictions.write(frame, run.predictions("one", part))
+    (folder / "mine.toml").write_text(RECIPE, encoding="utf-8")
+    return run
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a user saw."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def words(self) -> str:
+        """Everything, with single spaces."""
+        return " ".join(f"{self.stdout} {self.stderr}".split())
+
+
+@dataclass
+class Place:
+    """A folder with everything that a submit reads and writes, and a stand-in for Kaggle."""
+
+    folder: Path
+    server: KaggleServer
+    more: dict[str, str] = field(default_factory=dict)
+    runs: int = 0
+
+    @property
+    def world(self) -> World:
+        return self.server.world
+
+    @property
+    def ledger(self) -> Ledger:
+        return read_ledger(self.folder / "submissions" / "ledger.csv")
+
+    @property
+    def run(self) -> Run:
+        return Run(self.folder / "run")
+
+    def environment(self) -> dict[str, str]:
+        """The user's environment, every connection led to the stand-in; short waits."""
+        proxy = f"http://127.0.0.1:{self.server.port}"
+        for name in ("home", "tmp", "submissions"):
+            (self.folder / name).mkdir(exist_ok=True)
+        kept = ("PATH", "LANG", "FASTSLOW_KAGGLE", "PYTHONPATH")
+        environment = {
+            **{name: os.environ[name] for name in kept if name in os.environ},
+            "HOME": str(self.folder / "home"),
+            "TMPDIR": str(self.folder / "tmp"),
+            "KAGGLE_API_ENVIRONMENT": "LOCALHOST",
+            "KAGGLE_USERNAME": USER,
+            "KAGGLE_KEY": SECRET,
+            "http_proxy": proxy,
+            "https_proxy": proxy,  # nothing can reach the real site
+            "no_proxy": "",
+            "NO_PROXY": "",
+            "COLUMNS": "80",
+            "FASTSLOW_SUBMISSIONS": str(self.folder / "submissions"),
+            "FASTSLOW_CALL_SECONDS": "15",
+            "FASTSLOW_UPLOAD_SECONDS": "15",
+            "FASTSLOW_TRIES": "2",
+            "FASTSLOW_WAIT_SECONDS": "0.05",
+            "FASTSLOW_QUIET_SECONDS": "0.5",
+            "FASTSLOW_POLL_SECONDS": "0.1",
+            "FASTSLOW_SCORE_SECONDS": "60",
+            "FASTSLOW_LOCK_SECONDS": "60",
+            **self.more,
+        }
+        return {name: value for name, value in environment.items() if value != UNSET}
+
+    def start(self, *arguments: str) -> tuple[BaseProcess, Path]:
+        """Begin a command; returns its process and the folder of its output."""
+        self.runs += 1
+        output = self.folder / f"output{self.runs}"
+        output.mkdir()
+        process = forks.Process(
+            target=_run_command, args=(arguments, self.environment(), self.folder, output)
+        )
+        process.start()
+        return process, output
+
+    def call(self, *arguments: str) -> Done:
+        """Run a command to its end."""
+        process, output = self.start(*arguments)
+        return self.finish(process, output)
+
+    def finish(self, process: BaseProcess, output: Path) -> Done:
+        """Wait for a command."""
+        process.join(300)
+        assert process.exitcode is not None
+        return Done(process.exitcode, (output / "out").read_text(), (output / "err").read_text())
+
+    def submit_arguments(self, *options: str) -> tuple[str, ...]:
+        """The arguments of `fastslow` that send this place's run."""
+        return ("submit", "run/mine.toml", "--run", "run", "--allow-dirty", *options)
+
+    def submit(self, *options: str) -> Done:
+        """`fastslow submit` of this place's run."""
+        return self.call(*self.submit_arguments(*options))
+
+
+def _run_command(
+    arguments: tuple[str, ...], environment: dict[str, str], folder: Path, output: Path
+) -> None:
+    os.setpgrp()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    for number, name in ((1, "out"), (2, "err")):
+        os.dup2(os.open(output / name, os.O_WRONLY | os.O_CREAT), number)
+    sys.argv = ["fastslow", *arguments]
+    from solution.cli import main
+
+    main()

@@ -1,0 +1,211 @@
+"""A stand-in for Kaggle: what the kaggle CLI asks of it, and every way in which it can fail.
+
+Standard library only. The real CLI is led here as through a proxy, so it runs unmodified: see
+Place.environment of tests/kaggle/place.py. Everything that is asked is kept, and every byte that is
+uploaded.
+"""
+
+import json
+import socket
+import ssl
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from tests.kaggle.world import GET, PUT, Fault, World
+
+HTML = b"<html><body>Kaggle is down for maintenance</body></html>"
+MESSAGES = {
+    401: "Unauthenticated",
+    403: "You cannot submit until you accept the competition rules",
+    404: "Competition not found",
+    429: "Too Many Requests",
+    500: "Internal server error",
+}
+
+
+class KaggleServer(ThreadingHTTPServer):
+    """Serves one world on a port of its own."""
+
+    daemon_threads = True
+    allow_reuse_address = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.world = World()
+        self.guard = threading.Lock()
+        self.closing = threading.Event()
+        self.listening = True
+        self.context: ssl.SSLContext | None = None
+        self._listen()
+
+    @property
+    def port(self) -> int:
+        return int(self.server_address[1])
+
+    def _listen(self) -> None:
+        threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
+
+    def refuse(self) -> None:
+        """From now on nobody listens on the port: the system refuses connections."""
+        self.listening = False
+        self.shutdown()
+        self.server_close()
+
+    def accept_again(self) -> None:
+        """Listen on the same port as before."""
+        if not self.listening:
+            self.socket = socket.socket(self.address_family, self.socket_type)
+            self.server_bind()
+            self.server_activate()
+            self.listening = True
+            self._listen()
+
+    def certify(self, certificate: Path, key: Path) -> None:
+        """From now on be api.kaggle.com over https as well, behind a proxy's tunnel."""
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.load_cert_chain(certificate, key)
+
+    def stop(self) -> None:
+        self.closing.set()
+        if self.listening:
+            self.refuse()
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that hangs up is what many tests are about."""
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One connection."""
+
+    server: KaggleServer
+    timeout = 60
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name
+        """Say nothing."""
+
+    def do_CONNECT(self) -> None:  # noqa: N802
+        """A tunnel that ends here: what comes through is served like the rest."""
+        context = self.server.context
+        if context is None or self.path != "api.kaggle.com:443":
+            self.send_error(403)
+            return
+        self.send_response(200)
+        self.end_headers()
+        self.connection = context.wrap_socket(self.connection, server_side=True)
+        self.rfile = self.connection.makefile("rb")
+        self.wfile = self.connection.makefile("wb", buffering=0)
+        self.close_connection = False
+
+    def do_HEAD(self) -> None:  # noqa: N802
+        self.send_response(200)
+        self.end_headers()
+
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        return super().date_time_string(time.time() + self.server.world.clock.total_seconds())
+
+    def do_POST(self) -> None:  # noqa: N802
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        call = self.path.rpartition("/")[2]
+        self._serve(call, json.loads(body or b"{}"))
+
+    def do_PUT(self) -> None:  # noqa: N802
+        length = int(self.headers["Content-Length"])
+        token = self.path.rpartition("/")[2]
+        fault = self._begin(PUT, {"token": token})
+        if fault and fault.kind == "dropped":
+            self.rfile.read(length // 2)
+            self._hang_up()
+            return
+        data = self.rfile.read(length)
+        if fault is None or fault.counted:
+            self.server.world.uploads[token] = data
+        self._answer(fault, {})
+
+    def do_GET(self) -> None:  # noqa: N802
+        name = self.path.partition("localhost/files/")[2].partition("?")[0]
+        fault = self._begin(GET, {"name": name, "range": self.headers.get("Range") or ""})
+        world = self.server.world
+        data = world.archive if name == "archive.zip" else world.files[name]
+        if fault:
+            self._answer(fault, {})
+        else:
+            self._send_file(data, self.headers.get("Range") or "")
+
+    def _serve(self, call: str, body: dict[str, Any]) -> None:
+        fault = self._begin(call, body)
+        if fault and fault.kind == "dropped":
+            self._hang_up()
+            return
+        reply: dict[str, Any] = {}
+        if fault is None or fault.counted:
+            with self.server.guard:
+                reply = getattr(self.server.world, f"on_{call}")(body)
+        if fault is None and "redirect" in reply:
+            self.send_response(302)
+            self.send_header("Location", reply["redirect"])
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+        else:
+            self._answer(fault, reply)
+
+    def _begin(self, call: str, body: dict[str, Any]) -> Fault | None:
+        """Note the call, and find what is to go wrong with it."""
+        world = self.server.world
+        with self.server.guard:
+            world.calls.append((call, body))
+            if len(world.calls) == world.deaf_after:
+                self.server.refuse()
+            world.schemes.add((self.headers.get("Authorization") or "").partition(" ")[0])
+            number = world.count(call)
+            for fault in world.faults:
+                if fault.call == call and fault.first <= number < fault.first + fault.times:
+                    return fault
+        return None
+
+    def _answer(self, fault: Fault | None, reply: dict[str, Any]) -> None:
+        kind = fault.kind if fault else ""
+        if kind in ("lost", "dropped"):
+            self._hang_up()
+        elif kind == "hangs":
+            self.server.closing.wait(60)
+        elif kind == "html":
+            self._send(200, HTML, "text/html")
+        elif kind == "wrong":
+            self._send(200, b'{"unexpected": true}', "application/json")
+        elif kind:
+            status = int(kind)
+            error = {"code": status, "message": MESSAGES[status]}
+            self._send(status, json.dumps(error).encode(), "application/json")
+        else:
+            self._send(200, json.dumps(reply).encode(), "application/json")
+
+    def _send(self, status: int, data: bytes, kind: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def _send_file(self, data: bytes, wanted: str) -> None:
+        start = int(wanted.removeprefix("bytes=").partition("-")[0]) if wanted else 0
+        self.send_response(206 if wanted else 200)
+        self.send_header("Content-Type", "application/octet-stream")
+        self.send_header("Content-Length", str(len(data) - start))
+        self.send_header("Accept-Ranges", "bytes")
+        self.send_header("ETag", '"1"')
+        self.send_header("Last-Modified", "Fri, 20 Nov 2026 07:00:00 GMT")
+        self.end_headers()
+        world = self.server.world
+        if world.dropped_at is not None and not wanted:
+            self.wfile.write(data[: world.dropped_at])
+            self._hang_up()
+        else:
+            self.wfile.write(data[start:])
+
+    def _hang_up(self) -> None:
+        """End the connection without a word."""
+        self.close_connection = True
+        self.connection.shutdown(socket.SHUT_RDWR)

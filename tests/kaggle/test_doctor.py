@@ -1,0 +1,136 @@
+"""`fastslow doctor`, and the ways to the right credentials."""
+
+import json
+import os
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from submissions.credentials import find_credentials, redact
+from submissions.failures import PATTERNS, explain, tell
+from tests.kaggle.place import UNSET, Place
+from tests.kaggle.world import LIMITS, Fault
+
+
+def test_a_healthy_place(place: Place) -> None:
+    done = place.call("doctor")
+    assert done.code == 0, done.words
+    assert "legacy key from KAGGLE_KEY" in done.words
+    assert "5 left now, 0 made today" in done.words
+    assert "of Kaggle's" in done.words
+    assert "GB free" in done.words
+    assert "torch 2" in done.words
+    assert "GPU" in done.words
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_every_problem_is_told_with_what_to_do(place: Place) -> None:
+    place.world.allowed = 0
+    place.world.clock = timedelta(hours=3)
+    home = place.folder / "home" / ".kaggle"
+    home.mkdir(parents=True)
+    (home / "access_token").write_text("0123456789")
+    (home / "access_token").chmod(0o644)
+    path = place.folder / "submissions" / "ledger.csv"
+    path.parent.mkdir()
+    path.write_text("key,state\nopen-one,sending\n", encoding="utf-8")
+    place.more["VERBOSE"] = "1"
+    done = place.call("doctor")
+    assert done.code == 2
+    said = "".join(done.stdout.split())
+    for words in (
+        "0 left now, 0 made today",
+        "Wait for the next day (UTC)",
+        "180 minutes behind Kaggle's",
+        "Set it: timedatectl set-ntp true",
+        "Others can read it: chmod 600",
+        "It hides: legacy key in KAGGLE_KEY",
+        "Unknown whether open-one arrived",
+    ):
+        assert "".join(words.split()) in said, words
+    assert "0123456789" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"), [("401", "did not accept the credentials"), ("html", "a web page")]
+)
+def test_kaggle_does_not_answer_as_it_should(place: Place, kind: str, words: str) -> None:
+    place.world.faults = [Fault(LIMITS, kind)]
+    done = place.call("doctor")
+    assert done.code == 2
+    assert "".join(words.split()) in "".join(done.stdout.split())
+
+
+def test_nothing_is_there(place: Place) -> None:
+    place.server.refuse()
+    place.more = {"KAGGLE_USERNAME": UNSET, "KAGGLE_KEY": UNSET, "FASTSLOW_KAGGLE": "/no/kaggle"}
+    done = place.call("doctor")
+    assert done.code == 2
+    assert "none" in done.words
+    assert "Check the network" in done.words
+    assert "Traceback" not in done.words
+
+
+SOURCES = ("KAGGLE_API_TOKEN", "access_token", "access_token.txt", "KAGGLE_KEY", "kaggle.json")
+
+
+def test_the_order_of_the_sources_is_that_of_the_cli(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in [name for name in os.environ if name.startswith("KAGGLE_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    assert find_credentials() == []
+    folder = tmp_path / ".kaggle"
+    folder.mkdir()
+    (folder / "credentials.json").write_text(json.dumps({"refresh_token": "refresh-0"}))
+    (folder / "kaggle.json").write_text(json.dumps({"username": "me", "key": "key-in-file"}))
+    monkeypatch.setenv("KAGGLE_USERNAME", "me")
+    monkeypatch.setenv("KAGGLE_KEY", "key-in-variable")
+    (folder / "access_token.txt").write_text("token-in-text\n")
+    (folder / "access_token").write_text("token-in-file\n")
+    monkeypatch.setenv("KAGGLE_API_TOKEN", "token-in-variable")
+    found = [Path(one.source).name for one in find_credentials()]
+    assert found == [*SOURCES, "credentials.json"]
+    said = "refresh-0 key-in-file key-in-variable token-in-text token-in-file token-in-variable"
+    assert redact(f"{said} and words") == "*** *** *** *** *** *** and words"
+    (tmp_path / "elsewhere").write_text("token-elsewhere")
+    monkeypatch.setenv("KAGGLE_API_TOKEN", str(tmp_path / "elsewhere"))
+    assert redact("token-elsewhere") == "***"
+
+
+@pytest.mark.parametrize(
+    ("printed", "name"),
+    [
+        ("Authentication required to call the Kaggle API.", "401"),
+        ("You cannot submit until you accept the competition rules", "rules"),
+        ("Permission 'competitions.participate' was denied", "403"),
+        ("404 Client Error: Not Found for url: http://x", "404"),
+        ("429 Client Error: Too Many Requests", "429"),
+        ("Your team has used its daily submission limit of 5", "limit"),
+        ("The competition is closed", "closed"),
+        ("Submissions are not accepted after the deadline", "closed"),
+        ("[SSL: CERTIFICATE_VERIFY_FAILED] certificate has expired", "clock"),
+        ("[SSL: CERTIFICATE_VERIFY_FAILED] self-signed certificate", "TLS"),
+        ("NameResolutionError: Failed to resolve 'api.kaggle.com'", "network down"),
+        ("Unable to connect to proxy, Tunnel connection failed: 403 Forbidden", "network down"),
+        ("('Connection aborted.', RemoteDisconnected('Remote end closed'))", "interrupted"),
+        ("Expecting value: line 1 column 1 (char 0)", "no JSON"),
+        ("503 Server Error: Service Unavailable for url", "500"),
+        ("Could not submit to competition", "upload failed"),
+        ("Something that nobody has seen before", "unknown"),
+    ],
+)
+def test_what_the_cli_prints_has_a_name(printed: str, name: str) -> None:
+    assert tell(printed).name == name
+
+
+def test_every_failure_says_what_to_do() -> None:
+    for _, kind in PATTERNS:
+        facts = {"competition": "c", "source": "s", "seconds": 1.0}
+        error = explain(kind, "submitting", "said\nby the CLI", **facts)
+        assert kind.advice.format(**facts) in str(error)
+        assert '"by the CLI"' in str(error)
+        assert "{" not in str(error)

@@ -1,0 +1,64 @@
+"""A submit that is killed at any moment; the same command again ends with one submission."""
+
+import os
+import random
+import shutil
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kaggle.place import Done, Place
+from tests.kaggle.server import KaggleServer
+from tests.kaggle.test_fault_matrix import assert_made_once
+
+KILLS = 20
+CALLS = 6  # of a submit, up to the first look for its score
+LONGEST_STEP = 0.5  # seconds between two calls, and between the last one and the end
+
+
+@dataclass(frozen=True)
+class Story:
+    """What happened to a submit."""
+
+    place: Place
+    moment: str
+    exit_code: int | None  # of the one that was killed
+    second: Done
+
+
+def play(folder: Path, run: Path, params: dict[str, Any]) -> Story:
+    """Kill a submit at a random moment after a random call; every other time all it started too."""
+    chance = random.Random(params["seed"])
+    calls, delay = chance.randint(0, CALLS), chance.uniform(0, LONGEST_STEP)
+    shutil.copytree(run, folder / "run")
+    server = KaggleServer()
+    try:
+        place = Place(folder, server)
+        server.world.pending = 10**9  # it waits for its score until it is killed
+        process, output = place.start(*place.submit_arguments())
+        while len(server.world.calls) < calls and process.is_alive():
+            time.sleep(0.002)
+        process.join(delay)
+        assert process.pid is not None
+        everything = params["seed"] % 2 == 1 and (output / "out").exists()
+        (os.killpg if everything else os.kill)(process.pid, signal.SIGKILL)
+        process.join()
+        server.world.pending = 0
+        for row in server.world.submissions:
+            row["pending"] = 0
+        moment = f"{delay:.3f} s after call {calls}"
+        return Story(place, moment, process.exitcode, place.submit())
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize("seed", range(KILLS))
+def test_a_kill_at_any_moment(seed: int, story: Story) -> None:
+    assert story.exit_code == -signal.SIGKILL, story.moment
+    assert story.second.code == 0, f"{story.moment}: {story.second.words}"
+    assert_made_once(story.place)
+    assert not list((story.place.folder / "submissions").rglob(".partial-*")), story.moment

@@ -1,0 +1,122 @@
+"""What a user types, whole: make, a fresh clone, https, and the README's commands."""
+
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import REPOSITORY
+from tests.kaggle.place import SECRET, UNSET, Place
+from tests.kaggle.test_archive import make_archive
+from tests.kaggle.test_data_command import FILES
+from tests.kaggle.test_fault_matrix import assert_made_once
+from tests.kaggle.world import INTROSPECT
+from tests.test_readme import COMMANDS
+
+TALKING = {"data", "submit", "scores", "leaderboard", "doctor"}
+
+
+def run_shell(place: Place, words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        words, cwd=folder, env=place.environment(), capture_output=True, text=True, timeout=300
+    )
+
+
+def test_the_commands_of_the_readme_talk_to_kaggle(place: Place) -> None:
+    """In their order, on the data and the run of this test."""
+    place.world.files = dict(FILES)
+    place.world.archive = make_archive(list(FILES.items()))
+    commands = [words for words in COMMANDS if words[1] in TALKING]
+    assert {words[1] for words in commands} == TALKING
+    data, run, sent = place.folder / "data", place.folder / "run", False
+    (run / "mean_rank_001.toml").write_text((run / "mine.toml").read_text())
+    for words in commands:
+        command = [word.replace("RUN=runs/data", f"RUN={run}") for word in words]
+        command = [word.replace("RECIPE=", f"RECIPE={run}/") for word in command]
+        command = [word + ".toml" if word.startswith("RECIPE=") else word for word in command]
+        if words[1] == "data":
+            shutil.rmtree(data, ignore_errors=True)
+            command.append(f"DATA={data}")
+        if words[0] == "make":  # and never install anything from inside of a test
+            command[1:1] = ["--old-file=.venv/.installed"]
+        if words[1] == "submit":
+            command.append("DIRTY=1")
+        done = run_shell(place, command, REPOSITORY)
+        assert done.returncode == 0, f"{shlex.join(words)}: {done.stdout}{done.stderr}"
+        sent = sent or (words[1] == "submit" and words[-1] != "DRY_RUN=1")
+        assert len(place.world.submissions) == sent
+
+
+def test_a_clone_with_changes_is_refused_or_recorded(place: Place) -> None:
+    clone = place.folder / "clone"
+    git = ["git", "-c", "user.name=t", "-c", "user.email=t@localhost"]
+    subprocess.run([*git, "clone", "--quiet", REPOSITORY, clone], check=True)
+    # The code of the working tree, committed there.
+    names = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=REPOSITORY, capture_output=True, text=True, check=True,
+    ).stdout.splitlines()  # fmt: skip
+    for name in names:
+        (clone / name).parent.mkdir(parents=True, exist_ok=True)
+        if (REPOSITORY / name).is_file():
+            shutil.copyfile(REPOSITORY / name, clone / name)
+    subprocess.run([*git, "add", "--all"], cwd=clone, check=True)
+    subprocess.run([*git, "commit", "--quiet", "--allow-empty", "-m", "x"], cwd=clone, check=True)
+    place.more = {"PYTHONPATH": str(clone), "FASTSLOW_SUBMISSIONS": str(clone / "submissions")}
+    run = place.folder / "run"
+    command = [
+        sys.executable,
+        "-m",
+        "solution.cli",
+        "submit",
+        f"{run}/mine.toml",
+        "--run",
+        str(run),
+    ]
+    recipe = clone / "solution" / "cost.py"
+    recipe.write_text(recipe.read_text() + f"# changed by {SECRET}\n")
+    (clone / "my_model.py").write_text("mine = 1\n")
+    refused = run_shell(place, command, clone)
+    assert refused.returncode == 2
+    assert "2 file(s) are not committed: solution/cost.py, my_model.py" in refused.stderr
+    assert place.world.calls == []
+    done = run_shell(place, [*command, "--allow-dirty"], clone)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (sent,) = (clone / "submissions" / "sent").iterdir()
+    difference = (sent / "uncommitted.diff").read_text()
+    assert "+# changed by ***" in difference
+    assert "+mine = 1" in difference
+    subprocess.run([*git, "checkout", "--quiet", "solution"], cwd=clone, check=True)
+    (clone / "my_model.py").unlink()
+    clean = run_shell(place, [*command, "--force"], clone)
+    assert clean.returncode == 0, "the ledger's own change counts as clean: " + clean.stderr
+    ledger = (clone / "submissions" / "ledger.csv").read_text().splitlines()
+    assert ["-dirty" in line for line in ledger[1:]] == [True, False]
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes the certificate")
+def test_a_submission_as_in_production(place: Place) -> None:
+    """No redirection of the CLI: https to api.kaggle.com, through a proxy, with a token."""
+    certificate, key = place.folder / "certificate", place.folder / "key"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1",
+         "-keyout", key, "-out", certificate, "-subj", "/CN=api.kaggle.com",
+         "-addext", "subjectAltName=DNS:api.kaggle.com"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    place.server.certify(certificate, key)
+    place.more = {
+        "KAGGLE_API_ENVIRONMENT": UNSET,
+        "KAGGLE_USERNAME": UNSET,
+        "KAGGLE_KEY": UNSET,
+        "KAGGLE_API_TOKEN": SECRET,
+        "REQUESTS_CA_BUNDLE": str(certificate),
+    }
+    done = place.submit()
+    assert done.code == 0, done.words
+    assert place.world.count(INTROSPECT)
+    assert place.world.schemes >= {"Bearer"}
+    assert_made_once(place)

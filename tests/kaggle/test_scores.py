@@ -1,0 +1,122 @@
+"""`fastslow scores` and `fastslow leaderboard`: the ledger brought up to date, and tables."""
+
+import re
+
+import polars as pl
+
+from submissions.ledger import Ledger
+from submissions.scores import describe_correlation, find_best, read_anchors
+from tests.kaggle.place import Place
+from tests.kaggle.world import BOARD, LIST, Fault
+
+OOF = {"a": 0.5, "b": 0.6, "c": 0.7, "d": 0.4}
+HEADER = "key,when,recipe,state,ref,oof_tile_xla,oof_mean,public,private,notes\n"
+
+
+def list_row(ref: int, description: str, public: str, private: str) -> dict[str, object]:
+    return {
+        "ref": ref,
+        "date": f"2026-11-{ref:02}T10:00:00.123000Z",
+        "description": description,
+        "fileName": "submission.csv",
+        "status": "COMPLETE",
+        "publicScore": public,
+        "privateScore": private,
+    }
+
+
+def test_scores_fills_the_ledger_and_shows_it(place: Place) -> None:
+    path = place.folder / "submissions" / "ledger.csv"
+    path.parent.mkdir()
+    path.write_text(
+        HEADER
+        + "a,2026-11-01T10:00:00Z,mean_rank_001,pending,1,0.93,0.5,,,first one\n"
+        + "b,2026-11-02T10:00:00Z,a_recipe_with_a_long_name,sending,,0.94,0.6,,,\n"
+        + ",2023-11-15,by hand,,,,,0.65,,\n",
+        encoding="utf-8",
+    )
+    place.world.submissions = [
+        list_row(1, "key=a recipe=mean_rank_001", "0.611", "0.60149"),
+        list_row(2, "key=b recipe=x", "0.715", "0.70216"),
+        list_row(3, "key=c recipe=other commit=abc file=9f oof=0.7", "0.700", "0.692"),
+        list_row(4, "from the website,\nby hand", "0.500", "0.41"),
+    ]
+    done = place.call("scores")
+    assert done.code == 0, done.words
+    lines = {line["ref"]: line for line in place.ledger.lines}
+    assert (lines["1"]["state"], lines["1"]["private"]) == ("scored", "0.60149")
+    assert lines["1"]["notes"] == "first one"
+    assert (lines["2"]["key"], lines["2"]["public"]) == ("b", "0.715")
+    assert (lines["3"]["key"], lines["3"]["recipe"], lines["3"]["oof_mean"]) == (
+        "c",
+        "other",
+        "0.7",
+    )
+    assert lines["3"]["when"] == "2026-11-03T10:00:00Z"
+    assert (lines["4"]["key"], lines["4"]["notes"]) == ("kaggle-4", "from the website, by hand")
+    assert lines[""]["recipe"] == "by hand"
+    assert max(map(len, done.stdout.splitlines()[:-2])) <= 80
+    assert re.search(r"26-11-01 +mean_rank_001 .* 0\.93 +0\.500 +0\.611 +0\.601", done.stdout)
+    for word in ["first", "one", "from", "the", "website,", "by", "hand"]:
+        assert word in done.stdout
+    order = ["10th, selected", "ours, b", "11th, pairwise", "33rd, selected"]
+    places = [done.stdout.index(name) for name in order]
+    assert places == sorted(places)
+    assert "public 0.79 (ranks 0.50, 3 submissions)" in done.words
+    before = path.read_bytes()
+    assert place.call("scores").code == 0
+    assert path.read_bytes() == before
+
+
+def test_without_kaggle_the_ledger_is_shown_all_the_same(place: Place) -> None:
+    path = place.folder / "submissions" / "ledger.csv"
+    path.parent.mkdir()
+    path.write_text(HEADER + "a,2026-11-01,my_recipe,scored,1,,,0.6,0.5,\n", encoding="utf-8")
+    place.world.faults = [Fault(LIST, "500")]
+    done = place.call("scores")
+    assert done.code == 2
+    assert "my_recipe" in done.stdout
+    assert "Kaggle has a failure of its own" in done.words
+
+
+def test_correlation_is_that_of_the_lines_with_both_scores() -> None:
+    ledger = Ledger()
+    for place, (key, oof) in enumerate(OOF.items()):
+        ledger.put(key, oof_mean=str(oof), public=str(place), private=str(-place))
+    ledger.put("pending", oof_mean="0.9")
+    frame = pl.DataFrame({"oof": list(OOF.values()), "public": range(4)})
+    linear = frame.select(pl.corr("oof", "public")).item()
+    text = describe_correlation(ledger)
+    assert f"public {linear:.2f} (ranks -0.20, 4 submissions)" in text
+    assert f"private {-linear:.2f} (ranks 0.20, 4 submissions)" in text
+    assert find_best(ledger) == ledger.find("a")
+    assert "are needed" in describe_correlation(Ledger())
+
+
+def test_anchors_have_sources() -> None:
+    anchors = read_anchors()
+    assert [anchor.private for anchor in anchors] == sorted(
+        (anchor.private for anchor in anchors), reverse=True
+    )
+    for anchor in anchors:
+        assert 0.5 < anchor.private < anchor.public + 0.05 < 1
+        assert anchor.source.startswith("https://")
+
+
+def test_the_leaderboard_around_us(place: Place) -> None:
+    path = place.folder / "submissions" / "ledger.csv"
+    path.parent.mkdir()
+    path.write_text(HEADER + "a,2026,r,scored,1,,,0.6805,0.5,\n", encoding="utf-8")
+    place.world.board = [
+        {"teamId": n, "teamName": f"Team é{n} [b]", "score": f"{0.8 - n / 1000:.5f}"}
+        for n in range(1, 617)
+    ]
+    done = place.call("leaderboard")
+    assert done.code == 0, done.words
+    assert place.world.count(BOARD) == 4  # pages of 200
+    assert "616 teams" in done.words
+    assert re.search(r"\n +1 +Team é1 \[b\] +0\.79900", done.stdout)
+    above, ours, below = (done.stdout.index(w) for w in ("Team é119 ", "(120)", "Team é120 "))
+    assert above < ours < below
+    assert "Team é130" not in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80

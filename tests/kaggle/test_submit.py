@@ -1,0 +1,215 @@
+"""`fastslow submit` as a user sees it: what is sent, what is refused, and in which words."""
+
+import json
+import subprocess
+import threading
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from submissions.ledger import edit_ledger
+from tests.kaggle.place import SECRET, UNSET, Place
+from tests.kaggle.test_fault_matrix import assert_made_once
+from tests.kaggle.world import CREATE, LIST, PUT, Fault
+
+
+def test_a_submission_is_sent_confirmed_scored_and_traced(place: Place) -> None:
+    place.world.pending = 2
+    done = place.submit()
+    assert done.code == 0, done.words
+    assert "Public score 0.654, private 0.632" in done.words
+    assert max(map(len, done.stdout.splitlines()[:-2])) <= 80
+    assert_made_once(place)
+    (line,) = place.ledger.lines
+    assert (line["recipe"], line["experiments"], line["data"]) == ("mine", "one", "da7a")
+    assert 0 < float(line["oof_tile_xla"]) <= 1
+    sent = place.folder / "submissions" / "sent" / line["key"]
+    facts = json.loads((sent / "provenance.json").read_text())
+    assert facts["recipe"]["members"] == {"one": 1.0}
+    assert facts["run"]["settings"]["experiments"] == {"one": {}}
+    assert f"{facts['scores']['mean']:.4f}" == line["oof_mean"]
+    assert (sent / "scores.csv").read_bytes() == (place.folder / "run/scores.csv").read_bytes()
+    # The same file again is refused without asking Kaggle; forced, it is sent again.
+    calls = len(place.world.calls)
+    again = place.submit()
+    assert (again.code, len(place.world.calls)) == (2, calls)
+    assert line["key"] in again.words
+    assert "--force" in again.words
+    assert place.submit("--force").code == 0
+    assert len(place.world.submissions) == 2
+    assert [other["state"] for other in place.ledger.lines] == ["scored", "scored"]
+
+
+def test_a_dry_run_does_everything_but_the_upload(place: Place) -> None:
+    done = place.submit("--dry-run")
+    assert done.code == 0, done.words
+    assert "Nothing was sent. The message would be: key=" in done.words
+    assert place.world.count(LIST) == 1
+    assert place.world.count(PUT) == place.world.count(CREATE) == 0
+    assert place.ledger.lines == []
+    assert not (place.folder / "submissions" / "sent").exists()
+
+
+def test_two_submits_at_once_send_one_file_once(place: Place) -> None:
+    started = [place.start(*place.submit_arguments()) for _ in range(2)]
+    done = [place.finish(*one) for one in started]
+    codes = sorted(one.code for one in done)
+    assert codes == [0, 2], [one.words for one in done]
+    assert_made_once(place)
+
+
+def test_a_submit_that_does_not_end_keeps_others_out(place: Place) -> None:
+    place.world.faults = [Fault(PUT, "hangs")]
+    place.more["FASTSLOW_LOCK_SECONDS"] = "0.3"
+    process, output = place.start(*place.submit_arguments())
+    while not place.world.count(PUT):
+        process.join(0.02)
+    other = place.submit()
+    assert other.code == 2
+    assert "another process is submitting" in other.words
+    assert f"process {process.pid}" in other.words
+    process.kill()
+    place.finish(process, output)
+
+
+@pytest.mark.parametrize(
+    ("status", "pending", "code", "words"),
+    [
+        ("ERROR", 0, 4, "Kaggle could not score it"),
+        ("COMPLETE", 1000, 0, "Its score is not there yet; `make scores` fetches it."),
+    ],
+)
+def test_a_score_that_does_not_come(
+    place: Place, status: str, pending: int, code: int, words: str
+) -> None:
+    place.world.status, place.world.pending = status, pending
+    place.more["FASTSLOW_SCORE_SECONDS"] = "0.3"
+    done = place.submit()
+    assert (done.code, words in done.words) == (code, True), done.words
+    assert place.ledger.lines[0]["state"] == ("error" if code else "pending")
+    place.world.submissions[0] |= {"pending": 0}
+    again = place.submit()  # waits for the score once more, and sends nothing
+    assert len(place.world.submissions) == 1
+    assert again.code == (2 if code else 0)
+
+
+def test_no_slot_is_left(place: Place) -> None:
+    place.world.allowed = 0
+    done = place.submit()
+    assert done.code == 2
+    assert "no submission is left now (0 made today, 0 in all)" in done.words
+    assert place.world.count(PUT) == 0
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        ("Submission limit reached: 5 submissions per day", "no submission is left today"),
+        ("This competition is no longer accepting submissions", "takes no submissions"),
+        ("Permission 'competitions.participate' was denied", "Accept the rules at"),
+    ],
+)
+def test_what_kaggle_refuses_is_said_in_clear_words(place: Place, message: str, words: str) -> None:
+    place.world.refusal = message
+    done = place.submit()
+    assert done.code == 2
+    assert words in done.words
+    assert message in done.words
+    assert [line["state"] for line in place.ledger.lines] == ["failed"]
+
+
+def test_without_credentials_the_message_says_how_to_get_them(place: Place) -> None:
+    place.more = {"KAGGLE_USERNAME": UNSET, "KAGGLE_KEY": UNSET}
+    done = place.submit()
+    assert done.code == 2
+    assert "there are no Kaggle credentials" in done.words
+    assert "https://www.kaggle.com/settings/api" in done.words
+    assert place.world.calls == []
+
+
+def test_clocks_that_differ_are_told(place: Place) -> None:
+    place.world.clock = timedelta(hours=-2)
+    done = place.submit()
+    assert done.code == 0, done.words
+    assert "This machine's clock is 120 minutes ahead of Kaggle's" in done.words
+
+
+def test_a_file_that_another_clone_sent_is_refused(place: Place) -> None:
+    assert place.submit().code == 0
+    (place.folder / "submissions" / "ledger.csv").unlink()
+    done = place.submit()
+    assert done.code == 2
+    assert "Kaggle has the same file as number 41000000" in done.words
+    assert len(place.world.submissions) == 1
+
+
+def test_a_short_page_of_many_submissions_still_proves_what_is_missing(place: Place) -> None:
+    """The list is cut, so it has less than Kaggle counts, but it reaches back far enough."""
+    old = {"date": "2026-01-01T00:00:00Z", "status": "COMPLETE", "publicScore": "0.5"}
+    rows = [{"ref": ref, "description": "by hand", **old} for ref in range(1, 31)]
+    place.world.submissions, place.world.page_size, place.world.allowed = rows, 20, 100
+    place.world.faults = [Fault(CREATE, "500", times=1)]
+    assert place.submit().code == 0
+    assert len(place.world.submissions) == 31
+    assert [line["state"] for line in place.ledger.lines] == ["failed", "scored"]
+
+
+def test_a_run_on_other_data_is_not_sent(place: Place) -> None:
+    graphs = place.run.graphs
+    sample = place.folder / "run" / "sample_submission.csv"
+    sample.write_text("ID,TopConfigs\ntile:xla:test0,0;1;2;3;4\n", encoding="utf-8")
+    assert graphs.is_file()
+    done = place.submit()
+    assert done.code == 2
+    assert "tile:xla 1 of 844" in done.words
+    assert place.world.calls == []
+
+
+def test_lines_and_columns_of_others_stay(place: Place) -> None:
+    path = place.folder / "submissions" / "ledger.csv"
+    path.parent.mkdir()
+    path.write_text('who,key,notes\nme,,"tried\nby hand"\nyou,2020-x,\n', encoding="utf-8")
+    writer = threading.Thread(target=lambda: _write_meanwhile(path))
+    writer.start()
+    assert place.submit().code == 0
+    writer.join()
+    lines = {line["who"]: line for line in place.ledger.lines}
+    assert lines["me"]["notes"] == "tried\nby hand"
+    assert lines["you"]["key"] == "2020-x"
+    assert lines["meanwhile"]["key"] == "z"
+    assert lines[""]["state"] == "scored"
+
+
+def _write_meanwhile(path: Path) -> None:
+    with edit_ledger(path) as ledger:
+        ledger.put("z", who="meanwhile")
+
+
+def test_no_secret_is_left_anywhere(place: Place) -> None:
+    """Planted in every place that the CLI reads; searched for in all that is written and shown."""
+    home = place.folder / "home" / ".kaggle"
+    home.mkdir(parents=True)
+    (home / "kaggle.json").write_text(json.dumps({"username": "u", "key": SECRET + "file"}))
+    (home / "access_token").write_text(SECRET + "token")
+    place.more |= {"VERBOSE": "1", "VERBOSE_OUTPUT": "1", "KAGGLE_API_TOKEN": SECRET + "env"}
+    place.world.faults = [Fault(CREATE, "html", times=1)]
+    place.world.refusal = f"this key is wrong: {SECRET}env"
+    shown = [place.submit()]
+    place.world.refusal = ""
+    process, output = place.start(*place.submit_arguments())
+    seen = set()
+    while process.is_alive():
+        listed = subprocess.run(["ps", "axww", "-o", "args"], capture_output=True, text=True)
+        seen |= set(listed.stdout.splitlines())
+        process.join(0.05)
+    shown += [place.finish(process, output), place.call("scores"), place.call("doctor")]
+    assert any("competitions submit" in arguments for arguments in seen)
+    assert shown[1].code == 0, shown[1].words
+    texts = [*seen, *(one.words for one in shown), json.dumps(place.world.submissions)]
+    for path in place.folder.rglob("*"):
+        if path.is_file() and not path.is_relative_to(home):
+            texts.append(path.read_bytes().decode(errors="replace"))
+    assert not [text for text in texts if SECRET in text]
+    assert "KAGGLE_API_TOKEN" in shown[3].words
+    assert "Bearer" in place.world.schemes
