@@ -40,6 +40,7 @@ Data = Annotated[Path, typer.Argument(help="Folder with the npz files, in any of
 Workers = Annotated[
     int | None, typer.Option(min=1, help="Processes that prepare. Default: one per core.")
 ]
+RunOption = Annotated[Path, typer.Option("--run", help="A run folder.")]
 RecipeOption = Annotated[str, typer.Option(help="Name, or path of a TOML file.")]
 
 
@@ -163,10 +164,35 @@ def run(
 @app.command()
 def ensemble(
     recipe: Annotated[str, typer.Argument(help="Name, or path of a TOML file.")] = RECIPE,
-    run_folder: Annotated[Path, typer.Option("--run", help="A run folder.")] = RUNS / "sample",
+    run_folder: RunOption = RUNS / "sample",
+    search: Annotated[
+        bool, typer.Option("--search", help="Propose a recipe instead, and write it to --out.")
+    ] = False,
+    out: Annotated[Path, typer.Option(help="Where --search writes.")] = Path("proposed.toml"),
+    fit: Annotated[
+        list[str], typer.Option(help="With --search: how weights are fitted; may be repeated.")
+    ] = [],  # noqa: B006 - typer copies it
 ) -> None:
     """Merge the predictions of a run by a recipe and write its submission."""
-    _finish(Run.existing(run_folder), recipe)
+    if not search:
+        _finish(Run.existing(run_folder), recipe)
+        return
+    from ensembles.tables import show_search
+
+    output.print(show_search(Run.existing(run_folder), fit, out))
+    say(f"Recipe: {out}. Merge by it with `fastslow ensemble {out}`.")
+
+
+@app.command()
+def compare(
+    a: Annotated[str, typer.Argument(help="An experiment of the run, or a recipe.")],
+    b: Annotated[str, typer.Argument(help="What it is compared with.")],
+    run_folder: RunOption = RUNS / "sample",
+) -> None:
+    """Say how much better A is than B, out of fold, and how sure that is."""
+    from ensembles.tables import show_comparison
+
+    output.print(show_comparison(Run.existing(run_folder), a, b))
 
 
 @app.command()
