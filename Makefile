@@ -1,6 +1,7 @@
 # Every target makes .venv by itself when it is missing or older than the list of packages.
 #   make run                     everything, on the bundled sample
 #   make run DATA=folder         the same on any folder; RUN=folder LIMIT=1 REPLACE=1 are options
+#   make report RUN=folder       one HTML page of what the run reached; RECIPE=name
 #   make test                    lint, types, import order, tests
 PYTHON ?= python3
 VENV := .venv
@@ -8,10 +9,13 @@ INSTALLED := $(VENV)/.installed
 BIN := $(VENV)/bin
 OPTIONS = $(if $(DATA),"$(DATA)") $(if $(RUN),--run "$(RUN)") $(if $(LIMIT),--limit) $(if $(REPLACE),--replace)
 
-.PHONY: run test lint clean
+.PHONY: run report test lint clean
 
 run: $(INSTALLED)
 	$(BIN)/fastslow run $(OPTIONS)
+
+report: $(INSTALLED)
+	$(BIN)/fastslow report $(if $(RUN),--run "$(RUN)") $(if $(RECIPE),--recipe "$(RECIPE)")
 
 test: lint
 	$(BIN)/pytest

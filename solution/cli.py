@@ -196,6 +196,19 @@ def compare(
 
 
 @app.command()
+def report(
+    run_folder: RunOption = RUNS / "sample",
+    recipe: RecipeOption = RECIPE,
+    out: Annotated[Path | None, typer.Option(help="Default: report.html in the run.")] = None,
+) -> None:
+    """Write what a run reached as one HTML page that opens anywhere, offline."""
+    from ensembles.recipe import find_recipe
+    from submissions.page.build import write_page
+
+    say(f"Report: {write_page(Run.existing(run_folder), find_recipe(recipe), out)}")
+
+
+@app.command()
 def verify(
     submission: Annotated[Path, typer.Argument(help="A submission CSV.")],
     run_folder: Annotated[Path, typer.Option("--run", help="Its run folder.")] = RUNS / "sample",
