@@ -10,11 +10,11 @@ Source: Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, chapters
 
 from collections.abc import Sequence
 from itertools import product
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 import polars as pl
-from scipy import stats
 
 from ensembles.alignment import CONFIG, GRAPH
 from ensembles.methods import normalise
@@ -209,7 +209,7 @@ def detectable_difference(
         collection, member, deviation (of the paired differences of graphs), graphs, detectable;
         null where there are fewer than two graphs.
     """
-    factor = float(stats.norm.ppf(0.5 + level / 2) + stats.norm.ppf(power))
+    factor = NormalDist().inv_cdf(0.5 + level / 2) + NormalDist().inv_cdf(power)
     rows = []
     for collection, graphs, members, scores in iterate_collections(table):
         if reference not in members:
