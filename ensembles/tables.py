@@ -55,10 +55,11 @@ def show_search(run: Run, fits: Sequence[str], out: Path) -> Table:
     write_recipe(proposal, out, fallback)
     shown = _make_table(
         "Mean over the collections, out of fold, of recipes that are fitted on other graphs",
-        "Naive: fitted on the graphs it is scored on. Probability: to beat the best member of "
-        "every collection. search: the choice of the best line, made on other graphs too.",
+        "Naive: fitted on the graphs it is scored on. Beats: probability to beat the best member "
+        "of every collection, that being chosen on other graphs or in hindsight. search: the "
+        "choice of the best line, made on other graphs too.",
     )
-    for name in ("Candidate", "Nested", "Naive", "Optimism", "Probability"):
+    for name in ("Candidate", "Nested", "Naive", "Optimism", "Beats", "Hindsight"):
         shown.add_column(name, justify="left" if name == "Candidate" else "right", no_wrap=True)
     for line in proposal.candidates.iter_rows(named=True):
         shown.add_row(
@@ -66,7 +67,8 @@ def show_search(run: Run, fits: Sequence[str], out: Path) -> Table:
             f"{line['nested']:.4f}",
             f"{line['naive']:.4f}",
             f"{line['optimism']:+.4f}",
-            f"{line['probability']:.3f}",
+            f"{line['beats_best']:.3f}",
+            f"{line['beats_hindsight']:.3f}",
             style="bold" if line["candidate"] == proposal.candidate.name else "",
         )
     return shown

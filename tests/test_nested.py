@@ -10,8 +10,16 @@ import pytest
 from ensembles.ballots import Ballot, read_ballots
 from ensembles.nested import Rule, divide, estimate, estimate_nested, learn, mean_of_collections
 from ensembles.recipe import find_recipe
-from ensembles.search import BEST, WHOLE, choose_best, list_candidates, search, write_recipe
-from ensembles.weights import fit_equal, fit_greedy
+from ensembles.search import (
+    BEST,
+    HINDSIGHT,
+    WHOLE,
+    choose_best,
+    list_candidates,
+    search,
+    write_recipe,
+)
+from ensembles.weights import fit_best, fit_equal, fit_greedy
 from solution.errors import InputError
 from tests.ballots import draw_ballots, write_run
 
@@ -84,7 +92,7 @@ def test_fixed_weights_show_no_optimism_and_fitted_ones_do() -> None:
     ballots = draw_ballots([2.0] * 6, graphs=12, methods=("mean_rank",))
     fixed = estimate(ballots, learn(fit_equal, "mean_rank"))
     np.testing.assert_allclose(fixed.nested, fixed.naive)
-    fitted = estimate(ballots, learn(fit_greedy, "mean_rank"))
+    fitted = estimate(ballots, learn(fit_best, "mean_rank"))
     assert fitted.naive.mean() > fitted.nested.mean()
 
 
@@ -101,7 +109,7 @@ def test_a_search_proposes_a_recipe_that_can_be_read_again(tmp_path: Path) -> No
     found = search(run, run.experiments(), candidates)
     assert found.members["tile:xla"] == ["member_0", "member_1", "member_2"]  # nothing_001 is not
     assert set(found.candidates["candidate"]) == {*(c.name for c in candidates), WHOLE}
-    assert set(found.table["member"]) == {*found.candidates["candidate"], BEST}
+    assert set(found.table["member"]) == {*found.candidates["candidate"], BEST, HINDSIGHT}
     path = tmp_path / "found.toml"
     write_recipe(found, path, "nothing_001")
     recipe = find_recipe(str(path))
