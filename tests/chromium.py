@@ -87,7 +87,7 @@ def browse(profile: Path) -> Iterator[Browser]:
     (take, to), (back, give) = os.pipe(), os.pipe()
     command = [str(CHROMIUM), *OPTIONS, f"--user-data-dir={profile}", "about:blank"]
     script = f'exec "$@" 3<&{take} 4>&{give} 2>/dev/null'  # Chromium's pipe is 3 and 4
-    process = subprocess.Popen(["sh", "-c", script, "sh", *command], pass_fds=(take, give))
+    process = subprocess.Popen(["bash", "-c", script, "bash", *command], pass_fds=(take, give))
     os.close(take)
     os.close(give)
     with os.fdopen(to, "wb") as sender, os.fdopen(back, "rb") as receiver:

@@ -30,6 +30,7 @@ class Figure:
     height: float
     marks: list[Mark]
     width: float = WIDTH
+    subtitle: str = ""
     note: str = ""  # a line below the picture
 
 
@@ -41,13 +42,13 @@ class Canvas:
 
     def line(self, x1: float, y1: float, x2: float, y2: float, css: str) -> None:
         """A straight line."""
-        ends = {"x1": _round(x1), "y1": _round(y1), "x2": _round(x2), "y2": _round(y2)}
-        self.marks.append(Mark("line", {"class": css, **ends}))
+        ends: dict[str, str | float] = {"class": css, "x1": _round(x1), "y1": _round(y1)}
+        self.marks.append(Mark("line", ends | {"x2": _round(x2), "y2": _round(y2)}))
 
     def dot(self, x: float, y: float, radius: float, css: str, hint: str = "") -> None:
         """A disc."""
-        place = {"cx": _round(x), "cy": _round(y), "r": _round(radius)}
-        self.marks.append(Mark("circle", {"class": css, **place}, hint=hint))
+        place: dict[str, str | float] = {"class": css, "cx": _round(x), "cy": _round(y)}
+        self.marks.append(Mark("circle", place | {"r": _round(radius)}, hint=hint))
 
     def box(
         self,
@@ -68,8 +69,8 @@ class Canvas:
 
     def words(self, x: float, y: float, text: str, css: str = "", anchor: str = "start") -> None:
         """A line of text whose base line is at `y`."""
-        place = {"x": _round(x), "y": _round(y), "text-anchor": anchor}
-        self.marks.append(Mark("text", {"class": css, **place}, text=text))
+        place: dict[str, str | float] = {"class": css, "x": _round(x), "y": _round(y)}
+        self.marks.append(Mark("text", place | {"text-anchor": anchor}, text=text))
 
     def curve(self, points: list[tuple[float, float]], css: str, hint: str = "") -> None:
         """Straight lines from point to point."""

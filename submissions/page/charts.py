@@ -33,7 +33,9 @@ class Row:
         return f"{self.name} {number(self.value)} ({number(self.low)} to {number(self.high)})"
 
 
-def draw_intervals(title: str, rows: Sequence[Row], *, difference: bool = False) -> Figure:
+def draw_intervals(
+    title: str, rows: Sequence[Row], subtitle: str = "", *, difference: bool = False
+) -> Figure:
     """A dot with its interval for each row; differences are drawn about zero."""
     canvas, bottom = Canvas(), len(rows) * ROW
     ends = [e for row in rows for e in (row.value, row.low, row.high) if e is not None]
@@ -45,8 +47,9 @@ def draw_intervals(title: str, rows: Sequence[Row], *, difference: bool = False)
         if row.low is not None and row.high is not None:
             canvas.line(scale(row.low), y, scale(row.high), y, "interval" + css)
         canvas.dot(scale(row.value), y, 4, "dot" + css, row.describe())
-    alternative = f"{title}: " + "; ".join(row.describe() for row in rows) + "."
-    return Figure(title, alternative, bottom + AXIS, canvas.marks)
+    about = f"{title}, {subtitle}" if subtitle else title
+    alternative = f"{about}: " + "; ".join(row.describe() for row in rows) + "."
+    return Figure(title, alternative, bottom + AXIS, canvas.marks, subtitle=subtitle)
 
 
 def draw_strips(title: str, rows: Sequence[tuple[Row, Sequence[float]]], floor: float) -> Figure:
@@ -149,21 +152,21 @@ def draw_histogram(
 
 
 def draw_curves(
-    title: str, curves: Sequence[Sequence[tuple[float, float]]], note: str, alternative: str
+    title: str, curves: Sequence[Sequence[tuple[float, float]]], subtitle: str, alternative: str
 ) -> Figure:
     """A line for each model, a dot at its best step."""
     canvas, left, bottom = Canvas(), 40.0, PLOT
     steps = [step for curve in curves for step, _ in curve]
     across = Scale(min(steps), max(steps), left, WIDTH - MARGIN)
     up = spanning([score for curve in curves for _, score in curve], start=bottom, end=8)
-    _draw_plane(canvas, across, up)
+    _draw_plane(canvas, across, up, whole=True)
     for curve in curves:
         canvas.curve([(across(step), up(score)) for step, score in curve], "curve")
     for curve in curves:
         step, score = max(curve, key=lambda point: point[1])
         hint = f"best at step {step:g}: {number(score)}"
         canvas.dot(across(step), up(score), 3.2, "dot strong", hint)
-    return Figure(title, alternative, bottom + AXIS, canvas.marks, note=note)
+    return Figure(title, alternative, bottom + AXIS, canvas.marks, subtitle=subtitle)
 
 
 @dataclass(frozen=True)
@@ -176,11 +179,18 @@ class Point:
     open: bool = False  # drawn as a ring
 
 
-def draw_scatter(title: str, points: Sequence[Point], axes: tuple[str, str]) -> Figure:
-    """Points over two axes of the same kind of score, with the line on which both are equal."""
+def draw_scatter(
+    title: str, points: Sequence[Point], axes: tuple[str, str], *, shared: bool = False
+) -> Figure:
+    """Points over two axes of the same kind of score, with the line on which both are equal.
+
+    Args:
+        shared: both axes have the same range.
+    """
     canvas, left, bottom = Canvas(), 40.0, 250.0
-    across = spanning([point.x for point in points], start=left)
-    up = spanning([point.y for point in points], start=bottom, end=24)
+    xs, ys = [point.x for point in points], [point.y for point in points]
+    across = spanning(xs + ys if shared else xs, start=left)
+    up = spanning(xs + ys if shared else ys, start=bottom, end=24)
     _draw_plane(canvas, across, up)
     low, high = max(across.low, up.low), min(across.high, up.high)
     if low < high:
@@ -197,11 +207,13 @@ def draw_scatter(title: str, points: Sequence[Point], axes: tuple[str, str]) -> 
     return Figure(title, alternative, bottom + 40, canvas.marks)
 
 
-def _draw_plane(canvas: Canvas, across: Scale, up: Scale) -> None:
+def _draw_plane(canvas: Canvas, across: Scale, up: Scale, *, whole: bool = False) -> None:
     for value in up.ticks(4):
         canvas.line(across.start, up(value), across.end, up(value), "grid")
         canvas.words(across.start - 6, up(value) + 4, show(value), "tick", "end")
     for value in across.ticks(4):
+        if whole and not value.is_integer():
+            continue
         x = across(value)
         canvas.line(x, up.start, x, up.start + 4, "zero")
         canvas.words(x, up.start + 16, show(value), "tick", "middle" if x < 310 else "end")

@@ -83,9 +83,9 @@ def describe_ceiling(evidence: Evidence) -> Section:
             Point(row["graph"], row["ceiling"], row["score"]) for row in own.iter_rows(named=True)
         ]
         axes = ("estimated ceiling", f"ensemble’s {collection.metric}")
-        figures.append(draw_scatter(collection.name, points, axes))
+        figures.append(draw_scatter(collection.name, points, axes, shared=True))
         total = len(evidence.scores_of(collection.name, evidence.ensemble))
-        means = [float(np.mean(own[name])) for name in ("ceiling", "repeat", "score")]
+        means = [float(own[name].to_numpy().mean()) for name in ("ceiling", "repeat", "score")]
         noise = f"{float(np.median(own['noise'])):.1%}"
         rows.append([collection.name, f"{len(own)} of {total}", noise, *map(number, means)])
     missing = [c.name for c in evidence.collections if c.name not in set(found["collection"])]

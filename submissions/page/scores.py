@@ -18,14 +18,12 @@ LOWEST = 3
 
 def describe_scores(evidence: Evidence) -> Section:
     """The score table with intervals."""
-    figures = [
-        draw_intervals(
-            f"{c.name}, {c.metric}, {count(int(graphs), 'graph')}",
-            [_row(evidence, mean) for mean in _pictured(evidence, c)],
-        )
-        for c in evidence.collections
-        for graphs in [max(mean["graphs"] for mean in evidence.means_of(c.name))]
-    ]
+    figures = []
+    for c in evidence.collections:
+        means = _pictured(evidence, c)
+        graphs = count(max(int(mean["graphs"]) for mean in means), "graph")
+        rows = [_row(evidence, mean) for mean in means]
+        figures.append(draw_intervals(c.name, rows, f"{c.metric}, {graphs}"))
     return Section(
         "scores",
         "Scores",

@@ -25,7 +25,7 @@ def describe_curves(run: Run) -> Section:
             curves = {unit.name: _split(_read(unit).get("curve")) for unit in units}
             kept = [curve for parts in curves.values() for curve in parts]
             if kept:
-                figures.append(_draw(f"{name} on {collection.name}", kept, len(units)))
+                figures.append(_draw(collection.name, name, kept))
             rows += [
                 [name, collection.name, unit.replace("-", " "), *_summarise(curve)]
                 for unit, parts in curves.items()
@@ -99,15 +99,15 @@ def _split(points: list[tuple[float, float]] | None) -> list[Curve]:
     return curves
 
 
-def _draw(title: str, curves: list[Curve], units: int) -> Figure:
+def _draw(collection: str, ranker: str, curves: list[Curve]) -> Figure:
     best = [max(score for _, score in curve) for curve in curves]
     steps = max(step for curve in curves for step, _ in curve)
-    note = f"{count(units, 'model')}, up to {steps:,.0f} steps"
+    models = count(len(curves), "model")
     alternative = (
-        f"{title}: validation score by step of {count(len(curves), 'model')}, up to step "
-        f"{steps:,.0f}; the best scores lie from {number(min(best))} to {number(max(best))}."
+        f"{ranker} on {collection}: validation score by step of {models}, up to step {steps:,.0f}; "
+        f"the best scores lie from {number(min(best))} to {number(max(best))}."
     )
-    return draw_curves(title, curves, note, alternative)
+    return draw_curves(collection, curves, f"{ranker}, {models}", alternative)
 
 
 def _summarise(curve: Curve) -> list[str]:
