@@ -54,6 +54,7 @@ def make_run(
 
 def _graphs(labels: pl.DataFrame, *, noise: bool) -> pl.DataFrame:
     found = labels.group_by("collection", "graph").agg(configs=pl.len()).sort(pl.all())
+    found = found.with_columns(group="graph", labelled=pl.lit(value=True))
     measured = pl.when(pl.col("collection").str.contains("xla")).then(0.1)
     return found.with_columns(noise=measured if noise else pl.lit(None, pl.Float64()))
 

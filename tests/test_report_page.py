@@ -22,8 +22,8 @@ from submissions.page.leaderboard import read_sent
 from tests.conftest import FastSlow
 from tests.made_run import LEDGER, RECIPE, make_run
 
-EVERY = ["scores", "graphs", "agreement", "weights", "gains", "runtimes", "curves", "ceiling",
-         "leaderboard", "making"]  # fmt: skip
+EVERY = ["scores", "graphs", "agreement", "weights", "gains", "optimism", "runtimes", "curves",
+         "ceiling", "leaderboard", "making"]  # fmt: skip
 VOID = {"meta", "link", "br"}
 LOADING = {"src", "href", "xlink:href", "srcset", "data", "action", "poster"}
 
@@ -122,6 +122,7 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
     assert_stands_alone(page)
     assert list(page.sections) == EVERY
     for name, words in {
+        "optimism": "Not known for this run",
         "curves": "fastslow run --replace",
         "ceiling": "not guessed",
         "leaderboard": "make submit",

@@ -19,6 +19,7 @@ from submissions.page.evidence import Evidence
 from submissions.page.labels import describe_ceiling, describe_runtimes
 from submissions.page.leaderboard import LEDGER, describe_leaderboard
 from submissions.page.members import describe_agreement, describe_gains, describe_weights
+from submissions.page.nesting import describe_optimism
 from submissions.page.scores import describe_graphs, describe_scores
 from submissions.page.text import count, interval, number, signed
 from submissions.page.training import describe_curves, describe_making
@@ -60,6 +61,7 @@ def write_page(run: Run, recipe: Recipe, path: Path | None = None, ledger: Path 
         describe_agreement(evidence),
         describe_weights(evidence),
         describe_gains(evidence),
+        describe_optimism(evidence),
         describe_runtimes(evidence),
         describe_curves(run),
         describe_ceiling(evidence),

@@ -88,6 +88,33 @@ def draw_bars(title: str, rows: Sequence[Row]) -> Figure:
     return Figure(title, f"{title}: {told}.", len(rows) * ROW, canvas.marks)
 
 
+@dataclass(frozen=True)
+class Pair:
+    """Two values of the same thing."""
+
+    name: str
+    first: float
+    second: float
+
+
+def draw_pairs(title: str, pairs: Sequence[Pair], what: tuple[str, str]) -> Figure:
+    """A dot and a ring for each pair, joined by a line."""
+    canvas, bottom = Canvas(), len(pairs) * ROW
+    scale = spanning([value for pair in pairs for value in (pair.first, pair.second)])
+    draw_axis(canvas, scale, 0, bottom)
+    for place, pair in enumerate(pairs):
+        y, row = place * ROW + 26, Row(pair.name, pair.first)
+        _name(canvas, place * ROW, row, f"{number(pair.first)} ({number(pair.second)})")
+        canvas.line(scale(pair.first), y, scale(pair.second), y, "interval")
+        canvas.dot(scale(pair.second), y, 4, "ring", f"{what[1]} {number(pair.second)}")
+        canvas.dot(scale(pair.first), y, 4, "dot strong", f"{what[0]} {number(pair.first)}")
+    told = "; ".join(
+        f"{pair.name} {what[0]} {number(pair.first)}, {what[1]} {number(pair.second)}"
+        for pair in pairs
+    )
+    return Figure(title, f"{title}: {told}.", bottom + AXIS, canvas.marks)
+
+
 def draw_heat_map(
     title: str, names: Sequence[str], values: Sequence[Sequence[float | None]]
 ) -> Figure:

@@ -35,7 +35,7 @@ def describe_runtimes(evidence: Evidence) -> Section:
         times=pl.col("runtime") / pl.col("runtime").min().over("collection", "graph"),
         weight=1 / pl.len().over("collection", "graph"),
     )
-    figures, rows = [], []
+    figures, rows, bars = [], [], []
     for collection in evidence.collections:
         own = slower.filter(pl.col("collection") == collection.name)
         times, weights = own["times"].to_numpy(), own["weight"].to_numpy()
@@ -44,6 +44,10 @@ def describe_runtimes(evidence: Evidence) -> Section:
         edges = np.geomspace(1, top, BINS + 1)
         shares = np.histogram(np.minimum(times, top), edges, weights=weights)[0] / weights.sum()
         figures.append(draw_histogram(collection.name, edges.tolist(), shares.tolist(), found[2]))
+        bars += [
+            [collection.name, f"{left:.3f}", f"{right:.3f}", f"{share:.2%}"]
+            for left, right, share in zip(edges[:-1], edges[1:], shares, strict=True)
+        ]
         graphs = own["graph"].n_unique()
         shown = [show_times(value) for value in found]
         rows.append([collection.name, f"{graphs:,}", f"{len(own):,}", *shown])
@@ -55,7 +59,10 @@ def describe_runtimes(evidence: Evidence) -> Section:
         "same, however many configurations it has; only those that are predicted out of fold "
         "count.",
         figures,
-        [Table("Quantiles of the slowdown", columns, rows)],
+        [
+            Table("Quantiles of the slowdown", columns, rows),
+            Table("Every bar", ["Collection", "From", "To", "Share"], bars, grouped=True),
+        ],
         "The axis is logarithmic; a bar’s height is the share of configurations. The slowest "
         "one in a thousand are counted in the last bar.",
     )
@@ -97,7 +104,10 @@ def describe_ceiling(evidence: Evidence) -> Section:
         "graph’s noise. It is read as log-normal with two timings each, and noise of that size "
         f"is added to the labels {COPIES} times.",
         figures,
-        [Table("Estimated ceilings, means over the graphs with repeats", columns, rows)],
+        [
+            Table("Estimated ceilings, means over the graphs with repeats", columns, rows),
+            _tabulate_ceilings(found),
+        ],
         "A dot is a graph; on the dashed line the ensemble would be at its ceiling.",
         notes=[
             "Ceiling: the score of the labels as they are against a noisy copy, what a perfect "
@@ -107,6 +117,15 @@ def describe_ceiling(evidence: Evidence) -> Section:
             *([f"No repeats, so no estimate: {', '.join(missing)}."] if missing else []),
         ],
     )
+
+
+def _tabulate_ceilings(found: pl.DataFrame) -> Table:
+    rows = [
+        [collection, graph, f"{noise:.1%}", *map(number, scores)]
+        for collection, graph, noise, *scores in found.sort("collection", "graph").iter_rows()
+    ]
+    columns = ["Collection", "Graph", "Noise", "Ceiling", "Second timing", "Ensemble"]
+    return Table("Every graph with repeats", columns, rows, texts=2, grouped=True)
 
 
 def estimate_ceilings(evidence: Evidence) -> pl.DataFrame:

@@ -19,6 +19,7 @@ def describe_curves(run: Run) -> Section:
     title, anchor = "Learning curves", "curves"
     figures: list[Figure] = []
     rows: list[list[str]] = []
+    points: list[list[str]] = []
     for name in run.experiments():
         for collection in COLLECTIONS:
             units = run.units(name, collection.name)
@@ -26,6 +27,11 @@ def describe_curves(run: Run) -> Section:
             kept = [curve for parts in curves.values() for curve in parts]
             if kept:
                 figures.append(_draw(collection.name, name, kept))
+            points += [
+                [name, collection.name, unit.replace("-", " "), _list_points(curve)]
+                for unit, parts in curves.items()
+                for curve in parts
+            ]
             rows += [
                 [name, collection.name, unit.replace("-", " "), *_summarise(curve)]
                 for unit, parts in curves.items()
@@ -46,7 +52,10 @@ def describe_curves(run: Run) -> Section:
         "The score on the graphs that a model stops early on. They are never those whose scores "
         "are reported here, so a curve may lie above or below its ranker’s score.",
         figures,
-        [Table("Learning curves", columns, rows, texts=3, grouped=True)],
+        [
+            Table("Learning curves in short", columns, rows, texts=3, grouped=True),
+            Table("Every point, as step: score", [*columns[:3], "Points"], points, 4, grouped=True),
+        ],
         "A line is a model, its dot the best step, whose weights are kept.",
     )
 
@@ -108,6 +117,10 @@ def _draw(collection: str, ranker: str, curves: list[Curve]) -> Figure:
         f"the best scores lie from {number(min(best))} to {number(max(best))}."
     )
     return draw_curves(collection, curves, f"{ranker}, {models}", alternative)
+
+
+def _list_points(curve: Curve) -> str:
+    return ", ".join(f"{step:g}: {number(score)}" for step, score in curve)
 
 
 def _summarise(curve: Curve) -> list[str]:
