@@ -24,7 +24,8 @@ OF_THE_EXAMPLE = [words for words in FASTSLOW if words not in ON_THE_SAMPLE]
 def test_every_command_is_known_to_these_tests() -> None:
     programs = {words[0] for words in COMMANDS}
     assert programs == {"make", ".venv/bin/fastslow"}
-    assert {words[0] for words in FASTSLOW} == {"check", "inspect", "run", "ensemble", "verify"}
+    known = {"check", "inspect", "run", "ensemble", "compare", "verify"}
+    assert {words[0] for words in FASTSLOW} == known
 
 
 def test_make_targets_and_folders_exist() -> None:
@@ -58,8 +59,10 @@ def test_your_own_model_in_one_file(fastslow: FastSlow, tmp_path: Path) -> None:
     (recipe,) = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
     (tmp_path / "my_ridge.py").write_text(example, encoding="utf-8")
     (tmp_path / "mine.toml").write_text(recipe, encoding="utf-8")
-    order = ["run", "ensemble", "verify"]
+    order = ["run", "ensemble", "compare", "verify"]
     for words in sorted(OF_THE_EXAMPLE, key=lambda words: order.index(words[0])):
         result = fastslow(*words)
         assert result.returncode == 0, result.stderr
-        assert words[0] == "verify" or "my_ridge" in result.stdout
+        merged = words[0] in ("run", "ensemble") and "--search" not in words
+        assert "my_ridge" in result.stdout or not merged
+    assert "my_ridge" in (tmp_path / "found.toml").read_text(encoding="utf-8")
