@@ -26,7 +26,7 @@ CONTRAST = """(() => {
     const ratio = v => (Math.max(v, paper) + 0.05) / (Math.min(v, paper) + 0.05);
     const words = [...document.querySelectorAll('p, td, th, a, summary, figcaption')]
         .map(e => getComputedStyle(e).color);
-    const drawn = [...document.querySelectorAll('svg text:not(.on-cell)')]
+    const drawn = [...document.querySelectorAll('svg text')]
         .map(e => getComputedStyle(e).fill);
     return [Math.min(...[...words, ...drawn].map(light).map(ratio)), paper];
 })()"""

@@ -14,6 +14,7 @@ PLOT = 176.0  # height of a picture with two axes
 MAX_SPECKS = 20  # in one place; more would only lie on top of each other
 FEW = 100  # graphs get larger dots
 HEAD = 18.0
+MAX_FILL = 0.46  # of a square; its number stays legible on it, in light and in dark
 
 
 @dataclass(frozen=True)
@@ -146,11 +147,11 @@ def _cell(canvas: Canvas, x: float, y: float, side: float, value: float | None) 
     if value is None:
         canvas.words(x + side / 2, y + 4, "–", "tick", "middle")
         return
-    fill = 0.08 + 0.92 * min(abs(value), 1.0) ** 1.5
+    fill = 0.04 + MAX_FILL * min(abs(value), 1.0) ** 1.5
     css = "cell" if value >= 0 else "cell opposite"
     canvas.box(x + 1, y - 16, side - 2, 32, css, fill)
     text = f"{value:.2f}".replace("0.", ".", 1).replace("-", "\N{MINUS SIGN}")
-    canvas.words(x + side / 2, y + 4, text, "on-cell" if fill > 0.5 else "value", "middle")
+    canvas.words(x + side / 2, y + 4, text, "value", "middle")
 
 
 def draw_histogram(
