@@ -1,6 +1,7 @@
 # Every target makes .venv by itself when it is missing or older than the list of packages.
 #   make run                     everything, on the bundled sample
 #   make run DATA=folder         the same on any folder; RUN=folder LIMIT=1 REPLACE=1 are options
+#   make report RUN=folder       one HTML page of what the run reached; RECIPE=name
 #   make test                    lint, types, import order, tests
 #   make data                    download the competition's data and check it; COLLECTION=name DATA=folder
 #   make submit RECIPE=name      merge, check, upload, confirm, score; RUN=folder DRY_RUN=1 FORCE=1 DIRTY=1
@@ -14,10 +15,13 @@ BIN := $(VENV)/bin
 OPTIONS = $(if $(DATA),"$(DATA)") $(if $(RUN),--run "$(RUN)") $(if $(LIMIT),--limit) $(if $(REPLACE),--replace)
 SUBMIT = $(if $(RECIPE),"$(RECIPE)") $(if $(RUN),--run "$(RUN)") $(if $(DRY_RUN),--dry-run) $(if $(FORCE),--force) $(if $(DIRTY),--allow-dirty)
 
-.PHONY: run test lint data submit scores leaderboard bench-scale clean
+.PHONY: run report test lint data submit scores leaderboard bench-scale clean
 
 run: $(INSTALLED)
 	$(BIN)/fastslow run $(OPTIONS)
+
+report: $(INSTALLED)
+	$(BIN)/fastslow report $(if $(RUN),--run "$(RUN)") $(if $(RECIPE),--recipe "$(RECIPE)")
 
 data: $(INSTALLED)
 	$(BIN)/fastslow data $(if $(DATA),"$(DATA)") $(if $(COLLECTION),--collection "$(COLLECTION)")

@@ -5,9 +5,12 @@ from pathlib import Path
 
 import polars as pl
 
-from ensembles.rank_average import merge_mean_rank, rank_inside_graphs
+from ensembles.alignment import CONFIG, GRAPH, split_by_presence
+from ensembles.methods import merge, normalise
 from ensembles.recipe import Recipe, check_recipe
 from solution import predictions
+from solution.errors import InputError
+from solution.predictions import RANKING_SCHEMA
 from solution.runs import Run
 from solution.streaming import read_by_graphs, write_batches
 
@@ -18,12 +21,16 @@ def merge_run(run: Run, recipe: Recipe) -> None:
     Raises InputError where the recipe does not fit the run's experiments.
     """
     check_recipe(recipe, run.experiments())
-    known = [name for name in recipe.members if run.predictions(name, "test").is_file()]
-    names = [*known, *([recipe.fallback] if recipe.fallback else [])]
     for part in predictions.PARTS:
-        paths = {name: run.predictions(name, part) for name in names}
-        merged = merge_files(paths, recipe)
-        write_batches(merged, predictions.RANKING_SCHEMA, run.ranking(recipe.name, part))
+        merged = merge_files(find_members(run, recipe, part), recipe)
+        write_batches(merged, RANKING_SCHEMA, run.ranking(recipe.name, part))
+
+
+def find_members(run: Run, recipe: Recipe, part: str) -> dict[str, Path]:
+    """The prediction files of the recipe's members that the run has, and of its fallback."""
+    known = [name for name in recipe.names() if run.predictions(name, "test").is_file()]
+    names = [*known, *([recipe.fallback] if recipe.fallback else [])]
+    return {name: run.predictions(name, part) for name in names}
 
 
 def merge_files(paths: Mapping[str, Path], recipe: Recipe) -> Iterator[pl.DataFrame]:
@@ -31,18 +38,58 @@ def merge_files(paths: Mapping[str, Path], recipe: Recipe) -> Iterator[pl.DataFr
 
     Memory does not grow with the files.
     """
-    for _, frames in read_by_graphs(paths):
-        yield merge_collection(frames, recipe)
+    for collection, frames in read_by_graphs(paths):
+        yield merge_collection(collection, frames, recipe)
 
 
-def merge_collection(frames: Mapping[str, pl.DataFrame], recipe: Recipe) -> pl.DataFrame:
+def merge_collection(
+    collection: str, frames: Mapping[str, pl.DataFrame], recipe: Recipe
+) -> pl.DataFrame:
     """Merge the predictions of graphs of one collection.
 
     Args:
         frames: by experiment that predicts the collection; its members are merged, and where there
             is none, the fallback ranks alone.
     """
-    members = {n: rank_inside_graphs(frames[n]) for n in recipe.members if n in frames}
-    if members:
-        return merge_mean_rank(members, recipe.members)
-    return rank_inside_graphs(frames[recipe.fallback or ""])
+    wanted = [*recipe.weights(collection), *([recipe.fallback] if recipe.fallback else [])]
+    scaled = {n: normalise(frames[n], recipe.method) for n in wanted if n in frames}
+    return merge_scaled(collection, scaled, recipe)
+
+
+def merge_scaled(
+    collection: str, scaled: Mapping[str, pl.DataFrame], recipe: Recipe
+) -> pl.DataFrame:
+    """Merge what `normalise` made of the predictions of graphs of one collection.
+
+    Raises:
+        InputError: a member lacks the collection that the recipe weighs it in, or some of its
+            graphs, and the recipe does not allow it.
+    """
+    weights = recipe.weights(collection)
+    members = {name: scaled[name] for name in weights if name in scaled}
+    _check_members(collection, members, recipe)
+    fallback = scaled.get(recipe.fallback or "")
+    if not members:
+        if fallback is None:
+            raise InputError(
+                f"recipe {recipe.name}: no member predicts {collection}. Give it a fallback."
+            )
+        return fallback
+    if "graphs" not in recipe.allow_missing:
+        return merge(members, weights, recipe.method)
+    parts = [merge(part, weights, recipe.method) for part in split_by_presence(members)]
+    merged = pl.concat([pl.DataFrame(schema=RANKING_SCHEMA), *parts])
+    if fallback is not None:
+        merged = pl.concat([merged, fallback.join(merged, on=GRAPH, how="anti")])
+    return merged.sort(CONFIG)
+
+
+def _check_members(collection: str, members: Mapping[str, pl.DataFrame], recipe: Recipe) -> None:
+    """Whether all are there that the recipe weighs in this very collection."""
+    missing = [name for name in recipe.collections.get(collection, {}) if name not in members]
+    if missing and "members" not in recipe.allow_missing:
+        raise InputError(
+            f"recipe {recipe.name} weighs {', '.join(missing)} in {collection}, which it does not "
+            "predict. Take it out of the recipe's table of that collection, or let the recipe "
+            'allow_missing = ["members"].'
+        )

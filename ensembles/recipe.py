@@ -1,10 +1,15 @@
 """A recipe: which experiments are merged, and how. One TOML file each, read as data.
 
-method = "mean_rank"
+method = "mean_rank"           # see ensembles/methods.py
 fallback = "nothing_001"
+allow_missing = ["members"]    # of a run; "graphs": of a member. Nothing unless it is said.
 
-[members]
+[members]                      # weights; only their ratios matter
 layout_gnn_001 = 1.0
+layout_lightgbm_001 = 1.0
+
+[collections."layout:xla:default"]   # what counts there instead of [members]
+layout_gnn_001 = 3.0
 layout_lightgbm_001 = 1.0
 """
 
@@ -15,9 +20,15 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from ensembles.methods import Method
+from solution.collection import NAMES
 from solution.errors import InputError
 
 RECIPES = Path(__file__).parent / "recipes"
+
+Name = Annotated[str, Field(pattern=f"^({'|'.join(NAMES)})$")]
+Weight = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Weights = Annotated[dict[str, Weight], Field(min_length=1)]
 
 
 class Recipe(BaseModel):
@@ -26,21 +37,45 @@ class Recipe(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
-    method: Literal["mean_rank"] = "mean_rank"
-    members: dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]] = Field(min_length=1)
+    method: Method = "mean_rank"
+    members: Weights
+    collections: dict[Name, Weights] = {}  # a collection's own weights
     fallback: str | None = None  # ranks the collections that no member predicts
+    allow_missing: frozenset[Literal["members", "graphs"]] = frozenset()
+
+    def weights(self, collection: str) -> dict[str, float]:
+        """What each member counts in the collection."""
+        return self.collections.get(collection, self.members)
+
+    def names(self) -> list[str]:
+        """Every member of any collection."""
+        return list(
+            dict.fromkeys([*self.members, *(n for w in self.collections.values() for n in w)])
+        )
+
+    def without(self, member: str) -> "Recipe":
+        """The same recipe, the member left out; it may be left with none in a collection."""
+        own = {
+            place: {name: weight for name, weight in weights.items() if name != member}
+            for place, weights in self.collections.items()
+        }
+        rest = {name: weight for name, weight in self.members.items() if name != member}
+        return self.model_copy(update={"members": rest, "collections": own})
 
 
 def check_recipe(recipe: Recipe, experiments: Collection[str]) -> None:
     """Refuse a recipe that cannot merge these experiments, before hours are spent on them.
 
-    Members that are not among them are fine: a recipe may cover more collections than a run.
+    Where it allows missing members, one that is there is enough.
     """
     names = ", ".join(experiments)
-    if recipe.fallback is None and not set(recipe.members) & set(experiments):
+    missing = [name for name in recipe.names() if name not in experiments]
+    some = len(missing) < len(recipe.names()) or recipe.fallback is not None
+    if missing and not ("members" in recipe.allow_missing and some):
         raise InputError(
-            f"recipe {recipe.name} merges {', '.join(recipe.members)}, but the experiments are "
-            f"{names}. Choose another recipe with --recipe."
+            f"recipe {recipe.name} merges {', '.join(missing)}, but the experiments are "
+            f"{names}. Choose another recipe with --recipe, or let it "
+            'allow_missing = ["members"].'
         )
     if recipe.fallback is not None and recipe.fallback not in experiments:
         raise InputError(

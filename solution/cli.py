@@ -1,9 +1,8 @@
 """The commands. The one file that may look at everything; each command is a few lines over it."""
 
 import sys
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -14,11 +13,6 @@ from solution.runs import RUNS, STORES, Run, open_run
 from solution.terminal import output, say
 from submissions.commands import RECIPE
 from submissions.commands import app as kaggle_commands
-
-if TYPE_CHECKING:
-    from solution.data.store import Store
-    from solution.experiments.base import Experiment
-    from solution.features.preparation import Preparation
 
 # Heavy imports (torch, lightgbm, matplotlib) wait inside the commands that need them.
 
@@ -44,6 +38,7 @@ Data = Annotated[Path, typer.Argument(help="Folder with the npz files, in any of
 Workers = Annotated[
     int | None, typer.Option(min=1, help="Processes that prepare. Default: one per core.")
 ]
+RunOption = Annotated[Path, typer.Option("--run", help="A run folder.")]
 RecipeOption = Annotated[str, typer.Option(help="Name, or path of a TOML file.")]
 
 
@@ -148,10 +143,14 @@ def run(
     from solution.data.plan import make_plan
     from solution.experiments.base import find_experiment
     from solution.out_of_fold import run_experiments, save_plan, warn_about_gaps
+    from solution.run_store import open_store
 
     experiments = [find_experiment(name) for name in dict.fromkeys(experiment)]
     check_recipe(find_recipe(recipe), [item.name for item in experiments])
-    store = _open_store(data, store_folder, experiments, limit=limit, workers=workers)
+    place = store_folder or STORES / _name(data, limit=limit)
+    store = open_store(
+        data, place, experiments, limit=limit, rebuild=store_folder is None, workers=workers
+    )
     plan = make_plan(store, scheme, folds, limit=limit)
     settings = {
         "experiments": {item.name: item.describe() for item in experiments},
@@ -170,10 +169,48 @@ def run(
 @app.command()
 def ensemble(
     recipe: Annotated[str, typer.Argument(help="Name, or path of a TOML file.")] = RECIPE,
-    run_folder: Annotated[Path, typer.Option("--run", help="A run folder.")] = RUNS / "sample",
+    run_folder: RunOption = RUNS / "sample",
+    search: Annotated[
+        bool, typer.Option("--search", help="Propose a recipe instead, and write it to --out.")
+    ] = False,
+    out: Annotated[Path, typer.Option(help="Where --search writes.")] = Path("proposed.toml"),
+    fit: Annotated[
+        list[str], typer.Option(help="With --search: how weights are fitted; may be repeated.")
+    ] = [],  # noqa: B006 - typer copies it
 ) -> None:
     """Merge the predictions of a run by a recipe and write its submission."""
-    _finish(Run.existing(run_folder), recipe)
+    if not search:
+        _finish(Run.existing(run_folder), recipe)
+        return
+    from ensembles.tables import show_search
+
+    output.print(show_search(Run.existing(run_folder), fit, out))
+    say(f"Recipe: {out}. Merge by it with `fastslow ensemble {out}`.")
+
+
+@app.command()
+def compare(
+    a: Annotated[str, typer.Argument(help="An experiment of the run, or a recipe.")],
+    b: Annotated[str, typer.Argument(help="What it is compared with.")],
+    run_folder: RunOption = RUNS / "sample",
+) -> None:
+    """Say how much better A is than B, out of fold, and how sure that is."""
+    from ensembles.tables import show_comparison
+
+    output.print(show_comparison(Run.existing(run_folder), a, b))
+
+
+@app.command()
+def report(
+    run_folder: RunOption = RUNS / "sample",
+    recipe: RecipeOption = RECIPE,
+    out: Annotated[Path | None, typer.Option(help="Default: report.html in the run.")] = None,
+) -> None:
+    """Write what a run reached as one HTML page that opens anywhere, offline."""
+    from ensembles.recipe import find_recipe
+    from submissions.page.build import write_page
+
+    say(f"Report: {write_page(Run.existing(run_folder), find_recipe(recipe), out)}")
 
 
 @app.command()
@@ -219,57 +256,6 @@ def data(
 def _name(data: Path, *, limit: bool) -> str:
     """What a run or a store of the data is called."""
     return data.resolve().name + ("-limit" if limit else "")
-
-
-def _open_store(
-    data: Path,
-    folder: Path | None,
-    experiments: "list[Experiment]",
-    *,
-    limit: bool,
-    workers: int | None,
-) -> "Store":
-    """The store that `data` is, or the one that is made of it in `folder`.
-
-    A store in the default folder that does not serve the experiments is made again.
-    """
-    from solution.data.folders import find_files, find_sample_submission
-    from solution.data.plan import choose_few
-    from solution.data.preparing import prepare_store
-    from solution.data.store import Store, is_store
-    from solution.features.preparation import check_preparation
-
-    needed = {experiment.ranker.build(0).hops for experiment in experiments}
-    hops = None if None in needed else max(h for h in needed if h is not None)
-    if is_store(data):
-        store = Store.open(data)
-        check_preparation(store.preparation, hops, data)
-        return store
-    files = find_files(data)
-    if limit:
-        chosen = choose_few([f.collection.name for f in files], [f.split for f in files])
-        files = [files[position] for position in chosen]
-    place = folder or STORES / _name(data, limit=limit)
-    return prepare_store(
-        files,
-        place,
-        _choose_preparation(place, hops),
-        find_sample_submission(data),
-        workers=workers,
-        rebuild=folder is None,
-    )
-
-
-def _choose_preparation(store: Path, hops: int | None) -> "Preparation":
-    """As the store there was prepared, if that serves; otherwise what is needed, and no more."""
-    from solution.data.store import read_preparation
-    from solution.features.preparation import Preparation, check_preparation
-
-    with suppress(InputError):
-        kept = read_preparation(store)
-        check_preparation(kept, hops, store)
-        return Preparation(kept["hops"])
-    return Preparation(hops)
 
 
 def _finish(run: Run, recipe_name: str) -> None:

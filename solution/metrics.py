@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
-from scipy import stats
 
 from solution.collection import collection
+
+# scipy.stats waits inside the functions that need it: it takes longer to import than all the rest.
 
 TOP_K = 5
 
@@ -19,6 +20,8 @@ def kendall_tau(scores: np.ndarray, runtimes: np.ndarray) -> float:
     """
     if np.ptp(scores) == 0 or np.ptp(runtimes) == 0:
         return 0.0
+    from scipy import stats
+
     return float(stats.kendalltau(scores, runtimes).statistic)
 
 
@@ -87,6 +90,8 @@ def bootstrap_mean(values: np.ndarray, resamples: int = 9999) -> Mean:
     value = float(np.mean(values)) if len(values) else float("nan")
     if len(values) < 2:
         return Mean(value, float("nan"), float("nan"), len(values))
+    from scipy import stats
+
     with warnings.catch_warnings():  # constant scores are a fair case here: the interval is a point
         warnings.simplefilter("ignore")
         result = stats.bootstrap(

@@ -27,6 +27,7 @@ from solution.experiments.base import Experiment
 from solution.files import replace_file, replace_folder
 from solution.graph import Graph
 from solution.models.base import Ranker, Report
+from solution.models.learning_curve import LearningCurve
 from solution.progress import bars, console
 from solution.runs import SAMPLE_SUBMISSION, Run
 from solution.streaming import read_by_graphs, write_batches
@@ -112,9 +113,9 @@ def train_unit(unit: Unit, plan: Plan, run: Run, report: Report) -> None:
     fit_on, validate_on = _split_training(unit, plan)
     held_out = plan.rows(unit.collection, IS_LABELLED, pl.col("fold") == unit.fold)
     test = plan.rows(unit.collection, IS_TEST)
-    ranker = unit.experiment.ranker.build(unit.seed)
+    ranker, curve = unit.experiment.ranker.build(unit.seed), LearningCurve(report)
     with measure() as cost:
-        ranker.fit(plan.load(fit_on), plan.load(validate_on), report)
+        ranker.fit(plan.load(fit_on), plan.load(validate_on), curve)
         predicted = {
             "out_of_fold": _predict(ranker, plan.load(held_out), unit, MAX_CONFIGS),
             "test": _predict(ranker, plan.load(test), unit, limit=None),
@@ -126,6 +127,7 @@ def train_unit(unit: Unit, plan: Plan, run: Run, report: Report) -> None:
         "peak_megabytes": round(cost.peak_megabytes, 1),
         "fitted_on": fit_on["graph"].to_list(),
         "validated_on": validate_on["graph"].to_list(),
+        "curve": curve.points(),
     }
     with replace_folder(unit.folder(run)) as folder:
         (folder / "model").mkdir()
@@ -211,7 +213,7 @@ def _reporting(progress: Progress, unit: Unit) -> Iterator[Report]:
     description = f"{unit.experiment.name} {unit.collection} {fold}"
     task = progress.add_task(description, total=None, note="")
 
-    def report(done: int, total: int, note: str) -> None:
+    def report(done: int, total: int, note: str = "", score: float | None = None) -> None:
         progress.update(task, completed=done, total=total, note=note)
 
     try:

@@ -14,7 +14,9 @@ from solution.models.nothing import NothingSettings
 from solution.models.sampling import choose_rows
 from solution.models.tile_gnn import TileGnnSettings
 from solution.models.training import TrainingSettings, learning_rate_factor
+from solution.models.wrappers import PermutationAverageSettings, SublistAverageSettings
 from tests.graphs import make_layout_graph, make_tile_graph
+from tests.places import PlacesSettings
 
 TRAINING = TrainingSettings(epochs=3, graphs_per_step=2, configs_per_graph=8)
 TREES = LightGBMSettings(rounds=20, min_data_in_leaf=3)
@@ -33,6 +35,10 @@ CASES: list[tuple[str, RankerSettings, list[Graph]]] = [
     ("layout net, whole graph", LayoutGnnSettings(
         width=16, pruning="nothing", training=TRAINING), LAYOUT),
     ("tile net", TileGnnSettings(width=16, training=TRAINING), TILE),
+    ("mean over orders", PermutationAverageSettings(TREES, times=2), LAYOUT),
+    ("mean over short lists", SublistAverageSettings(TREES, size=6, times=2), TILE),
+    ("mean over orders of a list", PermutationAverageSettings(PlacesSettings(), times=3), TILE),
+    ("mean over parts of a list", SublistAverageSettings(PlacesSettings(), size=7), LAYOUT),
 ]  # fmt: skip
 
 

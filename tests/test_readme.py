@@ -16,7 +16,8 @@ COMMANDS = [
 ]
 FASTSLOW = [words[1:] for words in COMMANDS if words[0] == ".venv/bin/fastslow"]
 ON_THE_SAMPLE = [words for words in FASTSLOW if words[0] in ("check", "inspect", "prepare")]
-OF_THE_EXAMPLE = [words for words in FASTSLOW if words[0] in ("run", "ensemble", "verify")]
+EXAMPLE = ("run", "ensemble", "compare", "verify")
+OF_THE_EXAMPLE = [words for words in FASTSLOW if words[0] in EXAMPLE]
 # Those that talk to Kaggle run in kaggle/test_make_submit.py, against a stand-in.
 WITH_KAGGLE = {"data", "submit", "scores", "leaderboard"}
 
@@ -24,7 +25,7 @@ WITH_KAGGLE = {"data", "submit", "scores", "leaderboard"}
 def test_every_command_is_known_to_these_tests() -> None:
     programs = {words[0] for words in COMMANDS}
     assert programs == {"make", ".venv/bin/fastslow"}
-    known = {"check", "inspect", "prepare", "run", "ensemble", "verify", "doctor"}
+    known = {"check", "inspect", "prepare", "run", "ensemble", "compare", "verify", "doctor"}
     assert {words[0] for words in FASTSLOW} == known
 
 
@@ -60,8 +61,10 @@ def test_your_own_model_in_one_file(fastslow: FastSlow, tmp_path: Path) -> None:
     (recipe,) = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
     (tmp_path / "my_ridge.py").write_text(example, encoding="utf-8")
     (tmp_path / "mine.toml").write_text(recipe, encoding="utf-8")
-    order = ["run", "ensemble", "verify"]
+    order = list(EXAMPLE)
     for words in sorted(OF_THE_EXAMPLE, key=lambda words: order.index(words[0])):
         result = fastslow(*words)
         assert result.returncode == 0, result.stderr
-        assert words[0] == "verify" or "my_ridge" in result.stdout
+        merged = words[0] in ("run", "ensemble") and "--search" not in words
+        assert "my_ridge" in result.stdout or not merged
+    assert "my_ridge" in (tmp_path / "found.toml").read_text(encoding="utf-8")

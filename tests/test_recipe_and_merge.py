@@ -171,14 +171,15 @@ def write_run(folder: Path, experiments: list[str]) -> Run:
 
 def test_a_run_gets_the_ranking_of_both_parts(tmp_path: Path) -> None:
     run = write_run(tmp_path, ["one", "two"])
-    merge_run(run, Recipe(name="r", members={"one": 3.0, "two": 1.0, "three": 1.0}))
+    members = {"one": 3.0, "two": 1.0, "three": 1.0}
+    merge_run(run, Recipe(name="r", members=members, allow_missing=frozenset({"members"})))
     for part in ("out_of_fold", "test"):
-        members = {
+        ranked = {
             name: rank_inside_graphs(predictions.read(run.predictions(name, part)))
             for name in ("one", "two")
         }
-        assert members["one"]["score"].to_list() == [0.5, 1.0]
-        assert members["two"]["score"].to_list() == [1.0, 0.5]
+        assert ranked["one"]["score"].to_list() == [0.5, 1.0]
+        assert ranked["two"]["score"].to_list() == [1.0, 0.5]
         assert predictions.read(run.ranking("r", part))["score"].to_list() == [0.625, 0.875]
 
 

@@ -47,6 +47,7 @@ def test_blending_and_submitting_start_without_torch() -> None:
 
     code = (
         "import sys, ensembles.merge, submissions.writer, submissions.report\n"
+        "import submissions.page.build\n"
         "heavy = {'torch', 'lightgbm', 'torch_geometric', 'matplotlib'} & set(sys.modules)\n"
         "sys.exit(f'imported {heavy}' if heavy else 0)"
     )

@@ -6,7 +6,7 @@ baselines are all used the same way, so tests, folds and ensembles know nothing 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Protocol, Self
 
@@ -14,11 +14,24 @@ import numpy as np
 
 from solution.graph import Graph
 
-# Called with (steps done, steps in all, a few words such as the validation score).
-Report = Callable[[int, int, str], None]
+
+class Report(Protocol):
+    """Called as a fit goes on."""
+
+    def __call__(self, done: int, total: int, note: str = "", score: float | None = None) -> None:
+        """Take note of the progress.
+
+        Args:
+            done: steps done.
+            total: steps in all.
+            note: a few words.
+            score: the validation score after this step, higher is better, where there is one; the
+                learning curve is made of these.
+        """
+        ...
 
 
-def silent(done: int, total: int, note: str) -> None:
+def silent(done: int, total: int, note: str = "", score: float | None = None) -> None:
     """A Report that says nothing."""
 
 

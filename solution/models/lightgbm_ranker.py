@@ -198,8 +198,11 @@ def _mean_score(rows: Rows) -> Any:
 
 def _reporter(report: Report, rounds: int) -> Any:
     def callback(environment: Any) -> None:
-        results = environment.evaluation_result_list
-        note = f"validation {results[0][2]:.3f}" if results else ""
-        report(environment.iteration + 1, rounds, note)
+        done, results = environment.iteration + 1, environment.evaluation_result_list
+        if results:
+            score = float(results[0][2])
+            report(done, rounds, f"validation {score:.3f}", score)
+        else:
+            report(done, rounds)
 
     return callback

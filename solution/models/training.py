@@ -107,11 +107,11 @@ def train(
         if len(validation):
             score = evaluate(net, validation)
             best.update(score, net)
-            report(epoch + 1, settings.epochs, f"validation {score:.3f}")
+            report(epoch + 1, settings.epochs, f"validation {score:.3f}", score)
             if best.is_over:
                 break
         else:
-            report(epoch + 1, settings.epochs, "")
+            report(epoch + 1, settings.epochs)
     best.restore(net)
 
 

@@ -1,0 +1,75 @@
+"""Out-of-fold scores of recipes, a few graphs at a time; an experiment is a recipe by itself."""
+
+from collections.abc import Mapping
+
+import polars as pl
+
+from ensembles.merge import merge_scaled
+from ensembles.methods import Method, normalise
+from ensembles.recipe import Recipe
+from solution import predictions
+from solution.metrics import score_graphs
+from solution.runs import Run
+from solution.streaming import read_by_graphs
+
+TABLE_SCHEMA = pl.Schema(
+    {
+        "collection": pl.String(),
+        "graph": pl.String(),
+        "member": pl.String(),
+        "score": pl.Float64(),
+    }
+)
+
+
+def alone(experiment: str, method: Method = "mean_rank") -> Recipe:
+    """The recipe that is an experiment by itself, its folds and seeds averaged by the method."""
+    return Recipe(
+        name=experiment,
+        method=method,
+        members={experiment: 1.0},
+        allow_missing=frozenset({"members"}),
+    )
+
+
+def score_recipes(run: Run, recipes: Mapping[str, Recipe]) -> pl.DataFrame:
+    """Score every graph out of fold by every recipe.
+
+    Args:
+        recipes: by the name that the table gives them. A recipe that has no member in a collection
+            is scored by its fallback there, or has no rows.
+
+    Returns:
+        A frame of TABLE_SCHEMA, sorted by collection and graph, then in the order of `recipes`.
+
+    Raises:
+        InputError: a member lacks graphs, and the recipe does not allow it.
+    """
+    labels = predictions.read(run.labels)
+    used = {name for recipe in recipes.values() for name in recipe.names()}
+    used |= {recipe.fallback for recipe in recipes.values() if recipe.fallback}
+    paths = {name: run.predictions(name, "out_of_fold") for name in sorted(used)}
+    parts = [pl.DataFrame(schema=TABLE_SCHEMA)]
+    for collection, frames in read_by_graphs({n: p for n, p in paths.items() if p.is_file()}):
+        asked = _labels_of(labels, frames)
+        scaled: dict[Method, dict[str, pl.DataFrame]] = {}
+        for label, recipe in recipes.items():
+            if recipe.method not in scaled:
+                own = {name: normalise(frame, recipe.method) for name, frame in frames.items()}
+                scaled[recipe.method] = own
+            if not _says_something(collection, frames, recipe):
+                continue
+            merged = merge_scaled(collection, scaled[recipe.method], recipe)
+            scores = score_graphs(merged, asked).with_columns(member=pl.lit(label))
+            parts.append(scores.select(TABLE_SCHEMA.names()).cast(TABLE_SCHEMA))
+    return pl.concat(parts).sort("collection", "graph", maintain_order=True)
+
+
+def _says_something(collection: str, frames: Mapping[str, pl.DataFrame], recipe: Recipe) -> bool:
+    return any(n in frames for n in [*recipe.weights(collection), recipe.fallback or ""])
+
+
+def _labels_of(labels: pl.DataFrame, frames: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
+    """The labels of the graphs of these frames: joins with all of them would take long."""
+    graphs = pl.concat([frame.select("collection", "graph") for frame in frames.values()]).unique()
+    return labels.join(graphs, on=["collection", "graph"], how="semi")

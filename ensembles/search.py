@@ -1,0 +1,189 @@
+"""Propose a recipe from a run's out-of-fold predictions, with an honest number beside it.
+
+Candidates are a method, a way to fit weights and how far these are shrunk towards equal ones. The
+one with the best nested mean over the collections is proposed, with weights fitted on all graphs.
+Choosing among candidates is optimistic too, so the number of the search as a whole is nested once
+more: the choice itself is made on some graphs and scored on others.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from ensembles.ballots import Ballot, read_ballots
+from ensembles.methods import METHODS, Method
+from ensembles.nested import Choose, Rule, estimate, estimate_nested, learn, mean_of_collections
+from ensembles.scoring import TABLE_SCHEMA
+from ensembles.statistics import MEAN, compare
+from ensembles.weights import FITS, fit_best, shrink
+from solution.errors import InputError
+from solution.files import replace_file
+from solution.runs import Run
+
+QUICK_FITS = ("equal", "best", "greedy", "least_squares")  # optuna asks for many more scores
+SHRINKAGES = (0.0, 0.5)
+BEST = "best member"  # of every collection; chosen on other graphs, as everything else here
+HINDSIGHT = "best member in hindsight"  # chosen on the graphs that it is scored on
+WHOLE = "search"
+SMALLEST = 0.005  # a share below it is no member
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way to make a recipe."""
+
+    method: Method
+    fit: str  # a key of FITS
+    shrinkage: float = 0.0  # towards equal weights: 0 not at all, 1 all the way
+
+    @property
+    def name(self) -> str:
+        """Such as `mean_rank greedy 0.5`."""
+        return f"{self.method} {self.fit}" + (f" {self.shrinkage:g}" if self.shrinkage else "")
+
+    def learn(self) -> Choose:
+        """How its rule is learned."""
+        return learn(shrink(FITS[self.fit], self.shrinkage), self.method)
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What a search found."""
+
+    candidate: Candidate
+    rule: Rule  # weights fitted on all graphs
+    members: dict[str, list[str]]  # by collection, in the order of the weights
+    table: pl.DataFrame  # nested scores of every graph; members: candidates, WHOLE, BEST, HINDSIGHT
+    candidates: pl.DataFrame  # candidate, nested, naive, optimism; probabilities to beat these two
+
+
+def list_candidates(
+    methods: Sequence[Method] = METHODS,
+    fits: Sequence[str] = QUICK_FITS,
+    shrinkages: Sequence[float] = SHRINKAGES,
+) -> list[Candidate]:
+    """Every combination, the simplest first; equal weights cannot be shrunk."""
+    unknown = [name for name in fits if name not in FITS]
+    if unknown:
+        raise InputError(f"{unknown[0]!r} fits no weights. There are: {', '.join(FITS)}.")
+    return [
+        Candidate(method, fit, shrinkage)
+        for fit in fits
+        for shrinkage in ((0.0,) if fit == "equal" else shrinkages)
+        for method in methods
+    ]
+
+
+def choose_best(candidates: Sequence[Candidate]) -> tuple[Choose, list[Candidate]]:
+    """The rule of the candidate with the best nested mean, and a list that notes every choice."""
+    chosen: list[Candidate] = []
+
+    def choose(ballots: Sequence[Ballot]) -> Rule:
+        means = [
+            mean_of_collections(ballots, estimate_nested(ballots, candidate.learn()))
+            for candidate in candidates
+        ]
+        chosen.append(candidates[int(np.argmax(np.nan_to_num(means, nan=-np.inf)))])
+        return chosen[-1].learn()(ballots)
+
+    return choose, chosen
+
+
+def search(run: Run, members: Sequence[str], candidates: Sequence[Candidate]) -> Proposal:
+    """Propose the best candidate for the members of a run.
+
+    Raises:
+        InputError: a member lacks graphs, or no member ranks anything.
+    """
+    names, ballots = read_ballots(run, members, sorted({c.method for c in candidates}))
+    names, ballots = drop_constants(names, ballots)
+    if not ballots:
+        raise InputError(f"none of {', '.join(members)} ranks anything. Choose other experiments.")
+    scores: dict[str, np.ndarray] = {}
+    naive: dict[str, float] = {}
+    for candidate in candidates:
+        found = estimate(ballots, candidate.learn())
+        scores[candidate.name] = found.nested
+        naive[candidate.name] = mean_of_collections(ballots, found.naive)
+    choose, chosen = choose_best(candidates)
+    whole = estimate(ballots, choose)
+    scores[WHOLE] = whole.nested
+    naive[WHOLE] = mean_of_collections(ballots, whole.naive)
+    best = estimate(ballots, learn(fit_best, candidates[0].method))
+    scores |= {BEST: best.nested, HINDSIGHT: best.naive}
+    table = _tabulate(ballots, scores)
+    proposed = chosen[0]  # of all graphs: `estimate` begins with the naive number
+    lines = _compare_all(table, naive)
+    return Proposal(proposed, proposed.learn()(ballots), names, table, lines)
+
+
+def drop_constants(
+    names: Mapping[str, list[str]], ballots: Sequence[Ballot]
+) -> tuple[dict[str, list[str]], list[Ballot]]:
+    """Leave out the members that rank nothing in a collection, and collections without any."""
+    kept: dict[str, list[str]] = {}
+    remaining: list[Ballot] = []
+    for collection, members in names.items():
+        own = [ballot for ballot in ballots if ballot.collection == collection]
+        votes = [next(iter(ballot.votes.values())) for ballot in own]
+        speaks = np.any([np.ptp(vote, axis=1) > 0 for vote in votes], axis=0)
+        if speaks.any():
+            kept[collection] = [name for name, says in zip(members, speaks, strict=True) if says]
+            remaining += [ballot.select(speaks) for ballot in own]
+    return kept, remaining
+
+
+def write_recipe(proposal: Proposal, path: Path, fallback: str | None) -> None:
+    """Write the proposal as a recipe file, atomically."""
+    everyone = sorted({name for names in proposal.members.values() for name in names})
+    found = proposal.candidates.filter(pl.col("candidate") == WHOLE).row(0, named=True)
+    lines = [
+        f"# Proposed by a search: {proposal.candidate.name}. Mean over the collections, the choice",
+        f"# itself made on other graphs: {found['nested']:.4f}; on the same: {found['naive']:.4f}.",
+        f'method = "{proposal.candidate.method}"',
+        *([f"fallback = {json.dumps(fallback)}"] if fallback else []),
+        "",
+        "[members] # where no table below says something else",
+        *(f"{json.dumps(name)} = 1.0" for name in everyone),
+    ]
+    for collection, names in proposal.members.items():
+        shares = dict(zip(names, proposal.rule.weights[collection], strict=True))
+        own = [f"{json.dumps(n)} = {w:.4f}" for n, w in shares.items() if w >= SMALLEST]
+        lines += ["", f'[collections."{collection}"]', *own]
+    with replace_file(path) as temporary:
+        temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _tabulate(ballots: Sequence[Ballot], scores: Mapping[str, np.ndarray]) -> pl.DataFrame:
+    """A score table; graphs that could not be nested are left out for all."""
+    known = ~np.isnan(np.stack(list(scores.values()))).any(axis=0)
+    rows = [
+        (ballot.collection, ballot.graph, name, values[position])
+        for position, ballot in enumerate(ballots)
+        if known[position]
+        for name, values in scores.items()
+    ]
+    return pl.DataFrame(rows, schema=TABLE_SCHEMA, orient="row")
+
+
+def _compare_all(table: pl.DataFrame, naive: Mapping[str, float]) -> pl.DataFrame:
+    if table.is_empty():
+        raise InputError(
+            "every collection has graphs of one structure only: nothing can be learned on some "
+            "graphs and scored on others. Use a recipe of equal weights."
+        )
+    rows = []
+    means = table.group_by("collection", "member").agg(pl.col("score").mean())
+    overall = dict(means.group_by("member").agg(pl.col("score").mean()).iter_rows())
+    for name, looks in naive.items():
+        beats = [
+            compare(table, name, other).filter(pl.col("collection") == MEAN)["probability"].item()
+            for other in (BEST, HINDSIGHT)
+        ]
+        rows.append((name, overall[name], looks, looks - overall[name], *beats))
+    columns = ["candidate", "nested", "naive", "optimism", "beats_best", "beats_hindsight"]
+    return pl.DataFrame(rows, schema=columns, orient="row")

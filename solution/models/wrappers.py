@@ -1,0 +1,153 @@
+"""Rankers that average another ranker over lists of configurations.
+
+A model may look at all configurations of a graph at once, so that a configuration's score depends
+on which others stand in the list and where. Such scores gain from being averaged over lists:
+
+    PermutationAverage   the whole list, in several random orders
+    SublistAverage       the list divided at random into short ones, several times
+
+A ranker whose scores do not depend on the list is left as it is. What is random is decided by the
+contents of the configurations, so the order in which they come changes nothing.
+"""
+
+import hashlib
+import importlib
+import json
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from solution.codebook import Codebook
+from solution.files import write_json
+from solution.graph import Graph
+from solution.models.base import Ranker, RankerSettings, Report, silent
+
+RECORD = "average.json"
+
+
+@dataclass(frozen=True)
+class PermutationAverageSettings:
+    """A ranker, and in how many orders of the list it scores."""
+
+    ranker: RankerSettings
+    times: int = 4
+
+    def build(self, seed: int) -> "PermutationAverage":
+        """Make it; the seed is also the ranker's."""
+        return PermutationAverage(self.ranker.build(seed), times=self.times, seed=seed)
+
+
+@dataclass(frozen=True)
+class SublistAverageSettings:
+    """A ranker, how often the list is divided, and into lists of at most how many configurations.
+
+    Take about as many as the ranker was trained on at once.
+    """
+
+    ranker: RankerSettings
+    size: int = 100
+    times: int = 4
+
+    def build(self, seed: int) -> "SublistAverage":
+        """Make it; the seed is also the ranker's."""
+        return SublistAverage(self.ranker.build(seed), self.size, times=self.times, seed=seed)
+
+
+class ListAverage(Ranker):
+    """The mean of a ranker's scores over lists; a subclass says which lists."""
+
+    def __init__(self, ranker: Ranker, *, times: int, seed: int) -> None:
+        if times < 1:
+            raise ValueError(f"times is {times}, expected 1 or more.")
+        self.ranker = ranker
+        self.times = times
+        self.seed = seed
+
+    @property
+    def hops(self) -> int | None:
+        return self.ranker.hops
+
+    @abstractmethod
+    def divide(self, order: np.ndarray) -> list[np.ndarray]:
+        """The lists that a random order (configs,) of positions is scored in; each once in all."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """The arguments that it is made again with, but for the ranker."""
+
+    def fit(
+        self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
+    ) -> Self:
+        self.ranker.fit(graphs, validation, report)
+        return self
+
+    def predict(self, graph: Graph) -> np.ndarray:
+        distinct = graph.distinct
+        single = graph.select(distinct.first)
+        total = np.zeros(single.num_configs)
+        for time in range(self.times):
+            for positions in self.divide(_shuffle(single, f"{self.seed}/{time}")):
+                total[positions] += self.ranker.predict(single.select(positions))
+        return (total / self.times).astype(np.float32)[distinct.inverse]
+
+    def save(self, folder: Path) -> None:
+        inner = folder / "ranker"
+        inner.mkdir(exist_ok=True)
+        self.ranker.save(inner)
+        kind = type(self.ranker)
+        record = {"module": kind.__module__, "ranker": kind.__qualname__, **self.describe()}
+        write_json(record, folder / RECORD)
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        module = importlib.import_module(record.pop("module"))
+        kind = vars(module)[record.pop("ranker")]
+        if not (isinstance(kind, type) and issubclass(kind, Ranker)):
+            raise TypeError(f"{folder / RECORD}: expected the name of a ranker, found {kind!r}.")
+        return cls(kind.load(folder / "ranker"), **record)
+
+
+class PermutationAverage(ListAverage):
+    """The mean over random orders of the whole list."""
+
+    def divide(self, order: np.ndarray) -> list[np.ndarray]:
+        return [order]
+
+    def describe(self) -> dict[str, Any]:
+        return {"times": self.times, "seed": self.seed}
+
+
+class SublistAverage(ListAverage):
+    """The mean over random divisions into lists of at most `size`, as even as they can be."""
+
+    def __init__(self, ranker: Ranker, size: int, *, times: int, seed: int) -> None:
+        super().__init__(ranker, times=times, seed=seed)
+        if size < 1:
+            raise ValueError(f"size is {size}, expected 1 or more.")
+        self.size = size
+
+    def divide(self, order: np.ndarray) -> list[np.ndarray]:
+        return np.array_split(order, -(-len(order) // self.size))
+
+    def describe(self) -> dict[str, Any]:
+        return {"size": self.size, "times": self.times, "seed": self.seed}
+
+
+def _shuffle(graph: Graph, key: str) -> np.ndarray:
+    """A random order (configs,) of the positions of distinct configurations.
+
+    By a keyed hash of each one's contents: the same configurations, wherever they stand, come in
+    the same order.
+    """
+    configs = graph.configs
+    rows = configs.codes[configs.rows] if isinstance(configs, Codebook) else configs
+    digests = [
+        hashlib.blake2b(row.tobytes(), digest_size=16, key=key.encode()).digest()
+        for row in np.ascontiguousarray(rows)
+    ]
+    return np.array(sorted(range(len(digests)), key=digests.__getitem__), np.int64)

@@ -1,0 +1,126 @@
+"""Write what a run reached as one HTML page that needs nothing else: no network, no script.
+
+    make report            fastslow report --run runs/mine
+
+The page is made of the run folder and the ledger alone; the same ones give the same bytes.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from ensembles.recipe import Recipe
+from solution.errors import InputError
+from solution.files import replace_file
+from solution.runs import RECORD, Run
+from submissions.page.evidence import Evidence
+from submissions.page.labels import describe_ceiling, describe_runtimes
+from submissions.page.leaderboard import LEDGER, describe_leaderboard
+from submissions.page.members import describe_agreement, describe_gains, describe_weights
+from submissions.page.nesting import describe_optimism
+from submissions.page.scores import describe_graphs, describe_scores
+from submissions.page.text import count, interval, number, signed
+from submissions.page.training import describe_curves, describe_making
+
+REPORT = "report.html"
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The page's first lines."""
+
+    title: str
+    value: str  # the one number
+    label: str  # what it is
+    interval: str
+    sentences: list[str]
+    commit: str
+
+
+def write_page(run: Run, recipe: Recipe, path: Path | None = None, ledger: Path = LEDGER) -> Path:
+    """Write the page, atomically, and return its path.
+
+    Args:
+        path: report.html in the run folder where it is None.
+        ledger: the CSV of submissions; there may be none.
+
+    Raises:
+        InputError: the recipe does not fit the run, or nothing was predicted out of fold.
+    """
+    evidence = Evidence(run, recipe)
+    if evidence.scores.is_empty():
+        raise InputError(
+            f"{run.folder}: expected out-of-fold predictions of labelled graphs, found none. A "
+            "report needs a finished run with at least two labelled architectures in a collection."
+        )
+    sections = [
+        describe_scores(evidence),
+        describe_graphs(evidence),
+        describe_agreement(evidence),
+        describe_weights(evidence),
+        describe_gains(evidence),
+        describe_optimism(evidence),
+        describe_runtimes(evidence),
+        describe_curves(run),
+        describe_ceiling(evidence),
+        describe_leaderboard(ledger),
+        describe_making(run),
+    ]
+    environment = Environment(
+        loader=PackageLoader("submissions.page"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
+    page = environment.get_template("page.html").render(
+        headline=_summarise(evidence), sections=sections
+    )
+    path = path or run.folder / REPORT
+    with replace_file(path) as temporary:
+        temporary.write_text(page, encoding="utf-8")
+    return path
+
+
+def _summarise(evidence: Evidence) -> Headline:
+    overall, label = evidence.overall(evidence.ensemble), "mean of the five collections"
+    if overall is not None:
+        value, low, high, graphs = overall.value, overall.low, overall.high, overall.graphs
+        between = (low, high) if low == low else (None, None)  # NaN: too few graphs
+    else:
+        means = {str(m["member"]): m for m in evidence.means_of(evidence.collections[0].name)}
+        mean = means.get(evidence.ensemble) or list(means.values())[-1]
+        value, between, graphs = mean["value"], (mean["low"], mean["high"]), int(mean["graphs"])
+        label = f"{evidence.collections[0].name}; not all five collections are in this run"
+    record = json.loads((evidence.run.folder / RECORD).read_text(encoding="utf-8"))
+    models = sum(
+        len(evidence.run.units(name, collection.name))
+        for name in evidence.run.experiments()
+        for collection in evidence.collections
+    )
+    scope = (
+        f"{count(models, 'model')} of {count(len(evidence.members) - 1, 'experiment')} on "
+        f"{count(graphs, 'labelled graph')}, merged by the recipe {evidence.recipe.name}."
+    )
+    return Headline(
+        title=evidence.run.folder.resolve().name,
+        value=number(value),
+        label=label,
+        interval=interval(*between),
+        sentences=[scope, *_compare(evidence)],
+        commit=str(record.get("commit") or "not known"),
+    )
+
+
+def _compare(evidence: Evidence) -> list[str]:
+    gain = evidence.gain_over_best
+    if gain is None:
+        return []
+    return [
+        f"Against the best single member of each collection it gains {signed(gain['difference'])} "
+        f"({interval(gain['low'], gain['high'])}). On other graphs of this kind it would be the "
+        f"better one with a probability of {gain['probability']:.0%}; the best member is chosen "
+        "by these very scores, which flatters it."
+    ]

@@ -1,0 +1,97 @@
+"""What the page is made of, computed once: every graph's score, and the means with intervals."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+
+from ensembles.recipe import Recipe
+from ensembles.statistics import ENSEMBLE, bootstrap, compare, score_table
+from solution.collection import COLLECTIONS, NAMES, Collection
+from solution.metrics import Mean
+from solution.runs import Run
+
+CONTROL = 0.0  # a ranker that scores this in every layout graph ranks nothing
+BEST_MEMBER = "best member"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A run and a recipe, scored."""
+
+    run: Run
+    recipe: Recipe
+
+    @cached_property
+    def scores(self) -> pl.DataFrame:
+        """collection, graph, member, score."""
+        return score_table(self.run, self.recipe)
+
+    @cached_property
+    def means(self) -> pl.DataFrame:
+        """collection, member, value, low, high, standard_error, graphs."""
+        return bootstrap(self.scores)
+
+    @property
+    def ensemble(self) -> str:
+        """What the recipe is called among the members."""
+        return f"{ENSEMBLE} {self.recipe.name}"
+
+    @property
+    def members(self) -> list[str]:
+        """The experiments that have scores, in the run's order, and the recipe last."""
+        scored = set(self.means["member"])
+        return [name for name in [*self.run.experiments(), self.ensemble] if name in scored]
+
+    @property
+    def collections(self) -> list[Collection]:
+        """Those with scores, in the competition's order."""
+        scored = set(self.means["collection"])
+        return [collection for collection in COLLECTIONS if collection.name in scored]
+
+    def means_of(self, collection: str) -> Iterator[dict[str, float]]:
+        """The rows of `means` of a collection, in the order of the members."""
+        own = self.means.filter(pl.col("collection") == collection)
+        found = {row["member"]: row for row in own.iter_rows(named=True)}
+        return (found[name] for name in self.members if name in found)
+
+    def scores_of(self, collection: str, member: str) -> list[float]:
+        """A score a graph."""
+        chosen = (pl.col("collection") == collection) & (pl.col("member") == member)
+        return self.scores.filter(chosen)["score"].to_list()
+
+    def overall(self, member: str) -> Mean | None:
+        """The mean over the five collections, as Kaggle's score; None where one is missing.
+
+        The interval treats the collections as independent.
+        """
+        own = self.means.filter(pl.col("member") == member)
+        if len(own) < len(NAMES):
+            return None
+        value, graphs = float(own["value"].to_numpy().mean()), int(own["graphs"].sum())
+        if own["standard_error"].null_count():
+            return Mean(value, float("nan"), float("nan"), graphs)
+        margin = 1.96 * float(np.linalg.norm(own["standard_error"].to_numpy())) / len(own)
+        return Mean(value, value - margin, value + margin, graphs)
+
+    @cached_property
+    def gain_over_best(self) -> dict[str, float] | None:
+        """The recipe less the best experiment of each collection, all collections together.
+
+        None where there is nothing to compare. The best one is chosen by these very scores, which
+        flatters it a little.
+        """
+        single = self.means.filter(pl.col("member") != self.ensemble)
+        best = single.sort("value", descending=True).group_by("collection").first()
+        chosen = self.scores.join(best.select("collection", "member"), on=["collection", "member"])
+        both = pl.concat(
+            [
+                self.scores.filter(pl.col("member") == self.ensemble),
+                chosen.with_columns(member=pl.lit(BEST_MEMBER)),
+            ]
+        )
+        if both["member"].n_unique() < 2:
+            return None
+        return compare(both, self.ensemble, BEST_MEMBER).row(-1, named=True)

@@ -1,0 +1,119 @@
+"""The parts of the page on the ensemble's members: how alike, how heavy, and what each adds."""
+
+import polars as pl
+
+from ensembles.statistics import MEAN, leave_one_out, rank_correlations
+from submissions.page.charts import Row, draw_bars, draw_heat_map, draw_intervals
+from submissions.page.evidence import Evidence
+from submissions.page.text import Section, Table, interval, listed, number, signed
+
+
+def describe_agreement(evidence: Evidence) -> Section:
+    """Heat maps of the correlation between the members' ranks."""
+    title, anchor = "How alike the members are", "agreement"
+    names = [name for name in evidence.members if name != evidence.ensemble]
+    found = rank_correlations(evidence.run, names).filter(pl.col("correlation").is_not_null())
+    if found.filter(pl.col("left") != pl.col("right")).is_empty():
+        return Section(
+            anchor,
+            title,
+            "No collection has two members that rank anything, so there is nothing to correlate. "
+            "Add an experiment: `fastslow run --experiment NAME`.",
+        )
+    figures, rows = [], []
+    for collection in evidence.collections:
+        own = found.filter(pl.col("collection") == collection.name)
+        values = {(left, right): rho for left, right, rho in own.drop("collection").iter_rows()}
+        here = [name for name in names if (name, name) in values]
+        if len(here) > 1:
+            matrix = [[values.get((left, right)) for right in here] for left in here]
+            figures.append(draw_heat_map(collection.name, here, matrix))
+            rows += [
+                [collection.name, left, right, number(values.get((left, right)))]
+                for i, left in enumerate(here)
+                for right in here[:i]
+            ]
+    columns = ["Collection", "Member", "Other", "Correlation"]
+    return Section(
+        anchor,
+        title,
+        "Members that agree about everything add nothing to each other. Spearman’s correlation of "
+        "two members’ scores inside a graph, the mean over graphs; members that rank nothing "
+        "are left out.",
+        figures,
+        [Table("Correlations of ranks", columns, rows, texts=3, grouped=True)],
+        "The fuller a square, the more alike. Columns are numbered as the rows are.",
+    )
+
+
+def describe_weights(evidence: Evidence) -> Section:
+    """What the recipe gives each member, collection by collection."""
+    recipe = evidence.recipe
+    figures, rows = [], []
+    for collection in evidence.collections:
+        scored = {str(mean["member"]) for mean in evidence.means_of(collection.name)}
+        weights = {n: w for n, w in recipe.weights(collection.name).items() if n in scored}
+        total = sum(weights.values())
+        shares = [Row(name, weight / total) for name, weight in weights.items()]
+        if not shares and recipe.fallback in scored:
+            shares = [Row(f"{recipe.fallback} (fallback)", 1.0)]
+        if shares:
+            figures.append(draw_bars(collection.name, shares))
+        rows += [[collection.name, s.name, number(s.value)] for s in shares]
+    own = "own weights where it says so" if recipe.collections else "the same weights everywhere"
+    return Section(
+        "weights",
+        "Weights",
+        f"Recipe {recipe.name} merges {listed(recipe.names())} by {recipe.method.replace('_', ' ')}"
+        f", with {own}. A member counts in the collections that it predicts.",
+        figures,
+        [
+            Table(
+                "Shares of the weight",
+                ["Collection", "Member", "Share"],
+                rows,
+                texts=2,
+                grouped=True,
+            )
+        ],
+    )
+
+
+def describe_gains(evidence: Evidence) -> Section:
+    """What the ensemble loses without each member."""
+    title = "What each member adds"
+    gains = leave_one_out(evidence.run, evidence.recipe) if evidence.recipe.names() else None
+    if gains is None or gains.is_empty():
+        return Section(
+            "gains",
+            title,
+            "No member can be left out of this recipe: it has only one and no fallback. Add "
+            'members to the recipe, or fallback = "nothing_001".',
+        )
+    figures, rows = [], []
+    for name in [*(c.name for c in evidence.collections), MEAN]:
+        own = list(gains.filter(pl.col("collection") == name).iter_rows(named=True))
+        if own:
+            shown = "mean over a member’s collections" if name == MEAN else name
+            bars = [Row(row["member"], row["gain"], row["low"], row["high"]) for row in own]
+            figures.append(draw_intervals(shown, bars, difference=True))
+        rows += [
+            [
+                row["collection"],
+                row["member"],
+                signed(row["gain"]),
+                interval(row["low"], row["high"]),
+                f"{row['probability']:.0%}",
+            ]
+            for row in own
+        ]
+    columns = ["Collection", "Member", "Gain", "95% interval", "Probability of a gain"]
+    return Section(
+        "gains",
+        title,
+        "The ensemble’s score less its score without the member, on the same graphs; the others "
+        "keep their weights. Left of zero the ensemble is better off without it.",
+        figures,
+        [Table("Gain of each member", columns, rows, texts=2, grouped=True)],
+        "An interval that holds zero: these graphs do not tell.",
+    )

@@ -1,0 +1,68 @@
+"""The part of the page that says how much a score of fitted weights flatters."""
+
+import math
+
+from ensembles.ballots import read_ballots
+from ensembles.nested import estimate, mean_of_collections
+from ensembles.search import QUICK_FITS, drop_constants, list_candidates
+from solution import predictions
+from submissions.page.charts import Pair, draw_pairs
+from submissions.page.evidence import Evidence
+from submissions.page.text import Section, Table, number, signed
+
+TITLE, ANCHOR = "How much fitted weights flatter", "optimism"
+NEEDED = ("group", "labelled")
+
+
+def describe_optimism(evidence: Evidence) -> Section:
+    """Weights scored on the graphs that they were fitted on, and on others."""
+    rows = _estimate(evidence)
+    if not rows:
+        return Section(
+            ANCHOR,
+            TITLE,
+            "Not known for this run: it takes two members that rank something, and labelled graphs "
+            "of at least two structures in a collection. Add experiments or graphs, and run again.",
+        )
+    table = [
+        [n, number(nested), number(naive), signed(naive - nested)] for n, nested, naive in rows
+    ]
+    pairs = [Pair(name, nested, naive) for name, nested, naive in rows]
+    figure = draw_pairs("mean of the collections", pairs, ("on other graphs", "on the same graphs"))
+    return Section(
+        ANCHOR,
+        TITLE,
+        "Weights that are fitted and scored on the same graphs look better than they are. Here "
+        f"the members are weighted in {len(rows)} ways, merged by "
+        f"{evidence.recipe.method.replace('_', ' ')}, and each way is scored twice: on the graphs "
+        "that it was fitted on, and on graphs of structures that it has not seen.",
+        [figure],
+        [Table("Fitted weights", ["Fit", "On other graphs", "On the same", "Optimism"], table)],
+        "A dot is the score on other graphs, a ring the one on the same graphs; the line between "
+        "them is the optimism.",
+        notes=[
+            "The weights of a recipe are as honest as their origin: if they were fitted on this "
+            "run, its scores above hold some of this optimism. `fastslow ensemble --search` fits "
+            "weights and says what they reach on other graphs."
+        ],
+    )
+
+
+def _estimate(evidence: Evidence) -> list[tuple[str, float, float]]:
+    """Name of the fit, nested mean, naive mean."""
+    fallback = evidence.recipe.fallback
+    names = [n for n in evidence.members if n not in (fallback, evidence.ensemble)]
+    known = predictions.read(evidence.run.graphs).columns
+    if not names or not set(NEEDED) <= set(known):
+        return []
+    members, ballots = read_ballots(evidence.run, names, [evidence.recipe.method])
+    members, ballots = drop_constants(members, ballots)
+    if not any(len(own) > 1 for own in members.values()):
+        return []
+    rows = []
+    for candidate in list_candidates([evidence.recipe.method], QUICK_FITS, [0.0]):
+        found = estimate(ballots, candidate.learn())
+        nested, naive = (mean_of_collections(ballots, s) for s in (found.nested, found.naive))
+        if math.isfinite(nested) and math.isfinite(naive):
+            rows.append((candidate.fit.replace("_", " "), nested, naive))
+    return rows

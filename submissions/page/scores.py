@@ -1,0 +1,148 @@
+"""The first parts of the page: what every ranker reached, in the mean and graph by graph."""
+
+import math
+from collections.abc import Iterable
+
+import polars as pl
+
+from ensembles.statistics import detectable_difference, reseed_spread
+from solution.collection import Collection
+from submissions.page.charts import Row, draw_intervals, draw_strips
+from submissions.page.evidence import Evidence
+from submissions.page.text import NOTHING, Section, Table, count, interval, listed, number
+
+FLOOR = -1.0  # a top-5 score has no lower bound; what lies below is drawn here
+MAX_GRAPHS = 1000  # in a table of every graph; of more, those that the ensemble ranks worst
+LOWEST = 3
+
+
+def describe_scores(evidence: Evidence) -> Section:
+    """The score table with intervals."""
+    figures = []
+    for c in evidence.collections:
+        means = _pictured(evidence, c)
+        graphs = count(max(int(mean["graphs"]) for mean in means), "graph")
+        rows = [_row(evidence, mean) for mean in means]
+        figures.append(draw_intervals(c.name, rows, f"{c.metric}, {graphs}"))
+    return Section(
+        "scores",
+        "Scores",
+        "Out of fold: no model predicts a graph that it has seen. Kendall’s tau for layout, the "
+        "top-5 score for tile, as Kaggle scores them; higher is better.",
+        figures,
+        [_tabulate(evidence)],
+        "A dot is the mean over graphs, its line the 95% interval from resampling the graphs. "
+        "Each picture has its own axis; the recipe’s fallback stands only in the table.",
+        unfolded=True,
+        notes=[
+            "Detectable: the smallest true difference from the ensemble that so many graphs would "
+            "show four times out of five. Seeds: the standard deviation of the score from one "
+            "training seed to another, which comes on top of the interval."
+        ],
+    )
+
+
+def describe_graphs(evidence: Evidence) -> Section:
+    """Strip plots: a dot for each graph."""
+    figures, tables = [], []
+    for collection in evidence.collections:
+        rows = [
+            (_row(evidence, mean), evidence.scores_of(collection.name, str(mean["member"])))
+            for mean in _pictured(evidence, collection)
+        ]
+        figures.append(draw_strips(f"{collection.name}, {collection.metric}", rows, FLOOR))
+        tables.append(_tabulate_graphs(evidence, collection))
+    return Section(
+        "graphs",
+        "Graph by graph",
+        f"A mean hides which graphs fail. {_name_lowest(evidence)}",
+        figures,
+        tables,
+        "A dot is a graph, the line the mean. Dots that would cover each other are stacked, at "
+        "most 20 high.",
+    )
+
+
+def _pictured(evidence: Evidence, collection: Collection) -> list[dict[str, float]]:
+    """Without the fallback, which is far off and would press the others together."""
+    means = list(evidence.means_of(collection.name))
+    recipe = evidence.recipe
+    apart = {recipe.fallback} - set(recipe.weights(collection.name))
+    return [mean for mean in means if mean["member"] not in apart] or means
+
+
+def _row(evidence: Evidence, mean: dict[str, float]) -> Row:
+    name = str(mean["member"])
+    return Row(name, mean["value"], mean["low"], mean["high"], name == evidence.ensemble)
+
+
+def _tabulate(evidence: Evidence) -> Table:
+    spread = _keyed(reseed_spread(evidence.run))
+    detectable = _keyed(detectable_difference(evidence.scores, evidence.ensemble))
+    rows = []
+    for collection in evidence.collections:
+        for mean in evidence.means_of(collection.name):
+            key = (collection.name, str(mean["member"]))
+            seeds, found = spread.get(key, {}), detectable.get(key, {})
+            rows.append(
+                [
+                    *key,
+                    number(mean["value"]),
+                    interval(mean["low"], mean["high"]),
+                    f"{mean['graphs']:,}",
+                    number(found.get("detectable")),
+                    _show_seeds(seeds),
+                ]
+            )
+    for member in evidence.members:
+        overall = evidence.overall(member)
+        if overall is not None:
+            known = not math.isnan(overall.low)
+            between = (overall.low, overall.high) if known else (None, None)
+            row = [number(overall.value), interval(*between), f"{overall.graphs:,}"]
+            rows.append(["mean of the five", member, *row, NOTHING, NOTHING])
+    columns = ["Collection", "Ranker", "Score", "95% interval", "Graphs", "Detectable", "Seeds"]
+    return Table("Score table", columns, rows, texts=2, strong=evidence.ensemble, grouped=True)
+
+
+def _show_seeds(seeds: dict[str, float]) -> str:
+    if not seeds:
+        return NOTHING
+    if seeds["spread"] is None:
+        return "one"
+    return f"±{number(seeds['spread'])} ({seeds['seeds']})"
+
+
+def _keyed(frame: pl.DataFrame) -> dict[tuple[str, str], dict[str, float]]:
+    return {(row["collection"], row["member"]): row for row in frame.iter_rows(named=True)}
+
+
+def _tabulate_graphs(evidence: Evidence, collection: Collection) -> Table:
+    own = evidence.scores.filter(pl.col("collection") == collection.name)
+    members = [name for name in evidence.members if name in set(own["member"])]
+    wide = own.pivot("member", index="graph", values="score").select("graph", *members)
+    order = evidence.ensemble if evidence.ensemble in members else members[-1]
+    shown = wide.sort(order, "graph").head(MAX_GRAPHS)
+    left_out = len(wide) - len(shown)
+    more = f", the {len(shown)} lowest; {left_out:,} more are not listed" if left_out else ""
+    rows = [[name, *map(number, values)] for name, *values in shown.iter_rows()]
+    caption = f"{collection.name}: {count(len(wide), 'graph')}, from the lowest{more}"
+    return Table(caption, ["Graph", *members], rows)
+
+
+def _name_lowest(evidence: Evidence) -> str:
+    layout = [c.name for c in evidence.collections if c.kind == "layout"]
+    own = evidence.scores.filter(
+        pl.col("member") == evidence.ensemble, pl.col("collection").is_in(layout)
+    )
+    if own.is_empty():
+        return "The tables list the lowest graphs first."
+    lowest = own.sort("score", "graph").head(LOWEST).iter_rows(named=True)
+    return f"The ensemble’s lowest layout graphs are {listed(_show(lowest))}."
+
+
+def _show(graphs: Iterable[dict[str, str | float]]) -> list[str]:
+    return [
+        f"{graph['graph']} in {graph['collection']} ({number(float(graph['score']))})"
+        for graph in graphs
+    ]

@@ -1,0 +1,63 @@
+"""Ballots and runs made by a seed, with members of known worth."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from ensembles.ballots import Ballot, make_ballots
+from ensembles.methods import METHODS, Method
+from solution import predictions
+from solution.files import write_json
+from solution.predictions import SCHEMA
+from solution.runs import Run
+
+LAYOUT = "layout:xla:random"
+LABELS = pl.Schema({**{k: SCHEMA[k] for k in ("collection", "graph", "config")}, "runtime": float})
+
+
+def make_tables(
+    noises: Sequence[float], graphs: int, configs: int = 12, collection: str = LAYOUT, seed: int = 0
+) -> tuple[dict[str, pl.DataFrame], pl.DataFrame]:
+    """Predictions by member, the runtimes plus noise (in their deviations), and labels."""
+    generator = np.random.default_rng(seed)
+    runtimes = generator.normal(size=(graphs, configs))
+    keys = [(collection, f"graph_{g:03}", c) for g in range(graphs) for c in range(configs)]
+    rows = [(*key, value + 10) for key, value in zip(keys, runtimes.ravel(), strict=True)]
+    labels = pl.DataFrame(rows, schema=LABELS, orient="row")
+    members = {}
+    for place, noise in enumerate(noises):
+        scores = (runtimes + noise * generator.normal(size=runtimes.shape)).ravel()
+        rows = [(*key, 0, 0, score) for key, score in zip(keys, scores, strict=True)]
+        members[f"member_{place}"] = pl.DataFrame(rows, schema=SCHEMA, orient="row")
+    return members, labels
+
+
+def draw_ballots(
+    noises: Sequence[float], graphs: int, methods: Sequence[Method] = METHODS, seed: int = 0
+) -> list[Ballot]:
+    """Ballots of members with these noises; two graphs share a group."""
+    members, labels = make_tables(noises, graphs, seed=seed)
+    groups = {(LAYOUT, f"graph_{g:03}"): f"xla/{g // 2}" for g in range(graphs)}
+    return make_ballots(members, labels, groups, methods)
+
+
+def write_run(folder: Path, noises: Sequence[float], graphs: int = 8, seed: int = 0) -> Run:
+    """A run of a layout and the tile collection, and nothing_001, which says nothing."""
+    layout, labels = make_tables(noises, graphs, seed=seed)
+    tile, tile_labels = make_tables(noises, graphs, collection="tile:xla", seed=seed + 1)
+    frames = {name: pl.concat([layout[name], tile[name]]) for name in layout}
+    frames["nothing_001"] = frames["member_0"].with_columns(pl.lit(0, pl.Float32).alias("score"))
+    run = Run(folder)
+    write_json({"settings": {"experiments": dict.fromkeys(frames, {})}}, folder / "run.json")
+    for name, frame in frames.items():
+        for part in predictions.PARTS:
+            predictions.write(frame, run.predictions(name, part))
+    both = pl.concat([labels, tile_labels])
+    predictions.write(both, run.labels)
+    known = both.select("collection", "graph").unique().sort("collection", "graph")
+    number = pl.col("graph").str.slice(-3).cast(pl.Int32) // 2
+    group = pl.col("collection").str.split(":").list.last() + "/" + number.cast(pl.String)
+    predictions.write(known.with_columns(labelled=pl.lit(True), group=group), run.graphs)
+    return run

@@ -1,0 +1,38 @@
+"""A ranker that breaks the contract: a score depends on the list and on the place in it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from solution.graph import Graph
+from solution.models.base import Ranker, Report, silent
+
+
+@dataclass(frozen=True)
+class PlacesSettings:
+    """There is nothing to set."""
+
+    def build(self, seed: int) -> "PlacesRanker":
+        return PlacesRanker()
+
+
+class PlacesRanker(Ranker):
+    """Scores the place over the length of the list."""
+
+    def fit(
+        self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
+    ) -> Self:
+        return self
+
+    def predict(self, graph: Graph) -> np.ndarray:
+        return (np.arange(graph.num_configs) / graph.num_configs).astype(np.float32)
+
+    def save(self, folder: Path) -> None:
+        pass
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        return cls()

@@ -1,0 +1,54 @@
+"""A unit keeps the validation scores that its ranker reported, and reporting changes nothing."""
+
+import json
+from pathlib import Path
+
+from solution.data.plan import make_plan
+from solution.data.store import Store
+from solution.experiments.base import find_experiment
+from solution.models.base import silent
+from solution.models.learning_curve import MAX_POINTS, LearningCurve
+from solution.out_of_fold import list_units, run_experiments, save_plan, train_unit
+from solution.runs import open_run
+
+
+def test_scores_are_kept_and_everything_is_passed_on() -> None:
+    heard: list[tuple[int, int, str, float | None]] = []
+    curve = LearningCurve(
+        lambda done, total, note="", score=None: heard.append((done, total, note, score))
+    )
+    curve(1, 3, "half way", 0.25)
+    curve(2, 3)
+    curve(3, 3, score=0.123456789)
+    assert curve.points() == [(1, 0.25), (3, 0.12346)]
+    assert heard == [(1, 3, "half way", 0.25), (2, 3, "", None), (3, 3, "", 0.123456789)]
+
+
+def test_a_long_curve_is_thinned_and_keeps_its_best_and_its_ends() -> None:
+    curve = LearningCurve(silent)
+    scores = [-abs(step - 334) / 1000 for step in range(1, 1001)]
+    for step, score in enumerate(scores, start=1):
+        curve(step, 1000, "", score)
+    points = curve.points()
+    assert len(points) <= MAX_POINTS + 2
+    assert [points[0][0], points[-1][0]] == [1, 1000]
+    assert max(points, key=lambda point: point[1]) == (334, 0.0)
+    assert [step for step, _ in points] == sorted(step for step, _ in points)
+
+
+def test_units_of_rankers_that_learn_have_a_curve(tmp_path: Path, sample_store: Store) -> None:
+    """And the report that listens changes no byte of the predictions."""
+    plan = make_plan(sample_store, "architecture", 2)
+    experiments = [find_experiment(name) for name in ("nothing_001", "tile_lightgbm_001")]
+    with open_run(tmp_path / "run", {"experiments": {}}) as run:
+        save_plan(plan, run)
+        run_experiments(experiments, plan, run)
+        for experiment in experiments:
+            unit = list_units(experiment, plan)[0]
+            folder = unit.folder(run)
+            curve = json.loads((folder / "unit.json").read_text())["curve"]
+            assert bool(curve) == experiment.ranker.build(0).learns
+            assert all(len(point) == 2 and point[0] >= 1 for point in curve)
+            before = (folder / "out_of_fold.parquet").read_bytes()
+            train_unit(unit, plan, run, silent)
+            assert (folder / "out_of_fold.parquet").read_bytes() == before

@@ -1,0 +1,155 @@
+"""Paired statistics against slow loops and textbook formulas."""
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ensembles.resampling import resample_means
+from ensembles.scoring import TABLE_SCHEMA
+from ensembles.statistics import bootstrap, compare, detectable_difference
+from solution.errors import InputError
+
+
+def make_table(scores: dict[tuple[str, str], list[float]]) -> pl.DataFrame:
+    """By collection and member, the scores of its graphs."""
+    rows = [
+        (collection, f"graph {place:04}", member, float(value))
+        for (collection, member), values in scores.items()
+        for place, value in enumerate(values)
+    ]
+    return pl.DataFrame(rows, schema=TABLE_SCHEMA, orient="row")
+
+
+def draw_scores(seed: int, graphs: int) -> list[float]:
+    return np.random.default_rng(seed).normal(0.5, 0.2, graphs).tolist()
+
+
+@given(st.integers(1, 9), st.integers(1, 4), st.integers(1, 50), st.integers(0, 5))
+@settings(max_examples=20, deadline=None)
+def test_resampled_means_are_those_of_a_slow_loop(
+    graphs: int, members: int, resamples: int, seed: int
+) -> None:
+    scores = np.random.default_rng(7).normal(size=(graphs, members))
+    drawn = np.random.default_rng(seed).integers(graphs, size=(resamples, graphs), dtype=np.int32)
+    slow = np.array([[np.mean(column[row]) for column in scores.T] for row in drawn])
+    np.testing.assert_allclose(resample_means(scores, resamples, seed), slow, atol=1e-12)
+
+
+def test_resampling_in_chunks_keeps_the_spread(monkeypatch: pytest.MonkeyPatch) -> None:
+    scores = np.array(draw_scores(0, 40))[:, None]
+    monkeypatch.setattr("ensembles.resampling.CHUNK_CELLS", 1000)
+    means = resample_means(scores, 5000, seed=0)
+    assert means.mean() == pytest.approx(scores.mean(), abs=0.005)
+    assert means.std() == pytest.approx(scores.std() / np.sqrt(40), rel=0.05)
+
+
+def test_the_interval_is_about_two_standard_errors_wide() -> None:
+    values = draw_scores(1, 200)
+    line = bootstrap(make_table({("tile:xla", "one"): values})).row(0, named=True)
+    assert line["value"] == pytest.approx(np.mean(values))
+    assert line["graphs"] == 200
+    assert line["standard_error"] == pytest.approx(np.std(values) / np.sqrt(200), rel=0.05)
+    assert line["high"] - line["low"] == pytest.approx(2 * 1.96 * line["standard_error"], rel=0.05)
+
+
+def test_a_single_graph_has_no_interval() -> None:
+    table = make_table({("tile:xla", "one"): [0.5], ("tile:xla", "two"): [0.4]})
+    assert bootstrap(table)["low"].to_list() == [None, None]
+    assert compare(table, "one", "two")["low"].to_list() == [None, None]
+    assert detectable_difference(table, "one")["detectable"].to_list() == [None]
+
+
+def test_a_member_that_is_better_everywhere_surely_wins() -> None:
+    worse = draw_scores(2, 30)
+    better = [value + 0.01 for value in worse]  # far less than graphs differ: pairing matters
+    table = make_table({("tile:xla", "one"): better, ("tile:xla", "two"): worse})
+    own, mean = compare(table, "one", "two").rows(named=True)
+    assert own["difference"] == pytest.approx(0.01)
+    assert own["low"] == pytest.approx(0.01)
+    assert own["probability"] == 1
+    assert mean["collection"] == "mean"
+    back = compare(table, "two", "one")
+    assert back["probability"].to_list() == [0, 0]
+    assert back["difference"].to_list() == pytest.approx([-0.01, -0.01])
+
+
+def test_equals_win_half_of_the_time() -> None:
+    same = draw_scores(3, 20)
+    table = make_table({("tile:xla", "one"): same, ("tile:xla", "two"): same})
+    assert compare(table, "one", "two")["probability"].to_list() == [0.5, 0.5]
+
+
+def test_the_mean_is_over_collections_and_not_over_graphs() -> None:
+    few, many = [0.4, 0.6] * 2, [0.1, 0.3] * 50
+    table = make_table(
+        {
+            ("layout:xla:random", "one"): few,
+            ("layout:xla:random", "two"): [0.0] * 4,
+            ("tile:xla", "one"): many,
+            ("tile:xla", "two"): [0.0] * 100,
+            ("layout:nlp:random", "two"): [1.0] * 3,  # one does not predict it
+        }
+    )
+    found = compare(table, "one", "two")
+    assert found["collection"].to_list() == ["layout:xla:random", "tile:xla", "mean"]
+    assert found["difference"].to_list() == pytest.approx([0.5, 0.2, 0.35])
+    assert found["graphs"].to_list() == [4, 100, 104]
+    first, second, mean = found["standard_error"].to_list()
+    assert mean == pytest.approx(np.hypot(first, second) / 2, rel=0.05)
+
+
+def test_the_probability_is_that_of_a_normal_mean() -> None:
+    from statistics import NormalDist
+
+    gaps = np.random.default_rng(5).normal(0.1, 1, 100)
+    table = make_table({("tile:xla", "one"): gaps.tolist(), ("tile:xla", "two"): [0.0] * 100})
+    expected = NormalDist().cdf(gaps.mean() / (gaps.std() / 10))
+    assert compare(table, "one", "two")["probability"][0] == pytest.approx(expected, abs=0.02)
+
+
+def test_a_detectable_difference_is_found_with_its_power() -> None:
+    generator = np.random.default_rng(6)
+    gaps = generator.normal(0, 0.1, 50)
+    table = make_table({("tile:xla", "one"): gaps.tolist(), ("tile:xla", "two"): [0.0] * 50})
+    line = detectable_difference(table, "two").row(0, named=True)
+    error = line["deviation"] / np.sqrt(50)
+    assert line["detectable"] == pytest.approx((1.95996 + 0.84162) * error, rel=1e-4)
+    drawn = generator.normal(line["detectable"], error, 20_000)
+    assert np.mean(np.abs(drawn) > 1.96 * error) == pytest.approx(0.8, abs=0.02)
+
+
+def test_the_same_seed_gives_the_same_table() -> None:
+    table = make_table({("tile:xla", "one"): draw_scores(8, 9), ("tile:xla", "two"): [0.3] * 9})
+    assert bootstrap(table, 500, seed=3).equals(bootstrap(table, 500, seed=3))
+    assert not bootstrap(table, 500, seed=3).equals(bootstrap(table, 500, seed=4))
+
+
+def test_a_missing_graph_is_named_with_its_member() -> None:
+    table = make_table({("tile:xla", "one"): [0.1, 0.2, 0.3], ("tile:xla", "two"): [0.1, 0.2]})
+    with pytest.raises(InputError, match="two has no score for tile:xla:graph 0002"):
+        bootstrap(table)
+
+
+def test_an_unknown_member_is_refused_with_the_names_there_are() -> None:
+    table = make_table({("tile:xla", "one"): [0.1], ("layout:xla:random", "two"): [0.1]})
+    with pytest.raises(InputError, match=r"'three' has no scores\. There are: one, two"):
+        compare(table, "one", "three")
+    with pytest.raises(InputError, match="no collection in common"):
+        compare(table, "one", "two")
+
+
+def test_a_full_bootstrap_holds_every_interval() -> None:
+    """10,000 resamples, 5 collections, 20 members, as many graphs as the competition labels."""
+    sizes = {"layout:xla:default": 68, "layout:xla:random": 76, "layout:nlp:default": 218}
+    sizes |= {"layout:nlp:random": 227, "tile:xla": 531}
+    scores = {
+        (name, f"member {m:02}"): draw_scores(m, size)
+        for name, size in sizes.items()
+        for m in range(20)
+    }
+    found = bootstrap(make_table(scores))
+    assert len(found) == 100
+    assert (found["low"] < found["value"]).all()
+    assert (found["high"] > found["value"]).all()
