@@ -12,7 +12,11 @@ from solution.runs import Run, open_run
 
 GRAPHS, CONFIGS = 6, 30
 # By experiment: how noisy its scores are in multiples of the runtimes' spread, and its seeds.
-EXPERIMENTS = {"nothing_001": (None, [0]), "net_001": (0.5, [0, 1]), "trees_001": (0.8, [0])}
+EXPERIMENTS: dict[str, tuple[float | None, list[int]]] = {
+    "nothing_001": (None, [0]),
+    "net_001": (0.5, [0, 1]),
+    "trees_001": (0.8, [0]),
+}
 RECIPE = 'fallback = "nothing_001"\n[members]\nnet_001 = 3\ntrees_001 = 1\n'
 LEDGER = """key,when,recipe,oof_mean,public,private,notes
 a,2023-11-01,plain,0.60,0.61,0.58,first
@@ -28,12 +32,14 @@ def make_run(
     *,
     graphs: int = GRAPHS,
     collections: tuple[str, ...] = NAMES,
+    more: int = 0,
     noise: bool = True,
     curves: bool = True,
 ) -> Run:
-    """Write a run of three experiments on graphs of the collections."""
+    """Write a run of three experiments, and `more`, on graphs of the collections."""
     generator = np.random.default_rng(0)
-    settings = {"experiments": {name: {"seeds": s} for name, (_, s) in EXPERIMENTS.items()}}
+    experiments = EXPERIMENTS | {f"member_{number:03}": (1.0, [0]) for number in range(more)}
+    settings = {"experiments": {name: {"seeds": s} for name, (_, s) in experiments.items()}}
     with open_run(folder, {**settings, "scheme": "graph", "folds": 2}) as run:
         keys = [(c, f"graph_{g}<&>", config) for c in collections for g in range(graphs)
                 for config in range(CONFIGS)]  # fmt: skip
@@ -43,7 +49,7 @@ def make_run(
         labels = frame.with_columns(runtime=runtimes)
         predictions.write(labels, run.labels)
         predictions.write(_graphs(labels, noise=noise), run.graphs)
-        for name, (error, seeds) in EXPERIMENTS.items():
+        for name, (error, seeds) in experiments.items():
             for part in predictions.PARTS:
                 scores = [_predict(labels, error, seed, generator) for seed in seeds]
                 predictions.write(pl.concat(scores), run.predictions(name, part))

@@ -37,7 +37,9 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
     (folder / "mine.toml").write_text(RECIPE, encoding="utf-8")
     (folder / "ledger.csv").write_text(LEDGER, encoding="utf-8")
-    run = make_run(folder / "run")
+    run = make_run(
+        folder / "run", graphs=4, more=4
+    )  # so many that the heat map is wider than a phone
     return write_page(run, find_recipe(str(folder / "mine.toml")), None, folder / "ledger.csv")
 
 

@@ -121,14 +121,14 @@ def draw_heat_map(
 ) -> Figure:
     """A square for each pair of names, the fuller the more alike; columns go by number."""
     canvas, longest = Canvas(), max(len(name) for name in names)
-    left = 30 + 6.9 * longest
+    left = 34 + 7.3 * longest
     side = min(max((WIDTH - left - MARGIN) / len(names), 38.0), 46.0)
     for column in range(len(names)):
         canvas.words(left + (column + 0.5) * side, 14, str(column + 1), "tick", "middle")
     for row, name in enumerate(names):
         y = HEAD + row * 34 + 17
         canvas.words(MARGIN, y + 4, str(row + 1), "tick")
-        canvas.words(MARGIN + 16, y + 4, name, "name")
+        canvas.words(MARGIN + 20, y + 4, name, "name")
         for column, value in enumerate(values[row]):
             _cell(canvas, left + column * side, y, side, value)
     pairs = [
