@@ -93,7 +93,7 @@ class Parcel:
         scores = self.facts["scores"]
         return {
             "recipe": self.facts["recipe"]["name"],
-            "experiments": "+".join(self.facts["recipe"]["members"]),
+            "experiments": "+".join(self.facts["experiments"]),
             "commit": self.tree.commit[:12] + ("-dirty" if self.tree.changed else ""),
             "data": self.facts["data"],
             "file": self.fingerprint,
@@ -140,7 +140,8 @@ def pack(built: Built, tree: Tree) -> Parcel:
         "sha256_start": fingerprint,
         "rows": built.written.rows,
         "rows_copied_from_sample": built.written.kept,
-        "recipe": built.recipe.model_dump(),
+        "recipe": built.recipe.model_dump(mode="json"),
+        "experiments": built.recipe.names(),
         "scores": {name: round(value, 6) for name, value in built.scores().items()},
         "data": str(run["settings"].get("data", "")),
         "commit": tree.commit,

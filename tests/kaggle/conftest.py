@@ -44,7 +44,7 @@ def stories(
     run = tmp_path_factory.mktemp("run") / "run"
     if asked:
         make_run(run)
-    pool = ThreadPoolExecutor(THREADS)
+    pool = ThreadPoolExecutor(THREADS, thread_name_prefix="story")
     try:
         yield {
             item.nodeid: pool.submit(

@@ -9,7 +9,9 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 from dataclasses import dataclass, field
+from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -33,6 +35,9 @@ UNSET = "unset"
 LABELLED = 3  # graphs with labels in each collection
 PRELOADED = ("solution.cli", "submissions.report", "submissions.sending", "submissions.scores")
 
+# multiprocessing reads the exit code of every process, whoever began it, whenever one is started:
+# two threads that do so at once lose it.
+READING = threading.Lock()
 forks = multiprocessing.get_context("forkserver")
 forks.set_forkserver_preload([__name__, *PRELOADED])
 
@@ -77,6 +82,34 @@ class Done:
     def words(self) -> str:
         """Everything, with single spaces."""
         return " ".join(f"{self.stdout} {self.stderr}".split())
+
+
+@dataclass
+class Running:
+    """A command that was begun."""
+
+    process: BaseProcess
+    output: Path
+
+    @property
+    def number(self) -> int:
+        """Of the process."""
+        assert self.process.pid is not None
+        return self.process.pid
+
+    def ends_within(self, seconds: float) -> bool:
+        """Wait for its end, so long."""
+        return bool(wait([self.process.sentinel], seconds))
+
+    def finish(self) -> Done:
+        """Wait for its end; the exit code of a kill is negative."""
+        assert self.ends_within(600)
+        with READING:
+            self.process.join()
+        code = self.process.exitcode
+        assert code is not None
+        texts = [(self.output / name).read_text() for name in ("out", "err")]
+        return Done(code, *texts)
 
 
 @dataclass
@@ -131,27 +164,21 @@ class Place:
         }
         return {name: value for name, value in environment.items() if value != UNSET}
 
-    def start(self, *arguments: str) -> tuple[BaseProcess, Path]:
-        """Begin a command; returns its process and the folder of its output."""
+    def start(self, *arguments: str) -> "Running":
+        """Begin a command."""
         self.runs += 1
         output = self.folder / f"output{self.runs}"
         output.mkdir()
         process = forks.Process(
             target=_run_command, args=(arguments, self.environment(), self.folder, output)
         )
-        process.start()
-        return process, output
+        with READING:
+            process.start()
+        return Running(process, output)
 
     def call(self, *arguments: str) -> Done:
         """Run a command to its end."""
-        process, output = self.start(*arguments)
-        return self.finish(process, output)
-
-    def finish(self, process: BaseProcess, output: Path) -> Done:
-        """Wait for a command."""
-        process.join(300)
-        assert process.exitcode is not None
-        return Done(process.exitcode, (output / "out").read_text(), (output / "err").read_text())
+        return self.start(*arguments).finish()
 
     def submit_arguments(self, *options: str) -> tuple[str, ...]:
         """The arguments of `fastslow` that send this place's run."""

@@ -4,7 +4,6 @@ import os
 import random
 import shutil
 import signal
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ class Story:
 
     place: Place
     moment: str
-    exit_code: int | None  # of the one that was killed
+    exit_code: int  # of the one that was killed
     second: Done
 
 
@@ -39,19 +38,19 @@ def play(folder: Path, run: Path, params: dict[str, Any]) -> Story:
     try:
         place = Place(folder, server)
         server.world.pending = 10**9  # it waits for its score until it is killed
-        process, output = place.start(*place.submit_arguments())
-        while len(server.world.calls) < calls and process.is_alive():
-            time.sleep(0.002)
-        process.join(delay)
-        assert process.pid is not None
-        everything = params["seed"] % 2 == 1 and (output / "out").exists()
-        (os.killpg if everything else os.kill)(process.pid, signal.SIGKILL)
-        process.join()
+        running = place.start(*place.submit_arguments())
+        while not (running.output / "err").exists():  # the command's first act
+            running.ends_within(0.002)
+        while len(server.world.calls) < calls and not running.ends_within(0.002):
+            pass
+        running.ends_within(delay)
+        (os.killpg if params["seed"] % 2 else os.kill)(running.number, signal.SIGKILL)
+        killed = running.finish()
         server.world.pending = 0
         for row in server.world.submissions:
             row["pending"] = 0
         moment = f"{delay:.3f} s after call {calls}"
-        return Story(place, moment, process.exitcode, place.submit())
+        return Story(place, moment, killed.code, place.submit())
     finally:
         server.stop()
 

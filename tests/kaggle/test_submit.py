@@ -1,6 +1,8 @@
 """`fastslow submit` as a user sees it: what is sent, what is refused, and in which words."""
 
 import json
+import os
+import signal
 import subprocess
 import threading
 from datetime import timedelta
@@ -53,7 +55,7 @@ def test_a_dry_run_does_everything_but_the_upload(place: Place) -> None:
 
 def test_two_submits_at_once_send_one_file_once(place: Place) -> None:
     started = [place.start(*place.submit_arguments()) for _ in range(2)]
-    done = [place.finish(*one) for one in started]
+    done = [one.finish() for one in started]
     codes = sorted(one.code for one in done)
     assert codes == [0, 2], [one.words for one in done]
     assert_made_once(place)
@@ -62,15 +64,15 @@ def test_two_submits_at_once_send_one_file_once(place: Place) -> None:
 def test_a_submit_that_does_not_end_keeps_others_out(place: Place) -> None:
     place.world.faults = [Fault(PUT, "hangs")]
     place.more["FASTSLOW_LOCK_SECONDS"] = "0.3"
-    process, output = place.start(*place.submit_arguments())
+    running = place.start(*place.submit_arguments())
     while not place.world.count(PUT):
-        process.join(0.02)
+        assert not running.ends_within(0.02)
     other = place.submit()
     assert other.code == 2
     assert "another process is submitting" in other.words
-    assert f"process {process.pid}" in other.words
-    process.kill()
-    place.finish(process, output)
+    assert f"process {running.number}" in other.words
+    os.kill(running.number, signal.SIGKILL)
+    assert running.finish().code == -signal.SIGKILL
 
 
 @pytest.mark.parametrize(
@@ -197,13 +199,12 @@ def test_no_secret_is_left_anywhere(place: Place) -> None:
     place.world.refusal = f"this key is wrong: {SECRET}env"
     shown = [place.submit()]
     place.world.refusal = ""
-    process, output = place.start(*place.submit_arguments())
-    seen = set()
-    while process.is_alive():
+    running = place.start(*place.submit_arguments())
+    seen: set[str] = set()
+    while not running.ends_within(0.05):
         listed = subprocess.run(["ps", "axww", "-o", "args"], capture_output=True, text=True)
         seen |= set(listed.stdout.splitlines())
-        process.join(0.05)
-    shown += [place.finish(process, output), place.call("scores"), place.call("doctor")]
+    shown += [running.finish(), place.call("scores"), place.call("doctor")]
     assert any("competitions submit" in arguments for arguments in seen)
     assert shown[1].code == 0, shown[1].words
     texts = [*seen, *(one.words for one in shown), json.dumps(place.world.submissions)]
