@@ -145,8 +145,10 @@ def test_training_rows_are_distinct_and_average_the_labels() -> None:
     graph = dataclasses.replace(graph, runtimes=np.array([1.0, 2.0, 3.0, 4.0]))
     rows = choose_rows(graph, limit=10, seed=0)
     distinct = np.unique(graph.layouts.expand().reshape(4, -1), axis=0)
-    assert rows.graph.num_configs == len(distinct)
-    assert rows.runtimes[0] == 2.0
+    assert len(rows.graph.distinct.first) == len(rows.runtimes) == len(distinct)
+    assert rows.runtimes.tolist() == [2.0, 2.0, 4.0][: len(distinct)]
+    few = choose_rows(graph, limit=2, seed=0)
+    assert len(few.graph.distinct.first) == few.graph.num_configs == len(few.runtimes) == 2
 
 
 def test_grades_rise_with_speed_and_ties_share_one() -> None:
