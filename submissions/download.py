@@ -88,7 +88,8 @@ def _fetch(kaggle: Kaggle, file: DataFile, path: Path, target: Path) -> None:
         )
     folder = target / PARTS
     kaggle.download(folder, file.name)
-    arrived = folder / path.name
+    # Newer versions of the CLI keep the folders of the name, older ones do not.
+    arrived = next(folder.rglob(path.name), folder / path.name)
     if not _is_there(arrived, file.size):
         size = arrived.stat().st_size if arrived.is_file() else 0
         arrived.unlink(missing_ok=True)
@@ -97,6 +98,9 @@ def _fetch(kaggle: Kaggle, file: DataFile, path: Path, target: Path) -> None:
         )
     with replace_file(path) as temporary:
         arrived.replace(temporary)
+    for empty in sorted(folder.rglob("*"), reverse=True):
+        if empty.is_dir() and not any(empty.iterdir()):
+            empty.rmdir()
     if not any(folder.iterdir()):
         folder.rmdir()
 
