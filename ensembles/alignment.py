@@ -5,9 +5,10 @@ from collections.abc import Mapping
 import polars as pl
 
 from solution.errors import InputError
+from solution.predictions import QUESTION_KEYS
+from solution.streaming import GRAPH
 
-GRAPH = ["collection", "graph"]
-CONFIG = ["collection", "graph", "config"]
+CONFIG = QUESTION_KEYS
 
 
 def check_aligned(members: Mapping[str, pl.DataFrame]) -> None:

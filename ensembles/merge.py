@@ -5,14 +5,14 @@ from pathlib import Path
 
 import polars as pl
 
-from ensembles.alignment import CONFIG, GRAPH, split_by_presence
+from ensembles.alignment import CONFIG, split_by_presence
 from ensembles.methods import merge, normalise
 from ensembles.recipe import Recipe, check_recipe
 from solution import predictions
 from solution.errors import InputError
 from solution.predictions import RANKING_SCHEMA
 from solution.runs import Run
-from solution.streaming import read_by_graphs, write_batches
+from solution.streaming import GRAPH, read_by_graphs, write_batches
 
 
 def merge_run(run: Run, recipe: Recipe) -> None:

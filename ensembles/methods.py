@@ -28,12 +28,12 @@ import polars as pl
 
 from ensembles.alignment import CONFIG, check_aligned
 from solution.predictions import KEYS, RANKING_SCHEMA
+from solution.streaming import GRAPH
 
 Method = Literal["mean_rank", "median_rank", "reciprocal_rank", "borda", "min_max", "z_score"]
 METHODS: tuple[Method, ...] = get_args(Method)
 RANK_METHODS = METHODS[:4]  # unmoved by a monotone change of one model's scores inside a graph
 
-GRAPH = ["collection", "graph"]
 RECIPROCAL_OFFSET = 60  # of the source: how little the very first places stand out
 MODEL = ["of_graph", "fold", "seed"]  # scores are comparable only inside
 

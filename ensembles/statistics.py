@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ensembles.alignment import CONFIG, GRAPH
+from ensembles.alignment import CONFIG
 from ensembles.methods import normalise
 from ensembles.recipe import Recipe, check_recipe
 from ensembles.resampling import iterate_collections, resample_means
@@ -25,7 +25,7 @@ from solution import predictions
 from solution.errors import InputError
 from solution.metrics import score_graphs
 from solution.runs import Run
-from solution.streaming import read_by_graphs
+from solution.streaming import GRAPH, read_by_graphs
 
 RESAMPLES = 10_000
 LEVEL = 0.95  # of intervals

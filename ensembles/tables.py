@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich import box
 from rich.table import Table
 
 from ensembles.recipe import Recipe, check_recipe, find_recipe
@@ -12,6 +11,7 @@ from ensembles.search import QUICK_FITS, list_candidates, search, write_recipe
 from ensembles.statistics import MEAN, compare
 from solution.errors import InputError
 from solution.runs import Run
+from solution.terminal import make_table
 
 
 def show_comparison(run: Run, a: str, b: str) -> Table:
@@ -22,7 +22,7 @@ def show_comparison(run: Run, a: str, b: str) -> Table:
     if a == b:
         raise InputError(f"{a} is compared with itself. Give two different names.")
     table = score_recipes(run, {a: _find(run, a), b: _find(run, b)})
-    shown = _make_table(f"{a} against {b}, out of fold; above 0: {a} is better")
+    shown = make_table(f"{a} against {b}, out of fold; above 0: {a} is better")
     for name in ("Collection", "Graphs", "Difference", "95% interval", "Probability"):
         shown.add_column(name, justify="left" if name == "Collection" else "right", no_wrap=True)
     for line in compare(table, a, b).iter_rows(named=True):
@@ -53,7 +53,7 @@ def show_search(run: Run, fits: Sequence[str], out: Path) -> Table:
         raise InputError(f"{out}: expected a name that ends in .toml. Give another --out.")
     proposal = search(run, members, list_candidates(fits=fits or QUICK_FITS))
     write_recipe(proposal, out, fallback)
-    shown = _make_table(
+    shown = make_table(
         "Mean over the collections, out of fold, of recipes that are fitted on other graphs",
         "Naive: fitted on the graphs it is scored on. Beats: probability to beat the best member "
         "of every collection, that being chosen on other graphs or in hindsight. search: the "
@@ -84,15 +84,3 @@ def _find(run: Run, name: str) -> Recipe:
         raise InputError(f"{name!r} is no experiment of the run ({names}), and {error}") from error
     check_recipe(recipe, run.experiments())
     return recipe
-
-
-def _make_table(title: str, caption: str | None = None) -> Table:
-    return Table(
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        show_edge=False,
-        title=title,
-        title_justify="left",
-        caption=caption,
-        caption_justify="left",
-    )

@@ -62,13 +62,20 @@ def locked(folder: Path, advice: str) -> Iterator[None]:
     """Hold the folder itself as a lock; the system gives it back even after a kill."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise InputError(f"{folder}: another process is at work in it. {advice}") from error
+        if not take_lock(descriptor):
+            raise InputError(f"{folder}: another process is at work in it. {advice}")
         yield
     finally:
         os.close(descriptor)
+
+
+def take_lock(descriptor: int) -> bool:
+    """Lock an open file or folder for this process; False where another one has it."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def remove_leftovers(folder: Path) -> None:

@@ -81,6 +81,18 @@ class Mean:
         return (self.high - self.low) / (2 * 1.96)
 
 
+def mean_of_means(values: np.ndarray, standard_errors: np.ndarray, graphs: int) -> Mean:
+    """The mean over collections, as Kaggle's score, which are treated as independent.
+
+    Args:
+        values: (collections,) their means.
+        standard_errors: (collections,) of these; where one is NaN, so is the interval.
+    """
+    value = float(np.mean(values))
+    margin = 1.96 * float(np.linalg.norm(standard_errors)) / len(values)
+    return Mean(value, value - margin, value + margin, graphs)
+
+
 def bootstrap_mean(values: np.ndarray, resamples: int = 9999) -> Mean:
     """The mean of per-graph scores (graphs,) with a percentile bootstrap interval over graphs.
 

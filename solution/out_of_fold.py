@@ -142,10 +142,11 @@ def gather(experiment: Experiment, plan: Plan, run: Run) -> None:
     units = list_units(experiment, plan)
     if not units:
         return
+    labels = predictions.read(run.labels)
     for part in predictions.PARTS:
         paths = [unit.folder(run) / f"{part}.parquet" for unit in units]
         for unit, path in zip(units, paths, strict=True):
-            asked = _questions(unit, plan, run, part)
+            asked = _questions(unit, plan, labels, part)
             predictions.check_predictions(predictions.read(path), asked, str(path))
         joined = (
             pl.concat(frames.values()).sort(predictions.KEYS)
@@ -154,13 +155,14 @@ def gather(experiment: Experiment, plan: Plan, run: Run) -> None:
         write_batches(joined, predictions.SCHEMA, run.predictions(experiment.name, part))
 
 
-def _questions(unit: Unit, plan: Plan, run: Run, part: str) -> pl.DataFrame:
+def _questions(unit: Unit, plan: Plan, labels: pl.DataFrame, part: str) -> pl.DataFrame:
     """collection, graph, config of what the unit must have predicted."""
     if part == "test":
         return plan.test_questions(unit.collection)
     held_out = plan.rows(unit.collection, IS_LABELLED, pl.col("fold") == unit.fold)
-    labels = predictions.read(run.labels).drop("runtime")
-    return labels.join(held_out, on=["collection", "graph"], how="semi", maintain_order="left")
+    return labels.drop("runtime").join(
+        held_out, on=["collection", "graph"], how="semi", maintain_order="left"
+    )
 
 
 def _split_training(unit: Unit, plan: Plan) -> tuple[pl.DataFrame, pl.DataFrame]:

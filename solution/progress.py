@@ -34,29 +34,24 @@ class RateColumn(ProgressColumn):
 
 def bars() -> Progress:
     """A Progress that shows what, how far, how fast and how long still."""
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        RateColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
-        console=console,
-    )
+    return _make_bars(MofNCompleteColumn(), RateColumn())
 
 
 def byte_bars() -> Progress:
     """As bars(), counting bytes."""
+    return _make_bars(DownloadColumn(), TransferSpeedColumn())
+
+
+def _make_bars(done: ProgressColumn, speed: ProgressColumn) -> Progress:
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),
-        DownloadColumn(),
-        TransferSpeedColumn(),
+        done,
+        speed,
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
         console=console,
     )
 

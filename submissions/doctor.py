@@ -12,11 +12,11 @@ from email.utils import parsedate_to_datetime
 from importlib import metadata
 from pathlib import Path
 
-from rich import box
 from rich.table import Table
 
 from solution.errors import InputError
 from solution.runs import LIBRARIES, RUNS
+from solution.terminal import make_table
 from submissions.credentials import find_credentials
 from submissions.failures import NO_CREDENTIALS
 from submissions.kaggle import NOT_PASSED_ON, Kaggle, find_program
@@ -60,7 +60,7 @@ def examine(settings: Settings) -> list[Finding]:
 
 def tabulate_findings(findings: list[Finding]) -> Table:
     """The doctor's table, 80 columns wide."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
+    table = make_table()
     table.add_column("", no_wrap=True)
     table.add_column("What", no_wrap=True)
     table.add_column("Found", overflow="fold")

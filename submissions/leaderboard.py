@@ -1,11 +1,11 @@
 """The public leaderboard around us."""
 
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from solution.terminal import make_table
 from submissions.kaggle import Place
-from submissions.ledger import Ledger
+from submissions.ledger import Ledger, read_number
 
 AROUND = 8  # lines above and below
 TOP = 3
@@ -18,20 +18,13 @@ def find_rank(places: list[Place], score: float) -> int:
 
 def best_public(ledger: Ledger) -> float | None:
     """Our best public score in the ledger."""
-    scores = [line["public"] for line in ledger.lines if line["public"]]
-    numbers = [float(score) for score in scores if score.replace(".", "", 1).lstrip("-").isdigit()]
-    return max(numbers, default=None)
+    scores = [read_number(line["public"]) for line in ledger.lines]
+    return max((score for score in scores if score is not None), default=None)
 
 
 def tabulate_leaderboard(places: list[Place], ours: float | None) -> Table:
     """The top, and what is around our score (or around the end of the top, without one)."""
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        show_edge=False,
-        title=f"Public leaderboard, {len(places)} teams",
-        title_justify="left",
-    )
+    table = make_table(f"Public leaderboard, {len(places)} teams")
     table.add_column("Place", justify="right")
     table.add_column("Team", overflow="ellipsis", no_wrap=True, max_width=50)
     table.add_column("Public", justify="right")

@@ -13,6 +13,7 @@ one, so `merge=union` in .gitattributes is all that two branches need.
 
 import csv
 import io
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -175,6 +176,15 @@ def write_ledger(ledger: Ledger, path: Path) -> None:
         writer = csv.DictWriter(file, ledger.columns, lineterminator="\n")
         writer.writeheader()
         writer.writerows(sorted(ledger.lines, key=lambda line: (line["when"], line["key"])))
+
+
+def read_number(cell: str | None) -> float | None:
+    """The number in a cell; None where there is none."""
+    try:
+        value = float(cell or "")
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
 
 
 @contextmanager

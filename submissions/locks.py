@@ -1,6 +1,5 @@
 """Locks that the system gives back when their holder dies, even by a kill."""
 
-import fcntl
 import os
 import time
 from collections.abc import Iterator
@@ -8,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from solution.errors import InputError
+from solution.files import take_lock
 from solution.progress import console
 
 BETWEEN_TRIES = 0.05  # seconds
@@ -30,7 +30,7 @@ def locked(path: Path, seconds: float, what: str) -> Iterator[int]:
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        if not _take(descriptor):
+        if not take_lock(descriptor):
             with console.status(f"Another process {what}, waiting for it"):
                 _wait(descriptor, path, seconds, what)
         os.truncate(descriptor, 0)
@@ -42,7 +42,7 @@ def locked(path: Path, seconds: float, what: str) -> Iterator[int]:
 
 def _wait(descriptor: int, path: Path, seconds: float, what: str) -> None:
     deadline = time.monotonic() + seconds
-    while not _take(descriptor):
+    while not take_lock(descriptor):
         if time.monotonic() > deadline:
             holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
             raise InputError(
@@ -50,11 +50,3 @@ def _wait(descriptor: int, path: Path, seconds: float, what: str) -> None:
                 f"not end within {seconds:g} seconds. Wait for it or end it, then try again."
             )
         time.sleep(BETWEEN_TRIES)
-
-
-def _take(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
-from rich import box
 from rich.table import Table
 
 from solution import predictions
 from solution.collection import COLLECTIONS, Collection
 from solution.files import replace_file
-from solution.metrics import Mean, bootstrap_mean, score_graphs
+from solution.metrics import Mean, bootstrap_mean, mean_of_means, score_graphs
 from solution.runs import Run
+from solution.terminal import make_table
 
 ENSEMBLE = "ensemble"
 
@@ -50,28 +50,22 @@ def collect_lines(run: Run, recipe: str) -> list[Line]:
 
 
 def score_overall(lines: list[Line]) -> Mean | None:
-    """The ensemble's mean over the five collections, as Kaggle's score; None where one is missing.
-
-    The interval treats the collections as independent.
-    """
+    """The ensemble's mean over the five collections; None where one is missing."""
     own = [line.score for line in lines if line.ranker.startswith(ENSEMBLE)]
     if len(own) < len(COLLECTIONS):
         return None
-    value = float(np.mean([score.value for score in own]))
-    margin = 1.96 * float(np.sqrt(sum(s.standard_error**2 for s in own))) / len(own)
-    return Mean(value, value - margin, value + margin, sum(score.graphs for score in own))
+    return mean_of_means(
+        np.array([score.value for score in own]),
+        np.array([score.standard_error for score in own]),
+        sum(score.graphs for score in own),
+    )
 
 
 def tabulate(lines: list[Line]) -> Table:
     """The table that `fastslow run` ends with; 80 columns wide."""
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        show_edge=False,
-        title="Out-of-fold scores, higher is better",
-        title_justify="left",
-        caption="Time: all models of the ranker. Memory: peak of the whole process meanwhile.",
-        caption_justify="left",
+    table = make_table(
+        "Out-of-fold scores, higher is better",
+        "Time: all models of the ranker. Memory: peak of the whole process meanwhile.",
     )
     table.add_column("Collection and ranker", no_wrap=True)
     for column in ("Score", "95% interval", "Time", "Memory"):

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
-from rich import box
 from rich.table import Table
 
+from solution.terminal import make_table
 from submissions.kaggle import Submission
-from submissions.ledger import OOF_COLUMNS, Ledger, Line, edit_ledger
+from submissions.ledger import OOF_COLUMNS, Ledger, Line, edit_ledger, read_number
 from submissions.settling import Register, note, read_time, show_time
 
 ANCHORS = Path(__file__).parent / "anchors.csv"  # from the authors' own texts
@@ -67,7 +67,7 @@ def _add(ledger: Ledger, submission: Submission) -> None:
 
 def tabulate_ledger(ledger: Ledger) -> Table:
     """Every submission: when, recipe, out-of-fold scores, Kaggle's scores, notes; 80 columns."""
-    table = _table("Submissions; out-of-fold (OOF) scores beside Kaggle's")
+    table = make_table("Submissions; out-of-fold (OOF) scores beside Kaggle's")
     table.padding = 0  # ten columns leave no room for more
     table.add_column("When", no_wrap=True)
     table.add_column("Recipe", overflow="fold", width=13)
@@ -93,15 +93,17 @@ def tabulate_ledger(ledger: Ledger) -> Table:
 
 def tabulate_standing(ledger: Ledger) -> Table:
     """Where our best submission would stand among the known scores."""
-    table = _table("Where it would stand, by the private score")
+    table = make_table("Where it would stand, by the private score")
     table.add_column("", no_wrap=True)
     table.add_column("Public", justify="right")
     table.add_column("Private", justify="right")
     rows = [(a.private, a.name, a.public, "") for a in read_anchors()]
     best = find_best(ledger)
     if best is not None:
-        public = _number(best["public"]) or 0.0
-        rows.append((_number(best["private"]) or 0.0, f"ours, {best['key']}", public, "bold green"))
+        public = read_number(best["public"]) or 0.0
+        rows.append(
+            (read_number(best["private"]) or 0.0, f"ours, {best['key']}", public, "bold green")
+        )
     for private, name, public, style in sorted(rows, key=lambda row: -row[0]):
         table.add_row(name, f"{public:.3f}", f"{private:.3f}", style=style)
     table.caption = f"Sources: {ANCHORS.parent.name}/{ANCHORS.name}"
@@ -110,8 +112,8 @@ def tabulate_standing(ledger: Ledger) -> Table:
 
 def find_best(ledger: Ledger) -> Line | None:
     """The scored line with the best private score."""
-    scored = [line for line in ledger.lines if _number(line["private"]) is not None]
-    return max(scored, key=lambda line: _number(line["private"]) or 0.0, default=None)
+    scored = [line for line in ledger.lines if read_number(line["private"]) is not None]
+    return max(scored, key=lambda line: read_number(line["private"]) or 0.0, default=None)
 
 
 def describe_correlation(ledger: Ledger) -> str:
@@ -121,8 +123,8 @@ def describe_correlation(ledger: Ledger) -> str:
         pairs = [
             (own, theirs)
             for line in ledger.lines
-            if (own := _number(line["oof_mean"])) is not None
-            and (theirs := _number(line[name])) is not None
+            if (own := read_number(line["oof_mean"])) is not None
+            and (theirs := read_number(line[name])) is not None
         ]
         if len(pairs) < MIN_PAIRS:
             return (
@@ -136,24 +138,6 @@ def describe_correlation(ledger: Ledger) -> str:
     return f"Correlation of OOF mean with Kaggle's scores: {'; '.join(parts)}."
 
 
-def _table(title: str) -> Table:
-    return Table(
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        show_edge=False,
-        title=title,
-        title_justify="left",
-        caption_justify="left",
-    )
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
 def _shorten(text: str, digits: int) -> str:
-    number = _number(text)
+    number = read_number(text)
     return text if number is None else f"{number:.{digits}f}"

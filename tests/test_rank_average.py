@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from ensembles.rank_average import merge_mean_rank, rank_inside_graphs
+from ensembles.methods import merge, normalise
 from solution.errors import InputError
 from solution.predictions import RANKING_SCHEMA, SCHEMA
 
@@ -68,7 +68,7 @@ def score_tables(draw: st.DrawFn) -> dict[tuple[str, str, Model], list[int]]:
 @given(score_tables())
 @settings(max_examples=60, deadline=None)
 def test_ranks_are_those_of_brute_force(scores: dict[tuple[str, str, Model], list[int]]) -> None:
-    ranked = rank_inside_graphs(make_predictions(scores))
+    ranked = normalise(make_predictions(scores))
     assert ranked.schema == RANKING_SCHEMA
     assert ranked.equals(ranked.sort("collection", "graph", "config"))
     assert to_ranks(ranked) == pytest.approx(slow_ranks(scores), rel=1e-6)
@@ -82,9 +82,7 @@ def test_the_order_of_the_rows_does_not_matter(
 ) -> None:
     frame = make_predictions(scores)
     shuffled = frame.sample(fraction=1, shuffle=True, seed=seed)
-    assert to_ranks(rank_inside_graphs(shuffled)) == pytest.approx(
-        to_ranks(rank_inside_graphs(frame)), rel=1e-6
-    )
+    assert to_ranks(normalise(shuffled)) == pytest.approx(to_ranks(normalise(frame)), rel=1e-6)
 
 
 @given(score_tables(), st.integers(1, 5), st.integers(-9, 9))
@@ -94,9 +92,7 @@ def test_a_monotone_change_inside_a_graph_changes_nothing(
 ) -> None:
     first = next(iter(scores))
     changed = {**scores, first: [factor * value**3 + shift for value in scores[first]]}
-    assert rank_inside_graphs(make_predictions(changed)).equals(
-        rank_inside_graphs(make_predictions(scores))
-    )
+    assert normalise(make_predictions(changed)).equals(normalise(make_predictions(scores)))
 
 
 MEMBERS = st.dictionaries(
@@ -119,7 +115,7 @@ def test_the_merge_is_the_weighted_mean(
     members: dict[str, list[int]], weights: dict[str, float]
 ) -> None:
     assume(members)
-    merged = merge_mean_rank({name: make_member(v) for name, v in members.items()}, weights)
+    merged = merge({name: make_member(v) for name, v in members.items()}, weights)
     total = sum(weights[name] for name in members)
     expected = [
         sum(weights[name] * values[place] / 16 for name, values in members.items()) / total
@@ -139,12 +135,12 @@ def test_only_the_ratios_of_weights_matter(
     assume(members)
     frames = {name: make_member(values) for name, values in members.items()}
     scaled = {name: weight * factor for name, weight in weights.items()}
-    assert merge_mean_rank(frames, scaled).equals(merge_mean_rank(frames, weights))
+    assert merge(frames, scaled).equals(merge(frames, weights))
 
 
 def test_weights_may_be_whole_numbers() -> None:
     frames = {"one": make_member([4, 4, 4, 4]), "two": make_member([8, 8, 8, 8])}
-    merged = merge_mean_rank(frames, {"one": 1, "two": 0.5})
+    merged = merge(frames, {"one": 1, "two": 0.5})
     assert merged["score"].to_list() == pytest.approx([(4 + 4) / 1.5 / 16] * 4)
 
 
@@ -163,4 +159,4 @@ def test_a_gap_of_one_member_names_it_and_the_graph(graph: str, config: int, nam
         & (pl.col("config") == config)
     )
     with pytest.raises(InputError, match=named):
-        merge_mean_rank({"one": whole, "two": whole.filter(~gap)}, {"one": 1.0, "two": 1.0})
+        merge({"one": whole, "two": whole.filter(~gap)}, {"one": 1.0, "two": 1.0})

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from ensembles.merge import merge_files, merge_run
-from ensembles.rank_average import rank_inside_graphs
+from ensembles.methods import normalise
 from ensembles.recipe import Recipe, find_recipe, list_recipes
 from solution import predictions
 from solution.errors import InputError
@@ -175,7 +175,7 @@ def test_a_run_gets_the_ranking_of_both_parts(tmp_path: Path) -> None:
     merge_run(run, Recipe(name="r", members=members, allow_missing=frozenset({"members"})))
     for part in ("out_of_fold", "test"):
         ranked = {
-            name: rank_inside_graphs(predictions.read(run.predictions(name, part)))
+            name: normalise(predictions.read(run.predictions(name, part)))
             for name in ("one", "two")
         }
         assert ranked["one"]["score"].to_list() == [0.5, 1.0]

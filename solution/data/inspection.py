@@ -2,12 +2,12 @@
 
 import numpy as np
 import polars as pl
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
 from solution.data.scan import aggregate
 from solution.graph import Graph
+from solution.terminal import make_table
 from solution.vocabulary import LAYOUT_TENSORS, MAX_RANK, OPCODES, SHAPE_DIMENSIONS, TILE_BLOCKS
 
 MAX_ROWS = 15
@@ -16,7 +16,7 @@ QUANTILES = (0, 0.25, 0.5, 0.75, 1)
 
 def show_summaries(summaries: pl.DataFrame) -> Table:
     """A row for each collection and split; 80 columns wide."""
-    table = _table("Nodes, configs and settable (configurable) nodes: median and maximum")
+    table = make_table(Text("Nodes, configs and settable (configurable) nodes: median and maximum"))
     table.add_column("Collection", no_wrap=True)
     headers = ("Graphs", "Nodes", "Configs", "Settable", "Equal", "Spread")
     for header in headers:
@@ -54,7 +54,7 @@ def show_graph(graph: Graph) -> list[Table]:
 
 
 def _show_sizes(graph: Graph) -> Table:
-    table = _table(f"{graph.collection.name}:{graph.name}")
+    table = make_table(Text(f"{graph.collection.name}:{graph.name}"))
     table.add_column("What")
     table.add_column("Count", justify="right")
     counts = {
@@ -72,7 +72,7 @@ def _show_sizes(graph: Graph) -> Table:
 
 def _show_opcodes(graph: Graph) -> Table:
     opcodes, counts = np.unique(graph.node_opcodes, return_counts=True)
-    table = _table("Opcodes")
+    table = make_table(Text("Opcodes"))
     table.add_column("Opcode")
     table.add_column("Nodes", justify="right")
     order = np.argsort(-counts, kind="stable")
@@ -83,7 +83,9 @@ def _show_opcodes(graph: Graph) -> Table:
 
 
 def _show_configurable(graph: Graph) -> Table:
-    table = _table("Configurable nodes; of each the most frequent given layout, minor to major")
+    table = make_table(
+        Text("Configurable nodes; of each the most frequent given layout, minor to major")
+    )
     table.add_column("Node", justify="right")
     table.add_column("Opcode")
     table.add_column("Shape")
@@ -109,7 +111,7 @@ def _show_configurable(graph: Graph) -> Table:
 
 
 def _show_tiles(graph: Graph) -> Table:
-    table = _table("Tile sizes, the fastest first; runtimes over the normaliser")
+    table = make_table(Text("Tile sizes, the fastest first; runtimes over the normaliser"))
     table.add_column("Config", justify="right")
     for block in TILE_BLOCKS:
         table.add_column(f"{block.capitalize()} tile")
@@ -129,7 +131,7 @@ def _show_tiles(graph: Graph) -> Table:
 def _show_runtimes(graph: Graph) -> Table:
     assert graph.runtimes is not None
     unit = "ns" if graph.collection.kind == "layout" else "over normaliser"
-    table = _table(f"Runtimes ({unit})")
+    table = make_table(Text(f"Runtimes ({unit})"))
     for quantile in QUANTILES:
         table.add_column(f"{quantile:.0%}", justify="right")
     table.add_column("Slowest / fastest", justify="right")
@@ -137,18 +139,6 @@ def _show_runtimes(graph: Graph) -> Table:
     shown = [f"{value:,.0f}" if values[0] > 1000 else f"{value:.4f}" for value in values]
     table.add_row(*shown, f"{values[-1] / values[0]:.3f}")
     return table
-
-
-def _table(title: str) -> Table:
-    """`title` may hold brackets, which are not markup."""
-    return Table(
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        show_edge=False,
-        title=Text(title),
-        title_justify="left",
-        caption_justify="left",
-    )
 
 
 def _shorten(count: int) -> str:

@@ -4,13 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
 import polars as pl
 
 from ensembles.recipe import Recipe
 from ensembles.statistics import ENSEMBLE, bootstrap, compare, score_table
 from solution.collection import COLLECTIONS, NAMES, Collection
-from solution.metrics import Mean
+from solution.metrics import Mean, mean_of_means
 from solution.runs import Run
 
 CONTROL = 0.0  # a ranker that scores this in every layout graph ranks nothing
@@ -63,18 +62,12 @@ class Evidence:
         return self.scores.filter(chosen)["score"].to_list()
 
     def overall(self, member: str) -> Mean | None:
-        """The mean over the five collections, as Kaggle's score; None where one is missing.
-
-        The interval treats the collections as independent.
-        """
+        """The mean over the five collections; None where one is missing."""
         own = self.means.filter(pl.col("member") == member)
         if len(own) < len(NAMES):
             return None
-        value, graphs = float(own["value"].to_numpy().mean()), int(own["graphs"].sum())
-        if own["standard_error"].null_count():
-            return Mean(value, float("nan"), float("nan"), graphs)
-        margin = 1.96 * float(np.linalg.norm(own["standard_error"].to_numpy())) / len(own)
-        return Mean(value, value - margin, value + margin, graphs)
+        errors = own["standard_error"].fill_null(float("nan")).to_numpy()
+        return mean_of_means(own["value"].to_numpy(), errors, int(own["graphs"].sum()))
 
     @cached_property
     def gain_over_best(self) -> dict[str, float] | None:

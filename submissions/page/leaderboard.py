@@ -8,6 +8,7 @@ from pathlib import Path
 from scipy.stats import spearmanr
 
 from solution.errors import InputError
+from submissions.ledger import read_number
 from submissions.page.charts import Point, draw_scatter
 from submissions.page.text import Section, Table, count, number
 
@@ -49,9 +50,9 @@ def read_sent(path: Path) -> list[Sent]:
             line.get("key") or f"line {place}",
             line.get("when") or "",
             line.get("recipe") or "",
-            next((v for n in OUT_OF_FOLD if (v := _number(line.get(n))) is not None), None),
-            _number(line.get("public")),
-            _number(line.get("private")),
+            next((v for n in OUT_OF_FOLD if (v := read_number(line.get(n))) is not None), None),
+            read_number(line.get("public")),
+            read_number(line.get("private")),
         )
         for place, line in enumerate(lines, start=2)
     ]
@@ -96,11 +97,3 @@ def describe_leaderboard(path: Path) -> Section:
         [Table(f"{count(len(sent), 'submission')} in {path.name}", columns, rows, texts=3)],
         "A dot is a submission; on the dashed line both scores are equal.",
     )
-
-
-def _number(text: str | None) -> float | None:
-    try:
-        value = float(text or "")
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
