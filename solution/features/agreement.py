@@ -1,0 +1,149 @@
+"""Where a configuration asks for one tensor in different dimension orders: that costs a copy.
+
+A tensor may be ordered several times: as the output of the node that makes it and as the input or
+kernel of every node that reads it. A node that works element by element hands an order on, and so
+does a transpose, with its dimensions renamed. Where the orders that are given disagree, the
+compiler has to copy the tensor in between, and the cost grows with its size.
+
+Source: the copies between neighbours are a feature of the competition's 11th place (LightGBM).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from solution import vocabulary
+from solution.data.graphs import PerGraph
+from solution.features.operands import NONE, find_operands
+from solution.features.padding import tensor_ranks
+from solution.graph import Graph
+from solution.vocabulary import LAYOUT_TENSORS, MAX_RANK, OPCODE_IDS
+
+FEATURES = (
+    "claimed",  # 1 where the configuration gives the tensor any order
+    "minor_differs",  # 1 where two of the given orders make different dimensions contiguous
+    "order_differs",  # 1 where they differ in the two most minor dimensions
+)
+OUTPUT, INPUT, KERNEL = range(len(LAYOUT_TENSORS))
+UNSET = -1
+
+
+@dataclass(frozen=True)
+class Claims:
+    """Every place where a layout may order a tensor, and what each layout says there."""
+
+    nodes: np.ndarray  # (contested,) int64 whose output tensor several places may order
+    starts: np.ndarray  # (contested,) int64 the first claim of each
+    configurable: np.ndarray  # (claims,) int64 position of the claiming configurable node
+    offsets: np.ndarray  # (claims,) int64 where its layouts begin in `minor` and `order`
+    minor: np.ndarray  # (claims x layouts of the node,) int8 contiguous dimension, or UNSET
+    order: np.ndarray  # (...,) int8 a number for the two most minor dimensions, or UNSET
+
+    def describe(self, codes: np.ndarray) -> np.ndarray:
+        """Features (configs, contested, len(FEATURES)) uint8 of `codes` (configs, configurable).
+
+        The codes are a codebook's: which of its node's layouts a configuration gives it.
+        """
+        if len(self.nodes) == 0:
+            return np.zeros((len(codes), 0, len(FEATURES)), np.uint8)
+        places = codes[:, self.configurable] + self.offsets
+        minor, order = self.minor[places], self.order[places]
+        return np.stack(
+            [
+                np.maximum.reduceat(minor, self.starts, axis=1) != UNSET,
+                self._differ(minor),
+                self._differ(order),
+            ],
+            axis=2,
+        ).astype(np.uint8)
+
+    def _differ(self, values: np.ndarray) -> np.ndarray:
+        """Whether the given ones of a tensor's `values` (configs, claims) are not all equal."""
+        largest = np.maximum.reduceat(values, self.starts, axis=1)
+        given = np.where(values == UNSET, np.int8(np.iinfo(np.int8).max), values)
+        return np.minimum.reduceat(given, self.starts, axis=1) < largest
+
+
+def _find_claims(graph: Graph) -> Claims:
+    """The claims on every tensor of the graph on which there are at least two."""
+    claims = _list_claims(graph)
+    number = {node: place for place, node in enumerate(graph.configurable.tolist())}
+    contested = sorted(node for node, own in claims.items() if len(own) > 1)
+    layouts, starts = graph.layouts.layouts.reshape(-1, len(LAYOUT_TENSORS), MAX_RANK), []
+    configurable, offsets, minors, orders = [], [], [], []
+    size = 0
+    for node in contested:
+        starts.append(len(configurable))
+        sizes = graph.node_features[node, vocabulary.SHAPE_DIMENSIONS]
+        for source, tensor, renamed in claims[node]:
+            place = number[source]
+            first, last = graph.layouts.starts[place : place + 2]
+            minor, order = _number_orders(layouts[first:last, tensor], renamed, sizes)
+            configurable.append(place)
+            offsets.append(size)
+            minors.append(minor)
+            orders.append(order)
+            size += len(minor)
+    return Claims(
+        nodes=np.array(contested, np.int64),
+        starts=np.array(starts, np.int64),
+        configurable=np.array(configurable, np.int64),
+        offsets=np.array(offsets, np.int64),
+        minor=np.concatenate(minors) if minors else np.empty(0, np.int8),
+        order=np.concatenate(orders) if orders else np.empty(0, np.int8),
+    )
+
+
+find_claims = PerGraph(_find_claims)
+
+Claim = tuple[int, int, np.ndarray]  # the configurable node, which of its tensors, new names
+SAME_NAMES = np.arange(MAX_RANK)
+
+
+def _list_claims(graph: Graph) -> dict[int, list[Claim]]:
+    """Who may order the output tensor of each node."""
+    claims: dict[int, list[Claim]] = {}
+    operands = find_operands(graph)
+    for node in graph.configurable.tolist():
+        claims.setdefault(node, []).append((node, OUTPUT, SAME_NAMES))
+        for tensor, read in ((INPUT, operands.input[node]), (KERNEL, operands.kernel[node])):
+            if read != NONE:
+                claims.setdefault(int(read), []).append((node, tensor, SAME_NAMES))
+    is_configurable = np.zeros(graph.num_nodes, bool)
+    is_configurable[graph.configurable] = True
+    for consumer, producer in graph.edges[is_configurable[graph.edges[:, 1]]].tolist():
+        if not is_configurable[consumer]:
+            renamed = _hands_on(graph, producer, consumer)
+            if renamed is not None:
+                claims.setdefault(consumer, []).append((producer, OUTPUT, renamed))
+    return claims
+
+
+def _hands_on(graph: Graph, producer: int, consumer: int) -> np.ndarray | None:
+    """What the producer's dimensions (6,) are called in the consumer; None: other dimensions."""
+    shape, before = graph.node_features[[consumer, producer], vocabulary.SHAPE_DIMENSIONS]
+    if graph.node_opcodes[consumer] != OPCODE_IDS["transpose"]:
+        return SAME_NAMES if (shape == before).all() else None
+    rank = int(tensor_ranks(graph)[consumer])
+    order = graph.node_features[consumer, vocabulary.DIMENSIONS][:rank].astype(np.int64)
+    if sorted(order) != list(range(rank)) or (before[order] != shape[:rank]).any():
+        return None
+    renamed = SAME_NAMES.copy()
+    renamed[order] = np.arange(rank)
+    return renamed
+
+
+def _number_orders(
+    layouts: np.ndarray, renamed: np.ndarray, sizes: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The contiguous dimension and the two most minor ones (layouts,) int8 of `layouts` (k, 6).
+
+    A dimension of size 1 is passed over: where it stands changes nothing in memory.
+    """
+    minor, order = (np.full(len(layouts), UNSET, np.int8) for _ in range(2))
+    for row, layout in enumerate(layouts):
+        dimensions = [d for d in renamed[layout[layout >= 0]] if sizes[d] > 1]
+        if dimensions:
+            minor[row] = dimensions[0]
+            order[row] = dimensions[0] * (MAX_RANK + 1) + [*dimensions, MAX_RANK][1]
+    return minor, order
