@@ -8,6 +8,7 @@
 #   make scores                  fetch all scores into submissions/ledger.csv and show them
 #   make leaderboard             the public leaderboard around us
 #   make bench-scale             what the competition's full scale costs here: 15 minutes, 4 GB of disk
+#   make bench-layout DATA=folder TPU=folder   our layout net against the winners': an hour
 PYTHON ?= python3
 VENV := .venv
 INSTALLED := $(VENV)/.installed
@@ -15,7 +16,7 @@ BIN := $(VENV)/bin
 OPTIONS = $(if $(DATA),"$(DATA)") $(if $(RUN),--run "$(RUN)") $(if $(LIMIT),--limit) $(if $(REPLACE),--replace)
 SUBMIT = $(if $(RECIPE),"$(RECIPE)") $(if $(RUN),--run "$(RUN)") $(if $(DRY_RUN),--dry-run) $(if $(FORCE),--force) $(if $(DIRTY),--allow-dirty)
 
-.PHONY: run report test lint data submit scores leaderboard bench-scale clean
+.PHONY: run report test lint data submit scores leaderboard bench-scale bench-layout clean
 
 run: $(INSTALLED)
 	$(BIN)/fastslow run $(OPTIONS)
@@ -46,6 +47,9 @@ lint: $(INSTALLED)
 
 bench-scale: $(INSTALLED)
 	$(BIN)/python -m tests.benchmarks.full_scale build/full-scale
+
+bench-layout: $(INSTALLED)
+	$(BIN)/python -m tests.benchmarks.layout_nets "$(DATA)" $(if $(TPU),--tpu "$(TPU)")
 
 clean:
 	rm -rf $(VENV) runs stores build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

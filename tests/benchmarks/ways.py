@@ -5,6 +5,7 @@
 Every way of ours stands beside the obvious way to do the same.
 """
 
+import dataclasses
 import json
 import resource
 import shutil
@@ -106,6 +107,31 @@ def _predict(folder: Path, pruning: str, limit: int | None) -> dict[str, Any]:
     return {"predicting": time.perf_counter() - start, "configs": asked.num_configs}
 
 
+def train_many_configs(folder: Path) -> dict[str, Any]:
+    """Train the layout net for an epoch on the file with the most configurations."""
+    return _train(folder / MANY_CONFIGS)
+
+
+def train_many_nodes(folder: Path) -> dict[str, Any]:
+    """Train the layout net for an epoch on the graph with the most nodes."""
+    return _train(folder / MANY_NODES)
+
+
+def _train(file: Path) -> dict[str, Any]:
+    from solution.collection import collection
+    from solution.data.npz import read_graph
+    from solution.features.preparation import Preparation
+    from solution.models.layout_gnn import LayoutGnnSettings
+    from solution.models.training import TrainingSettings
+
+    graph = Preparation(1)(read_graph(file, collection("layout:xla:random")))
+    runtimes = np.random.default_rng(0).random(graph.num_configs) + 1.0  # test files have none
+    labelled = dataclasses.replace(graph, runtimes=runtimes)
+    training = TrainingSettings(epochs=1, patience=None, max_configs=None)
+    LayoutGnnSettings(training=training).build(0).fit(4 * [labelled], [])
+    return {}
+
+
 def merge(folder: Path) -> dict[str, Any]:
     """Rank-average the experiments' prediction files by streaming."""
     from ensembles.merge import merge_files
@@ -140,7 +166,8 @@ def merge_whole(folder: Path) -> dict[str, Any]:
 WAYS: dict[str, Callable[[Path], dict[str, Any]]] = {
     way.__name__: way
     for way in (
-        inflate, load, prepare, train_step, load_step, predict, predict_whole, merge, merge_whole
+        inflate, load, prepare, train_step, load_step, predict, predict_whole, merge, merge_whole,
+        train_many_configs, train_many_nodes,
     )
 }  # fmt: skip
 

@@ -1,0 +1,261 @@
+"""Our layout net against TGraph, the winners' net: as good, as fast, as large.
+
+    make bench-layout DATA=folder      the measured CPU graphs, and TPU files beside them
+    .venv/bin/python -m tests.benchmarks.layout_nets DATA --seconds 10 --seeds 3
+
+In every fold both nets are fitted one after the other in the same process with one thread, for the
+same time: a few epochs show how long one takes, and as many are run as fill it.
+"""
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import polars as pl
+import torch
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from solution.collection import LAYOUT
+from solution.data.folders import find_files
+from solution.data.npz import read_graph
+from solution.data.plan import IS_LABELLED, Plan, make_plan
+from solution.data.preparing import prepare_store
+from solution.data.store import Store
+from solution.features.preparation import Preparation
+from solution.graph import Graph
+from solution.metrics import bootstrap_mean, kendall_tau
+from solution.models.base import silent
+from solution.models.layout_gnn import LayoutGnnSettings
+from solution.models.net_ranker import NetRanker
+from solution.models.papers.tgraph import TGraphSettings
+from solution.models.training import train
+from solution.progress import track
+from solution.terminal import make_table
+from tests.benchmarks.full_scale import measure
+from tests.benchmarks.stress import write_stress_files
+
+FOLDS = 5
+TRIAL_EPOCHS = 1  # that show how long one takes
+WIDTH = 256  # at which the speed is compared
+TIMED_GRAPHS, TIMED_ROUNDS = 12, 3
+STEPS_OF_ONE = 16  # how often an epoch shows the only graph there is
+TPU = {"alexnet_train_batch_32": 5000, "unet3d": 600}  # configurations learned from
+LARGEST = {
+    "100,040 configurations of 344 nodes": "train_many_configs",
+    "43,615 nodes, 2,244 x 1,001 configurations": "train_many_nodes",
+}
+Settings = LayoutGnnSettings | TGraphSettings
+NETS: dict[str, Settings] = {"ours": LayoutGnnSettings(), "TGraph": TGraphSettings()}
+
+
+@dataclass(frozen=True)
+class Job:
+    """One fold of one collection."""
+
+    store: Path
+    collection: str
+    fold: int
+    seed: int
+    seconds: float
+
+
+def fit_for(settings: Settings, graphs: Sequence[Graph], seconds: float, seed: int) -> Any:
+    """Fit for about `seconds`, all epochs of the learning rate's course included."""
+    started = time.perf_counter()
+    _with_epochs(settings, TRIAL_EPOCHS).build(seed).fit(graphs, [])
+    one = (time.perf_counter() - started) / TRIAL_EPOCHS
+    return _with_epochs(settings, max(1, round(seconds / one))).build(seed).fit(graphs, [])
+
+
+def _with_epochs(settings: Settings, epochs: int) -> Settings:
+    training = dataclasses.replace(settings.training, epochs=epochs, patience=None)
+    return dataclasses.replace(settings, training=training)
+
+
+def score_fold(job: Job) -> list[dict[str, Any]]:
+    """Fit both nets without the fold and score its graphs."""
+    torch.set_num_threads(1)
+    plan = _plan(job.store)
+    learned = list(plan.load(plan.rows(job.collection, IS_LABELLED, pl.col("fold") != job.fold)))
+    held_out = plan.load(plan.rows(job.collection, IS_LABELLED, pl.col("fold") == job.fold))
+    rows = []
+    for name, settings in NETS.items():
+        started = time.perf_counter()
+        ranker = fit_for(settings, learned, job.seconds, job.seed)
+        took = time.perf_counter() - started
+        for graph in held_out:
+            tau = kendall_tau(ranker.predict(graph), graph.runtimes)
+            epochs = ranker.settings.training.epochs
+            rows.append(
+                {"net": name, "collection": job.collection, "graph": graph.name, "seed": job.seed}
+                | {"tau": tau, "seconds": took, "epochs": epochs}
+            )
+    return rows
+
+
+def _plan(store: Path) -> Plan:
+    return make_plan(Store.open(store), "architecture", FOLDS)
+
+
+def bench_accuracy(store: Path, seeds: int, seconds: float, processes: int) -> pl.DataFrame:
+    """net, collection, graph, seed, tau, seconds, epochs; a row a graph."""
+    jobs = [
+        Job(store, collection, fold, seed, seconds)
+        for seed in range(seeds)
+        for collection in LAYOUT
+        for fold in range(FOLDS)
+    ]
+    with ProcessPoolExecutor(processes) as pool, track(jobs, "Folds") as tracked:
+        running = [pool.submit(score_fold, job) for job in jobs]
+        return pl.DataFrame([row for _, done in zip(tracked, running, strict=True)
+                             for row in done.result()])  # fmt: skip
+
+
+def show_accuracy(scores: pl.DataFrame) -> Table:
+    """Each collection's taus, and the paired difference with its interval over graphs."""
+    table = _table("Out-of-fold Kendall's tau at equal time, mean over seeds")
+    for name in ("Collection", "Graphs", "TGraph", "Ours", "Difference", "95% interval", "Epochs"):
+        table.add_column(name, justify="left" if name == "Collection" else "right", no_wrap=True)
+    graphs = (
+        scores.group_by("collection", "graph", "net")
+        .agg(pl.col("tau").mean())
+        .pivot("net", index=["collection", "graph"], values="tau")
+        .sort("collection", "graph")
+    )
+    epochs = scores.group_by("collection", "net").agg(pl.col("epochs").mean())
+    means = []
+    for collection in LAYOUT:
+        own = graphs.filter(pl.col("collection") == collection)
+        difference = bootstrap_mean((own["ours"] - own["TGraph"]).to_numpy())
+        means.append(difference)
+        run = dict(epochs.filter(collection=collection).select("net", "epochs").iter_rows())
+        table.add_row(
+            collection, str(len(own)), f"{own['TGraph'].mean():.3f}", f"{own['ours'].mean():.3f}",
+            f"{difference.value:+.3f}", f"{difference.low:+.3f} to {difference.high:+.3f}",
+            f"{run['TGraph']:.0f} / {run['ours']:.0f}",
+        )  # fmt: skip
+    value = float(np.mean([mean.value for mean in means]))
+    margin = 1.96 * float(np.linalg.norm([mean.standard_error for mean in means])) / len(means)
+    table.add_row("mean (bar: +0.050)", "", "", "", f"{value:+.3f}",
+                  f"{value - margin:+.3f} to {value + margin:+.3f}", "")  # fmt: skip
+    return table
+
+
+def bench_speed(store: Path) -> Table:
+    """Configurations per second at the same width on the same graphs, in turn."""
+    torch.set_num_threads(1)
+    table = _table(f"Configurations per second at width {WIDTH}, one thread; ours over TGraph's")
+    for name in ("Collection", "Training", "Ratio", "Predicting", "Ratio"):
+        table.add_column(name, justify="left" if name == "Collection" else "right", no_wrap=True)
+    plan, totals = _plan(store), []
+    nets = {name: dataclasses.replace(settings, width=WIDTH) for name, settings in NETS.items()}
+    for collection in LAYOUT:
+        graphs = list(plan.load(plan.rows(collection, IS_LABELLED)))[:TIMED_GRAPHS]
+        rankers = {name: _with_epochs(s, 1).build(0).fit(graphs, []) for name, s in nets.items()}
+        rates = np.array([[time_net(ranker, graphs) for ranker in rankers.values()]
+                          for _ in range(TIMED_ROUNDS)])  # fmt: skip
+        ours = np.median(rates[:, 0], axis=0)
+        ratios = np.median(rates[:, 0] / rates[:, 1], axis=0)
+        totals.append(ratios)
+        table.add_row(collection, f"{ours[0]:,.0f}", f"{ratios[0]:.1f}",
+                      f"{ours[1]:,.0f}", f"{ratios[1]:.1f}")  # fmt: skip
+    mean = np.exp(np.mean(np.log(totals), axis=0))
+    table.add_row("geometric mean (bar: 5)", "", f"{mean[0]:.1f}", "", f"{mean[1]:.1f}")
+    return table
+
+
+def time_net(ranker: NetRanker[Any, Any], graphs: Sequence[Graph]) -> tuple[float, float]:
+    """Configurations per second of an epoch of training, and of predicting."""
+    assert ranker.net_ is not None
+    examples = [ranker._scaled(ranker._example(graph, None)) for graph in graphs]
+    settings = ranker.settings.training
+    started = time.perf_counter()
+    train(ranker.net_, examples, [], settings, 0, silent)
+    learned = len(graphs) * settings.configs_per_graph / (time.perf_counter() - started)
+    started = time.perf_counter()
+    for example in examples:
+        ranker.net_.score_graph(example.inputs)  # type: ignore[operator]
+    scored = sum(len(example.runtimes) for example in examples)
+    return learned, scored / (time.perf_counter() - started)
+
+
+def bench_tpu(data: Path, seeds: int, seconds: float) -> Table:
+    """Learn from some configurations of a real TPU program, rank the others."""
+    table = _table(
+        f"Real TPU v3 programs: tau on the configurations not learned from, {seconds:.0f} s"
+    )
+    for name in ("Program", "Learned", "Others", "TGraph", "Ours", "Ours over TGraph's"):
+        table.add_column(name, justify="left" if name == "Program" else "right", no_wrap=True)
+    files = {file.path.stem: file for file in find_files(data)}
+    for name, count in TPU.items():
+        graph = Preparation(1)(read_graph(files[name].path, files[name].collection))
+        taus: dict[str, list[float]] = {net: [] for net in NETS}
+        for seed in range(seeds):
+            order = np.random.default_rng(seed).permutation(graph.num_configs)
+            learned, others = graph.select(order[:count]), graph.select(order[count:])
+            for net, settings in NETS.items():
+                ranker = fit_for(settings, [learned] * STEPS_OF_ONE, seconds, seed)
+                taus[net].append(kendall_tau(ranker.predict(others), others.runtimes))
+        theirs, ours = (np.array(taus[net]) for net in ("TGraph", "ours"))
+        table.add_row(
+            name, f"{count:,}", f"{graph.num_configs - count:,}", _spread(theirs), _spread(ours),
+            f"{(ours / theirs).mean():.3f} (bar: 0.97)",
+        )  # fmt: skip
+    return table
+
+
+def bench_memory(folder: Path) -> Table:
+    """Train on the largest files that there may be, each in a process of its own."""
+    table = _table("An epoch on a file of the full scale: peak memory (bar: 6,000 MB)")
+    for name in ("File", "Memory", "Seconds"):
+        table.add_column(name, justify="left" if name == "File" else "right", no_wrap=True)
+    write_stress_files(folder / "stress")
+    for name, way in LARGEST.items():
+        (found,) = measure(folder, way, rounds=1)
+        table.add_row(name, f"{found[way]['megabytes']:,.0f} MB", f"{found[way]['seconds']:.0f}")
+    return table
+
+
+def _spread(values: np.ndarray) -> str:
+    return f"{values.mean():.3f} ({values.min():.3f} to {values.max():.3f})"
+
+
+def _table(title: str) -> Table:
+    return make_table(Text(title))
+
+
+def main(
+    data: Annotated[Path, typer.Argument(help="The measured CPU graphs.")],
+    tpu: Annotated[Path | None, typer.Option(help="Real TPU files.")] = None,
+    out: Annotated[Path, typer.Option()] = Path("build/layout-nets"),
+    seconds: Annotated[float, typer.Option(help="A fit may take, on one thread.")] = 10.0,
+    seeds: int = 3,
+    processes: int = 2,
+    only: Annotated[str, typer.Option(help="accuracy, speed, tpu or memory.")] = "",
+) -> None:
+    """Print the tables one after the other."""
+    console = Console(width=100)
+    out.mkdir(parents=True, exist_ok=True)
+    store = prepare_store(find_files(data), out / "store", Preparation(1)).folder
+    if only in ("", "speed"):
+        console.print(bench_speed(store))
+    if only in ("", "accuracy"):
+        scores = bench_accuracy(store, seeds, seconds, processes)
+        scores.write_csv(out / "scores.csv")
+        console.print(show_accuracy(scores))
+    if only in ("", "tpu") and tpu is not None:
+        console.print(bench_tpu(tpu, seeds, 3 * seconds))
+    if only in ("", "memory"):
+        console.print(bench_memory(out))
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,97 @@
+"""A fit that is stopped anywhere goes on and ends with the same weights."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from solution.models import fit_state
+from solution.models.base import Ranker
+from solution.models.checkpoint import NAME, load_checkpoint
+from solution.models.layout_gnn import LayoutGnnSettings
+from solution.models.training import TrainingSettings
+from solution.models.wrappers import SublistAverageSettings
+from tests.graphs import make_layout_graph
+
+GRAPHS = [make_layout_graph(seed, configs=16, name=f"program_{seed}") for seed in range(4)]
+AVERAGED = TrainingSettings(epochs=6, patience=None, graphs_per_step=2, configs_per_graph=8)
+STOPPED_EARLY = dataclasses.replace(AVERAGED, patience=2)
+
+
+class KillError(Exception):
+    """Stands for a kill: nothing of the fit is left but its files."""
+
+
+def fit(
+    training: TrainingSettings,
+    folder: Path | None = None,
+    kill_at: int | None = None,
+    seed: int = 0,
+) -> tuple[Ranker, list[int]]:
+    """Fit on three graphs; the ranker and the epochs that were run."""
+    ranker = LayoutGnnSettings(width=8, rounds=(8,), training=training).build(0)
+    if folder is not None:
+        ranker.keep_checkpoints(folder)
+    epochs = []
+
+    def report(done: int, *_: object, **__: object) -> None:
+        epochs.append(done)
+        if done == kill_at:
+            raise KillError
+
+    return ranker.fit(GRAPHS[:3], GRAPHS[3:], report), epochs
+
+
+@pytest.fixture(autouse=True)
+def _save_every_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fit_state, "SECONDS_BETWEEN", 0.0)
+
+
+@pytest.mark.parametrize("training", [AVERAGED, STOPPED_EARLY], ids=["averaged", "stopped early"])
+@pytest.mark.parametrize("kill_at", [1, 2, 5])
+def test_a_killed_fit_goes_on_and_predicts_the_same(
+    training: TrainingSettings, kill_at: int, tmp_path: Path
+) -> None:
+    expected, epochs = fit(training)
+    if kill_at >= len(epochs):
+        pytest.skip("it had stopped early by then")
+    with pytest.raises(KillError):
+        fit(training, tmp_path, kill_at)
+    torch.manual_seed(99)  # another process has other random numbers
+    ranker, went_on = fit(training, tmp_path)
+    assert went_on[0] <= max(kill_at, 1)  # the epoch that was killed was not saved yet
+    assert went_on[0] > 1 or kill_at == 1
+    np.testing.assert_array_equal(ranker.predict(GRAPHS[3]), expected.predict(GRAPHS[3]))
+
+
+def test_another_fit_does_not_go_on_from_it(tmp_path: Path) -> None:
+    with pytest.raises(KillError):
+        fit(AVERAGED, tmp_path, kill_at=4)
+    assert (tmp_path / NAME).is_file()
+    _, epochs = fit(dataclasses.replace(AVERAGED, learning_rate=0.01), tmp_path)
+    assert epochs == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("content", [b"", b"no safetensors", b"\xff" * 4096])
+def test_a_checkpoint_that_cannot_be_read_is_passed_over(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / NAME).write_bytes(content)
+    assert load_checkpoint(tmp_path, "any") is None
+    _, epochs = fit(AVERAGED, tmp_path)
+    assert epochs[0] == 1
+
+
+def test_a_wrapped_ranker_keeps_checkpoints_too(tmp_path: Path) -> None:
+    inner = LayoutGnnSettings(width=8, rounds=(8,), training=AVERAGED)
+    ranker = SublistAverageSettings(inner, size=8).build(0)
+    ranker.keep_checkpoints(tmp_path)
+    ranker.fit(GRAPHS[:2], [])
+    assert (tmp_path / NAME).is_file()
+
+
+def test_without_patience_the_weights_of_the_last_epochs_are_averaged() -> None:
+    """A third of three epochs is the last one alone."""
+    last, _ = fit(dataclasses.replace(AVERAGED, epochs=3, averaged=0.3))
+    mean, _ = fit(dataclasses.replace(AVERAGED, epochs=3, averaged=1.0))
+    assert not np.array_equal(last.predict(GRAPHS[3]), mean.predict(GRAPHS[3]))
