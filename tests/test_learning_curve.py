@@ -13,15 +13,29 @@ from solution.runs import open_run
 
 
 def test_scores_are_kept_and_everything_is_passed_on() -> None:
-    heard: list[tuple[int, int, str, float | None]] = []
-    curve = LearningCurve(
-        lambda done, total, note="", score=None: heard.append((done, total, note, score))
-    )
+    heard: list[tuple[object, ...]] = []
+
+    def report(
+        done: int,
+        total: int,
+        note: str = "",
+        score: float | None = None,
+        *,
+        loss: float | None = None,
+        rate: float | None = None,
+    ) -> None:
+        heard.append((done, total, note, score, loss, rate))
+
+    curve = LearningCurve(report)
     curve(1, 3, "half way", 0.25)
-    curve(2, 3)
+    curve(2, 3, loss=0.5, rate=10.0)
     curve(3, 3, score=0.123456789)
     assert curve.points() == [(1, 0.25), (3, 0.12346)]
-    assert heard == [(1, 3, "half way", 0.25), (2, 3, "", None), (3, 3, "", 0.123456789)]
+    assert heard == [
+        (1, 3, "half way", 0.25, None, None),
+        (2, 3, "", None, 0.5, 10.0),
+        (3, 3, "", 0.123456789, None, None),
+    ]
 
 
 def test_a_long_curve_is_thinned_and_keeps_its_best_and_its_ends() -> None:

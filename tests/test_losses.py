@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from solution.models.losses import LOSSES, list_mle, pairwise_hinge
+from solution.models.losses import LOSSES, list_mle, pairwise_hinge, pairwise_logistic, soft_tau
 
 COLUMNS = hnp.arrays(
     np.float64, st.tuples(st.integers(1, 6), st.integers(1, 3)), elements=st.floats(-3, 3, width=32)
@@ -31,6 +31,22 @@ def test_pairwise_hinge_is_the_mean_over_ordered_pairs(scores: np.ndarray, seed:
         columns.append(np.mean(pairs) if pairs else 0.0)
     loss = pairwise_hinge(torch.from_numpy(scores), torch.from_numpy(runtimes))
     assert float(loss) == pytest.approx(np.mean(columns))
+
+
+@settings(max_examples=50, deadline=None)
+@given(COLUMNS, st.integers(0, 1000))
+def test_pairwise_logistic_and_soft_tau_are_means_over_ordered_pairs(
+    scores: np.ndarray, seed: int
+) -> None:
+    runtimes = np.random.default_rng(seed).integers(1, 4, scores.shape).astype(float)
+    doubts, agreements = [], []
+    for s, r in zip(scores.T, runtimes.T, strict=True):
+        pairs = [(i, j) for i, j in itertools.permutations(range(len(s)), 2) if r[i] > r[j]]
+        doubts.append(np.mean([np.log1p(np.exp(s[j] - s[i])) for i, j in pairs] or [0.0]))
+        agreements.append(np.mean([np.tanh(s[i] - s[j]) for i, j in pairs] or [0.0]))
+    tensors = torch.from_numpy(scores), torch.from_numpy(runtimes)
+    assert float(pairwise_logistic(*tensors)) == pytest.approx(np.mean(doubts))
+    assert float(soft_tau(*tensors)) == pytest.approx(1 - np.mean(agreements))
 
 
 @settings(max_examples=50, deadline=None)
