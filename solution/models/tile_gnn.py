@@ -18,7 +18,8 @@ from torch_geometric.utils import scatter
 from solution import vocabulary
 from solution.data.graphs import PerGraph
 from solution.features.nodes import NUM_NUMERIC, numeric_features
-from solution.features.tile_table import output_node, tile_table
+from solution.features.tile_table import tile_table
+from solution.features.tiling import output_node
 from solution.graph import Graph
 from solution.models.layers import BothWaysBlock, Mlp
 from solution.models.net_ranker import NetRanker
