@@ -79,7 +79,9 @@ def count_misses(walks: Sequence[Walk], nest: Nest, cache: Cache) -> np.ndarray:
     misses, fits = np.zeros(configs), np.ones(configs, bool)
     for reached, executions in zip(nest.levels, nest.executions, strict=True):
         boxes = [walk.box(reached) for walk in walks]
-        touched = sum(count_blocks(w, box, cache.block) for w, box in zip(walks, boxes, strict=True))
+        touched = sum(
+            count_blocks(w, box, cache.block) for w, box in zip(walks, boxes, strict=True)
+        )
         occupied = sum(_occupy(w, box, cache) for w, box in zip(walks, boxes, strict=True))
         # As long as all inner levels fit, this one brings each of its blocks once.
         misses = np.where(fits, touched * executions, misses)

@@ -173,9 +173,7 @@ class Convolved:
 def _find_convolved(graph: Graph) -> Convolved | None:
     """None where there is no convolution whose weights are known."""
     kernels = find_operands(graph).kernel
-    nodes = np.flatnonzero(
-        (graph.node_opcodes == OPCODE_IDS["convolution"]) & (kernels != NONE)
-    )
+    nodes = np.flatnonzero((graph.node_opcodes == OPCODE_IDS["convolution"]) & (kernels != NONE))
     if len(nodes) == 0:
         return None
     node = int(nodes[np.argmax(num_elements(graph)[kernels[nodes]])])
