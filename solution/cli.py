@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from solution.commands import app as study_commands
 from solution.data.folds import Scheme
 from solution.errors import InputError
 from solution.runs import RUNS, STORES, Run, open_run
@@ -22,6 +23,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(study_commands)  # features, explain, tune
 app.add_typer(kaggle_commands)  # submit, scores, leaderboard, doctor
 
 SAMPLE = Path(__file__).parent / "data" / "sample"

@@ -1,9 +1,9 @@
 """How the loops of a kernel walk each of its tensors.
 
-The tile is given for the tensor that is cut. Walking from there back through the kernel graph gives,
-for every dimension of every parameter, the loop that moves along it; so the part of each parameter
-that a tile reads is known: how many bytes, cache lines and pages, and how long its contiguous runs
-are. That is what decides how fast a tile is, on any machine with a memory hierarchy.
+The tile is given for the tensor that is cut. Walking from there back through the kernel graph
+gives, for every dimension of every parameter, the loop that moves along it; so the part of each
+parameter that a tile reads is known: how many bytes, cache lines and pages, and how long its
+contiguous runs are. That is what decides how fast a tile is, on any machine with caches.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,6 @@ from solution.features.tiling import (
     NUM_LOOPS,
     REDUCTION,
     WINDOW,
-    Tiling,
     find_convolved,
     find_tiling,
     physical_order,

@@ -1,12 +1,12 @@
 """Cache misses of a tiled loop nest, by counting which loops' data stay in the cache.
 
-The loops of a kernel nest: inside a tile its own loops, around them the loops over tiles. Going from
-the innermost loop outwards, data is reused as long as all that the loops so far touch fits; the first
-loop with which it does not fit brings each of its lines anew at every execution.
+The loops of a kernel nest: inside a tile its own loops, around them the loops over tiles. Going
+from the innermost loop outwards, data is reused as long as all that the loops so far touch fits;
+the first loop with which it does not fit brings each of its lines anew at every execution.
 
 Source: the reuse analysis of Wolf and Lam, "A data locality optimizing algorithm", PLDI 1991; cache
-sets that a power-of-two stride leaves unused as in Lam, Rothberg and Wolf, "The cache performance and
-optimizations of blocked algorithms", ASPLOS 1991.
+sets that a power-of-two stride leaves unused as in Lam, Rothberg and Wolf, "The cache performance
+and optimizations of blocked algorithms", ASPLOS 1991.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from solution.features.access import Walk
-from solution.features.tiling import MAX_RANK, NUM_LOOPS, REDUCTION, WINDOW, Tiling
+from solution.features.tiling import NUM_LOOPS, REDUCTION, WINDOW, Tiling
+from solution.vocabulary import MAX_RANK
 
 
 @dataclass(frozen=True)

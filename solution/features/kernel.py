@@ -1,7 +1,7 @@
 """What a kernel is: the same in every row of its table.
 
-Node features are summed, averaged and maximised by groups of opcodes, so that trees can tell kernels
-that move data from kernels that compute.
+Node features are summed, averaged and maximised by groups of opcodes, so that trees can tell
+kernels that move data from kernels that compute.
 """
 
 import numpy as np

@@ -112,7 +112,7 @@ def _starts(tiling: Tiling, inner: int) -> dict[str, np.ndarray]:
 
 
 def _outer_loops(tiling: Tiling) -> dict[str, np.ndarray]:
-    columns = {}
+    columns: dict[str, np.ndarray] = {}
     for place in range(OUTER):
         loop = tiling.rank - 2 - place
         trip, count = np.ones(len(tiling.tiles)), np.ones(len(tiling.tiles))

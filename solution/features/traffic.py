@@ -1,8 +1,8 @@
 """What a tile costs the memory: working set, cache lines, pages, traffic, misses.
 
-For every tensor that a kernel reads or writes (solution.features.access) the box that a tile touches
-is counted in blocks of a cache line or a page. Traffic is the tiles times that, over what has to be
-moved at least once: 1 is perfect on any kernel, however large.
+For every tensor that a kernel reads or writes (solution.features.access) the box that a tile
+touches is counted in blocks of a cache line or a page. Traffic is the tiles times that, over what
+has to be moved at least once: 1 is perfect on any kernel, however large.
 """
 
 from dataclasses import dataclass
@@ -13,8 +13,9 @@ from solution.features.access import Walk, find_walks
 from solution.features.cache import Cache, count_blocks, count_misses, distinct_sets, make_nest
 from solution.features.feature import Columns, Feature
 from solution.features.loops import innermost_loop
-from solution.features.tiling import MAX_RANK, NUM_LOOPS, REDUCTION, WINDOW, Tiling, find_tiling
+from solution.features.tiling import NUM_LOOPS, REDUCTION, WINDOW, Tiling, find_tiling
 from solution.graph import Graph
+from solution.vocabulary import MAX_RANK
 
 LINE, PAGE = 64, 4096  # bytes
 CACHES = {

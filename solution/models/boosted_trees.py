@@ -1,7 +1,7 @@
 """Boosted trees on the feature tables: what all kinds of them share.
 
-A kind says what one training row is and what the trees predict of it. Whatever the loss is, training
-stops on the collection's own score of the validation graphs.
+A kind says what one training row is and what the trees predict of it. Whatever the loss is,
+training stops on the collection's own score of the validation graphs.
 
 Source: LightGBM (Ke et al., NIPS 2017). One without any net was 11th in the competition: cheap, and
 the most different member of an ensemble with nets.

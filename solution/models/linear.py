@@ -116,11 +116,15 @@ class LinearRanker(Ranker):
         return self
 
     def predict(self, graph: Graph) -> np.ndarray:
+        # Row by row, so that a row's score does not depend on its neighbours' places.
+        scores = self.contributions(distinct_rows(graph)).sum(axis=1)
+        return scores.astype(np.float32)[deduplicated(graph).inverse]
+
+    def contributions(self, rows: np.ndarray) -> np.ndarray:
+        """What each column adds to the scores of `rows`: (rows, columns), as they are."""
         if self.scaler_ is None:
             raise RuntimeError("fit the ranker before it predicts")
-        # Row by row, so that a row's score does not depend on its neighbours' places.
-        scores = (self.scaler_(distinct_rows(graph)).astype(np.float64) * self.weights_).sum(axis=1)
-        return scores.astype(np.float32)[deduplicated(graph).inverse]
+        return self.scaler_(rows).astype(np.float64) * self.weights_
 
     def save(self, folder: Path) -> None:
         if self.scaler_ is None:
@@ -154,9 +158,8 @@ class LinearRanker(Ranker):
 
     def _search(self, features: np.ndarray, ranks: np.ndarray, groups: np.ndarray) -> Any:
         """Fit with the penalty that does best on graphs that were left out."""
-        from sklearn.model_selection import GridSearchCV, GroupKFold
-
         from sklearn.exceptions import ConvergenceWarning
+        from sklearn.model_selection import GridSearchCV, GroupKFold
 
         estimator, penalties = self.settings.estimator(), self.settings.penalties
         folds = min(self.settings.folds, groups[-1] + 1)
