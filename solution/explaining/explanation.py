@@ -190,7 +190,6 @@ def _name_column(explanation: Explanation, place: int) -> str:
 
 
 def _ordinal(number: int) -> str:
-    ending = (
-        "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    )
-    return f"{number}{ending}"
+    endings = {1: "st", 2: "nd", 3: "rd"}
+    teens = 10 <= number % 100 <= 20
+    return f"{number}{'th' if teens else endings.get(number % 10, 'th')}"

@@ -1,4 +1,4 @@
-"""Draw explanations: contributions, importances, and configurations in their principal components."""
+"""Draw explanations: contributions, importances, configurations in principal components."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +10,7 @@ matplotlib.use("Agg")
 import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from solution.explaining.explanation import Explanation
 from solution.features.feature import Feature
@@ -114,7 +115,7 @@ def _scatter(axes: Axes, rows: np.ndarray, colours: np.ndarray | None, label: st
         getattr(axes, f"set_{name}label")(text)
 
 
-def _save(figure: plt.Figure, path: Path) -> None:
+def _save(figure: Figure, path: Path) -> None:
     with replace_file(path) as temporary:
         figure.savefig(temporary, dpi=130, format="png")
     plt.close(figure)

@@ -1,7 +1,7 @@
 """Search the settings of an experiment by its out-of-fold scores.
 
-The study lives in a SQLite file, so a search that was stopped goes on where it was, and a trial that
-is worse than most after some folds is given up. Test labels are never looked at.
+The study lives in a SQLite file, so a search that was stopped goes on where it was, and a trial
+that is worse than most after some folds is given up. Test labels are never looked at.
 
 Source: Akiba et al., "Optuna", KDD 2019; Bergstra and Bengio, "Random search for hyper-parameter
 optimization", JMLR 2012, of which 25 trials in 4 folds are the recipe of the LightGBM study.

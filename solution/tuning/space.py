@@ -88,11 +88,13 @@ def suggest(trial: optuna.Trial, item: Searched) -> Any:
 def with_values(settings: Any, values: dict[str, Any]) -> Any:
     """A copy of `settings` with the fields called like `values` replaced."""
     own = {name: value for name, value in values.items() if "." not in name}
-    for name in {name.split(".")[0] for name in values if "." in name}:
+    for outer in {name.split(".")[0] for name in values if "." in name}:
         inner = {
-            n.removeprefix(f"{name}."): v for n, v in values.items() if n.startswith(f"{name}.")
+            name.removeprefix(f"{outer}."): value
+            for name, value in values.items()
+            if name.startswith(f"{outer}.")
         }
-        own[name] = with_values(getattr(settings, name), inner)
+        own[outer] = with_values(getattr(settings, outer), inner)
     return dataclasses.replace(settings, **own)
 
 

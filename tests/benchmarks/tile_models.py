@@ -23,8 +23,8 @@ from solution.metrics import bootstrap_mean, top_k_score
 from solution.models.base import RankerSettings
 from solution.terminal import make_table, output
 from tests.benchmarks.out_of_fold_scores import (
-    METRICS,
     SEEDS,
+    metrics,
     open_plan,
     score_out_of_fold,
     top_1_slowdown,
@@ -44,11 +44,11 @@ def measure_cpu(data: Path, place: Path, names: list[str]) -> None:
     """Out-of-fold scores with 95% bootstrap intervals over kernels."""
     plan = open_plan(data, place / "cpugraphs")
     table = make_table("CPU kernels out of fold, mean of 3 seeds (95% interval over kernels)")
-    for header in ("experiment", *METRICS["tile"], "seeds"):
+    for header in ("experiment", *metrics("tile"), "seeds"):
         table.add_column(header)
     for name in names:
         scores = score_out_of_fold(find_experiment(name).ranker, plan, TILE[0])
-        means = [scores.mean(metric) for metric in METRICS["tile"]]
+        means = [scores.mean(metric) for metric in metrics("tile")]
         cells = [f"{m.value:.4f} ({m.low:.4f} to {m.high:.4f})" for m in means]
         seeds = " ".join(f"{value:.4f}" for value in scores.by_seed("top-5 score"))
         table.add_row(name, *cells, seeds)
