@@ -7,15 +7,18 @@
 #   make submit RECIPE=name      merge, check, upload, confirm, score; RUN=folder DRY_RUN=1 FORCE=1 DIRTY=1
 #   make scores                  fetch all scores into submissions/ledger.csv and show them
 #   make leaderboard             the public leaderboard around us
+#   make bench-tile              tile models out of fold, and on real TPU kernels; SHARED=folder of data
+#   make bench-lightgbm          layout LightGBM out of fold, and a million rows; SHARED=folder of data
 #   make bench-scale             what the competition's full scale costs here: 15 minutes, 4 GB of disk
 PYTHON ?= python3
 VENV := .venv
 INSTALLED := $(VENV)/.installed
 BIN := $(VENV)/bin
+SHARED ?= ../shared/data
 OPTIONS = $(if $(DATA),"$(DATA)") $(if $(RUN),--run "$(RUN)") $(if $(LIMIT),--limit) $(if $(REPLACE),--replace)
 SUBMIT = $(if $(RECIPE),"$(RECIPE)") $(if $(RUN),--run "$(RUN)") $(if $(DRY_RUN),--dry-run) $(if $(FORCE),--force) $(if $(DIRTY),--allow-dirty)
 
-.PHONY: run report test lint data submit scores leaderboard bench-scale clean
+.PHONY: run report test lint data submit scores leaderboard bench-tile bench-lightgbm bench-scale clean
 
 run: $(INSTALLED)
 	$(BIN)/fastslow run $(OPTIONS)
@@ -43,6 +46,12 @@ lint: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+bench-tile: $(INSTALLED)
+	$(BIN)/python -m tests.benchmarks.tile_models "$(SHARED)" build/benchmarks
+
+bench-lightgbm: $(INSTALLED)
+	$(BIN)/python -m tests.benchmarks.lightgbm_models "$(SHARED)" build/benchmarks
 
 bench-scale: $(INSTALLED)
 	$(BIN)/python -m tests.benchmarks.full_scale build/full-scale

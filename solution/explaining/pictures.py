@@ -43,7 +43,7 @@ def _draw_importance(axes: Axes, features: Sequence[Feature], importance: np.nda
     order = np.argsort(-importance, kind="stable")[:SHOWN][::-1]
     axes.barh([features[place].name for place in order], 100 * importance[order], color="#8c8c8c")
     axes.set_title("What the model uses most, over all graphs")
-    axes.set_xlabel("share of the gain (%)")
+    axes.set_xlabel("share of the trees' gain, or of the linear weights (%)")
 
 
 def draw_components(graph: Graph, others: Sequence[Graph], path: Path) -> None:

@@ -133,8 +133,12 @@ class BoostedTrees(Ranker):
         return self
 
     def predict(self, graph: Graph) -> np.ndarray:
-        scores = self.score_rows(distinct_rows(graph))
+        scores = self.score_rows(self.rows_of(graph))
         return np.asarray(scores, np.float32)[deduplicated(graph).inverse]
+
+    def rows_of(self, graph: Graph) -> np.ndarray:
+        """The table (distinct configs, columns) float32 that it learns from."""
+        return distinct_rows(graph)
 
     def score_rows(self, features: np.ndarray) -> np.ndarray:
         """Scores (rows,) of the rows of one graph's table."""
@@ -175,7 +179,7 @@ class BoostedTrees(Ranker):
 
     def _rows(self, graph: Graph) -> GraphRows:
         rows = choose_rows(graph, self.settings.max_configs, self.seed)
-        return GraphRows(distinct_rows(rows.graph), rows.runtimes, graph.collection.name)
+        return GraphRows(self.rows_of(rows.graph), rows.runtimes, graph.collection.name)
 
     def _dataset(
         self, table: TrainingTable, reference: lightgbm.Dataset | None = None
