@@ -14,7 +14,7 @@ from solution.models.linear import LassoSettings, OrdinarySettings, RidgeSetting
 from solution.models.nothing import NothingSettings
 from solution.models.pairwise_ranker import PairwiseSettings
 from solution.models.sampling import choose_rows
-from solution.models.tile_gnn import TileGnnSettings
+from solution.models.tile_gnn import EarlyTileGnnSettings, TileGnnSettings
 from solution.models.training import TrainingSettings, learning_rate_factor
 from solution.models.wrappers import PermutationAverageSettings, SublistAverageSettings
 from tests.graphs import make_layout_graph, make_tile_graph
@@ -44,6 +44,12 @@ CASES: list[tuple[str, RankerSettings, list[Graph]]] = [
     ("layout net, whole graph", LayoutGnnSettings(
         width=16, pruning="nothing", training=TRAINING), LAYOUT),
     ("tile net", TileGnnSettings(width=16, training=TRAINING), TILE),
+    ("tile net, GraphSAGE", TileGnnSettings(width=16, block="sage", training=TRAINING), TILE),
+    ("tile net, GCN", TileGnnSettings(width=16, block="gcn", training=TRAINING), TILE),
+    ("tile net, early join", EarlyTileGnnSettings(
+        width=16, block="sage", training=TRAINING), TILE),
+    ("tile net, tokens and rivals", TileGnnSettings(
+        width=16, tokens=True, heads=2, training=TRAINING), TILE),
     ("mean over orders", PermutationAverageSettings(TREES, times=2), LAYOUT),
     ("mean over short lists", SublistAverageSettings(TREES, size=6, times=2), TILE),
     ("mean over orders of a list", PermutationAverageSettings(PlacesSettings(), times=3), TILE),

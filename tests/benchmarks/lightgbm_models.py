@@ -46,7 +46,7 @@ class AggregatedSettings(LightGBMSettings):
 
 
 class AggregatedRanker(LightGBMRanker):
-    """Sum, mean and maximum of the node features, and the mean of the configuration's 18 numbers."""
+    """Sum, mean and maximum of node features; the mean of the configuration's 18 numbers."""
 
     settings_class = AggregatedSettings
 
