@@ -70,7 +70,8 @@ def _find_claims(graph: Graph) -> Claims:
     number = {node: place for place, node in enumerate(graph.configurable.tolist())}
     contested = sorted(node for node, own in claims.items() if len(own) > 1)
     layouts, starts = graph.layouts.layouts.reshape(-1, len(LAYOUT_TENSORS), MAX_RANK), []
-    configurable, offsets, minors, orders = [], [], [], []
+    configurable: list[int] = []
+    offsets, minors, orders = [], [], []
     size = 0
     for node in contested:
         starts.append(len(configurable))

@@ -10,6 +10,7 @@ import numpy as np
 import optuna
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 from optuna.trial import FrozenTrial, TrialState
 
 from solution.files import replace_file
@@ -48,7 +49,7 @@ def _draw_history(
     axes.axhline(values[0], color="black", linewidth=0.8, linestyle=":", label="as it was")
     axes.set_title(f"{name}: out-of-fold score of {len(complete) + len(pruned)} trials")
     axes.set_xlabel("trial")
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_ylabel("score")
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize=8)
 
