@@ -8,8 +8,9 @@ import pytest
 
 from solution.graph import Graph
 from solution.models.base import Ranker, RankerSettings
+from solution.models.labels import grade
 from solution.models.layout_gnn import LayoutGnnSettings
-from solution.models.lightgbm_ranker import LightGBMSettings, PointwiseSettings, grade
+from solution.models.lightgbm_ranker import LightGBMSettings, PointwiseSettings
 from solution.models.linear import LassoSettings, OrdinarySettings, RidgeSettings
 from solution.models.nothing import NothingSettings
 from solution.models.pairwise_ranker import PairwiseSettings

@@ -17,6 +17,7 @@ from solution.features.feature import Feature
 from solution.features.table import distinct_rows
 from solution.files import replace_file
 from solution.graph import Graph
+from solution.models.labels import normalised_rank
 
 SHOWN = 15
 MAX_POINTS = 20_000
@@ -83,8 +84,6 @@ def project(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _sample(graphs: Sequence[Graph]) -> tuple[np.ndarray, np.ndarray]:
     """At most MAX_POINTS rows of all graphs, and each one's place in its graph, 0 to 1."""
-    from solution.models.lightgbm_ranker import normalised_rank
-
     if not graphs:
         return np.zeros((0, 0)), np.zeros(0)
     generator = np.random.default_rng(0)

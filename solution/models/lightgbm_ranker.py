@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.stats import rankdata
 
 from solution.models.boosted_trees import BoostedTrees, GraphRows, TrainingTable, TreeSettings
+from solution.models.labels import grade, normalised_rank
 
 
 @dataclass(frozen=True)
@@ -83,13 +83,3 @@ class PointwiseRanker(BoostedTrees):
 
     def score(self, output: np.ndarray, rows: int) -> np.ndarray:
         return output
-
-
-def normalised_rank(runtimes: np.ndarray) -> np.ndarray:
-    """Ranks (configs,) between 0, fastest, and 1; ties share their mean."""
-    return (rankdata(runtimes) - 0.5) / len(runtimes)
-
-
-def grade(runtimes: np.ndarray, levels: int) -> np.ndarray:
-    """Grades (configs,) int32 from runtimes: levels - 1 for the fastest, 0 for the slowest."""
-    return (levels - 1 - np.floor(normalised_rank(runtimes) * levels)).astype(np.int32)

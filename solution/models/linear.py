@@ -20,7 +20,7 @@ from solution.features.nodes import Scaler, fit_scaler
 from solution.features.table import distinct_rows
 from solution.graph import Graph
 from solution.models.base import Ranker, Report, silent
-from solution.models.lightgbm_ranker import normalised_rank
+from solution.models.labels import normalised_rank
 from solution.models.sampling import choose_rows, deduplicated
 
 MODEL = "model.npz"

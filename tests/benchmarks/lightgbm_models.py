@@ -25,7 +25,8 @@ from solution.features.nodes import numeric_features
 from solution.features.tile_table import FEATURES, tile_table
 from solution.graph import Graph
 from solution.models.base import RankerSettings
-from solution.models.lightgbm_ranker import LightGBMRanker, LightGBMSettings, grade
+from solution.models.labels import grade
+from solution.models.lightgbm_ranker import LightGBMRanker, LightGBMSettings
 from solution.progress import track
 from solution.terminal import make_table, output
 from solution.vocabulary import TILE_BLOCKS
