@@ -125,6 +125,13 @@ def test_sixteen_sublanes_hold_two_byte_elements() -> None:
     assert tiling.tiles[:, 0].tolist() == [32, 16]
 
 
+def test_a_register_holds_1024_elements_of_one_dimension() -> None:
+    nodes = [("parameter", (4096,)), ("tanh", (4096,))]
+    tiling = find_tiling(make_kernel(nodes, [(1, 0)], np.stack([make_tile(4), make_tile(1)])))
+    assert tiling.in_registers
+    assert tiling.tiles[:, 0].tolist() == [4096, 1024]
+
+
 def test_where_a_kernel_ends_in_a_reduce_the_reduced_tensor_is_cut() -> None:
     nodes = [("parameter", (32, 1000)), ("constant", ()), ("reduce", (32,))]
     tiles = np.stack([make_tile(4, 8), make_tile(1, 1)])

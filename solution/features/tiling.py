@@ -134,15 +134,19 @@ def _find_cut_tensor(graph: Graph, largest: np.ndarray) -> tuple[int, bool]:
 
 
 def _register_shape(graph: Graph, node: int) -> np.ndarray:
-    """Elements (6,) of the node's tensor in a register, from its major to its minor dimension."""
+    """Elements (6,) of the node's tensor in a register, from its major to its minor dimension.
+
+    A tensor of one dimension fills sublanes and lanes with it.
+    """
     shape = np.ones(MAX_RANK)
     rank = int(tensor_ranks(graph)[node])
     one_hot = graph.node_features[node, vocabulary.ELEMENT_TYPE]
     width = np.clip(one_hot @ vocabulary.ELEMENT_BYTES, 1, 4)
-    if rank > 0:
-        shape[rank - 1] = LANES
+    sublanes = 4 * SUBLANES // width
+    if rank == 1:
+        shape[0] = sublanes * LANES
     if rank > 1:
-        shape[rank - 2] = 4 * SUBLANES // width
+        shape[rank - 2 : rank] = sublanes, LANES
     return shape
 
 
