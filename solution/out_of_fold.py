@@ -6,14 +6,14 @@ a run that was killed goes on after its last unit and ends with the same predict
 
 import json
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import polars as pl
-from rich.progress import Progress
 
 from solution import predictions
 from solution.collection import NAMES
@@ -24,11 +24,11 @@ from solution.data.plan import IS_LABELLED, IS_TEST, Plan
 from solution.data.questions import MAX_CONFIGS, choose_configs
 from solution.errors import InputError
 from solution.experiments.base import Experiment
-from solution.files import replace_file, replace_folder
+from solution.files import remove, replace_file, replace_folder
 from solution.graph import Graph
 from solution.models.base import Ranker, Report
 from solution.models.learning_curve import LearningCurve
-from solution.progress import bars, console
+from solution.progress import ProgressBars, bars, console
 from solution.runs import SAMPLE_SUBMISSION, Run
 from solution.streaming import read_by_graphs, write_batches
 
@@ -47,6 +47,12 @@ class Unit:
     def folder(self, run: Run) -> Path:
         return run.unit(self.experiment.name, self.collection, self.fold, self.seed)
 
+    def describe(self) -> str:
+        """What people call it."""
+        fold = "all graphs" if self.fold == NO_FOLD else f"fold {self.fold}"
+        seed = f" seed {self.seed}" if len(self.experiment.seeds) > 1 else ""
+        return f"{self.experiment.name} {self.collection} {fold}{seed}"
+
 
 def save_plan(plan: Plan, run: Run) -> None:
     """Write the graphs with their folds, the labels and the sample submission into the run."""
@@ -63,14 +69,31 @@ def run_experiments(experiments: Sequence[Experiment], plan: Plan, run: Run) -> 
     """Train every unit that is not there yet; then gather each experiment's predictions."""
     units = [unit for experiment in experiments for unit in list_units(experiment, plan)]
     with bars() as progress:
-        overall = progress.add_task("Training", total=len(units), note="")
-        for unit in units:
-            if not unit.folder(run).exists():
-                with _reporting(progress, unit) as report:
-                    train_unit(unit, plan, run, report)
-            progress.advance(overall)
+        train_units(units, plan, run, ProgressBars(progress, len(units), "Training"))
     for experiment in experiments:
-        gather(experiment, plan, run)
+        gather(list_units(experiment, plan), plan, run)
+
+
+class Watch(Protocol):
+    """Shows how the training of units goes on."""
+
+    def unit(self, name: str) -> AbstractContextManager[Report]:
+        """Around the fit of a unit; what the fit reports is shown meanwhile."""
+        ...
+
+    def advance(self) -> None:
+        """Another unit is there."""
+        ...
+
+
+def train_units(units: Sequence[Unit], plan: Plan, run: Run, watch: Watch) -> None:
+    """Train every unit that is not there yet."""
+    for unit in units:
+        if not unit.folder(run).exists():
+            with watch.unit(unit.describe()) as report:
+                train_unit(unit, plan, run, report)
+        remove(run.checkpoints(unit.folder(run)))
+        watch.advance()
 
 
 def list_units(experiment: Experiment, plan: Plan) -> list[Unit]:
@@ -114,6 +137,9 @@ def train_unit(unit: Unit, plan: Plan, run: Run, report: Report) -> None:
     held_out = plan.rows(unit.collection, IS_LABELLED, pl.col("fold") == unit.fold)
     test = plan.rows(unit.collection, IS_TEST)
     ranker, curve = unit.experiment.ranker.build(unit.seed), LearningCurve(report)
+    checkpoints = run.checkpoints(unit.folder(run))
+    checkpoints.mkdir(parents=True, exist_ok=True)
+    ranker.keep_checkpoints(checkpoints)
     with measure() as cost:
         ranker.fit(plan.load(fit_on), plan.load(validate_on), curve)
         predicted = {
@@ -137,11 +163,11 @@ def train_unit(unit: Unit, plan: Plan, run: Run, report: Report) -> None:
         (folder / "unit.json").write_text(json.dumps(record, indent=2), encoding="utf-8")
 
 
-def gather(experiment: Experiment, plan: Plan, run: Run) -> None:
-    """Check each unit's predictions, and join them into the experiment's two files."""
-    units = list_units(experiment, plan)
+def gather(units: Sequence[Unit], plan: Plan, run: Run) -> None:
+    """Check the predictions of an experiment's units, and join them into its two files."""
     if not units:
         return
+    experiment = units[0].experiment
     labels = predictions.read(run.labels)
     for part in predictions.PARTS:
         paths = [unit.folder(run) / f"{part}.parquet" for unit in units]
@@ -207,18 +233,3 @@ def _frame(graph: Graph, configs: np.ndarray, scores: np.ndarray, unit: Unit) ->
         pl.lit(unit.seed, pl.Int32()).alias("seed"),
         pl.col("score").cast(pl.Float32()),
     )
-
-
-@contextmanager
-def _reporting(progress: Progress, unit: Unit) -> Iterator[Report]:
-    fold = "all graphs" if unit.fold == NO_FOLD else f"fold {unit.fold}"
-    description = f"{unit.experiment.name} {unit.collection} {fold}"
-    task = progress.add_task(description, total=None, note="")
-
-    def report(done: int, total: int, note: str = "", score: float | None = None) -> None:
-        progress.update(task, completed=done, total=total, note=note)
-
-    try:
-        yield report
-    finally:
-        progress.remove_task(task)

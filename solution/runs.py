@@ -8,6 +8,7 @@
             out_of_fold/predictions.parquet
             test/predictions.parquet
             units/COLLECTION/fold-F-seed-S/        one model: model/, predictions, unit.json
+            units/COLLECTION/*.checkpoints/        the state of a fit that is not complete yet
         RECIPE/{out_of_fold,test}/ranking.parquet
         sample_submission.csv                      a copy, where one lay with the data
         scores.csv, submission.csv
@@ -34,6 +35,7 @@ from solution.files import TEMPORARY, locked, remove, remove_leftovers, write_js
 RUNS = Path(os.environ.get("FASTSLOW_RUNS", "runs"))
 STORES = Path(os.environ.get("FASTSLOW_STORES", "stores"))
 RECORD = "run.json"
+CHECKPOINTS = ".checkpoints"
 SAMPLE_SUBMISSION = "sample_submission.csv"
 LIBRARIES = ("torch", "torch-geometric", "lightgbm", "polars", "numpy", "scipy")
 
@@ -58,7 +60,12 @@ class Run:
 
     def units(self, experiment: str, collection: str) -> list[Path]:
         """The folders of the models that are trained."""
-        return sorted(self._units(experiment, collection).glob("fold-*-seed-*"))
+        found = self._units(experiment, collection).glob("fold-*-seed-*")
+        return sorted(path for path in found if path.suffix != CHECKPOINTS)
+
+    def checkpoints(self, unit: Path) -> Path:
+        """Where the fit of the model in the folder `unit` keeps its state while it lasts."""
+        return unit.with_name(f"{unit.name}{CHECKPOINTS}")
 
     def _units(self, experiment: str, collection: str) -> Path:
         return self.folder / experiment / "units" / collection.replace(":", "-")
@@ -97,6 +104,8 @@ class Run:
 def open_run(folder: Path, settings: dict[str, Any], *, replace: bool = False) -> Iterator[Run]:
     """Begin or resume a run, and keep other processes out of its folder meanwhile.
 
+    Experiments that the run does not have yet are added to it.
+
     Raises InputError where the folder holds something else: another run's settings, other code,
     or files that are no run at all; and where another process is at work in it.
     """
@@ -119,7 +128,16 @@ def open_run(folder: Path, settings: dict[str, Any], *, replace: bool = False) -
         remove_leftovers(folder)
         if not record.is_file():
             write_json({**wanted, "commit": _commit(), "versions": _versions()}, record)
+        _add_experiments(record, wanted["settings"])
         yield Run(folder)
+
+
+def _add_experiments(record: Path, settings: dict[str, Any]) -> None:
+    found = _read_record(record.parent)
+    own = found["settings"].get("experiments", {})
+    if settings.get("experiments", {}).keys() - own.keys():
+        found["settings"]["experiments"] = {**own, **settings["experiments"]}
+        write_json(found, record)
 
 
 def _holds_something(folder: Path) -> bool:
@@ -172,12 +190,14 @@ def fingerprint_code() -> str:
 def _differences(wanted: dict[str, Any], found: dict[str, Any]) -> str:
     if wanted["code"] != found.get("code"):
         return "by other code"
-    old = found.get("settings", {})
-    names = sorted({*wanted["settings"], *old})
+    old, new = dict(found["settings"]), dict(wanted["settings"])
+    old_experiments, new_experiments = (s.pop("experiments", {}) for s in (old, new))
+    for name in old_experiments.keys() & new_experiments.keys():
+        old[name], new[name] = old_experiments[name], new_experiments[name]
     return ", ".join(
-        f"{name}: {_shorten(old.get(name))}, now {_shorten(wanted['settings'].get(name))}"
-        for name in names
-        if old.get(name) != wanted["settings"].get(name)
+        f"{name}: {_shorten(old.get(name))}, now {_shorten(new.get(name))}"
+        for name in sorted({*new, *old})
+        if old.get(name) != new.get(name)
     )
 
 

@@ -14,6 +14,7 @@ from solution.models.lightgbm_ranker import LightGBMSettings, PointwiseSettings
 from solution.models.linear import LassoSettings, OrdinarySettings, RidgeSettings
 from solution.models.nothing import NothingSettings
 from solution.models.pairwise_ranker import PairwiseSettings
+from solution.models.papers.tgraph import TGraphSettings
 from solution.models.sampling import choose_rows
 from solution.models.tile_gnn import EarlyTileGnnSettings, TileGnnSettings
 from solution.models.training import TrainingSettings, learning_rate_factor
@@ -21,7 +22,7 @@ from solution.models.wrappers import PermutationAverageSettings, SublistAverageS
 from tests.graphs import make_layout_graph, make_tile_graph
 from tests.places import PlacesSettings
 
-TRAINING = TrainingSettings(epochs=3, graphs_per_step=2, configs_per_graph=8)
+TRAINING = TrainingSettings(epochs=3, patience=None, graphs_per_step=2, configs_per_graph=8)
 TREES = LightGBMSettings(rounds=20, min_data_in_leaf=3)
 LAYOUT = [make_layout_graph(seed, configs=20, name=f"program_{seed}") for seed in range(6)]
 TILE = [make_tile_graph(seed, configs=20, name=f"kernel_{seed}") for seed in range(6)]
@@ -37,13 +38,17 @@ CASES: list[tuple[str, RankerSettings, list[Graph]]] = [
     ("ordinary least squares", OrdinarySettings(), TILE),
     ("ridge", RidgeSettings(), LAYOUT),
     ("lasso", LassoSettings(), TILE),
-    ("layout net", LayoutGnnSettings(width=16, training=TRAINING), LAYOUT),
+    ("layout net", LayoutGnnSettings(width=16, rounds=(16, 8), training=TRAINING), LAYOUT),
+    ("layout net, early stopping", LayoutGnnSettings(
+        width=16, training=dataclasses.replace(TRAINING, patience=1)), LAYOUT),
     ("layout net, list loss", LayoutGnnSettings(
-        width=16, training=dataclasses.replace(TRAINING, loss="list_mle")), LAYOUT),
+        width=16, rounds=(16, 8), training=dataclasses.replace(TRAINING, loss="list_mle")), LAYOUT),
     ("layout net, virtual nodes", LayoutGnnSettings(
-        width=16, pruning="virtual", hops=0, training=TRAINING), LAYOUT),
+        width=16, rounds=(16, 8), pruning="virtual", hops=0, training=TRAINING), LAYOUT),
     ("layout net, whole graph", LayoutGnnSettings(
-        width=16, pruning="nothing", training=TRAINING), LAYOUT),
+        width=16, rounds=(16, 8), pruning="nothing", training=TRAINING), LAYOUT),
+    ("TGraph", SublistAverageSettings(
+        TGraphSettings(width=16, training=TRAINING), size=8, times=2), LAYOUT),
     ("tile net", TileGnnSettings(width=16, training=TRAINING), TILE),
     ("tile net, GraphSAGE", TileGnnSettings(width=16, block="sage", training=TRAINING), TILE),
     ("tile net, GCN", TileGnnSettings(width=16, block="gcn", training=TRAINING), TILE),
@@ -132,7 +137,7 @@ def test_ranker_copes_with_graphs_that_teach_nothing(
         (PointwiseSettings(rounds=60, min_data_in_leaf=3), TILE),
         (PairwiseSettings(rounds=60, min_data_in_leaf=3), TILE),
         (RidgeSettings(), TILE),
-        (LayoutGnnSettings(width=32, training=TrainingSettings(epochs=40)), LAYOUT),
+        (LayoutGnnSettings(width=32, rounds=(32,), training=TrainingSettings(epochs=40)), LAYOUT),
         (TileGnnSettings(width=32, training=TrainingSettings(epochs=60)), TILE),
     ],
     ids=["layout LightGBM", "pointwise", "pairwise", "ridge", "layout net", "tile net"],

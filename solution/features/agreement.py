@@ -69,9 +69,12 @@ def _find_claims(graph: Graph) -> Claims:
     claims = _list_claims(graph)
     number = {node: place for place, node in enumerate(graph.configurable.tolist())}
     contested = sorted(node for node, own in claims.items() if len(own) > 1)
-    layouts, starts = graph.layouts.layouts.reshape(-1, len(LAYOUT_TENSORS), MAX_RANK), []
+    layouts = graph.layouts.layouts.reshape(-1, len(LAYOUT_TENSORS), MAX_RANK)
+    starts: list[int] = []
     configurable: list[int] = []
-    offsets, minors, orders = [], [], []
+    offsets: list[int] = []
+    minors: list[np.ndarray] = []
+    orders: list[np.ndarray] = []
     size = 0
     for node in contested:
         starts.append(len(configurable))

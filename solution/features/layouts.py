@@ -28,6 +28,7 @@ TENSOR_FEATURES = (
     "violation",  # 1 where the largest dimension is not the contiguous one
     "waste",  # log of the padded over the true size on the register tile
     "distance",  # share of the given slots that differ from the program's
+    "size",  # log of its elements
     "displacement",  # how far out the once contiguous dimension moved, 0 to 1
 )
 FEATURES = tuple(f"{tensor}_{name}" for tensor in LAYOUT_TENSORS for name in TENSOR_FEATURES)
@@ -99,6 +100,7 @@ def _describe_tensor(tensors: Tensors, node: np.ndarray, slots: np.ndarray) -> n
         "violation": (sizes.max(axis=1) > minor) & (ranks > 0),
         "waste": np.log(_padding_waste(minor, LANES) * _padding_waste(second, SUBLANES)),
         "distance": differs.sum(axis=1) / np.maximum(said.sum(axis=1), 1),
+        "size": np.log(sizes.prod(axis=1)),
         "displacement": np.where(given, np.minimum(moved, 1), 0),
     }
     return np.stack([columns[name] for name in TENSOR_FEATURES], axis=1)

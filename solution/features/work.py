@@ -51,3 +51,14 @@ def configurable_shares(graph: Graph) -> np.ndarray:
     operations = num_operations(graph)[graph.configurable]
     size = num_bytes(graph)[graph.configurable]
     return np.stack([operations / operations.sum(), size / size.sum()], axis=1)
+
+
+def tensor_shares(graph: Graph) -> np.ndarray:
+    """How many bytes each configurable node's output, input and kernel hold: (configurable, 3).
+
+    As shares of all of them together: a copy costs as much as the tensor is large.
+    """
+    size, operands = num_bytes(graph), find_operands(graph)
+    read = [np.where(nodes >= 0, size[nodes], 0) for nodes in (operands.input, operands.kernel)]
+    tensors = np.stack([size, *read], axis=1)[graph.configurable]
+    return tensors / tensors.sum()

@@ -18,7 +18,16 @@ from solution.graph import Graph
 class Report(Protocol):
     """Called as a fit goes on."""
 
-    def __call__(self, done: int, total: int, note: str = "", score: float | None = None) -> None:
+    def __call__(
+        self,
+        done: int,
+        total: int,
+        note: str = "",
+        score: float | None = None,
+        *,
+        loss: float | None = None,
+        rate: float | None = None,
+    ) -> None:
         """Take note of the progress.
 
         Args:
@@ -27,11 +36,21 @@ class Report(Protocol):
             note: a few words.
             score: the validation score after this step, higher is better, where there is one; the
                 learning curve is made of these.
+            loss: the training loss of this step, where there is one.
+            rate: configurations learned from per second, where it is known.
         """
         ...
 
 
-def silent(done: int, total: int, note: str = "", score: float | None = None) -> None:
+def silent(
+    done: int,
+    total: int,
+    note: str = "",
+    score: float | None = None,
+    *,
+    loss: float | None = None,
+    rate: float | None = None,
+) -> None:
     """A Report that says nothing."""
 
 
@@ -62,6 +81,12 @@ class Ranker(ABC):
             graphs: what to learn from; read one at a time, they may not all fit in memory.
             validation: what to stop early on; may be empty. Never the graphs that are reported.
             report: called as the work goes on.
+        """
+
+    def keep_checkpoints(self, folder: Path) -> None:  # noqa: B027 - most need none
+        """Keep the state of the fits to come in an existing folder, and go on from what is there.
+
+        A ranker that is fitted in seconds leaves it empty.
         """
 
     @abstractmethod

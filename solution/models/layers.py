@@ -1,5 +1,11 @@
 """Building blocks of the nets."""
 
+import warnings
+from functools import cached_property
+from typing import Any, cast
+
+import torch
+from scipy.sparse import csr_array
 from torch import Tensor, nn
 from torch.nn import functional
 from torch_geometric.nn import SAGEConv
@@ -17,11 +23,7 @@ class BothWaysBlock(nn.Module):
 
     x' = x + GELU(norm(W x + W_operands mean(operands) + W_consumers mean(consumers)))
 
-    Nodes come first: gathering whole rows (configs, width) is twice as fast as gathering inside
-    each configuration.
-
-    Shapes: x (nodes, width) or (nodes, configs, width), edge_index (2, edges) from operand to
-    consumer -> as x.
+    Shapes: x (nodes, width), edge_index (2, edges) from operand to consumer -> as x.
     Source: GraphSAGE (Hamilton et al., 2017).
     """
 
@@ -34,3 +36,73 @@ class BothWaysBlock(nn.Module):
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         heard = self.from_operands(x, edge_index) + self.from_consumers(x, edge_index.flip(0))
         return x + functional.gelu(self.norm(heard))
+
+
+class SparseMatrix:
+    """A constant sparse matrix (rows, columns) to multiply float tensors with, in float32."""
+
+    def __init__(self, matrix: csr_array, device: torch.device) -> None:
+        self._matrix, self._device = matrix, device
+        self._forward = _as_tensor(matrix, device)
+
+    @cached_property
+    def transposed(self) -> Tensor:
+        """What the gradient is multiplied with."""
+        return _as_tensor(csr_array(self._matrix.T), self._device)
+
+    def product(self, x: Tensor) -> Tensor:
+        """The product, of which autograd knows nothing."""
+        return self._forward @ x.float()
+
+    def __matmul__(self, x: Tensor) -> Tensor:
+        return cast("Tensor", _SparseProduct.apply(x, self))
+
+
+class _SparseProduct(torch.autograd.Function):
+    """matrix @ x. Both ways it gathers rows: no scatter, so equal inputs give equal bytes."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, matrix: SparseMatrix) -> Tensor:
+        ctx.matrix, ctx.dtype = matrix, x.dtype
+        return matrix.product(x)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        gradient = ctx.matrix.transposed @ gradients[0].float().contiguous()
+        return gradient.to(ctx.dtype), None
+
+
+def _as_tensor(matrix: csr_array, device: torch.device) -> Tensor:
+    starts, columns, values = (
+        torch.from_numpy(part).to(device) for part in (matrix.indptr, matrix.indices, matrix.data)
+    )
+    with warnings.catch_warnings():  # that sparse tensors may change
+        warnings.simplefilter("ignore")
+        return torch.sparse_csr_tensor(starts, columns, values, matrix.shape)
+
+
+class StateBlock(nn.Module):
+    """A residual graph convolution on states (solution.features.states).
+
+    x' = S x + GELU(norm(W x + W_operands mean(operands) + W_consumers mean(consumers) + W_e extra))
+
+    The products with the weights are taken before the states are spread to more of them. S is the
+    identity where the width stays, and learned where it changes.
+
+    Shapes: x (states before, inputs), heard (states after, 3 x states before + extras), own (states
+    after, states before) -> (states after, outputs).
+    Source: GraphSAGE (Hamilton et al., 2017), operands and consumers apart.
+    """
+
+    def __init__(self, inputs: int, outputs: int, extras: int) -> None:
+        super().__init__()
+        self.weights = nn.Linear(inputs, 3 * outputs, bias=False)
+        self.bias = nn.Parameter(torch.zeros(outputs))
+        self.extras = nn.Parameter(torch.randn(extras, outputs) / outputs**0.5)
+        self.skip = nn.Identity() if inputs == outputs else nn.Linear(inputs, outputs, bias=False)
+        self.norm = nn.LayerNorm(outputs)
+
+    def forward(self, x: Tensor, heard: SparseMatrix, own: SparseMatrix) -> Tensor:
+        messages = torch.cat([self.weights(x).view(3 * len(x), -1), self.extras])
+        update = heard @ messages + self.bias
+        return own @ self.skip(x) + functional.gelu(self.norm(update))

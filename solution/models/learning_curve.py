@@ -13,11 +13,20 @@ class LearningCurve:
         self._report = report
         self._points: list[tuple[int, float]] = []
 
-    def __call__(self, done: int, total: int, note: str = "", score: float | None = None) -> None:
+    def __call__(
+        self,
+        done: int,
+        total: int,
+        note: str = "",
+        score: float | None = None,
+        *,
+        loss: float | None = None,
+        rate: float | None = None,
+    ) -> None:
         """Remember the score, if there is one."""
         if score is not None:
             self._points.append((done, round(float(score), DIGITS)))
-        self._report(done, total, note, score)
+        self._report(done, total, note, score, loss=loss, rate=rate)
 
     def points(self) -> list[tuple[int, float]]:
         """(step, validation score) in the order of the fit, thinned evenly.

@@ -6,6 +6,7 @@ configurations inside a column only.
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 
 def pairwise_hinge(scores: Tensor, runtimes: Tensor, margin: float = 1.0) -> Tensor:
@@ -33,4 +34,51 @@ def list_mle(scores: Tensor, runtimes: Tensor) -> Tensor:
     return (remaining - strength).mean()
 
 
-LOSSES = {"pairwise_hinge": pairwise_hinge, "list_mle": list_mle}
+def pairwise_logistic(scores: Tensor, runtimes: Tensor) -> Tensor:
+    """Mean of log(1 + exp(-(s_i - s_j))) over the pairs with runtime_i > runtime_j.
+
+    Shapes: scores, runtimes (configs, graphs) -> ().
+    Source: Burges et al., "Learning to rank using gradient descent" (RankNet), ICML 2005.
+    """
+    slower = runtimes[:, None] > runtimes[None, :]
+    doubt = functional.softplus(scores[None, :] - scores[:, None])
+    pairs = slower.sum(dim=(0, 1)).clamp(min=1)
+    return ((doubt * slower).sum(dim=(0, 1)) / pairs).mean()
+
+
+def noise_aware_hinge(scores: Tensor, runtimes: Tensor, margin: float = 1.0) -> Tensor:
+    """The pairwise hinge, where a pair weighs as much as its runtimes are apart.
+
+    Runtimes are measured: of two that are close, noise decides which is larger. The weight of a
+    pair is the difference of their logarithms in standard deviations of the list, at most 1.
+
+    Shapes: scores, runtimes (configs, graphs) -> ().
+    """
+    logs = runtimes.log()
+    logs = logs / logs.std(dim=0, unbiased=False).clamp(min=SMALLEST_SPREAD)
+    weight = (logs[:, None] - logs[None, :]).clamp(0, 1).to(scores.dtype)
+    violation = torch.relu(margin - (scores[:, None] - scores[None, :]))
+    total = weight.sum(dim=(0, 1)).clamp(min=1)
+    return ((violation * weight).sum(dim=(0, 1)) / total).mean()
+
+
+def soft_tau(scores: Tensor, runtimes: Tensor) -> Tensor:
+    """1 - tau-a with tanh(s_i - s_j) in the place of the sign of s_i - s_j.
+
+    Shapes: scores, runtimes (configs, graphs) -> ().
+    """
+    truth = torch.sign(runtimes[:, None] - runtimes[None, :]).to(scores.dtype)
+    agreement = torch.tanh(scores[:, None] - scores[None, :]) * truth
+    pairs = truth.abs().sum(dim=(0, 1)).clamp(min=1)
+    return 1 - (agreement.sum(dim=(0, 1)) / pairs).mean()
+
+
+SMALLEST_SPREAD = 1e-6  # of logarithms: below it all runtimes count as equal
+
+LOSSES = {
+    "pairwise_hinge": pairwise_hinge,
+    "pairwise_logistic": pairwise_logistic,
+    "noise_aware_hinge": noise_aware_hinge,
+    "list_mle": list_mle,
+    "soft_tau": soft_tau,
+}

@@ -4,6 +4,7 @@ import dataclasses
 import json
 from abc import abstractmethod
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
@@ -45,6 +46,7 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
         self.settings = settings
         self.seed = seed
         self.device = pick_device()
+        self.checkpoints: Path | None = None
         self.net_: nn.Module | None = None
         self.scalers_: dict[str, Scaler] = {}
 
@@ -60,21 +62,26 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
         self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
     ) -> Self:
         training = self.settings.training
-        examples = [self._example(graph, training.max_configs) for graph in graphs]
+        shown = graphs if training.patience is not None else chain(graphs, validation)
+        examples = [self._example(graph, training.max_configs) for graph in shown]
         self.scalers_ = {
             name: fit_scaler(getattr(example.inputs, name).numpy() for example in examples)
             for name in self.scaled_tables
         }
         examples = [self._scaled(example) for example in examples]
         held_out = [
-            self._scaled(self._example(graph, training.validation_configs)) for graph in validation
+            self._scaled(self._example(graph, training.validation_configs))
+            for graph in (validation if training.patience is not None else ())
         ]
         cuda = [torch.cuda.current_device()] if self.device.type == "cuda" else []
         with torch.random.fork_rng(devices=cuda):
             torch.manual_seed(self.seed)
             self.net_ = self.make_net().to(self.device)
-            train(self.net_, examples, held_out, training, self.seed, report)
+            train(self.net_, examples, held_out, training, self.seed, report, self.checkpoints)
         return self
+
+    def keep_checkpoints(self, folder: Path) -> None:
+        self.checkpoints = folder
 
     def predict(self, graph: Graph) -> np.ndarray:
         if self.net_ is None:

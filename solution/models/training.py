@@ -1,23 +1,26 @@
 """One training loop for every net: rank sampled configurations of a few graphs at each step.
 
 A net sees a batch of graphs with the same number of sampled configurations each and returns scores
-(configs, graphs); the loss compares inside a graph. It stops early on validation graphs' own
-metric, and keeps the weights of the best epoch.
+(configs, graphs); the loss compares inside a graph. With early stopping it ends with the weights of
+the epoch that was best on validation graphs; without, with the mean of those of the last epochs.
+Device and precision are Lightning Fabric's business.
 """
 
-import copy
 import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 import numpy as np
 import torch
+from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from solution.metrics import score_ranking
 from solution.models.base import Report
+from solution.models.fit_state import FitState
 from solution.models.losses import LOSSES
 
 WARM_UP = 0.1
@@ -34,7 +37,10 @@ class TrainingSettings:
 
     loss: str = "pairwise_hinge"
     epochs: int = 60
-    patience: int = 15  # epochs without a better validation score before it stops
+    # Epochs without a better validation score before it stops. None: it never stops early and
+    # learns from the validation graphs as well.
+    patience: int | None = 15
+    averaged: float = 0.25  # share of the epochs, the last, whose weights are averaged; no patience
     learning_rate: float = 1e-3
     weight_decay: float = 1e-4
     graphs_per_step: int = 4
@@ -73,6 +79,15 @@ def pick_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
+def make_fabric() -> Fabric:
+    """The device of `pick_device`, with bfloat16 products where it has them."""
+    device = pick_device()
+    is_half = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    return Fabric(
+        accelerator=device.type, devices=1, precision="bf16-mixed" if is_half else "32-true"
+    )
+
+
 def train(
     net: nn.Module,
     examples: Sequence[Example[Inputs]],
@@ -80,39 +95,41 @@ def train(
     settings: TrainingSettings,
     seed: int,
     report: Report,
+    checkpoints: Path | None = None,
 ) -> None:
-    """Train `net`, a RankingNet, in place; it ends with the weights of the best validation epoch.
+    """Train `net`, a RankingNet, in place.
 
-    Without validation graphs it runs all epochs and keeps the last weights.
+    Args:
+        validation: what it stops early on. Without any it runs all epochs.
+        checkpoints: a folder of this fit alone, in which its state is kept while it lasts; a fit
+            that was stopped goes on from there and ends with the same weights.
     """
-    generator = np.random.default_rng(seed)
-    steps = -(-len(examples) // settings.graphs_per_step)
+    fabric = make_fabric()
     optimizer = torch.optim.AdamW(
         net.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
     )
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, partial(learning_rate_factor, total=settings.epochs * steps)
-    )
-    best = _Best(settings.patience)
-    for epoch in range(settings.epochs):
-        net.train()
-        for batch in _batches(len(examples), settings.graphs_per_step, generator):
-            optimizer.zero_grad(set_to_none=True)
-            for part in _parts(net, [examples[index] for index in batch], settings):
-                loss = _loss(net, part, settings, generator) * (len(part) / len(batch))
-                loss.backward()
-            nn.utils.clip_grad_norm_(net.parameters(), 1.0)
-            optimizer.step()
-            schedule.step()
-        if len(validation):
-            score = evaluate(net, validation)
-            best.update(score, net)
-            report(epoch + 1, settings.epochs, f"validation {score:.3f}", score)
-            if best.is_over:
-                break
-        else:
-            report(epoch + 1, settings.epochs)
-    best.restore(net)
+    state = FitState(net, optimizer, seed, f"{settings} {seed} {len(examples)} {len(validation)}")
+    if checkpoints is not None:
+        state.go_on_from(checkpoints)
+    # Only what computes is wrapped: the state's own net keeps its names.
+    wrapped, wrapped_optimizer = fabric.setup(net, optimizer)
+    steps = _Steps(fabric, wrapped, wrapped_optimizer, settings, state.generator)
+    first_averaged = settings.epochs - max(1, round(settings.averaged * settings.epochs))
+    for epoch in range(state.epoch, settings.epochs):
+        loss, rate = steps.run_epoch(examples, epoch)
+        score = evaluate(net, validation) if len(validation) else None
+        if score is not None:
+            state.keep_if_best(score)
+        elif epoch >= first_averaged:
+            state.average()
+        state.epoch = epoch + 1
+        note = f"loss {loss:.3f}" + ("" if score is None else f", validation {score:.3f}")
+        report(state.epoch, settings.epochs, note, score, loss=loss, rate=rate)
+        if settings.patience is not None and state.epochs_since_best >= settings.patience:
+            break
+        if checkpoints is not None:
+            state.save_now_and_then(checkpoints)
+    state.take_chosen_weights()
 
 
 def learning_rate_factor(step: int, total: int) -> float:
@@ -132,74 +149,76 @@ def evaluate(net: nn.Module, examples: Sequence[Example[Inputs]]) -> float:
     return float(np.mean(scores))
 
 
-class _Best:
-    """Remembers the best weights and when they were found."""
-
-    def __init__(self, patience: int) -> None:
-        self._patience = patience
-        self._score = -np.inf
-        self._state: dict[str, Tensor] | None = None
-        self._epochs_since = 0
-
-    def update(self, score: float, net: nn.Module) -> None:
-        self._epochs_since += 1
-        if score > self._score:
-            self._score, self._epochs_since = score, 0
-            self._state = copy.deepcopy(net.state_dict())
-
-    @property
-    def is_over(self) -> bool:
-        return self._epochs_since >= self._patience
-
-    def restore(self, net: nn.Module) -> None:
-        if self._state is not None:
-            net.load_state_dict(self._state)
-
-
 def as_ranking(net: nn.Module) -> RankingNet[Any]:
     """The same net, seen as what the loop needs: every net here is both."""
     return cast("RankingNet[Any]", net)
 
 
-def _batches(count: int, size: int, generator: np.random.Generator) -> Iterator[np.ndarray]:
-    order = generator.permutation(count)
-    for first in range(0, count, size):
-        yield order[first : first + size]
+@dataclass
+class _Steps:
+    """The optimizer's steps over the examples."""
+
+    fabric: Fabric
+    net: Any  # as Fabric wrapped it
+    optimizer: Any
+    settings: TrainingSettings
+    generator: np.random.Generator
+
+    def run_epoch(self, examples: Sequence[Example[Inputs]], epoch: int) -> tuple[float, float]:
+        """The mean loss, and the configurations that were learned from per second."""
+        self.net.train()
+        settings, started = self.settings, time.perf_counter()
+        steps = -(-len(examples) // settings.graphs_per_step)
+        losses = []
+        for number, batch in enumerate(self._batches(len(examples))):
+            factor = learning_rate_factor(epoch * steps + number, settings.epochs * steps)
+            for group in self.optimizer.param_groups:
+                group["lr"] = factor * settings.learning_rate
+            losses.append(self._step([examples[index] for index in batch]))
+        learned = len(examples) * settings.configs_per_graph
+        return float(np.mean(losses)), learned / (time.perf_counter() - started)
+
+    def _step(self, examples: list[Example[Inputs]]) -> float:
+        self.optimizer.zero_grad(set_to_none=True)
+        total = 0.0
+        for part in self._parts(examples):
+            with self.fabric.autocast():
+                loss = self._loss(part) * (len(part) / len(examples))
+            self.fabric.backward(loss)
+            total += float(loss.detach())
+        nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)
+        self.optimizer.step()
+        return total
+
+    def _batches(self, count: int) -> Iterator[np.ndarray]:
+        order, size = self.generator.permutation(count), self.settings.graphs_per_step
+        for first in range(0, count, size):
+            yield order[first : first + size]
+
+    def _parts(self, examples: list[Example[Inputs]]) -> Iterator[list[Example[Inputs]]]:
+        """Divide a step's graphs so that their activations fit; gradients add up to the same."""
+        part: list[Example[Inputs]] = []
+        values = 0
+        for example in examples:
+            size = self.net.count_values(example.inputs) * self.settings.configs_per_graph
+            if part and values + size > MAX_VALUES:
+                yield part
+                part, values = [], 0
+            part.append(example)
+            values += size
+        yield part
+
+    def _loss(self, examples: list[Example[Inputs]]) -> Tensor:
+        size = self.settings.configs_per_graph
+        chosen = [sample(len(e.runtimes), size, self.generator) for e in examples]
+        runtimes = [e.runtimes[own] for e, own in zip(examples, chosen, strict=True)]
+        scores = self.net.score_batch([e.inputs for e in examples], np.stack(chosen, axis=1))
+        loss: Callable[[Tensor, Tensor], Tensor] = LOSSES[self.settings.loss]
+        labels = torch.from_numpy(np.stack(runtimes, axis=1)).to(scores.device)
+        return loss(scores.float(), labels)
 
 
-def _parts(
-    net: nn.Module, examples: list[Example[Inputs]], settings: TrainingSettings
-) -> Iterator[list[Example[Inputs]]]:
-    """Divide a step's graphs so that their activations fit; gradients add up to the same step."""
-    part: list[Example[Inputs]] = []
-    values = 0
-    for example in examples:
-        size = as_ranking(net).count_values(example.inputs) * settings.configs_per_graph
-        if part and values + size > MAX_VALUES:
-            yield part
-            part, values = [], 0
-        part.append(example)
-        values += size
-    yield part
-
-
-def _loss(
-    net: nn.Module,
-    examples: list[Example[Inputs]],
-    settings: TrainingSettings,
-    generator: np.random.Generator,
-) -> Tensor:
-    size = settings.configs_per_graph
-    chosen = np.stack([_sample(len(e.runtimes), size, generator) for e in examples], axis=1)
-    runtimes = np.stack(
-        [e.runtimes[chosen[:, column]] for column, e in enumerate(examples)], axis=1
-    )
-    scores = as_ranking(net).score_batch([e.inputs for e in examples], chosen)
-    loss: Callable[[Tensor, Tensor], Tensor] = LOSSES[settings.loss]
-    return loss(scores, torch.from_numpy(runtimes).to(scores.device))
-
-
-def _sample(count: int, size: int, generator: np.random.Generator) -> np.ndarray:
+def sample(count: int, size: int, generator: np.random.Generator) -> np.ndarray:
     """Positions (size,) of configurations; a graph with fewer than `size` repeats some."""
     if count > MANY * size:  # a permutation of 100,040 takes longer than the rest of the step
         return generator.choice(count, size, replace=False)

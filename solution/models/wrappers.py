@@ -85,6 +85,9 @@ class ListAverage(Ranker):
         self.ranker.fit(graphs, validation, report)
         return self
 
+    def keep_checkpoints(self, folder: Path) -> None:
+        self.ranker.keep_checkpoints(folder)
+
     def predict(self, graph: Graph) -> np.ndarray:
         distinct = graph.distinct
         single = graph.select(distinct.first)

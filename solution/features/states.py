@@ -1,0 +1,139 @@
+"""Which nodes of which configurations a graph net cannot tell apart: they are computed once.
+
+After k rounds of message passing a node knows the layouts of its neighbourhood of k hops and
+nothing else. In two configurations that agree there it is in the same state, and candidates of a
+search agree in most places: of 48 sampled ones the nodes are in 2 to 12 times fewer states after
+one round. So a net works on states instead of on (configuration, node) pairs, which changes its
+results by nothing but rounding.
+
+    configurations ──▶ states 0 ──round──▶ states 1 ──round──▶ states 2 ──▶ sums over nodes
+                       node, layout        1 hop               2 hops
+
+Source: colour refinement (Weisfeiler and Leman, 1968), as used to compare what graph nets can see
+(Xu et al., "How powerful are graph neural networks?", 2019).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csr_array
+
+_MULTIPLIERS = np.array([0xBF58476D1CE4E5B9, 0x94D049BB133111EB], np.uint64)
+_GOLDEN = 0x9E3779B97F4A7C15
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """The operands or the consumers of each node v: nodes[starts[v] : starts[v + 1]]."""
+
+    starts: np.ndarray  # (nodes + 1,) int64
+    nodes: np.ndarray  # (edges,) int64
+
+    @classmethod
+    def of(cls, targets: np.ndarray, sources: np.ndarray, num_nodes: int) -> "Neighbours":
+        """The sources (edges,) of each target (edges,)."""
+        order = np.argsort(targets, kind="stable")
+        starts = np.concatenate([[0], np.cumsum(np.bincount(targets, minlength=num_nodes))])
+        return cls(starts, sources[order])
+
+    @classmethod
+    def join(cls, parts: Sequence["Neighbours"]) -> "Neighbours":
+        """Those of several graphs that become one, its nodes numbered on."""
+        sizes, edges = [len(part.starts) - 1 for part in parts], [len(part.nodes) for part in parts]
+        starts = [p.starts[:-1] + first for p, first in zip(parts, offsets(edges), strict=True)]
+        nodes = [part.nodes + first for part, first in zip(parts, offsets(sizes), strict=True)]
+        return cls(np.concatenate([*starts, [sum(edges)]]), np.concatenate(nodes))
+
+    def sums(self, values: np.ndarray) -> np.ndarray:
+        """Sums over each node's neighbours (nodes, k) of `values` (nodes, k) uint64 modulo 2^64."""
+        ones = np.ones(len(self.nodes), np.uint64)
+        shape = (len(self.starts) - 1, len(values))
+        return csr_array((ones, self.nodes, self.starts), shape=shape) @ values
+
+    def spread(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """All neighbours of `nodes` (rows,): the row (n,), the neighbour (n,), 1 / theirs (n,)."""
+        first, count = self.starts[nodes], np.diff(self.starts)[nodes]
+        row = np.repeat(np.arange(len(nodes)), count)
+        inside = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
+        return row, self.nodes[first[row] + inside], 1 / count[row]
+
+
+@dataclass(frozen=True)
+class States:
+    """The distinct states of the nodes after some rounds."""
+
+    numbers: np.ndarray  # (nodes, configs) int64, 0 ... states - 1
+    nodes: np.ndarray  # (states,) int64 the node of each state
+    configs: np.ndarray  # (states,) int64 one of the configurations in which it is in it
+
+    def at(self, states: "States") -> np.ndarray:
+        """Our numbers (states,) of the nodes in the configurations of other `states`."""
+        return self.numbers[states.nodes, states.configs]
+
+
+def number_states(colours: np.ndarray) -> States:
+    """Number the distinct `colours` (nodes, configs); those of two nodes must never be equal."""
+    _, first, numbers = np.unique(colours, return_index=True, return_inverse=True)
+    nodes, configs = np.divmod(first, colours.shape[1])
+    return States(numbers.reshape(colours.shape), nodes, configs)
+
+
+def refine(states: States, operands: Neighbours, consumers: Neighbours) -> States:
+    """The states after one more round."""
+    colours = states.numbers.astype(np.uint64)
+    heard = operands.sums(_mix(colours, 1)) + _mix(consumers.sums(_mix(colours, 2)), 3)
+    return number_states(_mix(_mix(colours, 4) + heard, 5))
+
+
+def exchange(
+    before: States,
+    after: States,
+    operands: Neighbours,
+    consumers: Neighbours,
+    extra: np.ndarray,
+) -> csr_array:
+    """What each state hears in a round: (states after, 3 x states before + extras) float32.
+
+    Of three columns for each state before, a state adds the first of its own, the mean of the
+    second over its operands' and the mean of the third over its consumers'; and of the last
+    columns what `extra` (states after, extras) says.
+    """
+    row, kind = np.nonzero(extra)
+    rows, columns = [np.arange(len(after.nodes)), row], [3 * before.at(after)]
+    columns.append(3 * len(before.nodes) + kind)
+    weights = [np.ones(len(after.nodes)), extra[row, kind]]
+    for place, neighbours in enumerate((operands, consumers), start=1):
+        row, node, weight = neighbours.spread(after.nodes)
+        rows.append(row)
+        columns.append(3 * before.numbers[node, after.configs[row]] + place)
+        weights.append(weight)
+    return csr_array(
+        (
+            np.concatenate(weights).astype(np.float32),
+            (np.concatenate(rows), np.concatenate(columns)),
+        ),
+        shape=(len(after.nodes), 3 * len(before.nodes) + extra.shape[1]),
+    )
+
+
+def select(positions: np.ndarray, size: int) -> csr_array:
+    """The matrix (n, size) float32 whose product with x is x[positions]."""
+    ones, starts = np.ones(len(positions), np.float32), np.arange(len(positions) + 1)
+    return csr_array((ones, positions, starts), shape=(len(positions), size))
+
+
+def offsets(sizes: Sequence[int]) -> np.ndarray:
+    """Where each of several parts (parts,) begins when they are put one after the other."""
+    return np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
+
+
+def _mix(values: np.ndarray, salt: int) -> np.ndarray:
+    """A hash of each of `values` uint64 that scatters over 64 bits.
+
+    Source: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014.
+    """
+    mixed = values + np.uint64((salt + 1) * _GOLDEN % 2**64)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * _MULTIPLIERS[0]
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * _MULTIPLIERS[1]
+    return mixed ^ (mixed >> np.uint64(31))

@@ -1,0 +1,113 @@
+"""A table of the fits of an experiment that fills while they go on."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Self
+
+from rich.live import Live
+from rich.table import Table
+
+from solution.models.base import Report
+from solution.progress import console
+from solution.terminal import make_table
+
+COLUMNS = ("Model", "Epoch", "Loss", "Inner score", "Best", "Configs/s", "Time", "Left")
+
+
+@dataclass
+class Line:
+    """What is known of one fit."""
+
+    name: str
+    started: float = field(default_factory=time.monotonic)
+    seconds: float = 0.0
+    first: int = 0  # epochs that were done before, by a fit that was stopped
+    done: int = 0
+    total: int = 0
+    loss: float | None = None
+    score: float | None = None
+    best: float | None = None
+    rate: float | None = None
+    is_over: bool = False
+
+    def cells(self) -> tuple[str, ...]:
+        """In the order of COLUMNS."""
+        here = self.done - self.first
+        left = (self.total - self.done) * self.seconds / here if here else None
+        return (
+            self.name,
+            f"{self.done}/{self.total}" if self.total else "",
+            _show(self.loss, "{:.3f}"),
+            _show(self.score, "{:.3f}"),
+            _show(self.best, "{:.3f}"),
+            _show(self.rate, "{:,.0f}"),
+            _clock(self.seconds),
+            "" if self.is_over else _clock(left),
+        )
+
+
+class LiveTable:
+    """Watches the fits of units (solution.out_of_fold.Watch); on the screen while it is entered."""
+
+    def __init__(self, title: str, total: int) -> None:
+        self._title, self._total, self._advanced = title, total, 0
+        self._lines: list[Line] = []
+        self._live = Live(console=console, get_renderable=self.render, refresh_per_second=4)
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    @contextmanager
+    def unit(self, name: str) -> Iterator[Report]:
+        """Show a line for the fit called `name`; it stays when the fit is over."""
+        line = Line(name)
+        self._lines.append(line)
+
+        def report(
+            done: int,
+            total: int,
+            note: str = "",
+            score: float | None = None,
+            *,
+            loss: float | None = None,
+            rate: float | None = None,
+        ) -> None:
+            if not line.total:
+                line.first = done - 1
+            line.done, line.total, line.loss, line.rate = done, total, loss, rate
+            line.seconds = time.monotonic() - line.started
+            if score is not None:
+                line.score = score
+                line.best = score if line.best is None else max(line.best, score)
+
+        try:
+            yield report
+        finally:
+            line.seconds, line.is_over = time.monotonic() - line.started, True
+
+    def advance(self) -> None:
+        """Another unit is there."""
+        self._advanced += 1
+
+    def render(self) -> Table:
+        """The table as it is now."""
+        table = make_table(f"{self._title}: {self._advanced} of {self._total} models are there")
+        for name in COLUMNS:
+            table.add_column(name, justify="left" if name == "Model" else "right", no_wrap=True)
+        for line in self._lines:
+            table.add_row(*line.cells())
+        return table
+
+
+def _show(value: float | None, form: str) -> str:
+    return "" if value is None else form.format(value)
+
+
+def _clock(seconds: float | None) -> str:
+    return "" if seconds is None else f"{int(seconds) // 60}:{int(seconds) % 60:02}"

@@ -1,0 +1,112 @@
+"""Everything that a fit knows between two epochs, to choose weights by and to go on from."""
+
+import copy
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from solution.models.checkpoint import (
+    flatten_optimizer,
+    load_checkpoint,
+    restore_optimizer,
+    save_checkpoint,
+    with_prefix,
+    without_prefix,
+)
+
+SECONDS_BETWEEN = 20.0  # two checkpoints
+NET, OPTIMIZER, BEST, SUM, TORCH_RANDOM = "net.", "optimizer.", "best.", "sum.", "random.torch"
+
+
+class FitState:
+    """The state of one fit.
+
+    Args:
+        net: trained in place.
+        fit: names the fit: only a checkpoint with the same name is gone on from.
+    """
+
+    def __init__(
+        self, net: nn.Module, optimizer: torch.optim.Optimizer, seed: int, fit: str
+    ) -> None:
+        self.epoch = 0
+        self.epochs_since_best = 0
+        self.generator = np.random.default_rng(seed)
+        self._net, self._optimizer, self._fit = net, optimizer, fit
+        self._best_score = -np.inf
+        self._best: dict[str, Tensor] = {}
+        self._sum: dict[str, Tensor] = {}
+        self._summed = 0
+        self._saved_at = time.monotonic()
+
+    def keep_if_best(self, score: float) -> None:
+        """Remember the weights if no epoch had a better validation score."""
+        self.epochs_since_best += 1
+        if score > self._best_score:
+            self._best_score, self.epochs_since_best = score, 0
+            self._best = copy.deepcopy(self._net.state_dict())
+
+    def average(self) -> None:
+        """Add the weights to the average.
+
+        Source: Izmailov et al., "Averaging weights leads to wider optima and better
+        generalization", UAI 2018.
+        """
+        weights = self._net.state_dict()
+        self._sum = {
+            name: self._sum.get(name, 0) + value.double() for name, value in weights.items()
+        }
+        self._summed += 1
+
+    def take_chosen_weights(self) -> None:
+        """Give the net the best weights, or the average, or leave it its last ones."""
+        if self._best:
+            self._net.load_state_dict(self._best)
+        elif self._summed:
+            last = self._net.state_dict()
+            mean = {n: (total / self._summed).to(last[n].dtype) for n, total in self._sum.items()}
+            self._net.load_state_dict(mean)
+
+    def save_now_and_then(self, folder: Path) -> None:
+        """Write a checkpoint if the last one is old."""
+        if time.monotonic() - self._saved_at >= SECONDS_BETWEEN:
+            self.save(folder)
+            self._saved_at = time.monotonic()
+
+    def save(self, folder: Path) -> None:
+        """Write everything into `folder`."""
+        tensors = {
+            **with_prefix(NET, self._net.state_dict()),
+            **with_prefix(OPTIMIZER, flatten_optimizer(self._optimizer)),
+            **with_prefix(BEST, self._best),
+            **with_prefix(SUM, self._sum),
+            TORCH_RANDOM: torch.get_rng_state(),
+        }
+        record = {
+            "fit": self._fit,
+            "epoch": self.epoch,
+            "epochs_since_best": self.epochs_since_best,
+            "best_score": self._best_score,
+            "summed": self._summed,
+            "generator": self.generator.bit_generator.state,
+        }
+        save_checkpoint(folder, tensors, record)
+
+    def go_on_from(self, folder: Path) -> None:
+        """Take over what `save` wrote for the same fit, if anything."""
+        found = load_checkpoint(folder, self._fit)
+        if found is None:
+            return
+        tensors, record = found
+        self._net.load_state_dict(without_prefix(NET, tensors))
+        restore_optimizer(self._optimizer, without_prefix(OPTIMIZER, tensors))
+        device = next(self._net.parameters()).device
+        self._best = {n: t.to(device) for n, t in without_prefix(BEST, tensors).items()}
+        self._sum = {n: t.to(device) for n, t in without_prefix(SUM, tensors).items()}
+        torch.set_rng_state(tensors[TORCH_RANDOM])
+        self.epoch, self.epochs_since_best = record["epoch"], record["epochs_since_best"]
+        self._best_score, self._summed = record["best_score"], record["summed"]
+        self.generator.bit_generator.state = record["generator"]

@@ -1,0 +1,107 @@
+"""What a net on states has to compute for some configurations of some graphs.
+
+Everything here is counting and sorting; the net multiplies.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.sparse import csr_array
+from torch import Tensor
+
+from solution.codebook import Codebook
+from solution.features import agreement
+from solution.features.agreement import Claims
+from solution.features.states import (
+    Neighbours,
+    States,
+    exchange,
+    number_states,
+    offsets,
+    refine,
+    select,
+)
+from solution.models.layers import SparseMatrix
+
+NUM_SHARES = 5
+
+
+@dataclass(frozen=True)
+class Structure:
+    """What of a layout graph decides which states there are, and how they are summed."""
+
+    operands: Neighbours
+    consumers: Neighbours
+    configurable: np.ndarray  # (configurable,) int64
+    shares: np.ndarray  # (nodes, NUM_SHARES) float32: 1 / nodes, of operations, of three tensors
+    claims: Claims
+    codebook: Codebook  # its codes may be a mapped file, of which only what is asked for is read
+
+    @property
+    def num_nodes(self) -> int:
+        return len(self.shares)
+
+    @property
+    def num_pairs(self) -> int:
+        return len(self.codebook.layouts)
+
+
+@dataclass(frozen=True)
+class StatePlan:
+    """The nodes of the graphs, and their (node, layout) pairs, are numbered one after the other."""
+
+    nodes: Tensor  # (states 0,) int64 the node of each
+    configured: Tensor  # (configured,) int64 those states 0 that have a layout
+    pairs: Tensor  # (configured,) int64 their (node, layout) pair
+    rounds: list[tuple[SparseMatrix, SparseMatrix]]  # what StateBlock takes
+    pooling: SparseMatrix  # (configs x graphs x NUM_SHARES, states after all rounds)
+
+
+def plan_states(
+    graphs: Sequence[Structure], configs: np.ndarray, rounds: int, device: torch.device
+) -> StatePlan:
+    """Plan the work for `configs` (configs, graphs), rows of the codes of each graph."""
+    sizes = [graph.num_nodes for graph in graphs]
+    total = sum(sizes)
+    colours = np.repeat(np.arange(total)[:, None], len(configs), axis=1)
+    extra = np.zeros((total, len(configs), len(agreement.FEATURES)), np.uint8)
+    first_pairs = offsets([graph.num_pairs for graph in graphs])
+    for graph, own, node, pair in zip(graphs, configs.T, offsets(sizes), first_pairs, strict=True):
+        colours[node + graph.configurable] = graph.codebook.pairs(own).T + (total + pair)
+        claimed = graph.claims.describe(graph.codebook.codes[own])
+        extra[node + graph.claims.nodes] = claimed.transpose(1, 0, 2)
+    states = number_states(colours)
+    pairs = colours[states.nodes, states.configs] - total
+    configured = np.flatnonzero(pairs >= 0)
+    operands = Neighbours.join([graph.operands for graph in graphs])
+    consumers = Neighbours.join([graph.consumers for graph in graphs])
+    blocks, last = [], states
+    for _ in range(rounds):
+        after = refine(last, operands, consumers)
+        heard = exchange(last, after, operands, consumers, extra[after.nodes, after.configs])
+        own = select(last.at(after), len(last.nodes))
+        blocks.append((SparseMatrix(heard, device), SparseMatrix(own, device)))
+        last = after
+    return StatePlan(
+        nodes=torch.from_numpy(states.nodes).to(device),
+        configured=torch.from_numpy(configured).to(device),
+        pairs=torch.from_numpy(pairs[configured]).to(device),
+        rounds=blocks,
+        pooling=SparseMatrix(_pool(graphs, last), device),
+    )
+
+
+def _pool(graphs: Sequence[Structure], states: States) -> csr_array:
+    """Sums over the nodes of each graph, weighted by their shares, for each configuration."""
+    shares = np.concatenate([graph.shares for graph in graphs])
+    graph_of = np.repeat(np.arange(len(graphs)), [graph.num_nodes for graph in graphs])
+    node, share = np.nonzero(shares)
+    num_configs = states.numbers.shape[1]
+    first = np.arange(num_configs) * len(graphs) * NUM_SHARES
+    rows = (graph_of[node] * NUM_SHARES + share)[:, None] + first
+    columns = states.numbers[node]
+    weights = np.broadcast_to(shares[node, share][:, None], columns.shape)
+    shape = (num_configs * len(graphs) * NUM_SHARES, len(states.nodes))
+    return csr_array((weights.ravel(), (rows.ravel(), columns.ravel())), shape=shape)

@@ -1,0 +1,56 @@
+"""Train one experiment and see how its fits go: `fastslow train`.
+
+The models are those of `fastslow run` and lie where it looks for them, so either goes on with what
+the other began.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+import polars as pl
+from rich.table import Table
+
+from solution import predictions
+from solution.data.plan import Plan
+from solution.experiments.base import Experiment
+from solution.live_table import LiveTable
+from solution.metrics import bootstrap_mean, score_graphs
+from solution.out_of_fold import Unit, gather, list_units, train_units
+from solution.runs import Run
+from solution.terminal import make_table
+
+
+def train_experiment(
+    experiment: Experiment, collections: Sequence[str], plan: Plan, run: Run
+) -> Table:
+    """Train the experiment's models on `collections`; the out-of-fold scores of what is there."""
+    wanted = dataclasses.replace(experiment, collections=tuple(collections))
+    units = list_units(wanted, plan)
+    with LiveTable(experiment.name, len(units)) as watch:
+        train_units(units, plan, run, watch)
+    gather(_list_complete(experiment, plan, run), plan, run)
+    return _tabulate(experiment, run)
+
+
+def _list_complete(experiment: Experiment, plan: Plan, run: Run) -> list[Unit]:
+    """The units of every collection whose models are all there."""
+    complete = []
+    for collection in experiment.collections:
+        units = list_units(dataclasses.replace(experiment, collections=(collection,)), plan)
+        if all(unit.folder(run).exists() for unit in units):
+            complete += units
+    return complete
+
+
+def _tabulate(experiment: Experiment, run: Run) -> Table:
+    own = predictions.read(run.predictions(experiment.name, "out_of_fold"))
+    labels = predictions.read(run.labels)
+    table = make_table(f"{experiment.name}, out of fold: the mean over graphs")
+    for name in ("Collection", "Seed", "Graphs", "Score", "95% interval"):
+        table.add_column(name, justify="left" if name == "Collection" else "right", no_wrap=True)
+    for (collection, seed), part in own.group_by("collection", "seed", maintain_order=True):
+        asked = labels.filter(pl.col("collection") == collection)
+        mean = bootstrap_mean(score_graphs(part, asked)["score"].to_numpy())
+        interval = f"{mean.low:.3f} to {mean.high:.3f}"
+        table.add_row(str(collection), str(seed), str(mean.graphs), f"{mean.value:.3f}", interval)
+    return table

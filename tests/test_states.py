@@ -1,0 +1,133 @@
+"""Sharing states changes nothing: against a net that computes every configuration alone."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn import functional
+
+from solution.features import agreement
+from solution.features.states import Neighbours, States, number_states, refine
+from solution.graph import Graph
+from solution.models.layers import SparseMatrix
+from solution.models.layout_gnn import LayoutGnn, LayoutGnnSettings, LayoutInputs, prepare
+from solution.models.state_plan import plan_states
+from tests.graphs import make_layout_graph
+
+Colours = dict[tuple[int, int], tuple[object, ...]]
+
+
+def draw_edges(seed: int, nodes: int) -> np.ndarray:
+    """Random edges (edges, 2) from a smaller to a larger number, some of them twice."""
+    generator = np.random.default_rng(seed)
+    pairs = [pair for pair in itertools.combinations(range(nodes), 2) if generator.random() < 0.3]
+    return np.array([*pairs, *pairs[:2]], np.int64).reshape(-1, 2)
+
+
+def neighbours(edges: np.ndarray, nodes: int) -> tuple[Neighbours, Neighbours]:
+    """Operands and consumers."""
+    producers, consumers = edges.T
+    return (
+        Neighbours.of(consumers, producers, nodes),
+        Neighbours.of(producers, consumers, nodes),
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10_000), st.integers(1, 7), st.integers(1, 6), st.integers(1, 3))
+def test_states_are_the_distinct_neighbourhoods(
+    seed: int, nodes: int, configs: int, rounds: int
+) -> None:
+    edges = draw_edges(seed, nodes)
+    layouts = np.random.default_rng(seed).integers(0, 2, (nodes, configs))
+    states = number_states(np.arange(nodes)[:, None] * 2 + layouts)
+    seen: Colours = {(v, c): (v, int(layouts[v, c])) for v in range(nodes) for c in range(configs)}
+    for _ in range(rounds):
+        states = refine(states, *neighbours(edges, nodes))
+        seen = {
+            (v, c): (
+                seen[v, c],
+                tuple(sorted(repr(seen[p, c]) for p, q in edges.tolist() if q == v)),
+                tuple(sorted(repr(seen[q, c]) for p, q in edges.tolist() if p == v)),
+            )
+            for v, c in seen
+        }
+    assert_same_partition(states, seen)
+
+
+def assert_same_partition(states: States, seen: Colours) -> None:
+    """Equal numbers where, and only where, the neighbourhoods are equal."""
+    for a, b in itertools.combinations(seen, 2):
+        assert (states.numbers[a] == states.numbers[b]) == (seen[a] == seen[b])
+    for number, place in enumerate(zip(states.nodes, states.configs, strict=True)):
+        assert states.numbers[place] == number
+
+
+def score_alone(net: LayoutGnn, inputs: LayoutInputs, graph: Graph, config: int) -> Tensor:
+    """The score of one configuration, node by node, by the formulas in the docstrings."""
+    structure = inputs.structure
+    nodes = net.node(torch.cat([net.opcode(inputs.opcodes), inputs.numeric], dim=-1))
+    x = list(nodes)
+    for place, node in enumerate(structure.configurable):
+        pair = structure.codebook.pairs(np.array([config]))[0, place]
+        tokens = net.token(inputs.pair_tokens[pair].long()).flatten()
+        x[node] = nodes[node] + net.pair(
+            torch.cat([nodes[node], tokens, inputs.pair_features[pair]])
+        )
+    extra = torch.zeros(len(x), len(agreement.FEATURES))
+    claimed = structure.claims.describe(structure.codebook.codes[[config]])[0]
+    extra[structure.claims.nodes] = torch.from_numpy(claimed).float()
+    for block in net.blocks:
+        messages = [block.weights(value).view(3, -1) for value in x]
+        after = []
+        for node, value in enumerate(x):
+            operands = [messages[p][1] for c, p in graph.edges.tolist() if c == node]
+            consumers = [messages[c][2] for c, p in graph.edges.tolist() if p == node]
+            heard = messages[node][0] + block.bias + extra[node] @ block.extras
+            for group in (operands, consumers):
+                heard = heard + (torch.stack(group).mean(0) if group else 0)
+            after.append(block.skip(value) + functional.gelu(block.norm(heard)))
+        x = after
+    pooled = torch.from_numpy(structure.shares).T @ torch.stack(x)
+    return net.readout(pooled.flatten()).squeeze()
+
+
+@pytest.mark.parametrize("rounds", [(8,), (8, 8), (8, 4), (6, 5, 4)])
+def test_the_net_equals_one_that_shares_nothing(rounds: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    net = LayoutGnn(LayoutGnnSettings(width=8, rounds=rounds))
+    graphs = [make_layout_graph(seed, configs=9) for seed in (1, 2)]
+    inputs = [prepare(graph, "nothing", 1) for graph in graphs]
+    configs = np.array([[0, 3], [4, 4], [2, 0], [0, 1]])
+    scores = net.score_batch(inputs, configs)
+    for row, column in np.ndindex(configs.shape):
+        alone = score_alone(net, inputs[column], graphs[column], configs[row, column])
+        torch.testing.assert_close(scores[row, column], alone)
+
+
+def test_fewer_states_than_configurations_times_nodes() -> None:
+    inputs = prepare(make_layout_graph(0, configs=40), "neighbourhood", 1)
+    configs = np.arange(len(inputs.structure.codebook.codes))[:, None]
+    plan = plan_states([inputs.structure], configs, 2, torch.device("cpu"))
+    assert len(plan.nodes) < len(configs) * len(inputs.opcodes) / 4
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 1000), st.integers(1, 6), st.integers(1, 6))
+def test_sparse_product_and_its_gradient_are_those_of_the_dense_one(
+    seed: int, rows: int, columns: int
+) -> None:
+    from scipy.sparse import random_array
+
+    sparse = random_array((rows, columns), density=0.5, rng=seed, dtype=np.float32).tocsr()
+    x = torch.randn(columns, 3, requires_grad=True)
+    weight = torch.randn(rows, 3)
+    product = SparseMatrix(sparse, torch.device("cpu")) @ x
+    dense = torch.from_numpy(sparse.toarray())
+    torch.testing.assert_close(product, dense @ x)
+    (gradient,) = torch.autograd.grad((product * weight).sum(), x)
+    torch.testing.assert_close(gradient, dense.T @ weight)
