@@ -7,16 +7,19 @@
 #   make submit RECIPE=name      merge, check, upload, confirm, score; RUN=folder DRY_RUN=1 FORCE=1 DIRTY=1
 #   make scores                  fetch all scores into submissions/ledger.csv and show them
 #   make leaderboard             the public leaderboard around us
+#   make bench-layout            our layout net against the winners': half an hour; SHARED=folder of data
+#   make bench-tile              tile models out of fold, and on real TPU kernels; SHARED=folder of data
+#   make bench-lightgbm          layout LightGBM out of fold, and a million rows; SHARED=folder of data
 #   make bench-scale             what the competition's full scale costs here: 15 minutes, 4 GB of disk
-#   make bench-layout DATA=folder TPU=folder   our layout net against the winners': an hour
 PYTHON ?= python3
 VENV := .venv
 INSTALLED := $(VENV)/.installed
 BIN := $(VENV)/bin
+SHARED ?= ../shared/data
 OPTIONS = $(if $(DATA),"$(DATA)") $(if $(RUN),--run "$(RUN)") $(if $(LIMIT),--limit) $(if $(REPLACE),--replace)
 SUBMIT = $(if $(RECIPE),"$(RECIPE)") $(if $(RUN),--run "$(RUN)") $(if $(DRY_RUN),--dry-run) $(if $(FORCE),--force) $(if $(DIRTY),--allow-dirty)
 
-.PHONY: run report test lint data submit scores leaderboard bench-scale bench-layout clean
+.PHONY: run report test lint data submit scores leaderboard bench-layout bench-tile bench-lightgbm bench-scale clean
 
 run: $(INSTALLED)
 	$(BIN)/fastslow run $(OPTIONS)
@@ -45,11 +48,17 @@ lint: $(INSTALLED)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+bench-tile: $(INSTALLED)
+	$(BIN)/python -m tests.benchmarks.tile_models "$(SHARED)" build/benchmarks
+
+bench-lightgbm: $(INSTALLED)
+	$(BIN)/python -m tests.benchmarks.lightgbm_models "$(SHARED)" build/benchmarks
+
 bench-scale: $(INSTALLED)
 	$(BIN)/python -m tests.benchmarks.full_scale build/full-scale
 
 bench-layout: $(INSTALLED)
-	$(BIN)/python -m tests.benchmarks.layout_nets "$(DATA)" $(if $(TPU),--tpu "$(TPU)")
+	$(BIN)/python -m tests.benchmarks.layout_nets "$(SHARED)/cpugraphs" --tpu "$(SHARED)/tpu" --out build/layout-nets
 
 clean:
 	rm -rf $(VENV) runs stores build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

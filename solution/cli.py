@@ -7,9 +7,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from solution.commands import app as study_commands
 from solution.data.folds import Scheme
 from solution.errors import InputError
-from solution.runs import RUNS, STORES, Run, open_run
+from solution.runs import RUNS, STORES, Run
 from solution.terminal import output, say
 from submissions.commands import RECIPE
 from submissions.commands import app as kaggle_commands
@@ -22,6 +23,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(study_commands)  # features, explain, tune
 app.add_typer(kaggle_commands)  # submit, scores, leaderboard, doctor
 
 SAMPLE = Path(__file__).parent / "data" / "sample"
@@ -140,10 +142,9 @@ def run(
     DATA may be a prepared store; other data is prepared first, in stores/NAME.
     """
     from ensembles.recipe import check_recipe, find_recipe
-    from solution.data.plan import make_plan
     from solution.experiments.base import find_experiment
-    from solution.out_of_fold import run_experiments, save_plan, warn_about_gaps
-    from solution.run_store import open_store
+    from solution.out_of_fold import run_experiments
+    from solution.run_store import open_experiments, open_store
 
     experiments = [find_experiment(name) for name in dict.fromkeys(experiment)]
     check_recipe(find_recipe(recipe), [item.name for item in experiments])
@@ -151,17 +152,10 @@ def run(
     store = open_store(
         data, place, experiments, limit=limit, rebuild=store_folder is None, workers=workers
     )
-    plan = make_plan(store, scheme, folds, limit=limit)
-    settings = {
-        "experiments": {item.name: item.describe() for item in experiments},
-        "scheme": scheme,
-        "folds": folds,
-        **plan.settings(),
-    }
     folder = run_folder or RUNS / _name(data, limit=limit)
-    with open_run(folder, settings, replace=replace) as opened:
-        warn_about_gaps(plan)
-        save_plan(plan, opened)
+    with open_experiments(
+        experiments, store, folder, scheme=scheme, folds=folds, limit=limit, replace=replace
+    ) as (plan, opened):
         run_experiments(experiments, plan, opened)
         _finish(opened, recipe)
 

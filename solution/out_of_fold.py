@@ -7,10 +7,8 @@ a run that was killed goes on after its last unit and ends with the same predict
 import json
 import shutil
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import polars as pl
@@ -28,9 +26,10 @@ from solution.files import remove, replace_file, replace_folder
 from solution.graph import Graph
 from solution.models.base import Ranker, Report
 from solution.models.learning_curve import LearningCurve
-from solution.progress import ProgressBars, bars, console
+from solution.progress import bars, console
 from solution.runs import SAMPLE_SUBMISSION, Run
 from solution.streaming import read_by_graphs, write_batches
+from solution.watch import ProgressBars, Watch
 
 INNER_SHARE = 0.15  # of the training graphs, for early stopping
 
@@ -72,18 +71,6 @@ def run_experiments(experiments: Sequence[Experiment], plan: Plan, run: Run) -> 
         train_units(units, plan, run, ProgressBars(progress, len(units), "Training"))
     for experiment in experiments:
         gather(list_units(experiment, plan), plan, run)
-
-
-class Watch(Protocol):
-    """Shows how the training of units goes on."""
-
-    def unit(self, name: str) -> AbstractContextManager[Report]:
-        """Around the fit of a unit; what the fit reports is shown meanwhile."""
-        ...
-
-    def advance(self) -> None:
-        """Another unit is there."""
-        ...
 
 
 def train_units(units: Sequence[Unit], plan: Plan, run: Run, watch: Watch) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sized
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TypeVar
 
 from rich.console import Console
 from rich.progress import (
@@ -18,9 +18,6 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 from rich.text import Text
-
-if TYPE_CHECKING:
-    from solution.models.base import Report
 
 T = TypeVar("T")
 
@@ -72,28 +69,3 @@ def track(items: Iterable[T], description: str) -> Iterator[Iterator[T]]:
                 progress.advance(task)
 
         yield advance()
-
-
-class ProgressBars:
-    """A bar for all of some fits, and one below it for the fit that goes on."""
-
-    def __init__(self, progress: Progress, total: int, description: str) -> None:
-        self._progress = progress
-        self._overall = progress.add_task(description, total=total, note="")
-
-    @contextmanager
-    def unit(self, name: str) -> "Iterator[Report]":
-        """Show a bar for the fit called `name` inside the block."""
-        task = self._progress.add_task(name, total=None, note="")
-
-        def report(done: int, total: int, note: str = "", *_: Any, **__: Any) -> None:
-            self._progress.update(task, completed=done, total=total, note=note)
-
-        try:
-            yield report
-        finally:
-            self._progress.remove_task(task)
-
-    def advance(self) -> None:
-        """Another fit is complete."""
-        self._progress.advance(self._overall)

@@ -1,16 +1,47 @@
-"""The store that a run reads: the one it is given, or the one that is made of its data."""
+"""A run and the store that it reads: the one it is given, or the one that is made of its data."""
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from solution.data.folders import find_files, find_sample_submission
-from solution.data.plan import choose_few
+from solution.data.folds import Scheme
+from solution.data.plan import Plan, choose_few, make_plan
 from solution.data.preparing import prepare_store
 from solution.data.store import Store, is_store, read_preparation
 from solution.errors import InputError
 from solution.experiments.base import Experiment
 from solution.features.preparation import Preparation, check_preparation
+from solution.out_of_fold import save_plan, warn_about_gaps
+from solution.runs import Run, open_run
+
+
+@contextmanager
+def open_experiments(
+    experiments: Sequence[Experiment],
+    store: Store,
+    folder: Path,
+    *,
+    scheme: Scheme,
+    folds: int,
+    limit: bool = False,
+    replace: bool = False,
+) -> Iterator[tuple[Plan, Run]]:
+    """Begin or go on with the run in `folder`, in which the experiments can then be trained.
+
+    Raises InputError as open_run does.
+    """
+    plan = make_plan(store, scheme, folds, limit=limit)
+    settings = {
+        "experiments": {item.name: item.describe() for item in experiments},
+        "scheme": scheme,
+        "folds": folds,
+        **plan.settings(),
+    }
+    with open_run(folder, settings, replace=replace) as run:
+        warn_about_gaps(plan)
+        save_plan(plan, run)
+        yield plan, run
 
 
 def open_store(

@@ -12,12 +12,27 @@ from rich.table import Table
 
 from solution import predictions
 from solution.data.plan import Plan
+from solution.errors import InputError
 from solution.experiments.base import Experiment
-from solution.live_table import LiveTable
 from solution.metrics import bootstrap_mean, score_graphs
 from solution.out_of_fold import Unit, gather, list_units, train_units
 from solution.runs import Run
 from solution.terminal import make_table
+from solution.watch import LiveTable
+
+
+def check_collections(experiment: Experiment, asked: Sequence[str]) -> tuple[str, ...]:
+    """Those of `asked` in the experiment's order; all where none is asked for.
+
+    Raises InputError where the experiment does not have one.
+    """
+    unknown = [name for name in asked if name not in experiment.collections]
+    if unknown:
+        raise InputError(
+            f"{experiment.name} is not for {', '.join(unknown)}, but for "
+            f"{', '.join(experiment.collections)}. Choose among these."
+        )
+    return tuple(name for name in experiment.collections if not asked or name in asked)
 
 
 def train_experiment(

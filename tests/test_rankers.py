@@ -8,12 +8,15 @@ import pytest
 
 from solution.graph import Graph
 from solution.models.base import Ranker, RankerSettings
+from solution.models.labels import grade
 from solution.models.layout_gnn import LayoutGnnSettings
-from solution.models.lightgbm_ranker import LightGBMSettings, grade
+from solution.models.lightgbm_ranker import LightGBMSettings, PointwiseSettings
+from solution.models.linear import LassoSettings, OrdinarySettings, RidgeSettings
 from solution.models.nothing import NothingSettings
+from solution.models.pairwise_ranker import PairwiseSettings
 from solution.models.papers.tgraph import TGraphSettings
 from solution.models.sampling import choose_rows
-from solution.models.tile_gnn import TileGnnSettings
+from solution.models.tile_gnn import EarlyTileGnnSettings, TileGnnSettings
 from solution.models.training import TrainingSettings, learning_rate_factor
 from solution.models.wrappers import PermutationAverageSettings, SublistAverageSettings
 from tests.graphs import make_layout_graph, make_tile_graph
@@ -28,6 +31,13 @@ CASES: list[tuple[str, RankerSettings, list[Graph]]] = [
     ("nothing", NothingSettings(), LAYOUT),
     ("layout LightGBM", TREES, LAYOUT),
     ("tile LightGBM", TREES, TILE),
+    ("pointwise LightGBM", PointwiseSettings(rounds=20, min_data_in_leaf=3), TILE),
+    ("pairwise LightGBM", PairwiseSettings(rounds=20, min_data_in_leaf=3), LAYOUT),
+    ("pairwise LightGBM, few opponents", PairwiseSettings(
+        rounds=20, min_data_in_leaf=3, all_below=10, opponents=6), TILE),
+    ("ordinary least squares", OrdinarySettings(), TILE),
+    ("ridge", RidgeSettings(), LAYOUT),
+    ("lasso", LassoSettings(), TILE),
     ("layout net", LayoutGnnSettings(width=16, rounds=(16, 8), training=TRAINING), LAYOUT),
     ("layout net, early stopping", LayoutGnnSettings(
         width=16, training=dataclasses.replace(TRAINING, patience=1)), LAYOUT),
@@ -40,6 +50,12 @@ CASES: list[tuple[str, RankerSettings, list[Graph]]] = [
     ("TGraph", SublistAverageSettings(
         TGraphSettings(width=16, training=TRAINING), size=8, times=2), LAYOUT),
     ("tile net", TileGnnSettings(width=16, training=TRAINING), TILE),
+    ("tile net, GraphSAGE", TileGnnSettings(width=16, block="sage", training=TRAINING), TILE),
+    ("tile net, GCN", TileGnnSettings(width=16, block="gcn", training=TRAINING), TILE),
+    ("tile net, early join", EarlyTileGnnSettings(
+        width=16, block="sage", training=TRAINING), TILE),
+    ("tile net, tokens and rivals", TileGnnSettings(
+        width=16, tokens=True, heads=2, training=TRAINING), TILE),
     ("mean over orders", PermutationAverageSettings(TREES, times=2), LAYOUT),
     ("mean over short lists", SublistAverageSettings(TREES, size=6, times=2), TILE),
     ("mean over orders of a list", PermutationAverageSettings(PlacesSettings(), times=3), TILE),
@@ -118,10 +134,13 @@ def test_ranker_copes_with_graphs_that_teach_nothing(
     ("settings", "graphs"),
     [
         (LightGBMSettings(rounds=60, min_data_in_leaf=3), LAYOUT),
+        (PointwiseSettings(rounds=60, min_data_in_leaf=3), TILE),
+        (PairwiseSettings(rounds=60, min_data_in_leaf=3), TILE),
+        (RidgeSettings(), TILE),
         (LayoutGnnSettings(width=32, rounds=(32,), training=TrainingSettings(epochs=40)), LAYOUT),
         (TileGnnSettings(width=32, training=TrainingSettings(epochs=60)), TILE),
     ],
-    ids=["layout LightGBM", "layout net", "tile net"],
+    ids=["layout LightGBM", "pointwise", "pairwise", "ridge", "layout net", "tile net"],
 )
 def test_ranker_learns_what_it_was_shown(settings: RankerSettings, graphs: list[Graph]) -> None:
     from solution.metrics import kendall_tau

@@ -15,8 +15,10 @@ COMMANDS = [
     if (words := shlex.split(line, comments=True))
 ]
 FASTSLOW = [words[1:] for words in COMMANDS if words[0] == ".venv/bin/fastslow"]
-ON_THE_SAMPLE = [words for words in FASTSLOW if words[0] in ("check", "inspect", "prepare")]
-EXAMPLE = ("run", "ensemble", "compare", "verify")
+ON_THE_SAMPLE = [
+    words for words in FASTSLOW if words[0] in ("check", "inspect", "prepare", "features")
+]
+EXAMPLE = ("run", "ensemble", "compare", "verify", "explain", "tune")
 OF_THE_EXAMPLE = [words for words in FASTSLOW if words[0] in EXAMPLE]
 # Those that talk to Kaggle run in kaggle/test_make_submit.py, against a stand-in.
 WITH_KAGGLE = {"data", "submit", "scores", "leaderboard"}
@@ -25,7 +27,8 @@ WITH_KAGGLE = {"data", "submit", "scores", "leaderboard"}
 def test_every_command_is_known_to_these_tests() -> None:
     programs = {words[0] for words in COMMANDS}
     assert programs == {"make", ".venv/bin/fastslow"}
-    known = {"check", "inspect", "prepare", "run", "ensemble", "compare", "verify", "doctor"}
+    known = {words[0] for words in [*ON_THE_SAMPLE, *OF_THE_EXAMPLE]} | {"doctor"}
+    assert set(EXAMPLE) < known
     assert {words[0] for words in FASTSLOW} == known
 
 
@@ -63,7 +66,7 @@ def test_your_own_model_in_one_file(fastslow: FastSlow, tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(recipe, encoding="utf-8")
     order = list(EXAMPLE)
     for words in sorted(OF_THE_EXAMPLE, key=lambda words: order.index(words[0])):
-        result = fastslow(*words)
+        result = fastslow(*("1" if word == "25" else word for word in words))  # trials
         assert result.returncode == 0, result.stderr
         merged = words[0] in ("run", "ensemble") and "--search" not in words
         assert "my_ridge" in result.stdout or not merged

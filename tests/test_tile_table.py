@@ -14,7 +14,8 @@ from solution.collection import collection
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
 from solution.features.padding import repair_padding
-from solution.features.tile_table import output_node, tile_table
+from solution.features.tile_table import tile_table
+from solution.features.tiling import output_node
 from solution.graph import Graph
 from solution.vocabulary import NUM_TILE_FEATURES, OPCODE_IDS
 from tests.graphs import make_nodes, make_tile_graph

@@ -2,7 +2,9 @@
 
 Every distinct (node, layout) pair is described once; a configuration's row sums the descriptions of
 its pairs, weighted by each node's share of the graph's work, so that rows of a small and of a large
-graph mean the same.
+graph mean the same. Beside them stand what the configuration as a whole costs: copies where
+neighbours disagree, and how common its layouts are among the graph's candidates, so a row depends
+on the list of candidates too (solution.features.frequency).
 """
 
 import numpy as np
@@ -10,44 +12,106 @@ import polars as pl
 from scipy.sparse import csr_array
 
 from solution.codebook import Codebook
-from solution.features import layouts
+from solution.features import copies, frequency, layouts
+from solution.features.feature import Feature
 from solution.features.work import configurable_shares, num_bytes, num_operations
 from solution.graph import Graph
 from solution.vocabulary import CONFIGURABLE_OPCODES, LAYOUT_TENSORS, OPCODE_IDS
 
+_TENSOR = {
+    "given": ("share", "the configuration orders it"),
+    "changed": ("share", "its order is not the program's"),
+    "minor_changed": ("share", "another dimension becomes contiguous"),
+    "minor_ratio": ("log ratio", "the contiguous size over the program's"),
+    "violation": ("share", "its largest dimension is not contiguous"),
+    "waste": ("log ratio", "padding to the (8, 128) register tile"),
+    "displacement": ("share", "how far out the once contiguous dimension moved"),
+}
 # Features of a tensor that say nothing new once they are averaged over nodes are left out.
-SUMMED = tuple(
-    f"{tensor}_{name}"
+SUMMED = tuple(f"{tensor}_{name}" for tensor in LAYOUT_TENSORS for name in _TENSOR)
+_WEIGHTS = {
+    "count": "each node alike",
+    "bytes": "by bytes",
+    **{name: f"{name} nodes by operations" for name in CONFIGURABLE_OPCODES},
+}
+WEIGHTED = tuple(
+    Feature(f"{weight}_{tensor}_{name}", unit, f"{tensor}, {how}: {reason}")
+    for weight, how in _WEIGHTS.items()
     for tensor in LAYOUT_TENSORS
-    for name in ("given", "changed", "minor_changed", "minor_ratio", "waste", "displacement")
+    for name, (unit, reason) in _TENSOR.items()
 )
+COUNTS = (
+    *(Feature(f"ordered_{name}", "share", f"{name} nodes that get any layout")
+      for name in CONFIGURABLE_OPCODES),
+    *(Feature(f"reordered_{name}", "share", f"{name} nodes whose layout is not the program's")
+      for name in CONFIGURABLE_OPCODES),
+    Feature("moved_bytes", "log ratio", "padded bytes of what configurable nodes write and read, "
+            "over the real ones"),
+)  # fmt: skip
+CONTEXT = (
+    *(Feature(f"graph_{name}_share", "share", f"{name} nodes among the configurable ones")
+      for name in CONFIGURABLE_OPCODES),
+    Feature("graph_nodes", "log count", "nodes of the prepared graph"),
+    Feature("graph_configurable", "log1p count", "nodes that a configuration orders"),
+    Feature("graph_operations", "log operations", "work in all"),
+    Feature("graph_bytes", "log bytes", "output tensors in all"),
+)  # fmt: skip
+FEATURES = (*WEIGHTED, *COUNTS, *copies.FEATURES, *frequency.FEATURES, *CONTEXT)
 BLOCK_ENTRIES = 1 << 22  # (configuration, node) entries that are summed at once
 
 
 def layout_table(graph: Graph) -> pl.DataFrame:
-    """Float32 columns, a row for each configuration in order.
+    """Float32 columns FEATURES, a row for each configuration in order.
 
     Columns OPCODE_FEATURE are weighted by the share of operations among the configurable nodes,
-    bytes_FEATURE by the share of bytes, count_FEATURE by 1 / configurable nodes. The rest describes
-    the graph and is the same in every row.
+    bytes_FEATURE by the share of bytes, count_FEATURE by 1 / configurable nodes. The graph_ columns
+    describe the graph and are the same in every row.
     """
     pairs = graph.layouts
     weighted = _weigh_pairs(graph, pairs)
-    sums = _sum_over_nodes(pairs, weighted.to_numpy())[pairs.rows]
-    rows = pl.DataFrame(sums, schema=weighted.columns)
+    blocks = [
+        _sum_over_nodes(pairs, weighted.to_numpy()),
+        copies.count_copies(graph),
+        frequency.measure_frequency(pairs),
+    ]
+    names = [*weighted.columns, *(f.name for f in (*copies.FEATURES, *frequency.FEATURES))]
+    rows = pl.DataFrame(np.concatenate(blocks, axis=1)[pairs.rows], schema=names)
     context = [pl.lit(value).alias(name) for name, value in _context(graph).items()]
-    return rows.with_columns(*context).cast(pl.Float32())
+    moved = (1 + pl.col("moved_bytes")).log()  # the padding, over what it pads
+    frame = rows.lazy().with_columns(moved, *context)
+    return frame.select(pl.col(f.name).cast(pl.Float32()) for f in FEATURES).collect()
 
 
 def _weigh_pairs(graph: Graph, pairs: Codebook) -> pl.DataFrame:
     """What each pair (a row) contributes to every column."""
     described = pl.DataFrame(layouts.describe_layouts(graph, pairs), schema=list(layouts.FEATURES))
     weights = pl.DataFrame(_weigh_nodes(graph))[pairs.node]
-    return described.select(
+    summed = described.select(
         (pl.col(feature) * weights[name]).alias(f"{name}_{feature}")
         for name in weights.columns
         for feature in SUMMED
     )
+    return pl.concat([summed, _count_pairs(graph, pairs, described, weights)], how="horizontal")
+
+
+def _count_pairs(
+    graph: Graph, pairs: Codebook, described: pl.DataFrame, weights: pl.DataFrame
+) -> pl.DataFrame:
+    """Columns COUNTS of each pair; moved_bytes is the padding alone."""
+    opcode = graph.node_opcodes[graph.configurable][pairs.node]
+    given = described.select(pl.max_horizontal(f"{t}_given" for t in LAYOUT_TENSORS)).to_series()
+    changed = described.select(pl.max_horizontal(f"{t}_changed" for t in LAYOUT_TENSORS))
+    columns = {}
+    for verb, marked in (("ordered", given), ("reordered", changed.to_series())):
+        for name in CONFIGURABLE_OPCODES:
+            own = opcode == OPCODE_IDS[name]
+            nodes = max(1, int((graph.node_opcodes[graph.configurable] == OPCODE_IDS[name]).sum()))
+            columns[f"{verb}_{name}"] = marked.to_numpy() * own / nodes
+    padding = described.select(
+        pl.mean_horizontal(pl.col(f"{tensor}_waste").exp() - 1 for tensor in LAYOUT_TENSORS)
+    ).to_series()
+    columns["moved_bytes"] = padding.to_numpy() * weights["bytes"].to_numpy()
+    return pl.DataFrame(columns)
 
 
 def _weigh_nodes(graph: Graph) -> dict[str, np.ndarray]:

@@ -1,10 +1,15 @@
-"""A graph net for tile: the kernel is encoded once, the tile joins late.
+"""Graph nets for tile: where the configuration joins the kernel.
 
-    kernel graph ─▶ convolutions ─▶ pooled (graphs, width) ──┐
-    tile table ─────────────────────▶ MLP ───────────────────┴─▶ MLP ─▶ scores
+    late     kernel graph ─▶ convolutions ─▶ pooled (graphs, width) ──┐
+             tile table, tokens ───────────────────────────▶ MLP ─────┴─▶ MLP ─▶ scores
+    early    tile table, tokens ─▶ MLP ─┬─▶ convolutions over every configuration ─▶ MLP ─▶ scores
+             kernel graph ──────────────┘
 
-Source: the late-join GraphSAGE baseline of TpuGraphs (Phothilimthana et al., 2023), with the tile
-table instead of the 24 raw numbers.
+Late, the kernel is encoded once for all its configurations. Early, every node sees the tile, for
+many times the work.
+
+Source: the early-join and late-join GraphSAGE baselines of TpuGraphs (Phothilimthana et al., 2023),
+with the tile table instead of the 24 raw numbers.
 """
 
 from collections.abc import Sequence
@@ -17,29 +22,44 @@ from torch_geometric.utils import scatter
 
 from solution import vocabulary
 from solution.data.graphs import PerGraph
+from solution.features.dimensions import TOKEN_FEATURES, dimension_tokens
 from solution.features.nodes import NUM_NUMERIC, numeric_features
-from solution.features.tile_table import output_node, tile_table
+from solution.features.table import distinct_rows
+from solution.features.tiling import find_tiling
 from solution.graph import Graph
-from solution.models.layers import BothWaysBlock, Mlp
+from solution.models.layers import Mlp
 from solution.models.net_ranker import NetRanker
-from solution.models.sampling import deduplicated
+from solution.models.tile_blocks import BLOCKS, AcrossConfigs, DimensionTokens
 from solution.models.training import TrainingSettings
 
 OPCODE_WIDTH = 16
+MAX_VALUES = 1 << 21  # of a layer that are in memory at once while predicting with an early join
 
 
 @dataclass(frozen=True)
 class TileGnnSettings:
-    """Settings of the tile net."""
+    """Settings of the tile net that joins late."""
 
     width: int = 64
     blocks: int = 2
+    block: str = "both_ways"  # or sage, gcn
+    tokens: bool = False  # the loops of the kernel as tokens, beside the table
+    heads: int = 0  # of the attention across configurations; 0: none
     dropout: float = 0.1
     training: TrainingSettings = field(default_factory=TrainingSettings)
 
     def build(self, seed: int) -> "TileGnnRanker":
         """Make a ranker that is not fitted yet."""
         return TileGnnRanker(self, seed)
+
+
+@dataclass(frozen=True)
+class EarlyTileGnnSettings(TileGnnSettings):
+    """Settings of the tile net that joins early."""
+
+    def build(self, seed: int) -> "EarlyTileGnnRanker":
+        """Make a ranker that is not fitted yet."""
+        return EarlyTileGnnRanker(self, seed)
 
 
 @dataclass(frozen=True)
@@ -51,10 +71,12 @@ class TileInputs:
     edge_index: Tensor  # (2, edges) int64, from operand to consumer
     output: Tensor  # (1,) int64: the node whose tensor is cut into tiles
     table: Tensor  # (distinct configs, columns) float32
+    tokens: Tensor  # (distinct configs, loops, TOKEN_FEATURES) float32
+    active: Tensor  # (loops,) float32
 
 
 class TileGnnRanker(NetRanker[TileGnnSettings, TileInputs]):
-    """The tile net as a Ranker."""
+    """The tile net that joins late as a Ranker."""
 
     settings_class = TileGnnSettings
     scaled_tables = ("numeric", "table")
@@ -66,15 +88,26 @@ class TileGnnRanker(NetRanker[TileGnnSettings, TileInputs]):
         return TileGnn(self.settings, len(self.scalers_["table"].mean))
 
 
+class EarlyTileGnnRanker(TileGnnRanker):
+    """The tile net that joins early as a Ranker."""
+
+    settings_class = EarlyTileGnnSettings
+
+    def make_net(self) -> "EarlyTileGnn":
+        return EarlyTileGnn(self.settings, len(self.scalers_["table"].mean))
+
+
 def prepare(graph: Graph) -> TileInputs:
     """Describe the nodes and the distinct configurations."""
-    table = tile_table(graph).to_numpy(order="c")[deduplicated(graph).first]
+    tokens, active = dimension_tokens(graph)
     return TileInputs(
         opcodes=torch.from_numpy(graph.node_opcodes.astype(np.int64)),
         numeric=torch.from_numpy(numeric_features(graph)),
         edge_index=torch.from_numpy(graph.edges.T[::-1].copy()),
-        output=torch.tensor([output_node(graph)]),
-        table=torch.from_numpy(table),
+        output=torch.tensor([find_tiling(graph).node]),
+        table=torch.from_numpy(distinct_rows(graph)),
+        tokens=torch.from_numpy(tokens[graph.distinct.first]),
+        active=torch.from_numpy(active),
     )
 
 
@@ -82,16 +115,19 @@ _prepared = PerGraph(prepare)
 
 
 class TileGnn(nn.Module):
-    """Scores tile configurations of kernels."""
+    """Scores tile configurations of kernels; the configuration joins the pooled kernel."""
 
     def __init__(self, settings: TileGnnSettings, columns: int) -> None:
         super().__init__()
         self.width = width = settings.width
         self.opcode = nn.Embedding(vocabulary.NUM_OPCODES, OPCODE_WIDTH)
         self.node = Mlp(OPCODE_WIDTH + NUM_NUMERIC, width, width)
-        self.blocks = nn.ModuleList(BothWaysBlock(width) for _ in range(settings.blocks))
+        block = BLOCKS[settings.block]
+        self.blocks = nn.ModuleList(block(width) for _ in range(settings.blocks))
         self.kernel = nn.Linear(3 * width, width)
         self.config = Mlp(columns, 2 * width, width)
+        self.tokens = DimensionTokens(TOKEN_FEATURES, width) if settings.tokens else None
+        self.rivals = AcrossConfigs(2 * width, settings.heads) if settings.heads else None
         self.joint = nn.Sequential(
             nn.Linear(2 * width, 2 * width),
             nn.GELU(),
@@ -101,11 +137,11 @@ class TileGnn(nn.Module):
 
     def score_batch(self, batch: Sequence[TileInputs], configs: np.ndarray) -> Tensor:
         """(configs, graphs): all kernels form one disconnected graph."""
-        tables = [inputs.table[configs[:, i]] for i, inputs in enumerate(batch)]
-        kernels = self._encode(batch)  # (graphs, width)
-        of_config = self.config(torch.stack(tables, dim=1))  # (configs, graphs, width)
+        of_config = self._encode_configs(batch, configs)  # (configs, graphs, width)
+        nodes, edge_index, member = _merge(batch)
+        kernels = self._pool(self._convolve(self._encode_nodes(batch), edge_index), nodes, member)
         joined = torch.cat([of_config, kernels.expand_as(of_config)], dim=-1)
-        return self.joint(joined).squeeze(-1)
+        return self._finish(joined)
 
     def count_values(self, inputs: TileInputs) -> int:
         """Only the width: the kernel is encoded once for all configurations."""
@@ -118,23 +154,81 @@ class TileGnn(nn.Module):
         everything = np.arange(len(inputs.table))
         return self.score_batch([inputs], everything[:, None])[:, 0].cpu().numpy()
 
-    def _encode(self, batch: Sequence[TileInputs]) -> Tensor:
-        sizes = torch.tensor([len(inputs.opcodes) for inputs in batch])
-        starts = torch.cumsum(sizes, 0) - sizes
-        device = batch[0].opcodes.device
-        member = torch.repeat_interleave(torch.arange(len(batch)), sizes).to(device)
-        edges = [inputs.edge_index + start for inputs, start in zip(batch, starts, strict=True)]
+    def _encode_configs(self, batch: Sequence[TileInputs], configs: np.ndarray) -> Tensor:
+        """(configs, graphs, width)."""
+        columns = list(enumerate(batch))
+        tables = torch.stack([inputs.table[configs[:, i]] for i, inputs in columns], dim=1)
+        encoded = self.config(tables)
+        if self.tokens is not None:
+            tokens = torch.stack([inputs.tokens[configs[:, i]] for i, inputs in columns], dim=1)
+            encoded = encoded + self.tokens(tokens, torch.stack([item.active for item in batch]))
+        return encoded
+
+    def _encode_nodes(self, batch: Sequence[TileInputs]) -> Tensor:
+        """(nodes of all graphs, width)."""
         opcodes = torch.cat([inputs.opcodes for inputs in batch])
         numeric = torch.cat([inputs.numeric for inputs in batch])
-        x = self.node(torch.cat([self.opcode(opcodes), numeric], dim=-1))
+        return self.node(torch.cat([self.opcode(opcodes), numeric], dim=-1))
+
+    def _convolve(self, x: Tensor, edge_index: Tensor) -> Tensor:
         for block in self.blocks:
-            x = block(x, torch.cat(edges, dim=1))
-        output = torch.cat(
-            [inputs.output + start for inputs, start in zip(batch, starts, strict=True)]
-        )
+            x = block(x, edge_index)
+        return x
+
+    def _pool(self, x: Tensor, outputs: Tensor, member: Tensor) -> Tensor:
+        """(nodes, ..., width) -> (graphs, ..., width)."""
         pooled = [
-            scatter(x, member, dim_size=len(batch), reduce="mean"),
-            scatter(x, member, dim_size=len(batch), reduce="max"),
-            x[output],
+            scatter(x, member, dim=0, dim_size=len(outputs), reduce="mean"),
+            scatter(x, member, dim=0, dim_size=len(outputs), reduce="max"),
+            x[outputs],
         ]
         return self.kernel(torch.cat(pooled, dim=-1))
+
+    def _finish(self, joined: Tensor) -> Tensor:
+        """(configs, graphs, 2 width) -> (configs, graphs)."""
+        if self.rivals is not None:
+            joined = self.rivals(joined)
+        return self.joint(joined).squeeze(-1)
+
+
+class EarlyTileGnn(TileGnn):
+    """Scores tile configurations of kernels; the configuration joins every node."""
+
+    def score_batch(self, batch: Sequence[TileInputs], configs: np.ndarray) -> Tensor:
+        """(configs, graphs)."""
+        return self._finish(self._join(batch, configs))
+
+    def count_values(self, inputs: TileInputs) -> int:
+        return self.width * len(inputs.opcodes)
+
+    @torch.inference_mode()
+    def score_graph(self, inputs: TileInputs) -> np.ndarray:
+        """(configs,): convolutions some configurations at a time, then all beside each other."""
+        self.eval()
+        everything = np.arange(len(inputs.table))
+        size = max(1, MAX_VALUES // self.count_values(inputs))
+        parts = [
+            self._join([inputs], everything[first : first + size, None])
+            for first in range(0, len(everything), size)
+        ]
+        return self._finish(torch.cat(parts))[:, 0].cpu().numpy()
+
+    def _join(self, batch: Sequence[TileInputs], configs: np.ndarray) -> Tensor:
+        """(configs, graphs, 2 width)."""
+        of_config = self._encode_configs(batch, configs)
+        outputs, edge_index, member = _merge(batch)
+        own = of_config.transpose(0, 1)[member]  # (nodes, configs, width)
+        x = self._convolve(self._encode_nodes(batch).unsqueeze(1) + own, edge_index)
+        pooled = self._pool(x, outputs, member).transpose(0, 1)  # (configs, graphs, width)
+        return torch.cat([of_config, pooled], dim=-1)
+
+
+def _merge(batch: Sequence[TileInputs]) -> tuple[Tensor, Tensor, Tensor]:
+    """The kernels as one graph: output nodes (graphs,), edges (2, edges), graph (nodes,)."""
+    sizes = torch.tensor([len(inputs.opcodes) for inputs in batch])
+    starts = torch.cumsum(sizes, 0) - sizes
+    member = torch.repeat_interleave(torch.arange(len(batch)), sizes)
+    shifted = list(zip(batch, starts.tolist(), strict=True))
+    outputs = torch.cat([inputs.output + start for inputs, start in shifted])
+    edges = torch.cat([inputs.edge_index + start for inputs, start in shifted], dim=1)
+    return outputs, edges, member.to(edges.device)

@@ -1,12 +1,13 @@
-"""A table of the fits of an experiment that fills while they go on."""
+"""Two ways to watch fits go on: bars for many experiments, a table for one."""
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Protocol, Self
 
 from rich.live import Live
+from rich.progress import Progress
 from rich.table import Table
 
 from solution.models.base import Report
@@ -14,6 +15,43 @@ from solution.progress import console
 from solution.terminal import make_table
 
 COLUMNS = ("Model", "Epoch", "Loss", "Inner score", "Best", "Configs/s", "Time", "Left")
+
+
+class Watch(Protocol):
+    """Shows how the fits of units go on."""
+
+    def unit(self, name: str) -> AbstractContextManager[Report]:
+        """Around a fit; what it reports is shown meanwhile."""
+        ...
+
+    def advance(self) -> None:
+        """Another unit is there."""
+        ...
+
+
+class ProgressBars:
+    """A bar for all of some fits, and one below it for the fit that goes on."""
+
+    def __init__(self, progress: Progress, total: int, description: str) -> None:
+        self._progress = progress
+        self._overall = progress.add_task(description, total=total, note="")
+
+    @contextmanager
+    def unit(self, name: str) -> Iterator[Report]:
+        """Show a bar for the fit called `name` inside the block."""
+        task = self._progress.add_task(name, total=None, note="")
+
+        def report(done: int, total: int, note: str = "", *_: Any, **__: Any) -> None:
+            self._progress.update(task, completed=done, total=total, note=note)
+
+        try:
+            yield report
+        finally:
+            self._progress.remove_task(task)
+
+    def advance(self) -> None:
+        """Another fit is complete."""
+        self._progress.advance(self._overall)
 
 
 @dataclass
@@ -49,7 +87,7 @@ class Line:
 
 
 class LiveTable:
-    """Watches the fits of units (solution.out_of_fold.Watch); on the screen while it is entered."""
+    """A Watch with a line a fit; on the screen while it is entered."""
 
     def __init__(self, title: str, total: int) -> None:
         self._title, self._total, self._advanced = title, total, 0

@@ -1,0 +1,7 @@
+"""Trees on differences of two rows of the layout table."""
+
+from solution.collection import LAYOUT
+from solution.experiments.base import Experiment
+from solution.models.pairwise_ranker import PairwiseSettings
+
+EXPERIMENT = Experiment(name="layout_pairwise_001", collections=LAYOUT, ranker=PairwiseSettings())

@@ -1,0 +1,7 @@
+"""Trees on the layout table that predict the normalised rank."""
+
+from solution.collection import LAYOUT
+from solution.experiments.base import Experiment
+from solution.models.lightgbm_ranker import PointwiseSettings
+
+EXPERIMENT = Experiment(name="layout_pointwise_001", collections=LAYOUT, ranker=PointwiseSettings())

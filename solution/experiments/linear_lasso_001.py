@@ -1,0 +1,7 @@
+"""Lasso on the feature tables, its penalty by grid search."""
+
+from solution.collection import NAMES
+from solution.experiments.base import Experiment
+from solution.models.linear import LassoSettings
+
+EXPERIMENT = Experiment(name="linear_lasso_001", collections=NAMES, ranker=LassoSettings())

@@ -1,0 +1,7 @@
+"""Ordinary least squares on the feature tables: the plainest baseline."""
+
+from solution.collection import NAMES
+from solution.experiments.base import Experiment
+from solution.models.linear import OrdinarySettings
+
+EXPERIMENT = Experiment(name="linear_ordinary_001", collections=NAMES, ranker=OrdinarySettings())

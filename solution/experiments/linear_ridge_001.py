@@ -1,0 +1,7 @@
+"""Ridge regression on the feature tables, its penalty by grid search."""
+
+from solution.collection import NAMES
+from solution.experiments.base import Experiment
+from solution.models.linear import RidgeSettings
+
+EXPERIMENT = Experiment(name="linear_ridge_001", collections=NAMES, ranker=RidgeSettings())

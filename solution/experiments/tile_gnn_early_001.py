@@ -1,0 +1,16 @@
+"""The early-join GraphSAGE baseline of TpuGraphs on the tile table."""
+
+from solution.collection import TILE
+from solution.experiments.base import Experiment
+from solution.models.tile_gnn import EarlyTileGnnSettings
+from solution.models.training import TrainingSettings
+
+EXPERIMENT = Experiment(
+    name="tile_gnn_early_001",
+    collections=TILE,
+    ranker=EarlyTileGnnSettings(
+        block="sage",
+        dropout=0.3,
+        training=TrainingSettings(graphs_per_step=16, weight_decay=1e-2),
+    ),
+)

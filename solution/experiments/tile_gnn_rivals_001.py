@@ -1,0 +1,17 @@
+"""The tile net with dimension tokens and attention across configurations."""
+
+from solution.collection import TILE
+from solution.experiments.base import Experiment
+from solution.models.tile_gnn import TileGnnSettings
+from solution.models.training import TrainingSettings
+
+EXPERIMENT = Experiment(
+    name="tile_gnn_rivals_001",
+    collections=TILE,
+    ranker=TileGnnSettings(
+        tokens=True,
+        heads=4,
+        dropout=0.3,
+        training=TrainingSettings(graphs_per_step=16, weight_decay=1e-2),
+    ),
+)

@@ -1,0 +1,16 @@
+"""The late-join GraphSAGE baseline of TpuGraphs on the tile table."""
+
+from solution.collection import TILE
+from solution.experiments.base import Experiment
+from solution.models.tile_gnn import TileGnnSettings
+from solution.models.training import TrainingSettings
+
+EXPERIMENT = Experiment(
+    name="tile_gnn_sage_001",
+    collections=TILE,
+    ranker=TileGnnSettings(
+        block="sage",
+        dropout=0.3,
+        training=TrainingSettings(graphs_per_step=16, weight_decay=1e-2),
+    ),
+)

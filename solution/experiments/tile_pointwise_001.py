@@ -1,0 +1,7 @@
+"""Trees on the tile table that predict the normalised rank."""
+
+from solution.collection import TILE
+from solution.experiments.base import Experiment
+from solution.models.lightgbm_ranker import PointwiseSettings
+
+EXPERIMENT = Experiment(name="tile_pointwise_001", collections=TILE, ranker=PointwiseSettings())

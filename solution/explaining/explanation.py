@@ -1,0 +1,195 @@
+"""Why a ranker thinks one configuration of a graph slower than another, in words and numbers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from rich.table import Table
+from rich.text import Text
+
+from solution import predictions
+from solution.data.folds import NO_FOLD
+from solution.data.graphs import GraphCache, LazyGraphs
+from solution.data.store import Store, graph_path
+from solution.errors import InputError
+from solution.experiments.base import Experiment
+from solution.features.catalogue import features_of
+from solution.features.feature import Feature
+from solution.features.table import feature_table
+from solution.graph import Graph
+from solution.models.base import Ranker
+from solution.models.contributions import explain_difference, measure_importance
+from solution.runs import Run
+from solution.terminal import make_table
+
+SHOWN = 12
+NAMED = 3  # columns that the sentence names
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Two configurations of a graph, and what the ranker says of them."""
+
+    graph: Graph
+    ranker: Ranker
+    slow: int  # the configuration that is explained
+    fast: int  # what it is compared with: the one that is predicted fastest
+    scores: np.ndarray  # (configs,)
+    rows: np.ndarray  # (configs, columns) float32
+    features: tuple[Feature, ...]
+    contributions: np.ndarray  # (columns,) to how much slower `slow` is than `fast`
+    importance: np.ndarray  # (columns,) shares of the ranker's gain
+
+    @property
+    def order(self) -> np.ndarray:
+        """Columns by how much they contribute."""
+        return np.argsort(-np.abs(self.contributions), kind="stable")
+
+    def place(self, config: int) -> int:
+        """The predicted place of a configuration, 1 the fastest."""
+        return int((self.scores < self.scores[config]).sum()) + 1
+
+
+def explain(ranker: Ranker, graph: Graph, config: int | None = None) -> Explanation:
+    """Compare `config`, by default the one that is predicted slowest, with the fastest.
+
+    Raises InputError where there is no such configuration, or the ranker cannot be explained.
+    """
+    scores = ranker.predict(graph)
+    slow = int(np.argmax(scores)) if config is None else config
+    if not 0 <= slow < graph.num_configs:
+        raise InputError(
+            f"{graph.name} has no configuration {slow}. They are numbered 0 to "
+            f"{graph.num_configs - 1}."
+        )
+    rows = feature_table(graph).to_numpy(order="c")
+    fast = int(np.argmin(scores))
+    return Explanation(
+        graph,
+        ranker,
+        slow,
+        fast,
+        scores,
+        rows,
+        features_of(graph.collection),
+        explain_difference(ranker, rows[[slow]], rows[fast])[0],
+        measure_importance(ranker),
+    )
+
+
+def find_graph(store: Store, experiment: Experiment, name: str) -> Graph:
+    """The graph called `name`, or COLLECTION:NAME, among the experiment's.
+
+    Raises InputError where there is none, or several.
+    """
+    wanted = pl.concat_str("collection", "graph", separator=":")
+    rows = store.graphs.filter(
+        pl.col("collection").is_in(experiment.collections),
+        (pl.col("graph") == name) | (wanted == name),
+    )
+    if len(rows) != 1:
+        found = [f"{c}:{g}" for c, g in rows.select("collection", "graph").iter_rows()]
+        raise InputError(
+            f"{name!r}: expected one graph of {', '.join(experiment.collections)} in "
+            f"{store.folder}, found {', '.join(found) or 'none'}. Give its name, or "
+            "COLLECTION:NAME."
+        )
+    return _load(store, rows)[0]
+
+
+def labelled_graphs(store: Store, collection: str) -> LazyGraphs:
+    """Those of the collection that have labels."""
+    return _load(store, store.graphs.filter(pl.col("collection") == collection, "labelled"))
+
+
+def _load(store: Store, rows: pl.DataFrame) -> LazyGraphs:
+    keys = rows.select("collection", "split", "graph").iter_rows()
+    return LazyGraphs([graph_path(store.folder, *key) for key in keys], GraphCache())
+
+
+def load_ranker(run: Run, experiment: Experiment, graph: Graph) -> tuple[Ranker, Path]:
+    """A model of the run that did not learn from the graph, and its folder.
+
+    Raises InputError where the run has none.
+    """
+    graphs = predictions.read(run.graphs).filter(
+        pl.col("collection") == graph.collection.name, pl.col("graph") == graph.name
+    )
+    fold = graphs["fold"][0] if len(graphs) else NO_FOLD
+    folders = run.units(experiment.name, graph.collection.name)
+    own = [folder for folder in folders if folder.name.startswith(f"fold-{fold}-")]
+    chosen = own or folders  # a test graph was seen by none
+    if not chosen:
+        raise InputError(
+            f"{run.folder}: has no model of {experiment.name} for {graph.collection.name}. Train "
+            f"it with `fastslow run --experiment {experiment.name} --run {run.folder}`."
+        )
+    kind = type(experiment.ranker.build(0))
+    return kind.load(chosen[0] / "model"), chosen[0]
+
+
+def describe(explanation: Explanation) -> str:
+    """Two sentences: how the configurations are ranked, and which columns decide."""
+    graph, slow, fast = explanation.graph, explanation.slow, explanation.fast
+    count = graph.num_configs
+    text = (
+        f"Configuration {slow} of {graph.name} is predicted {_ordinal(explanation.place(slow))} "
+        f"of {count}, configuration {fast} fastest"
+    )
+    if graph.runtimes is not None:
+        ratio = graph.runtimes[slow] / graph.runtimes[fast]
+        text += f"; measured, it takes {ratio:.2f} times as long"
+    against = [place for place in explanation.order if explanation.contributions[place] > 0]
+    named = [_name_column(explanation, int(place)) for place in against[:NAMED]]
+    if named:
+        text += f". What speaks against it most: {'; '.join(named)}"
+    return text + "."
+
+
+def show_contributions(explanation: Explanation) -> Table:
+    """The columns that decide between the two, with their values."""
+    slow, fast = explanation.slow, explanation.fast
+    table = make_table(
+        Text(f"Why {slow} is predicted slower than {fast}: + slower, - faster"),
+        "Contributions add up to the difference of the two scores.",
+    )
+    table.add_column("Feature", no_wrap=True)
+    for header in (f"config {slow}", f"config {fast}", "adds"):
+        table.add_column(header, justify="right", no_wrap=True)
+    table.add_column("Unit and reason")
+    for place in explanation.order[:SHOWN]:
+        feature = explanation.features[place]
+        values = [f"{explanation.rows[config, place]:.3g}" for config in (slow, fast)]
+        adds = f"{explanation.contributions[place]:+.3f}"
+        table.add_row(feature.name, *values, adds, f"{feature.unit}: {feature.reason}")
+    rest = explanation.contributions[explanation.order[SHOWN:]].sum()
+    table.add_row("all others", "", "", f"{rest:+.3f}", "")
+    table.add_row("sum", "", "", f"{explanation.contributions.sum():+.3f}", "")
+    return table
+
+
+def show_importance(features: Sequence[Feature], importance: np.ndarray) -> Table:
+    """The columns that the model uses most, over all graphs."""
+    table = make_table("What the model uses most")
+    table.add_column("Feature", no_wrap=True)
+    table.add_column("Share", justify="right")
+    table.add_column("Unit and reason")
+    for place in np.argsort(-importance, kind="stable")[:SHOWN]:
+        feature = features[place]
+        row = (feature.name, f"{importance[place]:.1%}", f"{feature.unit}: {feature.reason}")
+        table.add_row(*row)
+    return table
+
+
+def _name_column(explanation: Explanation, place: int) -> str:
+    feature = explanation.features[place]
+    slow, fast = (explanation.rows[c, place] for c in (explanation.slow, explanation.fast))
+    return f"{feature.name} is {slow:.3g} against {fast:.3g} ({feature.unit}): {feature.reason}"
+
+
+def _ordinal(number: int) -> str:
+    endings = {1: "st", 2: "nd", 3: "rd"}
+    teens = 10 <= number % 100 <= 20
+    return f"{number}{'th' if teens else endings.get(number % 10, 'th')}"

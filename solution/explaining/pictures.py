@@ -1,0 +1,120 @@
+"""Draw explanations: contributions, importances, configurations in principal components."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import numpy as np
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from solution.explaining.explanation import Explanation
+from solution.features.feature import Feature
+from solution.features.table import distinct_rows
+from solution.files import replace_file
+from solution.graph import Graph
+from solution.models.labels import normalised_rank
+
+SHOWN = 15
+MAX_POINTS = 20_000
+SLOWER, FASTER = "#c44e52", "#4c72b0"
+
+
+def draw_contributions(explanation: Explanation, path: Path) -> None:
+    """Write a PNG: what separates the two configurations beside what the model uses most."""
+    figure, axes = plt.subplots(1, 2, figsize=(13, 5.6), layout="constrained")
+    order = explanation.order[:SHOWN][::-1]
+    values = explanation.contributions[order]
+    colours = np.where(values > 0, SLOWER, FASTER)
+    axes[0].barh([explanation.features[place].name for place in order], values, color=colours)
+    axes[0].axvline(0, color="black", linewidth=0.8)
+    axes[0].set_title(
+        f"{explanation.graph.name}: configuration {explanation.slow} over {explanation.fast}"
+    )
+    axes[0].set_xlabel("contribution to the score (red: slower, blue: faster)")
+    _draw_importance(axes[1], explanation.features, explanation.importance)
+    _save(figure, path)
+
+
+def _draw_importance(axes: Axes, features: Sequence[Feature], importance: np.ndarray) -> None:
+    order = np.argsort(-importance, kind="stable")[:SHOWN][::-1]
+    axes.barh([features[place].name for place in order], 100 * importance[order], color="#8c8c8c")
+    axes.set_title("What the model uses most, over all graphs")
+    axes.set_xlabel("share of the trees' gain, or of the linear weights (%)")
+
+
+def draw_components(graph: Graph, others: Sequence[Graph], path: Path) -> None:
+    """Write a PNG: configurations in two principal components, of this graph and of all.
+
+    Coloured by runtime over the fastest of the graph; for all graphs by place, so that graphs can
+    be compared. Unlabelled graphs are left out of the second panel, and are grey in the first.
+    """
+    figure, axes = plt.subplots(1, 2, figsize=(13, 5.4), layout="constrained")
+    rows = distinct_rows(graph)
+    colours, label = None, ""
+    if graph.runtimes is not None:
+        runtimes = graph.distinct.mean(graph.runtimes)
+        colours, label = np.log2(runtimes / runtimes.min()), "log2 runtime over the fastest"
+    _scatter(axes[0], rows, colours, label)
+    axes[0].set_title(f"{len(rows):,} configurations of {graph.name}")
+    tables, places = _sample([other for other in others if other.runtimes is not None])
+    if len(tables):
+        _scatter(axes[1], tables, places, "place inside the graph (0 fastest, 1 slowest)")
+    axes[1].set_title(f"{len(tables):,} configurations of {len(others)} graphs")
+    _save(figure, path)
+
+
+def project(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The first two principal components (rows, 2) of standardised rows, and their shares (2,)."""
+    from sklearn.decomposition import PCA
+
+    wide = rows.astype(np.float64)
+    deviation = wide.std(axis=0)
+    varies = deviation > 1e-6 * np.maximum(np.abs(wide.mean(axis=0)), 1)
+    scaled = (wide[:, varies] - wide[:, varies].mean(axis=0)) / deviation[varies]
+    if min(scaled.shape) < 2:
+        return np.zeros((len(rows), 2)), np.zeros(2)
+    components = PCA(2, svd_solver="full")
+    return components.fit_transform(scaled), components.explained_variance_ratio_
+
+
+def _sample(graphs: Sequence[Graph]) -> tuple[np.ndarray, np.ndarray]:
+    """At most MAX_POINTS rows of all graphs, and each one's place in its graph, 0 to 1."""
+    if not graphs:
+        return np.zeros((0, 0)), np.zeros(0)
+    generator = np.random.default_rng(0)
+    limit = max(1, MAX_POINTS // len(graphs))
+    tables, places = [], []
+    for graph in graphs:
+        assert graph.runtimes is not None
+        rows = distinct_rows(graph)
+        chosen = generator.permutation(len(rows))[:limit]
+        tables.append(rows[chosen])
+        places.append(normalised_rank(graph.distinct.mean(graph.runtimes))[chosen])
+    return np.concatenate(tables), np.concatenate(places)
+
+
+def _scatter(axes: Axes, rows: np.ndarray, colours: np.ndarray | None, label: str) -> None:
+    points, shares = project(rows)
+    size = float(np.clip(4000 / max(len(points), 1), 3, 40))
+    if colours is None:
+        axes.scatter(points[:, 0], points[:, 1], s=size, color="#999999")
+    else:
+        order = np.argsort(-colours, kind="stable")  # the fast ones are drawn on top
+        drawn = axes.scatter(
+            points[order, 0], points[order, 1], s=size, c=colours[order], cmap="viridis_r"
+        )
+        axes.figure.colorbar(drawn, ax=axes, label=label)
+    for place, name in enumerate(("x", "y")):
+        text = f"principal component {place + 1} ({shares[place]:.0%} of the variance)"
+        getattr(axes, f"set_{name}label")(text)
+
+
+def _save(figure: Figure, path: Path) -> None:
+    with replace_file(path) as temporary:
+        figure.savefig(temporary, dpi=130, format="png")
+    plt.close(figure)

@@ -1,0 +1,119 @@
+"""Cache misses of a tiled loop nest, by counting which loops' data stay in the cache.
+
+The loops of a kernel nest: inside a tile its own loops, around them the loops over tiles. Going
+from the innermost loop outwards, data is reused as long as all that the loops so far touch fits;
+the first loop with which it does not fit brings each of its lines anew at every execution.
+
+Source: the reuse analysis of Wolf and Lam, "A data locality optimizing algorithm", PLDI 1991; cache
+sets that a power-of-two stride leaves unused as in Lam, Rothberg and Wolf, "The cache performance
+and optimizations of blocked algorithms", ASPLOS 1991.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from solution.features.access import Walk
+from solution.features.tiling import NUM_LOOPS, REDUCTION, WINDOW, Tiling
+from solution.vocabulary import MAX_RANK
+
+
+@dataclass(frozen=True)
+class Cache:
+    """A cache or a table of pages with `sets` sets of `ways` blocks."""
+
+    block: int  # bytes
+    ways: int
+    sets: int
+
+    @property
+    def blocks(self) -> int:
+        return self.ways * self.sets
+
+
+@dataclass(frozen=True)
+class Nest:
+    """The loops of a kernel that go round, from the innermost outwards."""
+
+    configs: int
+    levels: list[np.ndarray]  # (configs, NUM_LOOPS) each: iterations inside this level
+    executions: list[np.ndarray]  # (configs,) each: how often this level is run
+
+
+def make_nest(tiling: Tiling, inner: int) -> Nest:
+    """Inside a tile: outer dimensions, then sums, then the loop `inner`; tiles around them."""
+    order = _order(tiling, inner)
+    active = [loop for loop in order if tiling.extents[loop] > 1]
+    reached = np.ones((len(tiling.tiles), NUM_LOOPS))
+    left = tiling.tiles.prod(axis=1) * tiling.counts.prod(axis=1)
+    levels, executions = [], []
+    for loop in active:
+        reached = reached.copy()
+        reached[:, loop] = tiling.tiles[:, loop]
+        left = left / tiling.tiles[:, loop]
+        levels.append(reached)
+        executions.append(left)
+    around = [loop for loop in _order(tiling, tiling.rank - 1) if loop in active]
+    for loop in around:
+        reached = reached.copy()
+        reached[:, loop] = tiling.extents[loop]
+        left = left / tiling.counts[:, loop]
+        levels.append(reached)
+        executions.append(left)
+    return Nest(len(tiling.tiles), levels, executions)
+
+
+def _order(tiling: Tiling, inner: int) -> list[int]:
+    """Loops from the innermost outwards."""
+    sums = [REDUCTION, *range(NUM_LOOPS - 1, WINDOW - 1, -1)]
+    own = list(range(MAX_RANK - 1, -1, -1))
+    rest = [tiling.rank - 1, *sums, *(loop for loop in own if loop != tiling.rank - 1)]
+    return [inner, *(loop for loop in rest if loop != inner)]
+
+
+def count_misses(walks: Sequence[Walk], nest: Nest, cache: Cache) -> np.ndarray:
+    """Blocks (configs,) that are brought in by all tensors together; 1 where there is none."""
+    configs = nest.configs
+    if not nest.levels or not walks:
+        return np.ones(configs)
+    misses, fits = np.zeros(configs), np.ones(configs, bool)
+    for reached, executions in zip(nest.levels, nest.executions, strict=True):
+        boxes = [walk.box(reached) for walk in walks]
+        touched = sum(
+            count_blocks(w, box, cache.block) for w, box in zip(walks, boxes, strict=True)
+        )
+        occupied = sum(_occupy(w, box, cache) for w, box in zip(walks, boxes, strict=True))
+        # As long as all inner levels fit, this one brings each of its blocks once.
+        misses = np.where(fits, touched * executions, misses)
+        fits &= occupied <= cache.blocks
+    return misses
+
+
+def count_blocks(walk: Walk, box: np.ndarray, block: int) -> np.ndarray:
+    """Blocks (configs,) that boxes (configs, rank) touch; long strides take one for each step."""
+    count = np.ones(len(box))
+    for place in range(len(walk.sizes)):
+        count *= 1 + (box[:, place] - 1) * min(1.0, walk.strides[place] / block)
+    return count
+
+
+def _occupy(walk: Walk, box: np.ndarray, cache: Cache) -> np.ndarray:
+    """Blocks (configs,) of the cache that the boxes keep busy, those of unused sets with them."""
+    blocks = count_blocks(walk, box, cache.block)
+    reached = np.ones(len(box))
+    for place in range(len(walk.sizes)):
+        stride, steps = walk.strides[place], box[:, place]
+        if stride < cache.block:
+            reached *= 1 + (steps - 1) * stride / cache.block
+        else:
+            reached *= np.minimum(steps, distinct_sets(stride, cache))
+    used = np.clip(reached, 1, cache.sets)
+    return np.maximum(blocks, blocks / used * cache.sets * (blocks > used))
+
+
+def distinct_sets(stride: float, cache: Cache) -> float:
+    """Sets that a walk with this stride (bytes) reaches: few where it is a power of two."""
+    if stride < cache.block or stride % cache.block:
+        return cache.sets
+    return float(cache.sets / np.gcd(cache.sets, int(stride // cache.block)))

@@ -1,0 +1,22 @@
+"""What a column of a feature table is called, what it counts, and why it is there."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+Columns = Mapping[str, np.ndarray | float]  # (configs,) each, or one number for all of them
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One column of a feature table."""
+
+    name: str
+    unit: str  # log means a natural logarithm
+    reason: str  # one line
+
+
+def numbered(name: str, unit: str, reason: str, count: int) -> tuple[Feature, ...]:
+    """Features NAME_0 ... for the places of a list."""
+    return tuple(Feature(f"{name}_{place}", unit, reason) for place in range(count))

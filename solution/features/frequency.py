@@ -1,0 +1,50 @@
+"""How common each node's layout is among the graph's own candidates.
+
+A search visits good layouts again and again, so in the collections of the default search what is
+common is likely to be fast; in the random collections it says nothing. These features use the
+candidates of the graph itself, which are known before anything is timed: they change when the list
+of candidates does.
+"""
+
+import numpy as np
+
+from solution.codebook import Codebook
+from solution.features.feature import Feature
+
+BLOCK_ENTRIES = 1 << 22
+
+FEATURES = (
+    Feature("frequency_mean", "share", "candidates that give a node the same layout, node by node"),
+    Feature("frequency_log", "log share", "the same as a likelihood: the mean of its logarithm"),
+    Feature("frequency_least", "share", "the node whose layout is rarest"),
+    Feature("frequency_top", "share", "nodes that have their most common layout"),
+)
+
+
+def measure_frequency(pairs: Codebook) -> np.ndarray:
+    """The columns FEATURES: (distinct configs, len(FEATURES)) float64."""
+    configs, nodes = pairs.codes.shape
+    if nodes == 0:
+        return np.zeros((configs, len(FEATURES)))
+    share = _share_of_pairs(pairs)
+    most = np.maximum.reduceat(share, pairs.starts[:-1])
+    step = max(1, BLOCK_ENTRIES // nodes)
+    blocks = []
+    for first in range(0, configs, step):
+        own = share[pairs.pairs(slice(first, first + step))]  # (configs, nodes)
+        columns = [own.mean(1), np.log(own).mean(1), own.min(1), (own == most).mean(1)]
+        blocks.append(np.stack(columns, axis=1))
+    return np.concatenate(blocks)
+
+
+def _share_of_pairs(pairs: Codebook) -> np.ndarray:
+    """The share (pairs,) of all candidates that use each pair; identical ones count each time."""
+    weights = np.bincount(pairs.rows, minlength=len(pairs.codes)).astype(np.float64)
+    uses = np.zeros(len(pairs.layouts))
+    step = max(1, BLOCK_ENTRIES // pairs.codes.shape[1])
+    for first in range(0, len(pairs.codes), step):
+        block = slice(first, first + step)
+        index = pairs.pairs(block)
+        each = np.broadcast_to(weights[block, None], index.shape)
+        uses += np.bincount(index.ravel(), each.ravel(), minlength=len(uses))
+    return uses / weights.sum()

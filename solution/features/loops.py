@@ -1,0 +1,143 @@
+"""How the loops of a tile run: trips of the innermost one, starts, remainders, passes.
+
+A kernel is a nest of loops (solution.features.tiling) that a compiler vectorises where the
+innermost one runs along contiguous memory. A short inner loop starts often, a length that is no
+multiple of the vector leaves a tail, and every operation of a fused kernel passes over the tile.
+"""
+
+import numpy as np
+
+from solution import vocabulary
+from solution.features.access import find_walks
+from solution.features.cache import make_nest
+from solution.features.feature import Columns, Feature, numbered
+from solution.features.tiling import REDUCTION, WINDOW, Tiling, find_tiling
+from solution.features.work import num_elements
+from solution.graph import Graph
+from solution.vocabulary import MAX_RANK, OPCODE_IDS
+
+VECTORS = (8, 16)  # float32 numbers in a vector of 256 and of 512 bits
+OUTER = 3  # loops around the innermost that are described one by one
+SPATIAL = 3  # dimensions of a convolution's kernel that are
+FIRST_LEVEL, SECOND_LEVEL = 48 << 10, 1 << 20  # bytes of the data caches
+# Nodes that no pass over the tile computes.
+FREE = ("parameter", "constant", "broadcast", "tuple", "fusion", "iota", "bitcast")
+
+FEATURES = (
+    Feature("inner_trip", "log iterations", "a short innermost loop does not pay for its start"),
+    Feature("inner_vector_8", "log share", "iterations with tails, for vectors of 8 numbers"),
+    Feature("inner_vector_16", "log share", "iterations with tails, for vectors of 16 numbers"),
+    Feature("inner_starts", "log per iteration", "how often the innermost loop is started"),
+    Feature("second_starts", "log per iteration", "how often the loop around it is started"),
+    Feature("third_starts", "log per iteration", "how often the loop around that is started"),
+    Feature("inner_even", "log ratio", "work of the tiles over the real work: an uneven last tile"),
+    Feature("inner_is_unit", "0 or 1", "strided inner loops are not vectorised"),
+    Feature("sum_trip", "log iterations", "terms that are added before the sum is put away"),
+    Feature("sum_vector_16", "log share", "tails of the sum's loop, for vectors of 16 numbers"),
+    Feature("sum_even", "log ratio", "an uneven last step of the sum"),
+    Feature("sum_restarts", "log count", "how often an unfinished sum is read and written again"),
+    *numbered("outer_trip", "log iterations", "the loop that many places outside the inner", OUTER),
+    *numbered("outer_count", "log count", "tiles along that loop", OUTER),
+    Feature("window_trip", "log iterations", "kernel elements that a tile of a convolution takes"),
+    Feature("window_count", "log count", "tiles of a convolution's kernel"),
+    *numbered("window_trip", "log iterations", "the tile along a kernel dimension", SPATIAL),
+    Feature("tile_iterations", "log iterations", "work inside a tile"),
+    Feature("tile_starts", "log per iteration", "what starting a tile costs for each iteration"),
+    Feature("passes", "log1p count", "operations that pass over every tile, one by one"),
+    Feature("pass_starts", "log1p per iteration", "inner loops that those passes start"),
+    Feature("pass_over_first_level", "log ratio", "what a pass leaves is gone from the cache"),
+    Feature("pass_over_second_level", "log ratio", "the same for the larger cache"),
+)
+
+
+def innermost_loop(graph: Graph) -> int:
+    """The loop that a compiler of C puts inside: the output's minor one, or the sum's.
+
+    The sum's where all that is summed lies together along it, as in A times B transposed.
+    """
+    summed = [walk for walk in find_walks(graph)[1:] if walk.follows()[REDUCTION]]
+    if summed and all(walk.axes[-1].loop == REDUCTION for walk in summed):
+        return REDUCTION
+    return find_tiling(graph).rank - 1
+
+
+def describe_loops(graph: Graph) -> Columns:
+    """The columns FEATURES."""
+    tiling, inner = find_tiling(graph), innermost_loop(graph)
+    trips, counts = tiling.tiles, tiling.counts
+    iterations = tiling.extents.prod()
+    unit = all(w.inner_stride(inner) in (0.0, w.element_bytes) for w in find_walks(graph))
+    return {
+        "inner_trip": np.log(trips[:, inner]),
+        **{f"inner_vector_{size}": _tails(tiling, inner, size) for size in VECTORS},
+        **_starts(tiling, inner),
+        "inner_even": _even(tiling, inner),
+        "inner_is_unit": float(unit),
+        "sum_trip": np.log(trips[:, REDUCTION]),
+        "sum_vector_16": _tails(tiling, REDUCTION, 16),
+        "sum_even": _even(tiling, REDUCTION),
+        "sum_restarts": np.log(counts[:, REDUCTION:].prod(axis=1)),
+        **_outer_loops(tiling),
+        "window_trip": np.log(trips[:, WINDOW:].prod(axis=1)),
+        "window_count": np.log(counts[:, WINDOW:].prod(axis=1)),
+        **{f"window_trip_{k}": np.log(trips[:, WINDOW + k]) for k in range(SPATIAL)},
+        "tile_iterations": np.log(trips.prod(axis=1)),
+        "tile_starts": np.log(counts.prod(axis=1) / iterations),
+        **_passes(graph, tiling),
+    }
+
+
+def _tails(tiling: Tiling, loop: int, vector: int) -> np.ndarray:
+    """Vector iterations and those of the tails, over what a loop without tails would take."""
+    extent, trip = tiling.extents[loop], tiling.tiles[:, loop]
+    full = np.floor(extent / trip)
+    last = extent - full * trip
+    steps = full * (trip // vector + trip % vector) + last // vector + last % vector
+    return np.log(steps * vector / extent)
+
+
+def _even(tiling: Tiling, loop: int) -> np.ndarray:
+    return np.log(tiling.counts[:, loop] * tiling.tiles[:, loop] / tiling.extents[loop])
+
+
+def _starts(tiling: Tiling, inner: int) -> dict[str, np.ndarray]:
+    executions = make_nest(tiling, inner).executions
+    iterations = tiling.extents.prod()
+    never = np.zeros(len(tiling.tiles))
+    names = ("inner_starts", "second_starts", "third_starts")
+    return {
+        name: np.log(executions[place] / iterations) if place < len(executions) else never
+        for place, name in enumerate(names)
+    }
+
+
+def _outer_loops(tiling: Tiling) -> dict[str, np.ndarray]:
+    columns: dict[str, np.ndarray] = {}
+    for place in range(OUTER):
+        loop = tiling.rank - 2 - place
+        trip, count = np.ones(len(tiling.tiles)), np.ones(len(tiling.tiles))
+        if loop >= 0:
+            trip, count = tiling.tiles[:, loop], tiling.counts[:, loop]
+        columns |= {f"outer_trip_{place}": np.log(trip), f"outer_count_{place}": np.log(count)}
+    return columns
+
+
+def count_passes(graph: Graph) -> int:
+    """Operations whose result is about as large as the tensor that is cut."""
+    cut = find_tiling(graph).extents[:MAX_RANK].prod()
+    computed = ~np.isin(graph.node_opcodes, [OPCODE_IDS[name] for name in FREE])
+    return int((computed & (num_elements(graph) >= cut / 2)).sum())
+
+
+def _passes(graph: Graph, tiling: Tiling) -> dict[str, np.ndarray | float]:
+    passes, inner = count_passes(graph), tiling.rank - 1
+    share = tiling.extents[:MAX_RANK].prod() / tiling.extents.prod()
+    width = graph.node_features[tiling.node, vocabulary.ELEMENT_TYPE] @ vocabulary.ELEMENT_BYTES
+    size = tiling.tiles[:, :MAX_RANK].prod(axis=1) * max(float(width), 1.0)
+    starts = passes * share * tiling.counts[:, inner] / tiling.extents[inner]
+    return {
+        "passes": float(np.log1p(passes)),
+        "pass_starts": np.log1p(starts),
+        "pass_over_first_level": np.log(np.maximum(1, 2 * size / FIRST_LEVEL)),
+        "pass_over_second_level": np.log(np.maximum(1, 2 * size / SECOND_LEVEL)),
+    }

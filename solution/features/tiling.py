@@ -1,0 +1,190 @@
+"""Which tensor a tile cuts up, and how large the tile is in elements.
+
+The files do not say either. On a CPU a tile counts elements of the kernel's output. In the kernels
+of the TPU its two minor bounds count register tiles (8, 16 or 32 sublanes by 128 lanes, by the
+element's width), and where a kernel ends in a reduction it is the reduced tensor that is cut. The
+candidates of a kernel give it away: no bound may exceed the tensor that it cuts.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from solution import vocabulary
+from solution.data.graphs import PerGraph
+from solution.features.operands import NONE, find_operands
+from solution.features.padding import tensor_ranks
+from solution.features.work import num_elements
+from solution.graph import Graph
+from solution.vocabulary import MAX_RANK, OPCODE_IDS, TILE_BLOCKS
+
+LANES, SUBLANES = 128, 8  # of a TPU register, whose elements have four bytes
+# The loops of a kernel: one for each dimension of the tensor that is cut, from major to minor, one
+# for the sum behind an element, one for each dimension of a convolution's kernel.
+REDUCTION = MAX_RANK
+WINDOW = MAX_RANK + 1
+NUM_LOOPS = 2 * MAX_RANK + 1
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """How the candidates of a kernel divide its loops."""
+
+    node: int  # whose tensor is cut
+    rank: int  # of that tensor; a scalar counts as one dimension
+    in_registers: bool  # the two minor bounds count register tiles
+    extents: np.ndarray  # (NUM_LOOPS,) float64: iterations of each loop, at least 1
+    tiles: np.ndarray  # (configs, NUM_LOOPS) float64: iterations inside a tile, 1 ... extents
+
+    @property
+    def counts(self) -> np.ndarray:
+        """Tiles along each loop: (configs, NUM_LOOPS)."""
+        return np.ceil(self.extents / self.tiles)
+
+
+def _find_tiling(graph: Graph) -> Tiling:
+    tiles = graph.tiles.astype(np.float64)
+    bounds = tiles[:, TILE_BLOCKS["output"]][:, :MAX_RANK]
+    node, in_registers = _find_cut_tensor(graph, bounds.max(axis=0))
+    extents = np.ones(NUM_LOOPS)
+    extents[:MAX_RANK] = physical_sizes(graph, node)
+    kernel = find_convolved(graph)
+    if kernel is None:
+        extents[REDUCTION] = _reduction_length(graph)
+    else:
+        extents[WINDOW:] = physical_sizes(graph, kernel.kernel)
+        extents[WINDOW + kernel.output_place] = 1  # the output has a loop for its features
+    window = tiles[:, TILE_BLOCKS["kernel"]][:, :MAX_RANK]
+    if in_registers:
+        bounds = bounds * _register_shape(graph, node)
+        window = window * _register_shape(graph, node if kernel is None else kernel.kernel)
+    step = tiles[:, TILE_BLOCKS["input"]][:, :1]
+    given = np.concatenate([bounds, step, window], axis=1)
+    whole = (given == 0) & (np.arange(NUM_LOOPS) >= REDUCTION)  # a bound that is not given
+    tiles = np.clip(np.where(whole, extents, given), 1, extents)
+    return Tiling(node, max(1, int(tensor_ranks(graph)[node])), in_registers, extents, tiles)
+
+
+find_tiling = PerGraph(_find_tiling)
+
+
+def output_node(graph: Graph) -> int:
+    """The node whose tensor the kernel writes.
+
+    The largest tensor that nobody in the kernel consumes; where that is a tuple, its largest part;
+    where there is none, the largest tensor at all.
+    """
+    ranks, elements = tensor_ranks(graph), num_elements(graph)
+    consumed = np.zeros(graph.num_nodes, bool)
+    consumed[graph.edges[:, 1]] = True
+    last = ~consumed
+    parts = np.zeros(graph.num_nodes, bool)
+    parts[graph.edges[last[graph.edges[:, 0]], 1]] = True
+    for candidates in (last & (ranks > 0), parts & (ranks > 0), ranks > 0):
+        if candidates.any():
+            return int(np.argmax(np.where(candidates, elements, -1)))
+    return graph.num_nodes - 1
+
+
+def physical_sizes(graph: Graph, node: int) -> np.ndarray:
+    """The sizes (6,) of the node's dimensions from major to minor, the order that tiles have.
+
+    1 past the rank.
+    """
+    order = physical_order(graph, node)
+    sizes = np.ones(MAX_RANK)
+    dimensions = graph.node_features[node, vocabulary.SHAPE_DIMENSIONS].astype(np.float64)
+    sizes[: len(order)] = np.maximum(dimensions[order], 1)
+    return sizes
+
+
+def physical_order(graph: Graph, node: int) -> np.ndarray:
+    """The node's dimensions (rank,) from major to minor."""
+    rank = int(tensor_ranks(graph)[node])
+    layout = graph.node_features[node, vocabulary.NODE_LAYOUT][:rank].astype(np.int64)
+    if sorted(layout) != list(range(rank)):
+        return np.arange(rank)
+    return layout[::-1]
+
+
+def _find_cut_tensor(graph: Graph, largest: np.ndarray) -> tuple[int, bool]:
+    """The node, and whether bounds of at most `largest` (6,) count its register tiles.
+
+    Only tiles of a TPU are so small that register tiles of a tensor may be meant. Best is a tensor
+    that the largest bounds just cover, then one that they stay inside. The output comes first, then
+    larger tensors, and of equal ones the last: the others lead to it.
+    """
+    output, ranks = output_node(graph), tensor_ranks(graph)
+    used = int(np.count_nonzero(largest))
+    fits = np.flatnonzero((ranks == used) & (used > 0))
+    elements = num_elements(graph)
+    ordered = [output] * bool(ranks[output] == used > 0)
+    ordered += fits[np.lexsort((-fits, -elements[fits]))].tolist()
+    registers = {
+        node: np.ceil(physical_sizes(graph, node) / _register_shape(graph, node))
+        for node in ordered
+    }
+    for node in ordered:
+        if (largest[:used] == registers[node][:used]).all():
+            return node, True
+    for node in ordered:
+        if (largest[:used] <= registers[node][:used]).all():
+            return node, True
+    return output, False
+
+
+def _register_shape(graph: Graph, node: int) -> np.ndarray:
+    """Elements (6,) of the node's tensor in a register, from its major to its minor dimension.
+
+    A tensor of one dimension fills sublanes and lanes with it.
+    """
+    shape = np.ones(MAX_RANK)
+    rank = int(tensor_ranks(graph)[node])
+    one_hot = graph.node_features[node, vocabulary.ELEMENT_TYPE]
+    width = np.clip(one_hot @ vocabulary.ELEMENT_BYTES, 1, 4)
+    sublanes = 4 * SUBLANES // width
+    if rank == 1:
+        shape[0] = sublanes * LANES
+    if rank > 1:
+        shape[rank - 2 : rank] = sublanes, LANES
+    return shape
+
+
+def _reduction_length(graph: Graph) -> float:
+    """The length of the longest sum behind an element of a dot or reduce."""
+    elements, ranks = num_elements(graph), tensor_ranks(graph)
+    shapes = np.maximum(graph.node_features[:, vocabulary.SHAPE_DIMENSIONS], 1)
+    minor = shapes[np.arange(graph.num_nodes), np.maximum(ranks - 1, 0)].astype(np.float64)
+    left = find_operands(graph).input
+    # (..., M, K) x (..., K, N) = (..., M, N)
+    summed = np.where(left != NONE, elements[left] * minor / elements, 1)
+    read = np.ones(graph.num_nodes)
+    np.maximum.at(read, graph.edges[:, 0], elements[graph.edges[:, 1]])
+    length = np.where(graph.node_opcodes == OPCODE_IDS["dot"], summed, 1)
+    length = np.where(graph.node_opcodes == OPCODE_IDS["reduce"], read / elements, length)
+    return max(1.0, float(np.round(length).max()))
+
+
+@dataclass(frozen=True)
+class Convolved:
+    """The largest convolution of a kernel graph."""
+
+    node: int
+    kernel: int  # the tensor of weights
+    output_place: int  # where the output features stand among its dimensions, from the major one
+
+
+def _find_convolved(graph: Graph) -> Convolved | None:
+    """None where there is no convolution whose weights are known."""
+    kernels = find_operands(graph).kernel
+    nodes = np.flatnonzero((graph.node_opcodes == OPCODE_IDS["convolution"]) & (kernels != NONE))
+    if len(nodes) == 0:
+        return None
+    node = int(nodes[np.argmax(num_elements(graph)[kernels[nodes]])])
+    kernel = int(kernels[node])
+    feature = int(graph.node_features[node, vocabulary.CONVOLUTION_KERNEL_OUTPUT])
+    places = np.flatnonzero(physical_order(graph, kernel) == feature)
+    return Convolved(node, kernel, int(places[0]) if len(places) else 0)
+
+
+find_convolved = PerGraph(_find_convolved)

@@ -1,0 +1,173 @@
+"""What a tile costs the memory: working set, cache lines, pages, traffic, misses.
+
+For every tensor that a kernel reads or writes (solution.features.access) the box that a tile
+touches is counted in blocks of a cache line or a page. Traffic is the tiles times that, over what
+has to be moved at least once: 1 is perfect on any kernel, however large.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from solution.features.access import Walk, find_walks
+from solution.features.cache import Cache, count_blocks, count_misses, distinct_sets, make_nest
+from solution.features.feature import Columns, Feature
+from solution.features.loops import innermost_loop
+from solution.features.tiling import NUM_LOOPS, REDUCTION, WINDOW, Tiling, find_tiling
+from solution.graph import Graph
+from solution.vocabulary import MAX_RANK
+
+LINE, PAGE = 64, 4096  # bytes
+CACHES = {
+    "first_level": Cache(LINE, 12, 64),  # 48 KiB
+    "second_level": Cache(LINE, 16, 1024),  # 1 MiB
+    "third_level": Cache(LINE, 16, 1 << 15),  # 32 MiB
+    "page_table": Cache(PAGE, 4, 16),  # 64 pages
+}
+SIZES = {  # bytes; the scratchpad is what a TPU core fills with tiles
+    "first_level": 48 << 10,
+    "second_level": 1 << 20,
+    "scratchpad": 16 << 20,
+}
+READ = 2  # tensors that are described one by one: the largest, then the one walked worst
+
+_OF_ALL = (
+    Feature("working_set", "log1p bytes", "all that a tile touches has to stay in the cache"),
+    *(Feature(f"over_{name}", "log ratio", f"the working set over the {name.replace('_', ' ')}")
+      for name in SIZES),
+    Feature("pages", "log1p pages", "each page that a tile touches needs an address translation"),
+    Feature("traffic", "log ratio", "lines that all tiles bring, over each line once"),
+    Feature("traffic_kept", "log ratio", "the same where a part stays from one tile to the next"),
+    *(Feature(f"misses_{name}", "log ratio", f"blocks that the {name.replace('_', ' ')} brings, "
+              "over each once, by which loops' data fits")
+      for name in CACHES),
+)  # fmt: skip
+_OF_ONE = (
+    ("traffic", "log ratio", "lines that all tiles bring of it, over each line once"),
+    ("kept", "log ratio", "the same where its part stays from one tile to the next"),
+    ("lines", "log lines", "cache lines of it that a tile touches"),
+    ("pages", "log pages", "pages of it that a tile touches"),
+    ("run", "log elements", "elements that lie together: what a prefetcher sees"),
+    ("use", "log share", "bytes used of each line that is brought"),
+    ("stride", "log1p bytes", "from one iteration of the inner loop to the next"),
+    ("sweep", "log lines", "lines that one run of the inner loop touches"),
+    ("conflicts", "log ratio", "the sweep over the cache sets that its stride leaves it"),
+)
+FEATURES = _OF_ALL + tuple(
+    Feature(f"{name}_{key}", unit, f"{whose}: {reason}")
+    for name, whose in (
+        ("written", "the tensor that is cut"),
+        ("read_0", "the largest tensor read"),
+        ("read_1", "the next one"),
+    )
+    for key, unit, reason in _OF_ONE
+)
+
+
+@dataclass(frozen=True)
+class Touch:
+    """What a tile touches of one tensor; arrays are (configs,)."""
+
+    walk: Walk
+    elements: np.ndarray
+    lines: np.ndarray
+    pages: np.ndarray
+    run: np.ndarray  # elements that lie together
+    trips: np.ndarray  # tiles for which it is read anew, where the last one's part is kept
+    least: float  # cache lines of the whole tensor
+
+
+def describe_traffic(graph: Graph) -> Columns:
+    """The columns FEATURES."""
+    tiling, inner = find_tiling(graph), find_tiling(graph).rank - 1
+    walks = find_walks(graph)
+    number = tiling.counts.prod(axis=1)
+    touches = [touch(walk, tiling) for walk in walks]
+    columns = _describe_all(touches, number) | _count_misses(graph, walks, tiling)
+    read = sorted(touches[1:], key=lambda t: (-t.least, -t.walk.inner_stride(inner)))[:READ]
+    named = dict(zip(("written", "read_0", "read_1"), [*touches[:1], *read], strict=False))
+    for name in ("written", "read_0", "read_1"):
+        columns |= _describe_one(named.get(name), name, tiling, number)
+    return columns
+
+
+def touch(walk: Walk, tiling: Tiling) -> Touch:
+    """Count what every configuration's tile touches of the tensor."""
+    box = walk.box(tiling.tiles)
+    return Touch(
+        walk,
+        elements=box.prod(axis=1),
+        lines=count_blocks(walk, box, LINE),
+        pages=count_blocks(walk, box, PAGE),
+        run=_contiguous(walk, box),
+        trips=_count_trips(walk, tiling),
+        least=float(count_blocks(walk, walk.sizes[None], LINE)[0]),
+    )
+
+
+def _contiguous(walk: Walk, box: np.ndarray) -> np.ndarray:
+    """Elements (configs,) that follow each other in memory."""
+    run, whole = np.ones(len(box)), np.ones(len(box), bool)
+    for place in reversed(range(len(walk.sizes))):
+        run = np.where(whole, run * box[:, place], run)
+        whole &= box[:, place] >= walk.sizes[place]
+    return run
+
+
+def _count_trips(walk: Walk, tiling: Tiling) -> np.ndarray:
+    """How often (configs,) its part changes, tiles from the output's major dimension inwards."""
+    follows, counts = walk.follows(), tiling.counts
+    trips, runs = np.ones(len(counts)), np.ones(len(counts))
+    for loop in (*range(MAX_RANK), *range(WINDOW, NUM_LOOPS), REDUCTION):
+        runs = runs * counts[:, loop]
+        if follows[loop]:
+            trips = np.where(counts[:, loop] > 1, runs, trips)
+    return trips
+
+
+def _describe_all(touches: list[Touch], number: np.ndarray) -> dict[str, np.ndarray]:
+    zero = np.zeros(len(number))
+    least = max(1.0, sum(item.least for item in touches))
+    working = sum((item.lines for item in touches), zero) * LINE
+    moved = sum((item.lines * number for item in touches), zero) / least
+    kept = sum((item.lines * item.trips for item in touches), zero) / least
+    return {
+        "working_set": np.log1p(working),
+        **{f"over_{name}": np.log(np.maximum(1, working / s)) for name, s in SIZES.items()},
+        "pages": np.log1p(sum((item.pages for item in touches), zero)),
+        "traffic": np.log(np.maximum(moved, 1e-6)),
+        "traffic_kept": np.log(np.maximum(kept, 1e-6)),
+    }
+
+
+def _count_misses(graph: Graph, walks: list[Walk], tiling: Tiling) -> dict[str, np.ndarray]:
+    nest = make_nest(tiling, innermost_loop(graph))
+    columns = {}
+    for name, cache in CACHES.items():
+        least = sum(float(count_blocks(w, w.sizes[None], cache.block)[0]) for w in walks)
+        columns[f"misses_{name}"] = np.log(count_misses(walks, nest, cache) / max(least, 1.0))
+    return columns
+
+
+def _describe_one(
+    item: Touch | None, name: str, tiling: Tiling, number: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Of one tensor; zeros where there is none."""
+    if item is None:
+        return {f"{name}_{key}": np.zeros(len(number)) for key, _, _ in _OF_ONE}
+    inner, cache = tiling.rank - 1, CACHES["first_level"]
+    stride = item.walk.inner_stride(inner)
+    sweep = 1 + (tiling.tiles[:, inner] - 1) * min(1.0, stride / LINE)
+    room = cache.ways * distinct_sets(stride, cache)
+    values = {
+        "traffic": np.log(item.lines * number / item.least),
+        "kept": np.log(item.lines * item.trips / item.least),
+        "lines": np.log(item.lines),
+        "pages": np.log(item.pages),
+        "run": np.log(item.run),
+        "use": np.log(item.elements * item.walk.element_bytes / (item.lines * LINE)),
+        "stride": np.full(len(number), np.log1p(stride)),
+        "sweep": np.log(sweep),
+        "conflicts": np.log(np.maximum(1, sweep / room)),
+    }
+    return {f"{name}_{key}": value for key, value in values.items()}

@@ -1,0 +1,14 @@
+"""Runtimes as labels that mean the same in every graph: ranks and grades."""
+
+import numpy as np
+from scipy.stats import rankdata
+
+
+def normalised_rank(runtimes: np.ndarray) -> np.ndarray:
+    """Ranks (configs,) between 0, fastest, and 1; ties share their mean."""
+    return (rankdata(runtimes) - 0.5) / len(runtimes)
+
+
+def grade(runtimes: np.ndarray, levels: int) -> np.ndarray:
+    """Grades (configs,) int32 from runtimes: levels - 1 for the fastest, 0 for the slowest."""
+    return (levels - 1 - np.floor(normalised_rank(runtimes) * levels)).astype(np.int32)

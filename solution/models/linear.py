@@ -1,0 +1,185 @@
+"""Linear regression of a configuration's normalised rank on the feature tables.
+
+The baselines that a LightGBM is compared with: ordinary least squares, lasso, and ridge, whose
+penalties a grid search chooses by folds over graphs. Columns are standardised first.
+
+Source: Hoerl and Kennard, 1970 (ridge); Tibshirani, 1996 (lasso); scikit-learn.
+"""
+
+import json
+import warnings
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from solution.features.nodes import Scaler, fit_scaler
+from solution.features.table import distinct_rows
+from solution.graph import Graph
+from solution.models.base import Ranker, Report, silent
+from solution.models.labels import normalised_rank
+from solution.models.sampling import choose_rows, deduplicated
+
+MODEL = "model.npz"
+
+
+@dataclass(frozen=True)
+class LinearSettings:
+    """What all three have in common."""
+
+    max_configs: int = 1000  # distinct configurations of a graph to learn from
+    folds: int = 4  # over graphs, to choose the penalty
+
+    def build(self, seed: int) -> "LinearRanker":
+        """Make a ranker that is not fitted yet."""
+        return LinearRanker(self, seed)
+
+    @abstractmethod
+    def estimator(self) -> Any:
+        """A regression of scikit-learn."""
+
+    @property
+    def penalties(self) -> tuple[float, ...]:
+        """The grid; empty where there is none to choose."""
+        return ()
+
+
+@dataclass(frozen=True)
+class OrdinarySettings(LinearSettings):
+    """Ordinary least squares."""
+
+    def estimator(self) -> Any:
+        from sklearn.linear_model import LinearRegression
+
+        return LinearRegression()
+
+
+@dataclass(frozen=True)
+class RidgeSettings(LinearSettings):
+    """Least squares with a penalty on the squares of the weights."""
+
+    grid: tuple[float, ...] = (0.1, 1.0, 10.0, 100.0, 1e3, 1e4, 1e5)
+
+    @property
+    def penalties(self) -> tuple[float, ...]:
+        return self.grid
+
+    def estimator(self) -> Any:
+        from sklearn.linear_model import Ridge
+
+        return Ridge()
+
+
+@dataclass(frozen=True)
+class LassoSettings(LinearSettings):
+    """Least squares with a penalty on the sizes of the weights, which sets most of them to 0."""
+
+    grid: tuple[float, ...] = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
+    max_iterations: int = 500
+
+    @property
+    def penalties(self) -> tuple[float, ...]:
+        return self.grid
+
+    def estimator(self) -> Any:
+        from sklearn.linear_model import Lasso
+
+        return Lasso(max_iter=self.max_iterations, tol=1e-3, selection="cyclic")
+
+
+class LinearRanker(Ranker):
+    """One weight for each column."""
+
+    def __init__(self, settings: LinearSettings, seed: int) -> None:
+        self.settings = settings
+        self.seed = seed
+        self.scaler_: Scaler | None = None
+        self.weights_ = np.zeros(0)  # (columns,)
+        self.penalty_: float | None = None
+
+    def fit(
+        self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
+    ) -> Self:
+        everything = [*graphs, *validation]  # nothing is stopped early, the folds are drawn inside
+        rows = [choose_rows(g, self.settings.max_configs, self.seed) for g in everything]
+        tables = [distinct_rows(own.graph) for own in rows]
+        self.scaler_ = fit_scaler(tables)
+        features = self.scaler_(np.concatenate(tables)).astype(np.float64)
+        ranks = np.concatenate([normalised_rank(own.runtimes) for own in rows])
+        groups = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
+        fitted = self._search(features, ranks, groups)
+        self.weights_ = np.asarray(fitted.coef_, np.float64)
+        report(1, 1)
+        return self
+
+    def predict(self, graph: Graph) -> np.ndarray:
+        # Row by row, so that a row's score does not depend on its neighbours' places.
+        scores = self.contributions(distinct_rows(graph)).sum(axis=1)
+        return scores.astype(np.float32)[deduplicated(graph).inverse]
+
+    def contributions(self, rows: np.ndarray) -> np.ndarray:
+        """What each column adds to the scores of `rows`: (rows, columns), as they are."""
+        if self.scaler_ is None:
+            raise RuntimeError("fit the ranker before it predicts")
+        return self.scaler_(rows).astype(np.float64) * self.weights_
+
+    def save(self, folder: Path) -> None:
+        if self.scaler_ is None:
+            raise RuntimeError("fit the ranker before it is saved")
+        np.savez(
+            folder / MODEL,
+            mean=self.scaler_.mean,
+            scale=self.scaler_.scale,
+            weights=self.weights_,
+        )
+        record = {
+            "kind": type(self.settings).__name__,
+            "settings": asdict(self.settings),
+            "seed": self.seed,
+            "penalty": self.penalty_,
+        }
+        (folder / "settings.json").write_text(json.dumps(record, indent=2), encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        from pydantic import TypeAdapter
+
+        record = json.loads((folder / "settings.json").read_text(encoding="utf-8"))
+        kind = KINDS[record["kind"]]
+        ranker = cls(TypeAdapter(kind).validate_python(record["settings"]), record["seed"])
+        with np.load(folder / MODEL, allow_pickle=False) as arrays:
+            ranker.scaler_ = Scaler(arrays["mean"], arrays["scale"])
+            ranker.weights_ = arrays["weights"]
+        ranker.penalty_ = record["penalty"]
+        return ranker
+
+    def _search(self, features: np.ndarray, ranks: np.ndarray, groups: np.ndarray) -> Any:
+        """Fit with the penalty that does best on graphs that were left out."""
+        from sklearn.exceptions import ConvergenceWarning
+        from sklearn.model_selection import GridSearchCV, GroupKFold
+
+        estimator, penalties = self.settings.estimator(), self.settings.penalties
+        folds = min(self.settings.folds, groups[-1] + 1)
+        if not penalties:
+            return estimator.fit(features, ranks)
+        if folds < 2:  # nothing can be left out
+            return estimator.set_params(alpha=penalties[len(penalties) // 2]).fit(features, ranks)
+        search = GridSearchCV(
+            estimator,
+            {"alpha": list(penalties)},
+            cv=GroupKFold(folds),
+            scoring="neg_mean_squared_error",
+        )
+        with warnings.catch_warnings():  # columns repeat each other: the last digits take long
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            search.fit(features, ranks, groups=groups)
+        self.penalty_ = float(search.best_params_["alpha"])
+        return search.best_estimator_
+
+
+KINDS: dict[str, type[LinearSettings]] = {
+    kind.__name__: kind for kind in (OrdinarySettings, RidgeSettings, LassoSettings)
+}

@@ -1,0 +1,73 @@
+"""Draw a search: the scores of its trials, and what each setting does to them."""
+
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import numpy as np
+import optuna
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+from optuna.trial import FrozenTrial, TrialState
+
+from solution.files import replace_file
+
+COLUMNS = 3
+
+
+def draw_study(study: optuna.Study, path: Path) -> None:
+    """Write a PNG: scores trial by trial with the best so far, then a panel a setting."""
+    complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    pruned = study.get_trials(deepcopy=False, states=(TrialState.PRUNED,))
+    names = list(complete[0].params)
+    rows = -(-len(names) // COLUMNS)
+    figure = plt.figure(figsize=(11, 3.4 + 2.6 * rows), layout="constrained")
+    grid = figure.add_gridspec(rows + 1, COLUMNS, height_ratios=[1.3, *[1] * rows])
+    _draw_history(figure.add_subplot(grid[0, :]), study.study_name, complete, pruned)
+    for place, name in enumerate(names):
+        axes = figure.add_subplot(grid[1 + place // COLUMNS, place % COLUMNS])
+        _draw_setting(axes, name, complete, study.get_trials(deepcopy=False)[0].distributions)
+    with replace_file(path) as temporary:
+        figure.savefig(temporary, dpi=130, format="png")
+    plt.close(figure)
+
+
+def _draw_history(
+    axes: Axes, name: str, complete: list[FrozenTrial], pruned: list[FrozenTrial]
+) -> None:
+    numbers = np.array([trial.number for trial in complete])
+    values = np.array([trial.value for trial in complete], float)
+    axes.plot(numbers, values, "o", color="C0", label="trial")
+    axes.step(numbers, np.maximum.accumulate(values), where="post", color="C1", label="best so far")
+    if pruned:
+        given_up = [list(trial.intermediate_values.values())[-1] for trial in pruned]
+        label = "given up (score of its folds so far)"
+        axes.plot([t.number for t in pruned], given_up, "x", color="#999999", label=label)
+    axes.axhline(values[0], color="black", linewidth=0.8, linestyle=":", label="as it was")
+    axes.set_title(f"{name}: out-of-fold score of {len(complete) + len(pruned)} trials")
+    axes.set_xlabel("trial")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_ylabel("score")
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize=8)
+
+
+def _draw_setting(
+    axes: Axes,
+    name: str,
+    complete: list[FrozenTrial],
+    distributions: dict[str, optuna.distributions.BaseDistribution],
+) -> None:
+    values = [trial.params[name] for trial in complete]
+    scores = np.array([trial.value for trial in complete], float)
+    if isinstance(distributions[name], optuna.distributions.CategoricalDistribution):
+        values = [str(value) for value in values]
+    elif getattr(distributions[name], "log", False):
+        axes.set_xscale("log")
+    best = int(np.argmax(scores))
+    axes.plot(values, scores, "o", color="C0", markersize=4)
+    axes.plot([values[best]], [scores[best]], "o", color="C1", markersize=7)
+    axes.set_xlabel(name)
+    axes.set_ylabel("score")

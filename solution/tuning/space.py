@@ -1,0 +1,127 @@
+"""Which settings `fastslow tune` varies, by their names, and between which values.
+
+Any settings that have a field of one of these names are searched over it, in nested settings too,
+so a new ranker needs nothing here as long as it calls its settings what they are called elsewhere.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import optuna
+
+from solution.errors import InputError
+
+# The range of the study that this follows: leaves, learning rate, row and column minima, penalty.
+SPACE: dict[str, optuna.distributions.BaseDistribution] = {
+    "learning_rate": optuna.distributions.FloatDistribution(1e-2, 2e-1, log=True),
+    "num_leaves": optuna.distributions.IntDistribution(7, 63, log=True),
+    "min_data_in_leaf": optuna.distributions.IntDistribution(5, 100, log=True),
+    "feature_fraction": optuna.distributions.FloatDistribution(0.2, 1.0),
+    "lambda_l2": optuna.distributions.FloatDistribution(1e-2, 1e2, log=True),
+    "relevance_levels": optuna.distributions.IntDistribution(8, 64, log=True),
+    "pairs_per_config": optuna.distributions.IntDistribution(1, 16, log=True),
+    "width": optuna.distributions.CategoricalDistribution((32, 64, 96, 128)),
+    "blocks": optuna.distributions.IntDistribution(1, 4),
+    "dropout": optuna.distributions.FloatDistribution(0.0, 0.5),
+    "training.learning_rate": optuna.distributions.FloatDistribution(3e-4, 1e-2, log=True),
+    "training.weight_decay": optuna.distributions.FloatDistribution(1e-5, 1e-1, log=True),
+    "training.loss": optuna.distributions.CategoricalDistribution(("pairwise_hinge", "list_mle")),
+    "training.configs_per_graph": optuna.distributions.CategoricalDistribution((16, 32, 48, 64)),
+}
+
+
+@dataclass(frozen=True)
+class Searched:
+    """A field that is searched."""
+
+    name: str  # with the fields around it, as in training.loss
+    distribution: optuna.distributions.BaseDistribution
+    value: Any  # now
+
+
+def find_searched(settings: Any) -> list[Searched]:
+    """The fields of `settings` that are in SPACE; InputError where there is none."""
+    found = [
+        Searched(name, _with_room_for(SPACE[name], value), value)
+        for name, value in _walk_fields(settings)
+        if name in SPACE
+    ]
+    if not found:
+        raise InputError(
+            f"{type(settings).__name__} has no setting that can be searched. There are "
+            f"{', '.join(SPACE)}."
+        )
+    return found
+
+
+def _with_room_for(
+    distribution: optuna.distributions.BaseDistribution, value: Any
+) -> optuna.distributions.BaseDistribution:
+    """The distribution, made wider where the settings as they are lie outside."""
+    match distribution:
+        case optuna.distributions.FloatDistribution() as d:
+            low, high = min(d.low, value), max(d.high, value)
+            return optuna.distributions.FloatDistribution(low, high, log=d.log and low > 0)
+        case optuna.distributions.IntDistribution() as d:
+            low, high = min(d.low, value), max(d.high, value)
+            return optuna.distributions.IntDistribution(low, high, log=d.log and low > 0)
+        case optuna.distributions.CategoricalDistribution() as d:
+            choices = d.choices if value in d.choices else (*d.choices, value)
+            return optuna.distributions.CategoricalDistribution(choices)
+    return distribution
+
+
+def suggest(trial: optuna.Trial, item: Searched) -> Any:
+    """A value for the field."""
+    match item.distribution:
+        case optuna.distributions.FloatDistribution() as d:
+            return trial.suggest_float(item.name, d.low, d.high, log=d.log)
+        case optuna.distributions.IntDistribution() as d:
+            return trial.suggest_int(item.name, d.low, d.high, log=d.log)
+        case optuna.distributions.CategoricalDistribution() as d:
+            return trial.suggest_categorical(item.name, d.choices)
+    raise TypeError(f"{item.name} has a distribution of another kind: {item.distribution!r}.")
+
+
+def with_values(settings: Any, values: dict[str, Any]) -> Any:
+    """A copy of `settings` with the fields called like `values` replaced."""
+    own = {name: value for name, value in values.items() if "." not in name}
+    for outer in {name.split(".")[0] for name in values if "." in name}:
+        inner = {
+            name.removeprefix(f"{outer}."): value
+            for name, value in values.items()
+            if name.startswith(f"{outer}.")
+        }
+        own[outer] = with_values(getattr(settings, outer), inner)
+    return dataclasses.replace(settings, **own)
+
+
+def _walk_fields(settings: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        if dataclasses.is_dataclass(value):
+            yield from _walk_fields(value, f"{before}{field.name}.")
+        else:
+            yield before + field.name, value
+
+
+def write_experiment(name: str, collections: tuple[str, ...], settings: Any, note: str) -> str:
+    """The text of an experiment file with these settings."""
+    classes = {type(settings)} | {type(value) for _, value in _walk_nested(settings)}
+    imports = [f"from {kind.__module__} import {kind.__qualname__}" for kind in classes]
+    imports.append("from solution.experiments.base import Experiment")
+    return (
+        f'"""{note}"""\n\n' + "\n".join(sorted(imports)) + "\n\n"
+        f"EXPERIMENT = Experiment(\n    name={name!r},\n    collections={collections!r},\n"
+        f"    ranker={settings!r},\n)\n"
+    )
+
+
+def _walk_nested(settings: Any) -> Iterator[tuple[str, Any]]:
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        if dataclasses.is_dataclass(value):
+            yield field.name, value
+            yield from _walk_nested(value)

@@ -1,0 +1,166 @@
+"""How good LightGBM is on layouts, and what tables and trees of a million rows cost.
+
+    python -m tests.benchmarks.lightgbm_models ../shared/data build/benchmarks [scores | million]
+
+Out of fold on the measured CPU graphs (folds by architecture, three seeds), against the same trees
+on plainly aggregated features, the failure of the LightGBM study: node features averaged over the
+graph (0.004 there), and these with the configuration's numbers averaged over the nodes.
+"""
+
+import json
+import resource
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter, process_time
+
+import lightgbm
+import numpy as np
+
+from solution.collection import LAYOUT, TILE
+from solution.data.plan import IS_LABELLED
+from solution.experiments.base import find_experiment
+from solution.features.nodes import numeric_features
+from solution.features.tile_table import FEATURES, tile_table
+from solution.graph import Graph
+from solution.models.base import RankerSettings
+from solution.models.labels import grade
+from solution.models.lightgbm_ranker import LightGBMRanker, LightGBMSettings
+from solution.progress import track
+from solution.terminal import make_table, output
+from solution.vocabulary import TILE_BLOCKS
+from tests.benchmarks.out_of_fold_scores import open_plan, score_out_of_fold
+
+KINDS = ("layout_lightgbm_001", "layout_pointwise_001", "layout_pairwise_001", "linear_ridge_001")
+ROWS, CONFIGS = 1_000_000, 1842  # a tile graph of the competition has 1,842 tiles on average
+
+
+@dataclass(frozen=True)
+class AggregatedSettings(LightGBMSettings):
+    """Lambdarank on aggregated features."""
+
+    with_configurations: bool = True
+
+    def build(self, seed: int) -> "AggregatedRanker":
+        return AggregatedRanker(self, seed)
+
+
+class AggregatedRanker(LightGBMRanker):
+    """Sum, mean and maximum of node features; the mean of the configuration's 18 numbers."""
+
+    settings_class = AggregatedSettings
+
+    def rows_of(self, graph: Graph) -> np.ndarray:
+        nodes = numeric_features(graph)
+        own = np.concatenate([nodes.sum(axis=0), nodes.mean(axis=0), nodes.max(axis=0)])
+        rows = np.tile(own, (len(graph.distinct.first), 1))
+        if not self.settings.with_configurations:
+            return rows.astype(np.float32)
+        means = [
+            graph.layouts.layouts[graph.layouts.pairs(slice(row, row + 1))].mean(axis=(0, 1))
+            for row in range(len(graph.layouts.codes))
+        ]
+        return np.concatenate([rows, np.array(means)], axis=1).astype(np.float32)
+
+
+def main(shared: Path, place: Path, part: str | None) -> None:
+    """Print both parts, or the one that is named."""
+    if part in (None, "scores"):
+        measure_scores(shared / "cpugraphs", place)
+    if part in (None, "million"):
+        measure_million(shared / "cpugraphs", place)
+
+
+def measure_scores(data: Path, place: Path) -> None:
+    """Kendall's tau out of fold, with 95% bootstrap intervals over graphs."""
+    plan = open_plan(data, place / "cpugraphs")
+    rankers: dict[str, RankerSettings] = {
+        "node features, aggregated": AggregatedSettings(with_configurations=False),
+        "and configurations, averaged": AggregatedSettings(),
+        **{name: find_experiment(name).ranker for name in KINDS},
+    }
+    table = make_table("Tau out of fold, mean of 3 seeds (95% interval over graphs)")
+    for header in ("ranker", *LAYOUT):
+        table.add_column(header)
+    for name, settings in rankers.items():
+        means = [score_out_of_fold(settings, plan, collection).mean("tau") for collection in LAYOUT]
+        cells = [f"{m.value:.3f} ({m.low:.3f} to {m.high:.3f})" for m in means]
+        table.add_row(name, *cells)
+        output.print(name, *cells)
+    output.print(table)
+
+
+def measure_million(data: Path, place: Path) -> None:
+    """In a process of its own, whose memory is measured."""
+    command = [sys.executable, "-m", __spec__.name, str(data), str(place), "child"]
+    result = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    table = make_table(f"{result['rows']:,} rows of {result['columns']} columns")
+    for header in ("step", "seconds", "processor seconds", "peak memory so far (MB)"):
+        table.add_column(header, justify="right")
+    for step in result["steps"]:
+        name, seconds, processor, megabytes = step
+        table.add_row(name, f"{seconds:.1f}", f"{processor:.1f}", f"{megabytes:,.0f}")
+    output.print(table)
+
+
+def run_child(data: Path, place: Path) -> None:
+    """Build the table and train on it; print a JSON object."""
+    plan = open_plan(data, place / "cpugraphs")
+    kernels = list(plan.load(plan.rows(TILE[0], IS_LABELLED)))
+    graphs = -(-ROWS // CONFIGS)
+    table = np.empty((graphs * CONFIGS, len(FEATURES)), np.float32)
+    runtimes = []
+    steps = [_measure("before", 0.0, 0.0)]
+    wall, processor = perf_counter(), process_time()
+    with track(range(graphs), "Tables") as numbers:
+        for number in numbers:
+            graph = enlarge(kernels[number % len(kernels)], number)
+            table[number * CONFIGS : (number + 1) * CONFIGS] = tile_table(graph).to_numpy()
+            runtimes.append(np.asarray(graph.runtimes))
+    steps.append(_measure("feature table", wall, processor))
+    wall, processor = perf_counter(), process_time()
+    settings = LightGBMSettings(max_configs=CONFIGS)
+    labels = np.concatenate([grade(own, settings.relevance_levels) for own in runtimes])
+    dataset = lightgbm.Dataset(table, labels, group=[CONFIGS] * graphs)
+    lightgbm.train(settings.parameters(0, table.size), dataset, settings.rounds)
+    steps.append(_measure(f"lambdarank, {settings.rounds} rounds", wall, processor))
+    print(json.dumps({"rows": len(table), "columns": table.shape[1], "steps": steps}))
+
+
+def enlarge(graph: Graph, seed: int) -> Graph:
+    """The kernel with CONFIGS configurations: its own, scaled at random, with runtimes made up."""
+    generator = np.random.default_rng(seed)
+    chosen = generator.integers(0, graph.num_configs, CONFIGS)
+    tiles = graph.tiles[chosen].copy()
+    for block in TILE_BLOCKS.values():
+        own = tiles[:, block]
+        smaller = np.ceil(own[:, :6] * generator.uniform(0.3, 1, (CONFIGS, 6)))
+        own[:, :6] = smaller
+        own[:, 6] = smaller.sum(axis=1)
+        own[:, 7] = np.where(smaller > 0, smaller, 1).prod(axis=1) * (smaller.max(axis=1) > 0)
+    runtimes = np.asarray(graph.runtimes)[chosen] * generator.uniform(0.9, 1.1, CONFIGS)
+    return Graph(
+        graph.name,
+        graph.collection,
+        graph.node_features,
+        graph.node_opcodes,
+        graph.edges,
+        graph.configurable,
+        tiles,
+        runtimes,
+    )
+
+
+def _measure(name: str, wall: float, processor: float) -> tuple[str, float, float, float]:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    if not wall:
+        return name, 0.0, 0.0, peak
+    return name, perf_counter() - wall, process_time() - processor, peak
+
+
+if __name__ == "__main__":
+    if sys.argv[3:] == ["child"]:
+        run_child(Path(sys.argv[1]), Path(sys.argv[2]))
+    else:
+        main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3] if sys.argv[3:] else None)

@@ -1,0 +1,74 @@
+"""Out-of-fold scores of settings on one collection, for the benchmarks.
+
+The folds and inner splits are those of `fastslow run`, so the numbers are the same; nothing is
+written.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from solution.collection import collection
+from solution.data.folders import find_files
+from solution.data.plan import IS_LABELLED, Plan, make_plan
+from solution.data.preparing import prepare_store
+from solution.features.preparation import Preparation
+from solution.fold_scores import Measure, fit_without, held_out, score_graphs
+from solution.metrics import Mean, bootstrap_mean, kendall_tau, top_k_score
+from solution.models.base import RankerSettings
+from solution.progress import track
+
+SEEDS = (0, 1, 2)
+
+
+def top_1_slowdown(scores: np.ndarray, runtimes: np.ndarray) -> float:
+    """The predicted best's runtime over the best's, less 1: what choosing by the model costs."""
+    return 1 - top_k_score(scores, runtimes, 1)
+
+
+MEASURES: dict[str, dict[str, Measure]] = {  # beside the collection's own score
+    "tile": {"top-1 slowdown": top_1_slowdown, "tau": kendall_tau},
+    "layout": {},
+}
+
+
+def metrics(kind: str) -> list[str]:
+    """The names of the columns that are measured."""
+    return ["top-5 score" if kind == "tile" else "tau", *MEASURES[kind]]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Every metric of every graph and seed."""
+
+    values: dict[str, np.ndarray]  # (seeds, graphs) each
+
+    def mean(self, metric: str) -> Mean:
+        """Over graphs, of the mean over seeds, with an interval over graphs."""
+        return bootstrap_mean(self.values[metric].mean(axis=0))
+
+    def by_seed(self, metric: str) -> np.ndarray:
+        return self.values[metric].mean(axis=1)
+
+
+def open_plan(data: Path, store: Path) -> Plan:
+    """Prepare `data` into `store`, where that is not done, and divide it into five folds."""
+    return make_plan(prepare_store(find_files(data), store, Preparation()), "architecture", 5)
+
+
+def score_out_of_fold(
+    settings: RankerSettings, plan: Plan, name: str, seeds: Sequence[int] = SEEDS
+) -> Scores:
+    """Fit without each fold and score it, once for each seed."""
+    kind = collection(name).kind
+    folds = plan.rows(name, IS_LABELLED)["fold"].to_numpy()
+    values = np.zeros((len(seeds), len(folds), 1 + len(MEASURES[kind])))
+    pairs = [(place, seed, fold) for place, seed in enumerate(seeds) for fold in plan.folds(name)]
+    with track(pairs, f"{type(settings).__name__} {name}") as todo:
+        for place, seed, fold in todo:
+            ranker = fit_without(settings, plan, name, fold, seed)
+            graphs = held_out(plan, name, fold)
+            values[place, folds == fold] = score_graphs(ranker, graphs, MEASURES[kind].values())
+    return Scores({metric: values[..., k] for k, metric in enumerate(metrics(kind))})

@@ -1,0 +1,118 @@
+"""How good the tile models are on measured CPU kernels, and on real TPU kernels.
+
+    python -m tests.benchmarks.tile_models ../shared/data build/benchmarks [NAME ...]
+
+Out of fold on the CPU kernels (folds by architecture, three seeds); leave one kernel out on the TPU
+kernels, against a random order and against the rule of the default configuration: the largest tile.
+NAME is an experiment; by default all that rank tiles.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from solution.collection import TILE
+from solution.data.folders import find_files
+from solution.data.npz import read_graph
+from solution.experiments.base import find_experiment, list_experiments
+from solution.features.padding import repair_padding
+from solution.features.tiling import find_tiling
+from solution.graph import Graph
+from solution.metrics import bootstrap_mean, top_k_score
+from solution.models.base import RankerSettings
+from solution.terminal import make_table, output
+from tests.benchmarks.out_of_fold_scores import (
+    SEEDS,
+    metrics,
+    open_plan,
+    score_out_of_fold,
+    top_1_slowdown,
+)
+
+RANDOM_ORDERS = 200
+
+
+def main(shared: Path, place: Path, names: list[str]) -> None:
+    """Print both tables."""
+    chosen = names or [n for n in list_experiments() if TILE[0] in find_experiment(n).collections]
+    measure_cpu(shared / "cpugraphs", place, chosen)
+    measure_tpu(shared / "tpu", chosen)
+
+
+def measure_cpu(data: Path, place: Path, names: list[str]) -> None:
+    """Out-of-fold scores with 95% bootstrap intervals over kernels."""
+    plan = open_plan(data, place / "cpugraphs")
+    table = make_table("CPU kernels out of fold, mean of 3 seeds (95% interval over kernels)")
+    for header in ("experiment", *metrics("tile"), "seeds"):
+        table.add_column(header)
+    for name in names:
+        scores = score_out_of_fold(find_experiment(name).ranker, plan, TILE[0])
+        means = [scores.mean(metric) for metric in metrics("tile")]
+        cells = [f"{m.value:.4f} ({m.low:.4f} to {m.high:.4f})" for m in means]
+        seeds = " ".join(f"{value:.4f}" for value in scores.by_seed("top-5 score"))
+        table.add_row(name, *cells, seeds)
+        output.print(name, *cells, seeds)
+    output.print(table)
+
+
+def measure_tpu(data: Path, names: list[str]) -> None:
+    """Leave one kernel out; kernels whose tiles cannot be told apart are left out."""
+    graphs = [graph for graph in read_tpu(data) if len(graph.distinct.first) > 1]
+    table = make_table(f"{len(graphs)} TPU kernels, each ranked by models of the others")
+    for header in ("ranking", "top-1 score", "top-5 score", "kernels with over 5 tiles"):
+        table.add_column(header)
+    rankings = {
+        "random order": [random_scores(graph) for graph in graphs],
+        "largest tile first": [[-find_tiling(g).tiles.prod(axis=1)] for g in graphs],
+        **{name: leave_one_out(find_experiment(name).ranker, graphs) for name in names},
+    }
+    for name, orders in rankings.items():
+        top_1 = _mean(graphs, orders, 1)
+        top_5 = _mean(graphs, orders, 5)
+        large = [i for i, graph in enumerate(graphs) if graph.num_configs > 5]
+        rest = _mean([graphs[i] for i in large], [orders[i] for i in large], 5)
+        table.add_row(name, top_1, top_5, rest)
+    output.print(table)
+
+
+def read_tpu(data: Path) -> list[Graph]:
+    """The labelled real kernels."""
+    files = [f for f in find_files(data) if f.collection.name == TILE[0]]
+    graphs = [repair_padding(read_graph(f.path, f.collection)) for f in files]
+    return [graph for graph in graphs if graph.runtimes is not None]
+
+
+def random_scores(graph: Graph) -> list[np.ndarray]:
+    generator = np.random.default_rng(0)
+    return [generator.random(graph.num_configs) for _ in range(RANDOM_ORDERS)]
+
+
+def leave_one_out(settings: RankerSettings, graphs: list[Graph]) -> list[list[np.ndarray]]:
+    """Scores of each graph by models of all others, one for each seed."""
+    return [
+        [
+            settings.build(seed)
+            .fit([other for other in graphs if other is not graph], [])
+            .predict(graph)
+            for seed in SEEDS
+        ]
+        for graph in graphs
+    ]
+
+
+def _mean(graphs: list[Graph], orders: list[list[np.ndarray]], k: int) -> str:
+    scores = []
+    for graph, own in zip(graphs, orders, strict=True):
+        runtimes = np.asarray(graph.runtimes)
+        metric = [
+            1 - top_1_slowdown(order, runtimes) if k == 1 else top_k_score(order, runtimes, k)
+            for order in own
+        ]
+        scores.append(float(np.mean(metric)))
+    mean = bootstrap_mean(np.array(scores))
+    return f"{mean.value:.3f} ({mean.low:.3f} to {mean.high:.3f})"
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])
