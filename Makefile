@@ -40,7 +40,7 @@ leaderboard: $(INSTALLED)
 	$(BIN)/fastslow leaderboard
 
 test: lint
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses logical --dist loadgroup
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -113,7 +114,9 @@ def bench_accuracy(store: Path, seeds: int, seconds: float, processes: int) -> p
         for collection in LAYOUT
         for fold in range(FOLDS)
     ]
-    with ProcessPoolExecutor(processes) as pool, track(jobs, "Folds") as tracked:
+    # Spawned: a forked process inherits the locks of threads that it does not have.
+    pool = ProcessPoolExecutor(processes, get_context("spawn"))
+    with pool, track(jobs, "Folds") as tracked:
         running = [pool.submit(score_fold, job) for job in jobs]
         return pl.DataFrame([row for _, done in zip(tracked, running, strict=True)
                              for row in done.result()])  # fmt: skip
