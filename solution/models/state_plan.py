@@ -69,8 +69,10 @@ def plan_states(
     extra = np.zeros((total, len(configs), len(agreement.FEATURES)), np.uint8)
     first_pairs = offsets([graph.num_pairs for graph in graphs])
     for graph, own, node, pair in zip(graphs, configs.T, offsets(sizes), first_pairs, strict=True):
-        colours[node + graph.configurable] = graph.codebook.pairs(own).T + (total + pair)
-        claimed = graph.claims.describe(graph.codebook.codes[own])
+        codes = graph.codebook.codes[own]
+        first = graph.codebook.starts[:-1] + (total + pair)
+        colours[node + graph.configurable] = (codes + first).T
+        claimed = graph.claims.describe(codes)
         extra[node + graph.claims.nodes] = claimed.transpose(1, 0, 2)
     states = number_states(colours)
     pairs = colours[states.nodes, states.configs] - total
