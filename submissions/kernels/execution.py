@@ -22,7 +22,7 @@ PLACE = PROJECT / "build" / "notebooks"  # where the outputs of the execution go
 CELL_SECONDS = 1800
 COLOURS = 128  # of a picture
 QUICK = {"LIMIT": True, "REPLACE": True}
-UNREADABLE = ("application/vnd.jupyter.widget-view+json",)  # needs a running kernel
+UNREADABLE = ("application/vnd.jupyter.widget-view+json",)  # a progress bar
 
 
 def build(notebooks: Sequence[Notebook], place: Path = PLACE) -> None:
@@ -111,7 +111,7 @@ def _clean(output: Any) -> Any:
     if output.get("name") == "stderr":
         return None
     data = output.get("data", {})
-    if any(kind in data for kind in UNREADABLE):
+    if any(kind in data for kind in UNREADABLE) or "ipywidgets" in data.get("text/plain", ""):
         return None
     if "image/png" in data:
         data.pop("text/plain", None)

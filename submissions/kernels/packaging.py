@@ -11,6 +11,7 @@ does not have or has too old; what is large and surely there is never packed.
 """
 
 import hashlib
+import json
 import os
 import platform
 import shutil
@@ -36,7 +37,6 @@ from submissions.provenance import PROJECT, Tree
 PROJECT_NAME = "fast-or-slow"
 SLUG = "fast-or-slow-wheels"
 PLACEHOLDER = "INSERT_USERNAME"  # the push writes the user's name there
-KERNEL_PYTHON = "3.12"  # of Kaggle's image
 # The image's own tests import these (Kaggle/docker-python), and together they weigh gigabytes.
 IN_THE_IMAGE = {"torch", "numpy", "scipy", "lightgbm", "matplotlib", "polars", "optuna"}
 PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
@@ -48,6 +48,7 @@ class Package:
 
     folder: Path
     commit: str  # with -dirty-HASH behind it where the tree was
+    python: str
     wheels: dict[str, str]  # SHA-256 by name
 
     @property
@@ -55,7 +56,7 @@ class Package:
         return sum((self.folder / name).stat().st_size for name in self.wheels) / 1e6
 
 
-def package(tree: Tree, folder: Path, python: str = KERNEL_PYTHON) -> Package:
+def package(tree: Tree, folder: Path, python: str) -> Package:
     """Build the dataset folder of the tree's code; it takes the place of an older one.
 
     Args:
@@ -78,7 +79,20 @@ def package(tree: Tree, folder: Path, python: str = KERNEL_PYTHON) -> Package:
         write_json(record, temporary / installing.MANIFEST)
         shutil.copyfile(installing.__file__, temporary / installing.SCRIPT)
         write_metadata(temporary, PLACEHOLDER)
-    return Package(folder, commit, wheels)
+    return Package(folder, commit, python, wheels)
+
+
+def provide_package(tree: Tree, folder: Path, python: str) -> Package:
+    """The package of the tree's code: the one in `folder`, where it is that, or a fresh one."""
+    try:
+        found = json.loads((folder / installing.MANIFEST).read_text(encoding="utf-8"))
+        kept = Package(folder, found["commit"], found["python"], found["wheels"])
+        is_whole = all(_digest(folder / name) == value for name, value in kept.wheels.items())
+    except (OSError, ValueError, KeyError):
+        return package(tree, folder, python)
+    if is_whole and (kept.commit, kept.python) == (name_commit(tree), python):
+        return kept
+    return package(tree, folder, python)
 
 
 def name_commit(tree: Tree) -> str:
@@ -98,7 +112,7 @@ def write_metadata(folder: Path, user: str) -> None:
     write_json(values, folder / "dataset-metadata.json")
 
 
-def list_needs(python: str = KERNEL_PYTHON) -> list[str]:
+def list_needs(python: str) -> list[str]:
     """NAME==VERSION of everything that this project needs there and the image may lack.
 
     Versions are those of this environment, so a kernel runs what was tested here.
