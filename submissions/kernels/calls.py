@@ -99,10 +99,11 @@ class Kernels(Calls):
         """Create the dataset, or a new version of it; it is ready only later."""
         doing = "uploading the dataset of wheels"
         action = ["version", "-m", note] if is_there else ["create"]
-        command = ["datasets", *action, "-p", str(folder), "-q"]
+        command = ["datasets", *action, "-p", str(folder)]  # -q would hide failed uploads
         printed = self.run(doing, command, self.settings.upload_seconds)
-        if "Upload unsuccessful" in printed:
-            raise self.explain(UPLOAD_FAILED, doing, printed)
+        failed = re.search(r"Upload unsuccessful.*$", printed, re.MULTILINE)
+        if failed:
+            raise self.explain(UPLOAD_FAILED, doing, failed.group(0))
         self._check(printed, r"is being created", r"creation error", doing)
 
     def push(self, folder: Path) -> int:

@@ -1,6 +1,5 @@
 """`fastslow kernels ...`: run the notebooks on Kaggle, and bring back what they made."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,19 +16,21 @@ Dirty = Annotated[bool, typer.Option("--allow-dirty", help="Pack uncommitted cha
 
 @app.command()
 def package(
-    folder: Annotated[Path | None, typer.Option(help="Default: build/kernel-wheels.")] = None,
     allow_dirty: Dirty = False,
 ) -> None:
-    """Pack this project and what Kaggle's image lacks into a dataset folder."""
+    """Pack this project and what Kaggle's image lacks into a dataset folder.
+
+    FASTSLOW_WHEELS names another folder than build/kernel-wheels.
+    """
     from submissions.kernels.packaging import package as pack
-    from submissions.kernels.pushing import PACKAGE
     from submissions.provenance import read_tree
     from submissions.settings import read_settings
 
     tree = read_tree()
     if not allow_dirty:
         tree.check_clean()
-    made = pack(tree, folder or PACKAGE, read_settings().kernel_python)
+    settings = read_settings()
+    made = pack(tree, settings.wheels, settings.kernel_python)
     say(f"{made.folder}: {len(made.wheels)} wheels, {made.megabytes:.1f} MB, {made.commit}.")
 
 

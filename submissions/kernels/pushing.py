@@ -39,10 +39,9 @@ from submissions.kernels.register import (
     show_now,
 )
 from submissions.locks import locked
-from submissions.provenance import PROJECT, Tree, make_key
+from submissions.provenance import Tree, make_key
 from submissions.settings import Settings
 
-PACKAGE = PROJECT / "build" / "kernel-wheels"
 DONE, UNKNOWN = 0, 3  # exit codes; InputError makes it 2
 
 
@@ -64,7 +63,7 @@ class Outcome:
     message: str
 
 
-def push(order: Order, settings: Settings, folder: Path = PACKAGE) -> Outcome:
+def push(order: Order, settings: Settings) -> Outcome:
     """Push the notebook once; the message says what comes next.
 
     Raises InputError where nothing was pushed.
@@ -77,7 +76,7 @@ def push(order: Order, settings: Settings, folder: Path = PACKAGE) -> Outcome:
             earlier = settle(order.notebook, kernels)
             if earlier is not None and _is_same(earlier, order):
                 return Outcome(DONE, f"It had arrived already. {_describe(earlier, order)}")
-            package = provide_package(order.tree, folder, settings.kernel_python)
+            package = provide_package(order.tree, settings.wheels, settings.kernel_python)
             version = provide_dataset(package, f"{user}/{SLUG}", kernels)
             made = _send(order, package, version, user, kernels)
         except UnknownPushError as error:
@@ -111,30 +110,34 @@ def provide_dataset(package: Package, name: str, kernels: Kernels) -> int:
         return _await_ready(name, found.version, kernels)
     write_metadata(package.folder, name.partition("/")[0])
     before = found.version if found else 0
-    _upload(package, name, before, kernels)
-    version = _await_ready(name, before + 1, kernels)
+    version = _await_ready(name, _upload(package, name, before, kernels), kernels)
     record_uploaded(wanted.model_copy(update={"version": version}))
     return version
 
 
-def _upload(package: Package, name: str, before: int, kernels: Kernels) -> None:
-    """Upload until a version after `before` is there; a look decides where the answer was lost."""
+def _upload(package: Package, name: str, before: int, kernels: Kernels) -> int:
+    """Upload until a version after `before` is there; returns the least number that it may have.
+
+    Where the answer was lost, a look decides. A version that lacks a file does not count.
+    """
     settings, failure = kernels.settings, None
     wait = settings.wait_seconds
     for left in reversed(range(settings.tries + 1)):
         found = kernels.find_dataset(name)
         if failure is not None:
             if failure.kind.undecided and found is not None and found.version > before:
-                return
+                return before + 1
             if not left or not failure.kind.passing:
                 raise failure
             pause(wait, "The dataset did not arrive, trying again soon")
             wait *= 2
+        before = found.version if found else before
         try:
             kernels.upload_dataset(package.folder, package.commit[:12], is_there=found is not None)
-            return
+            return before + 1
         except KaggleError as error:
             failure = error
+    raise AssertionError("unreachable")
 
 
 def _await_ready(name: str, least: int, kernels: Kernels) -> int:
