@@ -56,7 +56,7 @@ def _provide(folder: Path, wheel: str, digest: str, target: Path) -> None:
 
 def _pip(wheels: str, *what: str) -> None:
     command = [sys.executable, "-m", "pip", "install", "--no-index", "--find-links", wheels]
-    options = ["--quiet", "--no-input", "--disable-pip-version-check"]
+    options = ["--quiet", "--no-input", "--no-compile", "--disable-pip-version-check"]
     done = subprocess.run([*command, *options, *what], capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(
