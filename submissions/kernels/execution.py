@@ -7,6 +7,7 @@ import base64
 import io
 import os
 import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -76,17 +77,20 @@ def execute(
     from traitlets.config import Config
 
     node = nbformat.from_dict(dict(notebook))
-    client = NotebookClient(
-        node,
-        timeout=CELL_SECONDS,
-        kernel_name=kernel_name,
-        resources={"metadata": {"path": str(folder)}},
-        config=Config(KernelManager={"transport": "ipc"}),  # what runs here is nobody else's
-    )
-    try:
-        client.execute(env=dict(environment))
-    except (CellExecutionError, DeadKernelError) as error:
-        raise InputError(f"The notebook failed. {error}") from error
+    with tempfile.TemporaryDirectory() as sockets:
+        # Files instead of ports: what runs here is nobody else's.
+        config = Config(KernelManager={"transport": "ipc", "ip": f"{sockets}/kernel"})
+        client = NotebookClient(
+            node,
+            timeout=CELL_SECONDS,
+            kernel_name=kernel_name,
+            resources={"metadata": {"path": str(folder)}},
+            config=config,
+        )
+        try:
+            client.execute(env=dict(environment))
+        except (CellExecutionError, DeadKernelError) as error:
+            raise InputError(f"The notebook failed. {error}") from error
     found: dict[str, Any] = node
     return found
 

@@ -175,8 +175,8 @@ def _pip(*arguments: str) -> None:
     command = [sys.executable, "-m", "pip", *arguments, "--quiet", "--disable-pip-version-check"]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace")
     if done.returncode:
-        words = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-        said = redact(" ".join(words or done.stderr.splitlines()[-1:]))
+        words = [line for line in done.stderr.splitlines() if "ERROR" in line]
+        said = redact(" ".join(words[-3:] or done.stderr.splitlines()[-1:]))
         raise InputError(
             f"pip {arguments[0]} failed: {said} Check the network and pip's index, then try again."
         )

@@ -176,7 +176,11 @@ def _download(latest: Push, folder: Path, kernels: Kernels) -> KernelRecord:
                 status.update(f"Downloading: {count:,} files are here")  # noqa: B023
 
             kernels.download_output(latest.kernel, folder, report=report)
-        found = read_record(folder)
+        try:
+            found = read_record(folder)
+        except InputError:
+            (folder / KERNEL_RECORD).unlink(missing_ok=True)  # or it would be kept as it is
+            raise
         if found.push != latest.key:
             shutil.rmtree(folder)
             raise InputError(

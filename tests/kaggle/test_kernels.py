@@ -220,6 +220,9 @@ def test_outputs_that_are_not_whole_are_refused(shop: Place) -> None:
     finish_session(shop)
     shop.world.faults = [Fault(GET, "html", first=shop.world.count(GET) + 2)]
     done = pull(shop)
+    assert (done.code, "expected the record of a session" in done.words) == (FAILED, True)
+    shop.world.faults = [Fault(GET, "html", first=shop.world.count(GET) + 3)]
+    done = pull(shop)
     assert (done.code, "did not arrive whole" in done.words) == (FAILED, True), done.words
     assert not (shop.folder / "runs" / NAME).exists()
     shop.world.faults = []

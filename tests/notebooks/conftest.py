@@ -4,6 +4,9 @@ What Kaggle does in between happens here: the uploaded dataset and the pushed so
 else of this project, go into a sandbox; what it leaves is what the stand-in offers as outputs.
 """
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,12 +67,20 @@ def day(tmp_path_factory: pytest.TempPathFactory, image: Path) -> Iterator[Day]:
         "FASTSLOW_UPLOAD_SECONDS": "120",
         "FASTSLOW_DOWNLOAD_SECONDS": "120",
     }
+    pack(found.place.more)
     try:
         for number, notebook in enumerate(list_notebooks()):
             live(found, notebook.name, Session(folder / notebook.name, image), old=number % 2 == 0)
         yield found
     finally:
         server.stop()
+
+
+def pack(settings: dict[str, str]) -> None:
+    """`fastslow kernels package`, which is the one thing here that needs pip's index."""
+    command = [str(Path(sys.executable).parent / "fastslow"), "kernels", "package", "--allow-dirty"]
+    done = subprocess.run(command, env={**os.environ, **settings}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def live(day: Day, name: str, session: Session, *, old: bool) -> None:
