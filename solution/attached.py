@@ -200,7 +200,8 @@ def _copy(folder: Path, target: Path) -> None:
     """Copy a folder of plain files; what is read-only there need not be so here."""
     with replace_folder(target) as temporary:
         for path in sorted(folder.rglob("*")):
-            if path.is_file() and not path.name.startswith(TEMPORARY):
-                copy = temporary / path.relative_to(folder)
-                copy.parent.mkdir(parents=True, exist_ok=True)
+            copy = temporary / path.relative_to(folder)
+            if path.is_dir():
+                copy.mkdir()
+            elif not path.name.startswith(TEMPORARY):
                 shutil.copyfile(path, copy)

@@ -40,12 +40,15 @@ def build(notebooks: Sequence[Notebook], place: Path = PLACE) -> None:
         "FASTSLOW_INPUT": str(place / "no-inputs"),
         "COLUMNS": "100",
     }
+    done = {}
     for notebook in notebooks:
         with console.status(f"Executing {notebook.name}"):
             made = read_source(notebook)
             quick = {name: value for name, value in QUICK.items() if name in read_parameters(made)}
-            done = execute(set_values(made, quick) if quick else made, PROJECT, environment)
-        write(done, notebook.built)
+            set_ready = set_values(made, quick) if quick else made
+            done[notebook.built] = execute(set_ready, PROJECT, environment)
+    for path, executed in done.items():  # in the end, so that the tree is clean until then
+        write(executed, path)
 
 
 def read_source(notebook: Notebook) -> dict[str, Any]:
