@@ -71,7 +71,8 @@ graphs = [repair_padding(read_graph(file.path, file.collection)) for file in cho
 
 # %%
 layout = [graph for graph in graphs if graph.collection.kind == "layout"]
-example = min(layout, key=lambda graph: abs(graph.num_nodes - 150))
+sizes = np.array([graph.num_nodes for graph in layout])
+example = layout[np.abs(sizes - 150).argmin()]  # large enough to be real, small enough to be read
 make_figure(example)
 
 # %% [markdown]
