@@ -5,6 +5,7 @@ make notebooks      fastslow kernels build [NAME ...]
 
 import base64
 import io
+import json
 import os
 import shutil
 import tempfile
@@ -79,7 +80,7 @@ def execute(
     from nbclient.exceptions import CellExecutionError, DeadKernelError
     from traitlets.config import Config
 
-    node = nbformat.from_dict(dict(notebook))
+    node = nbformat.reads(json.dumps(notebook), as_version=4)
     with tempfile.TemporaryDirectory() as sockets:
         # Files instead of ports: what runs here is nobody else's.
         config = Config(KernelManager={"transport": "ipc", "ip": f"{sockets}/kernel"})
