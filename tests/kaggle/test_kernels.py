@@ -5,15 +5,18 @@ The real CLI, a stand-in for Kaggle, and a dataset of one small wheel, so that u
 
 import hashlib
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from solution.kernel_record import KernelRecord, State, write_record
 from submissions.kernels.installing import MANIFEST, SCRIPT
+from submissions.kernels.notebooks import find_notebook
 from submissions.kernels.packaging import name_commit
 from submissions.kernels.register import Register
 from submissions.provenance import read_tree
+from tests.conftest import REPOSITORY
 from tests.kaggle.kernel_world import (
     CREATE_DATASET,
     SAVE,
@@ -22,6 +25,7 @@ from tests.kaggle.kernel_world import (
 )
 from tests.kaggle.place import SECRET, USER, Done, Place
 from tests.kaggle.world import GET, PUT, Fault
+from tests.test_readme import COMMANDS, KERNELS
 
 NAME, KERNEL = "5-leaderboard", f"{USER}/fast-or-slow-5-leaderboard"
 DATASET = f"{USER}/fast-or-slow-wheels"
@@ -52,22 +56,24 @@ def pull(shop: Place, *options: str) -> Done:
     return shop.call("kernels", "pull", NAME, *options)
 
 
-def read_pushes(shop: Place) -> Register:
-    text = (shop.folder / "runs" / "kernels" / f"{NAME}.json").read_text()
+def read_pushes(shop: Place, name: str = NAME) -> Register:
+    text = (shop.folder / "runs" / "kernels" / f"{name}.json").read_text()
     return Register.model_validate_json(text)
 
 
-def finish_session(shop: Place, state: State = "finished", **changes: str) -> Kernel:
+def finish_session(
+    shop: Place, state: State = "finished", name: str = NAME, **changes: str
+) -> Kernel:
     """Let the latest push have run: its outputs are a record and two files."""
-    latest = read_pushes(shop).latest
+    latest = read_pushes(shop, name).latest
     assert latest is not None
     folder = shop.folder / "session"
     (folder / "run").mkdir(parents=True, exist_ok=True)
     (folder / "run" / "predictions.parquet").write_bytes(b"predictions")
     (folder / "ledger.csv").write_bytes(b"key,when\n")
-    values = {"notebook": NAME, "push": latest.key, "commit": latest.commit, **changes}
+    values = {"notebook": name, "push": latest.key, "commit": latest.commit, **changes}
     write_record(KernelRecord(state=state, note="3 models are left", **values), folder)
-    kernel = shop.world.kernels[KERNEL]
+    kernel = shop.world.kernels[latest.kernel]
     kernel.outputs = {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in folder.rglob("*")
@@ -234,3 +240,22 @@ def test_outputs_that_are_not_whole_are_refused(shop: Place) -> None:
     done = pull(shop, "--replace")
     assert done.code == DONE, done.words
     assert not mine.exists()
+
+
+def test_the_commands_of_the_readme(shop: Place) -> None:
+    """In their order; every session finishes as soon as it is looked at."""
+    shop.more["FASTSLOW_RUNS"] = str(shop.folder / "runs")
+    commands = [words for words in COMMANDS if words[0] == "make" and words[1] in KERNELS]
+    assert {words[1] for words in commands} == KERNELS
+    for words in commands:
+        if words[1] == "kernels-pull":
+            finish_session(shop, name=find_notebook(words[2].partition("=")[2]).name)
+        extra = ["DIRTY=1"] if words[1] == "kernels-push" else []
+        command = [words[0], "--old-file=.venv/.installed", *words[1:], *extra]
+        done = subprocess.run(
+            command, cwd=REPOSITORY, env=shop.environment(), capture_output=True, text=True
+        )
+        assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
+    arguments = ["make", "--dry-run", "kernels-push", "NOTEBOOK=2", "SET=FOLDS=0,1 HOURS=8"]
+    shown = subprocess.run([*arguments, "RESUME=1"], cwd=REPOSITORY, capture_output=True, text=True)
+    assert 'push "2" --set "FOLDS=0,1" --set "HOURS=8" --resume' in shown.stdout
