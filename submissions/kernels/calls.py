@@ -10,6 +10,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from submissions.calls import Calls, find_json
+from submissions.credentials import find_username
 from submissions.failures import (
     BAD_REPLY,
     NO_CREDENTIALS,
@@ -72,6 +73,9 @@ class Kernels(Calls):
 
     def find_user(self) -> str:
         """The name of the user whose credentials are used."""
+        known = find_username()
+        if known:
+            return known
         doing = "asking who the user is"
         printed = self.insist(lambda: self.run(doing, ["config", "view"]))
         found = re.search(r"^- username: (\S+)$", printed, re.MULTILINE)

@@ -107,24 +107,24 @@ def provide_dataset(package: Package, name: str, kernels: Kernels) -> int:
     found, last = kernels.find_dataset(name), read_uploaded()
     wanted = Uploaded(name=name, commit=package.commit, python=package.python, version=0)
     if found is not None and last == wanted.model_copy(update={"version": found.version}):
-        return _await_ready(name, found.version, kernels)
+        is_ready = found.status == "ready"
+        return found.version if is_ready else _await_ready(name, found.version, kernels)
     write_metadata(package.folder, name.partition("/")[0])
-    before = found.version if found else 0
-    version = _await_ready(name, _upload(package, name, before, kernels), kernels)
+    version = _await_ready(name, _upload(package, name, found, kernels), kernels)
     record_uploaded(wanted.model_copy(update={"version": version}))
     return version
 
 
-def _upload(package: Package, name: str, before: int, kernels: Kernels) -> int:
-    """Upload until a version after `before` is there; returns the least number that it may have.
+def _upload(package: Package, name: str, found: DatasetStatus | None, kernels: Kernels) -> int:
+    """Upload until a version after the `found` one is there; returns the least that it may be.
 
     Where the answer was lost, a look decides. A version that lacks a file does not count.
     """
     settings, failure = kernels.settings, None
-    wait = settings.wait_seconds
+    wait, before = settings.wait_seconds, found.version if found else 0
     for left in reversed(range(settings.tries + 1)):
-        found = kernels.find_dataset(name)
         if failure is not None:
+            found = kernels.find_dataset(name)
             if failure.kind.undecided and found is not None and found.version > before:
                 return before + 1
             if not left or not failure.kind.passing:
