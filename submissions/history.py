@@ -43,7 +43,7 @@ def _draw_course(lines: list[Line], anchors: Sequence[Anchor], axes: "Axes") -> 
     axes.set_xlabel("submission, the oldest first" if lines else "no submission has a score yet")
     axes.set_ylabel("score, higher is better")
     axes.set_title("Submissions, and the best known private scores")
-    axes.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(0, -0.28))
+    axes.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
 
 
 def _draw_foretelling(lines: list[Line], axes: "Axes") -> None:
@@ -55,7 +55,12 @@ def _draw_foretelling(lines: list[Line], axes: "Axes") -> None:
     axes.set_xlabel("mean score out of fold")
     axes.set_ylabel("score at Kaggle")
     axes.set_title(f"Out of fold against Kaggle: {len(both)} submissions")
-    axes.legend(fontsize=8, frameon=False)
+    if both:
+        axes.legend(fontsize=8, frameon=False)
+    else:
+        axes.text(0.5, 0.5, "none has both scores yet", ha="center", transform=axes.transAxes)
+        axes.set_xticks([])
+        axes.set_yticks([])
 
 
 def _moment(line: Line) -> str:

@@ -17,6 +17,10 @@ SCRIPT = "fastslow_install.py"  # what the copy is called
 MANIFEST = "fast-or-slow-wheels.json"
 
 
+class InstallError(Exception):
+    """The attached dataset cannot be installed; not SystemExit, which would only end the cell."""
+
+
 def install(folder: Path, commit: str = "") -> str:
     """Install from the wheels in `folder` alone; returns what was installed, in words.
 
@@ -25,7 +29,7 @@ def install(folder: Path, commit: str = "") -> str:
     """
     manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     if commit and manifest["commit"] != commit:
-        raise SystemExit(
+        raise InstallError(
             f"{folder}: holds the code of commit {manifest['commit']}, but this notebook was "
             f"pushed with {commit}. The dataset was changed or was not ready: push again."
         )
@@ -47,9 +51,9 @@ def _provide(folder: Path, wheel: str, digest: str, target: Path) -> None:
         made = shutil.make_archive(str(target / path.stem), "zip", unpacked)
         Path(made).rename(target / wheel)
     elif not path.is_file():
-        raise SystemExit(f"{path}: this wheel is missing. Push again: the upload was cut short.")
+        raise InstallError(f"{path}: this wheel is missing. Push again: the upload was cut short.")
     elif hashlib.sha256(path.read_bytes()).hexdigest() != digest:
-        raise SystemExit(f"{path}: is not what was packed. Push again: the upload was cut short.")
+        raise InstallError(f"{path}: is not what was packed. Push again: the upload was cut short.")
     else:
         (target / wheel).symlink_to(path.resolve())
 
@@ -59,7 +63,7 @@ def _pip(wheels: str, *what: str) -> None:
     options = ["--quiet", "--no-input", "--no-compile", "--disable-pip-version-check"]
     done = subprocess.run([*command, *options, *what], capture_output=True, text=True)
     if done.returncode:
-        raise SystemExit(
+        raise InstallError(
             f"pip could not install {what[-1]} from the attached wheels alone. It said:\n"
             f"{done.stderr.strip()}\nWhat it names is missing in Kaggle's image, or too old there."
         )
