@@ -25,7 +25,7 @@ from solution.data.store import Store
 from solution.errors import InputError
 from solution.experiments.base import Experiment, find_experiment
 from solution.files import TEMPORARY, replace_file, replace_folder
-from solution.out_of_fold import Unit, gather, list_units
+from solution.out_of_fold import Unit, list_units, run_experiments
 from solution.runs import RECORD, Run, open_run
 
 MAX_SHOWN = 3
@@ -102,9 +102,8 @@ def list_missing(experiments: Sequence[Experiment], plan: Plan, run: Run) -> lis
 
 def gather_complete(experiments: Sequence[Experiment], plan: Plan, run: Run) -> None:
     """Gather the predictions of every experiment that has all models of the plan."""
-    for experiment in experiments:
-        if not list_missing([experiment], plan, run):
-            gather(experiment, plan, run)
+    complete = [item for item in experiments if not list_missing([item], plan, run)]
+    run_experiments(complete, plan, run)
 
 
 def describe_missing(missing: Sequence[Unit]) -> str:
@@ -119,20 +118,23 @@ def describe_missing(missing: Sequence[Unit]) -> str:
 def adopt(run: Run, sources: Sequence[Run]) -> int:
     """Copy the units that the run lacks out of runs that were made alike; returns how many.
 
-    Other experiments of the sources are left aside; so are sources that were made differently,
-    for many things may be attached.
+    What an unfinished unit left beside its folder, such as a checkpoint, is copied as well. Other
+    experiments of the sources are left aside; so are sources that were made differently, for many
+    things may be attached.
     """
     own = _read(run)
     names = set(own["settings"][EXPERIMENTS])
     copied = 0
     for source in sources:
-        if not find_differences(own, _read(source)):
-            found = source.folder.glob("*/units/*/fold-*-seed-*/unit.json")
-            for folder in sorted(path.parent for path in found):
-                place = folder.relative_to(source.folder)
-                if place.parts[0] in names and not (run.folder / place).exists():
-                    _copy(folder, run.folder / place)
-                    copied += 1
+        if find_differences(own, _read(source)):
+            continue
+        for folder in sorted(source.folder.glob("*/units/*/fold-*")):
+            place = folder.relative_to(source.folder)
+            unit = place.with_name(place.name.partition(".")[0])
+            there = any((run.folder / path).exists() for path in (unit, place))
+            if place.parts[0] in names and not there:
+                _copy(folder, run.folder / place)
+                copied += place == unit
     return copied
 
 
@@ -164,8 +166,7 @@ def join_runs(sources: Sequence[Run], folder: Path, *, replace: bool = False) ->
         missing = describe_missing(list_missing(experiments, plan, run))
         if missing:
             raise InputError(f"{missing}. Attach the outputs of the sessions that trained them.")
-        for experiment in experiments:
-            gather(experiment, plan, run)
+        run_experiments(experiments, plan, run)  # nothing is left to train
         yield run
 
 

@@ -74,8 +74,14 @@ def test_sessions_that_share_the_folds_make_the_run_of_one(plan: Plan, tmp_path:
     whole = train(tmp_path / "whole", experiments, plan, plan)
     first = train(tmp_path / "first", experiments, plan, select(plan, folds="0"))
     missing = list_missing(experiments, plan, first)
+    unfinished = missing[0].folder(first).with_name("fold-1-seed-0.checkpoints")
+    unfinished.mkdir()
+    (unfinished / "state").write_text("of an unfinished fit")
     assert [unit.fold for unit in missing] == [1, 2]
     assert describe_missing(missing).startswith("2 models are not trained yet: tile_lightgbm_001")
+    with open_run(tmp_path / "new", describe_run(experiments, plan, "architecture", 3)) as new:
+        assert adopt(new, [first]) == 1
+        assert (new.folder / unfinished.relative_to(first.folder) / "state").is_file()
     rest = train(tmp_path / "rest", experiments, plan, select(plan, folds="1,2"), [first])
     assert list_missing(experiments, plan, rest) == []
     assert read_all(rest, TILES) == read_all(whole, TILES)

@@ -72,10 +72,13 @@ def push(
 def status() -> None:
     """Say how far the latest push of every notebook is."""
     from submissions.kernels.calls import Kernels
-    from submissions.kernels.pulling import tabulate_progress
+    from submissions.kernels.pulling import report_progress
     from submissions.settings import read_settings
 
-    output.print(tabulate_progress(Kernels(read_settings())))
+    table, lines = report_progress(Kernels(read_settings()))
+    output.print(table)
+    for line in lines:
+        say(line)
 
 
 @app.command()

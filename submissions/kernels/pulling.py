@@ -58,21 +58,23 @@ class Progress:
         return "finished", "" if self.push.state == "pulled" else "make kernels-pull"
 
 
-def tabulate_progress(kernels: Kernels) -> Table:
-    """The latest push of every notebook, and how far it is."""
+def report_progress(kernels: Kernels) -> tuple[Table, list[str]]:
+    """The latest push of every notebook, and how far it is; and what to do, a line for each."""
     table = make_table("Notebooks on Kaggle, the latest push of each")
-    for column in ("Notebook", "Commit", "Pushed (UTC)", "State", "What to do"):
-        table.add_column(column, overflow="fold")
+    for column in ("Notebook", "Commit", "Pushed (UTC)", "State"):
+        table.add_column(column, no_wrap=True)
+    lines = []
     for notebook in list_notebooks():
         try:
             settle(notebook, kernels)
             latest = read_register(notebook.name).latest
-            shown = ("never pushed", "") if latest is None else _describe(latest, kernels)
+            state, advice = ("never pushed", "") if latest is None else _describe(latest, kernels)
         except (UnknownPushError, KaggleError) as error:
-            latest, shown = read_register(notebook.name).latest, ("unknown", str(error))
+            latest, state, advice = read_register(notebook.name).latest, "unknown", str(error)
         commit, when = (latest.commit[:12], latest.when[:16]) if latest else ("", "")
-        table.add_row(notebook.name, commit, when, *shown)
-    return table
+        table.add_row(notebook.name, commit, when.replace("T", " "), state)
+        lines += [f"{notebook.name}: {advice}."] if advice else []
+    return table, lines
 
 
 def _describe(latest: Push, kernels: Kernels) -> tuple[str, str]:
@@ -104,8 +106,8 @@ def pull(notebook: Notebook, kernels: Kernels, *, replace: bool = False) -> Path
     Raises InputError where they are not there yet, not of that push, not whole or not finished;
     runs/NAME is then as it was.
     """
-    latest = read_register(notebook.name).latest
-    if latest is None or latest.state not in ("pushed", "pulled"):
+    latest = read_register(notebook.name).arrived
+    if latest is None:
         raise InputError(
             f"{notebook.name}: nothing was pushed from here that could be pulled. "
             f"`make kernels-push NOTEBOOK={notebook.name}` does it."

@@ -25,6 +25,7 @@ from submissions.kernels.packaging import (
     PLACEHOLDER,
     SLUG,
     Package,
+    name_commit,
     provide_package,
     write_metadata,
 )
@@ -227,7 +228,7 @@ def _fill_metadata(order: Order, user: str) -> dict[str, str]:
 
 def _is_same(earlier: Push, order: Order) -> bool:
     return (
-        earlier.commit.startswith(order.tree.commit)
+        earlier.commit == name_commit(order.tree)
         and earlier.values == order.values
         and earlier.resumes == order.resumes
     )

@@ -58,6 +58,12 @@ class Register(BaseModel):
     def latest(self) -> Push | None:
         return self.pushes[-1] if self.pushes else None
 
+    @property
+    def arrived(self) -> Push | None:
+        """The newest push that Kaggle has."""
+        found = [push for push in self.pushes if push.state in ("pushed", "pulled")]
+        return found[-1] if found else None
+
     def put(self, push: Push) -> None:
         """Add the push, or replace the one that has its key."""
         self.pushes = [*(other for other in self.pushes if other.key != push.key), push]

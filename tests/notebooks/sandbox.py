@@ -1,8 +1,8 @@
 """A place that imitates a Kaggle kernel: its image, its folders, its variables, no network.
 
-The image is an interpreter with what Kaggle's has, such as torch, and without what it lacks. It is
-made of this environment's packages; FASTSLOW_TEST_PYTHON names another interpreter, such as a
-Python 3.12 with torch, numpy, scipy, lightgbm, matplotlib, polars, optuna and ipykernel.
+The image is an interpreter with what Kaggle's has, such as torch, and without what it lacks: the
+one that FASTSLOW_TEST_PYTHON names, or a Python 3.12 on the PATH that has what is never packed and
+ipykernel, or else this environment's.
 """
 
 import hashlib
@@ -14,11 +14,13 @@ import sys
 import sysconfig
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from solution.cli import SAMPLE
 from submissions.kernels.execution import execute
+from submissions.kernels.packaging import IN_THE_IMAGE
 
 LACKING = (
     "__editable__",
@@ -31,6 +33,12 @@ LACKING = (
     "xxhash",
 )
 COMPETITION = "predict-ai-model-runtime"
+NEEDED = sorted([*IN_THE_IMAGE, "ipykernel"])
+LOOK = f"""
+import importlib.util, sys, sysconfig
+print(sysconfig.get_path("purelib"))
+sys.exit(any(importlib.util.find_spec(name) is None for name in {NEEDED}))
+"""
 NO_NETWORK = """
 import socket, sys
 
@@ -44,14 +52,15 @@ sys.addaudithook(refuse)
 """
 
 
+@cache
 def find_interpreter() -> tuple[str, Path]:
     """The interpreter of the image, and the folder of its packages."""
-    given = os.environ.get("FASTSLOW_TEST_PYTHON")
-    if not given:
-        return sys.executable, Path(sysconfig.get_path("purelib"))
-    code = "import sysconfig; print(sysconfig.get_path('purelib'))"
-    done = subprocess.run([given, "-c", code], capture_output=True, text=True, check=True)
-    return given, Path(done.stdout.strip())
+    for python in (os.environ.get("FASTSLOW_TEST_PYTHON"), shutil.which("python3.12")):
+        if python:
+            done = subprocess.run([python, "-c", LOOK], capture_output=True, text=True)
+            if done.returncode == 0:
+                return python, Path(done.stdout.strip())
+    return sys.executable, Path(sysconfig.get_path("purelib"))
 
 
 def find_version() -> str:
