@@ -10,22 +10,23 @@ from pathlib import Path
 import psutil
 import pytest
 
+from solution.data.store import Store
 from solution.errors import InputError
 from solution.kernel_record import read_record
 from solution.predictions import PARTS
 from solution.runs import Run
 from submissions.kernels.notebooks import find_notebook, set_values
-from tests.notebooks.sandbox import COMPETITION, Session, read_text
+from tests.notebooks.sandbox import Session, read_text
 
 NAME = "3-train-tile-and-lightgbm"
 VALUES = {"LIMIT": True, "NUM_FOLDS": 2, "EXPERIMENTS": "tile_*"}
 UNITS = 4  # two experiments, two folds
 
 
-def make_session(folder: Path, earlier: Session | None = None) -> Session:
-    """A session of the notebook; the output of an earlier one is among its inputs."""
+def make_session(folder: Path, store: Store, earlier: Session | None = None) -> Session:
+    """A session on a prepared store; the output of an earlier one is among its inputs."""
     session = Session(folder, Path(sys.executable))
-    session.mount_competition(COMPETITION)
+    session.mount("datasets/tester/store", store.folder)
     if earlier is not None:
         session.mount(f"notebooks/tester/{NAME}", earlier.working)
     return session
@@ -64,12 +65,12 @@ def read_predictions(session: Session) -> dict[str, bytes]:
     }
 
 
-def test_killed_asked_to_stop_and_resumed(tmp_path: Path) -> None:
+def test_killed_asked_to_stop_and_resumed(sample_store: Store, tmp_path: Path) -> None:
     """SIGKILL in the first session, SIGTERM in the second; the third one finishes."""
-    whole = make_session(tmp_path / "whole")
+    whole = make_session(tmp_path / "whole", sample_store)
     assert f"{NAME}: finished" in run(whole)
 
-    killed = make_session(tmp_path / "killed")
+    killed = make_session(tmp_path / "killed", sample_store)
     watcher = send_when(killed, signal.SIGKILL, 1)
     with pytest.raises(InputError, match="The notebook failed"):
         run(killed)
@@ -77,7 +78,7 @@ def test_killed_asked_to_stop_and_resumed(tmp_path: Path) -> None:
     assert 1 <= count_units(killed) < UNITS
     assert read_record(killed.working).state == "running"
 
-    asked = make_session(tmp_path / "asked", killed)
+    asked = make_session(tmp_path / "asked", sample_store, killed)
     watcher = send_when(asked, signal.SIGTERM, count_units(killed) + 1)
     printed = run(asked)
     watcher.join()
@@ -87,6 +88,6 @@ def test_killed_asked_to_stop_and_resumed(tmp_path: Path) -> None:
     assert count_units(killed) < count_units(asked) < UNITS
     assert read_record(asked.working).state == "stopped"
 
-    last = make_session(tmp_path / "last", asked)
+    last = make_session(tmp_path / "last", sample_store, asked)
     assert f"{NAME}: finished" in run(last)
     assert read_predictions(last) == read_predictions(whole)
