@@ -5,6 +5,8 @@ The real CLI, a stand-in for Kaggle, and a dataset of one small wheel, so that u
 
 import hashlib
 import json
+import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -152,6 +154,23 @@ def test_nobody_knows_whether_a_push_arrived(shop: Place) -> None:
     shop.world.faults = [Fault(SAVE, "lost", counted=True), Fault(SOURCE, "500")]
     done = push(shop)
     assert (done.code, "looks first" in done.words) == (UNKNOWN, True), done.words
+    shop.world.faults = []
+    done = push(shop)
+    assert (done.code, "It had arrived already" in done.words) == (DONE, True), done.words
+    assert len(shop.world.kernels[KERNEL].saved) == 1
+
+
+def test_a_push_is_killed(shop: Place) -> None:
+    """After Kaggle had it: the same command finds that, and says so."""
+    shop.world.faults = [Fault(SAVE, "hangs", counted=True)]
+    running = shop.start("kernels", "push", NAME, "--allow-dirty")
+    while not shop.world.kernels and not running.ends_within(0.02):
+        pass
+    os.killpg(running.number, signal.SIGKILL)
+    assert running.finish().code == -signal.SIGKILL
+    latest = read_pushes(shop).latest
+    assert latest is not None
+    assert latest.state == "pushing"
     shop.world.faults = []
     done = push(shop)
     assert (done.code, "It had arrived already" in done.words) == (DONE, True), done.words
