@@ -7,6 +7,11 @@
 #   make submit RECIPE=name      merge, check, upload, confirm, score; RUN=folder DRY_RUN=1 FORCE=1 DIRTY=1
 #   make scores                  fetch all scores into submissions/ledger.csv and show them
 #   make leaderboard             the public leaderboard around us
+#   make notebooks               execute and rebuild the notebooks, on the bundled sample; NOTEBOOK=name
+#   make kernels-push NOTEBOOK=name   run one on Kaggle; SET="NAME=VALUE ..." RESUME=1 DIRTY=1
+#   make kernels-status          how far the pushed notebooks are
+#   make kernels-pull NOTEBOOK=name   bring the outputs back into runs/NAME; REPLACE=1
+#   make kernels-package         only pack the code and what Kaggle's image lacks; DIRTY=1
 #   make bench-layout            our layout net against the winners': half an hour; SHARED=folder of data
 #   make bench-tile              tile models out of fold, and on real TPU kernels; SHARED=folder of data
 #   make bench-lightgbm          layout LightGBM out of fold, and a million rows; SHARED=folder of data
@@ -18,8 +23,10 @@ BIN := $(VENV)/bin
 SHARED ?= ../shared/data
 OPTIONS = $(if $(DATA),"$(DATA)") $(if $(RUN),--run "$(RUN)") $(if $(LIMIT),--limit) $(if $(REPLACE),--replace)
 SUBMIT = $(if $(RECIPE),"$(RECIPE)") $(if $(RUN),--run "$(RUN)") $(if $(DRY_RUN),--dry-run) $(if $(FORCE),--force) $(if $(DIRTY),--allow-dirty)
+PUSH = $(foreach pair,$(SET),--set "$(pair)") $(if $(RESUME),--resume) $(if $(DIRTY),--allow-dirty)
 
-.PHONY: run report test lint data submit scores leaderboard bench-layout bench-tile bench-lightgbm bench-scale clean
+.PHONY: run report test lint data submit scores leaderboard notebooks kernels-package kernels-push \
+	kernels-status kernels-pull bench-layout bench-tile bench-lightgbm bench-scale clean
 
 run: $(INSTALLED)
 	$(BIN)/fastslow run $(OPTIONS)
@@ -38,6 +45,21 @@ scores: $(INSTALLED)
 
 leaderboard: $(INSTALLED)
 	$(BIN)/fastslow leaderboard
+
+notebooks: $(INSTALLED)
+	$(BIN)/fastslow kernels build $(NOTEBOOK)
+
+kernels-package: $(INSTALLED)
+	$(BIN)/fastslow kernels package $(if $(DIRTY),--allow-dirty)
+
+kernels-push: $(INSTALLED)
+	$(BIN)/fastslow kernels push "$(NOTEBOOK)" $(PUSH)
+
+kernels-status: $(INSTALLED)
+	$(BIN)/fastslow kernels status
+
+kernels-pull: $(INSTALLED)
+	$(BIN)/fastslow kernels pull "$(NOTEBOOK)" $(if $(REPLACE),--replace)
 
 test: lint
 	$(BIN)/pytest --numprocesses logical --dist loadgroup

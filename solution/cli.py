@@ -14,6 +14,7 @@ from solution.runs import RUNS, STORES, Run
 from solution.terminal import output, say
 from submissions.commands import RECIPE
 from submissions.commands import app as kaggle_commands
+from submissions.kernels.commands import app as kernel_commands
 
 # Heavy imports (torch, lightgbm, matplotlib) wait inside the commands that need them.
 
@@ -25,6 +26,7 @@ app = typer.Typer(
 )
 app.add_typer(study_commands)  # features, explain, tune
 app.add_typer(kaggle_commands)  # submit, scores, leaderboard, doctor
+app.add_typer(kernel_commands, name="kernels")
 
 SAMPLE = Path(__file__).parent / "data" / "sample"
 EXPERIMENTS = (

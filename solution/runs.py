@@ -21,7 +21,6 @@ import hashlib
 import json
 import os
 import platform
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from solution.commit import read_commit
 from solution.errors import InputError
 from solution.files import TEMPORARY, locked, remove, remove_leftovers, write_json
 
@@ -127,7 +127,7 @@ def open_run(folder: Path, settings: dict[str, Any], *, replace: bool = False) -
             _empty(folder)
         remove_leftovers(folder)
         if not record.is_file():
-            write_json({**wanted, "commit": _commit(), "versions": _versions()}, record)
+            write_json({**wanted, "commit": read_commit(), "versions": _versions()}, record)
         _add_experiments(record, wanted["settings"])
         yield Run(folder)
 
@@ -204,23 +204,6 @@ def _differences(wanted: dict[str, Any], found: dict[str, Any]) -> str:
 def _shorten(value: object, width: int = 60) -> str:
     text = str(value)
     return text if len(text) <= width else text[: width - 3] + "..."
-
-
-def _commit() -> str | None:
-    command = [
-        "git",
-        "-C",
-        str(Path(__file__).parent),
-        "describe",
-        "--always",
-        "--dirty",
-        "--abbrev=40",
-    ]
-    try:
-        result = subprocess.run(command, capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return result.stdout.strip()
 
 
 def _versions() -> dict[str, str]:

@@ -44,6 +44,15 @@ def find_credentials() -> list[Credentials]:
     return [found for found, _ in _search()]
 
 
+def find_username() -> str:
+    """The name that stands beside a legacy key, where that is what is used; else empty."""
+    found = find_credentials()
+    if not found or found[0].method != "legacy key":
+        return ""
+    values = _read_json(config_folder() / "kaggle.json")
+    return str(os.environ.get("KAGGLE_USERNAME") or values.get("username") or "")
+
+
 def describe_credentials() -> str:
     """The source in use, for messages."""
     found = find_credentials()

@@ -17,9 +17,10 @@ from rich.table import Table
 from solution.errors import InputError
 from solution.runs import LIBRARIES, RUNS
 from solution.terminal import make_table
+from submissions.calls import NOT_PASSED_ON, find_program
 from submissions.credentials import find_credentials
 from submissions.failures import NO_CREDENTIALS
-from submissions.kaggle import NOT_PASSED_ON, Kaggle, find_program
+from submissions.kaggle import Kaggle
 from submissions.ledger import read_ledger
 from submissions.provenance import read_tree
 from submissions.sending import SKEW

@@ -19,8 +19,9 @@ from pathlib import Path
 
 from solution.errors import InputError
 from solution.files import remove_leftovers
+from submissions.calls import pause
 from submissions.failures import KaggleError
-from submissions.kaggle import Kaggle, Limits, Submission, pause
+from submissions.kaggle import Kaggle, Limits, Submission
 from submissions.ledger import Ledger, Line, edit_ledger
 from submissions.locks import locked
 from submissions.provenance import Parcel, make_key

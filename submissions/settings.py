@@ -30,6 +30,9 @@ class Settings(BaseModel):
     quiet_seconds: Seconds = 60.0  # how late a submission whose reply was lost may still appear
     score_seconds: Seconds = 900.0  # how long to wait for a score
     poll_seconds: Seconds = 5.0  # between two looks for it; grows by half, up to a minute
+    ready_seconds: Seconds = 1800.0  # how long an uploaded dataset may be processed
+    wheels: Path = Path("build/kernel-wheels")  # the dataset folder that is uploaded
+    kernel_python: str = Field("3.12", pattern=r"^3\.\d+$")  # of Kaggle's image
     lock_seconds: Seconds = 120.0  # how long to wait for another submit to end
 
 

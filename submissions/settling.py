@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from solution.errors import InputError
-from submissions.kaggle import SMALLEST_PAGE, Kaggle, Limits, Submission, pause
+from submissions.calls import pause
+from submissions.kaggle import SMALLEST_PAGE, Kaggle, Limits, Submission
 from submissions.ledger import Ledger, Line, edit_ledger, read_ledger
 from submissions.settings import Settings
 

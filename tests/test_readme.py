@@ -20,8 +20,10 @@ ON_THE_SAMPLE = [
 ]
 EXAMPLE = ("run", "ensemble", "compare", "verify", "explain", "tune")
 OF_THE_EXAMPLE = [words for words in FASTSLOW if words[0] in EXAMPLE]
-# Those that talk to Kaggle run in kaggle/test_make_submit.py, against a stand-in.
-WITH_KAGGLE = {"data", "submit", "scores", "leaderboard"}
+# Those that talk to Kaggle run in kaggle/test_make_submit.py and kaggle/test_kernels.py, against a
+# stand-in.
+KERNELS = {"kernels-push", "kernels-status", "kernels-pull"}
+WITH_KAGGLE = {"data", "submit", "scores", "leaderboard", *KERNELS}
 
 
 def test_every_command_is_known_to_these_tests() -> None:

@@ -58,6 +58,22 @@ def find_files(folder: Path) -> list[GraphFile]:
     return sorted(files, key=lambda f: (order[f.collection.name], SPLITS.index(f.split), f.name))
 
 
+def find_roots(folder: Path) -> dict[Path, int]:
+    """The folders below which npz files lie in their shape, and how many: as find_files takes them.
+
+    Where other things lie beside the data, as in a kernel's inputs, this tells them apart.
+    """
+    roots: dict[Path, int] = {}
+    for path in _walk(folder):
+        found = parse_path(path)
+        if found is not None:
+            root = path.parents[1 + len(found.collection.name.split(":"))]
+            while root.name in ("npz", "npz_all") and root != folder:
+                root = root.parent
+            roots[root] = roots.get(root, 0) + 1
+    return roots
+
+
 def parse_path(path: Path) -> GraphFile | None:
     """Read collection and split off the end of the path; None where they are not there."""
     # Not resolved: where a link stands counts, not where it leads.

@@ -4,14 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-
 import numpy as np
-from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
 
 from solution.files import replace_file
 from solution.graph import Graph
@@ -23,18 +19,20 @@ MAX_LABELLED_NODES = 60
 
 
 def draw_graph(graph: Graph, path: Path) -> None:
-    """Write a PNG: the program with operands left of consumers, and a histogram of runtimes."""
+    """Write the picture of a graph as PNG."""
+    with replace_file(path) as temporary:
+        make_figure(graph).savefig(temporary, dpi=130, format="png")
+
+
+def make_figure(graph: Graph) -> Figure:
+    """The program with operands left of consumers, and a histogram of its runtimes."""
     panels = 1 if graph.runtimes is None else 2
-    figure, axes = plt.subplots(
-        panels, 1, figsize=(12, 4 + 3.2 * panels), squeeze=False, layout="constrained",
-        height_ratios=[2.6, 1][:panels],
-    )  # fmt: skip
+    figure = Figure(figsize=(12, 4 + 3.2 * panels), layout="constrained")
+    axes = figure.subplots(panels, 1, squeeze=False, height_ratios=[2.6, 1][:panels])
     _draw_program(graph, axes[0, 0])
     if graph.runtimes is not None:
         _draw_runtimes(graph, axes[1, 0])
-    with replace_file(path) as temporary:
-        figure.savefig(temporary, dpi=130, format="png")
-    plt.close(figure)
+    return figure
 
 
 def node_depths(graph: Graph) -> np.ndarray:

@@ -128,7 +128,10 @@ class Handler(BaseHTTPRequestHandler):
         name = self.path.partition("localhost/files/")[2].partition("?")[0]
         fault = self._begin(GET, {"name": name, "range": self.headers.get("Range") or ""})
         world = self.server.world
-        data = world.archive if name == "archive.zip" else world.files[name]
+        if name == "archive.zip":
+            data = world.archive
+        else:
+            data = world.files[name] if name in world.files else world.find_output(name)
         if fault:
             self._answer(fault, {})
         else:
@@ -180,7 +183,8 @@ class Handler(BaseHTTPRequestHandler):
             error = {"code": status, "message": MESSAGES[status]}
             self._send(status, json.dumps(error).encode(), "application/json")
         else:
-            self._send(200, json.dumps(reply).encode(), "application/json")
+            status = reply.get("httpStatus", 200)
+            self._send(status, json.dumps(reply).encode(), "application/json")
 
     def _send(self, status: int, data: bytes, kind: str) -> None:
         self.send_response(status)

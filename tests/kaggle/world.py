@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from tests.kaggle.kernel_world import KernelWorld
+
 INTROSPECT, LIST, LIMITS = "IntrospectToken", "ListSubmissions", "GetSubmissionLimits"
 START, PUT, CREATE = "StartSubmissionUpload", "PUT", "CreateSubmission"
 BOARD, FILES = "GetLeaderboard", "ListDataFiles"
@@ -25,11 +27,10 @@ class Fault:
 
 
 @dataclass
-class World:
+class World(KernelWorld):
     """What the stand-in knows."""
 
     submissions: list[dict[str, Any]] = field(default_factory=list)
-    uploads: dict[str, bytes] = field(default_factory=dict)
     calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     schemes: set[str] = field(default_factory=set)  # of the Authorization headers
     faults: list[Fault] = field(default_factory=list)

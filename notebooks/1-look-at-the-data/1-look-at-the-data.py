@@ -1,0 +1,135 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 1. Look at the data
+#
+# Each graph is a tensor program with many candidate configurations; the job is to rank them from
+# fastest to slowest. This notebook looks at a few graphs of each collection: the programs, how far
+# the runtimes spread, how noisy they are, and what the configurations have to do with them.
+#
+# It finds the data by itself: the attached competition, or `data/`, or the bundled sample. **The
+# outputs on the web are of the sample: CPU timings, not TpuGraphs.**
+
+# %% tags=["parameters"]
+GRAPHS = 30  # labelled graphs of each collection, spread evenly over their names
+PUSH = ""  # the key of the push, and the commit that was pushed; a push writes both
+COMMIT = ""
+
+# %% [markdown]
+# On Kaggle the project comes from the attached dataset of wheels; elsewhere it is there already.
+
+# %%
+import os
+import runpy
+from glob import glob
+
+inputs = os.environ.get("FASTSLOW_INPUT", "/kaggle/input")
+for script in glob(f"{inputs}/**/fastslow_install.py", recursive=True)[:1]:
+    runpy.run_path(script, init_globals={"COMMIT": COMMIT}, run_name="__main__")
+
+# %%
+import numpy as np
+
+from solution.collection import NAMES
+from solution.data.folders import find_files
+from solution.data.inspection import show_summaries
+from solution.data.npz import read_graph
+from solution.data.picture import make_figure
+from solution.data.scan import scan
+from solution.exploration import pictures
+from solution.features.padding import repair_padding
+from solution.kernel import Kernel
+from solution.terminal import output
+
+# %matplotlib inline
+
+# %%
+kernel = Kernel.begin("1-look-at-the-data", PUSH)
+labelled = {name: [] for name in NAMES}
+for file in find_files(kernel.find_data()):
+    if file.split != "test":
+        labelled[file.collection.name].append(file)
+places = {n: np.unique(np.linspace(0, len(f) - 1, GRAPHS).astype(int)) for n, f in labelled.items()}
+chosen = [files[place] for name, files in labelled.items() if files for place in places[name]]
+summaries, defects = scan(chosen)
+assert not defects, defects
+output.print(show_summaries(summaries))
+
+# %%
+graphs = [repair_padding(read_graph(file.path, file.collection)) for file in chosen]
+
+# %% [markdown]
+# ## One program
+# Operands stand left of their consumers. The circles mark what can be configured: convolutions,
+# dots and reshapes.
+
+# %%
+layout = [graph for graph in graphs if graph.collection.kind == "layout"]
+sizes = np.array([graph.num_nodes for graph in layout])
+example = layout[np.abs(sizes - 150).argmin()]  # large enough to be real, small enough to be read
+make_figure(example)
+
+# %% [markdown]
+# ## Runtimes
+# How much slower than the fastest each configuration is. Where a line is flat, an order hardly
+# matters, and noise decides it.
+
+# %%
+pictures.draw_runtimes(graphs)
+
+# %% [markdown]
+# ## Duplicates and noise
+# Equal configurations were timed more than once in some collections (44% of the real
+# layout:xla:default). How far their runtimes lie apart is noise, and nothing can predict it.
+
+# %%
+pictures.draw_noise(summaries)
+
+# %% [markdown]
+# ## Configurations inside a graph
+# The two directions in which the configurations of one graph differ most (principal components of
+# its layouts, one column for each node, slot and value). Where colours are sorted, a linear model
+# would do.
+
+# %%
+pictures.draw_configurations(example)
+
+# %% [markdown]
+# ## Configurations across graphs
+# The same in columns that all graphs of a collection share. Where graphs lie apart, a model must
+# not compare configurations of different graphs: ranks are taken inside each graph.
+
+# %%
+pictures.draw_across(graphs)
+
+# %% [markdown]
+# ## The violation ratio
+# A node violates when its largest dimension is not the minor-most one of its layout. The share of
+# such nodes is a rule of thumb for slow configurations; here is how well it ranks by itself.
+
+# %%
+pictures.draw_violations(graphs)
+
+# %% [markdown]
+# ## Runtime and operations
+# Programs that take long, and what they consist of.
+
+# %%
+pictures.draw_opcodes(graphs)
+
+# %% [markdown]
+# ## What pruning keeps
+# Configurations touch few nodes. The models keep these and their neighbours, and drop the rest,
+# which is the same for every configuration.
+
+# %%
+pictures.draw_pruning(graphs)
+
+# %%
+kernel.finish()

@@ -1,0 +1,99 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 3. Train the tile models and LightGBM
+#
+# Everything but the graph nets of layouts: a few hours of CPU on the full data.
+#
+# Every model is kept as soon as it is trained. Where the session ends first, by `HOURS`, a signal
+# or a kill, the next one goes on: attach the output of this notebook to it as an input (`RESUME=1`
+# of `make kernels-push`). Sessions may share the work: give each its own `COLLECTIONS` or `FOLDS`.
+
+# %% tags=["parameters"]
+EXPERIMENTS = "*,!layout_*,*lightgbm*"  # patterns; the last that fits a name decides
+COLLECTIONS = "*"  # such as "layout:xla:*"
+FOLDS = ""  # such as "0,1"; empty: all
+NUM_FOLDS = 5
+SCHEME = "architecture"  # what stays together in a fold, or "graph"
+HOURS = 11.5  # a kernel is killed after 12
+LIMIT = False  # a quick look at a few graphs
+REPLACE = False  # start afresh where there is a run already
+PUSH = ""  # the key of the push, and the commit that was pushed; a push writes both
+COMMIT = ""
+
+# %% [markdown]
+# On Kaggle the project comes from the attached dataset of wheels; elsewhere it is there already.
+
+# %%
+import os
+import runpy
+from glob import glob
+
+inputs = os.environ.get("FASTSLOW_INPUT", "/kaggle/input")
+for script in glob(f"{inputs}/**/fastslow_install.py", recursive=True)[:1]:
+    runpy.run_path(script, init_globals={"COMMIT": COMMIT}, run_name="__main__")
+
+# %%
+from solution import cli
+from solution.attached import (
+    adopt,
+    describe_missing,
+    describe_run,
+    gather_complete,
+    list_missing,
+    match,
+    select,
+)
+from solution.data.inspection import show_summaries
+from solution.data.plan import make_plan
+from solution.experiments.base import find_experiment
+from solution.kernel import Kernel
+from solution.out_of_fold import run_experiments, save_plan, warn_about_gaps
+from solution.run_store import open_store
+from solution.runs import open_run
+from solution.terminal import output, say
+from submissions.report import collect_lines, tabulate
+
+# %% [markdown]
+# ## The data
+# It is prepared once for all experiments, so that the runs of all notebooks fit together.
+
+# %%
+kernel = Kernel.begin("3-train-tile-and-lightgbm", PUSH)
+everything = [find_experiment(name) for name in cli.EXPERIMENTS]
+place = kernel.store(limit=LIMIT)
+store = open_store(kernel.find_data(), place, everything, limit=LIMIT, rebuild=True, workers=None)
+plan = make_plan(store, SCHEME, NUM_FOLDS, limit=LIMIT)
+warn_about_gaps(plan)
+output.print(show_summaries(plan.graphs))
+
+# %% [markdown]
+# ## Training
+# A model for each experiment, collection, fold and seed. It predicts the graphs of the fold that it
+# has not seen, and the test graphs.
+
+# %%
+experiments = [find_experiment(name) for name in match(cli.EXPERIMENTS, EXPERIMENTS)]
+chosen = select(plan, COLLECTIONS, FOLDS)
+settings = describe_run(experiments, plan, SCHEME, NUM_FOLDS)
+with open_run(kernel.run, settings, replace=REPLACE) as run:
+    save_plan(plan, run)
+    say(f"Models from earlier sessions: {adopt(run, kernel.find_runs())}")
+    with kernel.time_limit(HOURS):
+        run_experiments(experiments, chosen, run)
+    gather_complete(experiments, plan, run)
+missing = list_missing(experiments, chosen, run)
+
+# %% [markdown]
+# ## What they reach
+# Out of fold: every graph is predicted by a model that has seen no program of its structure.
+
+# %%
+output.print(tabulate(collect_lines(run, cli.RECIPE)))
+kernel.finish(describe_missing(missing))

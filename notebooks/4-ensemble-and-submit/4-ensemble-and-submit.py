@@ -1,0 +1,81 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 4. Ensemble and submit
+#
+# Puts the models of the training notebooks together, merges their predictions by a recipe, and
+# writes `submission.csv`. Nothing is trained here and no data is read: the outputs of the other
+# notebooks are enough. Upload the file with the notebook's *Submit* button, or bring it home with
+# `make kernels-pull` and send it with `make submit`.
+
+# %% tags=["parameters"]
+RECIPE = ""  # a name; empty: the one that `make submit` takes
+SOURCES = "2-*,3-*"  # the notebooks whose runs are put together
+PUSH = ""  # the key of the push, and the commit that was pushed; a push writes both
+COMMIT = ""
+
+# %% [markdown]
+# On Kaggle the project comes from the attached dataset of wheels; elsewhere it is there already.
+
+# %%
+import os
+import runpy
+from glob import glob
+
+inputs = os.environ.get("FASTSLOW_INPUT", "/kaggle/input")
+for script in glob(f"{inputs}/**/fastslow_install.py", recursive=True)[:1]:
+    runpy.run_path(script, init_globals={"COMMIT": COMMIT}, run_name="__main__")
+
+# %%
+import shutil
+
+from ensembles.recipe import find_recipe
+from ensembles.tables import show_comparison
+from solution import cli
+from solution.attached import join_runs
+from solution.kernel import Kernel
+from solution.terminal import output, say
+from submissions.build import build_submission
+from submissions.page.build import write_page
+from submissions.report import tabulate
+
+# %% [markdown]
+# ## The runs
+# They must be of one commit, on the same data with the same folds, and complete.
+
+# %%
+kernel = Kernel.begin("4-ensemble-and-submit", PUSH)
+recipe = find_recipe(RECIPE or cli.RECIPE)
+sources = kernel.find_runs(SOURCES)
+for source in sources:
+    say(f"{source.folder.parent.name}: {', '.join(source.experiments())}")
+with join_runs(sources, kernel.run, replace=True) as run:
+    built = build_submission(run, recipe)
+    page = write_page(run, recipe, kernel.output / "report.html")
+
+# %% [markdown]
+# ## What the ensemble reaches
+# Out of fold, with 95% bootstrap intervals over graphs; then member by member, what it adds.
+
+# %%
+output.print(tabulate(built.lines))
+
+# %%
+for member in recipe.names():
+    if run.predictions(member, "out_of_fold").is_file():
+        output.print(show_comparison(run, recipe.name, member))
+
+# %% [markdown]
+# ## The submission
+
+# %%
+shutil.copyfile(run.submission, kernel.output / "submission.csv")
+say(built.written.describe())
+say(f"Report: {page}")
+kernel.finish()

@@ -1,0 +1,90 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 5. Leaderboard
+#
+# What was submitted, what Kaggle made of it, and how well the out-of-fold score foretells that. The
+# ledger is the one that was pushed; where there are credentials and a network, it is brought up to
+# date first, and left among the outputs.
+
+# %% tags=["parameters"]
+PUSH = ""  # the key of the push, and the commit that was pushed; a push writes both
+COMMIT = ""
+
+# %% [markdown]
+# On Kaggle the project comes from the attached dataset of wheels; elsewhere it is there already.
+
+# %%
+import os
+import runpy
+from glob import glob
+
+inputs = os.environ.get("FASTSLOW_INPUT", "/kaggle/input")
+for script in glob(f"{inputs}/**/fastslow_install.py", recursive=True)[:1]:
+    runpy.run_path(script, init_globals={"COMMIT": COMMIT}, run_name="__main__")
+
+# %%
+import shutil
+
+from solution.errors import InputError
+from solution.kernel import Kernel
+from solution.terminal import output, say
+from submissions.credentials import find_credentials
+from submissions.history import draw_history
+from submissions.kaggle import Kaggle
+from submissions.leaderboard import best_public, tabulate_leaderboard
+from submissions.scores import (
+    describe_correlation,
+    read_anchors,
+    tabulate_ledger,
+    tabulate_standing,
+    update_ledger,
+)
+from submissions.settings import read_settings
+from submissions.settling import Register
+
+# %matplotlib inline
+
+# %%
+kernel = Kernel.begin("5-leaderboard", PUSH)
+pushed = read_settings()
+shutil.copyfile(pushed.submissions / "ledger.csv", kernel.output / "ledger.csv")
+kaggle = Kaggle(pushed.model_copy(update={"submissions": kernel.output}))
+register = Register(kaggle)
+places = []
+if find_credentials():
+    try:
+        update_ledger(register)
+        places = kaggle.list_leaderboard()
+    except InputError as error:
+        say(f"The ledger stays as it was. {error}")
+else:
+    say("There are no credentials here, so the ledger stays as it was.")
+ledger = register.read()
+
+# %% [markdown]
+# ## Submissions
+
+# %%
+output.print(tabulate_ledger(ledger))
+say(describe_correlation(ledger))
+
+# %%
+draw_history(ledger, read_anchors())
+
+# %% [markdown]
+# ## Where our best one stands
+# Among results that their authors made public, and on the public leaderboard where it could be
+# fetched.
+
+# %%
+output.print(tabulate_standing(ledger))
+if places:
+    output.print(tabulate_leaderboard(places, best_public(ledger)))
+kernel.finish()

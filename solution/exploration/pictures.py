@@ -1,0 +1,253 @@
+"""The figures of a first look at the data. Each takes graphs as they are read, repaired and whole.
+
+A figure is returned, not shown: a notebook displays it, a test or a report saves it.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
+
+from solution.collection import NAMES
+from solution.exploration import measures
+from solution.graph import Graph
+from solution.vocabulary import OPCODES, VIRTUAL
+
+COLOURS = {name: f"C{position}" for position, name in enumerate(NAMES)}
+MAX_POINTS = 2000  # of a graph in a scatter
+MAX_GRAPHS = 8  # of a collection whose configurations are shown together
+MAX_OPCODES = 9
+HOPS = range(5)
+REST = "#c8c8c8"
+LARGEST_LINEAR = 5  # where more is to be shown, an axis is logarithmic
+NAME_WIDTH = 24
+
+
+def draw_runtimes(graphs: Sequence[Graph]) -> Figure:
+    """How much slower than the fastest the configurations are, a line for each labelled graph."""
+    figure, panels = _panels(graphs, "How much there is to gain: runtimes inside a graph")
+    for axes, own in panels:
+        for graph in own:
+            share, ordered = (
+                np.linspace(0, 100, graph.num_configs),
+                np.sort(measures.slowdowns(graph)),
+            )
+            axes.plot(share, ordered, color=COLOURS[graph.key[0]], alpha=0.5, lw=1)
+        if axes.get_ylim()[1] > LARGEST_LINEAR:
+            axes.set_yscale("log")
+            _label_some(axes.yaxis)
+        axes.set_ylim(bottom=1)
+        axes.set_xlabel("configurations, fastest first (%)")
+        axes.set_ylabel("runtime over the fastest")
+        axes.set_title(f"{axes.get_title()}: {len(own)} graphs, a line each", fontsize=9)
+    return figure
+
+
+def draw_noise(summaries: pl.DataFrame) -> Figure:
+    """What repeats: equal configurations, and how far their runtimes lie apart.
+
+    Args:
+        summaries: of solution.data.scan.
+    """
+    figure = Figure(figsize=(12, 4.2), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=[1, 1.4])
+    shares = [_repeated(summaries.filter(pl.col("collection") == name)) for name in NAMES]
+    left.barh(NAMES, shares, color=list(COLOURS.values()))
+    left.invert_yaxis()
+    left.bar_label(left.containers[0], fmt="%.1f%%", padding=3, fontsize=8)
+    left.set_xlim(0, 1.2 * max(*shares, 1))
+    left.set_xlabel("configurations that repeat another one (%)")
+    left.set_title("Duplicates")
+    noisy = summaries.filter(pl.col("noise").is_not_null() & pl.col("spread").is_not_null())
+    for name, colour in COLOURS.items():
+        own = noisy.filter(pl.col("collection") == name)
+        if len(own):
+            spread, noise = 100 * (own["spread"] - 1), 100 * own["noise"]
+            right.scatter(spread, noise, color=colour, s=18, alpha=0.7, label=name)
+    if len(noisy):
+        largest = float(100 * (noisy["spread"].max() - 1))  # type: ignore[operator]
+        right.plot(
+            [0.1, largest], [0.1, largest], color="black", lw=0.8, ls=":", label="noise = spread"
+        )
+        right.set_xscale("log")
+        right.set_yscale("symlog", linthresh=0.1)
+        right.set_ylim(bottom=0)
+        right.legend(fontsize=8, frameon=False)
+    else:
+        right.text(0.5, 0.5, "no equal configurations with labels", ha="center")
+    right.set_xlabel("spread: the slowest over the fastest of the graph, less one (%)")
+    right.set_ylabel("median gap between equal\nconfigurations (%)")
+    right.set_title(f"Noise: {len(noisy)} graphs with equal configurations")
+    return figure
+
+
+def draw_configurations(graph: Graph) -> Figure:
+    """The configurations of one graph in the two directions in which they differ most."""
+    figure = Figure(figsize=(6.4, 4.8), layout="constrained")
+    axes = figure.subplots()
+    chosen = _sample(graph.num_configs)
+    coordinates, shares = measures.principal_components(measures.own_vectors(graph)[chosen])
+    assert graph.runtimes is not None
+    colours = 100 * graph.runtimes[chosen].argsort().argsort() / len(chosen)
+    shown = axes.scatter(coordinates[:, 0], coordinates[:, 1], c=colours, cmap="viridis_r", s=10)
+    figure.colorbar(shown, label="runtime, as a rank (0: fastest, 100: slowest)")
+    _label_components(axes, shares)
+    axes.set_title(f"Configurations of {graph.collection.name}:{graph.name}", fontsize=10)
+    return figure
+
+
+def draw_across(graphs: Sequence[Graph]) -> Figure:
+    """The configurations of several graphs of a collection in directions that they share."""
+    figure, panels = _panels(graphs, "Configurations of several graphs: a colour each", 4.2)
+    for axes, own in panels:
+        shown = [own[place] for place in _sample(len(own), MAX_GRAPHS)]
+        chosen = [_sample(graph.num_configs, MAX_POINTS // MAX_GRAPHS) for graph in shown]
+        vectors = [measures.shared_vectors(g)[rows] for g, rows in zip(shown, chosen, strict=True)]
+        coordinates, shares = measures.principal_components(np.concatenate(vectors))
+        ends = np.cumsum([len(part) for part in vectors])[:-1]
+        parts = np.split(coordinates, ends)
+        for number, (graph, part) in enumerate(zip(shown, parts, strict=True)):
+            x, y = part.T
+            axes.scatter(x, y, s=6, color=f"C{number}", alpha=0.6, label=_shorten(graph.name))
+        axes.legend(fontsize=6, markerscale=2, frameon=False, loc="best")
+        _label_components(axes, shares)
+    return figure
+
+
+def draw_violations(graphs: Sequence[Graph]) -> Figure:
+    """Whether the violation ratio foretells runtimes: its tau with them, graph by graph."""
+    layout = [graph for graph in graphs if graph.collection.kind == "layout"]
+    figure = Figure(figsize=(12, 4.2), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    ratios = [measures.violation_ratio(graph) for graph in layout]
+    taus = [measures.rank_correlation(r, g) for r, g in zip(ratios, layout, strict=True)]
+    names = [name for name in NAMES if any(graph.key[0] == name for graph in layout)]
+    for row, name in enumerate(names):
+        own = [tau for tau, graph in zip(taus, layout, strict=True) if graph.key[0] == name]
+        left.scatter(own, [row] * len(own), color=COLOURS[name], alpha=0.6, s=22)
+        mean, bar = float(np.mean(own)), {"color": "black", "marker": "|", "s": 240}
+        left.scatter([mean], [row], label="mean of the collection" if row == 0 else None, **bar)
+    left.axvline(0, color="black", lw=0.8, ls=":", label="tells nothing")
+    left.set_yticks(range(len(names)), names)
+    left.set_ylim(len(names) - 0.4, -0.6)
+    left.set_xlabel("Kendall's tau of violation ratio and runtime (a point a graph)")
+    left.set_title("Violation ratio against runtime")
+    left.legend(fontsize=8, frameon=False, loc="lower left")
+    strongest = int(np.argmax(np.abs(taus)))
+    graph, ratio = layout[strongest], ratios[strongest]
+    chosen = _sample(graph.num_configs)
+    right.scatter(100 * ratio[chosen], measures.slowdowns(graph)[chosen], s=8, alpha=0.5)
+    right.set_xlabel("nodes whose largest dimension is not minor-most (%)")
+    right.set_ylabel("runtime over the fastest")
+    right.set_title(
+        f"The strongest: {graph.key[0]}:{graph.name}, tau {taus[strongest]:+.2f}", fontsize=10
+    )
+    return figure
+
+
+def draw_opcodes(graphs: Sequence[Graph]) -> Figure:
+    """What the programs consist of, the quickest first, beside their fastest runtime."""
+    layout = [graph for graph in graphs if graph.collection.kind == "layout"]
+    programs = {graph.architecture + graph.name: graph for graph in layout}  # not once a search
+    ordered = sorted(programs.values(), key=measures.fastest)
+    figure = Figure(figsize=(12, 2 + 0.22 * len(ordered)), layout="constrained")
+    left, right = figure.subplots(1, 2, sharey=True, width_ratios=[1, 2.4])
+    names = [_shorten(graph.name) for graph in ordered]
+    for name, colour in COLOURS.items():
+        own = [place for place, graph in enumerate(ordered) if graph.key[0] == name]
+        times = [measures.fastest(ordered[place]) / 1e6 for place in own]
+        if own:
+            left.barh(own, times, color=colour, label=name)
+    left.set_yticks(range(len(names)), names, fontsize=7)
+    left.set_xscale("log")
+    _label_some(left.xaxis)
+    left.set_xlabel("runtime of the fastest configuration (ms)")
+    left.set_title("Runtime")
+    left.legend(fontsize=7, frameon=False, loc="upper right")
+    left.set_ylim(-0.6, len(names) - 0.4)
+    left.invert_yaxis()
+    shares = 100 * np.stack([measures.opcode_shares(graph) for graph in ordered])
+    frequent = np.argsort(-shares.mean(axis=0), kind="stable")[:MAX_OPCODES]
+    start = np.zeros(len(ordered))
+    for number, opcode in enumerate(frequent):
+        name = "merged" if opcode == VIRTUAL else OPCODES[int(opcode)]
+        right.barh(range(len(names)), shares[:, opcode], left=start, color=f"C{number}", label=name)
+        start += shares[:, opcode]
+    right.barh(range(len(names)), 100 - start, left=start, color=REST, label="others")
+    right.set_xlim(0, 100)
+    right.set_xlabel("share of the operations (%)")
+    right.set_title("Operations")
+    right.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
+    return figure
+
+
+def draw_pruning(graphs: Sequence[Graph]) -> Figure:
+    """The share of nodes that pruning keeps, by how far it looks around configurable nodes."""
+    figure = Figure(figsize=(6.4, 4.4), layout="constrained")
+    axes = figure.subplots()
+    for name, colour in COLOURS.items():
+        own = [graph for graph in graphs if graph.key[0] == name and len(graph.configurable)]
+        if own:
+            kept = 100 * np.array([measures.kept_shares(graph, HOPS) for graph in own])
+            low, middle, high = np.quantile(kept, (0.25, 0.5, 0.75), axis=0)
+            line = "-" if name.endswith("default") else "--"  # both searches have the same programs
+            axes.plot(HOPS, middle, color=colour, marker="o", ls=line, label=name)
+            axes.fill_between(HOPS, low, high, color=colour, alpha=0.15, lw=0)
+    axes.set_xticks(HOPS)
+    axes.set_ylim(0, 100)
+    axes.set_xlabel("hops that are kept around the configurable nodes")
+    axes.set_ylabel("nodes kept (%), median and quartiles")
+    axes.set_title("What pruning keeps")
+    axes.legend(fontsize=8, frameon=False, loc="lower right")
+    return figure
+
+
+def _panels(
+    graphs: Sequence[Graph], title: str, height: float = 3.2
+) -> tuple[Figure, list[tuple[Axes, list[Graph]]]]:
+    """A panel for each collection that has labelled graphs, with those graphs."""
+    groups = {
+        name: [graph for graph in graphs if graph.key[0] == name and graph.runtimes is not None]
+        for name in NAMES
+    }
+    groups = {name: own for name, own in groups.items() if own}
+    columns = min(3, len(groups))
+    rows = -(-len(groups) // columns)
+    figure = Figure(figsize=(4.2 * columns, height * rows), layout="constrained")
+    figure.suptitle(title)
+    places = figure.subplots(rows, columns, squeeze=False).ravel()
+    for axes, name in zip(places, groups, strict=False):
+        axes.set_title(name, fontsize=9)
+    for axes in places[len(groups) :]:
+        axes.set_axis_off()
+    return figure, list(zip(places, groups.values(), strict=False))
+
+
+def _repeated(own: pl.DataFrame) -> float:
+    configs, distinct = sum(own["configs"]), sum(own["distinct"])
+    return 100 * (1 - distinct / configs) if configs else 0.0
+
+
+def _sample(count: int, most: int = MAX_POINTS) -> np.ndarray:
+    """At most `most` positions of `count`, spread evenly."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).astype(int))
+
+
+def _shorten(name: str) -> str:
+    return name if len(name) <= NAME_WIDTH else f"{name[: NAME_WIDTH - 1]}…"
+
+
+def _label_some(axis: Axis) -> None:
+    """Label a logarithmic axis: powers of ten alone would leave it with one number or two."""
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter(lambda value, _: f"{value:g}")
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _label_components(axes: Axes, shares: np.ndarray) -> None:
+    axes.set_xlabel(f"first component ({shares[0]:.0%} of the variance)")
+    axes.set_ylabel(f"second component ({shares[1]:.0%})")

@@ -1,0 +1,181 @@
+"""The place where a notebook runs: a Kaggle kernel, or a laptop.
+
+A kernel has a read-only tree of inputs, whose mount points differ by year, and a working folder
+that is kept as its output. On a laptop the outputs go to runs/NOTEBOOK, and runs/ is where the
+outputs of the other notebooks are looked for, those that were pulled from Kaggle as well.
+"""
+
+import os
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from types import FrameType
+
+from solution.commit import read_commit
+from solution.data.folders import find_roots
+from solution.data.store import is_store
+from solution.errors import InputError
+from solution.kernel_record import KERNEL_RECORD, KernelRecord, State, read_record, write_record
+from solution.runs import RECORD, RUNS, STORES, Run
+from solution.terminal import say
+
+PACKAGE = Path(__file__).parent
+RUN = "run"  # the folder of a notebook's run, in its output
+SAMPLE = PACKAGE / "data" / "sample"
+CHECKOUT = PACKAGE.parent if (PACKAGE.parent / "pyproject.toml").is_file() else Path()
+
+
+class OutOfTimeError(BaseException):
+    """The session must end. Not an Exception, so that nothing on the way takes it for a failure."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """Where a notebook reads and writes."""
+
+    notebook: str
+    push: str  # the key of the push; empty where a person started it
+    inputs: Path
+    output: Path
+    scratch: Path  # for what need not be kept, such as a store
+    on_kaggle: bool
+    begun: float  # time.monotonic()
+
+    @classmethod
+    def begin(cls, notebook: str, push: str = "") -> "Kernel":
+        """Find out where this is, and leave the record of a session that is not finished."""
+        on_kaggle = "KAGGLE_KERNEL_RUN_TYPE" in os.environ
+        runs = (CHECKOUT / RUNS).resolve()
+        kernel = cls(
+            notebook,
+            push,
+            inputs=find_inputs() if on_kaggle else runs,
+            output=Path.cwd() if on_kaggle else runs / notebook,
+            scratch=Path(tempfile.gettempdir()) if on_kaggle else (CHECKOUT / STORES).resolve(),
+            on_kaggle=on_kaggle,
+            begun=time.monotonic(),
+        )
+        kernel.output.mkdir(parents=True, exist_ok=True)
+        kernel.leave_record("running")
+        place = "a Kaggle kernel" if on_kaggle else "this computer"
+        say(f"{notebook} on {place}, code of commit {read_commit() or 'unknown'}.")
+        return kernel
+
+    @property
+    def run(self) -> Path:
+        """The folder of the run that this notebook makes."""
+        return self.output / RUN
+
+    def find_data(self) -> Path:
+        """The prepared store, or the npz files: FASTSLOW_DATA, attached, in data/, or the sample.
+
+        Raises InputError where nothing is attached to a kernel.
+        """
+        if os.environ.get("FASTSLOW_DATA"):
+            return Path(os.environ["FASTSLOW_DATA"])
+        place = self.inputs if self.on_kaggle else CHECKOUT / "data"
+        found = find_attached_data(place) if place.is_dir() else None
+        if found is not None:
+            return found
+        if self.on_kaggle:
+            raise InputError(
+                f"{self.inputs}: no npz files and no prepared store are attached. Add the data of "
+                "the competition to the notebook's inputs, or a dataset with a store."
+            )
+        return SAMPLE
+
+    def find_runs(self, notebooks: str = "*") -> list[Run]:
+        """The runs that notebooks left among the inputs, this one's present run left out.
+
+        Args:
+            notebooks: a pattern of their names; several are joined by commas.
+        """
+        if not self.inputs.is_dir():
+            return []
+        found = []
+        for here, _, files in os.walk(self.inputs, followlinks=True):
+            run = Path(here, RUN)
+            if KERNEL_RECORD in files and (run / RECORD).is_file() and run.resolve() != self.run:
+                name = read_record(Path(here)).notebook
+                if any(fnmatchcase(name, pattern.strip()) for pattern in notebooks.split(",")):
+                    found.append(Run.existing(run))
+        return sorted(found, key=lambda run: run.folder)
+
+    def store(self, *, limit: bool) -> Path:
+        """Where the data is prepared."""
+        return self.scratch / ("notebooks-limit" if limit else "notebooks")
+
+    @contextmanager
+    def time_limit(self, hours: float) -> Iterator[None]:
+        """End the block quietly `hours` after the notebook began, or at a SIGTERM.
+
+        What is complete is kept, so the next session goes on from there.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            raise InputError("time_limit works in the main thread only, where signals arrive.")
+        left = max(0.001, self.begun + 3600 * hours - time.monotonic())
+        caught = (signal.SIGALRM, signal.SIGTERM)
+        before = {number: signal.signal(number, _stop) for number in caught}
+        signal.setitimer(signal.ITIMER_REAL, left)
+        try:
+            yield
+        except OutOfTimeError as reason:
+            say(f"Stopped ({reason}). What is complete is kept; the next session goes on from it.")
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def leave_record(self, state: State, note: str = "") -> None:
+        """Write kernel.json, by which a pull knows these outputs."""
+        record = KernelRecord(
+            notebook=self.notebook,
+            push=self.push,
+            commit=read_commit() or "",
+            state=state,
+            note=note,
+        )
+        write_record(record, self.output)
+
+    def finish(self, missing: str = "") -> None:
+        """Leave the record of a session that came to its end.
+
+        Args:
+            missing: what the next session has still to do, in words; empty where nothing is.
+        """
+        self.leave_record("stopped" if missing else "finished", missing)
+        say(f"{self.notebook}: {missing or 'finished'}. Outputs: {self.output}")
+
+
+def find_inputs() -> Path:
+    """The tree of inputs of a kernel."""
+    return Path(os.environ.get("FASTSLOW_INPUT", "/kaggle/input"))
+
+
+def find_attached_data(inputs: Path) -> Path | None:
+    """A store below `inputs`; else the folder with the most npz files; None where there is none.
+
+    The sample inside an unpacked wheel of this project is not data.
+    """
+    stores = [
+        Path(here)
+        for here, _, files in os.walk(inputs, followlinks=True)
+        if "graphs.parquet" in files and is_store(Path(here))
+    ]
+    if stores:
+        return min(stores)
+    roots = find_roots(inputs)
+    ours = {root for root in roots if root.parts[-3:] == ("solution", "data", "sample")}
+    others = {root: count for root, count in roots.items() if root not in ours}
+    return max(sorted(others), key=others.__getitem__, default=None)
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    reason = "the time limit" if number == signal.SIGALRM else "asked by a signal"
+    raise OutOfTimeError(reason)

@@ -1,0 +1,78 @@
+"""kernel.json: what a notebook leaves beside its outputs, so that they can be told from others.
+
+Kaggle shows the outputs of the latest session without saying of which push they are, and its CLI
+saves whatever it is sent. So the outputs themselves say which push and which commit made them,
+whether the notebook came to its end, and what every file must be.
+"""
+
+import hashlib
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ValidationError
+
+from solution.errors import InputError
+from solution.files import TEMPORARY, replace_file
+
+KERNEL_RECORD = "kernel.json"
+State = Literal["running", "stopped", "finished"]
+
+
+class KernelRecord(BaseModel):
+    """What happened in a session."""
+
+    notebook: str
+    push: str = ""  # the key of the push; empty where a person started it
+    commit: str = ""
+    state: State = "running"  # as it stays where the session was killed
+    note: str = ""  # what is left to do, in words
+    files: dict[str, str] = {}  # SHA-256 by path, of all outputs
+
+
+def write_record(record: KernelRecord, folder: Path) -> None:
+    """Write it into the folder, with what the files there are now."""
+    files = {
+        path.relative_to(folder).as_posix(): digest(path)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name != KERNEL_RECORD and not _is_hidden(path, folder)
+    }
+    with replace_file(folder / KERNEL_RECORD) as temporary:
+        text = record.model_copy(update={"files": files}).model_dump_json(indent=2)
+        temporary.write_text(text + "\n", encoding="utf-8")
+
+
+def read_record(folder: Path) -> KernelRecord:
+    """The record in the folder; InputError where it is none."""
+    path = folder / KERNEL_RECORD
+    try:
+        return KernelRecord.model_validate_json(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise InputError(
+            f"{path}: is not among the outputs, so they are of another notebook, or of a session "
+            "that failed before it began."
+        ) from error
+    except (ValidationError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"{path}: expected the record of a session, found something else. Get it again."
+        ) from error
+
+
+def find_damaged(record: KernelRecord, folder: Path) -> list[str]:
+    """The outputs that are missing in the folder or are not what was written."""
+    return [
+        name
+        for name, expected in record.files.items()
+        if not (folder / name).is_file() or digest(folder / name) != expected
+    ]
+
+
+def digest(path: Path) -> str:
+    """The SHA-256 of the file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _is_hidden(path: Path, folder: Path) -> bool:
+    """Whether it is a leftover, or of Jupyter itself."""
+    parts = path.relative_to(folder).parts
+    return any(part.startswith((TEMPORARY, ".", "__")) for part in parts)

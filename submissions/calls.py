@@ -1,0 +1,166 @@
+"""One way of calling the kaggle CLI: under a time limit, with its answers checked.
+
+The CLI runs as a child process and gets credentials only as it finds them itself (environment or
+files). Its answers are trusted only as far as they can be read: see submissions/failures.py.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from solution.errors import InputError
+from solution.progress import console
+from submissions.credentials import describe_credentials, find_credentials, redact
+from submissions.failures import (
+    BAD_REPLY,
+    NO_CREDENTIALS,
+    TIMED_OUT,
+    KaggleError,
+    Kind,
+    explain,
+    tell,
+)
+from submissions.settings import Settings
+
+Answer = TypeVar("Answer")
+
+REPORT_SECONDS = 1.0  # between two looks at the progress of a download
+# VERBOSE prints every request with its key; the others change what a command does.
+NOT_PASSED_ON = (
+    "VERBOSE",
+    "VERBOSE_OUTPUT",
+    "KAGGLE_COMPETITION",
+    "KAGGLE_PATH",
+    "KAGGLE_COMPETITION_SUBMISSION_MODEL_VERSION_ID",
+)
+
+
+@dataclass(frozen=True)
+class Calls:
+    """The CLI in this environment."""
+
+    settings: Settings
+    keep_open: tuple[int, ...] = ()  # descriptors that a running call holds: the submit's lock
+
+    def parse(self, kind: type[Any], text: str | None, doing: str) -> Any:
+        """The answer as a model of `kind`; KaggleError where it is something else."""
+        try:
+            return kind.model_validate_json(text or "")
+        except ValidationError as error:
+            raise self.explain(BAD_REPLY, doing, str(error.errors()[0]["msg"])) from error
+
+    def insist(self, call: Callable[[], Answer]) -> Answer:
+        """Try a call that changes nothing again, after failures that pass."""
+        wait = self.settings.wait_seconds
+        for left in reversed(range(self.settings.tries)):
+            try:
+                return call()
+            except KaggleError as error:
+                if not left or not error.kind.passing:
+                    raise
+            pause(wait, "Kaggle does not answer as it should, trying again soon")
+            wait *= 2
+        raise AssertionError("unreachable")
+
+    def run(
+        self,
+        doing: str,
+        command: Sequence[str],
+        limit: float | None = None,
+        report: Callable[[], None] | None = None,
+    ) -> str:
+        """Run one command and return what it printed; KaggleError where it failed."""
+        seconds = self.settings.call_seconds if limit is None else limit
+        whole = [find_program(), "-W", *command]
+        with subprocess.Popen(
+            whole,
+            env=make_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            errors="replace",
+            pass_fds=self.keep_open,
+        ) as process:
+            try:
+                output = _await(process, seconds, report)
+            except BaseException:  # a stopped command must not go on by itself
+                process.kill()
+                raise
+        if output is None:
+            raise self.explain(TIMED_OUT, doing, "", seconds)
+        printed = redact(output)
+        if process.returncode:
+            raise self.explain(tell(printed), doing, printed)
+        return printed
+
+    def explain(self, kind: Kind, doing: str, printed: str, seconds: float = 0) -> KaggleError:
+        """The error of a call, in words."""
+        if kind.name == "401":  # the CLI's own words are a page of help
+            printed, kind = "", kind if find_credentials() else NO_CREDENTIALS
+        facts = {"competition": self.settings.competition, "source": describe_credentials()}
+        return explain(kind, doing, printed, seconds=seconds, **facts)
+
+
+def _await(
+    process: subprocess.Popen[str], seconds: float, report: Callable[[], None] | None
+) -> str | None:
+    """What the process prints until it ends; None where it was killed after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while True:
+        left = deadline - time.monotonic()
+        try:
+            out, err = process.communicate(timeout=max(0.01, min(left, REPORT_SECONDS)))
+        except subprocess.TimeoutExpired:
+            if time.monotonic() >= deadline:
+                process.kill()
+                process.communicate()
+                return None
+            if report is not None:
+                report()
+        else:
+            return f"{out}\n{err}"
+
+
+def find_program() -> str:
+    """The kaggle command: FASTSLOW_KAGGLE, the one beside this Python, or the one on the PATH."""
+    beside = Path(sys.executable).parent / "kaggle"
+    program = os.environ.get("FASTSLOW_KAGGLE") or (
+        str(beside) if beside.is_file() else shutil.which("kaggle")
+    )
+    if program is None:
+        raise InputError("The kaggle CLI is not installed. Install it with `pip install kaggle`.")
+    return program
+
+
+def make_environment() -> dict[str, str]:
+    """The environment of a call: this one, without what makes the CLI leak or go elsewhere."""
+    kept = {name: value for name, value in os.environ.items() if name not in NOT_PASSED_ON}
+    return {**kept, "PYTHONUTF8": "1"}  # team names are not always ASCII
+
+
+def pause(seconds: float, why: str) -> None:
+    """Wait, and say why."""
+    with console.status(f"{why} ({seconds:.0f} s)"):
+        time.sleep(seconds)
+
+
+def find_json(printed: str, opening: str) -> str | None:
+    """The JSON value in what was printed: it starts a line; warnings may stand around it."""
+    for found in re.finditer(rf"^{re.escape(opening)}", printed, re.MULTILINE):
+        try:
+            _, end = json.JSONDecoder().raw_decode(printed, found.start())
+        except ValueError:
+            continue
+        return printed[found.start() : end]
+    return None

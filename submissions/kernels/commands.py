@@ -1,0 +1,116 @@
+"""`fastslow kernels ...`: run the notebooks on Kaggle, and bring back what they made."""
+
+from typing import Annotated
+
+import typer
+
+from solution.terminal import output, say
+
+# Heavier imports wait inside the commands that need them.
+
+app = typer.Typer(help="Run the notebooks on Kaggle.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(help="A notebook, or how its name begins.")]
+Dirty = Annotated[bool, typer.Option("--allow-dirty", help="Pack uncommitted changes.")]
+
+
+@app.command()
+def package(
+    allow_dirty: Dirty = False,
+) -> None:
+    """Pack this project and what Kaggle's image lacks into a dataset folder.
+
+    FASTSLOW_WHEELS names another folder than build/kernel-wheels.
+    """
+    from submissions.kernels.packaging import package as pack
+    from submissions.provenance import read_tree
+    from submissions.settings import read_settings
+
+    tree = read_tree()
+    if not allow_dirty:
+        tree.check_clean()
+    settings = read_settings()
+    made = pack(tree, settings.wheels, settings.kernel_python)
+    say(f"{made.folder}: {len(made.wheels)} wheels, {made.megabytes:.1f} MB, {made.commit}.")
+
+
+@app.command()
+def push(
+    notebook: Name,
+    values: Annotated[
+        list[str], typer.Option("--set", help="NAME=VALUE of a parameter; may be repeated.")
+    ] = [],  # noqa: B006 - typer copies it
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the output of its last session.")
+    ] = False,
+    allow_dirty: Dirty = False,
+) -> None:
+    """Upload the code, wait until it is ready, push the notebook once and record it.
+
+    After a failure, give the same command again: it first looks what arrived.
+
+    Exit codes: 0 it runs on Kaggle; 2 nothing was pushed, the message says why; 3 nobody knows yet
+    whether it arrived, give the command again.
+    """
+    from submissions.kernels.notebooks import find_notebook, parse_values
+    from submissions.kernels.pushing import Order
+    from submissions.kernels.pushing import push as send
+    from submissions.provenance import read_tree
+    from submissions.settings import read_settings
+
+    found = find_notebook(notebook)
+    chosen = parse_values(values, found.read())
+    tree = read_tree()
+    if not allow_dirty:
+        tree.check_clean()
+    outcome = send(Order(found, chosen, tree, resume), read_settings())
+    say(outcome.message)
+    raise typer.Exit(outcome.code)
+
+
+@app.command()
+def status() -> None:
+    """Say how far the latest push of every notebook is."""
+    from submissions.kernels.calls import Kernels
+    from submissions.kernels.pulling import report_progress
+    from submissions.settings import read_settings
+
+    table, lines = report_progress(Kernels(read_settings()))
+    output.print(table)
+    for line in lines:
+        say(line)
+
+
+@app.command()
+def pull(
+    notebook: Name,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Also over what was made here.")
+    ] = False,
+) -> None:
+    """Bring the outputs of the latest push back into runs/NAME, whole or not at all.
+
+    Exit codes: 0, or 2 where they are not there yet, not of that push, or not whole.
+    """
+    from submissions.kernels.calls import Kernels
+    from submissions.kernels.notebooks import find_notebook
+    from submissions.kernels.pulling import pull as bring
+    from submissions.settings import read_settings
+
+    folder = bring(find_notebook(notebook), Kernels(read_settings()), replace=replace)
+    say(f"{folder}: the outputs are here.")
+    if (folder / "run").is_dir():
+        say(f"The run: {folder / 'run'}. Look at it with `fastslow report --run {folder / 'run'}`.")
+
+
+@app.command()
+def build(
+    notebooks: Annotated[list[str] | None, typer.Argument(help="Default: all of them.")] = None,
+) -> None:
+    """Execute the notebooks on the bundled sample, and write their ipynb files."""
+    from submissions.kernels.execution import build as execute
+    from submissions.kernels.notebooks import find_notebook, list_notebooks
+
+    chosen = [find_notebook(name) for name in notebooks] if notebooks else list_notebooks()
+    execute(chosen)
+    say(f"Built: {', '.join(item.name for item in chosen)}.")

@@ -1,0 +1,140 @@
+"""Build the notebooks: from their sources, executed on the bundled sample, with small outputs.
+
+make notebooks      fastslow kernels build [NAME ...]
+"""
+
+import base64
+import io
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from solution.errors import InputError
+from solution.files import replace_file
+from solution.progress import console
+from submissions.kernels.notebooks import Notebook, read_parameters, set_values
+from submissions.provenance import PROJECT
+
+SAMPLE = PROJECT / "solution" / "data" / "sample"
+PLACE = PROJECT / "build" / "notebooks"  # where the outputs of the execution go
+CELL_SECONDS = 1800
+COLOURS = 128  # of a picture
+QUICK = {"LIMIT": True, "REPLACE": True}
+UNREADABLE = ("application/vnd.jupyter.widget-view+json",)  # a progress bar
+
+
+def build(notebooks: Sequence[Notebook], place: Path = PLACE) -> None:
+    """Execute the notebooks one after the other, as on a laptop, and write their ipynb files.
+
+    Raises InputError where a cell fails.
+    """
+    shutil.rmtree(place, ignore_errors=True)
+    environment = {
+        **os.environ,
+        "FASTSLOW_RUNS": str(place / "runs"),
+        "FASTSLOW_STORES": str(place / "stores"),
+        "FASTSLOW_DATA": str(SAMPLE),
+        "FASTSLOW_INPUT": str(place / "no-inputs"),
+        "COLUMNS": "100",
+    }
+    done = {}
+    for notebook in notebooks:
+        with console.status(f"Executing {notebook.name}"):
+            made = read_source(notebook)
+            quick = {name: value for name, value in QUICK.items() if name in read_parameters(made)}
+            set_ready = set_values(made, quick) if quick else made
+            done[notebook.built] = execute(set_ready, PROJECT, environment)
+    for path, executed in done.items():  # in the end, so that the tree is clean until then
+        write(executed, path)
+
+
+def read_source(notebook: Notebook) -> dict[str, Any]:
+    """The notebook that the source describes, not executed, with stable cell ids."""
+    import jupytext
+
+    made = jupytext.read(notebook.source)
+    made.metadata.pop("jupytext", None)
+    made.nbformat, made.nbformat_minor = 4, 5
+    for number, cell in enumerate(made.cells):
+        cell["id"] = f"cell-{number}"
+    found: dict[str, Any] = made
+    return found
+
+
+def execute(
+    notebook: Mapping[str, Any],
+    folder: Path,
+    environment: Mapping[str, str],
+    kernel_name: str = "python3",
+) -> dict[str, Any]:
+    """Execute it in `folder`; returns it with its outputs, of which nothing is left out.
+
+    Raises InputError with the failure of a cell; what was executed before is lost.
+    """
+    import nbformat
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError, DeadKernelError
+    from traitlets.config import Config
+
+    node = nbformat.reads(json.dumps(notebook), as_version=4)
+    with tempfile.TemporaryDirectory() as sockets:
+        # Files instead of ports: what runs here is nobody else's.
+        config = Config(KernelManager={"transport": "ipc", "ip": f"{sockets}/kernel"})
+        client = NotebookClient(
+            node,
+            timeout=CELL_SECONDS,
+            kernel_name=kernel_name,
+            resources={"metadata": {"path": str(folder)}},
+            config=config,
+        )
+        try:
+            client.execute(env=dict(environment))
+        except (CellExecutionError, DeadKernelError) as error:
+            raise InputError(f"The notebook failed. {error}") from error
+    found: dict[str, Any] = node
+    return found
+
+
+def write(notebook: Mapping[str, Any], path: Path) -> None:
+    """Write an executed notebook for readers: no progress bars, no paths of this machine."""
+    import nbformat
+
+    node = nbformat.from_dict(dict(notebook))
+    node.metadata = {"kernelspec": node.metadata["kernelspec"], "language_info": {"name": "python"}}
+    for cell in node.cells:
+        cell.metadata.pop("execution", None)
+        if cell.cell_type == "code":
+            cell.outputs = [kept for output in cell.outputs if (kept := _clean(output))]
+    text = nbformat.writes(node).replace(f"{PROJECT}/", "")
+    with replace_file(path) as temporary:
+        temporary.write_text(text + "\n", encoding="utf-8")
+
+
+def _clean(output: Any) -> Any:
+    """The output without what only a running kernel can show; None where nothing is left."""
+    if output.get("name") == "stderr":
+        return None
+    data = output.get("data", {})
+    if any(kind in data for kind in UNREADABLE) or "ipywidgets" in data.get("text/plain", ""):
+        return None
+    if "image/png" in data:
+        data.pop("text/plain", None)
+        data["image/png"] = _shrink(data["image/png"])
+    if "text/html" in data and "text/plain" in data and not data["text/plain"].strip():
+        return None
+    return output
+
+
+def _shrink(picture: str) -> str:
+    """A PNG, in base64, in as many colours as a plot needs: a third of the bytes."""
+    from PIL import Image
+
+    made = io.BytesIO()
+    with Image.open(io.BytesIO(base64.b64decode(picture))) as image:
+        few = image.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
+        few.save(made, "PNG", optimize=True)
+    return base64.b64encode(made.getvalue()).decode()

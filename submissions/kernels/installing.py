@@ -1,0 +1,73 @@
+"""Install this project in a kernel, without a network.
+
+A copy of this file lies beside the wheels in the attached dataset; a notebook runs it before it
+imports anything. It needs the standard library and pip alone. A wheel may have arrived unpacked.
+"""
+
+import hashlib
+import importlib
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+SCRIPT = "fastslow_install.py"  # what the copy is called
+MANIFEST = "fast-or-slow-wheels.json"
+
+
+class InstallError(Exception):
+    """The attached dataset cannot be installed; not SystemExit, which would only end the cell."""
+
+
+def install(folder: Path, commit: str = "") -> str:
+    """Install from the wheels in `folder` alone; returns what was installed, in words.
+
+    Args:
+        commit: what the notebook was pushed with; empty: any will do.
+    """
+    manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    if commit and manifest["commit"] != commit:
+        raise InstallError(
+            f"{folder}: holds the code of commit {manifest['commit']}, but this notebook was "
+            f"pushed with {commit}. The dataset was changed or was not ready: push again."
+        )
+    with tempfile.TemporaryDirectory() as name:
+        for wheel, digest in manifest["wheels"].items():
+            _provide(folder, wheel, digest, Path(name))
+        project = manifest["project"]
+        _pip(name, project)  # takes only what is missing here or too old
+        _pip(name, "--force-reinstall", "--no-deps", project)  # an older one of the same version
+    importlib.invalidate_caches()
+    return f"{project} of commit {manifest['commit']}, from {folder}"
+
+
+def _provide(folder: Path, wheel: str, digest: str, target: Path) -> None:
+    """Put one wheel into `target`, whole and as it was packed."""
+    path = folder / wheel
+    unpacked = next((p for p in (path, path.with_suffix("")) if p.is_dir()), None)
+    if unpacked is not None:
+        made = shutil.make_archive(str(target / path.stem), "zip", unpacked)
+        Path(made).rename(target / wheel)
+    elif not path.is_file():
+        raise InstallError(f"{path}: this wheel is missing. Push again: the upload was cut short.")
+    elif hashlib.sha256(path.read_bytes()).hexdigest() != digest:
+        raise InstallError(f"{path}: is not what was packed. Push again: the upload was cut short.")
+    else:
+        (target / wheel).symlink_to(path.resolve())
+
+
+def _pip(wheels: str, *what: str) -> None:
+    command = [sys.executable, "-m", "pip", "install", "--no-index", "--find-links", wheels]
+    options = ["--quiet", "--no-input", "--no-compile", "--disable-pip-version-check"]
+    done = subprocess.run([*command, *options, *what], capture_output=True, text=True)
+    if done.returncode:
+        raise InstallError(
+            f"pip could not install {what[-1]} from the attached wheels alone. It said:\n"
+            f"{done.stderr.strip()}\nWhat it names is missing in Kaggle's image, or too old there."
+        )
+
+
+if __name__ == "__main__":
+    print(install(Path(__file__).parent, globals().get("COMMIT", "")))

@@ -1,0 +1,186 @@
+"""Pack this project, and what Kaggle's image lacks, into a dataset that a kernel installs offline.
+
+    FOLDER/
+        dataset-metadata.json       what the kaggle CLI wants
+        fastslow_install.py         what a notebook runs first
+        fast-or-slow-wheels.json    the commit, and the SHA-256 of every wheel
+        *.whl                       this project as it is committed, and its needs
+
+Wheels are for the image's Python, whatever runs here. pip takes from the folder only what the image
+does not have or has too old; what is large and surely there is never packed.
+"""
+
+import hashlib
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from solution.commit import COMMIT_FILE
+from solution.errors import InputError
+from solution.files import replace_folder, write_json
+from solution.progress import console
+from submissions.credentials import redact
+from submissions.kernels import installing
+from submissions.provenance import PROJECT, Tree
+
+PROJECT_NAME = "fast-or-slow"
+SLUG = "fast-or-slow-wheels"
+PLACEHOLDER = "INSERT_USERNAME"  # the push writes the user's name there
+# The image's own tests import these (Kaggle/docker-python), and together they weigh gigabytes.
+IN_THE_IMAGE = {"torch", "numpy", "scipy", "lightgbm", "matplotlib", "polars", "optuna"}
+PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
+
+
+@dataclass(frozen=True)
+class Package:
+    """A dataset folder."""
+
+    folder: Path
+    commit: str  # with -dirty-HASH behind it where the tree was
+    python: str
+    wheels: dict[str, str]  # SHA-256 by name
+
+    @property
+    def megabytes(self) -> float:
+        return sum((self.folder / name).stat().st_size for name in self.wheels) / 1e6
+
+
+def package(tree: Tree, folder: Path, python: str) -> Package:
+    """Build the dataset folder of the tree's code; it takes the place of an older one.
+
+    Args:
+        tree: of submissions.provenance.
+        python: the version of the interpreter that will install it, such as 3.12.
+
+    Raises:
+        InputError: the code is not in a git checkout, or a wheel cannot be had.
+    """
+    if not tree.commit:
+        raise InputError(f"{PROJECT}: no git checkout, so there is no commit to pack. Clone it.")
+    commit = name_commit(tree)
+    with replace_folder(folder) as temporary:
+        with console.status("Building the wheel of this project"):
+            _build_wheel(commit, temporary)
+        with console.status("Fetching the wheels of what it needs"):
+            _fetch_wheels(list_needs(python), python, temporary)
+        wheels = {path.name: _digest(path) for path in sorted(temporary.glob("*.whl"))}
+        record = {"project": PROJECT_NAME, "commit": commit, "python": python, "wheels": wheels}
+        write_json(record, temporary / installing.MANIFEST)
+        shutil.copyfile(installing.__file__, temporary / installing.SCRIPT)
+        write_metadata(temporary, PLACEHOLDER)
+    return Package(folder, commit, python, wheels)
+
+
+def provide_package(tree: Tree, folder: Path, python: str) -> Package:
+    """The package of the tree's code: the one in `folder`, where it is that, or a fresh one."""
+    try:
+        found = json.loads((folder / installing.MANIFEST).read_text(encoding="utf-8"))
+        kept = Package(folder, found["commit"], found["python"], found["wheels"])
+        is_whole = all(_digest(folder / name) == value for name, value in kept.wheels.items())
+    except (OSError, ValueError, KeyError):
+        return package(tree, folder, python)
+    if is_whole and (kept.commit, kept.python) == (name_commit(tree), python):
+        return kept
+    return package(tree, folder, python)
+
+
+def name_commit(tree: Tree) -> str:
+    """The commit; where something is not committed, with a hash of the difference."""
+    if not tree.changed:
+        return tree.commit
+    return f"{tree.commit}-dirty-{hashlib.sha256(tree.difference.encode()).hexdigest()[:8]}"
+
+
+def write_metadata(folder: Path, user: str) -> None:
+    """Write dataset-metadata.json, as the CLI wants it."""
+    values: dict[str, Any] = {
+        "id": f"{user}/{SLUG}",
+        "title": SLUG,
+        "licenses": [{"name": "apache-2.0"}],
+    }
+    write_json(values, folder / "dataset-metadata.json")
+
+
+def list_needs(python: str) -> list[str]:
+    """NAME==VERSION of everything that this project needs there and the image may lack.
+
+    Versions are those of this environment, so a kernel runs what was tested here.
+    """
+    needed: dict[str, str] = {}
+    waiting = [PROJECT_NAME]
+    while waiting:
+        name = canonicalize_name(waiting.pop())
+        if name in needed or name in IN_THE_IMAGE:
+            continue
+        try:
+            found = metadata.distribution(name)
+        except metadata.PackageNotFoundError:  # only the other Python needs it
+            needed[name] = name
+            continue
+        needed[name] = f"{name}=={found.version}"
+        waiting += _required_by(found, python)
+    return sorted(pinned for name, pinned in needed.items() if name != PROJECT_NAME)
+
+
+def _required_by(found: metadata.Distribution, python: str) -> list[str]:
+    there = {
+        "python_version": python,
+        "python_full_version": f"{python}.0",
+        "sys_platform": "linux",
+        "platform_system": "Linux",
+        "platform_machine": "x86_64",
+        "os_name": "posix",
+        "extra": "",
+    }
+    required = [Requirement(text) for text in found.requires or []]
+    return [item.name for item in required if item.marker is None or item.marker.evaluate(there)]
+
+
+def _build_wheel(commit: str, into: Path) -> None:
+    """Build from a copy, so that no leftover of another build gets in."""
+    listed = subprocess.run(
+        ["git", "-C", str(PROJECT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        capture_output=True,
+        check=True,
+    )
+    with tempfile.TemporaryDirectory() as name:
+        copy = Path(name)
+        for path in map(os.fsdecode, filter(None, listed.stdout.split(b"\0"))):
+            if (PROJECT / path).is_file() and not path.startswith(("tests/", "notebooks/")):
+                (copy / path).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(PROJECT / path, copy / path)
+        (copy / "solution" / COMMIT_FILE).write_text(f"{commit}\n", encoding="utf-8")
+        _pip("wheel", "--no-deps", "--wheel-dir", str(into), str(copy))
+
+
+def _fetch_wheels(needs: list[str], python: str, into: Path) -> None:
+    machine = [] if platform.system() == "Darwin" else [f"linux_{platform.machine()}"]
+    where = [option for name in (*PLATFORMS, *machine) for option in ("--platform", name)]
+    target = ["--python-version", python, "--implementation", "cp", *where]
+    _pip("download", "--no-deps", "--only-binary=:all:", *target, "--dest", str(into), *needs)
+
+
+def _pip(*arguments: str) -> None:
+    command = [sys.executable, "-m", "pip", *arguments, "--quiet", "--disable-pip-version-check"]
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace")
+    if done.returncode:
+        words = [line for line in done.stderr.splitlines() if "ERROR" in line]
+        said = redact(" ".join(words[-3:] or done.stderr.splitlines()[-1:]))
+        raise InputError(
+            f"pip {arguments[0]} failed: {said} Check the network and pip's index, then try again."
+        )
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,0 +1,201 @@
+"""Follow what was pushed, and bring its outputs back: whole, of this very push, or not at all.
+
+The outputs of notebook NAME take the place of runs/NAME when they are complete. Until then they
+lie in runs/kernels/NAME-KEY, where the next pull goes on.
+"""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.table import Table
+
+from solution.errors import InputError
+from solution.files import replace_folder
+from solution.kernel_record import KERNEL_RECORD, KernelRecord, find_damaged, read_record
+from solution.progress import console
+from solution.runs import RUNS
+from solution.terminal import make_table
+from submissions.failures import KaggleError
+from submissions.kernels.calls import Kernels, Session
+from submissions.kernels.notebooks import Notebook, list_notebooks
+from submissions.kernels.pushing import UnknownPushError, settle
+from submissions.kernels.register import Push, read_register, record, records
+
+LOG_LINES = 15
+MAX_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a push is."""
+
+    push: Push
+    session: Session
+    record: KernelRecord | None = None  # of the outputs, where the latest session has ended
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the latest session that has ended is that of the push."""
+        return self.record is not None and self.record.push == self.push.key
+
+    def describe(self) -> tuple[str, str]:
+        """The state and what to do about it, in words."""
+        name = self.push.kernel
+        if self.session.is_running:
+            return self.session.status.lower(), f"wait, or look: {self.push.url}"
+        if self.session.has_failed:
+            why = self.session.failure or "Kaggle does not say why"
+            return "failed", f"{why}; `make kernels-pull` brings the log"
+        if self.record is None:
+            return "unclear", f"its outputs have no {KERNEL_RECORD}; see {self.push.url}"
+        if not self.is_ours:
+            return "queued", "Kaggle still shows an earlier session; look again in a minute"
+        if self.record.state == "stopped":
+            return "stopped", f"{self.record.note}; push again with RESUME=1"
+        if self.record.state == "running":
+            return "broken off", f"push {name} again with RESUME=1"
+        return "finished", "" if self.push.state == "pulled" else "make kernels-pull"
+
+
+def report_progress(kernels: Kernels) -> tuple[Table, list[str]]:
+    """The latest push of every notebook, and how far it is; and what to do, a line for each."""
+    table = make_table("Notebooks on Kaggle, the latest push of each")
+    for column in ("Notebook", "Commit", "Pushed (UTC)", "State"):
+        table.add_column(column, no_wrap=True)
+    lines = []
+    for notebook in list_notebooks():
+        try:
+            settle(notebook, kernels)
+            latest = read_register(notebook.name).latest
+            state, advice = ("never pushed", "") if latest is None else _describe(latest, kernels)
+        except (UnknownPushError, KaggleError) as error:
+            latest, state, advice = read_register(notebook.name).latest, "unknown", str(error)
+        commit, when = (latest.commit[:12], latest.when[:16]) if latest else ("", "")
+        table.add_row(notebook.name, commit, when.replace("T", " "), state)
+        lines += [f"{notebook.name}: {advice}."] if advice else []
+    return table, lines
+
+
+def _describe(latest: Push, kernels: Kernels) -> tuple[str, str]:
+    if latest.state == "failed":
+        return "not pushed", latest.note
+    return look(latest, kernels).describe()
+
+
+def look(latest: Push, kernels: Kernels) -> Progress:
+    """Ask how far the push is; the record among the outputs tells whose session has ended."""
+    session = kernels.find_session(latest.kernel)
+    if session.is_running:
+        return Progress(latest, session)
+    folder = records() / f".look-{latest.key}"
+    try:
+        kernels.download_output(latest.kernel, folder, rf"^{KERNEL_RECORD}$")
+        return Progress(latest, session, read_record(folder))
+    except KaggleError:
+        raise
+    except InputError:
+        return Progress(latest, session)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def pull(notebook: Notebook, kernels: Kernels, *, replace: bool = False) -> Path:
+    """Bring the outputs of the latest push back; returns their folder.
+
+    Raises InputError where they are not there yet, not of that push, not whole or not finished;
+    runs/NAME is then as it was.
+    """
+    latest = read_register(notebook.name).arrived
+    if latest is None:
+        raise InputError(
+            f"{notebook.name}: nothing was pushed from here that could be pulled. "
+            f"`make kernels-push NOTEBOOK={notebook.name}` does it."
+        )
+    target = RUNS / notebook.name
+    _check_target(target, replace=replace)
+    _check_ready(look(latest, kernels), kernels)
+    folder = records() / f"{notebook.name}-{latest.key}"
+    found = _download(latest, folder, kernels)
+    if found.commit != latest.commit:
+        raise InputError(
+            f"{latest.kernel}: ran the code of commit {found.commit}, but {latest.commit} was "
+            "pushed. Push it again."
+        )
+    with replace_folder(target) as temporary:
+        shutil.copytree(folder, temporary, dirs_exist_ok=True)
+    shutil.rmtree(folder)
+    record(notebook.name, latest.model_copy(update={"state": "pulled"}))
+    return target
+
+
+def _check_target(target: Path, *, replace: bool) -> None:
+    """Refuse to overwrite what was made here."""
+    made_here = target.exists() and (
+        not (target / KERNEL_RECORD).is_file() or not read_record(target).push
+    )
+    if made_here and not replace:
+        raise InputError(
+            f"{target}: was made here and would be overwritten. Move it away, or give --replace "
+            "(make: REPLACE=1)."
+        )
+
+
+def _check_ready(progress: Progress, kernels: Kernels) -> None:
+    state, advice = progress.describe()
+    name = progress.push.kernel
+    if progress.session.has_failed:
+        raise InputError(f"{name}: {state}: {_read_log(progress.push, kernels)}{advice}.")
+    if state != "finished":
+        raise InputError(f"{name}: {state}. There is nothing to bring back yet: {advice}.")
+
+
+def _read_log(latest: Push, kernels: Kernels) -> str:
+    """The last lines of the log, which is kept beside the records."""
+    folder = records() / f"{latest.key}-log"
+    try:
+        kernels.download_output(latest.kernel, folder, "^$")
+    except KaggleError:
+        return ""
+    logs = sorted(folder.glob("*.log"))
+    if not logs:
+        return ""
+    lines = logs[0].read_text(encoding="utf-8", errors="replace").splitlines()
+    return "\n".join([f"the log, kept in {logs[0]}, ends with", *lines[-LOG_LINES:], ""])
+
+
+def _download(latest: Push, folder: Path, kernels: Kernels) -> KernelRecord:
+    """Download until every file is what the session wrote.
+
+    Raises InputError where it is of another push, or some files stay damaged.
+    """
+    damaged: list[str] = []
+    for _ in range(kernels.settings.tries):
+        with console.status("Downloading") as status:
+
+            def report() -> None:
+                count = sum(path.is_file() for path in folder.rglob("*"))
+                status.update(f"Downloading: {count:,} files are here")  # noqa: B023
+
+            kernels.download_output(latest.kernel, folder, report=report)
+        try:
+            found = read_record(folder)
+        except InputError:
+            (folder / KERNEL_RECORD).unlink(missing_ok=True)  # or it would be kept as it is
+            raise
+        if found.push != latest.key:
+            shutil.rmtree(folder)
+            raise InputError(
+                f"{latest.kernel}: these outputs are of the push {found.push or 'of a person'}, "
+                f"not of {latest.key}. Another session began meanwhile: look at {latest.url}."
+            )
+        damaged = find_damaged(found, folder)
+        if not damaged:
+            return found
+        for name in damaged:  # the CLI keeps what is there, and an error page counts as a file
+            (folder / name).unlink(missing_ok=True)
+    shown = ", ".join(damaged[:MAX_SHOWN])
+    raise InputError(
+        f"{latest.kernel}: {len(damaged)} of {len(found.files)} files did not arrive whole, such "
+        f"as {shown}. Run the same command again: it gets what is missing."
+    )

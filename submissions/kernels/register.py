@@ -1,0 +1,119 @@
+"""What was pushed: runs/kernels/NOTEBOOK.json, written before a push and after each step of it.
+
+pushing   written before the push: nobody knows yet whether it arrived
+failed    it did not arrive, or not with what it needs
+pushed    Kaggle has it
+pulled    its outputs were brought back
+"""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from solution.errors import InputError
+from solution.files import replace_file
+from solution.runs import RUNS
+
+Model = TypeVar("Model", bound=BaseModel)
+State = Literal["pushing", "failed", "pushed", "pulled"]
+
+
+class Push(BaseModel):
+    """One push of a notebook."""
+
+    key: str
+    kernel: str  # USER/SLUG
+    commit: str
+    when: str  # UTC, ISO 8601
+    values: dict[str, str | int | float | bool]  # that were set
+    resumes: bool  # its own earlier output is one of its inputs
+    dataset: str  # USER/SLUG
+    dataset_version: int
+    version: int = 0  # of the kernel
+    state: State = "pushing"
+    note: str = ""
+
+    @property
+    def url(self) -> str:
+        return f"https://www.kaggle.com/code/{self.kernel}"
+
+
+class Uploaded(BaseModel):
+    """The dataset as it was uploaded last."""
+
+    name: str
+    commit: str
+    python: str
+    version: int
+
+
+class Register(BaseModel):
+    """All pushes of a notebook, the newest last."""
+
+    pushes: list[Push] = []
+
+    @property
+    def latest(self) -> Push | None:
+        return self.pushes[-1] if self.pushes else None
+
+    @property
+    def arrived(self) -> Push | None:
+        """The newest push that Kaggle has."""
+        found = [push for push in self.pushes if push.state in ("pushed", "pulled")]
+        return found[-1] if found else None
+
+    def put(self, push: Push) -> None:
+        """Add the push, or replace the one that has its key."""
+        self.pushes = [*(other for other in self.pushes if other.key != push.key), push]
+
+
+def records() -> Path:
+    """The folder of the records."""
+    return RUNS / "kernels"
+
+
+def read_register(notebook: str) -> Register:
+    """The pushes of the notebook, of which there may be none."""
+    return _read(Register, records() / f"{notebook}.json") or Register()
+
+
+def record(notebook: str, push: Push) -> Push:
+    """Write the push into its notebook's file; returns it."""
+    register = read_register(notebook)
+    register.put(push)
+    _write(register, records() / f"{notebook}.json")
+    return push
+
+
+def read_uploaded() -> Uploaded | None:
+    """What was uploaded last from here."""
+    return _read(Uploaded, records() / "dataset.json")
+
+
+def record_uploaded(uploaded: Uploaded) -> None:
+    """Remember what was uploaded."""
+    _write(uploaded, records() / "dataset.json")
+
+
+def show_now() -> str:
+    """The present moment, as records have it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _read(kind: type[Model], path: Path) -> Model | None:
+    if not path.is_file():
+        return None
+    try:
+        return kind.model_validate_json(path.read_text(encoding="utf-8"))
+    except (ValidationError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"{path}: expected a record of what was pushed, found something else. Delete it; what "
+            "runs on Kaggle is not touched by that."
+        ) from error
+
+
+def _write(value: BaseModel, path: Path) -> None:
+    with replace_file(path) as temporary:
+        temporary.write_text(value.model_dump_json(indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,280 @@
+"""Pushes and pulls that go wrong: clear words, and the same command again puts it right.
+
+The real CLI, a stand-in for Kaggle, and a dataset of one small wheel, so that uploads are quick.
+"""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from solution.kernel_record import KernelRecord, State, write_record
+from submissions.kernels.installing import MANIFEST, SCRIPT
+from submissions.kernels.notebooks import find_notebook
+from submissions.kernels.packaging import name_commit
+from submissions.kernels.register import Register
+from submissions.provenance import read_tree
+from tests.conftest import REPOSITORY
+from tests.kaggle.kernel_world import (
+    CREATE_DATASET,
+    SAVE,
+    SOURCE,
+    Kernel,
+)
+from tests.kaggle.place import SECRET, USER, Done, Place
+from tests.kaggle.world import GET, PUT, Fault
+from tests.test_readme import COMMANDS, KERNELS
+
+NAME, KERNEL = "5-leaderboard", f"{USER}/fast-or-slow-5-leaderboard"
+DATASET = f"{USER}/fast-or-slow-wheels"
+WHEEL = "fast_or_slow-0.1.0-py3-none-any.whl"
+DONE, FAILED, UNKNOWN = 0, 2, 3
+
+
+@pytest.fixture
+def shop(place: Place, tmp_path: Path) -> Place:
+    """A place with a package of the code as it is now, of one wheel that nobody installs."""
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    (wheels / WHEEL).write_bytes(b"wheel")
+    digest = hashlib.sha256(b"wheel").hexdigest()
+    commit = name_commit(read_tree())
+    manifest = {"commit": commit, "python": "3.12", "wheels": {WHEEL: digest}}
+    (wheels / MANIFEST).write_text(json.dumps({"project": "fast-or-slow", **manifest}))
+    (wheels / SCRIPT).write_text("# installs\n")
+    place.more |= {"FASTSLOW_WHEELS": str(wheels), "FASTSLOW_TRIES": "1"}
+    return place
+
+
+def push(shop: Place, *options: str) -> Done:
+    return shop.call("kernels", "push", NAME, "--allow-dirty", *options)
+
+
+def pull(shop: Place, *options: str) -> Done:
+    return shop.call("kernels", "pull", NAME, *options)
+
+
+def read_pushes(shop: Place, name: str = NAME) -> Register:
+    text = (shop.folder / "runs" / "kernels" / f"{name}.json").read_text()
+    return Register.model_validate_json(text)
+
+
+def finish_session(
+    shop: Place, state: State = "finished", name: str = NAME, **changes: str
+) -> Kernel:
+    """Let the latest push have run: its outputs are a record and two files."""
+    latest = read_pushes(shop, name).latest
+    assert latest is not None
+    folder = shop.folder / "session"
+    (folder / "run").mkdir(parents=True, exist_ok=True)
+    (folder / "run" / "predictions.parquet").write_bytes(b"predictions")
+    (folder / "ledger.csv").write_bytes(b"key,when\n")
+    values = {"notebook": name, "push": latest.key, "commit": latest.commit, **changes}
+    write_record(KernelRecord(state=state, note="3 models are left", **values), folder)
+    kernel = shop.world.kernels[latest.kernel]
+    kernel.outputs = {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+    kernel.log = "a line of the log\n"
+    return kernel
+
+
+def test_a_push_and_a_pull(shop: Place) -> None:
+    """The dataset is uploaded once, whole; the outputs come back as they were written."""
+    shop.world.processing = 2
+    done = push(shop)
+    assert done.code == DONE, done.words
+    assert "Pushed: tester/fast-or-slow-5-leaderboard, version 1" in done.words
+    (version,) = shop.world.datasets[DATASET]
+    assert {*version} == {WHEEL, MANIFEST, SCRIPT}
+    kernel = shop.world.kernels[KERNEL]
+    assert kernel.saved[0]["datasetDataSources"] == [DATASET]
+    assert kernel.saved[0]["enableInternet"] is True
+    latest = read_pushes(shop).latest
+    assert latest is not None
+    cells = ["".join(cell["source"]) for cell in kernel.notebook["cells"]]
+    (injected,) = (text for text in cells if text.startswith("# Set for this execution."))
+    assert f"PUSH = '{latest.key}'" in injected
+    assert f"COMMIT = '{latest.commit}'" in injected
+    kernel.states = ["QUEUED"]
+    assert "There is nothing to bring back yet" in pull(shop).words
+
+    kernel.states = ["COMPLETE"]
+    finish_session(shop)
+    assert "finished" in shop.call("kernels", "status").words
+    done = pull(shop)
+    assert done.code == DONE, done.words
+    outputs = shop.folder / "runs" / NAME
+    assert (outputs / "run" / "predictions.parquet").read_bytes() == b"predictions"
+    assert list(outputs.glob("*.log"))
+    assert not list((shop.folder / "runs" / "kernels").glob(f"{NAME}-*"))
+
+    done = push(shop, "--resume")  # another one: the dataset is there already
+    assert done.code == DONE, done.words
+    assert len(shop.world.datasets[DATASET]) == 1
+    assert kernel.saved[1]["kernelDataSources"] == [KERNEL]
+    assert "earlier session" in shop.call("kernels", "status").words
+    done = pull(shop)
+    assert (done.code, "earlier session" in done.words) == (FAILED, True)
+    assert SECRET not in done.words + (shop.folder / "runs/kernels" / f"{NAME}.json").read_text()
+
+
+def test_values_are_set_and_checked(shop: Place) -> None:
+    """Each is of the type of the parameter that it replaces."""
+    arguments = ("kernels", "push", "2", "--allow-dirty", "--set")
+    done = shop.call(*arguments, "FOLD=1")
+    assert (done.code, "NAME is one of" in done.words) == (FAILED, True)
+    done = shop.call(*arguments, "NUM_FOLDS=many")
+    assert (done.code, "expected a value such as 5" in done.words) == (FAILED, True)
+    assert shop.world.calls == []
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_the_answer_to_a_push_is_lost(shop: Place, *, counted: bool) -> None:
+    """Kaggle's copy of the source says whether it arrived; it is never pushed twice."""
+    shop.world.faults = [Fault(SAVE, "lost", times=1, counted=counted)]
+    done = push(shop)
+    assert done.code == (DONE if counted else FAILED), done.words
+    latest = read_pushes(shop).latest
+    assert latest is not None
+    assert latest.state == ("pushed" if counted else "failed")
+    if not counted:
+        assert push(shop).code == DONE
+    assert len(shop.world.kernels[KERNEL].saved) == 1
+
+
+def test_nobody_knows_whether_a_push_arrived(shop: Place) -> None:
+    """The look failed too; the same command looks first, and pushes nothing new."""
+    shop.world.faults = [Fault(SAVE, "lost", counted=True), Fault(SOURCE, "500")]
+    done = push(shop)
+    assert (done.code, "looks first" in done.words) == (UNKNOWN, True), done.words
+    shop.world.faults = []
+    done = push(shop)
+    assert (done.code, "It had arrived already" in done.words) == (DONE, True), done.words
+    assert len(shop.world.kernels[KERNEL].saved) == 1
+
+
+def test_a_push_is_killed(shop: Place) -> None:
+    """After Kaggle had it: the same command finds that, and says so."""
+    shop.world.faults = [Fault(SAVE, "hangs", counted=True)]
+    running = shop.start("kernels", "push", NAME, "--allow-dirty")
+    while not shop.world.kernels and not running.ends_within(0.02):
+        pass
+    os.killpg(running.number, signal.SIGKILL)
+    assert running.finish().code == -signal.SIGKILL
+    latest = read_pushes(shop).latest
+    assert latest is not None
+    assert latest.state == "pushing"
+    shop.world.faults = []
+    done = push(shop)
+    assert (done.code, "It had arrived already" in done.words) == (DONE, True), done.words
+    assert len(shop.world.kernels[KERNEL].saved) == 1
+
+
+def test_kaggle_does_not_take_a_push(shop: Place) -> None:
+    """Its words are shown; a push without its dataset is no success."""
+    shop.world.push_refusal = "Maximum weekly GPU quota reached"
+    done = push(shop)
+    assert (done.code, "weekly GPU quota" in done.words) == (FAILED, True), done.words
+    shop.world.push_refusal = ""
+    shop.world.invalid_datasets = [DATASET]
+    done = push(shop)
+    assert (done.code, "not valid dataset sources" in done.words) == (FAILED, True), done.words
+    assert "nothing was pushed" in pull(shop).words
+
+
+def test_the_dataset_is_refused_and_then_fails(shop: Place) -> None:
+    shop.world.dataset_refusal = "The title is already in use"
+    done = push(shop)
+    assert (done.code, "already in use" in done.words) == (FAILED, True), done.words
+    shop.world.dataset_refusal = ""
+    shop.world.dataset_state = "FAILED"
+    done = push(shop)
+    assert (done.code, "status failed" in done.words) == (FAILED, True), done.words
+    assert KERNEL not in shop.world.kernels
+    shop.world.dataset_state = "READY"
+    assert push(shop).code == DONE
+
+
+def test_a_file_of_the_dataset_does_not_arrive(shop: Place) -> None:
+    """The CLI makes the dataset without it and exits with 0; a whole version follows."""
+    shop.more["FASTSLOW_TRIES"] = "2"
+    shop.world.faults = [Fault(PUT, "403", times=1)]
+    done = push(shop)
+    assert done.code == DONE, done.words
+    assert {*shop.world.datasets[DATASET][-1]} == {WHEEL, MANIFEST, SCRIPT}
+
+
+def test_the_answer_to_an_upload_is_a_web_page(shop: Place) -> None:
+    """It had arrived: the list of versions shows it."""
+    shop.world.faults = [Fault(CREATE_DATASET, "html", counted=True, times=1)]
+    done = push(shop)
+    assert done.code == DONE, done.words
+    assert len(shop.world.datasets[DATASET]) == 1
+
+
+def test_a_failed_kernel_shows_why(shop: Place) -> None:
+    assert push(shop).code == DONE
+    kernel = shop.world.kernels[KERNEL]
+    kernel.states, kernel.failure = ["ERROR"], "Your notebook tried to allocate more memory"
+    kernel.log = "MemoryError: 31 GB\n"
+    done = pull(shop)
+    assert done.code == FAILED
+    assert "allocate more memory" in done.words
+    assert "MemoryError: 31 GB" in done.words
+    assert not (shop.folder / "runs" / NAME).exists()
+
+
+def test_outputs_that_are_not_whole_are_refused(shop: Place) -> None:
+    """Half a run, another commit, an error page in a file's place, and what was made here."""
+    assert push(shop).code == DONE
+    finish_session(shop, "stopped")
+    done = pull(shop)
+    assert (done.code, "3 models are left" in done.words) == (FAILED, True), done.words
+    assert "RESUME=1" in done.words
+    finish_session(shop, commit="0" * 40)
+    done = pull(shop)
+    assert (done.code, "was pushed. Push it again" in done.words) == (FAILED, True), done.words
+
+    finish_session(shop)
+    shop.world.faults = [Fault(GET, "html", first=shop.world.count(GET) + 2)]
+    done = pull(shop)
+    assert (done.code, "expected the record of a session" in done.words) == (FAILED, True)
+    shop.world.faults = [Fault(GET, "html", first=shop.world.count(GET) + 3)]
+    done = pull(shop)
+    assert (done.code, "did not arrive whole" in done.words) == (FAILED, True), done.words
+    assert not (shop.folder / "runs" / NAME).exists()
+    shop.world.faults = []
+    mine = shop.folder / "runs" / NAME / "mine.txt"
+    mine.parent.mkdir()
+    mine.write_text("mine")
+    done = pull(shop)
+    assert (done.code, "was made here" in done.words) == (FAILED, True), done.words
+    done = pull(shop, "--replace")
+    assert done.code == DONE, done.words
+    assert not mine.exists()
+
+
+def test_the_commands_of_the_readme(shop: Place) -> None:
+    """In their order; every session finishes as soon as it is looked at."""
+    shop.more["FASTSLOW_RUNS"] = str(shop.folder / "runs")
+    commands = [words for words in COMMANDS if words[0] == "make" and words[1] in KERNELS]
+    assert {words[1] for words in commands} == KERNELS
+    for words in commands:
+        if words[1] == "kernels-pull":
+            finish_session(shop, name=find_notebook(words[2].partition("=")[2]).name)
+        extra = ["DIRTY=1"] if words[1] == "kernels-push" else []
+        command = [words[0], "--old-file=.venv/.installed", *words[1:], *extra]
+        done = subprocess.run(
+            command, cwd=REPOSITORY, env=shop.environment(), capture_output=True, text=True
+        )
+        assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
+    arguments = ["make", "--dry-run", "kernels-push", "NOTEBOOK=2", "SET=FOLDS=0,1 HOURS=8"]
+    shown = subprocess.run([*arguments, "RESUME=1"], cwd=REPOSITORY, capture_output=True, text=True)
+    assert 'push "2" --set "FOLDS=0,1" --set "HOURS=8" --resume' in shown.stdout

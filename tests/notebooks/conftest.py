@@ -1,0 +1,100 @@
+"""One day on Kaggle: every notebook is pushed, executed as it was pushed, and pulled, once.
+
+What Kaggle does in between happens here: the uploaded dataset and the pushed source, and nothing
+else of this project, go into a sandbox; what it leaves is what the stand-in offers as outputs.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from submissions.kernels.notebooks import list_notebooks
+from tests.kaggle.place import USER, Done, Place
+from tests.kaggle.server import KaggleServer
+from tests.notebooks.sandbox import COMPETITION, Session, find_version, make_image
+
+WHEELS = f"{USER}/fast-or-slow-wheels"
+QUICK = ("--set", "LIMIT=true", "--set", "NUM_FOLDS=2")
+TRAINING = ("2-train-layout", "3-train-tile-and-lightgbm")
+
+
+def slug(name: str) -> str:
+    """What Kaggle calls the notebook."""
+    return f"fast-or-slow-{name}"
+
+
+@dataclass
+class Day:
+    """What happened, by the names of the notebooks."""
+
+    place: Place
+    pushed: dict[str, Done] = field(default_factory=dict)
+    pulled: dict[str, Done] = field(default_factory=dict)
+    executed: dict[str, dict[str, Any]] = field(default_factory=dict)
+    sessions: dict[str, Session] = field(default_factory=dict)
+
+    def outputs(self, name: str) -> Path:
+        """Where a pull puts the outputs of a notebook."""
+        return self.place.folder / "runs" / name
+
+    @property
+    def wheels(self) -> dict[str, bytes]:
+        """The dataset as it was uploaded last."""
+        return self.place.world.datasets[WHEELS][-1]
+
+
+@pytest.fixture(scope="session")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of a fresh kernel image."""
+    return make_image(tmp_path_factory.mktemp("image"))
+
+
+@pytest.fixture(scope="session")
+def day(tmp_path_factory: pytest.TempPathFactory, image: Path) -> Iterator[Day]:
+    """The whole day; mounts are of the old style and of the new one by turns."""
+    folder = tmp_path_factory.mktemp("day")
+    server = KaggleServer()
+    found = Day(Place(folder, server))
+    found.place.more |= {
+        "FASTSLOW_WHEELS": str(folder / "wheels"),
+        "FASTSLOW_KERNEL_PYTHON": find_version(),
+        "FASTSLOW_UPLOAD_SECONDS": "120",
+        "FASTSLOW_DOWNLOAD_SECONDS": "120",
+    }
+    pack(found.place.more)
+    try:
+        for number, notebook in enumerate(list_notebooks()):
+            live(found, notebook.name, Session(folder / notebook.name, image), old=number % 2 == 0)
+        yield found
+    finally:
+        server.stop()
+
+
+def pack(settings: dict[str, str]) -> None:
+    """`fastslow kernels package`, which is the one thing here that needs pip's index."""
+    command = [str(Path(sys.executable).parent / "fastslow"), "kernels", "package", "--allow-dirty"]
+    done = subprocess.run(command, env={**os.environ, **settings}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def live(day: Day, name: str, session: Session, *, old: bool) -> None:
+    """Push the notebook, execute it, pull it."""
+    options = QUICK if name in TRAINING else ()
+    day.pushed[name] = day.place.call("kernels", "push", name, "--allow-dirty", *options)
+    assert day.pushed[name].code == 0, day.pushed[name].words
+    kernel = day.place.world.kernels[f"{USER}/{slug(name)}"]
+    session.mount("fast-or-slow-wheels" if old else f"datasets/{WHEELS}", day.wheels)
+    if kernel.saved[-1].get("competitionDataSources"):
+        session.mount_competition(COMPETITION if old else f"competitions/{COMPETITION}")
+    for source in kernel.saved[-1].get("kernelDataSources", []):
+        place = source.partition("/")[2] if old else f"notebooks/{source}"
+        session.mount(place, day.sessions[source.partition("/fast-or-slow-")[2]].working)
+    day.executed[name], day.sessions[name] = session.run(kernel.notebook), session
+    kernel.outputs = session.outputs()
+    day.pulled[name] = day.place.call("kernels", "pull", name)

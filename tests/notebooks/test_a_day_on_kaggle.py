@@ -1,0 +1,86 @@
+"""A user pushes, waits, and gets models, predictions and a CSV back, without editing a cell."""
+
+import polars as pl
+import pytest
+
+from solution import predictions
+from solution.experiments.base import find_experiment
+from solution.runs import Run
+from submissions.checker import check_submission
+from submissions.kernels.installing import MANIFEST
+from submissions.kernels.notebooks import list_notebooks
+from submissions.writer import expect
+from tests.notebooks.conftest import TRAINING, Day
+from tests.notebooks.sandbox import read_text
+
+NAMES = [notebook.name for notebook in list_notebooks()]
+LAST = "4-ensemble-and-submit"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_notebook_comes_to_its_end(name: str, day: Day) -> None:
+    """On Kaggle, from the uploaded wheels alone; and its outputs come back."""
+    printed = read_text(day.executed[name])
+    assert f"{name} on a Kaggle kernel" in printed
+    assert f"{name}: finished" in printed
+    assert day.pulled[name].code == 0, day.pulled[name].words
+    assert (day.outputs(name) / "kernel.json").is_file()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_notebooks_show_no_failure_and_no_secret(name: str, day: Day) -> None:
+    for cell in day.executed[name]["cells"]:
+        for output in cell.get("outputs", []):
+            assert output["output_type"] != "error"
+    assert "Traceback" not in read_text(day.executed[name])
+
+
+def test_the_dataset_is_uploaded_once_and_has_no_torch(day: Day) -> None:
+    (versions,) = day.place.world.datasets.values()
+    assert len(versions) == 1
+    names = {name.partition("-")[0] for name in versions[0] if name.endswith(".whl")}
+    assert {"fast_or_slow", "torch_geometric", "isal"} <= names
+    assert not names & {"torch", "numpy", "scipy", "triton", "lightgbm"}
+    assert MANIFEST in versions[0]
+    assert sum(map(len, versions[0].values())) < 50e6
+
+
+@pytest.mark.parametrize("name", TRAINING)
+def test_models_and_predictions_come_back(name: str, day: Day) -> None:
+    """What was pulled is a run like any other: complete, of the pushed commit."""
+    run = Run.existing(day.outputs(name) / "run")
+    graphs = predictions.read(run.graphs)
+    assert run.experiments()
+    for experiment in run.experiments():
+        frame = predictions.read(run.predictions(experiment, "test"))
+        own = graphs.filter(
+            pl.col("split") == "test",
+            pl.col("collection").is_in(frame["collection"].unique().to_list()),
+        )
+        asked = set(own.select("collection", "graph").iter_rows())
+        assert set(frame.select("collection", "graph").unique().iter_rows()) == asked
+        models = list((run.folder / experiment / "units").glob("*/*/model/*"))
+        assert models or not find_experiment(experiment).ranker.build(0).learns
+
+
+def test_the_submission_is_that_of_all_models_together(day: Day) -> None:
+    run = Run.existing(day.outputs(LAST) / "run")
+    together = [Run.existing(day.outputs(name) / "run").experiments() for name in TRAINING]
+    assert run.experiments() == [name for names in together for name in names]
+    graphs = predictions.read(run.graphs)
+    csv = day.outputs(LAST) / "submission.csv"
+    assert check_submission(csv, expect(graphs, None)) == (graphs["split"] == "test").sum()
+    assert (day.outputs(LAST) / "report.html").stat().st_size > 10_000
+
+
+def test_the_pictures_are_there(day: Day) -> None:
+    """How they look is for people; that they are shown is checked."""
+    shown = {
+        name: sum(
+            "image/png" in output.get("data", {})
+            for cell in day.executed[name]["cells"]
+            for output in cell.get("outputs", [])
+        )
+        for name in ("1-look-at-the-data", "5-leaderboard")
+    }
+    assert shown == {"1-look-at-the-data": 8, "5-leaderboard": 1}

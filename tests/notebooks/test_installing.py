@@ -1,0 +1,69 @@
+"""What a notebook installs first: whole, of the pushed commit, from the attached wheels alone."""
+
+import subprocess
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from submissions.kernels.installing import MANIFEST, SCRIPT, InstallError, install
+from submissions.kernels.packaging import IN_THE_IMAGE, list_needs
+from tests.notebooks.conftest import Day
+
+
+@pytest.fixture
+def wheels(day: Day, tmp_path: Path) -> Path:
+    """The dataset as it is attached to a kernel."""
+    for name, data in day.wheels.items():
+        (tmp_path / name).write_bytes(data)
+    return tmp_path
+
+
+def find_ours(wheels: Path) -> Path:
+    (found,) = wheels.glob("fast_or_slow-*.whl")
+    return found
+
+
+def test_what_is_needed_is_pinned_and_nothing_large() -> None:
+    needs = list_needs("3.12")
+    names = {need.partition("==")[0] for need in needs}
+    assert {"torch-geometric", "isal", "typer", "xxhash"} <= names
+    assert not names & (IN_THE_IMAGE | {"fast-or-slow", "triton", "pytest"})
+    assert all("==" in need for need in needs)
+
+
+def test_damage_is_found_before_anything_is_installed(wheels: Path) -> None:
+    with pytest.raises(InstallError, match="this notebook was pushed with 0123"):
+        install(wheels, "0123")
+    ours = find_ours(wheels)
+    data = ours.read_bytes()
+    ours.write_bytes(data[:-1])
+    with pytest.raises(InstallError, match="is not what was packed"):
+        install(wheels)
+    ours.unlink()
+    with pytest.raises(InstallError, match="this wheel is missing"):
+        install(wheels)
+
+
+def test_what_the_image_lacks_is_named(wheels: Path, image: Path) -> None:
+    """pip's own words, and what they mean."""
+    (wheels / MANIFEST).write_text(
+        (wheels / MANIFEST).read_text().replace('"project": "fast-or-slow"', '"project": "other"')
+    )
+    done = subprocess.run([image, wheels / SCRIPT], capture_output=True, text=True)
+    assert done.returncode != 0
+    assert "other" in done.stderr
+    assert "is missing in Kaggle's image, or too old there" in done.stderr
+
+
+def test_a_wheel_that_arrives_unpacked_is_installed(wheels: Path, image: Path) -> None:
+    ours = find_ours(wheels)
+    with zipfile.ZipFile(ours) as archive:
+        archive.extractall(ours.with_suffix(""))
+    ours.unlink()
+    done = subprocess.run([image, wheels / SCRIPT], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    code = "import solution.commit as c; print(c.__file__, c.read_commit())"
+    command = [image, "-I", "-c", code]  # -I: whatever PYTHONPATH says
+    shown = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert str(image.parent.parent) in shown.stdout

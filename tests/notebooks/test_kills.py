@@ -1,0 +1,93 @@
+"""A kernel that is stopped at any moment goes on from its output, and ends as one that was not."""
+
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from solution.data.store import Store
+from solution.errors import InputError
+from solution.kernel_record import read_record
+from solution.predictions import PARTS
+from solution.runs import Run
+from submissions.kernels.notebooks import find_notebook, set_values
+from tests.notebooks.sandbox import Session, read_text
+
+NAME = "3-train-tile-and-lightgbm"
+VALUES = {"LIMIT": True, "NUM_FOLDS": 2, "EXPERIMENTS": "tile_*"}
+UNITS = 4  # two experiments, two folds
+
+
+def make_session(folder: Path, store: Store, earlier: Session | None = None) -> Session:
+    """A session on a prepared store; the output of an earlier one is among its inputs."""
+    session = Session(folder, Path(sys.executable))
+    session.mount("datasets/tester/store", store.folder)
+    if earlier is not None:
+        session.mount(f"notebooks/tester/{NAME}", earlier.working)
+    return session
+
+
+def run(session: Session) -> str:
+    return read_text(session.run(set_values(find_notebook(NAME).read(), VALUES)))
+
+
+def count_units(session: Session) -> int:
+    return len(list(session.working.glob("run/*/units/*/fold-*/unit.json")))
+
+
+def send_when(session: Session, number: int, units: int) -> threading.Thread:
+    """Send the signal to the session's kernel as soon as it has so many models."""
+
+    def watch() -> None:
+        deadline = time.monotonic() + 120
+        while count_units(session) < units and time.monotonic() < deadline:
+            time.sleep(0.01)
+        for child in psutil.Process().children(recursive=True):
+            if child.is_running() and child.cwd() == str(session.working):
+                os.kill(child.pid, number)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    return thread
+
+
+def read_predictions(session: Session) -> dict[str, bytes]:
+    made = Run.existing(session.working / "run")
+    return {
+        f"{name} {part}": made.predictions(name, part).read_bytes()
+        for name in made.experiments()
+        for part in PARTS
+    }
+
+
+def test_killed_asked_to_stop_and_resumed(sample_store: Store, tmp_path: Path) -> None:
+    """SIGKILL in the first session, SIGTERM in the second; the third one finishes."""
+    whole = make_session(tmp_path / "whole", sample_store)
+    assert f"{NAME}: finished" in run(whole)
+
+    killed = make_session(tmp_path / "killed", sample_store)
+    watcher = send_when(killed, signal.SIGKILL, 1)
+    with pytest.raises(InputError, match="The notebook failed"):
+        run(killed)
+    watcher.join()
+    assert 1 <= count_units(killed) < UNITS
+    assert read_record(killed.working).state == "running"
+
+    asked = make_session(tmp_path / "asked", sample_store, killed)
+    watcher = send_when(asked, signal.SIGTERM, count_units(killed) + 1)
+    printed = run(asked)
+    watcher.join()
+    assert f"Models from earlier sessions: {count_units(killed)}" in printed
+    assert "Stopped (asked by a signal)" in printed
+    assert "models are not trained yet" in printed
+    assert count_units(killed) < count_units(asked) < UNITS
+    assert read_record(asked.working).state == "stopped"
+
+    last = make_session(tmp_path / "last", sample_store, asked)
+    assert f"{NAME}: finished" in run(last)
+    assert read_predictions(last) == read_predictions(whole)

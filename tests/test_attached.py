@@ -1,0 +1,120 @@
+"""Runs that were divided among sessions end as one that was not; nothing else is put together."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from solution import predictions
+from solution.attached import (
+    adopt,
+    describe_missing,
+    describe_run,
+    gather_complete,
+    join_runs,
+    list_missing,
+    match,
+    select,
+)
+from solution.data.plan import Plan, make_plan
+from solution.data.store import Store
+from solution.errors import InputError
+from solution.experiments.base import Experiment, find_experiment
+from solution.out_of_fold import run_experiments, save_plan
+from solution.runs import Run, open_run
+
+NOTHING, TILES = "nothing_001", "tile_lightgbm_001"
+
+
+@pytest.fixture(scope="module")
+def plan(sample_store: Store) -> Plan:
+    return make_plan(sample_store, "architecture", 3, limit=True)
+
+
+def train(
+    folder: Path,
+    experiments: Sequence[Experiment],
+    plan: Plan,
+    chosen: Plan,
+    sources: Sequence[Run] = (),
+) -> Run:
+    """One session: it takes over what there is, and trains what was chosen."""
+    with open_run(folder, describe_run(experiments, plan, "architecture", 3)) as run:
+        save_plan(plan, run)
+        adopt(run, sources)
+        run_experiments(experiments, chosen, run)
+        gather_complete(experiments, plan, run)
+    return run
+
+
+def read_all(run: Run, experiment: str) -> list[bytes]:
+    return [run.predictions(experiment, part).read_bytes() for part in predictions.PARTS]
+
+
+def test_patterns() -> None:
+    names = ("layout_gnn_001", "layout_lightgbm_001", "tile_gnn_001")
+    assert match(names, "layout_*,!*lightgbm*") == ["layout_gnn_001"]
+    assert match(names, "*,!layout_*,*lightgbm*") == ["layout_lightgbm_001", "tile_gnn_001"]
+    with pytest.raises(InputError, match="chooses nothing"):
+        match(names, "!layout_*")
+
+
+def test_what_cannot_be_chosen_is_said(plan: Plan) -> None:
+    with pytest.raises(InputError, match="there are 0, 1, 2"):
+        select(plan, folds="1,7")
+    with pytest.raises(InputError, match="expected numbers"):
+        select(plan, folds="one")
+    with pytest.raises(InputError, match="There are layout:xla:default"):
+        select(plan, "layout:tpu")
+
+
+def test_sessions_that_share_the_folds_make_the_run_of_one(plan: Plan, tmp_path: Path) -> None:
+    """Fold 0 in one session, the others in another that takes the first one over."""
+    experiments = [find_experiment(TILES)]
+    whole = train(tmp_path / "whole", experiments, plan, plan)
+    first = train(tmp_path / "first", experiments, plan, select(plan, folds="0"))
+    missing = list_missing(experiments, plan, first)
+    unfinished = missing[0].folder(first).with_name("fold-1-seed-0.checkpoints")
+    unfinished.mkdir()
+    (unfinished / "state").write_text("of an unfinished fit")
+    assert [unit.fold for unit in missing] == [1, 2]
+    assert describe_missing(missing).startswith("2 models are not trained yet: tile_lightgbm_001")
+    with open_run(tmp_path / "new", describe_run(experiments, plan, "architecture", 3)) as new:
+        assert adopt(new, [first]) == 1
+        assert (new.folder / unfinished.relative_to(first.folder) / "state").is_file()
+    rest = train(tmp_path / "rest", experiments, plan, select(plan, folds="1,2"), [first])
+    assert list_missing(experiments, plan, rest) == []
+    assert read_all(rest, TILES) == read_all(whole, TILES)
+
+
+def test_joined_runs_are_the_run_of_one(plan: Plan, tmp_path: Path) -> None:
+    """Different experiments, and different collections of one, each in a session of its own."""
+    nothing, tiles = find_experiment(NOTHING), find_experiment(TILES)
+    whole = train(tmp_path / "whole", [nothing, tiles], plan, plan)
+    sources = [
+        train(tmp_path / "a", [tiles], plan, plan),
+        train(tmp_path / "b", [nothing], plan, select(plan, "layout:*")),
+        train(tmp_path / "c", [nothing], plan, select(plan, "tile:*")),
+    ]
+    with join_runs(sources, tmp_path / "joined") as run:
+        assert run.experiments() == [TILES, NOTHING]
+        for name in (NOTHING, TILES):
+            assert read_all(run, name) == read_all(whole, name)
+    with pytest.raises(InputError, match="models are not trained yet: nothing_001 tile:xla"):
+        join_runs(sources[:2], tmp_path / "half").__enter__()
+    with pytest.raises(InputError, match="No run is among the inputs"):
+        join_runs([], tmp_path / "none").__enter__()
+
+
+def test_what_was_made_differently_is_left_aside(sample_store: Store, tmp_path: Path) -> None:
+    """Other folds, other code: not adopted, and joining says what differs."""
+    experiments = [find_experiment(NOTHING)]
+    plans = [make_plan(sample_store, "architecture", 3, limit=limit) for limit in (True, False)]
+    one = train(tmp_path / "one", experiments, plans[0], plans[0])
+    other = train(tmp_path / "other", experiments, plans[1], select(plans[1], "layout:xla:random"))
+    with open_run(tmp_path / "new", describe_run(experiments, plans[0], "architecture", 3)) as run:
+        assert adopt(run, [other]) == 0
+        assert adopt(run, [other, one]) == len(list_missing(experiments, plans[0], Run(tmp_path)))
+        assert adopt(run, [one]) == 0
+    with pytest.raises(InputError, match="its graphs, data are others"):
+        join_runs([one, other], tmp_path / "joined").__enter__()
