@@ -51,7 +51,11 @@ def watch(graph: Graph) -> Graph:
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        (LayoutGnnSettings(width=8, training=TRAINING), EPOCHS * SAMPLED + VALIDATION),
+        # All codes once, to count how frequent each is; then what is sampled.
+        (
+            LayoutGnnSettings(width=8, rounds=(8,), training=TRAINING),
+            CONFIGS + EPOCHS * SAMPLED + 2 * VALIDATION,
+        ),
         (LightGBMSettings(rounds=5, max_configs=MAX_CONFIGS), 2 * MAX_CONFIGS),
     ],
     ids=["layout net", "layout LightGBM"],

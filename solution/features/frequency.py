@@ -26,7 +26,7 @@ def measure_frequency(pairs: Codebook) -> np.ndarray:
     configs, nodes = pairs.codes.shape
     if nodes == 0:
         return np.zeros((configs, len(FEATURES)))
-    share = _share_of_pairs(pairs)
+    share = share_of_pairs(pairs)
     most = np.maximum.reduceat(share, pairs.starts[:-1])
     step = max(1, BLOCK_ENTRIES // nodes)
     blocks = []
@@ -37,7 +37,7 @@ def measure_frequency(pairs: Codebook) -> np.ndarray:
     return np.concatenate(blocks)
 
 
-def _share_of_pairs(pairs: Codebook) -> np.ndarray:
+def share_of_pairs(pairs: Codebook) -> np.ndarray:
     """The share (pairs,) of all candidates that use each pair; identical ones count each time."""
     weights = np.bincount(pairs.rows, minlength=len(pairs.codes)).astype(np.float64)
     uses = np.zeros(len(pairs.layouts))

@@ -4,7 +4,8 @@
     (node, layout) pairs ── MLP ┴─▶ states 0 ─▶ rounds of convolution ─▶ states k ─▶ sums ─▶ score
 
 Candidate configurations agree in most of their layouts, so most nodes see the same neighbourhood in
-many of them: see solution.features.states. A score depends on its own configuration alone.
+many of them: see solution.features.states. Beside its own layouts, a configuration's score depends
+on how frequent these are among the graph's candidates (solution.features.frequency).
 """
 
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from solution import vocabulary
 from solution.data.graphs import PerGraph
 from solution.features import agreement
 from solution.features.agreement import find_claims
+from solution.features.frequency import share_of_pairs
 from solution.features.layouts import FEATURES, describe_layouts
 from solution.features.nodes import NUM_NUMERIC, numeric_features
 from solution.features.pruning import PRUNINGS
@@ -34,6 +36,7 @@ from solution.models.training import TrainingSettings
 CHUNK_VALUES = 1 << 22  # (configuration, node) values of x, had they no state in common
 OPCODE_WIDTH = 16
 TOKEN_WIDTH = 4
+NUM_PAIR_FEATURES = len(FEATURES) + 2  # and how frequent the layout is, as share and logarithm
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ class LayoutInputs:
     opcodes: Tensor  # (nodes,) int64
     numeric: Tensor  # (nodes, NUM_NUMERIC) float32
     pair_tokens: Tensor  # (pairs, 18) int8, 0 ... 6
-    pair_features: Tensor  # (pairs, len(FEATURES)) float32
+    pair_features: Tensor  # (pairs, NUM_PAIR_FEATURES) float32
     structure: Structure
 
 
@@ -99,7 +102,7 @@ def prepare(graph: Graph, pruning: str, hops: int) -> LayoutInputs:
         opcodes=torch.from_numpy(pruned.node_opcodes.astype(np.int64)),
         numeric=torch.from_numpy(numeric_features(pruned)),
         pair_tokens=torch.from_numpy(pairs.layouts + np.int8(1)),
-        pair_features=torch.from_numpy(describe_layouts(graph, pairs)),
+        pair_features=torch.from_numpy(_describe_pairs(graph)),
         structure=Structure(
             operands=Neighbours.of(consumer, producer, pruned.num_nodes),
             consumers=Neighbours.of(producer, consumer, pruned.num_nodes),
@@ -109,6 +112,13 @@ def prepare(graph: Graph, pruning: str, hops: int) -> LayoutInputs:
             codebook=pairs,
         ),
     )
+
+
+def _describe_pairs(graph: Graph) -> np.ndarray:
+    """(pairs, NUM_PAIR_FEATURES) float32; a layout that no candidate has is as rare as can be."""
+    share = np.maximum(share_of_pairs(graph.layouts), 1 / graph.num_configs)
+    described = describe_layouts(graph, graph.layouts)
+    return np.column_stack([described, share, np.log(share)]).astype(np.float32)
 
 
 class LayoutGnn(nn.Module):
@@ -121,7 +131,7 @@ class LayoutGnn(nn.Module):
         self.token = nn.Embedding(vocabulary.NUM_LAYOUT_TOKENS, TOKEN_WIDTH)
         self.node = Mlp(OPCODE_WIDTH + NUM_NUMERIC, self.width, self.width)
         tokens = vocabulary.NUM_LAYOUT_FEATURES * TOKEN_WIDTH
-        self.pair = Mlp(self.width + tokens + len(FEATURES), self.width, self.width)
+        self.pair = Mlp(self.width + tokens + NUM_PAIR_FEATURES, self.width, self.width)
         self.blocks = nn.ModuleList(
             StateBlock(before, after, len(agreement.FEATURES))
             for before, after in pairwise((self.width, *settings.rounds))
