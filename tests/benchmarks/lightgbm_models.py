@@ -94,7 +94,7 @@ def measure_scores(data: Path, place: Path) -> None:
 def measure_million(data: Path, place: Path) -> None:
     """In a process of its own, whose memory is measured."""
     command = [sys.executable, "-m", __spec__.name, str(data), str(place), "child"]
-    result = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    result = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
     table = make_table(f"{result['rows']:,} rows of {result['columns']} columns")
     for header in ("step", "seconds", "processor seconds", "peak memory so far (MB)"):
         table.add_column(header, justify="right")
@@ -156,7 +156,9 @@ def _measure(name: str, wall: float, processor: float) -> tuple[str, float, floa
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     if not wall:
         return name, 0.0, 0.0, peak
-    return name, perf_counter() - wall, process_time() - processor, peak
+    seconds, busy = perf_counter() - wall, process_time() - processor
+    print(f"{name}: {seconds:.1f} s, {busy:.1f} s of processors, {peak:,.0f} MB", file=sys.stderr)
+    return name, seconds, busy, peak
 
 
 if __name__ == "__main__":
