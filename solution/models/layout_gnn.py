@@ -47,8 +47,16 @@ class LayoutGnnSettings:
     rounds: tuple[int, ...] = (64, 64)  # of convolution: the width after each
     pruning: str = "neighbourhood"  # a name in features.pruning.PRUNINGS
     hops: int = 1  # kept around the configurable nodes
+    # A graph a step: many small steps learn more in the same time than few large ones.
     training: TrainingSettings = field(
-        default_factory=lambda: TrainingSettings(max_configs=None, epochs=30, patience=None)
+        default_factory=lambda: TrainingSettings(
+            epochs=30,
+            patience=None,
+            learning_rate=2e-3,
+            graphs_per_step=1,
+            configs_per_graph=96,
+            max_configs=None,
+        )
     )
 
     def build(self, seed: int) -> "LayoutGnnRanker":
