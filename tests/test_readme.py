@@ -18,7 +18,7 @@ FASTSLOW = [words[1:] for words in COMMANDS if words[0] == ".venv/bin/fastslow"]
 ON_THE_SAMPLE = [
     words for words in FASTSLOW if words[0] in ("check", "inspect", "prepare", "features")
 ]
-EXAMPLE = ("run", "ensemble", "compare", "verify", "explain", "tune")
+EXAMPLE = ("train", "run", "ensemble", "compare", "verify", "explain", "tune")
 OF_THE_EXAMPLE = [words for words in FASTSLOW if words[0] in EXAMPLE]
 # Those that talk to Kaggle run in kaggle/test_make_submit.py and kaggle/test_kernels.py, against a
 # stand-in.
