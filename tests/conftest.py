@@ -14,6 +14,9 @@ from solution.data.preparing import prepare_store
 from solution.data.store import Store
 from solution.features.preparation import Preparation
 
+if "PYTEST_XDIST_WORKER" in os.environ:  # a process a core: more threads would wait for each other
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 REPOSITORY = Path(__file__).parent.parent
 SHARED = Path(os.environ.get("FASTSLOW_SHARED", REPOSITORY.parent / "shared" / "data"))
 
