@@ -134,6 +134,8 @@ def train_unit(unit: Unit, plan: Plan, run: Run, report: Report) -> None:
             "test": _predict(ranker, plan.load(test), unit, limit=None),
         }
     for part, frame in predicted.items():
+        if not frame["score"].is_finite().all():
+            remove(checkpoints)  # the next start must not go on from what diverged
         _check_finite(frame, unit, part)
     record = {
         "seconds": round(cost.seconds, 3),

@@ -79,7 +79,7 @@ class Run:
         return self.folder / recipe / part / "ranking.parquet"
 
     def experiments(self) -> list[str]:
-        """The experiments that the run was started with, in order."""
+        """The experiments of the run, in the order in which they came to it."""
         return list(_read_record(self.folder)["settings"].get("experiments", {}))
 
     def sample_submission(self) -> Path | None:
@@ -167,7 +167,8 @@ def _check_same(folder: Path, wanted: dict[str, Any], found: dict[str, Any]) -> 
     if different:
         raise InputError(
             f"{folder}: holds a run that was made differently ({different}). "
-            "Choose another folder with --run, or start it afresh with --replace (make: REPLACE=1)."
+            "Choose another folder with --run, give a changed experiment another name, or start "
+            "the folder afresh with `fastslow run --replace` (make: REPLACE=1)."
         )
 
 

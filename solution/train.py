@@ -41,6 +41,11 @@ def train_experiment(
     """Train the experiment's models on `collections`; the out-of-fold scores of what is there."""
     wanted = dataclasses.replace(experiment, collections=tuple(collections))
     units = list_units(wanted, plan)
+    if not units:
+        raise InputError(
+            f"{experiment.name}: the data has no labelled graphs of {', '.join(collections)}. "
+            "Choose other collections or other data."
+        )
     with LiveTable(experiment.name, len(units)) as watch:
         train_units(units, plan, run, watch)
     gather(_list_complete(experiment, plan, run), plan, run)

@@ -14,7 +14,8 @@ from solution.models.base import Report
 from solution.progress import console
 from solution.terminal import make_table
 
-COLUMNS = ("Model", "Epoch", "Loss", "Inner score", "Best", "Configs/s", "Time", "Left")
+COLUMNS = ("Model", "Epoch", "Loss", "Score", "Best", "Per s", "Time", "Left")
+OTHER_LINES = 5  # of the screen: title, header, rule, prompt
 
 
 class Watch(Protocol):
@@ -73,7 +74,7 @@ class Line:
     def cells(self) -> tuple[str, ...]:
         """In the order of COLUMNS."""
         here = self.done - self.first
-        left = (self.total - self.done) * self.seconds / here if here else None
+        left = (self.total - self.done) * self.seconds / here if here > 0 else None
         return (
             self.name,
             f"{self.done}/{self.total}" if self.total else "",
@@ -92,19 +93,22 @@ class LiveTable:
     def __init__(self, title: str, total: int) -> None:
         self._title, self._total, self._advanced = title, total, 0
         self._lines: list[Line] = []
+        self._shown = 0  # lines; 0: all
         self._live = Live(console=console, get_renderable=self.render, refresh_per_second=4)
 
     def __enter__(self) -> Self:
+        self._shown = max(1, console.height - OTHER_LINES)
         self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._shown = 0
         self._live.stop()
 
     @contextmanager
     def unit(self, name: str) -> Iterator[Report]:
         """Show a line for the fit called `name`; it stays when the fit is over."""
-        line = Line(name)
+        line = Line(name.removeprefix(f"{self._title} "))
         self._lines.append(line)
 
         def report(
@@ -134,11 +138,11 @@ class LiveTable:
         self._advanced += 1
 
     def render(self) -> Table:
-        """The table as it is now."""
+        """The table as it is now; on the screen the last lines, among which is what goes on."""
         table = make_table(f"{self._title}: {self._advanced} of {self._total} models are there")
         for name in COLUMNS:
             table.add_column(name, justify="left" if name == "Model" else "right", no_wrap=True)
-        for line in self._lines:
+        for line in self._lines[-self._shown :]:
             table.add_row(*line.cells())
         return table
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from solution.codebook import encode
 from solution.graph import Graph
 from solution.models.base import Ranker, RankerSettings
 from solution.models.labels import grade
@@ -128,6 +129,14 @@ def test_ranker_copes_with_graphs_that_teach_nothing(
     same = [graph.select(np.zeros(5, np.int64)) for graph in graphs[:2]]
     scores = settings.build(seed=0).fit(same, [same[0]]).predict(graphs[3])
     assert np.isfinite(scores).all()
+
+
+def test_the_layout_net_ranks_a_graph_without_configurable_nodes() -> None:
+    bare = dataclasses.replace(
+        LAYOUT[0], configurable=np.empty(0, np.int64), configs=encode(np.empty((20, 0, 18)))
+    )
+    ranker = LayoutGnnSettings(width=8, rounds=(8,), training=TRAINING).build(0)
+    assert len(np.unique(ranker.fit(LAYOUT[1:3], []).predict(bare))) == 1
 
 
 @pytest.mark.parametrize(

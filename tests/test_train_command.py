@@ -1,5 +1,6 @@
 """`fastslow train` on the bundled sample: a table while it goes on, and a run that `run` knows."""
 
+import dataclasses
 import io
 import json
 import subprocess
@@ -11,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from solution.data.store import Store
+from solution.errors import InputError
 from solution.experiments.base import find_experiment
 from solution.out_of_fold import list_units
 from solution.run_store import open_experiments
@@ -52,6 +54,16 @@ def test_a_collection_that_the_experiment_does_not_have_is_named(
     done = train(sample_store, tmp_path / "run", "--collection", "tile:xla")
     assert done.returncode == 2
     assert "quick_layout_gnn is not for tile:xla" in done.stderr
+
+
+def test_data_without_the_collection_is_said(sample_store: Store, tmp_path: Path) -> None:
+    experiment = find_experiment("nothing_001")
+    with open_experiments(
+        [experiment], sample_store, tmp_path / "run", scheme="architecture", folds=2
+    ) as (plan, run):
+        empty = dataclasses.replace(plan, graphs=plan.graphs.filter(collection="tile:xla"))
+        with pytest.raises(InputError, match="no labelled graphs of layout:xla:random"):
+            train_experiment(find_experiment("layout_gnn_001"), ["layout:xla:random"], empty, run)
 
 
 def test_collections_stand_in_the_order_of_the_experiment() -> None:

@@ -41,7 +41,7 @@ def share_of_pairs(pairs: Codebook) -> np.ndarray:
     """The share (pairs,) of all candidates that use each pair; identical ones count each time."""
     weights = np.bincount(pairs.rows, minlength=len(pairs.codes)).astype(np.float64)
     uses = np.zeros(len(pairs.layouts))
-    step = max(1, BLOCK_ENTRIES // pairs.codes.shape[1])
+    step = max(1, BLOCK_ENTRIES // max(1, pairs.codes.shape[1]))
     for first in range(0, len(pairs.codes), step):
         block = slice(first, first + step)
         index = pairs.pairs(block)

@@ -64,8 +64,8 @@ def fit_scaler(tables: Iterable[np.ndarray]) -> Scaler:
         count += len(wide)
         total = total + wide.sum(axis=0)
         squares = squares + (wide**2).sum(axis=0)
-    mean = total / count
-    deviation = np.sqrt(np.maximum(squares / count - mean**2, 0))
+    mean = total / max(count, 1)
+    deviation = np.sqrt(np.maximum(squares / max(count, 1) - mean**2, 0))
     varies = deviation > 1e-6 * np.maximum(np.abs(mean), 1)
     scale = np.where(varies, 1 / np.where(varies, deviation, 1), 0)
     return Scaler(mean.astype(np.float32), scale.astype(np.float32))

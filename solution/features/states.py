@@ -2,7 +2,7 @@
 
 After k rounds of message passing a node knows the layouts of its neighbourhood of k hops and
 nothing else. In two configurations that agree there it is in the same state, and candidates of a
-search agree in most places: of 48 sampled ones the nodes are in 2 to 12 times fewer states after
+search agree in most places: of 48 sampled ones the nodes are in 2 to 11 times fewer states after
 one round. So a net works on states instead of on (configuration, node) pairs, which changes its
 results by nothing but rounding.
 

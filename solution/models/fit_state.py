@@ -34,6 +34,7 @@ class FitState:
     ) -> None:
         self.epoch = 0
         self.epochs_since_best = 0
+        self.scores: list[tuple[int, float]] = []  # epochs done, validation score
         self.generator = np.random.default_rng(seed)
         self._net, self._optimizer, self._fit = net, optimizer, fit
         self._best_score = -np.inf
@@ -44,6 +45,7 @@ class FitState:
 
     def keep_if_best(self, score: float) -> None:
         """Remember the weights if no epoch had a better validation score."""
+        self.scores.append((self.epoch + 1, score))
         self.epochs_since_best += 1
         if score > self._best_score:
             self._best_score, self.epochs_since_best = score, 0
@@ -90,6 +92,7 @@ class FitState:
             "epoch": self.epoch,
             "epochs_since_best": self.epochs_since_best,
             "best_score": self._best_score,
+            "scores": self.scores,
             "summed": self._summed,
             "generator": self.generator.bit_generator.state,
         }
@@ -109,4 +112,5 @@ class FitState:
         torch.set_rng_state(tensors[TORCH_RANDOM])
         self.epoch, self.epochs_since_best = record["epoch"], record["epochs_since_best"]
         self._best_score, self._summed = record["best_score"], record["summed"]
+        self.scores = [(epoch, score) for epoch, score in record["scores"]]
         self.generator.bit_generator.state = record["generator"]

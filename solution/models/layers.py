@@ -46,20 +46,23 @@ class SparseMatrix:
         self._forward = _as_tensor(matrix, device)
 
     @cached_property
-    def transposed(self) -> Tensor:
-        """What the gradient is multiplied with."""
+    def _transposed(self) -> Tensor:
         return _as_tensor(csr_array(self._matrix.T), self._device)
 
     def product(self, x: Tensor) -> Tensor:
         """The product, of which autograd knows nothing."""
-        return self._forward @ x.float()
+        return _multiply(self._forward, x)
+
+    def product_transposed(self, x: Tensor) -> Tensor:
+        """The product of the transposed matrix."""
+        return _multiply(self._transposed, x)
 
     def __matmul__(self, x: Tensor) -> Tensor:
         return cast("Tensor", _SparseProduct.apply(x, self))
 
 
 class _SparseProduct(torch.autograd.Function):
-    """matrix @ x. Both ways it gathers rows: no scatter, so equal inputs give equal bytes."""
+    """matrix @ x. Both ways it gathers rows: on a CPU, equal inputs give equal bytes."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, matrix: SparseMatrix) -> Tensor:
@@ -68,8 +71,12 @@ class _SparseProduct(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        gradient = ctx.matrix.transposed @ gradients[0].float().contiguous()
-        return gradient.to(ctx.dtype), None
+        return ctx.matrix.product_transposed(gradients[0].contiguous()).to(ctx.dtype), None
+
+
+def _multiply(matrix: Tensor, x: Tensor) -> Tensor:
+    with torch.autocast(x.device.type, enabled=False):  # sums over nodes need float32
+        return matrix @ x.float()
 
 
 def _as_tensor(matrix: csr_array, device: torch.device) -> Tensor:

@@ -77,7 +77,16 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
         with torch.random.fork_rng(devices=cuda):
             torch.manual_seed(self.seed)
             self.net_ = self.make_net().to(self.device)
-            train(self.net_, examples, held_out, training, self.seed, report, self.checkpoints)
+            train(
+                self.net_,
+                examples,
+                held_out,
+                training,
+                self.seed,
+                report,
+                self.checkpoints,
+                f"{self.settings} {self.seed} {[e.key for e in (*examples, *held_out)]}",
+            )
         return self
 
     def keep_checkpoints(self, folder: Path) -> None:
@@ -127,7 +136,7 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
 
     def _example(self, graph: Graph, max_configs: int | None) -> Example[Inputs]:
         rows = choose_rows(graph, max_configs, self.seed)
-        return Example(self.prepare(rows.graph), rows.runtimes, graph.collection.name)
+        return Example(self.prepare(rows.graph), rows.runtimes, graph.key)
 
     def _scaled(self, example: Example[Inputs]) -> Example[Inputs]:
         return dataclasses.replace(example, inputs=self._scale(example.inputs))

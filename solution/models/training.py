@@ -55,7 +55,7 @@ class Example(Generic[Inputs]):
 
     inputs: Inputs
     runtimes: np.ndarray  # (distinct configs,)
-    collection: str
+    key: tuple[str, str]  # collection and name
 
 
 class RankingNet(Protocol[NetInputs]):
@@ -96,21 +96,25 @@ def train(
     seed: int,
     report: Report,
     checkpoints: Path | None = None,
+    fit: str = "",
 ) -> None:
     """Train `net`, a RankingNet, in place.
 
     Args:
         validation: what it stops early on. Without any it runs all epochs.
         checkpoints: a folder of this fit alone, in which its state is kept while it lasts; a fit
-            that was stopped goes on from there and ends with the same weights.
+            that was stopped goes on from there and, on a CPU, ends with the same weights.
+        fit: names the fit, so that it does not go on from what another one left.
     """
     fabric = make_fabric()
     optimizer = torch.optim.AdamW(
         net.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
     )
-    state = FitState(net, optimizer, seed, f"{settings} {seed} {len(examples)} {len(validation)}")
+    state = FitState(net, optimizer, seed, fit)
     if checkpoints is not None:
         state.go_on_from(checkpoints)
+        for done, known in state.scores:
+            report(done, settings.epochs, f"validation {known:.3f}", known)
     # Only what computes is wrapped: the state's own net keeps its names.
     wrapped, wrapped_optimizer = fabric.setup(net, optimizer)
     steps = _Steps(fabric, wrapped, wrapped_optimizer, settings, state.generator)
@@ -143,9 +147,7 @@ def learning_rate_factor(step: int, total: int) -> float:
 def evaluate(net: nn.Module, examples: Sequence[Example[Inputs]]) -> float:
     """The mean of the collections' own metric over graphs."""
     ranking = as_ranking(net)
-    scores = [
-        score_ranking(e.collection, ranking.score_graph(e.inputs), e.runtimes) for e in examples
-    ]
+    scores = [score_ranking(e.key[0], ranking.score_graph(e.inputs), e.runtimes) for e in examples]
     return float(np.mean(scores))
 
 

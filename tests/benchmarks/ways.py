@@ -122,13 +122,13 @@ def _train(file: Path) -> dict[str, Any]:
     from solution.data.npz import read_graph
     from solution.features.preparation import Preparation
     from solution.models.layout_gnn import LayoutGnnSettings
-    from solution.models.training import TrainingSettings
 
     graph = Preparation(1)(read_graph(file, collection("layout:xla:random")))
     runtimes = np.random.default_rng(0).random(graph.num_configs) + 1.0  # test files have none
     labelled = dataclasses.replace(graph, runtimes=runtimes)
-    training = TrainingSettings(epochs=1, patience=None, max_configs=None)
-    LayoutGnnSettings(training=training).build(0).fit(4 * [labelled], [])
+    settings = LayoutGnnSettings()
+    training = dataclasses.replace(settings.training, epochs=1)
+    dataclasses.replace(settings, training=training).build(0).fit(4 * [labelled], [])
     return {}
 
 
