@@ -15,7 +15,7 @@ from solution.terminal import output, say
 
 app = typer.Typer()
 
-RECIPE = "mean_rank_001"
+RECIPE = "z_score_001"
 Force = Annotated[bool, typer.Option("--force", help="The same file again, or no slot left.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Everything but the upload.")]
 Dirty = Annotated[bool, typer.Option("--allow-dirty", help="Record uncommitted changes.")]

@@ -32,7 +32,7 @@ def test_the_commands_of_the_readme_talk_to_kaggle(place: Place) -> None:
     commands = [words for words in COMMANDS if words[1] in TALKING]
     assert {words[1] for words in commands} == TALKING
     data, run, sent = place.folder / "data", place.folder / "run", False
-    (run / "mean_rank_001.toml").write_text((run / "mine.toml").read_text())
+    (run / "z_score_001.toml").write_text((run / "mine.toml").read_text())
     for words in commands:
         command = [word.replace("RUN=runs/data", f"RUN={run}") for word in words]
         command = [word.replace("RECIPE=", f"RECIPE={run}/") for word in command]
