@@ -78,7 +78,7 @@ def train_units(units: Sequence[Unit], plan: Plan, run: Run, watch: Watch) -> No
     for unit in units:
         if not unit.folder(run).exists():
             with watch.unit(unit.describe()) as report:
-                train_unit(unit, plan, run, report)
+                _train_anew_after_errors(unit, plan, run, report)
         remove(run.checkpoints(unit.folder(run)))
         watch.advance()
 
@@ -118,6 +118,14 @@ def warn_about_gaps(plan: Plan) -> None:
             )
 
 
+def _train_anew_after_errors(unit: Unit, plan: Plan, run: Run, report: Report) -> None:
+    try:
+        train_unit(unit, plan, run, report)
+    except InputError:  # the next start must not go on from what diverged
+        remove(run.checkpoints(unit.folder(run)))
+        raise
+
+
 def train_unit(unit: Unit, plan: Plan, run: Run, report: Report) -> None:
     """Fit one model, predict, and write its folder."""
     fit_on, validate_on = _split_training(unit, plan)
@@ -134,8 +142,6 @@ def train_unit(unit: Unit, plan: Plan, run: Run, report: Report) -> None:
             "test": _predict(ranker, plan.load(test), unit, limit=None),
         }
     for part, frame in predicted.items():
-        if not frame["score"].is_finite().all():
-            remove(checkpoints)  # the next start must not go on from what diverged
         _check_finite(frame, unit, part)
     record = {
         "seconds": round(cost.seconds, 3),

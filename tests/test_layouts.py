@@ -93,6 +93,7 @@ def slow_tensor(shape: list[int], program: list[int], slots: list[int]) -> dict[
         "violation": bool(shape) and max(shape) > contiguous,
         "waste": math.log(padded / (contiguous * rows)),
         "distance": sum(different) / len(listed) if listed else 0,
+        "size": math.log(math.prod(shape)),
         "displacement": place / max(len(shape) - 1, 1) if listed else 0,
     }
 
@@ -164,6 +165,7 @@ def test_a_transposed_matrix_by_hand() -> None:
             "violation": 0,
             "waste": math.log(128 / 100 * 32 / 30),
             "distance": 1,
+            "size": math.log(3000),
             "displacement": 1,
         }
     )
@@ -174,6 +176,7 @@ def test_an_unchanged_matrix_by_hand() -> None:
         "minor_size": math.log(30),
         "violation": 1,
         "waste": math.log(128 / 30 * 104 / 100),
+        "size": math.log(3000),
     }
     assert describe_output((100, 30), []) == pytest.approx(expected)
     assert describe_output((100, 30), [1, 0]) == pytest.approx({**expected, "given": 1})
