@@ -62,7 +62,8 @@ kernels-pull: $(INSTALLED)
 	$(BIN)/fastslow kernels pull "$(NOTEBOOK)" $(if $(REPLACE),--replace)
 
 test: lint
-	$(BIN)/pytest --numprocesses logical --dist loadgroup
+	$(BIN)/pytest --numprocesses logical --dist loadgroup --ignore tests/kaggle --ignore tests/notebooks
+	$(BIN)/pytest tests/kaggle tests/notebooks  # these start many processes of their own
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
