@@ -6,7 +6,6 @@ its last unit, and parts that were trained side by side become one run.
 """
 
 import dataclasses
-import json
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,17 +18,15 @@ import polars as pl
 
 from solution import predictions
 from solution.collection import NAMES
-from solution.data.folds import Scheme
 from solution.data.plan import Plan
 from solution.data.store import Store
 from solution.errors import InputError
 from solution.experiments.base import Experiment, find_experiment
 from solution.files import TEMPORARY, replace_file, replace_folder
-from solution.out_of_fold import Unit, list_units, run_experiments
-from solution.runs import RECORD, Run, open_run
+from solution.out_of_fold import Unit, list_missing, run_experiments
+from solution.runs import EXPERIMENTS, Run, list_differences, open_run
 
 MAX_SHOWN = 3
-EXPERIMENTS = "experiments"
 
 
 @dataclass(frozen=True)
@@ -84,20 +81,6 @@ def select(plan: Plan, collections: str = "*", folds: str = "") -> Selection:
     kept = [name for name in names if not numbers or numbers & {*(plan.folds(name) or numbers)}]
     fields = {field.name: getattr(plan, field.name) for field in dataclasses.fields(Plan)}
     return Selection(**fields, collections=tuple(kept), only_folds=numbers)
-
-
-def describe_run(
-    experiments: Sequence[Experiment], plan: Plan, scheme: Scheme, folds: int
-) -> dict[str, Any]:
-    """The settings of a run, as `fastslow run` records them."""
-    described = {item.name: item.describe() for item in experiments}
-    return {EXPERIMENTS: described, "scheme": scheme, "folds": folds, **plan.settings()}
-
-
-def list_missing(experiments: Sequence[Experiment], plan: Plan, run: Run) -> list[Unit]:
-    """The units of the plan that the run does not have."""
-    units = [unit for experiment in experiments for unit in list_units(experiment, plan)]
-    return [unit for unit in units if not unit.folder(run).exists()]
 
 
 def gather_complete(experiments: Sequence[Experiment], plan: Plan, run: Run) -> None:
@@ -172,11 +155,7 @@ def join_runs(sources: Sequence[Run], folder: Path, *, replace: bool = False) ->
 
 def find_differences(one: dict[str, Any], other: dict[str, Any]) -> str:
     """What keeps units of two runs apart, in words: the code or a setting; empty where nothing."""
-    mine, theirs = one["settings"], other["settings"]
-    names = [name for name in {**mine, **theirs} if name != EXPERIMENTS]
-    different = [name for name in names if mine.get(name) != theirs.get(name)]
-    shared = {*mine[EXPERIMENTS]} & {*theirs.get(EXPERIMENTS, {})}
-    different += [n for n in sorted(shared) if mine[EXPERIMENTS][n] != theirs[EXPERIMENTS][n]]
+    different = list_differences(one["settings"], other["settings"])
     return ", ".join([*(["code"] if one.get("code") != other.get("code") else []), *different])
 
 
@@ -185,7 +164,7 @@ _NO_STORE = Store(Path(), pl.DataFrame(), {})
 
 
 def _read(run: Run) -> dict[str, Any]:
-    record: dict[str, Any] = json.loads((run.folder / RECORD).read_text(encoding="utf-8"))
+    record = run.record()
     record["settings"].setdefault(EXPERIMENTS, {})
     return record
 

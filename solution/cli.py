@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 
 from solution.commands import app as study_commands
+from solution.data.folders import SAMPLE
 from solution.data.folds import Scheme
 from solution.errors import InputError
 from solution.runs import RUNS, STORES, Run
@@ -24,11 +25,10 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.add_typer(study_commands)  # features, explain, tune
+app.add_typer(study_commands)  # train, features, explain, tune
 app.add_typer(kaggle_commands)  # submit, scores, leaderboard, doctor
 app.add_typer(kernel_commands, name="kernels")
 
-SAMPLE = Path(__file__).parent / "data" / "sample"
 EXPERIMENTS = (
     "nothing_001",
     "layout_gnn_001",

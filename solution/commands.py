@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from solution.data.folders import SAMPLE
 from solution.data.folds import Scheme
 from solution.runs import RUNS, STORES, Run
 from solution.terminal import output, say
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-SAMPLE = Path(__file__).parent / "data" / "sample"
 TUNING = Path("tuning")
 Data = Annotated[
     Path | None, typer.Option("--data", help="The data or a prepared store. Default: the sample.")

@@ -1,6 +1,7 @@
 """How files are written, so that a kill at any moment loses nothing and leaves no half of one."""
 
 import fcntl
+import hashlib
 import json
 import os
 import shutil
@@ -76,6 +77,12 @@ def take_lock(descriptor: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def checksum(path: Path) -> str:
+    """The SHA-256 of the file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def remove_leftovers(folder: Path) -> None:

@@ -7,16 +7,14 @@ the same.
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
-import polars as pl
 
-from solution.data.folds import split_inner
 from solution.data.graphs import LazyGraphs
-from solution.data.plan import IS_LABELLED, Plan
+from solution.data.plan import Plan
 from solution.data.questions import choose_configs
 from solution.graph import Graph
 from solution.metrics import score_ranking
 from solution.models.base import Ranker, RankerSettings, Report, silent
-from solution.out_of_fold import INNER_SHARE
+from solution.out_of_fold import split_training
 
 Measure = Callable[[np.ndarray, np.ndarray], float]  # of scores and runtimes
 
@@ -30,15 +28,13 @@ def fit_without(
     report: Report = silent,
 ) -> Ranker:
     """A ranker that has learned from all folds of the collection but one."""
-    training = plan.rows(collection, IS_LABELLED, pl.col("fold") != fold)
-    mask = split_inner(training["group"].to_list(), INNER_SHARE, seed=1000 * seed + fold)
-    fit_on, validate_on = plan.load(training.filter(~mask)), plan.load(training.filter(mask))
-    return settings.build(seed).fit(fit_on, validate_on, report)
+    fit_on, validate_on = split_training(plan, collection, fold, seed)
+    return settings.build(seed).fit(plan.load(fit_on), plan.load(validate_on), report)
 
 
 def held_out(plan: Plan, collection: str, fold: int) -> LazyGraphs:
     """The labelled graphs of the fold."""
-    return plan.load(plan.rows(collection, IS_LABELLED, pl.col("fold") == fold))
+    return plan.load(plan.held_out(collection, fold))
 
 
 def score_graphs(

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 
 from solution.commit import read_commit
-from solution.data.folders import find_roots
+from solution.data.folders import SAMPLE, find_roots
 from solution.data.store import is_store
 from solution.errors import InputError
 from solution.kernel_record import KERNEL_RECORD, KernelRecord, State, read_record, write_record
@@ -27,7 +27,6 @@ from solution.terminal import say
 
 PACKAGE = Path(__file__).parent
 RUN = "run"  # the folder of a notebook's run, in its output
-SAMPLE = PACKAGE / "data" / "sample"
 CHECKOUT = PACKAGE.parent if (PACKAGE.parent / "pyproject.toml").is_file() else Path()
 
 

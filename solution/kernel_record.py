@@ -5,14 +5,13 @@ saves whatever it is sent. So the outputs themselves say which push and which co
 whether the notebook came to its end, and what every file must be.
 """
 
-import hashlib
 from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ValidationError
 
 from solution.errors import InputError
-from solution.files import TEMPORARY, replace_file
+from solution.files import TEMPORARY, checksum, replace_file
 
 KERNEL_RECORD = "kernel.json"
 State = Literal["running", "stopped", "finished"]
@@ -32,7 +31,7 @@ class KernelRecord(BaseModel):
 def write_record(record: KernelRecord, folder: Path) -> None:
     """Write it into the folder, with what the files there are now."""
     files = {
-        path.relative_to(folder).as_posix(): digest(path)
+        path.relative_to(folder).as_posix(): checksum(path)
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path.name != KERNEL_RECORD and not _is_hidden(path, folder)
     }
@@ -62,14 +61,8 @@ def find_damaged(record: KernelRecord, folder: Path) -> list[str]:
     return [
         name
         for name, expected in record.files.items()
-        if not (folder / name).is_file() or digest(folder / name) != expected
+        if not (folder / name).is_file() or checksum(folder / name) != expected
     ]
-
-
-def digest(path: Path) -> str:
-    """The SHA-256 of the file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _is_hidden(path: Path, folder: Path) -> bool:

@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -16,7 +17,7 @@ import polars as pl
 from solution import predictions
 from solution.collection import NAMES
 from solution.cost import measure
-from solution.data.folds import NO_FOLD, split_inner
+from solution.data.folds import NO_FOLD, Scheme, split_inner
 from solution.data.graphs import LazyGraphs
 from solution.data.plan import IS_LABELLED, IS_TEST, Plan
 from solution.data.questions import MAX_CONFIGS, choose_configs
@@ -27,7 +28,7 @@ from solution.graph import Graph
 from solution.models.base import Ranker, Report
 from solution.models.learning_curve import LearningCurve
 from solution.progress import bars, console
-from solution.runs import SAMPLE_SUBMISSION, Run
+from solution.runs import EXPERIMENTS, SAMPLE_SUBMISSION, Run
 from solution.streaming import read_by_graphs, write_batches
 from solution.watch import ProgressBars, Watch
 
@@ -51,6 +52,14 @@ class Unit:
         fold = "all graphs" if self.fold == NO_FOLD else f"fold {self.fold}"
         seed = f" seed {self.seed}" if len(self.experiment.seeds) > 1 else ""
         return f"{self.experiment.name} {self.collection} {fold}{seed}"
+
+
+def describe_run(
+    experiments: Sequence[Experiment], plan: Plan, scheme: Scheme, folds: int
+) -> dict[str, Any]:
+    """The settings of a run, as its record has them."""
+    described = {item.name: item.describe() for item in experiments}
+    return {EXPERIMENTS: described, "scheme": scheme, "folds": folds, **plan.settings()}
 
 
 def save_plan(plan: Plan, run: Run) -> None:
@@ -99,6 +108,12 @@ def list_units(experiment: Experiment, plan: Plan) -> list[Unit]:
     return units
 
 
+def list_missing(experiments: Sequence[Experiment], plan: Plan, run: Run) -> list[Unit]:
+    """The units of the plan that the run does not have."""
+    units = [unit for experiment in experiments for unit in list_units(experiment, plan)]
+    return [unit for unit in units if not unit.folder(run).exists()]
+
+
 def warn_about_gaps(plan: Plan) -> None:
     """Say which collections cannot be trained on, or not be held out."""
     for name in NAMES:
@@ -128,8 +143,8 @@ def _train_anew_after_errors(unit: Unit, plan: Plan, run: Run, report: Report) -
 
 def train_unit(unit: Unit, plan: Plan, run: Run, report: Report) -> None:
     """Fit one model, predict, and write its folder."""
-    fit_on, validate_on = _split_training(unit, plan)
-    held_out = plan.rows(unit.collection, IS_LABELLED, pl.col("fold") == unit.fold)
+    fit_on, validate_on = split_training(plan, unit.collection, unit.fold, unit.seed)
+    held_out = plan.held_out(unit.collection, unit.fold)
     test = plan.rows(unit.collection, IS_TEST)
     ranker, curve = unit.experiment.ranker.build(unit.seed), LearningCurve(report)
     checkpoints = run.checkpoints(unit.folder(run))
@@ -180,16 +195,18 @@ def _questions(unit: Unit, plan: Plan, labels: pl.DataFrame, part: str) -> pl.Da
     """collection, graph, config of what the unit must have predicted."""
     if part == "test":
         return plan.test_questions(unit.collection)
-    held_out = plan.rows(unit.collection, IS_LABELLED, pl.col("fold") == unit.fold)
+    held_out = plan.held_out(unit.collection, unit.fold)
     return labels.drop("runtime").join(
         held_out, on=["collection", "graph"], how="semi", maintain_order="left"
     )
 
 
-def _split_training(unit: Unit, plan: Plan) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The rows to fit on and those to stop early on: never of the unit's own fold."""
-    training = plan.rows(unit.collection, IS_LABELLED, pl.col("fold") != unit.fold)
-    mask = split_inner(training["group"].to_list(), INNER_SHARE, seed=1000 * unit.seed + unit.fold)
+def split_training(
+    plan: Plan, collection: str, fold: int, seed: int
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The rows to fit on and those to stop early on: never of the fold itself."""
+    training = plan.training(collection, fold)
+    mask = split_inner(training["group"].to_list(), INNER_SHARE, seed=1000 * seed + fold)
     return training.filter(~mask), training.filter(mask)
 
 

@@ -12,7 +12,7 @@ from solution.data.store import Store, is_store, read_preparation
 from solution.errors import InputError
 from solution.experiments.base import Experiment
 from solution.features.preparation import Preparation, check_preparation
-from solution.out_of_fold import save_plan, warn_about_gaps
+from solution.out_of_fold import describe_run, save_plan, warn_about_gaps
 from solution.runs import Run, open_run
 
 
@@ -32,12 +32,7 @@ def open_experiments(
     Raises InputError as open_run does.
     """
     plan = make_plan(store, scheme, folds, limit=limit)
-    settings = {
-        "experiments": {item.name: item.describe() for item in experiments},
-        "scheme": scheme,
-        "folds": folds,
-        **plan.settings(),
-    }
+    settings = describe_run(experiments, plan, scheme, folds)
     with open_run(folder, settings, replace=replace) as run:
         warn_about_gaps(plan)
         save_plan(plan, run)

@@ -34,7 +34,7 @@ from solution.files import TEMPORARY, locked, remove, remove_leftovers, write_js
 
 RUNS = Path(os.environ.get("FASTSLOW_RUNS", "runs"))
 STORES = Path(os.environ.get("FASTSLOW_STORES", "stores"))
-RECORD = "run.json"
+RECORD, EXPERIMENTS = "run.json", "experiments"
 CHECKPOINTS = ".checkpoints"
 SAMPLE_SUBMISSION = "sample_submission.csv"
 LIBRARIES = ("torch", "torch-geometric", "lightgbm", "polars", "numpy", "scipy")
@@ -53,6 +53,10 @@ class Run:
             raise InputError(f"{folder}: there is no run here. Make one with `fastslow run`.")
         _read_record(folder)
         return cls(folder)
+
+    def record(self) -> dict[str, Any]:
+        """What run.json holds: settings, code, commit, versions."""
+        return _read_record(self.folder)
 
     def unit(self, experiment: str, collection: str, fold: int, seed: int) -> Path:
         """The folder of one trained model."""
@@ -80,7 +84,7 @@ class Run:
 
     def experiments(self) -> list[str]:
         """The experiments of the run, in the order in which they came to it."""
-        return list(_read_record(self.folder)["settings"].get("experiments", {}))
+        return list(self.record()["settings"].get(EXPERIMENTS, {}))
 
     def sample_submission(self) -> Path | None:
         """The sample_submission.csv that lay with the data."""
@@ -134,9 +138,9 @@ def open_run(folder: Path, settings: dict[str, Any], *, replace: bool = False) -
 
 def _add_experiments(record: Path, settings: dict[str, Any]) -> None:
     found = _read_record(record.parent)
-    own = found["settings"].get("experiments", {})
-    if settings.get("experiments", {}).keys() - own.keys():
-        found["settings"]["experiments"] = {**own, **settings["experiments"]}
+    own = found["settings"].get(EXPERIMENTS, {})
+    if settings.get(EXPERIMENTS, {}).keys() - own.keys():
+        found["settings"][EXPERIMENTS] = {**own, **settings[EXPERIMENTS]}
         write_json(found, record)
 
 
@@ -191,15 +195,24 @@ def fingerprint_code() -> str:
 def _differences(wanted: dict[str, Any], found: dict[str, Any]) -> str:
     if wanted["code"] != found.get("code"):
         return "by other code"
-    old, new = dict(found["settings"]), dict(wanted["settings"])
-    old_experiments, new_experiments = (s.pop("experiments", {}) for s in (old, new))
-    for name in old_experiments.keys() & new_experiments.keys():
-        old[name], new[name] = old_experiments[name], new_experiments[name]
+    different = list_differences(found["settings"], wanted["settings"])
     return ", ".join(
-        f"{name}: {_shorten(old.get(name))}, now {_shorten(new.get(name))}"
-        for name in sorted({*new, *old})
-        if old.get(name) != new.get(name)
+        f"{name}: {_shorten(old)}, now {_shorten(new)}"
+        for name, (old, new) in sorted(different.items())
     )
+
+
+def list_differences(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Which settings of two runs are not the same, with both values.
+
+    An experiment that only one of them has is no difference.
+    """
+    mine, theirs = dict(one), dict(other)
+    my_experiments, their_experiments = (s.pop(EXPERIMENTS, {}) for s in (mine, theirs))
+    pairs = {name: (mine.get(name), theirs.get(name)) for name in {**mine, **theirs}}
+    for name in sorted(my_experiments.keys() & their_experiments.keys()):
+        pairs[name] = (my_experiments[name], their_experiments[name])
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
 def _shorten(value: object, width: int = 60) -> str:

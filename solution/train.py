@@ -15,7 +15,7 @@ from solution.data.plan import Plan
 from solution.errors import InputError
 from solution.experiments.base import Experiment
 from solution.metrics import bootstrap_mean, score_graphs
-from solution.out_of_fold import Unit, gather, list_units, train_units
+from solution.out_of_fold import Unit, gather, list_missing, list_units, train_units
 from solution.runs import Run
 from solution.terminal import make_table
 from solution.watch import LiveTable
@@ -56,9 +56,9 @@ def _list_complete(experiment: Experiment, plan: Plan, run: Run) -> list[Unit]:
     """The units of every collection whose models are all there."""
     complete = []
     for collection in experiment.collections:
-        units = list_units(dataclasses.replace(experiment, collections=(collection,)), plan)
-        if all(unit.folder(run).exists() for unit in units):
-            complete += units
+        part = dataclasses.replace(experiment, collections=(collection,))
+        if not list_missing([part], plan, run):
+            complete += list_units(part, plan)
     return complete
 
 

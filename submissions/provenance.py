@@ -8,7 +8,6 @@ submissions/sent/KEY/
 """
 
 import hashlib
-import json
 import re
 import secrets
 import shutil
@@ -20,7 +19,6 @@ from typing import Any
 
 from solution.errors import InputError
 from solution.files import replace_folder, write_json
-from solution.runs import RECORD
 from submissions.build import Built
 from submissions.credentials import redact
 from submissions.ledger import OOF_COLUMNS
@@ -133,7 +131,7 @@ def make_key(now: datetime) -> str:
 
 def pack(built: Built, tree: Tree) -> Parcel:
     """Take the built submission with everything that tells where it comes from."""
-    run = json.loads((built.run.folder / RECORD).read_text(encoding="utf-8"))
+    run = built.run.record()
     fingerprint = _digest(built.written.path)
     facts = {
         "packed": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from solution.cli import SAMPLE
-from solution.data.folders import find_files
+from solution.data.folders import SAMPLE, find_files
 from solution.data.preparing import prepare_store
 from solution.data.store import Store
 from solution.features.preparation import Preparation

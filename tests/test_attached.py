@@ -9,10 +9,8 @@ from solution import predictions
 from solution.attached import (
     adopt,
     describe_missing,
-    describe_run,
     gather_complete,
     join_runs,
-    list_missing,
     match,
     select,
 )
@@ -20,7 +18,7 @@ from solution.data.plan import Plan, make_plan
 from solution.data.store import Store
 from solution.errors import InputError
 from solution.experiments.base import Experiment, find_experiment
-from solution.out_of_fold import run_experiments, save_plan
+from solution.out_of_fold import describe_run, list_missing, run_experiments, save_plan
 from solution.runs import Run, open_run
 
 NOTHING, TILES = "nothing_001", "tile_lightgbm_001"

@@ -41,20 +41,18 @@ for script in glob(f"{inputs}/**/fastslow_install.py", recursive=True)[:1]:
 
 # %%
 from solution import cli
-from solution.attached import (
-    adopt,
-    describe_missing,
-    describe_run,
-    gather_complete,
-    list_missing,
-    match,
-    select,
-)
+from solution.attached import adopt, describe_missing, gather_complete, match, select
 from solution.data.inspection import show_summaries
 from solution.data.plan import make_plan
 from solution.experiments.base import find_experiment
 from solution.kernel import Kernel
-from solution.out_of_fold import run_experiments, save_plan, warn_about_gaps
+from solution.out_of_fold import (
+    describe_run,
+    list_missing,
+    run_experiments,
+    save_plan,
+    warn_about_gaps,
+)
 from solution.run_store import open_store
 from solution.runs import open_run
 from solution.terminal import output, say

@@ -16,6 +16,8 @@ from solution.data.npz import detect_kind
 from solution.errors import InputError
 from solution.runs import SAMPLE_SUBMISSION
 
+SAMPLE = Path(__file__).parent / "sample"  # the bundled data
+
 HIDDEN = (".", "__MACOSX")
 EXPECTED = "layout/{xla,nlp}/{default,random}/{train,valid,test}/*.npz or tile/xla/{...}/*.npz"
 

@@ -20,8 +20,13 @@ MAX_LABELLED_NODES = 60
 
 def draw_graph(graph: Graph, path: Path) -> None:
     """Write the picture of a graph as PNG."""
+    save_figure(make_figure(graph), path)
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write a figure as PNG."""
     with replace_file(path) as temporary:
-        make_figure(graph).savefig(temporary, dpi=130, format="png")
+        figure.savefig(temporary, dpi=130, format="png")
 
 
 def make_figure(graph: Graph) -> Figure:

@@ -40,6 +40,14 @@ class Plan:
         """The rows of the collection where the conditions hold."""
         return self.graphs.filter(pl.col("collection") == collection, *conditions)
 
+    def held_out(self, collection: str, fold: int) -> pl.DataFrame:
+        """The rows of the labelled graphs of the fold."""
+        return self.rows(collection, IS_LABELLED, pl.col("fold") == fold)
+
+    def training(self, collection: str, fold: int) -> pl.DataFrame:
+        """The rows of the labelled graphs of all other folds."""
+        return self.rows(collection, IS_LABELLED, pl.col("fold") != fold)
+
     def load(self, rows: pl.DataFrame) -> LazyGraphs:
         """The graphs of `rows`, in the same order."""
         keys = rows.select("collection", "split", "graph").iter_rows()

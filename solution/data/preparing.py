@@ -22,14 +22,21 @@ from solution.data.store import (
     INDEX_SCHEMA,
     RECORD,
     Store,
-    checksum,
     graph_path,
     is_store,
     read_store_record,
 )
 from solution.data.workers import map_files
 from solution.errors import InputError
-from solution.files import TEMPORARY, locked, remove, remove_leftovers, replace_file, write_json
+from solution.files import (
+    TEMPORARY,
+    checksum,
+    locked,
+    remove,
+    remove_leftovers,
+    replace_file,
+    write_json,
+)
 from solution.graph import Graph
 from solution.runs import SAMPLE_SUBMISSION
 

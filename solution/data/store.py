@@ -10,7 +10,6 @@ A preparation that was killed goes on where it was and ends with the same bytes.
 made in another format, in another way or from files that have changed is refused.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from solution.data.prepared import SUFFIX, read_prepared
 from solution.data.scan import SCHEMA
 from solution.data.workers import map_files
 from solution.errors import InputError
+from solution.files import checksum
 from solution.runs import SAMPLE_SUBMISSION
 
 FORMAT = 1
@@ -120,12 +120,6 @@ def _find_defect(file: GraphFile, advance: Advance, *, expected: Mapping[Path, s
     if checksum(file.path) == expected[file.path]:
         return None
     return f"{file.path}: is not what was written. Delete it, and prepare the data again."
-
-
-def checksum(path: Path) -> str:
-    """The SHA-256 of the file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_store_record(folder: Path) -> dict[str, Any]:

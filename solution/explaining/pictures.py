@@ -10,12 +10,12 @@ matplotlib.use("Agg")
 import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
+from solution.data.picture import save_figure
 from solution.explaining.explanation import Explanation
+from solution.exploration.measures import principal_components
 from solution.features.feature import Feature
 from solution.features.table import distinct_rows
-from solution.files import replace_file
 from solution.graph import Graph
 from solution.models.labels import normalised_rank
 
@@ -37,7 +37,8 @@ def draw_contributions(explanation: Explanation, path: Path) -> None:
     )
     axes[0].set_xlabel("contribution to the score (red: slower, blue: faster)")
     _draw_importance(axes[1], explanation.features, explanation.importance)
-    _save(figure, path)
+    save_figure(figure, path)
+    plt.close(figure)
 
 
 def _draw_importance(axes: Axes, features: Sequence[Feature], importance: np.ndarray) -> None:
@@ -65,21 +66,19 @@ def draw_components(graph: Graph, others: Sequence[Graph], path: Path) -> None:
     if len(tables):
         _scatter(axes[1], tables, places, "place inside the graph (0 fastest, 1 slowest)")
     axes[1].set_title(f"{len(tables):,} configurations of {len(others)} graphs")
-    _save(figure, path)
+    save_figure(figure, path)
+    plt.close(figure)
 
 
 def project(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The first two principal components (rows, 2) of standardised rows, and their shares (2,)."""
-    from sklearn.decomposition import PCA
-
     wide = rows.astype(np.float64)
     deviation = wide.std(axis=0)
     varies = deviation > 1e-6 * np.maximum(np.abs(wide.mean(axis=0)), 1)
     scaled = (wide[:, varies] - wide[:, varies].mean(axis=0)) / deviation[varies]
     if min(scaled.shape) < 2:
         return np.zeros((len(rows), 2)), np.zeros(2)
-    components = PCA(2, svd_solver="full")
-    return components.fit_transform(scaled), components.explained_variance_ratio_
+    return principal_components(scaled)
 
 
 def _sample(graphs: Sequence[Graph]) -> tuple[np.ndarray, np.ndarray]:
@@ -112,9 +111,3 @@ def _scatter(axes: Axes, rows: np.ndarray, colours: np.ndarray | None, label: st
     for place, name in enumerate(("x", "y")):
         text = f"principal component {place + 1} ({shares[place]:.0%} of the variance)"
         getattr(axes, f"set_{name}label")(text)
-
-
-def _save(figure: Figure, path: Path) -> None:
-    with replace_file(path) as temporary:
-        figure.savefig(temporary, dpi=130, format="png")
-    plt.close(figure)

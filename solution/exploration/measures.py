@@ -1,7 +1,6 @@
 """What a first look at the data measures, one function a question; each is of one graph."""
 
 import numpy as np
-from scipy.stats import kendalltau
 
 from solution import vocabulary
 from solution.features.pruning import neighbourhood
@@ -85,12 +84,6 @@ def principal_components(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     coordinates[:, :count] = (left * strengths)[:, :count]
     shares[:count] = strengths[:count] ** 2 / max(1e-12, float((strengths**2).sum()))
     return coordinates, shares
-
-
-def rank_correlation(values: np.ndarray, graph: Graph) -> float:
-    """Kendall's tau-b of values (configs,) with the runtimes; 0 where either is constant."""
-    tau = kendalltau(values, graph.runtimes).statistic
-    return 0.0 if np.isnan(tau) else float(tau)
 
 
 def opcode_shares(graph: Graph) -> np.ndarray:

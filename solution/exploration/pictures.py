@@ -15,6 +15,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 from solution.collection import NAMES
 from solution.exploration import measures
 from solution.graph import Graph
+from solution.metrics import kendall_tau
 from solution.vocabulary import OPCODES, VIRTUAL
 
 COLOURS = {name: f"C{position}" for position, name in enumerate(NAMES)}
@@ -124,7 +125,7 @@ def draw_violations(graphs: Sequence[Graph]) -> Figure:
     figure = Figure(figsize=(12, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2)
     ratios = [measures.violation_ratio(graph) for graph in layout]
-    taus = [measures.rank_correlation(r, g) for r, g in zip(ratios, layout, strict=True)]
+    taus = [kendall_tau(r, measures.slowdowns(g)) for r, g in zip(ratios, layout, strict=True)]
     names = [name for name in NAMES if any(graph.key[0] == name for graph in layout)]
     for row, name in enumerate(names):
         own = [tau for tau, graph in zip(taus, layout, strict=True) if graph.key[0] == name]

@@ -18,6 +18,8 @@ from solution.features.access import Walk
 from solution.features.tiling import NUM_LOOPS, REDUCTION, WINDOW, Tiling
 from solution.vocabulary import MAX_RANK
 
+FIRST_LEVEL, SECOND_LEVEL = 48 << 10, 1 << 20  # bytes of a processor's data caches
+
 
 @dataclass(frozen=True)
 class Cache:

@@ -9,7 +9,7 @@ import numpy as np
 
 from solution import vocabulary
 from solution.features.access import find_walks
-from solution.features.cache import make_nest
+from solution.features.cache import FIRST_LEVEL, SECOND_LEVEL, make_nest
 from solution.features.feature import Columns, Feature, numbered
 from solution.features.tiling import REDUCTION, WINDOW, Tiling, find_tiling
 from solution.features.work import num_elements
@@ -19,7 +19,6 @@ from solution.vocabulary import MAX_RANK, OPCODE_IDS
 VECTORS = (8, 16)  # float32 numbers in a vector of 256 and of 512 bits
 OUTER = 3  # loops around the innermost that are described one by one
 SPATIAL = 3  # dimensions of a convolution's kernel that are
-FIRST_LEVEL, SECOND_LEVEL = 48 << 10, 1 << 20  # bytes of the data caches
 # Nodes that no pass over the tile computes.
 FREE = ("parameter", "constant", "broadcast", "tuple", "fusion", "iota", "bitcast")
 

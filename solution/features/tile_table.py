@@ -13,7 +13,8 @@ import polars as pl
 
 from solution.features import kernel, loops, traffic
 from solution.features.feature import Feature, numbered
-from solution.features.tiling import LANES, REDUCTION, SUBLANES, Tiling, find_tiling
+from solution.features.layouts import LANES, SUBLANES
+from solution.features.tiling import REDUCTION, Tiling, find_tiling
 from solution.features.work import contracted_size
 from solution.graph import Graph
 from solution.vocabulary import MAX_RANK, TILE_BLOCKS

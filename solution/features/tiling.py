@@ -12,13 +12,13 @@ import numpy as np
 
 from solution import vocabulary
 from solution.data.graphs import PerGraph
+from solution.features.layouts import LANES, SUBLANES
 from solution.features.operands import NONE, find_operands
 from solution.features.padding import tensor_ranks
 from solution.features.work import num_elements
 from solution.graph import Graph
 from solution.vocabulary import MAX_RANK, OPCODE_IDS, TILE_BLOCKS
 
-LANES, SUBLANES = 128, 8  # of a TPU register, whose elements have four bytes
 # The loops of a kernel: one for each dimension of the tensor that is cut, from major to minor, one
 # for the sum behind an element, one for each dimension of a convolution's kernel.
 REDUCTION = MAX_RANK

@@ -10,7 +10,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from solution.features.access import Walk, find_walks
-from solution.features.cache import Cache, count_blocks, count_misses, distinct_sets, make_nest
+from solution.features.cache import (
+    FIRST_LEVEL,
+    SECOND_LEVEL,
+    Cache,
+    count_blocks,
+    count_misses,
+    distinct_sets,
+    make_nest,
+)
 from solution.features.feature import Columns, Feature
 from solution.features.loops import innermost_loop
 from solution.features.tiling import NUM_LOOPS, REDUCTION, WINDOW, Tiling, find_tiling
@@ -25,8 +33,8 @@ CACHES = {
     "page_table": Cache(PAGE, 4, 16),  # 64 pages
 }
 SIZES = {  # bytes; the scratchpad is what a TPU core fills with tiles
-    "first_level": 48 << 10,
-    "second_level": 1 << 20,
+    "first_level": FIRST_LEVEL,
+    "second_level": SECOND_LEVEL,
     "scratchpad": 16 << 20,
 }
 READ = 2  # tensors that are described one by one: the largest, then the one walked worst

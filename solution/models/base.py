@@ -42,15 +42,7 @@ class Report(Protocol):
         ...
 
 
-def silent(
-    done: int,
-    total: int,
-    note: str = "",
-    score: float | None = None,
-    *,
-    loss: float | None = None,
-    rate: float | None = None,
-) -> None:
+def silent(*_: object, **__: object) -> None:
     """A Report that says nothing."""
 
 

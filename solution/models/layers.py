@@ -23,7 +23,11 @@ class BothWaysBlock(nn.Module):
 
     x' = x + GELU(norm(W x + W_operands mean(operands) + W_consumers mean(consumers)))
 
-    Shapes: x (nodes, width), edge_index (2, edges) from operand to consumer -> as x.
+    Nodes come first: gathering whole rows (configs, width) is twice as fast as gathering inside
+    each configuration.
+
+    Shapes: x (nodes, width) or (nodes, configs, width), edge_index (2, edges) from operand to
+    consumer -> as x.
     Source: GraphSAGE (Hamilton et al., 2017).
     """
 

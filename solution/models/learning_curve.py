@@ -19,14 +19,12 @@ class LearningCurve:
         total: int,
         note: str = "",
         score: float | None = None,
-        *,
-        loss: float | None = None,
-        rate: float | None = None,
+        **facts: float | None,
     ) -> None:
         """Remember the score, if there is one."""
         if score is not None:
             self._points.append((done, round(float(score), DIGITS)))
-        self._report(done, total, note, score, loss=loss, rate=rate)
+        self._report(done, total, note, score, **facts)
 
     def points(self) -> list[tuple[int, float]]:
         """(step, validation score) in the order of the fit, thinned evenly.

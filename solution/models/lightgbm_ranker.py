@@ -3,6 +3,7 @@
 Source: LambdaMART (Burges, "From RankNet to LambdaRank to LambdaMART", 2010) as in LightGBM.
 """
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,22 +33,32 @@ class LightGBMSettings(TreeSettings):
         }
 
 
-class LightGBMRanker(BoostedTrees):
-    """Lambdarank: pairs of a graph are pushed apart by what swapping them would change."""
+class RowTrees(BoostedTrees):
+    """Trees that learn a label of each row; a subclass says which."""
 
-    settings_class = LightGBMSettings
-    grouped = True
+    @abstractmethod
+    def label(self, runtimes: np.ndarray) -> np.ndarray:
+        """What is learned of the configurations (rows,) of one graph."""
 
     def make_table(self, graphs: Sequence[GraphRows]) -> TrainingTable:
-        levels = self.settings.relevance_levels
         return TrainingTable(
             np.concatenate([graph.features for graph in graphs]),
-            np.concatenate([grade(graph.runtimes, levels) for graph in graphs]),
+            np.concatenate([self.label(graph.runtimes) for graph in graphs]),
             [len(graph.runtimes) for graph in graphs],
         )
 
     def questions(self, features: np.ndarray) -> np.ndarray:
         return features
+
+
+class LightGBMRanker(RowTrees):
+    """Lambdarank: pairs of a graph are pushed apart by what swapping them would change."""
+
+    settings_class = LightGBMSettings
+    grouped = True
+
+    def label(self, runtimes: np.ndarray) -> np.ndarray:
+        return grade(runtimes, self.settings.relevance_levels)
 
     def score(self, output: np.ndarray, rows: int) -> np.ndarray:
         return -output  # the trees predict relevance
@@ -66,20 +77,13 @@ class PointwiseSettings(TreeSettings):
         return super().parameters(seed, values) | {"objective": "regression"}
 
 
-class PointwiseRanker(BoostedTrees):
+class PointwiseRanker(RowTrees):
     """Regression of a configuration's normalised rank inside its graph."""
 
     settings_class = PointwiseSettings
 
-    def make_table(self, graphs: Sequence[GraphRows]) -> TrainingTable:
-        return TrainingTable(
-            np.concatenate([graph.features for graph in graphs]),
-            np.concatenate([normalised_rank(graph.runtimes) for graph in graphs]),
-            [len(graph.runtimes) for graph in graphs],
-        )
-
-    def questions(self, features: np.ndarray) -> np.ndarray:
-        return features
+    def label(self, runtimes: np.ndarray) -> np.ndarray:
+        return normalised_rank(runtimes)
 
     def score(self, output: np.ndarray, rows: int) -> np.ndarray:
         return output

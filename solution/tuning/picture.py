@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 from optuna.trial import FrozenTrial, TrialState
 
-from solution.files import replace_file
+from solution.data.picture import save_figure
 
 COLUMNS = 3
 
@@ -30,8 +30,7 @@ def draw_study(study: optuna.Study, path: Path) -> None:
     for place, name in enumerate(names):
         axes = figure.add_subplot(grid[1 + place // COLUMNS, place % COLUMNS])
         _draw_setting(axes, name, complete, study.get_trials(deepcopy=False)[0].distributions)
-    with replace_file(path) as temporary:
-        figure.savefig(temporary, dpi=130, format="png")
+    save_figure(figure, path)
     plt.close(figure)
 
 

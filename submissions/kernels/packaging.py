@@ -28,7 +28,7 @@ from packaging.utils import canonicalize_name
 
 from solution.commit import COMMIT_FILE
 from solution.errors import InputError
-from solution.files import replace_folder, write_json
+from solution.files import checksum, replace_folder, write_json
 from solution.progress import console
 from submissions.credentials import redact
 from submissions.kernels import installing
@@ -74,7 +74,7 @@ def package(tree: Tree, folder: Path, python: str) -> Package:
             _build_wheel(commit, temporary)
         with console.status("Fetching the wheels of what it needs"):
             _fetch_wheels(list_needs(python), python, temporary)
-        wheels = {path.name: _digest(path) for path in sorted(temporary.glob("*.whl"))}
+        wheels = {path.name: checksum(path) for path in sorted(temporary.glob("*.whl"))}
         record = {"project": PROJECT_NAME, "commit": commit, "python": python, "wheels": wheels}
         write_json(record, temporary / installing.MANIFEST)
         shutil.copyfile(installing.__file__, temporary / installing.SCRIPT)
@@ -87,7 +87,7 @@ def provide_package(tree: Tree, folder: Path, python: str) -> Package:
     try:
         found = json.loads((folder / installing.MANIFEST).read_text(encoding="utf-8"))
         kept = Package(folder, found["commit"], found["python"], found["wheels"])
-        is_whole = all(_digest(folder / name) == value for name, value in kept.wheels.items())
+        is_whole = all(checksum(folder / name) == value for name, value in kept.wheels.items())
     except (OSError, ValueError, KeyError):
         return package(tree, folder, python)
     if is_whole and (kept.commit, kept.python) == (name_commit(tree), python):
@@ -180,7 +180,3 @@ def _pip(*arguments: str) -> None:
         raise InputError(
             f"pip {arguments[0]} failed: {said} Check the network and pip's index, then try again."
         )
-
-
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -5,7 +5,6 @@
 The page is made of the run folder and the ledger alone; the same ones give the same bytes.
 """
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from ensembles.recipe import Recipe
 from solution.errors import InputError
 from solution.files import replace_file
-from solution.runs import RECORD, Run
+from solution.runs import Run
 from submissions.page.evidence import Evidence
 from submissions.page.labels import describe_ceiling, describe_runtimes
 from submissions.page.leaderboard import LEDGER, describe_leaderboard
@@ -94,7 +93,7 @@ def _summarise(evidence: Evidence) -> Headline:
         mean = means.get(evidence.ensemble) or list(means.values())[-1]
         value, between, graphs = mean["value"], (mean["low"], mean["high"]), int(mean["graphs"])
         label = f"{evidence.collections[0].name}; not all five collections are in this run"
-    record = json.loads((evidence.run.folder / RECORD).read_text(encoding="utf-8"))
+    record = evidence.run.record()
     models = sum(
         len(evidence.run.units(name, collection.name))
         for name in evidence.run.experiments()

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from solution.collection import COLLECTIONS
-from solution.runs import RECORD, Run
+from solution.runs import Run
 from submissions.page.canvas import Figure
 from submissions.page.charts import draw_curves
 from submissions.page.text import Section, Table, count, number
@@ -71,7 +71,7 @@ def describe_making(run: Run) -> Section:
             if seconds and memory:
                 cost = [str(len(records)), f"{sum(seconds):,.1f}", f"{max(memory):,.0f}"]
                 costs.append([name, collection.name, *cost])
-    record = json.loads((run.folder / RECORD).read_text(encoding="utf-8"))
+    record = run.record()
     settings = {k: v for k, v in record["settings"].items() if k not in HIDDEN}
     facts = {**settings, "commit": record.get("commit") or "not known"}
     facts |= record.get("versions", {})

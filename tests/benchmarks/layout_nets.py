@@ -32,7 +32,7 @@ from solution.data.preparing import prepare_store
 from solution.data.store import Store
 from solution.features.preparation import Preparation
 from solution.graph import Graph
-from solution.metrics import bootstrap_mean, kendall_tau
+from solution.metrics import bootstrap_mean, kendall_tau, mean_of_means
 from solution.models.base import Ranker, silent
 from solution.models.layout_gnn import LayoutGnnSettings
 from solution.models.net_ranker import NetRanker
@@ -94,8 +94,8 @@ def score_fold(job: Job) -> list[dict[str, Any]]:
     """Fit both nets without the fold and score its graphs."""
     torch.set_num_threads(1)
     plan = _plan(job.store)
-    learned = list(plan.load(plan.rows(job.collection, IS_LABELLED, pl.col("fold") != job.fold)))
-    held_out = plan.load(plan.rows(job.collection, IS_LABELLED, pl.col("fold") == job.fold))
+    learned = list(plan.load(plan.training(job.collection, job.fold)))
+    held_out = plan.load(plan.held_out(job.collection, job.fold))
     rows = []
     for name, settings in NETS.items():
         started = time.perf_counter()
@@ -154,10 +154,10 @@ def show_accuracy(scores: pl.DataFrame) -> Table:
             f"{difference.value:+.3f}", f"{difference.low:+.3f} to {difference.high:+.3f}",
             f"{run['TGraph']:.0f} / {run['ours']:.0f}",
         )  # fmt: skip
-    value = float(np.mean([mean.value for mean in means]))
-    margin = 1.96 * float(np.linalg.norm([mean.standard_error for mean in means])) / len(means)
-    table.add_row("mean (bar: +0.050)", "", "", "", f"{value:+.3f}",
-                  f"{value - margin:+.3f} to {value + margin:+.3f}", "")  # fmt: skip
+    values, errors = zip(*((mean.value, mean.standard_error) for mean in means), strict=True)
+    mean = mean_of_means(np.array(values), np.array(errors), len(graphs))
+    table.add_row("mean (bar: +0.050)", "", "", "", f"{mean.value:+.3f}",
+                  f"{mean.low:+.3f} to {mean.high:+.3f}", "")  # fmt: skip
     return table
 
 

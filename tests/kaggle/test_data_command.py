@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from solution.cli import SAMPLE
+from solution.data.folders import SAMPLE
 from tests.kaggle.place import Place
 from tests.kaggle.test_archive import make_archive
 from tests.kaggle.world import DOWNLOAD, GET, Fault

@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from solution.cli import SAMPLE
+from solution.data.folders import SAMPLE
 from submissions.kernels.execution import execute
 from submissions.kernels.packaging import IN_THE_IMAGE
 
