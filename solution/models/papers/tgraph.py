@@ -20,16 +20,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch_geometric.nn import SAGEConv
 
-from solution import vocabulary
-from solution.codebook import Codebook
-from solution.data.graphs import PerGraph
-from solution.features.nodes import compress
 from solution.graph import Graph
 from solution.models.net_ranker import NetRanker
+from solution.models.papers.rows import RowInputs, Rows, prepare_rows
 from solution.models.training import TrainingSettings
 
-OPCODE_WIDTH = 16
-TOKEN_WIDTH = 4
 SCORED_TOGETHER = 128  # configurations of a graph, beyond training
 REDUCTION = 8  # of the channels inside the channel attention
 TEMPERATURE = 0.5  # at the start
@@ -51,48 +46,17 @@ class TGraphSettings:
         return TGraphRanker(self, seed)
 
 
-@dataclass(frozen=True)
-class TGraphInputs:
-    """A pruned graph as tensors."""
-
-    opcodes: Tensor  # (nodes,) int64
-    numeric: Tensor  # (nodes, 134) float32, all but the layout
-    tokens: Tensor  # (nodes, 6) int64 the layout in the program, 0 ... 6
-    pair_tokens: Tensor  # (pairs, 18) int64, 0 ... 6
-    edge_index: Tensor  # (2, edges) int64, from operand to consumer
-    configurable: Tensor  # (configurable,) int64
-    codebook: Codebook
-
-
-class TGraphRanker(NetRanker[TGraphSettings, TGraphInputs]):
+class TGraphRanker(NetRanker[TGraphSettings, RowInputs]):
     """TGraph as a Ranker."""
 
     settings_class = TGraphSettings
     scaled_tables = ("numeric",)
 
-    def prepare(self, graph: Graph) -> TGraphInputs:
-        return _prepare(graph)
+    def prepare(self, graph: Graph) -> RowInputs:
+        return prepare_rows(graph)
 
     def make_net(self) -> "TGraph":
         return TGraph(self.settings.width)
-
-
-def _prepare_graph(graph: Graph) -> TGraphInputs:
-    features = graph.node_features
-    others = compress(features[:, : vocabulary.NODE_LAYOUT.start]).astype(np.float32)
-    layout = features[:, vocabulary.NODE_LAYOUT].astype(np.int64) + 1
-    return TGraphInputs(
-        opcodes=torch.from_numpy(graph.node_opcodes.astype(np.int64)),
-        numeric=torch.from_numpy(others),
-        tokens=torch.from_numpy(layout),
-        pair_tokens=torch.from_numpy(graph.layouts.layouts.astype(np.int64) + 1),
-        edge_index=torch.from_numpy(graph.edges.T[::-1].copy()),
-        configurable=torch.from_numpy(graph.configurable.copy()),
-        codebook=graph.layouts,
-    )
-
-
-_prepare = PerGraph(_prepare_graph)
 
 
 class ChannelAttention(nn.Module):
@@ -150,26 +114,23 @@ class TGraph(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
         self.width = width
-        self.opcode = nn.Embedding(vocabulary.NUM_OPCODES, OPCODE_WIDTH)
-        self.token = nn.Embedding(vocabulary.NUM_LAYOUT_TOKENS, TOKEN_WIDTH)
-        layouts = TOKEN_WIDTH * (vocabulary.MAX_RANK + vocabulary.NUM_LAYOUT_FEATURES)
-        inputs = OPCODE_WIDTH + vocabulary.NODE_LAYOUT.start + layouts
-        self.linear = nn.ModuleList([nn.Linear(inputs, width // 2), nn.Linear(width, width // 2)])
+        self.rows = Rows()
+        self.linear = nn.ModuleList(nn.Linear(w, width // 2) for w in (Rows.width, width))
         self.convolution = nn.ModuleList(SAGEConv(width, width // 2, node_dim=0) for _ in range(2))
         self.blocks = nn.ModuleList(Block(width) for _ in range(4))
         self.readout = nn.Linear(width, 1)
 
-    def score_batch(self, batch: Sequence[TGraphInputs], configs: np.ndarray) -> Tensor:
+    def score_batch(self, batch: Sequence[RowInputs], configs: np.ndarray) -> Tensor:
         """(configs, graphs), a graph at a time."""
         scores = [self._score(inputs, configs[:, i]) for i, inputs in enumerate(batch)]
         return torch.stack(scores, dim=1)
 
-    def count_values(self, inputs: TGraphInputs) -> int:
+    def count_values(self, inputs: RowInputs) -> int:
         """Nodes times width."""
         return len(inputs.opcodes) * self.width
 
     @torch.inference_mode()
-    def score_graph(self, inputs: TGraphInputs) -> np.ndarray:
+    def score_graph(self, inputs: RowInputs) -> np.ndarray:
         """(configs,), SCORED_TOGETHER at a time."""
         self.eval()
         rows = np.arange(len(inputs.codebook.codes))
@@ -179,21 +140,10 @@ class TGraph(nn.Module):
         ]
         return torch.cat(chunks).cpu().numpy()
 
-    def _score(self, inputs: TGraphInputs, configs: np.ndarray) -> Tensor:
-        x = self._describe(inputs, configs)
+    def _score(self, inputs: RowInputs, configs: np.ndarray) -> Tensor:
+        x = self.rows(inputs, configs)
         for linear, block in zip(self.linear, self.blocks[:2], strict=True):
             x = block(linear(x))
         for convolution, block in zip(self.convolution, self.blocks[2:], strict=True):
             x = x + block(convolution(x, inputs.edge_index))
         return self.readout(x.mean(dim=0)).squeeze(-1)
-
-    def _describe(self, inputs: TGraphInputs, configs: np.ndarray) -> Tensor:
-        """(nodes, configs, inputs)."""
-        tokens = self.token(inputs.tokens).flatten(1)
-        nodes = torch.cat([self.opcode(inputs.opcodes), inputs.numeric, tokens], dim=-1)
-        unset = self.token.weight[0].repeat(vocabulary.NUM_LAYOUT_FEATURES)
-        pair_of = torch.from_numpy(inputs.codebook.pairs(configs).T).to(inputs.opcodes.device)
-        given = self.token(inputs.pair_tokens[pair_of]).flatten(2)
-        layouts = unset.expand(len(nodes), len(configs), -1)
-        layouts = layouts.index_put((inputs.configurable,), given)
-        return torch.cat([nodes[:, None].expand(-1, len(configs), -1), layouts], dim=-1)

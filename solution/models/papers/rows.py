@@ -1,0 +1,79 @@
+"""A layout graph as the published nets take it: a row for every node of every configuration."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from solution import vocabulary
+from solution.codebook import Codebook
+from solution.data.graphs import PerGraph
+from solution.features.nodes import compress
+from solution.graph import Graph
+
+OPCODE_WIDTH = 16
+TOKEN_WIDTH = 4
+
+
+@dataclass(frozen=True)
+class RowInputs:
+    """A prepared layout graph as tensors."""
+
+    opcodes: Tensor  # (nodes,) int64
+    numeric: Tensor  # (nodes, 134) float32, all but the layout
+    tokens: Tensor  # (nodes, 6) int64 the layout in the program, 0 ... 6
+    pair_tokens: Tensor  # (pairs, 18) int64, 0 ... 6
+    edge_index: Tensor  # (2, edges) int64, from operand to consumer
+    configurable: Tensor  # (configurable,) int64
+    codebook: Codebook
+
+    def given(self, configs: np.ndarray) -> Tensor:
+        """The layouts (configurable, len(configs), 18) int64, 0 ... 6, of configurations."""
+        pairs = torch.from_numpy(self.codebook.pairs(configs).T)
+        return self.pair_tokens[pairs.to(self.pair_tokens.device)]
+
+
+def _prepare_rows(graph: Graph) -> RowInputs:
+    features = graph.node_features
+    others = compress(features[:, : vocabulary.NODE_LAYOUT.start]).astype(np.float32)
+    layout = features[:, vocabulary.NODE_LAYOUT].astype(np.int64) + 1
+    return RowInputs(
+        opcodes=torch.from_numpy(graph.node_opcodes.astype(np.int64)),
+        numeric=torch.from_numpy(others),
+        tokens=torch.from_numpy(layout),
+        pair_tokens=torch.from_numpy(graph.layouts.layouts.astype(np.int64) + 1),
+        edge_index=torch.from_numpy(graph.edges.T[::-1].copy()),
+        configurable=torch.from_numpy(graph.configurable.copy()),
+        codebook=graph.layouts,
+    )
+
+
+prepare_rows = PerGraph(_prepare_rows)
+
+
+class Rows(nn.Module):
+    """Opcodes and layouts embedded, beside the numeric features: (nodes, configs, width).
+
+    The layouts of the program and of a configuration share one table of embeddings.
+    """
+
+    width = (
+        OPCODE_WIDTH
+        + vocabulary.NODE_LAYOUT.start
+        + TOKEN_WIDTH * (vocabulary.MAX_RANK + vocabulary.NUM_LAYOUT_FEATURES)
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opcode = nn.Embedding(vocabulary.NUM_OPCODES, OPCODE_WIDTH)
+        self.token = nn.Embedding(vocabulary.NUM_LAYOUT_TOKENS, TOKEN_WIDTH)
+
+    def forward(self, inputs: RowInputs, configs: np.ndarray) -> Tensor:
+        tokens = self.token(inputs.tokens).flatten(1)
+        nodes = torch.cat([self.opcode(inputs.opcodes), inputs.numeric, tokens], dim=-1)
+        unset = self.token.weight[0].repeat(vocabulary.NUM_LAYOUT_FEATURES)
+        layouts = unset.expand(len(nodes), len(configs), -1)
+        given = self.token(inputs.given(configs)).flatten(2)
+        layouts = layouts.index_put((inputs.configurable,), given)
+        return torch.cat([nodes[:, None].expand(-1, len(configs), -1), layouts], dim=-1)
