@@ -7,7 +7,6 @@ In every fold both nets are fitted one after the other in the same process with 
 same time: an epoch shows how long it takes, and as many are run as fill the time.
 """
 
-import dataclasses
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -27,33 +26,29 @@ from rich.text import Text
 from solution.collection import LAYOUT
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
-from solution.data.plan import IS_LABELLED, Plan, make_plan
+from solution.data.plan import Plan, make_plan
 from solution.data.preparing import prepare_store
 from solution.data.store import Store
 from solution.features.preparation import Preparation
 from solution.graph import Graph
 from solution.metrics import bootstrap_mean, kendall_tau, mean_of_means
-from solution.models.base import Ranker, silent
+from solution.models.base import Ranker
 from solution.models.layout_gnn import LayoutGnnSettings
-from solution.models.net_ranker import NetRanker
 from solution.models.papers.tgraph import TGraphSettings
-from solution.models.training import train
 from solution.models.wrappers import SublistAverage
 from solution.progress import track
 from solution.terminal import make_table
 from tests.benchmarks.full_scale import measure
+from tests.benchmarks.layout_speed import WIDTH, Settings, bench_speed, choose_timed, with_epochs
 from tests.benchmarks.stress import write_stress_files
 
 FOLDS = 5
-WIDTH = 256  # at which the speed is compared
-TIMED_GRAPHS, TIMED_ROUNDS = 12, 3
 STEPS_OF_ONE = 16  # how often an epoch shows the only graph there is
 TPU = {"alexnet_train_batch_32": 5000, "unet3d": 600}  # configurations learned from
 LARGEST = {
     "100,040 configurations of 344 nodes": "train_many_configs",
     "43,615 nodes, 2,244 x 1,001 configurations": "train_many_nodes",
 }
-Settings = LayoutGnnSettings | TGraphSettings
 NETS: dict[str, Settings] = {"ours": LayoutGnnSettings(), "TGraph": TGraphSettings()}
 
 
@@ -70,24 +65,19 @@ class Job:
 
 def fit_for(settings: Settings, graphs: Sequence[Graph], seconds: float, seed: int) -> Any:
     """Fit for about `seconds`, all epochs of the learning rate's course included."""
-    trial = _with_epochs(settings, 1).build(seed)
+    trial = with_epochs(settings, 1).build(seed)
     for graph in graphs:
         trial.prepare(graph)  # is kept, so that only training is timed
     started = time.perf_counter()
     trial.fit(graphs, [])
     epochs = max(1, round(seconds / (time.perf_counter() - started)))
-    return _with_epochs(settings, epochs).build(seed).fit(graphs, [])
+    return with_epochs(settings, epochs).build(seed).fit(graphs, [])
 
 
 def predict(net: str, ranker: Ranker, graph: Graph) -> np.ndarray:
     """TGraph's scores depend on the list: averaged over several, as long as in training."""
     averaged = SublistAverage(ranker, 64, times=4, seed=0) if net == "TGraph" else ranker
     return averaged.predict(graph)
-
-
-def _with_epochs(settings: Settings, epochs: int) -> Settings:
-    training = dataclasses.replace(settings.training, epochs=epochs, patience=None)
-    return dataclasses.replace(settings, training=training)
 
 
 def score_fold(job: Job) -> list[dict[str, Any]]:
@@ -161,49 +151,6 @@ def show_accuracy(scores: pl.DataFrame) -> Table:
     return table
 
 
-def bench_speed(store: Path, *, is_wide: bool) -> Table:
-    """Configurations per second at the same width on the same graphs, in turn."""
-    torch.set_num_threads(1)
-    rounds = WIDTH if is_wide else 64
-    table = _table(
-        f"Configurations per second at width {WIDTH}, our rounds {rounds}; over TGraph's"
-    )
-    for name in ("Collection", "Training", "Ratio", "Predicting", "Ratio"):
-        table.add_column(name, justify="left" if name == "Collection" else "right", no_wrap=True)
-    plan, totals = _plan(store), []
-    nets = {name: dataclasses.replace(settings, width=WIDTH) for name, settings in NETS.items()}
-    if is_wide:
-        nets["ours"] = dataclasses.replace(NETS["ours"], width=WIDTH, rounds=(WIDTH, WIDTH))
-    for collection in LAYOUT:
-        graphs = list(plan.load(plan.rows(collection, IS_LABELLED)))[:TIMED_GRAPHS]
-        rankers = {name: _with_epochs(s, 1).build(0).fit(graphs, []) for name, s in nets.items()}
-        rates = np.array([[time_net(ranker, graphs) for ranker in rankers.values()]
-                          for _ in range(TIMED_ROUNDS)])  # fmt: skip
-        ours = np.median(rates[:, 0], axis=0)
-        ratios = np.median(rates[:, 0] / rates[:, 1], axis=0)
-        totals.append(ratios)
-        table.add_row(collection, f"{ours[0]:,.0f}", f"{ratios[0]:.1f}",
-                      f"{ours[1]:,.0f}", f"{ratios[1]:.1f}")  # fmt: skip
-    mean = np.exp(np.mean(np.log(totals), axis=0))
-    table.add_row("geometric mean (bar: 5)", "", f"{mean[0]:.1f}", "", f"{mean[1]:.1f}")
-    return table
-
-
-def time_net(ranker: NetRanker[Any, Any], graphs: Sequence[Graph]) -> tuple[float, float]:
-    """Configurations per second of an epoch of training, and of predicting."""
-    assert ranker.net_ is not None
-    examples = [ranker._scaled(ranker._example(graph, None)) for graph in graphs]
-    settings = ranker.settings.training
-    started = time.perf_counter()
-    train(ranker.net_, examples, [], settings, 0, silent)
-    learned = len(graphs) * settings.configs_per_graph / (time.perf_counter() - started)
-    started = time.perf_counter()
-    for example in examples:
-        ranker.net_.score_graph(example.inputs)  # type: ignore[operator]
-    scored = sum(len(example.runtimes) for example in examples)
-    return learned, scored / (time.perf_counter() - started)
-
-
 def bench_tpu(data: Path, seeds: int, seconds: float) -> Table:
     """Learn from some configurations of a real TPU program, rank the others."""
     table = _table(
@@ -263,8 +210,9 @@ def main(
     out.mkdir(parents=True, exist_ok=True)
     store = prepare_store(find_files(data), out / "store", Preparation(1)).folder
     if only in ("", "speed"):
-        console.print(bench_speed(store, is_wide=False))
-        console.print(bench_speed(store, is_wide=True))
+        timed = choose_timed(_plan(store), tpu)
+        for rounds in (LayoutGnnSettings().rounds, (WIDTH, WIDTH)):
+            console.print(bench_speed(LayoutGnnSettings(rounds=rounds), TGraphSettings(), timed))
     if only in ("", "accuracy"):
         scores = bench_accuracy(store, seeds, seconds, processes)
         scores.write_csv(out / "scores.csv")
