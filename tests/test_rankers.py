@@ -15,7 +15,12 @@ from solution.models.lightgbm_ranker import LightGBMSettings, PointwiseSettings
 from solution.models.linear import LassoSettings, OrdinarySettings, RidgeSettings
 from solution.models.nothing import NothingSettings
 from solution.models.pairwise_ranker import PairwiseSettings
+from solution.models.papers.nodes import NodeSettings
+from solution.models.papers.residual_attention import ResidualSettings
 from solution.models.papers.tgraph import TGraphSettings
+from solution.models.papers.tpugraphs import TpuGraphsSettings
+from solution.models.papers.tpugraphs_tile import TpuGraphsTileSettings
+from solution.models.papers.violation import ViolationSettings
 from solution.models.sampling import choose_rows
 from solution.models.tile_gnn import EarlyTileGnnSettings, TileGnnSettings
 from solution.models.training import TrainingSettings, learning_rate_factor
@@ -24,6 +29,7 @@ from tests.graphs import make_layout_graph, make_tile_graph
 from tests.places import PlacesSettings
 
 TRAINING = TrainingSettings(epochs=3, patience=None, graphs_per_step=2, configs_per_graph=8)
+FEW_NODES = NodeSettings(trained=5, scored=6)
 TREES = LightGBMSettings(rounds=20, min_data_in_leaf=3)
 LAYOUT = [make_layout_graph(seed, configs=20, name=f"program_{seed}") for seed in range(6)]
 TILE = [make_tile_graph(seed, configs=20, name=f"kernel_{seed}") for seed in range(6)]
@@ -50,6 +56,26 @@ CASES: list[tuple[str, RankerSettings, list[Graph]]] = [
         width=16, rounds=(16, 8), pruning="nothing", training=TRAINING), LAYOUT),
     ("TGraph", SublistAverageSettings(
         TGraphSettings(width=16, training=TRAINING), size=8, times=2), LAYOUT),
+    ("TpuGraphs", TpuGraphsSettings(width=16, segment=3, training=TRAINING), LAYOUT),
+    ("TpuGraphs, pruned", TpuGraphsSettings(
+        width=16, nodes=NodeSettings(pruning="neighbourhood"), training=TRAINING), LAYOUT),
+    ("TpuGraphs, random nodes", TpuGraphsSettings(
+        width=16, nodes=FEW_NODES, training=TRAINING), LAYOUT),
+    ("residual net", ResidualSettings(
+        width=16, heads=0, nodes=FEW_NODES, training=TRAINING), LAYOUT),
+    ("residual net, attention", ResidualSettings(
+        width=16, nodes=FEW_NODES, training=TRAINING), LAYOUT),
+    ("violation ratio", ViolationSettings(width=16, training=TRAINING), LAYOUT),
+    ("violation ratio, nodes of importance", ViolationSettings(
+        width=16, features=8, importance=True, nodes=FEW_NODES, training=TRAINING), LAYOUT),
+    ("TpuGraphs tile, MLP", TpuGraphsTileSettings(width=16, block=None, training=TRAINING), TILE),
+    ("TpuGraphs tile, GCN, late", TpuGraphsTileSettings(
+        width=16, block="gcn", training=dataclasses.replace(
+            TRAINING, loss="mean_squared_error")), TILE),
+    ("TpuGraphs tile, GCN, early", TpuGraphsTileSettings(
+        width=16, block="gcn", join="early", training=TRAINING), TILE),
+    ("TpuGraphs tile, GraphSAGE, early", TpuGraphsTileSettings(
+        width=16, join="early", training=TRAINING), TILE),
     ("tile net", TileGnnSettings(width=16, training=TRAINING), TILE),
     ("tile net, GraphSAGE", TileGnnSettings(width=16, block="sage", training=TRAINING), TILE),
     ("tile net, GCN", TileGnnSettings(width=16, block="gcn", training=TRAINING), TILE),
