@@ -20,7 +20,7 @@ from solution.models.papers.nodes import (
     prepare_nodes,
 )
 from solution.models.papers.tpugraphs import TpuGraphs, TpuGraphsSettings
-from tests.graphs import make_layout_graph
+from tests.graphs import make_layout_graph, renumber_nodes
 
 NOBODY = np.zeros(6, bool)
 
@@ -57,15 +57,7 @@ def test_other_random_nodes_are_drawn_each_time() -> None:
 
 def test_the_hash_of_a_node_follows_it_and_says_what_is_around_it() -> None:
     graph = make_layout_graph(3)
-    old = np.random.default_rng(0).permutation(graph.num_nodes)
-    new = np.argsort(old)
-    renumbered = dataclasses.replace(
-        graph,
-        node_features=graph.node_features[old],
-        node_opcodes=graph.node_opcodes[old],
-        edges=new[graph.edges],
-        configurable=new[graph.configurable],
-    )
+    renumbered, old = renumber_nodes(graph, 0)
     np.testing.assert_array_equal(hash_nodes(renumbered), hash_nodes(graph)[old])
     without = dataclasses.replace(graph, edges=graph.edges[1:])  # node 0 loses its consumer
     assert hash_nodes(without)[0] != hash_nodes(graph)[0]

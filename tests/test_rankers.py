@@ -25,7 +25,7 @@ from solution.models.sampling import choose_rows
 from solution.models.tile_gnn import EarlyTileGnnSettings, TileGnnSettings
 from solution.models.training import TrainingSettings, learning_rate_factor
 from solution.models.wrappers import PermutationAverageSettings, SublistAverageSettings
-from tests.graphs import make_layout_graph, make_tile_graph
+from tests.graphs import make_layout_graph, make_tile_graph, renumber_nodes
 from tests.places import PlacesSettings
 
 TRAINING = TrainingSettings(epochs=3, patience=None, graphs_per_step=2, configs_per_graph=8)
@@ -113,16 +113,7 @@ def _assert_order_of_configs_is_free(ranker: Ranker, graph: Graph, scores: np.nd
 
 
 def _assert_order_of_nodes_is_free(ranker: Ranker, graph: Graph, scores: np.ndarray) -> None:
-    """Renumber the nodes; operands stay in order, which is the order of the edges."""
-    old = np.random.default_rng(2).permutation(graph.num_nodes)
-    new = np.argsort(old)
-    renumbered = dataclasses.replace(
-        graph,
-        node_features=graph.node_features[old],
-        node_opcodes=graph.node_opcodes[old],
-        edges=new[graph.edges],
-        configurable=new[graph.configurable],
-    )
+    renumbered, _ = renumber_nodes(graph, 2)
     np.testing.assert_allclose(ranker.predict(renumbered), scores, atol=1e-4)
 
 
@@ -157,12 +148,20 @@ def test_ranker_copes_with_graphs_that_teach_nothing(
     assert np.isfinite(scores).all()
 
 
-def test_the_layout_net_ranks_a_graph_without_configurable_nodes() -> None:
+@pytest.mark.parametrize(
+    "settings",
+    [
+        LayoutGnnSettings(width=8, rounds=(8,), training=TRAINING),
+        TpuGraphsSettings(width=8, training=TRAINING),
+        ViolationSettings(width=8, importance=True, training=TRAINING),
+    ],
+    ids=["layout net", "TpuGraphs", "violation ratio"],
+)
+def test_a_net_ranks_a_graph_without_configurable_nodes(settings: RankerSettings) -> None:
     bare = dataclasses.replace(
         LAYOUT[0], configurable=np.empty(0, np.int64), configs=encode(np.empty((20, 0, 18)))
     )
-    ranker = LayoutGnnSettings(width=8, rounds=(8,), training=TRAINING).build(0)
-    assert len(np.unique(ranker.fit(LAYOUT[1:3], []).predict(bare))) == 1
+    assert len(np.unique(settings.build(0).fit(LAYOUT[1:3], []).predict(bare))) == 1
 
 
 @pytest.mark.parametrize(
@@ -174,8 +173,23 @@ def test_the_layout_net_ranks_a_graph_without_configurable_nodes() -> None:
         (RidgeSettings(), TILE),
         (LayoutGnnSettings(width=32, rounds=(32,), training=TrainingSettings(epochs=40)), LAYOUT),
         (TileGnnSettings(width=32, training=TrainingSettings(epochs=60)), TILE),
+        (TpuGraphsSettings(width=32, segment=4, training=TrainingSettings(epochs=40)), LAYOUT),
+        (TpuGraphsTileSettings(width=32, training=TrainingSettings(epochs=60)), TILE),
+        (ResidualSettings(width=32, training=TrainingSettings(loss="list_mle", epochs=40)), LAYOUT),
+        (ViolationSettings(width=32, training=TrainingSettings(epochs=40)), LAYOUT),
     ],
-    ids=["layout LightGBM", "pointwise", "pairwise", "ridge", "layout net", "tile net"],
+    ids=[
+        "layout LightGBM",
+        "pointwise",
+        "pairwise",
+        "ridge",
+        "layout net",
+        "tile net",
+        "TpuGraphs",
+        "TpuGraphs tile",
+        "residual net, attention",
+        "violation ratio",
+    ],
 )
 def test_ranker_learns_what_it_was_shown(settings: RankerSettings, graphs: list[Graph]) -> None:
     from solution.metrics import kendall_tau

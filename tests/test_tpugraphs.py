@@ -176,7 +176,7 @@ def test_edges_are_dropped_while_training_only_and_attention_sees_all_nodes() ->
     configs = CONFIGS[:, None]
     for net in (with_attention, without):
         training = {
-            round(float(net.train().score_batch([inputs], configs)[0, 0]), 5) for _ in range(9)
+            round(net.train().score_batch([inputs], configs)[0, 0].item(), 5) for _ in range(9)
         }
         predicting = {tuple(net.score_graph(inputs)) for _ in range(3)}
         assert len(training) > 1

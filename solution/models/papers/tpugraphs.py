@@ -5,8 +5,8 @@
 
 What the configuration says joins the configurable nodes, and is told again before each block. The
 scores are those of the whole graph, but the gradient runs only through one segment of consecutive
-nodes, drawn anew at each step; all others count as constants. So the memory of a step grows with
-the segment, the time still with the graph.
+nodes, drawn anew at each step; all others count as constants. So what a step keeps for the gradient
+grows with the segment; the time, and what one layer takes, still grow with the graph.
 
 Instead, or as well, the graph may be pruned, or random nodes of it kept (NodeSettings).
 
