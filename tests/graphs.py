@@ -112,6 +112,23 @@ def make_tile_graph(
     )
 
 
+def renumber_nodes(graph: Graph, seed: int) -> tuple[Graph, np.ndarray]:
+    """The same graph with its nodes in a random order, and the old number (nodes,) of each.
+
+    Operands stay in order, which is the order of the edges.
+    """
+    old = np.random.default_rng(seed).permutation(graph.num_nodes)
+    new = np.argsort(old)
+    renumbered = dataclasses.replace(
+        graph,
+        node_features=graph.node_features[old],
+        node_opcodes=graph.node_opcodes[old],
+        edges=new[graph.edges],
+        configurable=new[graph.configurable],
+    )
+    return renumbered, old
+
+
 def find_difference(left: Graph, right: Graph) -> str | None:
     """The first field that differs, in its values or its dtype."""
     for field in dataclasses.fields(Graph):

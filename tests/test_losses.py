@@ -9,7 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from solution.models.losses import LOSSES, list_mle, pairwise_hinge, pairwise_logistic, soft_tau
+from solution.models.losses import (
+    LOSSES,
+    list_mle,
+    mean_squared_error,
+    pairwise_hinge,
+    pairwise_logistic,
+    soft_tau,
+)
 
 COLUMNS = hnp.arrays(
     np.float64, st.tuples(st.integers(1, 6), st.integers(1, 3)), elements=st.floats(-3, 3, width=32)
@@ -61,6 +68,23 @@ def test_list_mle_is_the_likelihood_of_the_order(scores: np.ndarray, seed: int) 
             total += np.log(np.exp(strength[place:]).sum()) - strength[place]
     loss = list_mle(torch.from_numpy(scores), torch.from_numpy(runtimes.astype(float)))
     assert float(loss) == pytest.approx(total / scores.size)
+
+
+@settings(max_examples=50, deadline=None)
+@given(COLUMNS, st.integers(0, 1000))
+def test_mean_squared_error_is_the_distance_from_standardised_log_runtimes(
+    scores: np.ndarray, seed: int
+) -> None:
+    runtimes = np.random.default_rng(seed).integers(1, 4, scores.shape).astype(float)
+    errors = []
+    for s, r in zip(scores.T, runtimes.T, strict=True):
+        mean, spread = np.log(r).mean(), np.log(r).std()
+        targets = [(np.log(x) - mean) / spread if len(set(r)) > 1 else 0.0 for x in r]
+        errors += [(a - b) ** 2 for a, b in zip(s, targets, strict=True)]
+    tensors = torch.from_numpy(scores), torch.from_numpy(runtimes)
+    assert float(mean_squared_error(*tensors)) == pytest.approx(np.mean(errors))
+    slower_machine = mean_squared_error(tensors[0], 1e6 * tensors[1])
+    assert float(slower_machine) == pytest.approx(np.mean(errors))
 
 
 def test_list_mle_stays_finite_for_huge_scores() -> None:

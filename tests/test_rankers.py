@@ -15,15 +15,21 @@ from solution.models.lightgbm_ranker import LightGBMSettings, PointwiseSettings
 from solution.models.linear import LassoSettings, OrdinarySettings, RidgeSettings
 from solution.models.nothing import NothingSettings
 from solution.models.pairwise_ranker import PairwiseSettings
+from solution.models.papers.nodes import NodeSettings
+from solution.models.papers.residual_attention import ResidualSettings
 from solution.models.papers.tgraph import TGraphSettings
+from solution.models.papers.tpugraphs import TpuGraphsSettings
+from solution.models.papers.tpugraphs_tile import TpuGraphsTileSettings
+from solution.models.papers.violation import ViolationSettings
 from solution.models.sampling import choose_rows
 from solution.models.tile_gnn import EarlyTileGnnSettings, TileGnnSettings
 from solution.models.training import TrainingSettings, learning_rate_factor
 from solution.models.wrappers import PermutationAverageSettings, SublistAverageSettings
-from tests.graphs import make_layout_graph, make_tile_graph
+from tests.graphs import make_layout_graph, make_tile_graph, renumber_nodes
 from tests.places import PlacesSettings
 
 TRAINING = TrainingSettings(epochs=3, patience=None, graphs_per_step=2, configs_per_graph=8)
+FEW_NODES = NodeSettings(trained=5, scored=6)
 TREES = LightGBMSettings(rounds=20, min_data_in_leaf=3)
 LAYOUT = [make_layout_graph(seed, configs=20, name=f"program_{seed}") for seed in range(6)]
 TILE = [make_tile_graph(seed, configs=20, name=f"kernel_{seed}") for seed in range(6)]
@@ -50,6 +56,26 @@ CASES: list[tuple[str, RankerSettings, list[Graph]]] = [
         width=16, rounds=(16, 8), pruning="nothing", training=TRAINING), LAYOUT),
     ("TGraph", SublistAverageSettings(
         TGraphSettings(width=16, training=TRAINING), size=8, times=2), LAYOUT),
+    ("TpuGraphs", TpuGraphsSettings(width=16, segment=3, training=TRAINING), LAYOUT),
+    ("TpuGraphs, pruned", TpuGraphsSettings(
+        width=16, nodes=NodeSettings(pruning="neighbourhood"), training=TRAINING), LAYOUT),
+    ("TpuGraphs, random nodes", TpuGraphsSettings(
+        width=16, nodes=FEW_NODES, training=TRAINING), LAYOUT),
+    ("residual net", ResidualSettings(
+        width=16, heads=0, nodes=FEW_NODES, training=TRAINING), LAYOUT),
+    ("residual net, attention", ResidualSettings(
+        width=16, nodes=FEW_NODES, training=TRAINING), LAYOUT),
+    ("violation ratio", ViolationSettings(width=16, training=TRAINING), LAYOUT),
+    ("violation ratio, nodes of importance", ViolationSettings(
+        width=16, features=8, importance=True, nodes=FEW_NODES, training=TRAINING), LAYOUT),
+    ("TpuGraphs tile, MLP", TpuGraphsTileSettings(width=16, block=None, training=TRAINING), TILE),
+    ("TpuGraphs tile, GCN, late", TpuGraphsTileSettings(
+        width=16, block="gcn", training=dataclasses.replace(
+            TRAINING, loss="mean_squared_error")), TILE),
+    ("TpuGraphs tile, GCN, early", TpuGraphsTileSettings(
+        width=16, block="gcn", join="early", training=TRAINING), TILE),
+    ("TpuGraphs tile, GraphSAGE, early", TpuGraphsTileSettings(
+        width=16, join="early", training=TRAINING), TILE),
     ("tile net", TileGnnSettings(width=16, training=TRAINING), TILE),
     ("tile net, GraphSAGE", TileGnnSettings(width=16, block="sage", training=TRAINING), TILE),
     ("tile net, GCN", TileGnnSettings(width=16, block="gcn", training=TRAINING), TILE),
@@ -87,16 +113,7 @@ def _assert_order_of_configs_is_free(ranker: Ranker, graph: Graph, scores: np.nd
 
 
 def _assert_order_of_nodes_is_free(ranker: Ranker, graph: Graph, scores: np.ndarray) -> None:
-    """Renumber the nodes; operands stay in order, which is the order of the edges."""
-    old = np.random.default_rng(2).permutation(graph.num_nodes)
-    new = np.argsort(old)
-    renumbered = dataclasses.replace(
-        graph,
-        node_features=graph.node_features[old],
-        node_opcodes=graph.node_opcodes[old],
-        edges=new[graph.edges],
-        configurable=new[graph.configurable],
-    )
+    renumbered, _ = renumber_nodes(graph, 2)
     np.testing.assert_allclose(ranker.predict(renumbered), scores, atol=1e-4)
 
 
@@ -131,12 +148,20 @@ def test_ranker_copes_with_graphs_that_teach_nothing(
     assert np.isfinite(scores).all()
 
 
-def test_the_layout_net_ranks_a_graph_without_configurable_nodes() -> None:
+@pytest.mark.parametrize(
+    "settings",
+    [
+        LayoutGnnSettings(width=8, rounds=(8,), training=TRAINING),
+        TpuGraphsSettings(width=8, training=TRAINING),
+        ViolationSettings(width=8, importance=True, training=TRAINING),
+    ],
+    ids=["layout net", "TpuGraphs", "violation ratio"],
+)
+def test_a_net_ranks_a_graph_without_configurable_nodes(settings: RankerSettings) -> None:
     bare = dataclasses.replace(
         LAYOUT[0], configurable=np.empty(0, np.int64), configs=encode(np.empty((20, 0, 18)))
     )
-    ranker = LayoutGnnSettings(width=8, rounds=(8,), training=TRAINING).build(0)
-    assert len(np.unique(ranker.fit(LAYOUT[1:3], []).predict(bare))) == 1
+    assert len(np.unique(settings.build(0).fit(LAYOUT[1:3], []).predict(bare))) == 1
 
 
 @pytest.mark.parametrize(
@@ -148,8 +173,23 @@ def test_the_layout_net_ranks_a_graph_without_configurable_nodes() -> None:
         (RidgeSettings(), TILE),
         (LayoutGnnSettings(width=32, rounds=(32,), training=TrainingSettings(epochs=40)), LAYOUT),
         (TileGnnSettings(width=32, training=TrainingSettings(epochs=60)), TILE),
+        (TpuGraphsSettings(width=32, segment=4, training=TrainingSettings(epochs=40)), LAYOUT),
+        (TpuGraphsTileSettings(width=32, training=TrainingSettings(epochs=60)), TILE),
+        (ResidualSettings(width=32, training=TrainingSettings(loss="list_mle", epochs=40)), LAYOUT),
+        (ViolationSettings(width=32, training=TrainingSettings(epochs=40)), LAYOUT),
     ],
-    ids=["layout LightGBM", "pointwise", "pairwise", "ridge", "layout net", "tile net"],
+    ids=[
+        "layout LightGBM",
+        "pointwise",
+        "pairwise",
+        "ridge",
+        "layout net",
+        "tile net",
+        "TpuGraphs",
+        "TpuGraphs tile",
+        "residual net, attention",
+        "violation ratio",
+    ],
 )
 def test_ranker_learns_what_it_was_shown(settings: RankerSettings, graphs: list[Graph]) -> None:
     from solution.metrics import kendall_tau

@@ -4,10 +4,9 @@ import numpy as np
 
 from solution import vocabulary
 from solution.features.pruning import neighbourhood
+from solution.features.violations import violation_ratios
 from solution.graph import Graph
 from solution.vocabulary import LAYOUT_TENSORS, LAYOUT_UNSET, MAX_RANK, NUM_LAYOUT_TOKENS
-
-OUTPUT_MINOR = 0  # the slot of a layout that names the minor-most dimension of the output
 
 
 def slowdowns(graph: Graph) -> np.ndarray:
@@ -23,20 +22,8 @@ def fastest(graph: Graph) -> float:
 
 
 def violation_ratio(graph: Graph) -> np.ndarray:
-    """The share (configs,) of violating nodes in each configuration of a layout graph.
-
-    A node violates where its largest output dimension is not the minor-most one of the layout that
-    it is given. Nodes whose layout is left to the compiler do not count; without others it is 0.
-    """
-    layouts = graph.layouts
-    sizes = graph.node_features[graph.configurable][:, vocabulary.SHAPE_DIMENSIONS]
-    minor = layouts.layouts[:, OUTPUT_MINOR]  # (pairs,)
-    is_given = minor != LAYOUT_UNSET
-    node = layouts.node
-    violates = is_given & (sizes[node, np.maximum(minor, 0)] < sizes[node].max(axis=1))
-    pairs = layouts.pairs(slice(None))  # (distinct configs, configurable)
-    given = is_given[pairs].sum(axis=1)
-    return (violates[pairs].sum(axis=1) / np.maximum(given, 1))[layouts.rows]
+    """The share (configs,) of violating nodes in each configuration of a layout graph."""
+    return violation_ratios(graph)[graph.layouts.rows]
 
 
 def own_vectors(graph: Graph) -> np.ndarray:

@@ -81,9 +81,13 @@ def number_states(colours: np.ndarray) -> States:
 
 def refine(states: States, operands: Neighbours, consumers: Neighbours) -> States:
     """The states after one more round."""
-    colours = states.numbers.astype(np.uint64)
+    return number_states(mix_neighbours(states.numbers.astype(np.uint64), operands, consumers))
+
+
+def mix_neighbours(colours: np.ndarray, operands: Neighbours, consumers: Neighbours) -> np.ndarray:
+    """A hash of each colour (nodes, k) uint64 together with those of the neighbours."""
     heard = operands.sums(_mix(colours, 1)) + _mix(consumers.sums(_mix(colours, 2)), 3)
-    return number_states(_mix(_mix(colours, 4) + heard, 5))
+    return _mix(_mix(colours, 4) + heard, 5)
 
 
 def exchange(

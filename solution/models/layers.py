@@ -42,6 +42,36 @@ class BothWaysBlock(nn.Module):
         return x + functional.gelu(self.norm(heard))
 
 
+class SelfAttention(nn.Module):
+    """Attention among the rows of the first axis, for each of the second axis alone.
+
+    x' = x + W attention(norm(x)), with `bias` added to the logits of each pair of rows
+
+    Shapes: x (rows, lists, width), bias (rows, rows) -> as x. In any order of the rows the results
+    are the same; with other rows they are not.
+    Source: Vaswani et al., "Attention is all you need", NeurIPS 2017.
+    """
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm = nn.LayerNorm(width)
+        self.project = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+
+    def forward(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
+        rows, lists, width = x.shape
+        shape = (rows, lists, self.heads, width // self.heads)
+        query, key, value = (
+            part.reshape(shape).permute(1, 2, 0, 3)  # (lists, heads, rows, width / heads)
+            for part in self.project(self.norm(x)).chunk(3, dim=-1)
+        )
+        if bias is not None:
+            bias = bias.to(query.dtype)
+        found = functional.scaled_dot_product_attention(query, key, value, attn_mask=bias)
+        return x + self.out(found.permute(2, 0, 1, 3).reshape(rows, lists, width))
+
+
 class SparseMatrix:
     """A constant sparse matrix (rows, columns) to multiply float tensors with, in float32."""
 

@@ -4,10 +4,13 @@ Convolutions take nodes first: x (nodes, width) or (nodes, configs, width), edge
 from operand to consumer -> as x.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch_geometric.nn import GCNConv, SAGEConv
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from solution.models.layers import BothWaysBlock, Mlp
 
@@ -41,7 +44,12 @@ class GcnBlock(nn.Module):
         self.norm = nn.LayerNorm(width)
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        heard = self.convolution(x, torch.cat([edge_index, edge_index.flip(0)], dim=1))
+        edges = torch.cat([edge_index, edge_index.flip(0)], dim=1)
+        edges, weights = gcn_norm(edges, num_nodes=len(x), dtype=x.dtype)
+        # GCNConv itself weighs edges of (nodes, width) only.
+        sent = self.convolution.lin(x)
+        heard = self.convolution.propagate(edges, x=sent.flatten(1), edge_weight=weights)
+        heard = heard.view_as(sent) + self.convolution.bias
         return x + functional.gelu(self.norm(heard))
 
 
@@ -52,32 +60,14 @@ BLOCKS: dict[str, type[nn.Module]] = {
 }
 
 
-class AcrossConfigs(nn.Module):
-    """Attention among the configurations of a graph: each is seen beside its rivals.
-
-    x' = x + W attention(norm(x))
-
-    Shapes: (configs, graphs, width) -> the same. In any order of the configurations the scores are
-    the same; with other rivals they are not.
-    Source: the cross-configuration attention of the competition's 2nd place (Cao et al., 2023).
-    """
-
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.norm = nn.LayerNorm(width)
-        self.project = nn.Linear(width, 3 * width)
-        self.out = nn.Linear(width, width)
-
-    def forward(self, x: Tensor) -> Tensor:
-        configs, graphs, width = x.shape
-        shape = (configs, graphs, self.heads, width // self.heads)
-        query, key, value = (
-            part.reshape(shape).permute(1, 2, 0, 3)  # (graphs, heads, configs, width / heads)
-            for part in self.project(self.norm(x)).chunk(3, dim=-1)
-        )
-        found = functional.scaled_dot_product_attention(query, key, value)
-        return x + self.out(found.permute(2, 0, 1, 3).reshape(configs, graphs, width))
+def join_graphs(sizes: Sequence[int], edges: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    """Graphs of `sizes` nodes as one: first nodes (graphs,), edges (2, edges), graph (nodes,)."""
+    device = edges[0].device
+    counts = torch.tensor(sizes)
+    starts = torch.cumsum(counts, 0) - counts
+    shifted = [own + start for own, start in zip(edges, starts.tolist(), strict=True)]
+    member = torch.repeat_interleave(torch.arange(len(counts)), counts)
+    return starts.to(device), torch.cat(shifted, dim=1), member.to(device)
 
 
 class DimensionTokens(nn.Module):

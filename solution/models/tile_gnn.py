@@ -27,9 +27,9 @@ from solution.features.nodes import NUM_NUMERIC, numeric_features
 from solution.features.table import distinct_rows
 from solution.features.tiling import find_tiling
 from solution.graph import Graph
-from solution.models.layers import Mlp
+from solution.models.layers import Mlp, SelfAttention
 from solution.models.net_ranker import NetRanker
-from solution.models.tile_blocks import BLOCKS, AcrossConfigs, DimensionTokens
+from solution.models.tile_blocks import BLOCKS, DimensionTokens, join_graphs
 from solution.models.training import TrainingSettings
 
 OPCODE_WIDTH = 16
@@ -127,7 +127,8 @@ class TileGnn(nn.Module):
         self.kernel = nn.Linear(3 * width, width)
         self.config = Mlp(columns, 2 * width, width)
         self.tokens = DimensionTokens(TOKEN_FEATURES, width) if settings.tokens else None
-        self.rivals = AcrossConfigs(2 * width, settings.heads) if settings.heads else None
+        # Each configuration beside its rivals: the cross-configuration attention of the 2nd place.
+        self.rivals = SelfAttention(2 * width, settings.heads) if settings.heads else None
         self.joint = nn.Sequential(
             nn.Linear(2 * width, 2 * width),
             nn.GELU(),
@@ -225,10 +226,6 @@ class EarlyTileGnn(TileGnn):
 
 def _merge(batch: Sequence[TileInputs]) -> tuple[Tensor, Tensor, Tensor]:
     """The kernels as one graph: output nodes (graphs,), edges (2, edges), graph (nodes,)."""
-    sizes = torch.tensor([len(inputs.opcodes) for inputs in batch])
-    starts = torch.cumsum(sizes, 0) - sizes
-    member = torch.repeat_interleave(torch.arange(len(batch)), sizes)
-    shifted = list(zip(batch, starts.tolist(), strict=True))
-    outputs = torch.cat([inputs.output + start for inputs, start in shifted])
-    edges = torch.cat([inputs.edge_index + start for inputs, start in shifted], dim=1)
-    return outputs, edges, member.to(edges.device)
+    sizes = [len(inputs.opcodes) for inputs in batch]
+    starts, edges, member = join_graphs(sizes, [inputs.edge_index for inputs in batch])
+    return torch.cat([inputs.output for inputs in batch]) + starts, edges, member

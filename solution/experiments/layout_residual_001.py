@@ -1,0 +1,11 @@
+"""The residual net of a student report, without attention."""
+
+from solution.collection import LAYOUT
+from solution.experiments.base import Experiment
+from solution.models.papers.residual_attention import ResidualSettings
+
+EXPERIMENT = Experiment(
+    name="layout_residual_001",
+    collections=LAYOUT,
+    ranker=ResidualSettings(heads=0),
+)

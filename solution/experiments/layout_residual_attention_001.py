@@ -1,0 +1,11 @@
+"""The residual net of a student report, with self-attention."""
+
+from solution.collection import LAYOUT
+from solution.experiments.base import Experiment
+from solution.models.papers.residual_attention import ResidualSettings
+
+EXPERIMENT = Experiment(
+    name="layout_residual_attention_001",
+    collections=LAYOUT,
+    ranker=ResidualSettings(),
+)

@@ -1,0 +1,12 @@
+"""The layout baseline of TpuGraphs on 1,000 random nodes of each graph."""
+
+from solution.collection import LAYOUT
+from solution.experiments.base import Experiment
+from solution.models.papers.nodes import NodeSettings
+from solution.models.papers.tpugraphs import TpuGraphsSettings
+
+EXPERIMENT = Experiment(
+    name="layout_tpugraphs_random_001",
+    collections=LAYOUT,
+    ranker=TpuGraphsSettings(segment=None, nodes=NodeSettings(trained=1000, scored=1000)),
+)

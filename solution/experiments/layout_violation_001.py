@@ -1,0 +1,11 @@
+"""Attention over a soft adjacency with the violation ratio, 1,000 random nodes."""
+
+from solution.collection import LAYOUT
+from solution.experiments.base import Experiment
+from solution.models.papers.violation import ViolationSettings
+
+EXPERIMENT = Experiment(
+    name="layout_violation_001",
+    collections=LAYOUT,
+    ranker=ViolationSettings(),
+)

@@ -1,0 +1,12 @@
+"""Attention over a soft adjacency with the violation ratio, 500 random nodes."""
+
+from solution.collection import LAYOUT
+from solution.experiments.base import Experiment
+from solution.models.papers.nodes import NodeSettings
+from solution.models.papers.violation import ViolationSettings
+
+EXPERIMENT = Experiment(
+    name="layout_violation_500_001",
+    collections=LAYOUT,
+    ranker=ViolationSettings(nodes=NodeSettings(trained=500, scored=500)),
+)

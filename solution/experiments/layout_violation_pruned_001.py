@@ -1,0 +1,14 @@
+"""Attention over a soft adjacency with the violation ratio, on pruned graphs."""
+
+from solution.collection import LAYOUT
+from solution.experiments.base import Experiment
+from solution.models.papers.nodes import NodeSettings
+from solution.models.papers.violation import ViolationSettings
+
+EXPERIMENT = Experiment(
+    name="layout_violation_pruned_001",
+    collections=LAYOUT,
+    ranker=ViolationSettings(
+        nodes=NodeSettings(pruning="neighbourhood", trained=1000, scored=1000)
+    ),
+)

@@ -1,0 +1,11 @@
+"""Attention over a soft adjacency without the violation ratio."""
+
+from solution.collection import LAYOUT
+from solution.experiments.base import Experiment
+from solution.models.papers.violation import ViolationSettings
+
+EXPERIMENT = Experiment(
+    name="layout_violation_without_ratio_001",
+    collections=LAYOUT,
+    ranker=ViolationSettings(ratio=False),
+)

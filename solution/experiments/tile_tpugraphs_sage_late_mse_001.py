@@ -1,0 +1,14 @@
+"""The tile baseline of TpuGraphs with GraphSAGE, late join and an element-wise loss."""
+
+from solution.collection import TILE
+from solution.experiments.base import Experiment
+from solution.models.papers.tpugraphs_tile import TpuGraphsTileSettings
+from solution.models.training import TrainingSettings
+
+EXPERIMENT = Experiment(
+    name="tile_tpugraphs_sage_late_mse_001",
+    collections=TILE,
+    ranker=TpuGraphsTileSettings(
+        training=TrainingSettings(loss="mean_squared_error", graphs_per_step=16)
+    ),
+)

@@ -1,0 +1,178 @@
+"""The layout baseline of TpuGraphs: GraphSAGE that learns from one segment of the graph at a step.
+
+    node features, opcode, layouts ─▶ MLP ─▶ 3 SAGE blocks ─▶ mean, two sums ─▶ MLP ─▶ score
+                           layouts ───────────▲ ▲ ▲
+
+What the configuration says joins the configurable nodes, and is told again before each block. The
+scores are those of the whole graph, but the gradient runs only through one segment of consecutive
+nodes, drawn anew at each step; all others count as constants. So what a step keeps for the gradient
+grows with the segment; the time, and what one layer takes, still grow with the graph.
+
+Instead, or as well, the graph may be pruned, or random nodes of it kept (NodeSettings).
+
+Source: Phothilimthana et al., "TpuGraphs: A Performance Prediction Dataset on Large Tensor
+Computational Graphs", NeurIPS 2023, and its published code, which has a symmetric graph convolution
+in the place of GraphSAGE, and cuts the edges that leave the segment as well. Where these are silent
+(the scale of the layouts, the norm): 0 to 1, and a layer norm.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch_geometric.nn import SAGEConv
+
+from solution.models.layers import Mlp
+from solution.models.papers.nodes import (
+    NUM_LAYOUT,
+    NodeInputs,
+    NodeNet,
+    NodeRanker,
+    NodeRows,
+    NodeSettings,
+    both_ways,
+    layout_numbers,
+)
+from solution.models.training import TrainingSettings
+
+
+@dataclass(frozen=True)
+class TpuGraphsSettings:
+    """Settings of the layout baseline."""
+
+    width: int = 64
+    rounds: int = 3
+    segment: int | None = 1000  # nodes that the gradient runs through; None: all
+    nodes: NodeSettings = field(default_factory=NodeSettings)
+    training: TrainingSettings = field(
+        default_factory=lambda: TrainingSettings(
+            graphs_per_step=4, configs_per_graph=16, max_configs=None
+        )
+    )
+
+    def build(self, seed: int) -> "TpuGraphsRanker":
+        """Make a ranker that is not fitted yet."""
+        return TpuGraphsRanker(self, seed)
+
+
+class TpuGraphsRanker(NodeRanker[TpuGraphsSettings, NodeInputs]):
+    """The layout baseline as a Ranker."""
+
+    settings_class = TpuGraphsSettings
+
+    def make_net(self) -> "TpuGraphs":
+        return TpuGraphs(self.settings)
+
+
+class JoinedBlock(nn.Module):
+    """x' = x + GELU(norm(W [x, layouts] + W_neighbours mean of [x, layouts] over neighbours)).
+
+    Shapes: x (nodes, configs, width), layouts (nodes, configs, 18), edge_index (2, edges) from whom
+    is heard to who hears -> (count, configs, width), of the first `count` nodes.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.convolution = SAGEConv(width + NUM_LAYOUT, width, aggr="mean", node_dim=0)
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, x: Tensor, layouts: Tensor, edge_index: Tensor, count: int) -> Tensor:
+        joined = torch.cat([x, layouts], dim=-1)
+        heard = self.convolution((joined, joined[:count]), edge_index)
+        return x[:count] + functional.gelu(self.norm(heard))
+
+
+class JoinedNet(NodeNet):
+    """Rows, and blocks that are told the layouts again; a subclass sums up and scores."""
+
+    def __init__(self, nodes: NodeSettings, width: int, rounds: int, heads: int = 0) -> None:
+        super().__init__(nodes, width, heads)
+        self.rows = NodeRows(width)
+        self.blocks = nn.ModuleList(JoinedBlock(width) for _ in range(rounds))
+
+    def encode(
+        self, inputs: NodeInputs, configs: np.ndarray, edges: Tensor, segment: Tensor | None = None
+    ) -> Tensor:
+        """The nodes (nodes, configs, width) after all blocks.
+
+        Args:
+            edges: (2, edges) from whom is heard to who hears.
+            segment: the nodes (k,) that the gradient runs through; None: all.
+        """
+        given = layout_numbers(inputs, configs)
+        layouts = given.new_zeros(len(inputs.opcodes), *given.shape[1:])
+        layouts[inputs.configurable] = given
+        if segment is None:
+            return self._encode(inputs, given, layouts, edges)[0]
+        sources, local = cut_segment(edges, segment, len(inputs.opcodes))
+        with torch.no_grad():
+            x, constants = self._encode(inputs, given, layouts, edges, sources[len(segment) :])
+        part = inputs.keep(segment)
+        inside = self.rows(part, layout_numbers(part, configs))
+        for block, constant in zip(self.blocks, constants, strict=True):
+            heard = torch.cat([inside, constant])
+            inside = block(heard, layouts[sources], local, len(segment))
+        return x.index_copy(0, segment, inside)
+
+    def _encode(
+        self,
+        inputs: NodeInputs,
+        given: Tensor,
+        layouts: Tensor,
+        edges: Tensor,
+        kept: Tensor | None = None,
+    ) -> tuple[Tensor, list[Tensor]]:
+        """All nodes after all blocks, and the nodes `kept` (k,) before each."""
+        x = self.rows(inputs, given)
+        before = []
+        for block in self.blocks:
+            if kept is not None:
+                before.append(x[kept])
+            x = block(x, layouts, edges, len(x))
+        return x, before
+
+
+class TpuGraphs(JoinedNet):
+    """Scores configurations of layout graphs."""
+
+    def __init__(self, settings: TpuGraphsSettings) -> None:
+        super().__init__(settings.nodes, settings.width, settings.rounds)
+        self.segment = settings.segment
+        self.readout = Mlp(3 * settings.width, settings.width, 1)
+
+    def score(self, inputs: NodeInputs, configs: np.ndarray) -> Tensor:
+        segment = None
+        if self.training and self.segment is not None and self.segment < len(inputs.opcodes):
+            segment = draw_segment(len(inputs.opcodes), self.segment).to(inputs.opcodes.device)
+        x = self.encode(inputs, configs, both_ways(inputs.edge_index), segment)
+        # A sum over so many nodes says in which direction, not how far.
+        sums = [
+            functional.normalize(x[chosen].sum(dim=0), dim=-1)
+            for chosen in (slice(None), inputs.configurable)
+        ]
+        return self.readout(torch.cat([x.mean(dim=0), *sums], dim=-1)).squeeze(-1)
+
+
+def draw_segment(num_nodes: int, size: int) -> Tensor:
+    """A random one (k,) of the segments of `size` nodes that the graph is divided into."""
+    first = size * int(torch.randint(-(-num_nodes // size), ()))
+    return torch.arange(first, min(first + size, num_nodes))
+
+
+def cut_segment(edges: Tensor, segment: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
+    """What the nodes of a segment hear.
+
+    Returns:
+        The segment and, behind it, the others that are heard (sources,); and the edges (2, k) into
+        the segment, numbered by their place among these.
+    """
+    inside = torch.zeros(num_nodes, dtype=torch.bool, device=edges.device)
+    inside[segment] = True
+    edges = edges[:, inside[edges[1]]]
+    beyond = torch.unique(edges[0][~inside[edges[0]]])
+    sources = torch.cat([segment, beyond])
+    place = torch.empty(num_nodes, dtype=torch.int64, device=edges.device)
+    place[sources] = torch.arange(len(sources), device=edges.device)
+    return sources, place[edges]

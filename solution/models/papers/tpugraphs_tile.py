@@ -1,0 +1,143 @@
+"""The tile baselines of TpuGraphs: where the 24 numbers of the configuration join the kernel.
+
+    none     sum of the nodes ─────────────────────────────┐
+    late     nodes ─▶ MLP ─▶ convolutions ─▶ sum ──────────┤
+             24 numbers ───────────────────────────────────┴─▶ MLP ─▶ score
+    early    nodes, 24 numbers ─▶ MLP ─▶ convolutions ─▶ sum ─▶ MLP ─▶ score
+
+The numbers are those of the file, standardised. A net with the tile table in their place is in
+solution.models.tile_gnn.
+
+Source: Phothilimthana et al., "TpuGraphs: A Performance Prediction Dataset on Large Tensor
+Computational Graphs", NeurIPS 2023, and its published code. The blocks are those that all our nets
+share: a layer norm where its GraphSAGE scales rows to length 1, and residuals for both. Beside the
+sum over nodes there is their mean, and a layer norm over both: kernels have 2 to hundreds of nodes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch_geometric.utils import scatter
+
+from solution import vocabulary
+from solution.data.graphs import PerGraph
+from solution.features.nodes import NUM_NUMERIC, numeric_features
+from solution.graph import Graph
+from solution.models.layers import Mlp
+from solution.models.net_ranker import NetRanker
+from solution.models.papers.nodes import CHUNK_VALUES, OPCODE_WIDTH
+from solution.models.tile_blocks import BLOCKS, join_graphs
+from solution.models.training import TrainingSettings
+
+JOINS = ("late", "early")
+NUM_CONFIG = vocabulary.NUM_TILE_FEATURES
+
+
+@dataclass(frozen=True)
+class TpuGraphsTileSettings:
+    """Settings of the tile baselines."""
+
+    width: int = 64
+    block: str | None = "sage"  # or gcn; None: no graph, an MLP on the sum of the nodes
+    rounds: int = 3
+    join: str = "late"  # or early
+    training: TrainingSettings = field(default_factory=lambda: TrainingSettings(graphs_per_step=16))
+
+    def __post_init__(self) -> None:
+        if self.join not in JOINS:
+            raise ValueError(f"join is {self.join!r}, expected one of {', '.join(JOINS)}.")
+
+    def build(self, seed: int) -> "TpuGraphsTileRanker":
+        """Make a ranker that is not fitted yet."""
+        return TpuGraphsTileRanker(self, seed)
+
+
+@dataclass(frozen=True)
+class KernelInputs:
+    """A kernel and its distinct configurations as tensors."""
+
+    opcodes: Tensor  # (nodes,) int64
+    numeric: Tensor  # (nodes, NUM_NUMERIC) float32
+    edge_index: Tensor  # (2, edges) int64, from operand to consumer
+    configs: Tensor  # (distinct configs, 24) float32
+
+
+class TpuGraphsTileRanker(NetRanker[TpuGraphsTileSettings, KernelInputs]):
+    """A tile baseline as a Ranker."""
+
+    settings_class = TpuGraphsTileSettings
+    scaled_tables = ("numeric", "configs")
+
+    def prepare(self, graph: Graph) -> KernelInputs:
+        return prepare_kernel(graph)
+
+    def make_net(self) -> "TpuGraphsTile":
+        return TpuGraphsTile(self.settings)
+
+
+def _prepare_kernel(graph: Graph) -> KernelInputs:
+    return KernelInputs(
+        opcodes=torch.from_numpy(graph.node_opcodes.astype(np.int64)),
+        numeric=torch.from_numpy(numeric_features(graph)),
+        edge_index=torch.from_numpy(graph.edges.T[::-1].copy()),
+        configs=torch.from_numpy(graph.tiles[graph.distinct.first].astype(np.float32)),
+    )
+
+
+prepare_kernel = PerGraph(_prepare_kernel)
+
+
+class TpuGraphsTile(nn.Module):
+    """Scores tile configurations of kernels."""
+
+    def __init__(self, settings: TpuGraphsTileSettings) -> None:
+        super().__init__()
+        self.width = width = settings.width
+        self.is_early = settings.join == "early"
+        self.opcode = nn.Embedding(vocabulary.NUM_OPCODES, OPCODE_WIDTH)
+        columns = OPCODE_WIDTH + NUM_NUMERIC + NUM_CONFIG * self.is_early
+        self.node: nn.Module = nn.Identity()
+        self.blocks = nn.ModuleList()
+        if settings.block is not None:
+            self.node = Mlp(columns, width, width)
+            self.blocks.extend(BLOCKS[settings.block](width) for _ in range(settings.rounds))
+            columns = width
+        self.norm = nn.LayerNorm(2 * columns)
+        joined = 2 * columns + NUM_CONFIG * (not self.is_early)
+        self.readout = nn.Sequential(nn.Linear(joined, width), nn.GELU(), Mlp(width, width, 1))
+
+    def score_batch(self, batch: Sequence[KernelInputs], configs: np.ndarray) -> Tensor:
+        """(configs, graphs): all kernels form one disconnected graph."""
+        chosen = [inputs.configs[configs[:, i]] for i, inputs in enumerate(batch)]
+        given = torch.stack(chosen)  # (graphs, configs, 24)
+        sizes = [len(inputs.opcodes) for inputs in batch]
+        _, edges, member = join_graphs(sizes, [inputs.edge_index for inputs in batch])
+        opcodes = self.opcode(torch.cat([inputs.opcodes for inputs in batch]))
+        nodes = torch.cat([opcodes, torch.cat([inputs.numeric for inputs in batch])], dim=-1)
+        rows = nodes[:, None]  # (nodes, 1, columns)
+        if self.is_early:
+            rows = torch.cat([rows.expand(-1, len(configs), -1), given[member]], dim=-1)
+        x = self.node(rows)
+        for block in self.blocks:
+            x = block(x, edges)
+        pooled = [scatter(x, member, 0, len(batch), reduce) for reduce in ("mean", "sum")]
+        joined = self.norm(torch.cat(pooled, dim=-1))
+        if not self.is_early:
+            joined = torch.cat([joined.expand(-1, len(configs), -1), given], dim=-1)
+        return self.readout(joined).squeeze(-1).T
+
+    def count_values(self, inputs: KernelInputs) -> int:
+        """The width, times the nodes where each of them sees the configuration."""
+        return self.width * (len(inputs.opcodes) if self.is_early else 1)
+
+    @torch.inference_mode()
+    def score_graph(self, inputs: KernelInputs) -> np.ndarray:
+        """(configs,), a chunk of configurations at a time."""
+        self.eval()
+        step = max(1, CHUNK_VALUES // self.count_values(inputs))
+        rows = np.arange(len(inputs.configs))[:, None]
+        chunks = [self.score_batch([inputs], rows[n : n + step]) for n in range(0, len(rows), step)]
+        return torch.cat(chunks)[:, 0].float().cpu().numpy()
