@@ -8,7 +8,6 @@ same time: an epoch shows how long it takes, and as many are run as fill the tim
 """
 
 import time
-from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -39,8 +38,9 @@ from solution.models.wrappers import SublistAverage
 from solution.progress import track
 from solution.terminal import make_table
 from tests.benchmarks.full_scale import measure
-from tests.benchmarks.layout_speed import WIDTH, Settings, bench_speed, choose_timed, with_epochs
+from tests.benchmarks.layout_speed import WIDTH, Settings, bench_speed, choose_timed
 from tests.benchmarks.stress import write_stress_files
+from tests.benchmarks.timed_fits import count_epochs, fit_for
 
 FOLDS = 5
 STEPS_OF_ONE = 16  # how often an epoch shows the only graph there is
@@ -63,17 +63,6 @@ class Job:
     seconds: float
 
 
-def fit_for(settings: Settings, graphs: Sequence[Graph], seconds: float, seed: int) -> Any:
-    """Fit for about `seconds`, all epochs of the learning rate's course included."""
-    trial = with_epochs(settings, 1).build(seed)
-    for graph in graphs:
-        trial.prepare(graph)  # is kept, so that only training is timed
-    started = time.perf_counter()
-    trial.fit(graphs, [])
-    epochs = max(1, round(seconds / (time.perf_counter() - started)))
-    return with_epochs(settings, epochs).build(seed).fit(graphs, [])
-
-
 def predict(net: str, ranker: Ranker, graph: Graph) -> np.ndarray:
     """TGraph's scores depend on the list: averaged over several, as long as in training."""
     averaged = SublistAverage(ranker, 64, times=4, seed=0) if net == "TGraph" else ranker
@@ -93,10 +82,9 @@ def score_fold(job: Job) -> list[dict[str, Any]]:
         took = time.perf_counter() - started
         for graph in held_out:
             tau = kendall_tau(predict(name, ranker, graph), graph.runtimes)
-            epochs = ranker.settings.training.epochs
             rows.append(
                 {"net": name, "collection": job.collection, "graph": graph.name, "seed": job.seed}
-                | {"tau": tau, "seconds": took, "epochs": epochs}
+                | {"tau": tau, "seconds": took, "epochs": count_epochs(ranker)}
             )
     return rows
 

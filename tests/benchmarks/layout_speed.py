@@ -24,17 +24,12 @@ from solution.models.net_ranker import NetRanker
 from solution.models.papers.tgraph import TGraphSettings
 from solution.models.training import train
 from solution.terminal import make_table
+from tests.benchmarks.timed_fits import with_epochs
 
 WIDTH = 256
 TIMED_GRAPHS, TIMED_ROUNDS = 12, 3
 FEWEST_CONFIGS = 64  # of a graph that is timed
 Settings = LayoutGnnSettings | TGraphSettings
-
-
-def with_epochs(settings: Settings, epochs: int) -> Settings:
-    """The settings with so many epochs and no early stopping."""
-    training = dataclasses.replace(settings.training, epochs=epochs, patience=None)
-    return dataclasses.replace(settings, training=training)
 
 
 def bench_speed(

@@ -1,0 +1,187 @@
+"""What `make papers` found as tables on the screen, in README and log, and as a plot."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from matplotlib.figure import Figure
+from rich.table import Table
+
+from solution.collection import LAYOUT, TILE
+from solution.data.picture import save_figure
+from solution.files import replace_file
+from solution.metrics import Mean, bootstrap_mean, mean_of_means
+from solution.terminal import make_table
+from tests.benchmarks.paper_systems import LAYOUT_SYSTEMS, ORDERS, TILE_SYSTEMS
+
+BEGIN, END = "<!-- written by make papers -->", "<!-- end of what make papers wrote -->"
+PLOT = Path("solution/experiments/papers.png")
+KINDS = (("layout", LAYOUT, LAYOUT_SYSTEMS), ("tile", TILE, TILE_SYSTEMS))
+OURS = ("our net", "our trees")
+
+
+def of_graphs(scores: pl.DataFrame, column: str = "score") -> pl.DataFrame:
+    """system, collection, graph and the mean over seeds, of the largest budget of each system."""
+    most = pl.col("budget") == pl.col("budget").max().over("system", "collection")
+    return (
+        scores.filter(most)
+        .group_by("system", "collection", "graph")
+        .agg(pl.col(column).mean())
+        .sort("system", "collection", "graph")
+    )
+
+
+def mean_over(graphs: pl.DataFrame, collections: Sequence[str], column: str) -> Mean:
+    """The mean of the collections' means, with its interval over graphs."""
+    own = [
+        bootstrap_mean(graphs.filter(pl.col("collection") == name)[column].to_numpy())
+        for name in collections
+    ]
+    if len(own) == 1:
+        return own[0]
+    values = np.array([mean.value for mean in own])
+    errors = np.array([mean.standard_error for mean in own])
+    return mean_of_means(values, errors, len(graphs))
+
+
+def tabulate(
+    scores: pl.DataFrame, collections: Sequence[str], systems: Iterable[str]
+) -> list[list[str]]:
+    """Header and a row a system: each collection, the mean, the other measures, seconds, epochs."""
+    many = len(collections) > 1
+    shown = list(collections) if many else []
+    header = ["System", *(name.removeprefix("layout:") for name in shown)]
+    header += ["Mean (95%)", "OPA", "ListMLE", "Top-5 slowdown", "Seconds", "Epochs"]
+    rows = [header]
+    for system in systems:
+        own = scores.filter(pl.col("system") == system, pl.col("collection").is_in(collections))
+        if own.is_empty():
+            continue
+        graphs = of_graphs(own)
+        means = [f"{mean_over(graphs, [name], 'score').value:.3f}" for name in shown]
+        mean = mean_over(graphs, collections, "score")
+        others = [
+            mean_over(of_graphs(own, name), collections, name).value
+            for name in ("OPA", "ListMLE", "slowdown", "seconds", "epochs")
+        ]
+        cells = [f"{mean.value:.3f} ({mean.low:.3f} to {mean.high:.3f})", f"{others[0]:.3f}"]
+        cells += [f"{others[1]:.2f}", f"{others[2]:.1%}", f"{others[3]:.1f}"]
+        rows.append([system, *means, *cells, f"{others[4]:.0f}" if others[4] else ""])
+    return rows
+
+
+def show_scores(scores: pl.DataFrame) -> list[Table]:
+    """A table for layout and one for tile."""
+    tables = []
+    for kind, collections, systems in KINDS:
+        rows = tabulate(scores, collections, systems)
+        tables.append(_show(f"{kind}, out of fold, mean over seeds", rows))
+    return tables
+
+
+def compare(scores: pl.DataFrame) -> list[list[str]]:
+    """Header and a row for each order that the documents report."""
+    rows = [["Expected at least as good", "as", "Difference (95%)", "Here"]]
+    graphs = of_graphs(scores)
+    for collections, better, worse in ORDERS:
+        pair = [
+            graphs.filter(pl.col("system") == name, pl.col("collection").is_in(collections))
+            for name in (better, worse)
+        ]
+        if any(part.is_empty() for part in pair):
+            continue
+        both = pair[0].join(pair[1], on=["collection", "graph"])
+        gap = both.with_columns(score=pl.col("score") - pl.col("score_right"))
+        mean = mean_over(gap, collections, "score")
+        verdict = "yes" if mean.low > 0 else "no, worse" if mean.high < 0 else "not told apart"
+        span = f"{mean.value:+.3f} ({mean.low:+.3f} to {mean.high:+.3f})"
+        rows.append([better, worse, span, verdict])
+    return rows
+
+
+def show_orders(scores: pl.DataFrame) -> Table:
+    """What the documents say of pairs of systems, and what is found."""
+    return _show("What the documents report, checked", compare(scores))
+
+
+def list_costs(costs: pl.DataFrame) -> list[list[str]]:
+    """Header and a row a system."""
+    rows = [["System", "Kind", "Parameters", "Scored per s", "Peak memory", "Published"]]
+    for kind, _, systems in KINDS:
+        for name, system in systems.items():
+            for row in costs.filter(system=name, kind=kind).iter_rows(named=True):
+                parameters = f"{row['parameters']:,}" if row["parameters"] else ""
+                speed, memory = row["configs_per_second"], row["megabytes"]
+                cells = [parameters, f"{speed:,.0f}", f"{memory:,.0f} MB", system.published]
+                rows.append([name, kind, *cells])
+    return rows
+
+
+def show_costs(costs: pl.DataFrame) -> Table:
+    """What each system takes, and what its document reports."""
+    return _show("Costs, each alone: one epoch, or one fit of trees", list_costs(costs))
+
+
+def write_report(scores: pl.DataFrame, costs: pl.DataFrame, folder: Path) -> None:
+    """Put the tables between the marks in README and log, and draw the plot."""
+    short, full = [], []
+    for kind, collections, systems in KINDS:
+        rows = tabulate(scores, collections, systems)
+        kept = [at for at, name in enumerate(rows[0]) if name not in ("ListMLE", "Epochs")]
+        short.append(as_markdown([[row[at] for at in kept] for row in rows], kind))
+        full.append(as_markdown(rows, kind))
+    replace_between(folder / "README.md", "\n\n".join(short))
+    tables = [*full, as_markdown(compare(scores), ""), as_markdown(list_costs(costs), "")]
+    replace_between(folder / "solution/experiments/LOG.md", "\n\n".join(tables))
+    save_figure(draw(scores), folder / PLOT)
+
+
+def replace_between(path: Path, text: str) -> None:
+    """Write `text` between the first two marks of the file; ValueError where there are none."""
+    before, begin, rest = path.read_text(encoding="utf-8").partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not end:
+        raise ValueError(f"{path}: expected the lines {BEGIN!r} and {END!r}")
+    with replace_file(path) as temporary:
+        temporary.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
+
+
+def as_markdown(rows: list[list[str]], corner: str) -> str:
+    """A table whose first cell is `corner`, if that says anything; our own systems are bold."""
+    header, *body = rows
+    lines = [[corner or header[0], *header[1:]], ["---"] * len(header)]
+    lines += [[f"**{row[0]}**", *row[1:]] if row[0] in OURS else row for row in body]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def draw(scores: pl.DataFrame) -> Figure:
+    """The mean score of each system against the seconds of a fit, a line where it had several."""
+    figure = Figure(figsize=(13, 5.2), layout="constrained")
+    for axes, (kind, collections, systems) in zip(figure.subplots(1, 2), KINDS, strict=True):
+        for number, name in enumerate(systems):
+            own = scores.filter(pl.col("system") == name, pl.col("collection").is_in(collections))
+            points = []
+            for _, part in own.group_by("budget", maintain_order=True):
+                mean = mean_over(of_graphs(part), collections, "score").value
+                points.append((float(part["seconds"].mean()), mean))  # type: ignore[arg-type]
+            if points:
+                x, y = zip(*sorted(points), strict=True)
+                style = {"lw": 2.5, "zorder": 3} if name in OURS else {"lw": 1.2}
+                axes.plot(x, y, marker="os^D"[number // 10], label=name, **style)
+        axes.set_xscale("log")
+        axes.set_xlabel("seconds of a fit, one thread")
+        metric = "Kendall's tau, mean of four collections" if kind == "layout" else "top-5 score"
+        axes.set_ylabel(f"{metric}, out of fold")
+        axes.set_title(f"{kind}: score against training time")
+        axes.legend(fontsize=7, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return figure
+
+
+def _show(title: str, rows: list[list[str]]) -> Table:
+    table = make_table(title)
+    for number, name in enumerate(rows[0]):
+        table.add_column(name, justify="right" if number else "left", no_wrap=number == 0)
+    for row in rows[1:]:
+        table.add_row(*row)
+    return table

@@ -1,0 +1,92 @@
+"""The published systems that are compared, and ours.
+
+A system is an experiment of the package. `smaller` says what is changed because the programs here
+have 20 to 300 nodes, where those of the competition have up to 43,615: a thousand random nodes
+would be all of them.
+"""
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+from solution.collection import LAYOUT, TILE
+from solution.experiments.base import find_experiment
+from solution.models.base import RankerSettings
+from solution.models.papers.nodes import NodeSettings
+
+FEW = NodeSettings(trained=40, scored=80)
+
+
+@dataclass(frozen=True)
+class System:
+    """One row of the table."""
+
+    experiment: str
+    published: str = ""  # what its document reports, on the competition's data
+    smaller: dict[str, Any] = field(default_factory=dict)
+
+    def settings(self) -> RankerSettings:
+        """What is fitted."""
+        return dataclasses.replace(find_experiment(self.experiment).ranker, **self.smaller)  # type: ignore[type-var]
+
+
+LAYOUT_SYSTEMS = {
+    "TpuGraphs, segment": System(
+        "layout_tpugraphs_001", "mean tau 0.298 as rerun by TGraph's authors", {"segment": 60}
+    ),
+    "TpuGraphs, squared error": System("layout_tpugraphs_mse_001", smaller={"segment": 60}),
+    "TpuGraphs, pruned": System("layout_tpugraphs_pruned_001"),
+    "TpuGraphs, random nodes": System("layout_tpugraphs_random_001", smaller={"nodes": FEW}),
+    "residual": System(
+        "layout_residual_001",
+        smaller={"nodes": FEW},
+    ),
+    "residual, attention": System(
+        "layout_residual_attention_001",
+        "rank 239 of 616, score 0.232",
+        {"nodes": FEW},
+    ),
+    "segment training": System(
+        "layout_segments_001",
+        "memory that does not grow, 3 times as fast",
+        {"hops": None, "max_nodes": 60, "head_epochs": 1},
+    ),
+    "segment training, whole graphs": System(
+        "layout_segments_full_001", smaller={"hops": None, "head_epochs": 1}
+    ),
+    "violation ratio": System(
+        "layout_violation_001", "rank 107 of 616; pairs ordered 0.751, without 0.60", {"nodes": FEW}
+    ),
+    "violation ratio left out": System(
+        "layout_violation_without_ratio_001", smaller={"nodes": FEW}
+    ),
+    "violation ratio, nodes of importance": System(
+        "layout_violation_importance_001", smaller={"nodes": FEW}
+    ),
+    "TGraph": System("layout_tgraph_001", "mean tau 0.674; single net 0.714 private"),
+    "our trees": System("layout_lightgbm_001"),
+    "our net": System("layout_gnn_001"),
+}
+TILE_SYSTEMS = {
+    "TpuGraphs, MLP": System("tile_tpugraphs_mlp_001"),
+    "TpuGraphs, GCN late": System("tile_tpugraphs_gcn_late_001"),
+    "TpuGraphs, GCN early": System("tile_tpugraphs_gcn_early_001"),
+    "TpuGraphs, GraphSAGE late": System("tile_tpugraphs_sage_late_001"),
+    "TpuGraphs, GraphSAGE early": System("tile_tpugraphs_sage_early_001"),
+    "TpuGraphs, GraphSAGE late, squared error": System("tile_tpugraphs_sage_late_mse_001"),
+    "study, least squares": System("tile_study_linear_001", "slowdown of the best of 5: 9.1%"),
+    "study, LightGBM": System("tile_study_lightgbm_001", "slowdown of the best of 5: 3.7%"),
+    "our trees": System("tile_lightgbm_001"),
+    "our net": System("tile_gnn_001"),
+}
+# What the documents say of two systems: the first at least as good as the second.
+ORDERS = (
+    (LAYOUT, "residual, attention", "residual"),
+    (LAYOUT, "violation ratio", "violation ratio left out"),
+    (LAYOUT, "TpuGraphs, pruned", "TpuGraphs, random nodes"),
+    (LAYOUT, "TGraph", "TpuGraphs, segment"),
+    (LAYOUT, "our net", "TGraph"),
+    (TILE, "study, LightGBM", "study, least squares"),
+    (TILE, "TpuGraphs, GraphSAGE late", "TpuGraphs, MLP"),
+    (TILE, "our net", "TpuGraphs, GraphSAGE late"),
+)

@@ -1,0 +1,208 @@
+"""Every published system on the same data, with the same time: one table, one plot.
+
+    make papers      .venv/bin/python -m tests.benchmarks.papers DATA --seconds 1.5 --seconds 5
+
+A net is fitted for so many seconds on one thread, once for each budget: an epoch shows how long it
+takes, and as many are run as fill the time. Tile nets, which learn from fifteen times as many
+graphs, get four times as long. Trees and linear models take what they take. Scores are out of fold,
+by architecture; nothing is stopped early but trees. What a fit costs is measured alone, before.
+"""
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import polars as pl
+import typer
+from rich.console import Console
+
+from solution.collection import LAYOUT, TILE
+from solution.cost import measure
+from solution.data.folders import find_files
+from solution.data.plan import Plan, make_plan
+from solution.data.preparing import prepare_store
+from solution.data.store import Store
+from solution.features.preparation import Preparation
+from solution.fold_scores import fit_without, held_out, score_graphs
+from solution.metrics import list_mle, ordered_pair_accuracy, top_k_slowdown
+from solution.models.base import Ranker
+from solution.processes import open_pool
+from solution.progress import track
+from tests.benchmarks.paper_report import show_costs, show_orders, show_scores, write_report
+from tests.benchmarks.paper_systems import LAYOUT_SYSTEMS, TILE_SYSTEMS, System
+from tests.benchmarks.timed_fits import count_epochs, fit_for, with_epochs
+
+FOLDS = 3
+TILE_TIMES = 4  # as long as for layout
+
+
+@dataclass(frozen=True)
+class Job:
+    """One fit."""
+
+    name: str
+    collection: str
+    fold: int
+    seed: int
+    seconds: float  # 0: what it takes
+
+    @property
+    def system(self) -> System:
+        """What is fitted."""
+        return (TILE_SYSTEMS if self.collection in TILE else LAYOUT_SYSTEMS)[self.name]
+
+
+def list_mle_of_ranks(scores: np.ndarray, runtimes: np.ndarray) -> float:
+    """ListMLE of standardised scores, for those of different systems have different scales."""
+    return list_mle((scores - scores.mean()) / max(float(scores.std()), 1e-9), runtimes)
+
+
+def top_5_slowdown(scores: np.ndarray, runtimes: np.ndarray) -> float:
+    """What the best of the five first costs, over the best of all."""
+    return top_k_slowdown(scores, runtimes, 5)
+
+
+MEASURES = {"OPA": ordered_pair_accuracy, "ListMLE": list_mle_of_ranks, "slowdown": top_5_slowdown}
+_plans: dict[bool, Plan]  # of a worker process; True: of whole graphs
+
+
+def begin(stores: dict[bool, Path]) -> None:
+    """Open the stores in a worker process."""
+    global _plans
+    _plans = {
+        whole: make_plan(Store.open(store), "architecture", FOLDS)
+        for whole, store in stores.items()
+    }
+
+
+def fit(job: Job) -> tuple[Ranker, float]:
+    """The ranker that has not seen the fold, and how long it was fitted."""
+    settings = job.system.settings()
+    plan = _plans[settings.build(0).hops is None]
+    started = time.perf_counter()
+    if not job.seconds:
+        ranker = fit_without(settings, plan, job.collection, job.fold, job.seed)
+    else:
+        graphs = list(plan.load(plan.training(job.collection, job.fold)))
+        ranker = fit_for(settings, graphs, job.seconds, job.seed)
+    return ranker, time.perf_counter() - started
+
+
+def score(job: Job) -> list[dict[str, Any]]:
+    """A row for each graph of the fold."""
+    ranker, seconds = fit(job)
+    plan = _plans[ranker.hops is None]
+    graphs = list(held_out(plan, job.collection, job.fold))
+    values = score_graphs(ranker, graphs, MEASURES.values())
+    common = {"system": job.name, "collection": job.collection, "seed": job.seed}
+    common |= {"budget": job.seconds, "seconds": seconds, "epochs": count_epochs(ranker)}
+    return [
+        {**common, "graph": graph.name, **dict(zip(("score", *MEASURES), row, strict=True))}
+        for graph, row in zip(graphs, values.tolist(), strict=True)
+    ]
+
+
+def cost(name: str, collection: str) -> dict[str, Any]:
+    """An epoch of a net, or a whole fit, in a process that does nothing else."""
+    job = Job(name, collection, 0, 0, 0.0)
+    settings = job.system.settings()
+    if is_net(job.system):
+        settings = with_epochs(settings, 1)
+    plan = _plans[settings.build(0).hops is None]
+    with measure() as spent:
+        ranker = fit_without(settings, plan, collection, 0, 0)
+        graphs = list(held_out(plan, collection, 0))
+        started = time.perf_counter()
+        for graph in graphs:
+            ranker.predict(graph)
+        scored = sum(graph.num_configs for graph in graphs) / (time.perf_counter() - started)
+    net = getattr(getattr(ranker, "ranker", ranker), "net_", None)
+    parameters = sum(p.numel() for p in net.parameters()) if net is not None else None
+    return {
+        "system": name,
+        "kind": "tile" if collection in TILE else "layout",
+        "parameters": parameters,
+        "configs_per_second": scored,
+        "megabytes": spent.peak_megabytes,
+    }
+
+
+def is_net(system: System) -> bool:
+    """Whether it is trained in epochs."""
+    settings = system.settings()
+    return hasattr(getattr(settings, "ranker", settings), "training")
+
+
+def list_jobs(budgets: Sequence[float], seeds: int) -> list[Job]:
+    """All fits, the seeds one after the other, so that the first ones are a whole table."""
+    jobs = []
+    for seed in range(seeds):
+        for systems, collections, times in (
+            (LAYOUT_SYSTEMS, LAYOUT, 1), (TILE_SYSTEMS, TILE, TILE_TIMES)
+        ):  # fmt: skip
+            for name, system in systems.items():
+                own = [times * seconds for seconds in budgets] if is_net(system) else [0.0]
+                jobs += [
+                    Job(name, collection, fold, seed, seconds)
+                    for collection in collections
+                    for seconds in own
+                    for fold in range(FOLDS)
+                ]
+    return jobs
+
+
+def measure_costs(stores: dict[bool, Path]) -> pl.DataFrame:
+    """system, kind, parameters, configs_per_second (predicting), megabytes."""
+    rows = []
+    asked = [(name, LAYOUT[-1]) for name in LAYOUT_SYSTEMS]
+    asked += [(name, TILE[0]) for name in TILE_SYSTEMS]
+    with track(asked, "Costs") as tracked:
+        for name, collection in tracked:
+            with open_pool(1, begin, stores) as pool:
+                rows.append(pool.submit(cost, name, collection).result())
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def measure_scores(
+    stores: dict[bool, Path], budgets: Sequence[float], seeds: int, workers: int
+) -> pl.DataFrame:
+    """system, collection, seed, budget, seconds, epochs, graph, score and MEASURES."""
+    jobs = list_jobs(budgets, seeds)
+    with open_pool(workers, begin, stores) as pool, track(jobs, "Fits") as tracked:
+        running = [pool.submit(score, job) for job in jobs]
+        found = zip(tracked, as_completed(running), strict=True)
+        return pl.DataFrame([row for _, done in found for row in done.result()])
+
+
+def main(
+    data: Annotated[Path, typer.Argument(help="The measured CPU graphs.")],
+    seconds: Annotated[list[float], typer.Option(help="Of a fit; may be repeated.")] = [1.5, 5.0],  # noqa: B006
+    seeds: int = 3,
+    workers: int = 2,
+    out: Annotated[Path, typer.Option()] = Path("build/papers"),
+    report: Annotated[Path, typer.Option(help="Where the table and the plot go.")] = Path(),
+    again: Annotated[bool, typer.Option(help="Measure, or only report what was.")] = True,
+) -> None:
+    """Measure, print, and write the report."""
+    out.mkdir(parents=True, exist_ok=True)
+    if again:
+        files, kinds = find_files(data), {True: Preparation(None), False: Preparation(1)}
+        stores = {
+            whole: prepare_store(files, out / ("whole" if whole else "pruned"), how).folder
+            for whole, how in kinds.items()
+        }
+        measure_costs(stores).write_parquet(out / "costs.parquet")
+        measure_scores(stores, seconds, seeds, workers).write_parquet(out / "scores.parquet")
+    costs, scores = (pl.read_parquet(out / f"{name}.parquet") for name in ("costs", "scores"))
+    console = Console(width=140)
+    for table in (*show_scores(scores), show_orders(scores), show_costs(costs)):
+        console.print(table)
+    write_report(scores, costs, report)
+
+
+if __name__ == "__main__":
+    typer.run(main)
