@@ -15,6 +15,7 @@ from solution.models.lightgbm_ranker import LightGBMSettings, PointwiseSettings
 from solution.models.linear import LassoSettings, OrdinarySettings, RidgeSettings
 from solution.models.nothing import NothingSettings
 from solution.models.pairwise_ranker import PairwiseSettings
+from solution.models.papers.lightgbm_model import StudyLassoSettings, StudyTreeSettings
 from solution.models.papers.tgraph import TGraphSettings
 from solution.models.sampling import choose_rows
 from solution.models.tile_gnn import EarlyTileGnnSettings, TileGnnSettings
@@ -50,6 +51,8 @@ CASES: list[tuple[str, RankerSettings, list[Graph]]] = [
         width=16, rounds=(16, 8), pruning="nothing", training=TRAINING), LAYOUT),
     ("TGraph", SublistAverageSettings(
         TGraphSettings(width=16, training=TRAINING), size=8, times=2), LAYOUT),
+    ("LightGBM study, trees", StudyTreeSettings(rounds=20, min_data_in_leaf=3), TILE),
+    ("LightGBM study, lasso", StudyLassoSettings(), TILE),
     ("tile net", TileGnnSettings(width=16, training=TRAINING), TILE),
     ("tile net, GraphSAGE", TileGnnSettings(width=16, block="sage", training=TRAINING), TILE),
     ("tile net, GCN", TileGnnSettings(width=16, block="gcn", training=TRAINING), TILE),
