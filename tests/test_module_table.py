@@ -1,12 +1,18 @@
 """What a module says of its nodes beyond the 140 features, against einsum and by hand."""
 
+from pathlib import Path
+
 import numpy as np
 import polars as pl
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solution.data.hlo.messages import MESSAGES
+from solution.data.hlo.messages import MESSAGES, instructions
+from solution.data.hlo.nodes import find_places
+from solution.data.hlo.records import read_module_file
 from solution.features.module_table import FEATURES, module_features
+from solution.features.operands import find_operands
 from tests import modules
 
 NAMES = [feature.name for feature in FEATURES]
@@ -82,3 +88,14 @@ def test_every_column_has_a_unit_and_a_reason_of_a_line() -> None:
         assert feature.unit
         assert feature.reason
         assert "\n" not in feature.reason
+
+
+@pytest.mark.parametrize("file", ["op_tuning_data.pb", "module_tuning_data_layout.pb"])
+def test_the_operands_that_shapes_give_away_are_those_of_real_modules(tpu: Path, file: str) -> None:
+    """Of dots and convolutions: the edges of npz files do not say which is which."""
+    for record in read_module_file(tpu / "pb" / file):
+        guess, places = find_operands(record.graph), find_places(record.module)
+        for place, instruction in enumerate(instructions(record.module)):
+            if instruction.opcode in ("dot", "convolution"):
+                told = [places[operand] for operand in instruction.operand_ids]
+                assert [guess.input[place], guess.kernel[place]] == told

@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import numpy as np
 
 from solution.codebook import Codebook, LayoutEncoder, LayoutValueError
 from solution.collection import Collection, collection
-from solution.data.hlo.messages import read_records
+from solution.data.hlo.messages import MESSAGES, read_records
 from solution.data.hlo.nodes import Nodes, find_configurable, first, read_nodes, summarise
 from solution.errors import InputError
 from solution.graph import Graph, InvalidGraphError
@@ -153,20 +154,21 @@ def _layouts(runs: Sequence[Any], nodes: int) -> Codebook:
     return encoder.finish()
 
 
-def _layout_rows(run: Any, nodes: int) -> list[list[int]]:
+def _layout_rows(run: Any, nodes: int) -> list[tuple[int, ...]]:
     """The 18 numbers of each configurable node."""
     given = run.layout.layouts.nodes
     if len(given) != nodes:
         raise InvalidGraphError([f"a run has layouts for {len(given)} of {nodes} nodes"])
-    rows = []
-    for node in given:
-        if len(node.tensors) > len(LAYOUT_TENSORS):
-            raise InvalidGraphError(
-                [f"a run has layouts for {len(node.tensors)} tensors of a node"]
-            )
-        row = [d for tensor in node.tensors for d in first(tensor.dims, MAX_RANK, LAYOUT_UNSET)]
-        rows.append(first(row, NUM_LAYOUT_FEATURES, LAYOUT_UNSET))
-    return rows
+    return [_layout_row(node.SerializeToString()) for node in given]
+
+
+@lru_cache(maxsize=1 << 16)  # few of the many are distinct: four times as fast
+def _layout_row(data: bytes) -> tuple[int, ...]:
+    tensors = MESSAGES["NodeLayout"].FromString(data).tensors
+    if len(tensors) > len(LAYOUT_TENSORS):
+        raise InvalidGraphError([f"a run has layouts for {len(tensors)} tensors of a node"])
+    row = [slot for tensor in tensors for slot in first(tensor.dims, MAX_RANK, LAYOUT_UNSET)]
+    return tuple(first(row, NUM_LAYOUT_FEATURES, LAYOUT_UNSET))
 
 
 def _names(path: Path, messages: Sequence[Any]) -> list[str]:
