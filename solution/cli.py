@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from solution.commands import Workers
 from solution.commands import app as study_commands
 from solution.data.folders import SAMPLE
 from solution.data.folds import Scheme
@@ -39,9 +40,6 @@ EXPERIMENTS = (
 EXIT_BAD_INPUT = 2
 
 Data = Annotated[Path, typer.Argument(help="Folder with the npz files, in any of their shapes.")]
-Workers = Annotated[
-    int | None, typer.Option(min=1, help="Processes that prepare. Default: one per core.")
-]
 RunOption = Annotated[Path, typer.Option("--run", help="A run folder.")]
 RecipeOption = Annotated[str, typer.Option(help="Name, or path of a TOML file.")]
 
@@ -158,7 +156,7 @@ def run(
     with open_experiments(
         experiments, store, folder, scheme=scheme, folds=folds, limit=limit, replace=replace
     ) as (plan, opened):
-        run_experiments(experiments, plan, opened)
+        run_experiments(experiments, plan, opened, workers)
         _finish(opened, recipe)
 
 

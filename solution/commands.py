@@ -23,6 +23,9 @@ TUNING = Path("tuning")
 Data = Annotated[
     Path | None, typer.Option("--data", help="The data or a prepared store. Default: the sample.")
 ]
+Workers = Annotated[
+    int | None, typer.Option(min=1, help="Processes at once. Default: one per core, or GPU.")
+]
 
 
 @app.command()
@@ -37,6 +40,7 @@ def train(
     ] = None,
     scheme: Annotated[Scheme, typer.Option(help="What stays together in a fold.")] = "architecture",
     folds: Annotated[int, typer.Option(min=2, max=100)] = 5,
+    workers: Workers = None,
 ) -> None:
     """Train one experiment and watch it: loss, inner score, rate, time left. Stopped, it goes on.
 
@@ -51,7 +55,7 @@ def train(
     store = _open_store(data, [found])
     folder = run_folder or RUNS / (data or SAMPLE).resolve().name
     with open_experiments([found], store, folder, scheme=scheme, folds=folds) as (plan, run):
-        output.print(train_experiment(found, chosen, plan, run))
+        output.print(train_experiment(found, chosen, plan, run, workers))
     say(f"Run: {folder}")
 
 

@@ -21,12 +21,15 @@ from solution.data.folds import NO_FOLD, Scheme, split_inner
 from solution.data.graphs import LazyGraphs
 from solution.data.plan import IS_LABELLED, IS_TEST, Plan
 from solution.data.questions import MAX_CONFIGS, choose_configs
+from solution.data.store import Store
 from solution.errors import InputError
-from solution.experiments.base import Experiment
+from solution.experiments.base import Experiment, find_experiment
 from solution.files import remove, replace_file, replace_folder
 from solution.graph import Graph
 from solution.models.base import Ranker, Report
 from solution.models.learning_curve import LearningCurve
+from solution.parallel import count_places, run_watched
+from solution.processes import one_thread
 from solution.progress import bars, console
 from solution.runs import EXPERIMENTS, SAMPLE_SUBMISSION, Run
 from solution.streaming import read_by_graphs, write_batches
@@ -46,6 +49,10 @@ class Unit:
 
     def folder(self, run: Run) -> Path:
         return run.unit(self.experiment.name, self.collection, self.fold, self.seed)
+
+    def address(self) -> tuple[str, str, int, int]:
+        """What another process makes it again from."""
+        return self.experiment.origin, self.collection, self.fold, self.seed
 
     def describe(self) -> str:
         """What people call it."""
@@ -73,23 +80,52 @@ def save_plan(plan: Plan, run: Run) -> None:
     predictions.write(plan.labels(), run.labels)
 
 
-def run_experiments(experiments: Sequence[Experiment], plan: Plan, run: Run) -> None:
+def run_experiments(
+    experiments: Sequence[Experiment], plan: Plan, run: Run, workers: int | None = None
+) -> None:
     """Train every unit that is not there yet; then gather each experiment's predictions."""
     units = [unit for experiment in experiments for unit in list_units(experiment, plan)]
     with bars() as progress:
-        train_units(units, plan, run, ProgressBars(progress, len(units), "Training"))
+        train_units(units, plan, run, ProgressBars(progress, len(units), "Training"), workers)
     for experiment in experiments:
         gather(list_units(experiment, plan), plan, run)
 
 
-def train_units(units: Sequence[Unit], plan: Plan, run: Run, watch: Watch) -> None:
-    """Train every unit that is not there yet."""
+def train_units(
+    units: Sequence[Unit], plan: Plan, run: Run, watch: Watch, workers: int | None = None
+) -> None:
+    """Train every unit that is not there yet.
+
+    Args:
+        workers: processes, by default one a GPU or a core. An experiment that was made in this
+            process, rather than found by its name or file, is trained here.
+    """
+    missing = [unit for unit in units if not unit.folder(run).exists()]
     for unit in units:
-        if not unit.folder(run).exists():
-            with watch.unit(unit.describe()) as report:
-                _train_anew_after_errors(unit, plan, run, report)
-        remove(run.checkpoints(unit.folder(run)))
+        if unit not in missing:
+            remove(run.checkpoints(unit.folder(run)))
+            watch.advance()
+    count = min(workers or count_places(), len(missing))
+    if count > 1 and all(unit.experiment.origin for unit in missing):
+        tasks = [(unit.describe(), unit.address()) for unit in missing]
+        run_watched(_train_there, tasks, watch, count, _begin, plan.graphs, plan.store, run)
+        return
+    for unit in missing:
+        with watch.unit(unit.describe()) as report:
+            train_unit(unit, plan, run, report)
         watch.advance()
+
+
+_place: tuple[Plan, Run]  # of a worker process
+
+
+def _begin(graphs: pl.DataFrame, store: Store, run: Run) -> None:
+    global _place
+    _place = Plan(graphs, store), run
+
+
+def _train_there(origin: str, collection: str, fold: int, seed: int, report: Report) -> None:
+    train_unit(Unit(find_experiment(origin), collection, fold, seed), *_place, report)
 
 
 def list_units(experiment: Experiment, plan: Plan) -> list[Unit]:
@@ -133,23 +169,25 @@ def warn_about_gaps(plan: Plan) -> None:
             )
 
 
-def _train_anew_after_errors(unit: Unit, plan: Plan, run: Run, report: Report) -> None:
-    try:
-        train_unit(unit, plan, run, report)
-    except InputError:  # the next start must not go on from what diverged
-        remove(run.checkpoints(unit.folder(run)))
-        raise
-
-
 def train_unit(unit: Unit, plan: Plan, run: Run, report: Report) -> None:
-    """Fit one model, predict, and write its folder."""
+    """Fit one model, predict, write its folder, and remove its checkpoints."""
+    checkpoints = run.checkpoints(unit.folder(run))
+    checkpoints.mkdir(parents=True, exist_ok=True)
+    try:
+        with one_thread():
+            _train(unit, plan, run, report)
+    except InputError:  # the next start must not go on from what diverged
+        remove(checkpoints)
+        raise
+    remove(checkpoints)
+
+
+def _train(unit: Unit, plan: Plan, run: Run, report: Report) -> None:
     fit_on, validate_on = split_training(plan, unit.collection, unit.fold, unit.seed)
     held_out = plan.held_out(unit.collection, unit.fold)
     test = plan.rows(unit.collection, IS_TEST)
     ranker, curve = unit.experiment.ranker.build(unit.seed), LearningCurve(report)
-    checkpoints = run.checkpoints(unit.folder(run))
-    checkpoints.mkdir(parents=True, exist_ok=True)
-    ranker.keep_checkpoints(checkpoints)
+    ranker.keep_checkpoints(run.checkpoints(unit.folder(run)))
     with measure() as cost:
         ranker.fit(plan.load(fit_on), plan.load(validate_on), curve)
         predicted = {

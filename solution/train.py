@@ -36,7 +36,11 @@ def check_collections(experiment: Experiment, asked: Sequence[str]) -> tuple[str
 
 
 def train_experiment(
-    experiment: Experiment, collections: Sequence[str], plan: Plan, run: Run
+    experiment: Experiment,
+    collections: Sequence[str],
+    plan: Plan,
+    run: Run,
+    workers: int | None = None,
 ) -> Table:
     """Train the experiment's models on `collections`; the out-of-fold scores of what is there."""
     wanted = dataclasses.replace(experiment, collections=tuple(collections))
@@ -47,7 +51,7 @@ def train_experiment(
             "Choose other collections or other data."
         )
     with LiveTable(experiment.name, len(units)) as watch:
-        train_units(units, plan, run, watch)
+        train_units(units, plan, run, watch, workers)
     gather(_list_complete(experiment, plan, run), plan, run)
     return _tabulate(experiment, run)
 

@@ -13,7 +13,7 @@ from solution.collection import NAMES
 from tests.conftest import FastSlow
 from tests.graphs import make_layout_graph, make_tile_graph, to_arrays, write_graph
 
-QUICK = ("--experiment", "nothing_001")
+QUICK = ("--experiment", "nothing_001", "--workers", "1")
 
 
 class Bomb:

@@ -21,6 +21,7 @@ QUICK = [
     "--experiment", "layout_lightgbm_001",
     "--experiment", "tile_lightgbm_001",
     "--folds", "2",
+    "--workers", "1",
 ]  # fmt: skip
 
 

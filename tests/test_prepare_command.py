@@ -38,7 +38,7 @@ class WideSettings:
 
 EXPERIMENT = Experiment(name="wide", collections=NAMES, ranker=WideSettings())
 '''
-NOTHING = ("--experiment", "nothing_001")
+NOTHING = ("--experiment", "nothing_001", "--workers", "1")
 
 
 def assert_done(result: CompletedProcess[str]) -> str:
@@ -162,7 +162,7 @@ def test_run_on_a_store_gives_the_same_bytes_as_on_the_data(
     rows = "ID,TopConfigs\ntile:xla:asked,0;1;2;3;4\nlayout:xla:random:asked,0\n"
     (tmp_path / "data" / "sample_submission.csv").write_text(rows)
     quick = [*NOTHING, "--experiment", "layout_lightgbm_001", "--experiment", "tile_lightgbm_001"]
-    options = [*quick, "--folds", "2", "--scheme", "graph"]
+    options = [*quick, "--folds", "2", "--scheme", "graph", "--workers", "1"]
     assert_done(fastslow("run", "data", *options, "--run", "on-data"))
     prepare(tmp_path)
     shutil.rmtree(tmp_path / "data")

@@ -4,21 +4,14 @@ Processes rather than threads: half of the work, encoding layouts and hashing ro
 interpreter's lock.
 """
 
-import multiprocessing
-import os
-import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from multiprocessing.sharedctypes import Synchronized
 from typing import Protocol, TypeVar
 
-from threadpoolctl import threadpool_limits
-
 from solution.data.folders import GraphFile
 from solution.data.inflate import Advance
-from solution.errors import InputError
+from solution.processes import CONTEXT, count_cores, one_thread, open_pool
 from solution.progress import byte_bars
 
 BYTES_WORTH_A_WORKER = 4 << 20  # compressed; starting a process takes half a second
@@ -60,24 +53,12 @@ def map_files(
                     for file, size in zip(files, sizes, strict=True)
                 ]
         order = sorted(range(len(files)), key=lambda position: -sizes[position])
-        counter = multiprocessing.get_context("spawn").Value("q", 0)
-        with _pool(count, counter) as pool:
+        counter = CONTEXT.Value("q", 0)
+        with open_pool(count, _begin, counter) as pool:
             futures = {at: pool.submit(_work, function, files[at], sizes[at]) for at in order}
             for _ in _until_done(list(futures.values())):
                 progress.update(task, completed=counter.value)
             return [futures[position].result() for position in range(len(files))]
-
-
-def count_cores() -> int:
-    """The cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def one_thread() -> threadpool_limits:
-    """Matrix products with one thread: they are thin, and threads would wait for each other."""
-    return threadpool_limits(limits=1, user_api="blas")
 
 
 def _track(function: FileFunction[R], file: GraphFile, size: int, advance: Advance) -> R:
@@ -93,22 +74,6 @@ def _track(function: FileFunction[R], file: GraphFile, size: int, advance: Advan
     result = function(file, count_down)
     count_down(left)
     return result
-
-
-@contextmanager
-def _pool(count: int, counter: "Synchronized[int]") -> Iterator[ProcessPoolExecutor]:
-    """Workers that end at once where anything goes wrong."""
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(count, context, initializer=_begin, initargs=(counter,))
-    try:
-        yield pool
-    except BrokenProcessPool as error:
-        raise InputError(
-            "A worker process was killed, as the system does when memory runs out. What is "
-            "finished is kept: start again with fewer --workers."
-        ) from error
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def _until_done(futures: list[Future[R]]) -> Iterator[None]:
@@ -128,15 +93,6 @@ def _begin(counter: "Synchronized[int]") -> None:
     global _counter
     _counter = counter
     one_thread()
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    """A worker whose parent was killed would wait for work forever."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
 
 
 def _work(function: FileFunction[R], file: GraphFile, size: int) -> R:

@@ -4,6 +4,7 @@ Each lives in a file of its own that holds one frozen value called EXPERIMENT, i
 anywhere on disk. The file's name is the experiment's name.
 """
 
+import dataclasses
 import hashlib
 import importlib
 import importlib.util
@@ -28,6 +29,7 @@ class Experiment:
     ranker: RankerSettings
     seeds: tuple[int, ...] = (0,)
     source: str = ""  # a hash of the file, where it is not part of the package
+    origin: str = ""  # the name or the file that it was found by; empty where it was made here
 
     def describe(self) -> dict[str, Any]:
         """What a run folder remembers of it."""
@@ -66,9 +68,8 @@ def find_experiment(name: str) -> Experiment:
             f"{name}: expected EXPERIMENT = Experiment(name={path.stem!r}, ...) in it, found "
             f"{experiment!r}. Give the experiment the name of its file."
         )
-    return Experiment(
-        experiment.name, experiment.collections, experiment.ranker, experiment.seeds, source
-    )
+    origin = str(path.resolve()) if source else name
+    return dataclasses.replace(experiment, source=source, origin=origin)
 
 
 def _import_file(path: Path) -> ModuleType:

@@ -18,7 +18,14 @@ from solution.features.nodes import Scaler, fit_scaler
 from solution.graph import Graph
 from solution.models.base import Ranker, Report, silent
 from solution.models.sampling import choose_rows, deduplicated
-from solution.models.training import Example, TrainingSettings, as_ranking, pick_device, train
+from solution.models.training import (
+    Example,
+    TrainingSettings,
+    as_ranking,
+    one_thread,
+    pick_device,
+    train,
+)
 
 WEIGHTS, SETTINGS = "weights.safetensors", "settings.json"
 
@@ -74,7 +81,7 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
             for graph in (validation if training.patience is not None else ())
         ]
         cuda = [torch.cuda.current_device()] if self.device.type == "cuda" else []
-        with torch.random.fork_rng(devices=cuda):
+        with torch.random.fork_rng(devices=cuda), one_thread():
             torch.manual_seed(self.seed)
             self.net_ = self.make_net().to(self.device)
             train(
@@ -97,7 +104,9 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
             raise RuntimeError("fit the ranker before it predicts")
         # Each distinct configuration once: it saves work, and a matrix product may round equal rows
         # differently.
-        scores = as_ranking(self.net_).score_graph(self._scale(self.prepare(graph)))
+        inputs = self._scale(self.prepare(graph))
+        with one_thread():
+            scores = as_ranking(self.net_).score_graph(inputs)
         return scores[deduplicated(graph).inverse]
 
     def save(self, folder: Path) -> None:

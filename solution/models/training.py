@@ -9,6 +9,7 @@ Device and precision are Lightning Fabric's business.
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar, cast
@@ -86,6 +87,20 @@ def make_fabric() -> Fabric:
     return Fabric(
         accelerator=device.type, devices=1, precision="bf16-mixed" if is_half else "32-true"
     )
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Fit and predict with one thread: weights and scores do not depend on how many there are.
+
+    Models are fitted beside each other instead, a core each.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def train(

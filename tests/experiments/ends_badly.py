@@ -1,0 +1,45 @@
+"""A ranker whose fit ends as the environment variable ENDING says: by a signal or in an error."""
+
+import os
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from solution.collection import TILE
+from solution.errors import InputError
+from solution.experiments.base import Experiment
+from solution.graph import Graph
+from solution.models.base import Report, silent
+from solution.models.nothing import NothingRanker
+
+
+@dataclass(frozen=True)
+class EndsBadlySettings:
+    """Settings of the ranker; there are none."""
+
+    def build(self, seed: int) -> "EndsBadly":
+        """Make a ranker that is not fitted yet."""
+        return EndsBadly()
+
+
+class EndsBadly(NothingRanker):
+    """Its fit never ends well, and without an ending it takes an hour."""
+
+    learns = True
+
+    def fit(
+        self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
+    ) -> "EndsBadly":
+        report(1, 2)
+        if os.environ["ENDING"] == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if os.environ["ENDING"] == "error":
+            raise InputError("the reason of the error")
+        time.sleep(3600)
+        return self
+
+
+EXPERIMENT = Experiment(
+    name="ends_badly", collections=TILE, ranker=EndsBadlySettings(), seeds=(0, 1)
+)

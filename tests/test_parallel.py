@@ -1,0 +1,80 @@
+"""Models that are trained beside each other: the same bytes, and nobody is left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from solution.data.store import Store
+from solution.parallel import choose_gpu, count_places
+
+FASTSLOW = Path(sys.executable).parent / "fastslow"
+EXPERIMENTS = Path(__file__).parent / "experiments"
+
+
+def start(name: str, store: Store, run: Path, workers: int, ending: str = "") -> subprocess.Popen:  # type: ignore[type-arg]
+    """`fastslow train` of a file on two folds."""
+    command = [FASTSLOW, "train", EXPERIMENTS / f"{name}.py", "--data", store.folder]
+    command += ["--run", run, "--folds", "2", "--workers", str(workers)]
+    environment = {**os.environ, "ENDING": ending}
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment)
+
+
+def test_predictions_do_not_depend_on_the_number_of_workers(
+    sample_store: Store, tmp_path: Path
+) -> None:
+    for workers in (1, 2):
+        process = start("quick_tile_gnn", sample_store, tmp_path / str(workers), workers)
+        _, words = process.communicate()
+        assert process.returncode == 0, words
+    files = [path.relative_to(tmp_path / "1") for path in (tmp_path / "1").rglob("*.parquet")]
+    assert len(files) > 8
+    for file in files:
+        assert (tmp_path / "1" / file).read_bytes() == (tmp_path / "2" / file).read_bytes(), file
+    assert not list(tmp_path.rglob("*.checkpoints"))
+
+
+@pytest.mark.parametrize(
+    ("ending", "words"), [("killed", "worker process was killed"), ("error", "the reason of the")]
+)
+def test_a_worker_that_fails_ends_the_others(
+    ending: str, words: str, sample_store: Store, tmp_path: Path
+) -> None:
+    process = start("ends_badly", sample_store, tmp_path / "run", 2, ending)
+    _, printed = process.communicate(timeout=120)
+    assert process.returncode == 2
+    assert words in printed
+    assert "Traceback" not in printed
+    assert not list(tmp_path.rglob("unit.json"))
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_workers_end_with_the_command(
+    how: signal.Signals, sample_store: Store, tmp_path: Path
+) -> None:
+    process = start("ends_badly", sample_store, tmp_path / "run", 2, "never")
+    begun = tmp_path / "run" / "ends_badly" / "units"
+    while len(list(begun.rglob("*.checkpoints"))) < 2:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    workers = psutil.Process(process.pid).children(recursive=True)
+    assert len(workers) >= 2
+    process.send_signal(how)
+    process.wait(timeout=30)
+    _, alive = psutil.wait_procs(workers, timeout=30)
+    assert not alive
+
+
+def test_each_worker_has_a_gpu_of_those_that_may_be_used() -> None:
+    assert [choose_gpu(place, 2, None) for place in range(3)] == ["0", "1", "0"]
+    assert [choose_gpu(place, 2, "3,MIG-5") for place in range(2)] == ["3", "MIG-5"]
+
+
+def test_there_is_always_a_place() -> None:
+    assert 1 <= count_places() <= max(1, os.cpu_count() or 1)
