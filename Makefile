@@ -15,6 +15,7 @@
 #   make bench-layout            our layout net against the winners': half an hour; SHARED=folder of data
 #   make bench-tile              tile models out of fold, and on real TPU kernels; SHARED=folder of data
 #   make bench-lightgbm          layout LightGBM out of fold, and a million rows; SHARED=folder of data
+#   make bench-study             tile models by the LightGBM study's splits; SHARED=folder of data
 #   make bench-scale             what the competition's full scale costs here: 15 minutes, 4 GB of disk
 PYTHON ?= python3
 VENV := .venv
@@ -26,7 +27,7 @@ SUBMIT = $(if $(RECIPE),"$(RECIPE)") $(if $(RUN),--run "$(RUN)") $(if $(DRY_RUN)
 PUSH = $(foreach pair,$(SET),--set "$(pair)") $(if $(RESUME),--resume) $(if $(DIRTY),--allow-dirty)
 
 .PHONY: run report test lint data submit scores leaderboard notebooks kernels-package kernels-push \
-	kernels-status kernels-pull bench-layout bench-tile bench-lightgbm bench-scale clean
+	kernels-status kernels-pull bench-layout bench-tile bench-lightgbm bench-study bench-scale clean
 
 run: $(INSTALLED)
 	$(BIN)/fastslow run $(OPTIONS)
@@ -76,6 +77,9 @@ bench-tile: $(INSTALLED)
 
 bench-lightgbm: $(INSTALLED)
 	$(BIN)/python -m tests.benchmarks.lightgbm_models "$(SHARED)" build/benchmarks
+
+bench-study: $(INSTALLED)
+	$(BIN)/python -m tests.benchmarks.lightgbm_study "$(SHARED)" build/benchmarks
 
 bench-scale: $(INSTALLED)
 	$(BIN)/python -m tests.benchmarks.full_scale build/full-scale

@@ -26,7 +26,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.add_typer(study_commands)  # train, features, explain, tune
+app.add_typer(study_commands)  # train, features, module, explain, tune
 app.add_typer(kaggle_commands)  # submit, scores, leaderboard, doctor
 app.add_typer(kernel_commands, name="kernels")
 

@@ -1,4 +1,4 @@
-"""The commands for one experiment, its tables and its models: train, features, explain, tune."""
+"""The commands for one experiment and for tables: train, features, module, explain, tune."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -62,7 +62,7 @@ def train(
 @app.command()
 def features(
     collection: Annotated[
-        str | None, typer.Argument(help="One, as tile:xla. Default: both tables are listed.")
+        str | None, typer.Argument(help="One, as tile:xla. Default: all tables are listed.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Write the collection's table here, as Parquet.")
@@ -72,18 +72,58 @@ def features(
     """List the columns of the feature tables with units and reasons, or write one."""
     from solution.collection import collection as find_collection
     from solution.errors import InputError
-    from solution.explaining.listing import show_features, write_collection
+    from solution.explaining.listing import show_features, show_module_features, write_collection
     from solution.features.catalogue import FEATURES
 
     chosen = find_collection(collection) if collection else None
     if out is None:
         for kind in [chosen.kind] if chosen else FEATURES:
             output.print(show_features(kind))
+        if chosen is None:
+            output.print(show_module_features())
         return
     if chosen is None:
         raise InputError("--out needs a collection, as in `fastslow features tile:xla --out FILE`.")
     rows = write_collection(_open_store(data), chosen, out)
     say(f"{out}: {rows:,} rows.")
+
+
+@app.command()
+def module(
+    file: Annotated[Path, typer.Argument(help="TuningData, ModuleTuningData or a dump of XLA's.")],
+    to: Annotated[
+        Path | None, typer.Option(help="Write npz files below this folder, beside what is there.")
+    ] = None,
+    collection: Annotated[
+        str | None, typer.Option(help="Of layout graphs. Default: layout:xla:random.")
+    ] = None,
+    split: Annotated[
+        Literal["train", "valid", "test"] | None,
+        typer.Option(help="Default: train where there are runtimes, else test."),
+    ] = None,
+    features_file: Annotated[
+        Path | None, typer.Option("--features", help="Write what npz files lack, as Parquet.")
+    ] = None,
+) -> None:
+    """Show the programs of a protobuf file as a table, and make them files to rank.
+
+    XLA dumps them where XLA_FLAGS has --xla_dump_to=FOLDER --xla_dump_hlo_as_proto. One without
+    runs gets one configuration, in which the compiler chooses all.
+    """
+    from solution.data.hlo.listing import show_records
+    from solution.data.hlo.records import read_module_file
+    from solution.data.hlo.writing import write_record
+    from solution.features.module_table import write_module_tables
+
+    records = read_module_file(file, collection)
+    for table in show_records(file.name, records):
+        output.print(table)
+    if to is not None:
+        paths = [write_record(record, to, split) for record in records]
+        say(f"{to}: {len(paths)} graphs, such as {paths[0]}")
+    if features_file is not None:
+        rows = write_module_tables(records, features_file)
+        say(f"{features_file}: {rows:,} rows.")
 
 
 @app.command()

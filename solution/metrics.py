@@ -1,4 +1,7 @@
-"""How good a ranking is: Kaggle's two scores, per graph, then their mean with its uncertainty."""
+"""How good a ranking is: Kaggle's two scores, per graph, then their mean with its uncertainty.
+
+And three that papers give: ordered pair accuracy, top-k slowdown, the list's likelihood.
+"""
 
 import warnings
 from dataclasses import dataclass
@@ -32,6 +35,44 @@ def top_k_score(scores: np.ndarray, runtimes: np.ndarray, k: int = TOP_K) -> flo
     """
     top = np.argsort(scores, kind="stable")[:k]
     return float(2 - runtimes[top].min() / runtimes.min())
+
+
+def top_k_slowdown(scores: np.ndarray, runtimes: np.ndarray, k: int) -> float:
+    """Best runtime among the k lowest scores / best of all - 1: what trying k of them costs."""
+    return 1 - top_k_score(scores, runtimes, k)
+
+
+def ordered_pair_accuracy(scores: np.ndarray, runtimes: np.ndarray) -> float:
+    """The share of the pairs with different runtimes that are ordered rightly.
+
+    A pair with equal scores counts half, so no ranking at all has 0.5; NaN where no two runtimes
+    differ. In n log n: pairs are counted by Kendall's tau-b.
+    """
+    _, times = np.unique(runtimes, return_counts=True)
+    _, ties = np.unique(scores, return_counts=True)
+    every = _count_pairs(np.array([len(scores)]))
+    ordered, told_apart = (every - _count_pairs(counts) for counts in (times, ties))
+    if ordered == 0:
+        return float("nan")
+    agreement = kendall_tau(scores, runtimes) * np.sqrt(ordered * told_apart)
+    return float(0.5 + 0.5 * agreement / ordered)
+
+
+def list_mle(scores: np.ndarray, runtimes: np.ndarray) -> float:
+    """Negative log-likelihood of the true order under Plackett and Luce's model, per position.
+
+    As solution.models.losses.list_mle: natural logarithm; equal runtimes are in the order given.
+    Source: Xia et al., "Listwise approach to learning to rank", ICML 2008.
+    """
+    strength = -np.asarray(scores, np.float64)[np.argsort(runtimes, kind="stable")]
+    # The sum over those not yet placed runs from the slowest backwards.
+    remaining = np.logaddexp.accumulate(strength[::-1])[::-1]
+    return float((remaining - strength).mean())
+
+
+def _count_pairs(sizes: np.ndarray) -> float:
+    """How many pairs there are inside groups of these sizes."""
+    return float((sizes * (sizes - 1) / 2).sum())
 
 
 def score_ranking(collection_name: str, scores: np.ndarray, runtimes: np.ndarray) -> float:

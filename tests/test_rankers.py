@@ -15,6 +15,7 @@ from solution.models.lightgbm_ranker import LightGBMSettings, PointwiseSettings
 from solution.models.linear import LassoSettings, OrdinarySettings, RidgeSettings
 from solution.models.nothing import NothingSettings
 from solution.models.pairwise_ranker import PairwiseSettings
+from solution.models.papers.lightgbm_model import StudyLassoSettings, StudyTreeSettings
 from solution.models.papers.nodes import NodeSettings
 from solution.models.papers.residual_attention import ResidualSettings
 from solution.models.papers.tgraph import TGraphSettings
@@ -76,6 +77,8 @@ CASES: list[tuple[str, RankerSettings, list[Graph]]] = [
         width=16, block="gcn", join="early", training=TRAINING), TILE),
     ("TpuGraphs tile, GraphSAGE, early", TpuGraphsTileSettings(
         width=16, join="early", training=TRAINING), TILE),
+    ("LightGBM study, trees", StudyTreeSettings(rounds=20, min_data_in_leaf=3), TILE),
+    ("LightGBM study, lasso", StudyLassoSettings(), TILE),
     ("tile net", TileGnnSettings(width=16, training=TRAINING), TILE),
     ("tile net, GraphSAGE", TileGnnSettings(width=16, block="sage", training=TRAINING), TILE),
     ("tile net, GCN", TileGnnSettings(width=16, block="gcn", training=TRAINING), TILE),

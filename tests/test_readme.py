@@ -4,6 +4,7 @@ import re
 import shlex
 from pathlib import Path
 
+from tests import modules
 from tests.conftest import REPOSITORY, FastSlow
 
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
@@ -16,7 +17,7 @@ COMMANDS = [
 ]
 FASTSLOW = [words[1:] for words in COMMANDS if words[0] == ".venv/bin/fastslow"]
 ON_THE_SAMPLE = [
-    words for words in FASTSLOW if words[0] in ("check", "inspect", "prepare", "features")
+    words for words in FASTSLOW if words[0] in ("check", "inspect", "module", "prepare", "features")
 ]
 EXAMPLE = ("train", "run", "ensemble", "compare", "verify", "explain", "tune")
 OF_THE_EXAMPLE = [words for words in FASTSLOW if words[0] in EXAMPLE]
@@ -55,6 +56,7 @@ def test_every_link_to_a_file_leads_somewhere() -> None:
 
 def test_commands_on_the_sample_run_one_after_the_other(fastslow: FastSlow, tmp_path: Path) -> None:
     (tmp_path / "solution").symlink_to(REPOSITORY / "solution")
+    modules.write(modules.make_layout_record(), tmp_path / "my_program.pb")
     for words in ON_THE_SAMPLE:
         result = fastslow(*words)
         assert result.returncode == 0, result.stderr

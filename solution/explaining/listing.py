@@ -1,5 +1,6 @@
 """The columns of the feature tables for people, and the tables themselves as a file."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.table import Table
@@ -8,7 +9,8 @@ from solution.collection import Collection
 from solution.data.graphs import GraphCache, LazyGraphs
 from solution.data.store import Store, graph_path
 from solution.errors import InputError
-from solution.features.catalogue import FEATURES
+from solution.features.catalogue import FEATURES, MODULE_FEATURES
+from solution.features.feature import Feature
 from solution.features.table import write_table
 from solution.progress import track
 from solution.terminal import make_table
@@ -16,8 +18,17 @@ from solution.terminal import make_table
 
 def show_features(kind: str) -> Table:
     """Name, unit and reason of every column of the table of layout or tile graphs."""
-    features = FEATURES[kind]
-    table = make_table(f"The {kind} table: {len(features)} columns, a row a configuration")
+    return _show(f"The {kind} table", "a row a configuration", FEATURES[kind])
+
+
+def show_module_features() -> Table:
+    """The same of the table that a program's protobuf gives."""
+    title = "The module table, of `fastslow module FILE --features TABLE`"
+    return _show(title, "a row a node", MODULE_FEATURES)
+
+
+def _show(title: str, rows: str, features: Sequence[Feature]) -> Table:
+    table = make_table(f"{title}: {len(features)} columns, {rows}")
     table.add_column("Feature", no_wrap=True)
     table.add_column("Unit")
     table.add_column("Reason")

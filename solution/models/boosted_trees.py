@@ -84,6 +84,7 @@ class BoostedTrees(Ranker):
 
     settings_class: ClassVar[type]
     grouped: ClassVar[bool] = False  # the loss compares the rows of a graph
+    on_feature_table: ClassVar[bool] = True  # its columns are those of solution.features.catalogue
 
     def __init__(self, settings: Any, seed: int) -> None:
         self.settings = settings

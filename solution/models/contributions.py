@@ -23,8 +23,13 @@ def explain_difference(ranker: Ranker, rows: np.ndarray, reference: np.ndarray) 
         (k, columns); the sum over columns is the difference of scores, for pairs of rows the
         log odds that the row is the slower one.
 
-    Raises InputError where the ranker is neither trees nor linear.
+    Raises InputError where the ranker is neither trees nor linear, or on other columns.
     """
+    if not isinstance(ranker, BoostedTrees | LinearRanker) or not ranker.on_feature_table:
+        raise InputError(
+            f"{type(ranker).__name__} cannot be explained: expected trees or a linear model on a "
+            "feature table, such as tile_lightgbm_001 or linear_ridge_001."
+        )
     both = np.concatenate([reference[None], rows])
     if isinstance(ranker, PairwiseRanker):
         forth, back = rows - reference, reference - rows
@@ -33,13 +38,8 @@ def explain_difference(ranker: Ranker, rows: np.ndarray, reference: np.ndarray) 
         # What one unit of output does to the score: -1 where the trees predict relevance.
         sign = ranker.score(np.ones(1), 1)[0] - ranker.score(np.zeros(1), 1)[0]
         found = sign * _contributions(ranker, both)
-    elif isinstance(ranker, LinearRanker):
-        found = ranker.contributions(both)
     else:
-        raise InputError(
-            f"{type(ranker).__name__} cannot be explained: expected trees or a linear model, such "
-            "as tile_lightgbm_001 or linear_ridge_001."
-        )
+        found = ranker.contributions(both)
     return found[1:] - found[:1]
 
 

@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -93,6 +93,11 @@ class LassoSettings(LinearSettings):
 class LinearRanker(Ranker):
     """One weight for each column."""
 
+    kinds: ClassVar[dict[str, type[LinearSettings]]] = {
+        kind.__name__: kind for kind in (OrdinarySettings, RidgeSettings, LassoSettings)
+    }
+    on_feature_table: ClassVar[bool] = True  # its columns are those of solution.features.catalogue
+
     def __init__(self, settings: LinearSettings, seed: int) -> None:
         self.settings = settings
         self.seed = seed
@@ -105,20 +110,28 @@ class LinearRanker(Ranker):
     ) -> Self:
         everything = [*graphs, *validation]  # nothing is stopped early, the folds are drawn inside
         rows = [choose_rows(g, self.settings.max_configs, self.seed) for g in everything]
-        tables = [distinct_rows(own.graph) for own in rows]
+        tables = [self.rows_of(own.graph) for own in rows]
         self.scaler_ = fit_scaler(tables)
         features = self.scaler_(np.concatenate(tables)).astype(np.float64)
-        ranks = np.concatenate([normalised_rank(own.runtimes) for own in rows])
+        labels = np.concatenate([self.label(own.runtimes) for own in rows])
         groups = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
-        fitted = self._search(features, ranks, groups)
+        fitted = self._search(features, labels, groups)
         self.weights_ = np.asarray(fitted.coef_, np.float64)
         report(1, 1)
         return self
 
     def predict(self, graph: Graph) -> np.ndarray:
         # Row by row, so that a row's score does not depend on its neighbours' places.
-        scores = self.contributions(distinct_rows(graph)).sum(axis=1)
+        scores = self.contributions(self.rows_of(graph)).sum(axis=1)
         return scores.astype(np.float32)[deduplicated(graph).inverse]
+
+    def rows_of(self, graph: Graph) -> np.ndarray:
+        """The table (distinct configs, columns) float32 that it learns from."""
+        return distinct_rows(graph)
+
+    def label(self, runtimes: np.ndarray) -> np.ndarray:
+        """What is learned of the configurations (rows,) of one graph."""
+        return normalised_rank(runtimes)
 
     def contributions(self, rows: np.ndarray) -> np.ndarray:
         """What each column adds to the scores of `rows`: (rows, columns), as they are."""
@@ -148,7 +161,7 @@ class LinearRanker(Ranker):
         from pydantic import TypeAdapter
 
         record = json.loads((folder / "settings.json").read_text(encoding="utf-8"))
-        kind = KINDS[record["kind"]]
+        kind = cls.kinds[record["kind"]]
         ranker = cls(TypeAdapter(kind).validate_python(record["settings"]), record["seed"])
         with np.load(folder / MODEL, allow_pickle=False) as arrays:
             ranker.scaler_ = Scaler(arrays["mean"], arrays["scale"])
@@ -156,7 +169,7 @@ class LinearRanker(Ranker):
         ranker.penalty_ = record["penalty"]
         return ranker
 
-    def _search(self, features: np.ndarray, ranks: np.ndarray, groups: np.ndarray) -> Any:
+    def _search(self, features: np.ndarray, labels: np.ndarray, groups: np.ndarray) -> Any:
         """Fit with the penalty that does best on graphs that were left out."""
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.model_selection import GridSearchCV, GroupKFold
@@ -164,9 +177,9 @@ class LinearRanker(Ranker):
         estimator, penalties = self.settings.estimator(), self.settings.penalties
         folds = min(self.settings.folds, groups[-1] + 1)
         if not penalties:
-            return estimator.fit(features, ranks)
+            return estimator.fit(features, labels)
         if folds < 2:  # nothing can be left out
-            return estimator.set_params(alpha=penalties[len(penalties) // 2]).fit(features, ranks)
+            return estimator.set_params(alpha=penalties[len(penalties) // 2]).fit(features, labels)
         search = GridSearchCV(
             estimator,
             {"alpha": list(penalties)},
@@ -175,11 +188,6 @@ class LinearRanker(Ranker):
         )
         with warnings.catch_warnings():  # columns repeat each other: the last digits take long
             warnings.simplefilter("ignore", ConvergenceWarning)
-            search.fit(features, ranks, groups=groups)
+            search.fit(features, labels, groups=groups)
         self.penalty_ = float(search.best_params_["alpha"])
         return search.best_estimator_
-
-
-KINDS: dict[str, type[LinearSettings]] = {
-    kind.__name__: kind for kind in (OrdinarySettings, RidgeSettings, LassoSettings)
-}

@@ -6,6 +6,7 @@ written.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,18 +17,14 @@ from solution.data.plan import IS_LABELLED, Plan, make_plan
 from solution.data.preparing import prepare_store
 from solution.features.preparation import Preparation
 from solution.fold_scores import Measure, fit_without, held_out, score_graphs
-from solution.metrics import Mean, bootstrap_mean, kendall_tau, top_k_score
+from solution.metrics import Mean, bootstrap_mean, kendall_tau, top_k_slowdown
 from solution.models.base import RankerSettings
 from solution.progress import track
 
 SEEDS = (0, 1, 2)
 
 
-def top_1_slowdown(scores: np.ndarray, runtimes: np.ndarray) -> float:
-    """The predicted best's runtime over the best's, less 1: what choosing by the model costs."""
-    return 1 - top_k_score(scores, runtimes, 1)
-
-
+top_1_slowdown = partial(top_k_slowdown, k=1)
 MEASURES: dict[str, dict[str, Measure]] = {  # beside the collection's own score
     "tile": {"top-1 slowdown": top_1_slowdown, "tau": kendall_tau},
     "layout": {},

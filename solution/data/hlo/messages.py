@@ -1,0 +1,103 @@
+"""Read the messages of hlo.proto from a file: tuning records, or a module as XLA dumps it.
+
+The classes are made at run time from the compiled description beside it, hlo.binpb: code that the
+protobuf compiler writes works with a few versions of the library only, and Kaggle has its own.
+
+    XLA_FLAGS="--xla_dump_to=FOLDER --xla_dump_hlo_as_proto"   writes such modules, *.hlo.pb
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError, Message
+
+from solution.errors import InputError
+
+MAX_BYTES = (1 << 31) - 1  # a message of protobuf is not larger
+DESCRIPTION = Path(__file__).parent / "hlo.binpb"
+EXPECTED = (
+    "expected a binary protobuf: a TuningData, a ModuleTuningData, or a module that XLA dumped "
+    "with --xla_dump_hlo_as_proto"
+)
+ADVICE = "Get the file again, or write it in one of these forms."
+
+
+def _make_classes() -> dict[str, Any]:
+    files = descriptor_pb2.FileDescriptorSet.FromString(DESCRIPTION.read_bytes())
+    pool = descriptor_pool.DescriptorPool()  # its own: another program's messages stay apart
+    for file in files.file:
+        pool.Add(file)
+    names = [message.name for file in files.file for message in file.message_type]
+    return {
+        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"fastslow.{name}"))
+        for name in names
+    }
+
+
+MESSAGES = _make_classes()  # by their names in hlo.proto
+
+
+def read_records(path: Path) -> list[Any]:
+    """The messages TuningRecord of the file, in order; a bare module is one without runs.
+
+    Which form a file has it does not say: the first in which it holds instructions is taken.
+
+    Raises InputError where it has none of the forms, is truncated, or too large.
+    """
+    data = _read(path)
+    defects = []
+    for read in (_read_tuning_records, _read_tuning_record, _read_module):
+        try:
+            records = read(data)
+        except DecodeError as error:
+            defects.append(str(error))
+            continue
+        if records and all(_is_module(record.module) for record in records):
+            return records
+    found = f"found none ({defects[-1]})" if len(defects) == 3 else "found no instructions in it"
+    raise InputError(f"{path}: {EXPECTED}; {found}: truncated, or another file. {ADVICE}")
+
+
+def _read(path: Path) -> bytes:
+    try:
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            raise InputError(
+                f"{path}: expected at most {MAX_BYTES:,} bytes, which a protobuf message may have, "
+                f"found {size:,}. Divide the records among several files."
+            )
+        data = path.read_bytes()
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: there is no such file.") from error
+    except IsADirectoryError as error:
+        raise InputError(f"{path}: expected a file, found a folder. Name one in it.") from error
+    if not data:
+        raise InputError(f"{path}: {EXPECTED}; found an empty file. {ADVICE}")
+    return data
+
+
+def _read_tuning_records(data: bytes) -> list[Message]:
+    return list(MESSAGES["TuningRecords"].FromString(data).modules)
+
+
+def _read_tuning_record(data: bytes) -> list[Message]:
+    return [MESSAGES["TuningRecord"].FromString(data)]
+
+
+def _read_module(data: bytes) -> list[Message]:
+    return [MESSAGES["TuningRecord"](module=MESSAGES["Module"].FromString(data))]
+
+
+def _is_module(module: Any) -> bool:
+    computations = module.computations
+    return any(computation.instructions for computation in computations) and all(
+        instruction.opcode for instruction in instructions(module)
+    )
+
+
+def instructions(module: Any) -> Iterator[Any]:
+    """The instructions of all computations; the place of one is the number of its node."""
+    for computation in module.computations:
+        yield from computation.instructions

@@ -1,0 +1,171 @@
+"""The graph of a module as the competition has it: opcodes, 140 node features, edges.
+
+Source: featurizers.h and hlo_encoder.cc of google-research-datasets/tpu_graphs say what the arrays
+hold (Phothilimthana et al., "TpuGraphs", NeurIPS 2023). All of it are whole numbers; sums and
+products wrap around as 64-bit integers do, and become float32 at the end.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from solution.data.hlo.messages import instructions
+from solution.graph import InvalidGraphError
+from solution.vocabulary import CONFIGURABLE_OPCODES, MAX_RANK, OPCODE_IDS
+
+# The numbers that XLA's PrimitiveType has for the element types in the order of the one-hot code.
+ELEMENT_TYPES = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 16, 15, 18, 13, 14, 17)
+WINDOW_NUMBERS = ("size", "stride", "padding_low", "padding_high", "window_dilation",
+                  "base_dilation")  # fmt: skip
+SPATIAL = 4  # dimensions of a convolution that are kept
+FEW = 2  # of slices and padding
+MAIN_COMPUTATIONS = ("cluster", "while", "cond")  # the parts of node_splits end with these
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """A module without configurations."""
+
+    features: np.ndarray  # (nodes, 140) float32
+    opcodes: np.ndarray  # (nodes,) uint8; 0 where the opcode has no id
+    edges: np.ndarray  # (edges, 2) int64; a row is [consumer, producer]
+    splits: np.ndarray  # (1, s) int64: where the main computations begin and end
+
+
+def read_nodes(module: Any) -> Nodes:
+    """Extract the graph of a message Module.
+
+    Raises InvalidGraphError where an instruction or computation that is named is not there, or is
+    there twice.
+    """
+    rows = [
+        describe(instruction, is_root=instruction.id == computation.root_id)
+        for computation in module.computations
+        for instruction in computation.instructions
+    ]
+    opcodes = [OPCODE_IDS.get(instruction.opcode, 0) for instruction in instructions(module)]
+    return Nodes(
+        np.array(rows, np.int64).astype(np.float32),
+        np.array(opcodes, np.uint8),
+        _find_edges(module),
+        _split(module),
+    )
+
+
+def find_configurable(opcodes: np.ndarray) -> np.ndarray:
+    """The nodes (configurable,) int64 whose layouts may be set: the competition's rule."""
+    wanted = [OPCODE_IDS[name] for name in CONFIGURABLE_OPCODES]
+    return np.flatnonzero(np.isin(opcodes, wanted))
+
+
+def describe(instruction: Any, *, is_root: bool) -> list[int]:
+    """The 140 features of an instruction, in the order of solution.vocabulary."""
+    shape = instruction.shape
+    return [
+        int(is_root),
+        0,  # bits of an element, which the extractor never knew
+        *(int(shape.element_type == kind) for kind in ELEMENT_TYPES),
+        *summarise(shape.dimensions, MAX_RANK),
+        len(shape.tuple_shapes),
+        instruction.parameter_number,
+        *first(instruction.dimensions, MAX_RANK),
+        *_describe_window(instruction.window.dimensions),
+        *_describe_convolution(instruction.convolution),
+        instruction.feature_group_count,
+        instruction.batch_group_count,
+        *_describe_each(instruction.slices, ("start", "stride", "limit"), FEW),
+        *summarise(instruction.dynamic_slice_sizes, FEW),
+        *_describe_each(
+            instruction.padding.dimensions, ("edge_padding_low", "edge_padding_high"), FEW
+        ),
+        int(instruction.is_stable),
+        *first(shape.layout.minor_to_major, MAX_RANK),
+    ]
+
+
+def first(values: Sequence[int], length: int, missing: int = 0) -> list[int]:
+    """The first `length` of the values, filled up with `missing`."""
+    kept = list(values[:length])
+    return kept + [missing] * (length - len(kept))
+
+
+def summarise(values: Sequence[int], length: int) -> list[int]:
+    """The first `length` of the values, their sum and their product; of none, 0 and 1."""
+    return [*first(values, length), wrap(sum(values)), wrap(prod(values))]
+
+
+def wrap(value: int) -> int:
+    """The 64-bit integer that is left of a number of any size."""
+    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def _describe_each(messages: Iterable[Any], names: Sequence[str], length: int) -> list[int]:
+    found = list(messages)
+    return [
+        number
+        for name in names
+        for number in summarise([getattr(message, name) for message in found], length)
+    ]
+
+
+def _describe_window(dimensions: Sequence[Any]) -> list[int]:
+    reversal = [int(dimension.window_reversal) for dimension in dimensions]
+    counts = [sum(reversal), len(reversal) - sum(reversal)]
+    numbers = _describe_each(dimensions, WINDOW_NUMBERS, MAX_RANK)
+    return [*numbers, *first(reversal, MAX_RANK), *counts]
+
+
+def _describe_convolution(numbers: Any) -> list[int]:
+    return [
+        numbers.input_batch_dimension,
+        numbers.input_feature_dimension,
+        *first(numbers.input_spatial_dimensions, SPATIAL),
+        numbers.kernel_input_feature_dimension,
+        numbers.kernel_output_feature_dimension,
+        *first(numbers.kernel_spatial_dimensions, SPATIAL),
+        numbers.output_batch_dimension,
+        numbers.output_feature_dimension,
+    ]
+
+
+def find_places(module: Any) -> dict[int, int]:
+    """The node of each instruction's id.
+
+    Raises InvalidGraphError where two have one id.
+    """
+    places: dict[int, int] = {}
+    for place, instruction in enumerate(instructions(module)):
+        if places.setdefault(instruction.id, place) != place:
+            raise InvalidGraphError([f"two instructions have the id {instruction.id}"])
+    return places
+
+
+def _find_edges(module: Any) -> np.ndarray:
+    """An edge to each operand and to the root of each computation that is called, in order."""
+    places = find_places(module)
+    roots = {computation.id: computation.root_id for computation in module.computations}
+    edges = []
+    for place, instruction in enumerate(instructions(module)):
+        try:
+            called = [roots[computation] for computation in instruction.called_computation_ids]
+            producers = {*instruction.operand_ids, *called}
+            edges += [(place, places[producer]) for producer in producers]
+        except KeyError as error:
+            raise InvalidGraphError(
+                [f"node {place} ({instruction.opcode}) names the id {error}, which is not there"]
+            ) from error
+    return np.array(sorted(edges), np.int64).reshape(-1, 2)
+
+
+def _split(module: Any) -> np.ndarray:
+    splits, count = [0], 0
+    for computation in module.computations:
+        count += len(computation.instructions)
+        if any(name in computation.name for name in MAIN_COMPUTATIONS):
+            splits.append(count)
+    if splits[-1] < count:
+        splits.append(count)
+    return np.array([splits], np.int64)

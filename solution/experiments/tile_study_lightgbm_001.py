@@ -1,0 +1,9 @@
+"""Trees on mean node features that predict the runtime, as in the LightGBM study."""
+
+from solution.collection import TILE
+from solution.experiments.base import Experiment
+from solution.models.papers.lightgbm_model import StudyTreeSettings
+
+EXPERIMENT = Experiment(
+    name="tile_study_lightgbm_001", collections=TILE, ranker=StudyTreeSettings()
+)

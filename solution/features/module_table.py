@@ -1,0 +1,153 @@
+"""What a module says of its nodes and the competition's 140 node features leave out.
+
+A row a node, in the order of Graph.node_features, so the tables can be put side by side. Optional:
+it needs the protobuf of a program, in the competition a download of its own.
+
+Source: the competition's best solutions (contracting and batch dimensions of dots, shapes of
+operands, gathers) and its organisers, who name the first.
+"""
+
+from collections.abc import Iterable, Sequence
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from solution.data.hlo.messages import instructions
+from solution.data.hlo.nodes import find_places, first, wrap
+from solution.data.hlo.records import Record
+from solution.features.feature import Feature, numbered
+from solution.streaming import write_batches
+from solution.vocabulary import MAX_RANK
+
+OPERANDS = 3  # that are described
+DOT_LISTS = (
+    ("lhs_contracting", "lhs_contracting_dimensions", "summed over in the left operand"),
+    ("rhs_contracting", "rhs_contracting_dimensions", "summed over in the right operand"),
+    ("lhs_batch", "lhs_batch_dimensions", "of the left operand, one product for each index"),
+    ("rhs_batch", "rhs_batch_dimensions", "of the right operand, one product for each index"),
+)
+DOT_DIMENSIONS = 2  # of each list
+GATHER_LISTS = (
+    ("gather_offset", "offset_dims", "of the output, contiguous pieces of what is read"),
+    ("gather_collapsed", "collapsed_slice_dims", "of which one index is read at a time"),
+    ("gather_start", "start_index_map", "that the indices run along"),
+)
+GATHER_DIMENSIONS = 3  # of each list
+NONE = -1  # 0 is a dimension
+
+FEATURES = (
+    *(feature for name, _, reason in DOT_LISTS
+      for feature in numbered(name, "dimension, -1: none", reason, DOT_DIMENSIONS)),
+    Feature("dot_terms", "elements, 0: no dot", "the sum behind each element of a dot"),
+    Feature("dot_batch", "elements, 0: no dot", "how many matrix products a dot is"),
+    Feature("dot_rows", "elements, 0: no dot", "free dimensions of the left operand"),
+    Feature("dot_columns", "elements, 0: no dot", "free dimensions of the right operand"),
+    Feature("lhs_sums_minor", "0 or 1", "the contiguous dimension of the left operand is summed"),
+    Feature("rhs_sums_minor", "0 or 1", "the contiguous dimension of the right operand is summed"),
+    *(feature for name, _, reason in GATHER_LISTS
+      for feature in numbered(name, "dimension, -1: none", reason, GATHER_DIMENSIONS)),
+    Feature("gather_index_vector", "dimension, -1: none", "where a gather's indices lie"),
+    Feature("operands", "count", "with repetitions, which edges do not show"),
+    *(Feature(f"operand_{place}_rank", "dimensions, -1: none", "in the order that edges lose")
+      for place in range(OPERANDS)),
+    *(feature for place in range(OPERANDS)
+      for feature in numbered(
+          f"operand_{place}_size", "elements, 0: none", "the shape that is read", MAX_RANK)),
+)  # fmt: skip
+
+
+def module_features(module: Any) -> np.ndarray:
+    """The columns FEATURES (nodes, columns) float32 of a message Module.
+
+    Raises InvalidGraphError where two of its instructions have one id.
+    """
+    shapes = [instruction.shape for instruction in instructions(module)]
+    places = find_places(module)
+    rows = [
+        _describe(instruction, [shapes[places[operand]] for operand in instruction.operand_ids])
+        for instruction in instructions(module)
+    ]
+    return np.array(rows, np.int64).astype(np.float32)
+
+
+def write_module_tables(records: Iterable[Record], path: Path) -> int:
+    """Write the tables of all records as one Parquet file, and return its number of rows.
+
+    Columns: graph, node, then FEATURES.
+    """
+    names = [feature.name for feature in FEATURES]
+    schema = pl.Schema({"graph": pl.String(), "node": pl.Int32()})
+    schema.update({name: pl.Float32() for name in names})
+    tables = (
+        pl.DataFrame(module_features(record.module), schema=names).select(
+            pl.lit(record.graph.name).alias("graph"),
+            pl.int_range(pl.len(), dtype=pl.Int32()).alias("node"),
+            pl.all(),
+        )
+        for record in records
+    )
+    write_batches(tables, schema, path)
+    return int(pl.scan_parquet(path).select(pl.len()).collect().item())
+
+
+def _describe(instruction: Any, operands: Sequence[Any]) -> list[int]:
+    ranks = [len(shape.dimensions) for shape in operands]
+    return [
+        *_describe_dot(instruction, operands),
+        *_describe_gather(instruction),
+        len(operands),
+        *first(ranks, OPERANDS, NONE),
+        *first(
+            [size for shape in operands for size in first(shape.dimensions, MAX_RANK)],
+            OPERANDS * MAX_RANK,
+        ),
+    ]
+
+
+def _describe_dot(instruction: Any, operands: Sequence[Any]) -> list[int]:
+    lists = [getattr(instruction.dot, field) for _, field, _ in DOT_LISTS]
+    dimensions = [slot for own in lists for slot in first(own, DOT_DIMENSIONS, NONE)]
+    if instruction.opcode != "dot" or len(operands) < 2:
+        return [NONE] * len(dimensions) + [0] * 6
+    left, right = operands[:2]
+    left_sums, right_sums, left_batch, right_batch = map(list, lists)
+    return [
+        *dimensions,
+        _count(left, left_sums),
+        _count(left, left_batch),
+        _count(left, _others(left, left_sums + left_batch)),
+        _count(right, _others(right, right_sums + right_batch)),
+        _is_minor(left, left_sums),
+        _is_minor(right, right_sums),
+    ]
+
+
+def _describe_gather(instruction: Any) -> list[int]:
+    numbers = instruction.gather
+    if instruction.opcode != "gather":
+        return [NONE] * (len(GATHER_LISTS) * GATHER_DIMENSIONS + 1)
+    lists = [getattr(numbers, field) for _, field, _ in GATHER_LISTS]
+    return [
+        *(slot for own in lists for slot in first(own, GATHER_DIMENSIONS, NONE)),
+        numbers.index_vector_dim,
+    ]
+
+
+def _count(shape: Any, dimensions: Sequence[int]) -> int:
+    """Elements along the dimensions of the shape; a dimension that it lacks counts nothing."""
+    sizes = shape.dimensions
+    return wrap(prod(sizes[place] for place in dimensions if 0 <= place < len(sizes)))
+
+
+def _others(shape: Any, dimensions: Sequence[int]) -> list[int]:
+    return [place for place in range(len(shape.dimensions)) if place not in dimensions]
+
+
+def _is_minor(shape: Any, dimensions: Sequence[int]) -> int:
+    """Whether the contiguous dimension is among them; the last one where no layout is given."""
+    order = shape.layout.minor_to_major
+    minor = order[0] if len(order) else len(shape.dimensions) - 1
+    return int(minor in dimensions)

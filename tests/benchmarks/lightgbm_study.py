@@ -1,0 +1,130 @@
+"""The protocol of the LightGBM study: random splits over kernels, slowdown of the best of k tiles.
+
+    python -m tests.benchmarks.lightgbm_study ../shared/data build/benchmarks [SPLITS]
+
+Least squares, lasso, ridge and LightGBM, each on mean node features to predict the runtime, as
+published, and on our tile table to predict the rank. 80/20 and 90/10 over kernels, and 80/20 over
+architectures: at random, a kernel is tested whose sisters at other sizes were learned from. On real
+TPU kernels, of which there are 13, each is ranked by models of the others.
+"""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from sklearn.model_selection import GroupShuffleSplit
+
+from solution.collection import TILE
+from solution.data.plan import IS_LABELLED
+from solution.experiments.base import find_experiment
+from solution.graph import Graph
+from solution.metrics import bootstrap_mean, ordered_pair_accuracy, top_k_slowdown
+from solution.models.base import RankerSettings
+from solution.progress import track
+from solution.terminal import make_table, output
+from tests.benchmarks.out_of_fold_scores import open_plan
+from tests.benchmarks.tile_models import measure_tpu
+
+PUBLISHED = "tile_study_lightgbm_001"
+RANKERS = (
+    "nothing_001",
+    "tile_study_linear_001",
+    "tile_study_lasso_001",
+    "tile_study_ridge_001",
+    PUBLISHED,
+    "linear_ordinary_001",
+    "linear_lasso_001",
+    "linear_ridge_001",
+    "tile_pointwise_001",
+)
+INNER = 0.1  # of the learned kernels, to stop trees early by
+TOPS = (1, 5, 10)
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How the kernels are divided, again and again."""
+
+    name: str
+    test_share: float
+    by_architecture: bool
+
+
+PROTOCOLS = (
+    Protocol("80/20 over kernels", 0.2, by_architecture=False),
+    Protocol("90/10 over kernels", 0.1, by_architecture=False),
+    Protocol("80/20 over architectures", 0.2, by_architecture=True),
+)
+
+
+def main(shared: Path, place: Path, splits: int) -> None:
+    """Print a table a protocol, then that of the TPU kernels."""
+    plan = open_plan(shared / "cpugraphs", place / "cpugraphs")
+    kernels = list(plan.load(plan.rows(TILE[0], IS_LABELLED)))
+    for protocol in PROTOCOLS:
+        measure(protocol, kernels, splits)
+    measure_tpu(shared / "tpu", [name for name in RANKERS if name != "nothing_001"])
+
+
+def measure(protocol: Protocol, kernels: Sequence[Graph], splits: int) -> None:
+    """Slowdowns over all splits: a kernel's mean over those that test it, then over kernels."""
+    parts = [divide(protocol, kernels, seed) for seed in range(splits)]
+    values: dict[str, list[np.ndarray]] = {name: [] for name in RANKERS}
+    with track([(seed, name) for seed in range(splits) for name in RANKERS], protocol.name) as todo:
+        for seed, name in todo:
+            learned, tested = ([kernels[place] for place in part] for part in parts[seed])
+            values[name].append(score(find_experiment(name).ranker, learned, tested, seed))
+    table = make_table(f"{protocol.name}, {splits} splits: slowdown (95% interval over kernels)")
+    tops = (f"top-{k}" for k in TOPS)
+    last = "top-5, less the published trees'"
+    for header in ("ranker", *tops, "pairs ordered rightly", "top-5, by split", last):
+        table.add_column(header)
+    tested = np.concatenate([part[1] for part in parts])
+    rows = {name: average(tested, np.concatenate(own)) for name, own in values.items()}
+    for name, own in rows.items():
+        means = [bootstrap_mean(column) for column in own.T]
+        cells = [f"{m.value:.1%} ({100 * m.low:.1f} to {100 * m.high:.1f})" for m in means[:-1]]
+        by_split = " ".join(f"{100 * part[:, 1].mean():.1f}" for part in values[name])
+        less = bootstrap_mean(own[:, 1] - rows[PUBLISHED][:, 1])
+        difference = f"{100 * less.value:+.1f} ({100 * less.low:+.1f} to {100 * less.high:+.1f})"
+        table.add_row(name, *cells, f"{means[-1].value:.3f}", by_split, difference)
+    output.print(table)
+
+
+def average(kernels: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """The mean (distinct kernels, columns) of the rows of each kernel, which may have several."""
+    _, places, counts = np.unique(kernels, return_inverse=True, return_counts=True)
+    total = np.zeros((len(counts), rows.shape[1]))
+    np.add.at(total, places, rows)
+    return total / counts[:, None]
+
+
+def divide(
+    protocol: Protocol, kernels: Sequence[Graph], seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The positions of the kernels that are learned from, and of those that are tested."""
+    groups = [k.architecture if protocol.by_architecture else k.name for k in kernels]
+    splitter = GroupShuffleSplit(n_splits=1, test_size=protocol.test_share, random_state=seed)
+    return next(splitter.split(groups, groups=groups))
+
+
+def score(
+    settings: RankerSettings, train: Sequence[Graph], test: Sequence[Graph], seed: int
+) -> np.ndarray:
+    """Slowdowns of TOPS and ordered pair accuracy (kernels, 4) of a model of `train`."""
+    order = np.random.default_rng(seed).permutation(len(train))
+    held = round(INNER * len(train))
+    inner, rest = [train[k] for k in order[:held]], [train[k] for k in order[held:]]
+    ranker = settings.build(seed).fit(rest, inner)
+    rows = []
+    for graph in test:
+        scores, runtimes = ranker.predict(graph), np.asarray(graph.runtimes)
+        slowdowns = [top_k_slowdown(scores, runtimes, k) for k in TOPS]
+        rows.append([*slowdowns, ordered_pair_accuracy(scores, runtimes)])
+    return np.array(rows)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]) if sys.argv[3:] else 5)

@@ -1,0 +1,122 @@
+"""Small XLA modules and tuning records made by hand, as protobuf messages."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from solution.data.hlo.messages import MESSAGES
+
+F32, TUPLE = 11, 13  # of XLA's PrimitiveType
+
+
+def shape(*dimensions: int, kind: int = F32, order: list[int] | None = None) -> Any:
+    """Row-major unless `order` (minor to major) says otherwise."""
+    layout = list(range(len(dimensions)))[::-1] if order is None else order
+    return MESSAGES["Shape"](
+        element_type=kind,
+        dimensions=dimensions,
+        layout=MESSAGES["Layout"](minor_to_major=layout),
+    )
+
+
+def node(place: int, opcode: str, own: Any, operands: tuple[int, ...] = (), **fields: Any) -> Any:
+    return MESSAGES["Instruction"](
+        id=place, opcode=opcode, shape=own, operand_ids=operands, **fields
+    )
+
+
+def dot(*lists: list[int]) -> Any:
+    """Contracting dimensions left and right, batch dimensions left and right."""
+    left, right, left_batch, right_batch = lists
+    return MESSAGES["DotDimensions"](
+        lhs_contracting_dimensions=left,
+        rhs_contracting_dimensions=right,
+        lhs_batch_dimensions=left_batch,
+        rhs_batch_dimensions=right_batch,
+    )
+
+
+def module(*computations: tuple[str, int, list[Any]], name: str = "program") -> Any:
+    """From (name, id of the root, instructions) each; they are numbered from 1."""
+    return MESSAGES["Module"](
+        name=name,
+        computations=[
+            MESSAGES["Computation"](name=own, id=place, root_id=root, instructions=nodes)
+            for place, (own, root, nodes) in enumerate(computations, 1)
+        ],
+    )
+
+
+def make_module(name: str = "program") -> Any:
+    """sum(reshape(x . w)): seven nodes, of which the dot (4) and the reshape (5) are settable."""
+    add = [
+        node(10, "parameter", shape()),
+        node(11, "parameter", shape(), parameter_number=1),
+        node(12, "add", shape(), (11, 10)),
+    ]
+    main = [
+        node(20, "parameter", shape(8, 16)),
+        node(22, "dot", shape(8, 4), (20, 20), dot=dot([1], [0], [], [])),
+        node(23, "reshape", shape(32, order=[0]), (22,)),
+        node(24, "reduce", shape(), (23,), dimensions=[0], called_computation_ids=[1]),
+    ]
+    return module(("add.1", 12, add), ("main", 24, main), name=name)
+
+
+def layout_run(*nodes: list[list[int]], time: int = 0, **fields: Any) -> Any:
+    """Gives each settable node the layouts of its tensors."""
+    given = [
+        MESSAGES["NodeLayout"](tensors=[MESSAGES["TensorLayout"](dims=dims) for dims in tensors])
+        for tensors in nodes
+    ]
+    layout = MESSAGES["LayoutConfiguration"](layouts=MESSAGES["Layouts"](nodes=given))
+    return MESSAGES["Run"](layout=layout, profile=profile(time), **fields)
+
+
+def tile_run(*output: int, time: int = 0, **fields: Any) -> Any:
+    sizes = MESSAGES["TileSizes"](output_bounds=output)
+    tile = MESSAGES["TileConfiguration"](sizes=sizes)
+    return MESSAGES["Run"](tile=tile, profile=profile(time), **fields)
+
+
+def profile(time: int) -> Any:
+    return MESSAGES["Profile"](compute_time_ns=time)
+
+
+def record(*runs: Any, own: Any = None, **fields: Any) -> Any:
+    return MESSAGES["TuningRecord"](module=own or make_module(), runs=runs, **fields)
+
+
+def make_layout_record(*, timed: bool = True) -> Any:
+    """Three configurations of the module's dot and reshape."""
+    return record(
+        layout_run([[0, 1], [1, 0], [0, 1]], [[0], [1, 0]], time=3000 * timed, is_default=True),
+        layout_run([[1, 0]], [[0], [0, 1]], time=2000 * timed),
+        layout_run([], [], time=5000 * timed),
+        config_index_to_node=[4, 5],
+    )
+
+
+def write(message: Any, path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(message.SerializeToString())
+    return path
+
+
+def describe_product(generator: np.random.Generator) -> tuple[Any, Any, Any, tuple[str, str, str]]:
+    """A random dot: its numbers, both operands, and einsum's letters of left, right and output."""
+    batch, sums, left, right = (
+        "abc"[: generator.integers(3)],
+        "mn"[: generator.integers(1, 3)],
+        "pqr"[: generator.integers(3)],
+        "xyz"[: generator.integers(3)],
+    )
+    sizes = {letter: int(generator.integers(1, 5)) for letter in "abcmnpqrxyz"}
+    operands = ["".join(generator.permutation(list(batch + sums + own))) for own in (left, right)]
+    numbers = dot(
+        *([own.index(letter) for letter in sums] for own in operands),
+        *([own.index(letter) for letter in batch] for own in operands),
+    )
+    shapes = [shape(*(sizes[letter] for letter in own)) for own in operands]
+    return numbers, shapes[0], shapes[1], (operands[0], operands[1], batch + left + right)
