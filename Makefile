@@ -16,6 +16,7 @@
 #   make bench-tile              tile models out of fold, and on real TPU kernels; SHARED=folder of data
 #   make bench-lightgbm          layout LightGBM out of fold, and a million rows; SHARED=folder of data
 #   make bench-scale             what the competition's full scale costs here: 15 minutes, 4 GB of disk
+#   make bench-segments          a step of segment training as graphs grow: 15 minutes, 5 GB of memory
 PYTHON ?= python3
 VENV := .venv
 INSTALLED := $(VENV)/.installed
@@ -26,7 +27,7 @@ SUBMIT = $(if $(RECIPE),"$(RECIPE)") $(if $(RUN),--run "$(RUN)") $(if $(DRY_RUN)
 PUSH = $(foreach pair,$(SET),--set "$(pair)") $(if $(RESUME),--resume) $(if $(DIRTY),--allow-dirty)
 
 .PHONY: run report test lint data submit scores leaderboard notebooks kernels-package kernels-push \
-	kernels-status kernels-pull bench-layout bench-tile bench-lightgbm bench-scale clean
+	kernels-status kernels-pull bench-layout bench-tile bench-lightgbm bench-scale bench-segments clean
 
 run: $(INSTALLED)
 	$(BIN)/fastslow run $(OPTIONS)
@@ -79,6 +80,9 @@ bench-lightgbm: $(INSTALLED)
 
 bench-scale: $(INSTALLED)
 	$(BIN)/python -m tests.benchmarks.full_scale build/full-scale
+
+bench-segments: $(INSTALLED)
+	$(BIN)/python -m tests.benchmarks.segments build/segments
 
 bench-layout: $(INSTALLED)
 	$(BIN)/python -m tests.benchmarks.layout_nets "$(SHARED)/cpugraphs" --tpu "$(SHARED)/tpu" --out build/layout-nets

@@ -15,6 +15,7 @@ from solution.models.lightgbm_ranker import LightGBMSettings, PointwiseSettings
 from solution.models.linear import LassoSettings, OrdinarySettings, RidgeSettings
 from solution.models.nothing import NothingSettings
 from solution.models.pairwise_ranker import PairwiseSettings
+from solution.models.papers.segment_training import SegmentSettings
 from solution.models.papers.tgraph import TGraphSettings
 from solution.models.sampling import choose_rows
 from solution.models.tile_gnn import EarlyTileGnnSettings, TileGnnSettings
@@ -50,6 +51,13 @@ CASES: list[tuple[str, RankerSettings, list[Graph]]] = [
         width=16, rounds=(16, 8), pruning="nothing", training=TRAINING), LAYOUT),
     ("TGraph", SublistAverageSettings(
         TGraphSettings(width=16, training=TRAINING), size=8, times=2), LAYOUT),
+    ("segment training", SegmentSettings(
+        width=16, max_nodes=3, table_megabytes=1, head_epochs=2, training=TRAINING), LAYOUT),
+    ("segment training, computed anew", SegmentSettings(
+        width=16, hops=None, partition="topological", max_nodes=3, table_megabytes=None,
+        training=dataclasses.replace(TRAINING, patience=1)), LAYOUT),
+    ("segment training, full graphs", SegmentSettings(
+        width=16, max_nodes=None, head_epochs=0, training=TRAINING), LAYOUT),
     ("tile net", TileGnnSettings(width=16, training=TRAINING), TILE),
     ("tile net, GraphSAGE", TileGnnSettings(width=16, block="sage", training=TRAINING), TILE),
     ("tile net, GCN", TileGnnSettings(width=16, block="gcn", training=TRAINING), TILE),
