@@ -12,11 +12,13 @@
 #   make kernels-status          how far the pushed notebooks are
 #   make kernels-pull NOTEBOOK=name   bring the outputs back into runs/NAME; REPLACE=1
 #   make kernels-package         only pack the code and what Kaggle's image lacks; DIRTY=1
+#   make papers                  all published systems with the same time: 40 minutes; SHARED=folder of data
 #   make bench-layout            our layout net against the winners': half an hour; SHARED=folder of data
 #   make bench-tile              tile models out of fold, and on real TPU kernels; SHARED=folder of data
 #   make bench-lightgbm          layout LightGBM out of fold, and a million rows; SHARED=folder of data
 #   make bench-study             tile models by the LightGBM study's splits; SHARED=folder of data
 #   make bench-scale             what the competition's full scale costs here: 15 minutes, 4 GB of disk
+#   make bench-segments          a step of segment training as graphs grow: 15 minutes, 5 GB of memory
 PYTHON ?= python3
 VENV := .venv
 INSTALLED := $(VENV)/.installed
@@ -27,7 +29,8 @@ SUBMIT = $(if $(RECIPE),"$(RECIPE)") $(if $(RUN),--run "$(RUN)") $(if $(DRY_RUN)
 PUSH = $(foreach pair,$(SET),--set "$(pair)") $(if $(RESUME),--resume) $(if $(DIRTY),--allow-dirty)
 
 .PHONY: run report test lint data submit scores leaderboard notebooks kernels-package kernels-push \
-	kernels-status kernels-pull bench-layout bench-tile bench-lightgbm bench-study bench-scale clean
+	kernels-status kernels-pull papers bench-layout bench-tile bench-lightgbm bench-study bench-scale \
+	bench-segments clean
 
 run: $(INSTALLED)
 	$(BIN)/fastslow run $(OPTIONS)
@@ -83,6 +86,12 @@ bench-study: $(INSTALLED)
 
 bench-scale: $(INSTALLED)
 	$(BIN)/python -m tests.benchmarks.full_scale build/full-scale
+
+bench-segments: $(INSTALLED)
+	$(BIN)/python -m tests.benchmarks.segments build/segments
+
+papers: $(INSTALLED)
+	$(BIN)/python -m tests.benchmarks.papers "$(SHARED)/cpugraphs"
 
 bench-layout: $(INSTALLED)
 	$(BIN)/python -m tests.benchmarks.layout_nets "$(SHARED)/cpugraphs" --tpu "$(SHARED)/tpu" --out build/layout-nets

@@ -18,6 +18,7 @@ from solution.models.pairwise_ranker import PairwiseSettings
 from solution.models.papers.lightgbm_model import StudyLassoSettings, StudyTreeSettings
 from solution.models.papers.nodes import NodeSettings
 from solution.models.papers.residual_attention import ResidualSettings
+from solution.models.papers.segment_training import SegmentSettings
 from solution.models.papers.tgraph import TGraphSettings
 from solution.models.papers.tpugraphs import TpuGraphsSettings
 from solution.models.papers.tpugraphs_tile import TpuGraphsTileSettings
@@ -79,6 +80,13 @@ CASES: list[tuple[str, RankerSettings, list[Graph]]] = [
         width=16, join="early", training=TRAINING), TILE),
     ("LightGBM study, trees", StudyTreeSettings(rounds=20, min_data_in_leaf=3), TILE),
     ("LightGBM study, lasso", StudyLassoSettings(), TILE),
+    ("segment training", SegmentSettings(
+        width=16, max_nodes=3, table_megabytes=1, head_epochs=2, training=TRAINING), LAYOUT),
+    ("segment training, computed anew", SegmentSettings(
+        width=16, hops=None, partition="topological", max_nodes=3, table_megabytes=None,
+        training=dataclasses.replace(TRAINING, patience=1)), LAYOUT),
+    ("segment training, full graphs", SegmentSettings(
+        width=16, max_nodes=None, head_epochs=0, training=TRAINING), LAYOUT),
     ("tile net", TileGnnSettings(width=16, training=TRAINING), TILE),
     ("tile net, GraphSAGE", TileGnnSettings(width=16, block="sage", training=TRAINING), TILE),
     ("tile net, GCN", TileGnnSettings(width=16, block="gcn", training=TRAINING), TILE),

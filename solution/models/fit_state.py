@@ -3,6 +3,7 @@
 import copy
 import time
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -19,6 +20,20 @@ from solution.models.checkpoint import (
 
 SECONDS_BETWEEN = 20.0  # two checkpoints
 NET, OPTIMIZER, BEST, SUM, TORCH_RANDOM = "net.", "optimizer.", "best.", "sum.", "random.torch"
+MEMORY = "memory."
+
+
+@runtime_checkable
+class Remembering(Protocol):
+    """A net that goes on from more than its weights."""
+
+    def memory(self) -> dict[str, Tensor]:
+        """What it keeps from one step to the next."""
+        ...
+
+    def recall(self, memory: dict[str, Tensor]) -> None:
+        """Take over what `memory` gave."""
+        ...
 
 
 class FitState:
@@ -87,6 +102,8 @@ class FitState:
             **with_prefix(SUM, self._sum),
             TORCH_RANDOM: torch.get_rng_state(),
         }
+        if isinstance(self._net, Remembering):
+            tensors |= with_prefix(MEMORY, self._net.memory())
         record = {
             "fit": self._fit,
             "epoch": self.epoch,
@@ -109,6 +126,8 @@ class FitState:
         device = next(self._net.parameters()).device
         self._best = {n: t.to(device) for n, t in without_prefix(BEST, tensors).items()}
         self._sum = {n: t.to(device) for n, t in without_prefix(SUM, tensors).items()}
+        if isinstance(self._net, Remembering):
+            self._net.recall(without_prefix(MEMORY, tensors))
         torch.set_rng_state(tensors[TORCH_RANDOM])
         self.epoch, self.epochs_since_best = record["epoch"], record["epochs_since_best"]
         self._best_score, self._summed = record["best_score"], record["summed"]

@@ -65,6 +65,15 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
     def make_net(self) -> nn.Module:
         """A net with random weights, a RankingNet."""
 
+    def finish(  # noqa: B027 - most need nothing
+        self,
+        net: nn.Module,
+        examples: Sequence[Example[Inputs]],
+        validation: Sequence[Example[Inputs]],
+        report: Report,
+    ) -> None:
+        """Do what is left to do when the net is trained, in place."""
+
     def fit(
         self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
     ) -> Self:
@@ -94,6 +103,7 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
                 self.checkpoints,
                 f"{self.settings} {self.seed} {[e.key for e in (*examples, *held_out)]}",
             )
+            self.finish(self.net_, examples, held_out, report)
         return self
 
     def keep_checkpoints(self, folder: Path) -> None:

@@ -1,6 +1,6 @@
 """Every published system on the same data, with the same time: one table, one plot.
 
-    make papers      .venv/bin/python -m tests.benchmarks.papers DATA --seconds 1.5 --seconds 5
+    make papers      .venv/bin/python -m tests.benchmarks.papers DATA --seconds 1 --seconds 4
 
 A net is fitted for so many seconds on one thread, once for each budget: an epoch shows how long it
 takes, and as many are run as fill the time. Tile nets, which learn from fifteen times as many
@@ -180,7 +180,7 @@ def measure_scores(
 
 def main(
     data: Annotated[Path, typer.Argument(help="The measured CPU graphs.")],
-    seconds: Annotated[list[float], typer.Option(help="Of a fit; may be repeated.")] = [1.5, 5.0],  # noqa: B006
+    seconds: Annotated[list[float], typer.Option(help="Of a fit; may be repeated.")] = [1.0, 4.0],  # noqa: B006
     seeds: int = 3,
     workers: int = 2,
     out: Annotated[Path, typer.Option()] = Path("build/papers"),

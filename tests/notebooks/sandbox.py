@@ -28,6 +28,7 @@ LACKING = (
     "isal",
     "ipywidgets",
     "kaggle",
+    "pymetis",
     "safetensors",
     "torch_geometric",
     "xxhash",

@@ -39,7 +39,7 @@ def test_the_dataset_is_uploaded_once_and_has_no_torch(day: Day) -> None:
     (versions,) = day.place.world.datasets.values()
     assert len(versions) == 1
     names = {name.partition("-")[0] for name in versions[0] if name.endswith(".whl")}
-    assert {"fast_or_slow", "torch_geometric", "isal"} <= names
+    assert {"fast_or_slow", "torch_geometric", "isal", "pymetis"} <= names
     assert not names & {"torch", "numpy", "scipy", "triton", "lightgbm"}
     assert MANIFEST in versions[0]
     assert sum(map(len, versions[0].values())) < 50e6

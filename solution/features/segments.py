@@ -1,0 +1,109 @@
+"""Divide the nodes of a graph into segments of a bounded size, to train on a few of them at a time.
+
+    metis        few edges run between segments, which are about equally large; needs pymetis
+    topological  contiguous in an order in which producers come before their consumers
+
+Both follow the order of the edges, which is that of the operands, and never the numbers of nodes.
+
+Sources: Karypis and Kumar, "A fast and high quality multilevel scheme for partitioning irregular
+graphs", SIAM Journal on Scientific Computing, 1998; Kahn, "Topological sorting of large networks",
+Communications of the ACM, 1962.
+"""
+
+import heapq
+from collections.abc import Callable
+
+import numpy as np
+from scipy.sparse import coo_array
+
+from solution.errors import InputError
+from solution.graph import Graph
+
+SEED = 1  # of METIS
+
+
+def divide(graph: Graph, partition: str, max_nodes: int | None) -> list[np.ndarray]:
+    """The nodes of each segment; every node is in one.
+
+    Args:
+        partition: a name in PARTITIONS.
+        max_nodes: of a segment; METIS may exceed it by a few percent. None: all nodes are one.
+
+    Raises:
+        InputError: pymetis is not installed, or there is no such partition.
+    """
+    if partition not in PARTITIONS:
+        raise InputError(
+            f"partition is {partition!r}, expected one of {', '.join(PARTITIONS)}. Change the "
+            "settings of the experiment."
+        )
+    order = topological_order(graph)
+    count = 1 if max_nodes is None else -(-graph.num_nodes // max_nodes)
+    return PARTITIONS[partition](graph, order, count) if count > 1 else [order]
+
+
+def topological_order(graph: Graph) -> np.ndarray:
+    """The nodes (nodes,) so that producers come before consumers, else as the edges name them.
+
+    Nodes on a cycle, which no program has, come last.
+    """
+    listed = _listing(graph)
+    rank = np.empty(graph.num_nodes, np.int64)
+    rank[listed] = np.arange(graph.num_nodes)
+    consumers, producers = rank[graph.edges].T
+    by_producer = np.argsort(producers, kind="stable")
+    bounds = np.searchsorted(producers[by_producer], np.arange(graph.num_nodes + 1)).tolist()
+    heard = consumers[by_producer].tolist()
+    waiting = np.bincount(consumers, minlength=graph.num_nodes).tolist()
+    ready = [node for node, count in enumerate(waiting) if count == 0]  # sorted, so a heap
+    order = []
+    while ready:
+        node = heapq.heappop(ready)
+        order.append(node)
+        for consumer in heard[bounds[node] : bounds[node + 1]]:
+            waiting[consumer] -= 1
+            if waiting[consumer] == 0:
+                heapq.heappush(ready, consumer)
+    order += [node for node, count in enumerate(waiting) if count > 0]
+    return listed[order]
+
+
+def _listing(graph: Graph) -> np.ndarray:
+    """The nodes (nodes,) as the edges name them first, then the configurable and other isolated."""
+    named = np.concatenate([graph.edges.ravel(), graph.configurable])
+    nodes, first = np.unique(named, return_index=True)
+    others = np.setdiff1d(np.arange(graph.num_nodes), nodes)
+    contents = [(graph.node_opcodes[n], graph.node_features[n].tobytes()) for n in others]
+    ordered = others[sorted(range(len(others)), key=contents.__getitem__)]
+    return np.concatenate([nodes[np.argsort(first)], ordered])
+
+
+def _by_order(graph: Graph, order: np.ndarray, count: int) -> list[np.ndarray]:
+    return np.array_split(order, count)
+
+
+def _by_metis(graph: Graph, order: np.ndarray, count: int) -> list[np.ndarray]:
+    try:
+        import pymetis  # compiled; only what divides a graph needs it
+    except ImportError as error:
+        raise InputError(
+            "pymetis is not installed, which divides graphs into segments. Install it (pip install "
+            "pymetis), or set partition='topological' in the settings of the experiment."
+        ) from error
+    position = np.empty(graph.num_nodes, np.int64)
+    position[order] = np.arange(graph.num_nodes)
+    linked = position[graph.edges[graph.edges[:, 0] != graph.edges[:, 1]]]
+    ends = np.concatenate([linked, linked[:, ::-1]])
+    links = coo_array((np.ones(len(ends)), tuple(ends.T)), shape=2 * (graph.num_nodes,)).tocsr()
+    links.sort_indices()
+    adjacency = pymetis.CSRAdjacency(links.indptr, links.indices)
+    division = pymetis.part_graph(count, adjacency, options=pymetis.Options(seed=SEED))
+    number = np.asarray(division.vertex_part)
+    segments = [order[number == segment] for segment in range(count)]
+    return [segment for segment in segments if len(segment)]
+
+
+PARTITIONS: dict[str, Callable[[Graph, np.ndarray, int], list[np.ndarray]]] = {
+    "metis": _by_metis,
+    "topological": _by_order,
+}

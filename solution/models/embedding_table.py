@@ -1,0 +1,81 @@
+"""A table of what was computed before, bounded in memory: the newest entries displace older ones.
+
+Every entry has one slot that it can stand in, by a hash of its key, as in a direct-mapped cache.
+"""
+
+import hashlib
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+class EmbeddingTable:
+    """Embeddings (width,) float32 of the segments of configurations of graphs, in main memory.
+
+    Args:
+        max_bytes: what keys and embeddings may take together.
+    """
+
+    def __init__(self, width: int, max_bytes: int) -> None:
+        self.capacity = max(1, max_bytes // (4 * width + 8))
+        # Zeros: memory that no entry has been written to is not taken.
+        self._keys = np.zeros(self.capacity, np.uint64)  # 0: empty
+        self._values = np.zeros((self.capacity, width), np.float32)
+
+    def read(self, graph: int, configs: np.ndarray, segments: int) -> tuple[Tensor, Tensor]:
+        """Whether each entry is known, and what was last written to it, else 0.
+
+        Shapes: configs (k,) -> (k, segments) bool, (k, segments, width).
+        """
+        keys = _hash(graph, configs[:, None], np.arange(segments))
+        slots = self._slots(keys)
+        known = self._keys[slots] == keys
+        values = np.where(known[..., None], self._values[slots], np.float32(0))
+        return torch.from_numpy(known), torch.from_numpy(values)
+
+    def write(self, graph: int, configs: np.ndarray, segment: int, values: Tensor) -> None:
+        """Keep the embeddings `values` (k, width) of one segment in the configurations (k,)."""
+        keys = _hash(graph, configs, np.array([segment]))
+        slots = self._slots(keys)
+        # Where two want one slot, both assignments keep the last of them.
+        self._keys[slots] = keys
+        self._values[slots] = values.detach().float().cpu().numpy()
+
+    def state(self) -> dict[str, Tensor]:
+        """Its entries, to go on from later."""
+        used = np.flatnonzero(self._keys)
+        return {
+            "slots": torch.from_numpy(used),
+            "keys": torch.from_numpy(self._keys[used].view(np.int64)),
+            "values": torch.from_numpy(self._values[used]),
+        }
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Take over what `state` gave, of a table of the same size."""
+        slots = state["slots"].numpy()
+        self._keys[slots] = state["keys"].numpy().view(np.uint64)
+        self._values[slots] = state["values"].numpy()
+
+    def _slots(self, keys: np.ndarray) -> np.ndarray:
+        return ((keys >> np.uint64(1)) % np.uint64(self.capacity)).astype(np.int64)  # all are odd
+
+
+def name_graph(collection: str, name: str) -> int:
+    """A number of 64 bits for a graph."""
+    digest = hashlib.blake2b(f"{collection}/{name}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little")
+
+
+def _hash(graph: int, configs: np.ndarray, segments: np.ndarray) -> np.ndarray:
+    """Keys of 64 bits, never 0; two entries share one about never."""
+    key = _mix(np.uint64(graph) ^ _mix(configs.astype(np.uint64)))
+    return _mix(key ^ _mix(segments.astype(np.uint64))) | np.uint64(1)
+
+
+def _mix(values: np.ndarray) -> np.ndarray:
+    """The finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014)."""
+    values = values + np.uint64(0x9E3779B97F4A7C15)
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))

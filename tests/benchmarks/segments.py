@@ -1,0 +1,170 @@
+"""What a step of segment training costs as the graph grows, beside the same net on full graphs.
+
+    make bench-segments         15 minutes on one core, 5 GB of memory, 20 MB of disk
+
+Every graph and way of training is measured in a process of its own, time and memory apart; they run
+in turn, so ratios hold on a noisy machine. The graphs are whole (not pruned), in segments of 1,000
+nodes, and a step is a graph with CONFIGS of its configurations.
+"""
+
+import ctypes
+import dataclasses
+import gc
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from solution.progress import track
+from solution.terminal import make_table
+
+Found = dict[str, float]
+CONFIGS = 8
+ROUNDS = 3
+WAYS: dict[str, dict[str, int | None]] = {
+    "full graph": {"max_nodes": None},
+    "others anew": {"table_megabytes": None},
+    "table": {"table_megabytes": 16},  # full soon, so that filling it is no part of a step's memory
+}
+STEPS = {"full graph": 1, "others anew": 2, "table": 10}  # that are timed, after one that is not
+# Every large tensor apart, and given back when it is freed: what counts is what is alive, not what
+# the allocator keeps. Time is measured without.
+EXACT = {"MALLOC_MMAP_THRESHOLD_": str(1 << 20), "MALLOC_TRIM_THRESHOLD_": str(1 << 20)}
+# nodes, edges, configurable nodes: in the largest graph's proportions
+GRAPHS = {
+    5_000: (5_000, 8_470, 257),
+    12_911: (12_911, 21_870, 664),
+    43_615: (43_615, 73_881, 2_244),
+}
+BAR = 1.2  # times the peak memory of the smallest graph
+
+
+def write_graph(folder: Path, nodes: int) -> Path:
+    """The file of a made-up program, if it is not there yet; the largest is the stress graph."""
+    from tests.benchmarks.stress import XLA, _layout
+
+    path = folder / XLA / "train" / f"program_{nodes}.npz"
+    if not path.is_file():
+        _layout(*GRAPHS[nodes], 1_001)(path)
+    return path
+
+
+def measure_way(path: Path, way: str) -> Found:
+    """Seconds of a training step, and megabytes before it and at most during it."""
+    import torch
+
+    from solution.collection import collection
+    from solution.data.npz import read_graph
+    from solution.features.preparation import Preparation
+    from solution.models.base import silent
+    from solution.models.papers.segment_training import SegmentSettings
+    from solution.models.training import Example, train
+
+    torch.set_num_threads(1)
+    settings = SegmentSettings(hops=None, **WAYS[way])  # type: ignore[arg-type]
+    graph = Preparation(None)(read_graph(path, collection("layout:xla:random")))
+    inputs = settings.build(0).prepare(graph)
+    example = Example(inputs, graph.runtimes[: len(inputs.codebook.codes)], graph.key)  # type: ignore[index]
+    net = settings.build(0).make_net()
+    training = dataclasses.replace(
+        settings.training, epochs=1, patience=None, configs_per_graph=CONFIGS
+    )
+    del graph
+    train(net, [example], [], training, 0, silent)  # makes what every later step has
+    before = reset_peak()
+    start = time.perf_counter()
+    train(net, [example], [], dataclasses.replace(training, epochs=STEPS[way]), 1, silent)
+    seconds = (time.perf_counter() - start) / STEPS[way]
+    return {"seconds": seconds, "before": before, "peak": memory("VmHWM")}
+
+
+def memory(name: str) -> float:
+    """Megabytes of this process: VmRSS now, VmHWM at most."""
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(name))
+
+
+def reset_peak() -> float:
+    """Give back what is free and let the peak begin anew; returns what is in memory (Linux)."""
+    gc.collect()
+    ctypes.CDLL("libc.so.6").malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    return memory("VmRSS")
+
+
+def run(path: Path, way: str, environment: Mapping[str, str] = MappingProxyType({})) -> Found:
+    """measure_way in a process of its own."""
+    command = [sys.executable, "-m", "tests.benchmarks.segments", str(path), way]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, env={**os.environ, **environment}
+    )
+    found: Found = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def show(times: dict[tuple[int, str], list[Found]], exact: dict[tuple[int, str], Found]) -> Table:
+    """A line a graph and way: the median time, ratios of times with their range, and memory."""
+    smallest = min(GRAPHS)
+    table = make_table(
+        Text(f"A step of {CONFIGS} configurations; its peak memory, and the rise in it, over the "
+             f"same on {smallest:,} nodes")
+    )  # fmt: skip
+    for name in ("Nodes", "Training", "Seconds", "Full over it", "Peak", "Ratio", "Rise", "Ratio"):
+        table.add_column(name, justify="left" if name == "Training" else "right", no_wrap=True)
+    for (nodes, way), rounds in times.items():
+        ratios = [
+            full["seconds"] / own["seconds"]
+            for full, own in zip(times[nodes, "full graph"], rounds, strict=True)
+        ]
+        own, small = exact[nodes, way], exact[smallest, way]
+        table.add_row(
+            f"{nodes:,}",
+            way,
+            f"{statistics.median(found['seconds'] for found in rounds):.2f}",
+            f"{statistics.median(ratios):.1f} ({min(ratios):.1f} to {max(ratios):.1f})",
+            f"{own['peak']:,.0f} MB",
+            f"{own['peak'] / small['peak']:.2f}",
+            f"{rise(own):,.0f} MB",
+            f"{rise(own) / rise(small):.2f}",
+        )
+    return table
+
+
+def rise(found: Found) -> float:
+    """What a step takes beside what is there before it."""
+    return found["peak"] - found["before"]
+
+
+def main() -> None:
+    if len(sys.argv) == 3:
+        print(json.dumps(measure_way(Path(sys.argv[1]), sys.argv[2])))
+        return
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else "build/segments")
+    paths = {nodes: write_graph(folder, nodes) for nodes in GRAPHS}
+    keys = [(nodes, way) for nodes in GRAPHS for way in WAYS]
+    times: dict[tuple[int, str], list[Found]] = {key: [] for key in keys}
+    exact: dict[tuple[int, str], Found] = {}
+    with track((ROUNDS + 1) * keys, "Measuring") as tracked:
+        for place, (nodes, way) in enumerate(tracked):
+            if place < len(keys):
+                exact[nodes, way] = run(paths[nodes], way, EXACT)
+            else:
+                times[nodes, way].append(run(paths[nodes], way))
+    console = Console(width=130)
+    console.print(show(times, exact))
+    large, small = exact[max(GRAPHS), "table"], exact[min(GRAPHS), "table"]
+    worst = max(large["peak"] / small["peak"], rise(large) / rise(small))
+    console.print(f"{max(GRAPHS):,} over {min(GRAPHS):,} nodes: {worst:.2f}, bar: {BAR}")
+
+
+if __name__ == "__main__":
+    main()
