@@ -4,21 +4,25 @@ The folds and inner splits are those of `fastslow run`, so the numbers are the s
 written.
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 
 from solution.collection import collection
 from solution.data.folders import find_files
 from solution.data.plan import IS_LABELLED, Plan, make_plan
 from solution.data.preparing import prepare_store
+from solution.data.store import Store
 from solution.features.preparation import Preparation
 from solution.fold_scores import Measure, fit_without, held_out, score_graphs
 from solution.metrics import Mean, bootstrap_mean, kendall_tau, top_k_slowdown
 from solution.models.base import RankerSettings
+from solution.processes import count_cores, open_pool
 from solution.progress import track
 
 SEEDS = (0, 1, 2)
@@ -58,14 +62,30 @@ def open_plan(data: Path, store: Path) -> Plan:
 def score_out_of_fold(
     settings: RankerSettings, plan: Plan, name: str, seeds: Sequence[int] = SEEDS
 ) -> Scores:
-    """Fit without each fold and score it, once for each seed."""
+    """Fit without each fold and score it, once for each seed; a fit a core."""
     kind = collection(name).kind
     folds = plan.rows(name, IS_LABELLED)["fold"].to_numpy()
     values = np.zeros((len(seeds), len(folds), 1 + len(MEASURES[kind])))
     pairs = [(place, seed, fold) for place, seed in enumerate(seeds) for fold in plan.folds(name)]
-    with track(pairs, f"{type(settings).__name__} {name}") as todo:
-        for place, seed, fold in todo:
-            ranker = fit_without(settings, plan, name, fold, seed)
-            graphs = held_out(plan, name, fold)
-            values[place, folds == fold] = score_graphs(ranker, graphs, MEASURES[kind].values())
+    title = f"{type(settings).__name__} {name}"
+    with open_pool(count_cores(), _begin, plan.graphs, plan.store) as pool:
+        done = [pool.submit(_score_fold, settings, name, fold, seed) for _, seed, fold in pairs]
+        with track(pairs, title) as todo:
+            for (place, _, fold), scored in zip(todo, done, strict=True):
+                values[place, folds == fold] = scored.result()
     return Scores({metric: values[..., k] for k, metric in enumerate(metrics(kind))})
+
+
+_plan: Plan  # of a worker process
+
+
+def _begin(graphs: pl.DataFrame, store: Store) -> None:
+    global _plan
+    os.environ["OMP_NUM_THREADS"] = "1"
+    _plan = Plan(graphs, store)
+
+
+def _score_fold(settings: RankerSettings, name: str, fold: int, seed: int) -> np.ndarray:
+    ranker = fit_without(settings, _plan, name, fold, seed)
+    measures = MEASURES[collection(name).kind].values()
+    return score_graphs(ranker, held_out(_plan, name, fold), measures)

@@ -55,16 +55,21 @@ def list_own() -> list[str]:
 def measure_cpu(data: Path, place: Path, names: list[str]) -> None:
     """Out-of-fold scores with 95% bootstrap intervals over kernels."""
     plan = open_plan(data, place / "cpugraphs")
-    table = make_table("CPU kernels out of fold, mean of 3 seeds (95% interval over kernels)")
-    for header in ("experiment", *metrics("tile"), "seeds"):
-        table.add_column(header)
+    found = {}
     for name in names:
-        scores = score_out_of_fold(find_experiment(name).ranker, plan, TILE[0])
+        found[name] = score_out_of_fold(find_experiment(name).ranker, plan, TILE[0])
+        output.print(name, *found[name].by_seed("top-5 score").round(4))
+    own = {name: scores.values["top-5 score"].mean(axis=0) for name, scores in found.items()}
+    best = max(own.values(), key=np.mean)
+    table = make_table("CPU kernels out of fold, mean of 3 seeds (95% interval over kernels)")
+    for header in ("experiment", *metrics("tile"), "behind the best", "seeds"):
+        table.add_column(header)
+    for name, scores in found.items():
         means = [scores.mean(metric) for metric in metrics("tile")]
+        means.append(bootstrap_mean(best - own[name]))
         cells = [f"{m.value:.4f} ({m.low:.4f} to {m.high:.4f})" for m in means]
         seeds = " ".join(f"{value:.4f}" for value in scores.by_seed("top-5 score"))
         table.add_row(name, *cells, seeds)
-        output.print(name, *cells, seeds)
     output.print(table)
 
 
