@@ -20,6 +20,7 @@ from solution.models.checkpoint import (
 
 SECONDS_BETWEEN = 20.0  # two checkpoints
 NET, OPTIMIZER, BEST, SUM, TORCH_RANDOM = "net.", "optimizer.", "best.", "sum.", "random.torch"
+GPU_RANDOM = "random.gpu"
 MEMORY = "memory."
 
 
@@ -57,6 +58,10 @@ class FitState:
         self._sum: dict[str, Tensor] = {}
         self._summed = 0
         self._saved_at = time.monotonic()
+
+    @property
+    def _device(self) -> torch.device:
+        return next(self._net.parameters()).device
 
     def keep_if_best(self, score: float) -> None:
         """Remember the weights if no epoch had a better validation score."""
@@ -102,6 +107,8 @@ class FitState:
             **with_prefix(SUM, self._sum),
             TORCH_RANDOM: torch.get_rng_state(),
         }
+        if self._device.type == "cuda":
+            tensors[GPU_RANDOM] = torch.cuda.get_rng_state(self._device)
         if isinstance(self._net, Remembering):
             tensors |= with_prefix(MEMORY, self._net.memory())
         record = {
@@ -123,12 +130,14 @@ class FitState:
         tensors, record = found
         self._net.load_state_dict(without_prefix(NET, tensors))
         restore_optimizer(self._optimizer, without_prefix(OPTIMIZER, tensors))
-        device = next(self._net.parameters()).device
+        device = self._device
         self._best = {n: t.to(device) for n, t in without_prefix(BEST, tensors).items()}
         self._sum = {n: t.to(device) for n, t in without_prefix(SUM, tensors).items()}
         if isinstance(self._net, Remembering):
             self._net.recall(without_prefix(MEMORY, tensors))
         torch.set_rng_state(tensors[TORCH_RANDOM])
+        if GPU_RANDOM in tensors and device.type == "cuda":
+            torch.cuda.set_rng_state(tensors[GPU_RANDOM], device)
         self.epoch, self.epochs_since_best = record["epoch"], record["epochs_since_best"]
         self._best_score, self._summed = record["best_score"], record["summed"]
         self.scores = [(epoch, score) for epoch, score in record["scores"]]
