@@ -9,7 +9,7 @@
 # %% [markdown]
 # # 2. Train the layout models
 #
-# The graph nets of the four layout collections, on a GPU where there is one.
+# The graph nets of the four layout collections, on a GPU where there is one; on two, two at once.
 #
 # Every model is kept as soon as it is trained. Where the session ends first, by `HOURS`, a signal
 # or a kill, the next one goes on: attach the output of this notebook to it as an input (`RESUME=1`
