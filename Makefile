@@ -18,7 +18,7 @@
 #   make bench-lightgbm          layout LightGBM out of fold, and a million rows; SHARED=folder of data
 #   make bench-study             tile models by the LightGBM study's splits; SHARED=folder of data
 #   make bench-scale             what the competition's full scale costs here: 15 minutes, 4 GB of disk
-#   make bench-segments          a step of segment training as graphs grow: 15 minutes, 5 GB of memory
+#   make bench-segments          a step of segment training as graphs grow: 10 minutes, 5 GB of memory
 PYTHON ?= python3
 VENV := .venv
 INSTALLED := $(VENV)/.installed

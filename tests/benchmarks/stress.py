@@ -24,7 +24,7 @@ from tests.benchmarks.programs import (
 XLA = "npz/layout/xla/random"
 
 
-def _layout(
+def layout(
     nodes: int,
     edges: int,
     configurable: int,
@@ -34,6 +34,8 @@ def _layout(
     isolated: int = 0,
     labelled: bool = True,
 ) -> Callable[[Path], None]:
+    """What writes a layout file of this size."""
+
     def write(path: Path) -> None:
         program = make_program(1, nodes, edges, configurable, isolated=isolated)
         candidates = draw_candidates(2, program)
@@ -48,13 +50,13 @@ def _tile(nodes: int, configs: int) -> Callable[[Path], None]:
 
 
 FILES: dict[str, Callable[[Path], None]] = {
-    f"{XLA}/train/many_configs.npz": _layout(12_911, 22_000, 344, 100_040),
-    f"{XLA}/train/few_distinct.npz": _layout(3_000, 5_000, 40, 100_040, distinct=48),
-    f"{XLA}/train/all_identical.npz": _layout(500, 800, 26, 20, distinct=1),
-    f"{XLA}/train/isolated_nodes.npz": _layout(372, 500, 26, 500, isolated=60),
-    f"{XLA}/test/many_nodes.npz": _layout(43_615, 73_881, 2_244, 1_001, labelled=False),
-    f"{XLA}/test/usual_1.npz": _layout(500, 800, 40, 1_000, labelled=False),
-    f"{XLA}/test/usual_2.npz": _layout(700, 900, 40, 1_000, labelled=False),
+    f"{XLA}/train/many_configs.npz": layout(12_911, 22_000, 344, 100_040),
+    f"{XLA}/train/few_distinct.npz": layout(3_000, 5_000, 40, 100_040, distinct=48),
+    f"{XLA}/train/all_identical.npz": layout(500, 800, 26, 20, distinct=1),
+    f"{XLA}/train/isolated_nodes.npz": layout(372, 500, 26, 500, isolated=60),
+    f"{XLA}/test/many_nodes.npz": layout(43_615, 73_881, 2_244, 1_001, labelled=False),
+    f"{XLA}/test/usual_1.npz": layout(500, 800, 40, 1_000, labelled=False),
+    f"{XLA}/test/usual_2.npz": layout(700, 900, 40, 1_000, labelled=False),
     "npz/tile/xla/train/tiny_tile.npz": _tile(2, 266),
 }
 
