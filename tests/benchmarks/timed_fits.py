@@ -10,13 +10,18 @@ from solution.graph import Graph
 
 def fit_for(settings: Any, graphs: Sequence[Graph], seconds: float, seed: int) -> Any:
     """Fit a net for about `seconds`, all epochs of the learning rate's course included."""
-    trial = with_epochs(settings, 1).build(seed)
+    epochs = max(1, round(seconds / time_epoch(settings, graphs)))
+    return with_epochs(settings, epochs).build(seed).fit(graphs, [])
+
+
+def time_epoch(settings: Any, graphs: Sequence[Graph]) -> float:
+    """The seconds of a fit of one epoch."""
+    trial = with_epochs(settings, 1).build(0)
     for graph in graphs:
         getattr(trial, "ranker", trial).prepare(graph)  # is kept, so that only training is timed
     started = time.perf_counter()
     trial.fit(graphs, [])
-    epochs = max(1, round(seconds / (time.perf_counter() - started)))
-    return with_epochs(settings, epochs).build(seed).fit(graphs, [])
+    return time.perf_counter() - started
 
 
 def with_epochs(settings: Any, epochs: int) -> Any:
