@@ -3,9 +3,9 @@
     make papers      .venv/bin/python -m tests.benchmarks.papers DATA --seconds 6
 
 A net is fitted for so many seconds on one thread, once for each budget: an epoch shows how long it
-takes, and as many are run as fill the time, at least one. Tile nets, which learn from fifteen times as many
-graphs, get four times as long. Trees and linear models take what they take. Scores are out of fold,
-by architecture; nothing is stopped early but trees. What a fit costs is measured alone, before.
+takes, and as many are run as fill the time, at least one. Tile nets, which learn from fifteen times
+as many graphs, get four times as long. Trees and linear models take what they take. Scores are out
+of fold, by architecture; nothing is stopped early but trees. What a fit costs is measured alone.
 """
 
 import time
