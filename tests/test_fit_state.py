@@ -16,8 +16,8 @@ from solution.models.wrappers import SublistAverageSettings
 from tests.graphs import make_layout_graph
 
 GRAPHS = [make_layout_graph(seed, configs=16, name=f"program_{seed}") for seed in range(4)]
-AVERAGED = TrainingSettings(epochs=6, patience=None, graphs_per_step=2, configs_per_graph=8)
-STOPPED_EARLY = dataclasses.replace(AVERAGED, patience=2)
+WHOLE = TrainingSettings(epochs=6, patience=None, graphs_per_step=2, configs_per_graph=8)
+STOPPED_EARLY = dataclasses.replace(WHOLE, patience=2)
 
 
 class KillError(Exception):
@@ -50,7 +50,7 @@ def _save_every_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fit_state, "SECONDS_BETWEEN", 0.0)
 
 
-@pytest.mark.parametrize("training", [AVERAGED, STOPPED_EARLY], ids=["averaged", "stopped early"])
+@pytest.mark.parametrize("training", [WHOLE, STOPPED_EARLY], ids=["all epochs", "stopped early"])
 @pytest.mark.parametrize("kill_at", [1, 2, 5])
 def test_a_killed_fit_goes_on_and_predicts_the_same(
     training: TrainingSettings, kill_at: int, tmp_path: Path
@@ -70,11 +70,9 @@ def test_a_killed_fit_goes_on_and_predicts_the_same(
 @pytest.mark.parametrize("change", ["training", "width", "graphs"])
 def test_another_fit_does_not_go_on_from_it(change: str, tmp_path: Path) -> None:
     with pytest.raises(KillError):
-        fit(AVERAGED, tmp_path, kill_at=4)
+        fit(WHOLE, tmp_path, kill_at=4)
     assert (tmp_path / NAME).is_file()
-    training = (
-        dataclasses.replace(AVERAGED, learning_rate=0.01) if change == "training" else AVERAGED
-    )
+    training = dataclasses.replace(WHOLE, learning_rate=0.01) if change == "training" else WHOLE
     width, graphs = 16 if change == "width" else 8, slice(0, 2 if change == "graphs" else 3)
     _, epochs = fit(training, tmp_path, width=width, graphs=graphs)
     assert epochs == [1, 2, 3, 4, 5, 6]
@@ -84,20 +82,13 @@ def test_another_fit_does_not_go_on_from_it(change: str, tmp_path: Path) -> None
 def test_a_checkpoint_that_cannot_be_read_is_passed_over(content: bytes, tmp_path: Path) -> None:
     (tmp_path / NAME).write_bytes(content)
     assert load_checkpoint(tmp_path, "any") is None
-    _, epochs = fit(AVERAGED, tmp_path)
+    _, epochs = fit(WHOLE, tmp_path)
     assert epochs[0] == 1
 
 
 def test_a_wrapped_ranker_keeps_checkpoints_too(tmp_path: Path) -> None:
-    inner = LayoutGnnSettings(width=8, rounds=(8,), training=AVERAGED)
+    inner = LayoutGnnSettings(width=8, rounds=(8,), training=WHOLE)
     ranker = SublistAverageSettings(inner, size=8).build(0)
     ranker.keep_checkpoints(tmp_path)
     ranker.fit(GRAPHS[:2], [])
     assert (tmp_path / NAME).is_file()
-
-
-def test_without_patience_the_weights_of_the_last_epochs_are_averaged() -> None:
-    """A third of three epochs is the last one alone."""
-    last, _ = fit(dataclasses.replace(AVERAGED, epochs=3, averaged=0.3))
-    mean, _ = fit(dataclasses.replace(AVERAGED, epochs=3, averaged=1.0))
-    assert not np.array_equal(last.predict(GRAPHS[3]), mean.predict(GRAPHS[3]))

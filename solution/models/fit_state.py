@@ -19,9 +19,8 @@ from solution.models.checkpoint import (
 )
 
 SECONDS_BETWEEN = 20.0  # two checkpoints
-NET, OPTIMIZER, BEST, SUM, TORCH_RANDOM = "net.", "optimizer.", "best.", "sum.", "random.torch"
-GPU_RANDOM = "random.gpu"
-MEMORY = "memory."
+NET, OPTIMIZER, BEST, MEMORY = "net.", "optimizer.", "best.", "memory."
+TORCH_RANDOM, GPU_RANDOM = "random.torch", "random.gpu"
 
 
 @runtime_checkable
@@ -55,8 +54,6 @@ class FitState:
         self._net, self._optimizer, self._fit = net, optimizer, fit
         self._best_score = -np.inf
         self._best: dict[str, Tensor] = {}
-        self._sum: dict[str, Tensor] = {}
-        self._summed = 0
         self._saved_at = time.monotonic()
 
     @property
@@ -71,26 +68,10 @@ class FitState:
             self._best_score, self.epochs_since_best = score, 0
             self._best = copy.deepcopy(self._net.state_dict())
 
-    def average(self) -> None:
-        """Add the weights to the average.
-
-        Source: Izmailov et al., "Averaging weights leads to wider optima and better
-        generalization", UAI 2018.
-        """
-        weights = self._net.state_dict()
-        self._sum = {
-            name: self._sum.get(name, 0) + value.double() for name, value in weights.items()
-        }
-        self._summed += 1
-
     def take_chosen_weights(self) -> None:
-        """Give the net the best weights, or the average, or leave it its last ones."""
+        """Give the net the best weights, or leave it its last ones."""
         if self._best:
             self._net.load_state_dict(self._best)
-        elif self._summed:
-            last = self._net.state_dict()
-            mean = {n: (total / self._summed).to(last[n].dtype) for n, total in self._sum.items()}
-            self._net.load_state_dict(mean)
 
     def save_now_and_then(self, folder: Path) -> None:
         """Write a checkpoint if the last one is old."""
@@ -104,7 +85,6 @@ class FitState:
             **with_prefix(NET, self._net.state_dict()),
             **with_prefix(OPTIMIZER, flatten_optimizer(self._optimizer)),
             **with_prefix(BEST, self._best),
-            **with_prefix(SUM, self._sum),
             TORCH_RANDOM: torch.get_rng_state(),
         }
         if self._device.type == "cuda":
@@ -117,7 +97,6 @@ class FitState:
             "epochs_since_best": self.epochs_since_best,
             "best_score": self._best_score,
             "scores": self.scores,
-            "summed": self._summed,
             "generator": self.generator.bit_generator.state,
         }
         save_checkpoint(folder, tensors, record)
@@ -132,13 +111,12 @@ class FitState:
         restore_optimizer(self._optimizer, without_prefix(OPTIMIZER, tensors))
         device = self._device
         self._best = {n: t.to(device) for n, t in without_prefix(BEST, tensors).items()}
-        self._sum = {n: t.to(device) for n, t in without_prefix(SUM, tensors).items()}
         if isinstance(self._net, Remembering):
             self._net.recall(without_prefix(MEMORY, tensors))
         torch.set_rng_state(tensors[TORCH_RANDOM])
         if GPU_RANDOM in tensors and device.type == "cuda":
             torch.cuda.set_rng_state(tensors[GPU_RANDOM], device)
         self.epoch, self.epochs_since_best = record["epoch"], record["epochs_since_best"]
-        self._best_score, self._summed = record["best_score"], record["summed"]
+        self._best_score = record["best_score"]
         self.scores = [(epoch, score) for epoch, score in record["scores"]]
         self.generator.bit_generator.state = record["generator"]

@@ -2,7 +2,7 @@
 
 A net sees a batch of graphs with the same number of sampled configurations each and returns scores
 (configs, graphs); the loss compares inside a graph. With early stopping it ends with the weights of
-the epoch that was best on validation graphs; without, with the mean of those of the last epochs.
+the epoch that was best on validation graphs; without, with the last ones.
 Device and precision are Lightning Fabric's business.
 """
 
@@ -41,7 +41,6 @@ class TrainingSettings:
     # Epochs without a better validation score before it stops. None: it never stops early and
     # learns from the validation graphs as well.
     patience: int | None = 15
-    averaged: float = 0.25  # share of the epochs, the last, whose weights are averaged; no patience
     learning_rate: float = 1e-3
     weight_decay: float = 1e-4
     graphs_per_step: int = 4
@@ -133,14 +132,11 @@ def train(
     # Only what computes is wrapped: the state's own net keeps its names.
     wrapped, wrapped_optimizer = fabric.setup(net, optimizer)
     steps = _Steps(fabric, wrapped, wrapped_optimizer, settings, state.generator)
-    first_averaged = settings.epochs - max(1, round(settings.averaged * settings.epochs))
     for epoch in range(state.epoch, settings.epochs):
         loss, rate = steps.run_epoch(examples, epoch)
         score = evaluate(net, validation) if len(validation) else None
         if score is not None:
             state.keep_if_best(score)
-        elif epoch >= first_averaged:
-            state.average()
         state.epoch = epoch + 1
         note = f"loss {loss:.3f}" + ("" if score is None else f", validation {score:.3f}")
         report(state.epoch, settings.epochs, note, score, loss=loss, rate=rate)
