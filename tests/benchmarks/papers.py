@@ -2,16 +2,19 @@
 
     make papers      .venv/bin/python -m tests.benchmarks.papers DATA --seconds 6
 
-A net is fitted for so many seconds on one thread, once for each budget: an epoch shows how long it
-takes, and as many are run as fill the time, at least one. Tile nets, which learn from fifteen times
-as many graphs, get four times as long. Trees and linear models take what they take. Scores are out
-of fold, by architecture; nothing is stopped early but trees. What a fit costs is measured alone.
+A net is fitted for so many seconds on one thread, once for each budget: short fits show how long an
+epoch takes, and what is done once, and as many epochs are run as fill the time, at least one. Tile
+nets, which learn from fifteen times as many graphs, get four times as long. Trees and linear models
+take what they take. Scores are out of fold, by architecture; nothing is stopped early but trees.
+What a fit costs is measured alone.
 """
 
+import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import as_completed
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,16 +31,17 @@ from solution.data.preparing import prepare_store
 from solution.data.store import Store
 from solution.features.preparation import Preparation
 from solution.fold_scores import fit_without, held_out, score_graphs
+from solution.graph import Graph
 from solution.metrics import list_mle, ordered_pair_accuracy, top_k_slowdown
-from solution.models.base import Ranker
-from solution.processes import open_pool
+from solution.models.base import Ranker, RankerSettings
+from solution.processes import one_thread, open_pool
 from solution.progress import track
 from tests.benchmarks.paper_report import show_costs, show_orders, show_scores, write_report
 from tests.benchmarks.paper_systems import LAYOUT_SYSTEMS, TILE_SYSTEMS, System
-from tests.benchmarks.timed_fits import count_epochs, time_epoch, with_epochs
+from tests.benchmarks.timed_fits import FitTimes, count_epochs, time_fits, with_epochs
 
 FOLDS = 2
-TILE_TIMES = 4  # as long as for layout
+KINDS = ((LAYOUT_SYSTEMS, LAYOUT, 1), (TILE_SYSTEMS, TILE, 4))  # how many times as long
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,8 @@ class Job:
     collection: str
     fold: int
     seed: int
-    seconds: float  # 0: what it takes
+    budget: float  # seconds
+    epochs: int  # that fill it; 0: the fit takes what it takes
 
     @property
     def system(self) -> System:
@@ -56,7 +61,7 @@ class Job:
         return (TILE_SYSTEMS if self.collection in TILE else LAYOUT_SYSTEMS)[self.name]
 
 
-def list_mle_of_ranks(scores: np.ndarray, runtimes: np.ndarray) -> float:
+def standardised_list_mle(scores: np.ndarray, runtimes: np.ndarray) -> float:
     """ListMLE of standardised scores, for those of different systems have different scales."""
     return list_mle((scores - scores.mean()) / max(float(scores.std()), 1e-9), runtimes)
 
@@ -66,37 +71,50 @@ def top_5_slowdown(scores: np.ndarray, runtimes: np.ndarray) -> float:
     return top_k_slowdown(scores, runtimes, 5)
 
 
-MEASURES = {"OPA": ordered_pair_accuracy, "ListMLE": list_mle_of_ranks, "slowdown": top_5_slowdown}
+MEASURES = {
+    "OPA": ordered_pair_accuracy,
+    "ListMLE": standardised_list_mle,
+    "slowdown": top_5_slowdown,
+}
 _plans: dict[bool, Plan]  # of a worker process; True: of whole graphs
-_epochs: dict[tuple[str, str, int], float] = {}  # their seconds, by system, collection and fold
 
 
 def begin(stores: dict[bool, Path]) -> None:
-    """Open the stores in a worker process."""
+    """Open the stores in a worker process; each has one thread."""
     global _plans
+    os.environ["OMP_NUM_THREADS"] = "1"
     _plans = {
         whole: make_plan(Store.open(store), "architecture", FOLDS)
         for whole, store in stores.items()
     }
 
 
+def learned(settings: RankerSettings, collection: str, fold: int) -> list[Graph]:
+    """The graphs of all other folds."""
+    plan = _plans[settings.build(0).hops is None]
+    return list(plan.load(plan.training(collection, fold)))
+
+
+def time_system(name: str, collection: str) -> FitTimes:
+    """What fits of a net take."""
+    settings = Job(name, collection, 0, 0, 0.0, 0).system.settings()
+    return time_fits(settings, learned(settings, collection, 0))
+
+
 def fit(job: Job) -> tuple[Ranker, float]:
     """The ranker that has not seen the fold, and how long it was fitted."""
     settings = job.system.settings()
-    plan = _plans[settings.build(0).hops is None]
-    if not job.seconds:
+    with one_thread():
+        if not job.epochs:
+            started = time.perf_counter()
+            plan = _plans[settings.build(0).hops is None]
+            ranker = fit_without(settings, plan, job.collection, job.fold, job.seed)
+            return ranker, time.perf_counter() - started
+        graphs = learned(settings, job.collection, job.fold)
+        ranker = with_epochs(settings, job.epochs).build(job.seed)
         started = time.perf_counter()
-        ranker = fit_without(settings, plan, job.collection, job.fold, job.seed)
+        ranker.fit(graphs, [])
         return ranker, time.perf_counter() - started
-    graphs = list(plan.load(plan.training(job.collection, job.fold)))
-    key = job.name, job.collection, job.fold
-    if key not in _epochs:
-        _epochs[key] = time_epoch(settings, graphs)
-    epochs = max(1, round(job.seconds / _epochs[key]))
-    ranker = with_epochs(settings, epochs).build(job.seed)
-    started = time.perf_counter()
-    ranker.fit(graphs, [])
-    return ranker, time.perf_counter() - started
 
 
 def score(job: Job) -> list[dict[str, Any]]:
@@ -106,7 +124,7 @@ def score(job: Job) -> list[dict[str, Any]]:
     graphs = list(held_out(plan, job.collection, job.fold))
     values = score_graphs(ranker, graphs, MEASURES.values())
     common = {"system": job.name, "collection": job.collection, "seed": job.seed}
-    common |= {"budget": job.seconds, "seconds": seconds, "epochs": count_epochs(ranker)}
+    common |= {"budget": job.budget, "seconds": seconds, "epochs": count_epochs(ranker)}
     return [
         {**common, "graph": graph.name, **dict(zip(("score", *MEASURES), row, strict=True))}
         for graph, row in zip(graphs, values.tolist(), strict=True)
@@ -115,12 +133,12 @@ def score(job: Job) -> list[dict[str, Any]]:
 
 def cost(name: str, collection: str) -> dict[str, Any]:
     """An epoch of a net, or a whole fit, in a process that does nothing else."""
-    job = Job(name, collection, 0, 0, 0.0)
+    job = Job(name, collection, 0, 0, 0.0, 0)
     settings = job.system.settings()
     if is_net(job.system):
         settings = with_epochs(settings, 1)
     plan = _plans[settings.build(0).hops is None]
-    with measure() as spent:
+    with one_thread(), measure() as spent:
         ranker = fit_without(settings, plan, collection, 0, 0)
         graphs = list(held_out(plan, collection, 0))
         started = time.perf_counter()
@@ -144,28 +162,27 @@ def is_net(system: System) -> bool:
     return hasattr(getattr(settings, "ranker", settings), "training")
 
 
-def list_jobs(budgets: Sequence[float], seed: int) -> list[Job]:
+def list_jobs(
+    budgets: Sequence[float], seed: int, times: Mapping[tuple[str, str], FitTimes]
+) -> list[Job]:
     """All fits with one seed."""
     jobs = []
-    for systems, collections, times in (
-        (LAYOUT_SYSTEMS, LAYOUT, 1), (TILE_SYSTEMS, TILE, TILE_TIMES)
-    ):  # fmt: skip
-        for name, system in systems.items():
-            own = [times * seconds for seconds in budgets] if is_net(system) else [0.0]
-            jobs += [
-                Job(name, collection, fold, seed, seconds)
-                for collection in collections
-                for seconds in own
-                for fold in range(FOLDS)
-            ]
+    for systems, collections, longer in KINDS:
+        for name, collection in product(systems, collections):
+            found = times.get((name, collection))
+            for seconds in budgets if found else [0.0]:
+                epochs = found.epochs_in(longer * seconds) if found else 0
+                jobs += [
+                    Job(name, collection, fold, seed, longer * seconds, epochs)
+                    for fold in range(FOLDS)
+                ]
     return jobs
 
 
 def measure_costs(stores: dict[bool, Path]) -> pl.DataFrame:
     """system, kind, parameters, configs_per_second (predicting), megabytes."""
     rows = []
-    asked = [(name, LAYOUT[-1]) for name in LAYOUT_SYSTEMS]
-    asked += [(name, TILE[0]) for name in TILE_SYSTEMS]
+    asked = [(name, collections[-1]) for systems, collections, _ in KINDS for name in systems]
     with track(asked, "Costs") as tracked:
         for name, collection in tracked:
             with open_pool(1, begin, stores) as pool:
@@ -173,12 +190,22 @@ def measure_costs(stores: dict[bool, Path]) -> pl.DataFrame:
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
-def measure_scores(
-    stores: dict[bool, Path], budgets: Sequence[float], seed: int, workers: int
-) -> pl.DataFrame:
+def measure_times(stores: dict[bool, Path], workers: int) -> dict[tuple[str, str], FitTimes]:
+    """What fits of each net take, by its name and the collection."""
+    asked = [
+        (name, collection)
+        for systems, collections, _ in KINDS
+        for name, collection in product(systems, collections)
+        if is_net(systems[name])
+    ]
+    with open_pool(workers, begin, stores) as pool, track(asked, "Epochs") as tracked:
+        running = [pool.submit(time_system, *key) for key in asked]
+        return {key: done.result() for key, done in zip(tracked, running, strict=True)}
+
+
+def measure_scores(jobs: Sequence[Job], stores: dict[bool, Path], workers: int) -> pl.DataFrame:
     """system, collection, seed, budget, seconds, epochs, graph, score and MEASURES."""
-    jobs = list_jobs(budgets, seed)
-    with open_pool(workers, begin, stores) as pool, track(jobs, f"Fits, seed {seed}") as tracked:
+    with open_pool(workers, begin, stores) as pool, track(jobs, "Fits") as tracked:
         running = [pool.submit(score, job) for job in jobs]
         found = zip(tracked, as_completed(running), strict=True)
         return pl.DataFrame([row for _, done in found for row in done.result()])
@@ -202,11 +229,12 @@ def main(
             for whole, how in kinds.items()
         }
         measure_costs(stores).write_parquet(out / "costs.parquet")
+        times = measure_times(stores, workers)
         for seed in range(seeds):
-            found = measure_scores(stores, seconds, seed, workers)
+            found = measure_scores(list_jobs(seconds, seed, times), stores, workers)
             found.write_parquet(out / f"scores-{seed}.parquet")
     costs = pl.read_parquet(out / "costs.parquet")
-    scores = pl.concat(pl.read_parquet(path) for path in sorted(out.glob("scores-*.parquet")))
+    scores = pl.concat(pl.read_parquet(out / f"scores-{seed}.parquet") for seed in range(seeds))
     console = Console(width=140)
     for table in (*show_scores(scores), show_orders(scores), show_costs(costs)):
         console.print(table)

@@ -3,6 +3,7 @@
 import dataclasses
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from solution.graph import Graph
@@ -10,18 +11,34 @@ from solution.graph import Graph
 
 def fit_for(settings: Any, graphs: Sequence[Graph], seconds: float, seed: int) -> Any:
     """Fit a net for about `seconds`, all epochs of the learning rate's course included."""
-    epochs = max(1, round(seconds / time_epoch(settings, graphs)))
+    epochs = time_fits(settings, graphs).epochs_in(seconds)
     return with_epochs(settings, epochs).build(seed).fit(graphs, [])
 
 
-def time_epoch(settings: Any, graphs: Sequence[Graph]) -> float:
-    """The seconds of a fit of one epoch."""
-    trial = with_epochs(settings, 1).build(0)
+@dataclass(frozen=True)
+class FitTimes:
+    """What a fit takes, in seconds."""
+
+    epoch: float
+    beside: float  # what is done once, such as tuning a head in the end
+
+    def epochs_in(self, seconds: float) -> int:
+        """The epochs of a fit of so many seconds; at least one."""
+        return max(1, round((seconds - self.beside) / self.epoch))
+
+
+def time_fits(settings: Any, graphs: Sequence[Graph]) -> FitTimes:
+    """Fit one epoch, and then three."""
+    first = with_epochs(settings, 1).build(0)
     for graph in graphs:
-        getattr(trial, "ranker", trial).prepare(graph)  # is kept, so that only training is timed
-    started = time.perf_counter()
-    trial.fit(graphs, [])
-    return time.perf_counter() - started
+        getattr(first, "ranker", first).prepare(graph)  # is kept, so that only training is timed
+    taken = []
+    for ranker in (first, with_epochs(settings, 3).build(0)):
+        started = time.perf_counter()
+        ranker.fit(graphs, [])
+        taken.append(time.perf_counter() - started)
+    epoch = max((taken[1] - taken[0]) / 2, 1e-4)
+    return FitTimes(epoch, max(0.0, taken[0] - epoch))
 
 
 def with_epochs(settings: Any, epochs: int) -> Any:
