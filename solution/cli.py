@@ -40,6 +40,9 @@ EXPERIMENTS = (
 EXIT_BAD_INPUT = 2
 
 Data = Annotated[Path, typer.Argument(help="Folder with the npz files, in any of their shapes.")]
+Preparers = Annotated[
+    int | None, typer.Option("--workers", min=1, help="Processes at once. Default: one per core.")
+]
 RunOption = Annotated[Path, typer.Option("--run", help="A run folder.")]
 RecipeOption = Annotated[str, typer.Option(help="Name, or path of a TOML file.")]
 
@@ -94,7 +97,7 @@ def prepare(
         int, typer.Option(min=1, help="Kept around the configurable nodes of layout graphs.")
     ] = 1,
     whole: Annotated[bool, typer.Option("--whole", help="Keep every node.")] = False,
-    workers: Workers = None,
+    workers: Preparers = None,
     replace: Annotated[bool, typer.Option("--replace", help="Prepare everything again.")] = False,
 ) -> None:
     """Repair, prune and encode every graph once, so that runs read only what they need.

@@ -24,7 +24,10 @@ Data = Annotated[
     Path | None, typer.Option("--data", help="The data or a prepared store. Default: the sample.")
 ]
 Workers = Annotated[
-    int | None, typer.Option(min=1, help="Processes at once. Default: one per core, or GPU.")
+    int | None,
+    typer.Option(
+        min=1, help="Processes at once. Default: one per GPU, else per core with 3 GB of memory."
+    ),
 ]
 
 

@@ -50,9 +50,10 @@ class Unit:
     def folder(self, run: Run) -> Path:
         return run.unit(self.experiment.name, self.collection, self.fold, self.seed)
 
-    def address(self) -> tuple[str, str, int, int]:
+    def address(self) -> tuple[str, str, str, int, int]:
         """What another process makes it again from."""
-        return self.experiment.origin, self.collection, self.fold, self.seed
+        experiment = self.experiment
+        return experiment.origin, experiment.source, self.collection, self.fold, self.seed
 
     def describe(self) -> str:
         """What people call it."""
@@ -124,8 +125,16 @@ def _begin(graphs: pl.DataFrame, store: Store, run: Run) -> None:
     _place = Plan(graphs, store), run
 
 
-def _train_there(origin: str, collection: str, fold: int, seed: int, report: Report) -> None:
-    train_unit(Unit(find_experiment(origin), collection, fold, seed), *_place, report)
+def _train_there(
+    origin: str, source: str, collection: str, fold: int, seed: int, report: Report
+) -> None:
+    experiment = find_experiment(origin)
+    if experiment.source != source:
+        raise InputError(
+            f"{origin}: was changed while its models were trained. Give the changed experiment "
+            "another name, or start its run afresh with --replace."
+        )
+    train_unit(Unit(experiment, collection, fold, seed), *_place, report)
 
 
 def list_units(experiment: Experiment, plan: Plan) -> list[Unit]:

@@ -9,10 +9,8 @@ from multiprocessing.queues import Queue
 from multiprocessing.sharedctypes import Synchronized
 from typing import Any
 
-import psutil
-
 from solution.models.base import Report
-from solution.processes import CONTEXT, count_cores, open_pool
+from solution.processes import CONTEXT, available_memory, count_cores, open_pool
 from solution.watch import Watch
 
 BYTES_OF_A_WORKER = 3 << 30  # the libraries, and what is kept of graphs and features
@@ -25,7 +23,7 @@ def count_places() -> int:
     gpus = count_gpus()
     if gpus:
         return gpus
-    return max(1, min(count_cores(), psutil.virtual_memory().available // BYTES_OF_A_WORKER))
+    return max(1, min(count_cores(), available_memory() // BYTES_OF_A_WORKER))
 
 
 def count_gpus() -> int:
@@ -76,9 +74,12 @@ class _Screen(ExitStack):
         super().__init__()
         self._watch, self._names = watch, names
         self._open: dict[int, tuple[ExitStack, Report]] = {}
+        self._finished: set[int] = set()
 
     def show(self, number: int, facts: tuple[Any, ...], more: dict[str, Any]) -> None:
         """Take note of what a task reported; nothing: that it was begun."""
+        if number in self._finished:  # a message may arrive after the result
+            return
         if number not in self._open:
             own = self.enter_context(ExitStack())
             self._open[number] = own, own.enter_context(self._watch.unit(self._names[number]))
@@ -89,6 +90,7 @@ class _Screen(ExitStack):
         """The task is done."""
         self.show(number, (), {})
         self._open[number][0].close()
+        self._finished.add(number)
         self._watch.advance()
 
 

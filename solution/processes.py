@@ -11,20 +11,31 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import joblib
+import psutil
 from threadpoolctl import threadpool_limits
 
 from solution.errors import InputError
 
+MEMORY_OF_CONTAINER = Path("/sys/fs/cgroup/memory.max")
 CONTEXT = multiprocessing.get_context("spawn")
 
 
 def count_cores() -> int:
-    """The cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """The cores that this process may use, in a container too."""
+    return int(joblib.cpu_count())
+
+
+def available_memory() -> int:
+    """The bytes that are free, or that the container may have at most."""
+    free = int(psutil.virtual_memory().available)
+    try:
+        return min(free, int(MEMORY_OF_CONTAINER.read_text()))
+    except (OSError, ValueError):  # there is none, or it has no limit
+        return free
 
 
 def one_thread() -> threadpool_limits:

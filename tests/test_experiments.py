@@ -58,3 +58,11 @@ def test_a_broken_experiment_is_refused_with_its_file(
 def test_an_unknown_experiment_is_refused(name: str) -> None:
     with pytest.raises(InputError, match=name):
         find_experiment(name)
+
+
+def test_a_link_to_a_file_is_found_by_its_own_name(tmp_path: Path) -> None:
+    link = tmp_path / "quick_tile_gnn.py"
+    real = tmp_path / "real.py"
+    real.write_bytes(QUICK.read_bytes())
+    link.symlink_to(real)
+    assert find_experiment(find_experiment(str(link)).origin).name == "quick_tile_gnn"

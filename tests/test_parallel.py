@@ -1,6 +1,7 @@
 """Models that are trained beside each other: the same bytes, and nobody is left behind."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,8 +11,14 @@ from pathlib import Path
 import psutil
 import pytest
 
+from solution import out_of_fold, processes
 from solution.data.store import Store
-from solution.parallel import choose_gpu, count_places
+from solution.errors import InputError
+from solution.experiments.base import find_experiment
+from solution.models.base import silent
+from solution.parallel import _Screen, choose_gpu, count_places
+from solution.progress import bars
+from solution.watch import ProgressBars
 
 FASTSLOW = Path(sys.executable).parent / "fastslow"
 EXPERIMENTS = Path(__file__).parent / "experiments"
@@ -74,6 +81,36 @@ def test_workers_end_with_the_command(
 def test_each_worker_has_a_gpu_of_those_that_may_be_used() -> None:
     assert [choose_gpu(place, 2, None) for place in range(3)] == ["0", "1", "0"]
     assert [choose_gpu(place, 2, "3,MIG-5") for place in range(2)] == ["3", "MIG-5"]
+
+
+def test_a_container_bounds_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limit = tmp_path / "memory.max"
+    monkeypatch.setattr(processes, "MEMORY_OF_CONTAINER", limit)
+    free = processes.available_memory()
+    limit.write_text("max\n", encoding="utf-8")
+    assert processes.available_memory() > free / 2
+    limit.write_text("1000000\n", encoding="utf-8")
+    assert processes.available_memory() == 1_000_000
+    assert count_places() == 1
+
+
+def test_an_experiment_that_is_changed_meanwhile_is_not_trained_on(tmp_path: Path) -> None:
+    file = tmp_path / "quick_tile_gnn.py"
+    shutil.copyfile(EXPERIMENTS / "quick_tile_gnn.py", file)
+    source = find_experiment(str(file)).source
+    file.write_text(file.read_text(encoding="utf-8") + "# changed\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"quick_tile_gnn.py: was changed"):
+        out_of_fold._train_there(str(file), source, "tile:xla", 0, 0, silent)
+
+
+def test_a_message_may_arrive_after_the_result() -> None:
+    with bars() as progress:
+        screen = _Screen(ProgressBars(progress, 1, "Training"), ["model"])
+        with screen:
+            screen.show(0, (1, 3), {})
+            screen.finish(0)
+            screen.show(0, (3, 3, "late"), {})
+        assert [task.completed for task in progress.tasks] == [1]
 
 
 def test_there_is_always_a_place() -> None:

@@ -68,7 +68,7 @@ def find_experiment(name: str) -> Experiment:
             f"{name}: expected EXPERIMENT = Experiment(name={path.stem!r}, ...) in it, found "
             f"{experiment!r}. Give the experiment the name of its file."
         )
-    origin = str(path.resolve()) if source else name
+    origin = str(path.absolute()) if source else name
     return dataclasses.replace(experiment, source=source, origin=origin)
 
 

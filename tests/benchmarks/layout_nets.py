@@ -1,6 +1,6 @@
 """Our layout net against TGraph, the winners' net: as good, as fast, as large.
 
-    make bench-layout DATA=folder      the measured CPU graphs, and TPU files beside them
+    make bench-layout SHARED=folder      the measured CPU graphs, and TPU files beside them
     .venv/bin/python -m tests.benchmarks.layout_nets DATA --seconds 10 --seeds 3
 
 In every fold both nets are fitted one after the other in the same process with one thread, for the

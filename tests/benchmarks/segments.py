@@ -30,11 +30,10 @@ from solution.terminal import make_table
 
 Found = dict[str, float]
 CONFIGS = 8
-ROUNDS = 3
 WAYS: dict[str, dict[str, int | None]] = {
     "full graph": {"max_nodes": None},
     "others anew": {"table_megabytes": None},
-    "table": {"table_megabytes": 16},  # full soon, so that filling it is no part of a step's memory
+    "table": {"table_megabytes": 16},  # of which a few steps fill little
 }
 STEPS = {"full graph": 1, "others anew": 2, "table": 10}  # that are timed, after one that is not
 # Every large tensor apart, and given back when it is freed: what counts is what is alive, not what

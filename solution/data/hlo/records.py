@@ -73,7 +73,7 @@ def read_module_file(path: Path, collection_name: str | None = None) -> list[Rec
 
 def _read_record(name: str, message: Any, collection_name: str | None) -> Record:
     nodes = read_nodes(message.module)
-    kind, runs = _usable(message.runs)
+    kind, runs, given = _usable(message.runs)
     found = _find_collection(kind, collection_name)
     nanoseconds = np.array([run.profile.compute_time_ns for run in runs], np.int64)
     if not len(nanoseconds):
@@ -93,12 +93,12 @@ def _read_record(name: str, message: Any, collection_name: str | None) -> Record
         configs=_tiles(runs) if kind == "tile" else _layouts(runs, len(configurable)),
         runtimes=nanoseconds / divisor if nanoseconds.any() else None,
     )
-    left_out = len(message.runs) - len(runs)
+    left_out = given - len(runs)
     return Record(graph, message.module, nodes.splits, nanoseconds, normalizer, left_out)
 
 
-def _usable(runs: Sequence[Any]) -> tuple[str, list[Any]]:
-    """Layout or tile, and the runs that are its configurations."""
+def _usable(runs: Sequence[Any]) -> tuple[str, list[Any], int]:
+    """Layout or tile, the runs that are its configurations, and how many tell theirs at all."""
     given = [run for run in runs if run.tile.HasField("sizes") or run.layout.HasField("layouts")]
     kinds = {run.WhichOneof("configuration") for run in given}
     if len(kinds) > 1:
@@ -107,7 +107,7 @@ def _usable(runs: Sequence[Any]) -> tuple[str, list[Any]]:
     timed = [run for run in sound if run.profile.compute_time_ns > NO_TIME]
     if given and not sound:
         raise InvalidGraphError([f"all of its {len(given)} runs failed"])
-    return (kinds or {"layout"}).pop(), timed or sound
+    return (kinds or {"layout"}).pop(), timed or sound, len(given)
 
 
 def _find_collection(kind: str, name: str | None) -> Collection:

@@ -206,6 +206,7 @@ class SegmentNet(nn.Module):
         others = torch.zeros(*shape, self.width, device=inputs.numeric.device)
         for number in set(range(count)) - set(chosen.tolist()):
             others[:, number] = self.embed_segment(inputs, number, configs).float()
+        torch.clear_autocast_cache()  # what it keeps of the weights has no gradient
         return torch.ones(shape, dtype=torch.bool), others
 
 

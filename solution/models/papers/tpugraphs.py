@@ -109,6 +109,7 @@ class JoinedNet(NodeNet):
         sources, local = cut_segment(edges, segment, len(inputs.opcodes))
         with torch.no_grad():
             x, constants = self._encode(inputs, given, layouts, edges, sources[len(segment) :])
+        torch.clear_autocast_cache()  # what it keeps of the weights has no gradient
         part = inputs.keep(segment)
         inside = self.rows(part, layout_numbers(part, configs))
         for block, constant in zip(self.blocks, constants, strict=True):
