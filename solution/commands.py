@@ -26,7 +26,7 @@ Data = Annotated[
 Workers = Annotated[
     int | None,
     typer.Option(
-        min=1, help="Processes at once. Default: one per GPU, else per core with 3 GB of memory."
+        min=1, help="Processes at once. Default: one per GPU, else per core with 5 GB of memory."
     ),
 ]
 

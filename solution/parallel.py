@@ -13,7 +13,7 @@ from solution.models.base import Report
 from solution.processes import CONTEXT, available_memory, count_cores, open_pool
 from solution.watch import Watch
 
-BYTES_OF_A_WORKER = 3 << 30  # the libraries, and what is kept of graphs and features
+BYTES_OF_A_WORKER = 5 << 30  # tables of the whole tile collection take most of it
 POLL_SECONDS = 0.1
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
