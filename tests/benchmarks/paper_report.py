@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 from rich.table import Table
 
 from solution.collection import LAYOUT, TILE
@@ -167,9 +168,13 @@ def draw(scores: pl.DataFrame) -> Figure:
                 points.append((float(part["seconds"].mean()), mean))  # type: ignore[arg-type]
             if points:
                 x, y = zip(*sorted(points), strict=True)
-                style = {"lw": 2.5, "zorder": 3} if name in OURS else {"lw": 1.2}
-                axes.plot(x, y, marker="os^D"[number // 10], label=name, **style)
+                style = {"lw": 2.5, "ms": 12} if name in OURS else {"lw": 1.2}
+                marker = "*" if name in OURS else "os"[number // 10]
+                axes.plot(x, y, marker=marker, label=name, **style)
         axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
         axes.set_xlabel("seconds of a fit, one thread")
         metric = "Kendall's tau, mean of four collections" if kind == "layout" else "top-5 score"
         axes.set_ylabel(f"{metric}, out of fold")
