@@ -67,7 +67,7 @@ kernels-pull: $(INSTALLED)
 
 test: lint
 	$(BIN)/pytest --numprocesses logical --dist loadgroup --ignore tests/kaggle --ignore tests/notebooks
-	$(BIN)/pytest --numprocesses 2 --dist loadgroup tests/kaggle tests/notebooks  # a process a folder: they start many
+	$(BIN)/pytest tests/kaggle tests/notebooks  # these start many processes of their own
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
