@@ -60,16 +60,20 @@ def tabulate(
         if own.is_empty():
             continue
         graphs = of_graphs(own)
-        means = [f"{mean_over(graphs, [name], 'score').value:.3f}" for name in shown]
+        means = [_cell(mean_over(graphs, [name], "score")) for name in shown]
         mean = mean_over(graphs, collections, "score")
         others = [
             mean_over(of_graphs(own, name), collections, name).value
             for name in ("OPA", "ListMLE", "slowdown", "seconds", "epochs")
         ]
-        cells = [f"{mean.value:.3f} ({mean.low:.3f} to {mean.high:.3f})", f"{others[0]:.3f}"]
+        cells = [_cell(mean), f"{others[0]:.3f}"]
         cells += [f"{others[1]:.2f}", f"{others[2]:.1%}", f"{others[3]:.1f}"]
         rows.append([system, *means, *cells, f"{others[4]:.0f}" if others[4] else ""])
     return rows
+
+
+def _cell(mean: Mean) -> str:
+    return f"{mean.value:.3f} ({mean.low:.3f} to {mean.high:.3f})"
 
 
 def show_scores(scores: pl.DataFrame) -> list[Table]:
@@ -130,12 +134,18 @@ def write_report(scores: pl.DataFrame, costs: pl.DataFrame, folder: Path) -> Non
     for kind, collections, systems in KINDS:
         rows = tabulate(scores, collections, systems)
         kept = [at for at, name in enumerate(rows[0]) if name not in ("ListMLE", "Epochs")]
-        short.append(as_markdown([[row[at] for at in kept] for row in rows], kind))
+        brief = [[_shorten(row[at], rows[0][at]) for at in kept] for row in rows]
+        short.append(as_markdown(brief, kind))
         full.append(as_markdown(rows, kind))
     replace_between(folder / "README.md", "\n\n".join(short))
     tables = [*full, as_markdown(compare(scores), ""), as_markdown(list_costs(costs), "")]
     replace_between(folder / "solution/experiments/LOG.md", "\n\n".join(tables))
     save_figure(draw(scores), folder / PLOT)
+
+
+def _shorten(cell: str, column: str) -> str:
+    """Without the interval of a single collection."""
+    return cell.partition(" (")[0] if ":" in column and ":" not in cell else cell
 
 
 def replace_between(path: Path, text: str) -> None:
