@@ -1,6 +1,5 @@
 """Dividing a graph into segments, and the table of their embeddings."""
 
-import dataclasses
 import sys
 
 import numpy as np
@@ -13,7 +12,7 @@ from solution.errors import InputError
 from solution.features.segments import PARTITIONS, divide, topological_order
 from solution.graph import Graph
 from solution.models.embedding_table import EmbeddingTable, name_graph
-from tests.graphs import make_wide_graph
+from tests.graphs import make_wide_graph, renumber_nodes
 from tests.test_pruning import LABEL, make_graph
 
 
@@ -24,18 +23,6 @@ def programs(draw: st.DrawFn) -> Graph:
     ends = st.integers(0, nodes - 1)
     edges = draw(st.lists(st.tuples(ends, ends).filter(lambda pair: pair[0] > pair[1])))
     return make_graph(nodes, edges, draw(st.lists(ends, max_size=3, unique=True)))
-
-
-def renumber(graph: Graph, seed: int) -> Graph:
-    old = np.random.default_rng(seed).permutation(graph.num_nodes)
-    new = np.argsort(old)
-    return dataclasses.replace(
-        graph,
-        node_features=graph.node_features[old],
-        node_opcodes=graph.node_opcodes[old],
-        edges=new[graph.edges],
-        configurable=new[graph.configurable],
-    )
 
 
 def names(graph: Graph, segments: list[np.ndarray]) -> list[list[float]]:
@@ -51,14 +38,14 @@ def test_segments_hold_every_node_once_whatever_its_number(
     segments = divide(graph, partition, max_nodes)
     assert sorted(np.concatenate(segments).tolist()) == list(range(graph.num_nodes))
     assert all(len(segment) for segment in segments)
-    other = renumber(graph, seed)
+    other = renumber_nodes(graph, seed)[0]
     assert names(other, divide(other, partition, max_nodes)) == names(graph, segments)
 
 
 @given(graph=programs(), seed=st.integers(0, 99))
 @settings(max_examples=60, deadline=None)
 def test_producers_come_before_their_consumers(graph: Graph, seed: int) -> None:
-    graph = renumber(graph, seed)
+    graph = renumber_nodes(graph, seed)[0]
     position = np.argsort(topological_order(graph))
     consumers, producers = position[graph.edges].T
     assert (consumers > producers).all()
@@ -71,7 +58,7 @@ def test_nodes_on_a_cycle_are_in_a_segment_too() -> None:
 
 @pytest.mark.parametrize(("partition", "most"), [("metis", 1.2), ("topological", 1.0)])
 def test_segments_are_about_equal_and_cut_few_edges(partition: str, most: float) -> None:
-    graph = renumber(make_wide_graph(configs=4, nodes=399), seed=0)  # a chain
+    graph, _ = renumber_nodes(make_wide_graph(configs=4, nodes=399), 0)  # a chain
     segments = divide(graph, partition, 50)
     assert len(segments) == 8
     assert max(len(segment) for segment in segments) <= most * 50
