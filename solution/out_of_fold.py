@@ -101,11 +101,13 @@ def train_units(
         workers: processes, by default one a GPU or a core. An experiment that was made in this
             process, rather than found by its name or file, is trained here.
     """
-    missing = [unit for unit in units if not unit.folder(run).exists()]
+    missing = []
     for unit in units:
-        if unit not in missing:
+        if unit.folder(run).exists():
             remove(run.checkpoints(unit.folder(run)))
             watch.advance()
+        else:
+            missing.append(unit)
     count = min(workers or count_places(), len(missing))
     if count > 1 and all(unit.experiment.origin for unit in missing):
         tasks = [(unit.describe(), unit.address()) for unit in missing]

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from solution.models.papers.nodes import NodeInputs, NodeSettings, both_ways, prepare_nodes
+from solution.models.layers import both_ways
+from solution.models.papers.nodes import NodeInputs, NodeSettings, prepare_nodes
 from solution.models.papers.residual_attention import (
     ResidualNet,
     ResidualSettings,

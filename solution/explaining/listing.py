@@ -9,7 +9,8 @@ from solution.collection import Collection
 from solution.data.graphs import GraphCache, LazyGraphs
 from solution.data.store import Store, graph_path
 from solution.errors import InputError
-from solution.features.catalogue import FEATURES, MODULE_FEATURES
+from solution.features import module_table
+from solution.features.catalogue import FEATURES
 from solution.features.feature import Feature
 from solution.features.table import write_table
 from solution.progress import track
@@ -24,7 +25,7 @@ def show_features(kind: str) -> Table:
 def show_module_features() -> Table:
     """The same of the table that a program's protobuf gives."""
     title = "The module table, of `fastslow module FILE --features TABLE`"
-    return _show(title, "a row a node", MODULE_FEATURES)
+    return _show(title, "a row a node", module_table.FEATURES)
 
 
 def _show(title: str, rows: str, features: Sequence[Feature]) -> Table:

@@ -1,14 +1,13 @@
-"""Every column of the feature tables: its name, its unit, and why it is there."""
+"""Every column of the tables that rankers learn from: its name, its unit, and why it is there."""
 
 from solution.collection import Collection
-from solution.features import layout_table, module_table, tile_table
+from solution.features import layout_table, tile_table
 from solution.features.feature import Feature
 
 FEATURES: dict[str, tuple[Feature, ...]] = {
     "layout": layout_table.FEATURES,
     "tile": tile_table.FEATURES,
 }
-MODULE_FEATURES = module_table.FEATURES  # a row a node, of programs whose protobuf is there
 
 
 def features_of(collection: Collection) -> tuple[Feature, ...]:

@@ -86,8 +86,8 @@ def refine(states: States, operands: Neighbours, consumers: Neighbours) -> State
 
 def mix_neighbours(colours: np.ndarray, operands: Neighbours, consumers: Neighbours) -> np.ndarray:
     """A hash of each colour (nodes, k) uint64 together with those of the neighbours."""
-    heard = operands.sums(_mix(colours, 1)) + _mix(consumers.sums(_mix(colours, 2)), 3)
-    return _mix(_mix(colours, 4) + heard, 5)
+    heard = operands.sums(mix(colours, 1)) + mix(consumers.sums(mix(colours, 2)), 3)
+    return mix(mix(colours, 4) + heard, 5)
 
 
 def exchange(
@@ -132,7 +132,7 @@ def offsets(sizes: Sequence[int]) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
 
 
-def _mix(values: np.ndarray, salt: int) -> np.ndarray:
+def mix(values: np.ndarray, salt: int = 0) -> np.ndarray:
     """A hash of each of `values` uint64 that scatters over 64 bits.
 
     Source: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014.

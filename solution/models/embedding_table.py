@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from solution.features.states import mix
+
 
 class EmbeddingTable:
     """Embeddings (width,) float32 of the segments of configurations of graphs, in main memory.
@@ -69,13 +71,5 @@ def name_graph(collection: str, name: str) -> int:
 
 def _hash(graph: int, configs: np.ndarray, segments: np.ndarray) -> np.ndarray:
     """Keys of 64 bits, never 0; two entries share one about never."""
-    key = _mix(np.uint64(graph) ^ _mix(configs.astype(np.uint64)))
-    return _mix(key ^ _mix(segments.astype(np.uint64))) | np.uint64(1)
-
-
-def _mix(values: np.ndarray) -> np.ndarray:
-    """The finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014)."""
-    values = values + np.uint64(0x9E3779B97F4A7C15)
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
+    key = mix(np.uint64(graph) ^ mix(configs.astype(np.uint64)))
+    return mix(key ^ mix(segments.astype(np.uint64))) | np.uint64(1)

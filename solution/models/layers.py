@@ -18,6 +18,11 @@ class Mlp(nn.Sequential):
         super().__init__(nn.Linear(inputs, hidden), nn.GELU(), nn.Linear(hidden, outputs))
 
 
+def both_ways(edge_index: Tensor) -> Tensor:
+    """The edges (2, 2 x edges) and the same ones turned round."""
+    return torch.cat([edge_index, edge_index.flip(0)], dim=1)
+
+
 class BothWaysBlock(nn.Module):
     """A residual graph convolution that hears operands and consumers apart.
 

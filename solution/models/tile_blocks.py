@@ -12,7 +12,7 @@ from torch.nn import functional
 from torch_geometric.nn import GCNConv, SAGEConv
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
-from solution.models.layers import BothWaysBlock, Mlp
+from solution.models.layers import BothWaysBlock, Mlp, both_ways
 
 
 class SageBlock(nn.Module):
@@ -27,7 +27,7 @@ class SageBlock(nn.Module):
         self.norm = nn.LayerNorm(width)
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        heard = self.convolution(x, torch.cat([edge_index, edge_index.flip(0)], dim=1))
+        heard = self.convolution(x, both_ways(edge_index))
         return x + functional.gelu(self.norm(heard))
 
 
@@ -44,7 +44,7 @@ class GcnBlock(nn.Module):
         self.norm = nn.LayerNorm(width)
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        edges = torch.cat([edge_index, edge_index.flip(0)], dim=1)
+        edges = both_ways(edge_index)
         edges, weights = gcn_norm(edges, num_nodes=len(x), dtype=x.dtype)
         # GCNConv itself weighs edges of (nodes, width) only.
         sent = self.convolution.lin(x)

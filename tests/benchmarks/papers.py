@@ -38,7 +38,7 @@ from solution.processes import one_thread, open_pool
 from solution.progress import track
 from tests.benchmarks.paper_report import show_costs, show_orders, show_scores, write_report
 from tests.benchmarks.paper_systems import LAYOUT_SYSTEMS, TILE_SYSTEMS, System
-from tests.benchmarks.timed_fits import FitTimes, count_epochs, time_fits, with_epochs
+from tests.benchmarks.timed_fits import FitTimes, count_epochs, time_fits, unwrap, with_epochs
 
 FOLDS = 2
 KINDS = ((LAYOUT_SYSTEMS, LAYOUT, 1), (TILE_SYSTEMS, TILE, 4))  # how many times as long
@@ -89,9 +89,14 @@ def begin(stores: dict[bool, Path]) -> None:
     }
 
 
+def plan_of(settings: RankerSettings) -> Plan:
+    """The plan with the nodes that the system looks at."""
+    return _plans[settings.build(0).hops is None]
+
+
 def learned(settings: RankerSettings, collection: str, fold: int) -> list[Graph]:
     """The graphs of all other folds."""
-    plan = _plans[settings.build(0).hops is None]
+    plan = plan_of(settings)
     return list(plan.load(plan.training(collection, fold)))
 
 
@@ -107,8 +112,7 @@ def fit(job: Job) -> tuple[Ranker, float]:
     with one_thread():
         if not job.epochs:
             started = time.perf_counter()
-            plan = _plans[settings.build(0).hops is None]
-            ranker = fit_without(settings, plan, job.collection, job.fold, job.seed)
+            ranker = fit_without(settings, plan_of(settings), job.collection, job.fold, job.seed)
             return ranker, time.perf_counter() - started
         graphs = learned(settings, job.collection, job.fold)
         ranker = with_epochs(settings, job.epochs).build(job.seed)
@@ -120,8 +124,7 @@ def fit(job: Job) -> tuple[Ranker, float]:
 def score(job: Job) -> list[dict[str, Any]]:
     """A row for each graph of the fold."""
     ranker, seconds = fit(job)
-    plan = _plans[ranker.hops is None]
-    graphs = list(held_out(plan, job.collection, job.fold))
+    graphs = list(held_out(plan_of(job.system.settings()), job.collection, job.fold))
     values = score_graphs(ranker, graphs, MEASURES.values())
     common = {"system": job.name, "collection": job.collection, "seed": job.seed}
     common |= {"budget": job.budget, "seconds": seconds, "epochs": count_epochs(ranker)}
@@ -137,7 +140,7 @@ def cost(name: str, collection: str) -> dict[str, Any]:
     settings = job.system.settings()
     if is_net(job.system):
         settings = with_epochs(settings, 1)
-    plan = _plans[settings.build(0).hops is None]
+    plan = plan_of(settings)
     with one_thread(), measure() as spent:
         ranker = fit_without(settings, plan, collection, 0, 0)
         graphs = list(held_out(plan, collection, 0))
@@ -145,7 +148,7 @@ def cost(name: str, collection: str) -> dict[str, Any]:
         for graph in graphs:
             ranker.predict(graph)
         scored = sum(graph.num_configs for graph in graphs) / (time.perf_counter() - started)
-    net = getattr(getattr(ranker, "ranker", ranker), "net_", None)
+    net = getattr(unwrap(ranker), "net_", None)
     parameters = sum(p.numel() for p in net.parameters()) if net is not None else None
     return {
         "system": name,
@@ -158,8 +161,7 @@ def cost(name: str, collection: str) -> dict[str, Any]:
 
 def is_net(system: System) -> bool:
     """Whether it is trained in epochs."""
-    settings = system.settings()
-    return hasattr(getattr(settings, "ranker", settings), "training")
+    return hasattr(unwrap(system.settings()), "training")
 
 
 def list_jobs(

@@ -31,7 +31,7 @@ def time_fits(settings: Any, graphs: Sequence[Graph]) -> FitTimes:
     """Fit one epoch, and then three."""
     first = with_epochs(settings, 1).build(0)
     for graph in graphs:
-        getattr(first, "ranker", first).prepare(graph)  # is kept, so that only training is timed
+        unwrap(first).prepare(graph)  # is kept, so that only training is timed
     taken = []
     for ranker in (first, with_epochs(settings, 3).build(0)):
         started = time.perf_counter()
@@ -51,5 +51,10 @@ def with_epochs(settings: Any, epochs: int) -> Any:
 
 def count_epochs(ranker: Any) -> int:
     """The epochs of a net that was fitted; 0 of anything else."""
-    training = getattr(getattr(ranker, "ranker", ranker).settings, "training", None)
+    training = getattr(unwrap(ranker).settings, "training", None)
     return 0 if training is None else int(training.epochs)
+
+
+def unwrap(ranker: Any) -> Any:
+    """The ranker inside one that averages over lists, or itself; the same of settings."""
+    return getattr(ranker, "ranker", ranker)

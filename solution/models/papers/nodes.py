@@ -171,11 +171,6 @@ def _as_numbers(tokens: Tensor) -> Tensor:
     return tokens.float() / vocabulary.MAX_RANK
 
 
-def both_ways(edge_index: Tensor) -> Tensor:
-    """The edges (2, 2 x edges) and the same ones turned round."""
-    return torch.cat([edge_index, edge_index.flip(0)], dim=1)
-
-
 class NodeNetSettings(NetSettings, Protocol):
     """The settings of a net that may look at some nodes only."""
 

@@ -19,8 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from solution.models.layers import Mlp, SelfAttention
-from solution.models.papers.nodes import NodeInputs, NodeRanker, NodeSettings, both_ways
+from solution.models.layers import Mlp, SelfAttention, both_ways
+from solution.models.papers.nodes import NodeInputs, NodeRanker, NodeSettings
 from solution.models.papers.tpugraphs import JoinedNet
 from solution.models.training import TrainingSettings
 

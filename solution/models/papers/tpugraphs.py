@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch_geometric.nn import SAGEConv
 
-from solution.models.layers import Mlp
+from solution.models.layers import Mlp, both_ways
 from solution.models.papers.nodes import (
     NUM_LAYOUT,
     NodeInputs,
@@ -32,7 +32,6 @@ from solution.models.papers.nodes import (
     NodeRanker,
     NodeRows,
     NodeSettings,
-    both_ways,
     layout_numbers,
 )
 from solution.models.training import TrainingSettings
