@@ -1,4 +1,4 @@
-"""Linear baselines against numpy, and the opponents of the pairwise trees."""
+"""Linear baselines against numpy, the opponents of the pairwise trees, and lists of lambdarank."""
 
 from pathlib import Path
 
@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from solution.features.table import feature_table
 from solution.metrics import kendall_tau
-from solution.models.labels import normalised_rank
+from solution.models.boosted_trees import GraphRows
+from solution.models.labels import grade, normalised_rank
+from solution.models.lightgbm_ranker import LightGBMSettings, deal
 from solution.models.linear import LassoSettings, LinearRanker, OrdinarySettings, RidgeSettings
 from solution.models.pairwise_ranker import PairwiseSettings, choose_opponents
 from tests.graphs import make_tile_graph
@@ -83,3 +85,39 @@ def test_pairwise_scores_are_wins_against_opponents(all_below: int) -> None:
     ]  # fmt: skip
     np.testing.assert_allclose(ranker.score_rows(rows)[:4], slow, atol=1e-6)
     assert kendall_tau(ranker.predict(GRAPHS[0]), GRAPHS[0].runtimes) > 0.6
+
+
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=6), st.integers(1, 20), st.integers(0, 9))
+@settings(max_examples=100, deadline=None)
+def test_dealt_lists_stay_inside_their_graph(sizes: list[int], length: int, seed: int) -> None:
+    order, new = deal(sizes, length, seed)
+    assert sorted(order) == list(range(sum(sizes)))
+    assert max(new) <= length
+    graph_of = np.repeat(np.arange(len(sizes)), sizes)[order]
+    lists = np.split(graph_of, np.cumsum(new)[:-1])
+    for graph, size in enumerate(sizes):
+        own = [len(members) for members in lists if members[0] == graph]
+        assert len(own) == -(-size // length)
+        assert max(own) - min(own) <= 1
+    assert all(len(set(members)) == 1 for members in lists)
+
+
+def test_lists_of_lambdarank_keep_the_grades_of_the_whole_graph() -> None:
+    runtimes = np.random.default_rng(0).permutation(100).astype(float)
+    rows = GraphRows(runtimes[:, None].astype(np.float32), runtimes, "tile:xla")
+    table = LightGBMSettings(list_length=30).build(0).make_table([rows, rows])
+    assert table.sizes == [25] * 8
+    by_runtime = grade(np.arange(100.0), LightGBMSettings().relevance_levels)
+    assert np.array_equal(table.labels, by_runtime[table.features[:, 0].astype(int)])
+
+
+def test_lambdarank_on_dealt_lists_learns_as_well() -> None:
+    held_out = GRAPHS[5]
+    taus = [
+        kendall_tau(
+            LightGBMSettings(list_length=length).build(0).fit(GRAPHS[:5], []).predict(held_out),
+            held_out.runtimes,
+        )
+        for length in (8, 1000)
+    ]
+    assert taus[0] > taus[1] - 0.1

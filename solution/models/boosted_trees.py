@@ -56,7 +56,7 @@ class TreeSettings:
             "seed": seed,
             "num_threads": count_threads(values),
             "deterministic": True,
-            "force_row_wise": True,
+            "force_col_wise": True,
             "verbosity": -1,
         }
 
@@ -111,7 +111,7 @@ class BoostedTrees(Ranker):
     ) -> Self:
         settings = self.settings
         train = self.make_table([self._rows(graph) for graph in graphs])
-        dataset = self._dataset(train)
+        dataset = self.make_dataset(train)
         callbacks = [_reporter(report, settings.rounds)]
         valid_sets, metric = [], None
         if len(validation):
@@ -119,7 +119,7 @@ class BoostedTrees(Ranker):
             asked = [self.questions(graph.features) for graph in held_out]
             sizes = [len(rows) for rows in asked]
             table = TrainingTable(np.concatenate(asked), np.zeros(sum(sizes)), sizes)
-            valid_sets = [self._dataset(table, dataset)]
+            valid_sets = [self.make_dataset(table, dataset)]
             callbacks.insert(0, lightgbm.early_stopping(settings.patience, verbose=False))
             metric = self._make_metric(held_out, sizes)
         self.booster_ = lightgbm.train(
@@ -132,6 +132,13 @@ class BoostedTrees(Ranker):
             callbacks=callbacks,
         )
         return self
+
+    def make_dataset(
+        self, table: TrainingTable, reference: lightgbm.Dataset | None = None
+    ) -> lightgbm.Dataset:
+        """What LightGBM trains on; a validation set has the bins of its training set, `reference`."""
+        group = table.sizes if self.grouped else None
+        return lightgbm.Dataset(table.features, table.labels, group=group, reference=reference)
 
     def predict(self, graph: Graph) -> np.ndarray:
         scores = self.score_rows(self.rows_of(graph))
@@ -181,12 +188,6 @@ class BoostedTrees(Ranker):
     def _rows(self, graph: Graph) -> GraphRows:
         rows = choose_rows(graph, self.settings.max_configs, self.seed)
         return GraphRows(self.rows_of(rows.graph), rows.runtimes, graph.collection.name)
-
-    def _dataset(
-        self, table: TrainingTable, reference: lightgbm.Dataset | None = None
-    ) -> lightgbm.Dataset:
-        group = table.sizes if self.grouped else None
-        return lightgbm.Dataset(table.features, table.labels, group=group, reference=reference)
 
     def _make_metric(self, graphs: Sequence[GraphRows], sizes: Sequence[int]) -> Any:
         borders = np.cumsum(sizes)[:-1]

@@ -19,6 +19,7 @@ class LightGBMSettings(TreeSettings):
     """Settings of LightGBMRanker."""
 
     relevance_levels: int = 31  # the ranks of a graph are binned into so many grades
+    list_length: int = 64  # the rows of a graph are dealt into lists of at most so many
 
     def build(self, seed: int) -> "LightGBMRanker":
         """Make a ranker that is not fitted yet."""
@@ -29,7 +30,7 @@ class LightGBMSettings(TreeSettings):
         return super().parameters(seed, values) | {
             "objective": "lambdarank",
             "label_gain": list(range(self.relevance_levels)),
-            "lambdarank_truncation_level": self.max_configs,
+            "lambdarank_truncation_level": self.list_length,
         }
 
 
@@ -52,16 +53,45 @@ class RowTrees(BoostedTrees):
 
 
 class LightGBMRanker(RowTrees):
-    """Lambdarank: pairs of a graph are pushed apart by what swapping them would change."""
+    """Lambdarank: pairs of a graph are pushed apart by what swapping them would change.
+
+    All pairs of a graph are as many as its rows squared, and most say the same: only rows of one
+    list meet. Grades are those of the whole graph, so they mean the same in all its lists.
+    """
 
     settings_class = LightGBMSettings
     grouped = True
+
+    def make_table(self, graphs: Sequence[GraphRows]) -> TrainingTable:
+        table = super().make_table(graphs)
+        if max(table.sizes) <= self.settings.list_length:
+            return table
+        order, sizes = deal(table.sizes, self.settings.list_length, self.seed)
+        return TrainingTable(table.features[order], table.labels[order], sizes)
 
     def label(self, runtimes: np.ndarray) -> np.ndarray:
         return grade(runtimes, self.settings.relevance_levels)
 
     def score(self, output: np.ndarray, rows: int) -> np.ndarray:
         return -output  # the trees predict relevance
+
+
+def deal(sizes: Sequence[int], length: int, seed: int) -> tuple[np.ndarray, list[int]]:
+    """Divide lists at random into as few as have at most `length` rows each, equally long.
+
+    Args:
+        sizes: Rows of each list, which lie one after the other.
+
+    Returns:
+        The order (rows,) in which the rows are taken, and how many each new list has.
+    """
+    generator = np.random.default_rng(seed)
+    order, new_sizes = [], []
+    for first, size in zip(np.cumsum([0, *sizes[:-1]]), sizes, strict=True):
+        order.append(first + generator.permutation(size))
+        parts = np.array_split(order[-1], -(-size // length))
+        new_sizes += [len(part) for part in parts]
+    return np.concatenate(order), new_sizes
 
 
 @dataclass(frozen=True)

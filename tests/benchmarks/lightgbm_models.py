@@ -25,7 +25,7 @@ from solution.features.nodes import numeric_features
 from solution.features.tile_table import FEATURES, tile_table
 from solution.graph import Graph
 from solution.models.base import RankerSettings
-from solution.models.labels import grade
+from solution.models.boosted_trees import GraphRows
 from solution.models.lightgbm_ranker import LightGBMRanker, LightGBMSettings
 from solution.progress import track
 from solution.terminal import make_table, output
@@ -121,11 +121,16 @@ def run_child(data: Path, place: Path) -> None:
     steps.append(_measure("feature table", wall, processor))
     wall, processor = perf_counter(), process_time()
     settings = LightGBMSettings(max_configs=CONFIGS)
-    labels = np.concatenate([grade(own, settings.relevance_levels) for own in runtimes])
-    dataset = lightgbm.Dataset(table, labels, group=[CONFIGS] * graphs)
-    lightgbm.train(settings.parameters(0, table.size), dataset, settings.rounds)
+    ranker = settings.build(seed=0)
+    parts = np.split(table, graphs)
+    learned = ranker.make_table(
+        [GraphRows(*rows, TILE[0]) for rows in zip(parts, runtimes, strict=True)]
+    )
+    del table, parts
+    parameters = settings.parameters(0, learned.features.size)
+    lightgbm.train(parameters, ranker.make_dataset(learned), settings.rounds)
     steps.append(_measure(f"lambdarank, {settings.rounds} rounds", wall, processor))
-    print(json.dumps({"rows": len(table), "columns": table.shape[1], "steps": steps}))
+    print(json.dumps({"rows": graphs * CONFIGS, "columns": len(FEATURES), "steps": steps}))
 
 
 def enlarge(graph: Graph, seed: int) -> Graph:
