@@ -136,7 +136,7 @@ class BoostedTrees(Ranker):
     def make_dataset(
         self, table: TrainingTable, reference: lightgbm.Dataset | None = None
     ) -> lightgbm.Dataset:
-        """What LightGBM trains on; a validation set has the bins of its training set, `reference`."""
+        """What LightGBM trains on; a validation set gets the bins of its training set."""
         group = table.sizes if self.grouped else None
         return lightgbm.Dataset(table.features, table.labels, group=group, reference=reference)
 
