@@ -66,8 +66,7 @@ kernels-pull: $(INSTALLED)
 	$(BIN)/fastslow kernels pull "$(NOTEBOOK)" $(if $(REPLACE),--replace)
 
 test: lint
-	$(BIN)/pytest --numprocesses logical --dist loadgroup --ignore tests/kaggle --ignore tests/notebooks
-	$(BIN)/pytest tests/kaggle tests/notebooks  # these start many processes of their own
+	$(BIN)/pytest --numprocesses logical --dist loadgroup
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

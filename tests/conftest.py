@@ -22,12 +22,10 @@ SHARED = Path(os.environ.get("FASTSLOW_SHARED", REPOSITORY.parent / "shared" / "
 FastSlow = Callable[..., subprocess.CompletedProcess[str]]
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_itemcollected(item: pytest.Item) -> None:
     """Keep the tests that share what is slow to make in one process, where there are several."""
-    for item in items:
-        inside = item.path.relative_to(Path(__file__).parent)
-        item.add_marker(pytest.mark.xdist_group(inside.parts[0]))
+    inside = item.path.relative_to(Path(__file__).parent)
+    item.add_marker(pytest.mark.xdist_group(inside.parts[0]))
 
 
 @pytest.fixture
