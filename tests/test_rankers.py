@@ -5,6 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from solution.codebook import encode
 from solution.graph import Graph
@@ -25,7 +27,7 @@ from solution.models.papers.tpugraphs_tile import TpuGraphsTileSettings
 from solution.models.papers.violation import ViolationSettings
 from solution.models.sampling import choose_rows
 from solution.models.tile_gnn import EarlyTileGnnSettings, TileGnnSettings
-from solution.models.training import TrainingSettings, learning_rate_factor
+from solution.models.training import TrainingSettings, learning_rate_factor, list_shown
 from solution.models.wrappers import PermutationAverageSettings, SublistAverageSettings
 from tests.graphs import make_layout_graph, make_tile_graph, renumber_nodes
 from tests.places import PlacesSettings
@@ -216,6 +218,18 @@ def test_the_learning_rate_warms_up_and_falls_for_any_number_of_steps(total: int
     assert all(0 <= factor <= 1 for factor in factors)
     assert max(factors) == 1
     assert factors[-1] <= factors[factors.index(1.0)]
+
+
+@given(st.lists(st.integers(1, 500), min_size=1, max_size=9), st.integers(1, 50), st.integers(1, 9))
+def test_an_epoch_shows_configurations_about_once(
+    sizes: list[int], configs_per_graph: int, visits: int
+) -> None:
+    training = TrainingSettings(configs_per_graph=configs_per_graph, visits=visits)
+    times = np.bincount(list_shown(sizes, training), minlength=len(sizes))
+    for size, shown in zip(sizes, times, strict=True):
+        assert 1 <= shown <= visits
+        assert shown == visits or shown * configs_per_graph >= size
+        assert shown == 1 or (shown - 1) * configs_per_graph < size
 
 
 def test_unlabelled_graph_cannot_be_learned_from() -> None:

@@ -13,6 +13,7 @@ from torch.nn import functional
 from solution.features import agreement
 from solution.features.states import Neighbours, States, number_states, refine
 from solution.graph import Graph
+from solution.models import layout_gnn
 from solution.models.layers import SparseMatrix
 from solution.models.layout_gnn import LayoutGnn, LayoutGnnSettings, LayoutInputs, prepare
 from solution.models.state_plan import plan_states
@@ -67,8 +68,8 @@ def assert_same_partition(states: States, seen: Colours) -> None:
         assert states.numbers[place] == number
 
 
-def score_alone(net: LayoutGnn, inputs: LayoutInputs, graph: Graph, config: int) -> Tensor:
-    """The score of one configuration, node by node, by the formulas in the docstrings."""
+def pool_alone(net: LayoutGnn, inputs: LayoutInputs, graph: Graph, config: int) -> Tensor:
+    """The sums of one configuration, node by node, by the formulas in the docstrings."""
     structure = inputs.structure
     nodes = net.node(torch.cat([net.opcode(inputs.opcodes), inputs.numeric], dim=-1))
     x = list(nodes)
@@ -92,21 +93,38 @@ def score_alone(net: LayoutGnn, inputs: LayoutInputs, graph: Graph, config: int)
                 heard = heard + (torch.stack(group).mean(0) if group else 0)
             after.append(block.skip(value) + functional.gelu(block.norm(heard)))
         x = after
-    pooled = torch.from_numpy(structure.shares).T @ torch.stack(x)
-    return net.readout(pooled.flatten()).squeeze()
+    return (torch.from_numpy(structure.shares).T @ torch.stack(x)).flatten()
 
 
 @pytest.mark.parametrize("rounds", [(8,), (8, 8), (8, 4), (6, 5, 4)])
 def test_the_net_equals_one_that_shares_nothing(rounds: tuple[int, ...]) -> None:
     torch.manual_seed(0)
-    net = LayoutGnn(LayoutGnnSettings(width=8, rounds=rounds))
+    net = LayoutGnn(LayoutGnnSettings(width=8, rounds=rounds)).eval()
     graphs = [make_layout_graph(seed, configs=9) for seed in (1, 2)]
     inputs = [prepare(graph, "nothing", 1) for graph in graphs]
     configs = np.array([[0, 3], [4, 4], [2, 0], [0, 1]])
     scores = net.score_batch(inputs, configs)
-    for row, column in np.ndindex(configs.shape):
-        alone = score_alone(net, inputs[column], graphs[column], configs[row, column])
-        torch.testing.assert_close(scores[row, column], alone)
+    for column, graph in enumerate(graphs):
+        rows = [pool_alone(net, inputs[column], graph, row) for row in configs[:, column]]
+        pooled = torch.stack(rows)
+        deviation = (pooled.var(dim=0, correction=0) + 1e-4).sqrt()
+        alone = net.readout((pooled - pooled.mean(dim=0)) / deviation).squeeze(-1)
+        torch.testing.assert_close(scores[:, column], alone)
+
+
+def test_predictions_compare_all_candidates_whatever_the_chunks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    torch.manual_seed(0)
+    net = LayoutGnn(LayoutGnnSettings(width=8, rounds=(8, 8))).eval()
+    inputs = prepare(make_layout_graph(1, configs=50), "nothing", 1)
+    everything = np.arange(len(inputs.structure.codebook.codes))[:, None]
+    expected = net.score_batch([inputs], everything)[:, 0].detach()
+    for values in (1, 7 * net.count_values(inputs), 1 << 22):
+        monkeypatch.setattr(layout_gnn, "CHUNK_VALUES", values)
+        np.testing.assert_allclose(net.score_graph(inputs), expected, atol=1e-5)
+    backwards = net.score_batch([inputs], everything[::-1])[:, 0]
+    torch.testing.assert_close(backwards.flip(0).detach(), expected)
 
 
 def test_fewer_states_than_configurations_times_nodes() -> None:

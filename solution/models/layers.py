@@ -77,6 +77,19 @@ class SelfAttention(nn.Module):
         return x + self.out(found.permute(2, 0, 1, 3).reshape(rows, lists, width))
 
 
+def standardise(x: Tensor, eps: float = 1e-4) -> Tensor:
+    """Each value less its mean over the first axis, over its deviation there.
+
+    Over the configurations of a graph it leaves what tells them apart, in units of how far apart
+    they are; unlike attention among those of a step, it can be had of all candidates at once.
+
+    Shapes: (configs, ...) -> the same.
+    Source: instance normalisation (Ulyanov et al., 2016), along configurations.
+    """
+    centred = x - x.mean(dim=0, keepdim=True)
+    return centred * torch.rsqrt(centred.square().mean(dim=0, keepdim=True) + eps)
+
+
 class SparseMatrix:
     """A constant sparse matrix (rows, columns) to multiply float tensors with, in float32."""
 

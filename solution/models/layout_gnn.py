@@ -1,11 +1,13 @@
 """A graph net for layout that computes every distinct state of a node once.
 
     node features ──────────────┐
-    (node, layout) pairs ── MLP ┴─▶ states 0 ─▶ rounds of convolution ─▶ states k ─▶ sums ─▶ score
+    (node, layout) pairs ── MLP ┴─▶ states 0 ─▶ rounds of convolution ─▶ states k
+                                score ◀─ MLP ◀─ standardised over configurations ◀─ sums
 
 Candidate configurations agree in most of their layouts, so most nodes see the same neighbourhood in
-many of them: see solution.features.states. Beside its own layouts, a configuration's score depends
-on how frequent these are among the graph's candidates (solution.features.frequency).
+many of them: see solution.features.states. A configuration's score also depends on the other
+candidates of its graph: on how frequent its layouts are (solution.features.frequency), and on their
+sums. A step of training sees a sample of them, a prediction all, in whatever order they come.
 """
 
 from collections.abc import Sequence
@@ -28,7 +30,7 @@ from solution.features.pruning import PRUNINGS
 from solution.features.states import Neighbours
 from solution.features.work import configurable_shares, tensor_shares
 from solution.graph import Graph
-from solution.models.layers import Mlp, StateBlock
+from solution.models.layers import Mlp, StateBlock, standardise
 from solution.models.net_ranker import NetRanker
 from solution.models.state_plan import NUM_SHARES, Structure, plan_states
 from solution.models.training import TrainingSettings
@@ -47,14 +49,18 @@ class LayoutGnnSettings:
     rounds: tuple[int, ...] = (64, 64)  # of convolution: the width after each
     pruning: str = "neighbourhood"  # a name in features.pruning.PRUNINGS
     hops: int = 1  # kept around the configurable nodes
+    # Of the sums. Standardised they soon tell each configuration by heart, without dropout.
+    dropout: float = 0.3
     # A graph a step: many small steps learn more in the same time than few large ones.
     training: TrainingSettings = field(
         default_factory=lambda: TrainingSettings(
-            epochs=30,
+            loss="list_mle",
+            epochs=12,
             patience=None,
             learning_rate=2e-3,
             graphs_per_step=1,
             configs_per_graph=96,
+            visits=10,
             max_configs=None,
         )
     )
@@ -145,10 +151,18 @@ class LayoutGnn(nn.Module):
             for before, after in pairwise((self.width, *settings.rounds))
         )
         last = settings.rounds[-1]
+        self.dropout = nn.Dropout(settings.dropout)
         self.readout = Mlp(last * NUM_SHARES, last, 1)
 
     def score_batch(self, batch: Sequence[LayoutInputs], configs: np.ndarray) -> Tensor:
-        """(configs, graphs): the graphs become one disconnected graph with a common config axis."""
+        """(configs, graphs): scores of these configurations among each other."""
+        return self._compare(self.pool(batch, configs))
+
+    def pool(self, batch: Sequence[LayoutInputs], configs: np.ndarray) -> Tensor:
+        """Sums over nodes (configs, graphs, values), each configuration for itself.
+
+        The graphs become one disconnected graph with a common config axis.
+        """
         structures = [inputs.structure for inputs in batch]
         plan = plan_states(structures, configs, len(self.blocks), batch[0].opcodes.device)
         opcodes = self.opcode(torch.cat([inputs.opcodes for inputs in batch]))
@@ -162,7 +176,10 @@ class LayoutGnn(nn.Module):
         x = x.index_add(0, plan.configured, pairs.to(x.dtype))
         for block, (heard, own) in zip(self.blocks, plan.rounds, strict=True):
             x = block(x, heard, own)
-        return self.readout((plan.pooling @ x).view(*configs.shape, -1)).squeeze(-1)
+        return (plan.pooling @ x).view(*configs.shape, -1)
+
+    def _compare(self, pooled: Tensor) -> Tensor:
+        return self.readout(self.dropout(standardise(pooled))).squeeze(-1)
 
     def count_values(self, inputs: LayoutInputs) -> int:
         """Nodes times width."""
@@ -170,12 +187,11 @@ class LayoutGnn(nn.Module):
 
     @torch.inference_mode()
     def score_graph(self, inputs: LayoutInputs) -> np.ndarray:
-        """(configs,), a chunk of configurations at a time."""
+        """(configs,), summed a chunk of configurations at a time."""
         self.eval()
         step = max(1, CHUNK_VALUES // self.count_values(inputs))
         rows = np.arange(len(inputs.structure.codebook.codes))[:, None]
         chunks = [
-            self.score_batch([inputs], rows[first : first + step])
-            for first in range(0, len(rows), step)
+            self.pool([inputs], rows[first : first + step]) for first in range(0, len(rows), step)
         ]
-        return torch.cat(chunks)[:, 0].float().cpu().numpy()
+        return self._compare(torch.cat(chunks))[:, 0].float().cpu().numpy()

@@ -34,7 +34,7 @@ NetInputs = TypeVar("NetInputs", contravariant=True)
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """How a net is trained; one epoch visits every graph once."""
+    """How a net is trained; one epoch shows every graph, large ones more than once."""
 
     loss: str = "pairwise_hinge"
     epochs: int = 60
@@ -45,6 +45,8 @@ class TrainingSettings:
     weight_decay: float = 1e-4
     graphs_per_step: int = 4
     configs_per_graph: int = 48  # sampled anew at each step
+    # An epoch shows a graph as often as its configurations fill a step, at most so many times.
+    visits: int = 1
     max_configs: int | None = 1000  # distinct configurations of a graph to learn from; None: all
     validation_configs: int = 1000  # distinct configurations of a graph to stop early on
 
@@ -181,14 +183,15 @@ class _Steps:
         """The mean loss, and the configurations that were learned from per second."""
         self.net.train()
         settings, started = self.settings, time.perf_counter()
-        steps = -(-len(examples) // settings.graphs_per_step)
+        shown = list_shown([len(example.runtimes) for example in examples], settings)
+        steps = -(-len(shown) // settings.graphs_per_step)
         losses = []
-        for number, batch in enumerate(self._batches(len(examples))):
+        for number, batch in enumerate(self._batches(shown)):
             factor = learning_rate_factor(epoch * steps + number, settings.epochs * steps)
             for group in self.optimizer.param_groups:
                 group["lr"] = factor * settings.learning_rate
             losses.append(self._step([examples[index] for index in batch]))
-        learned = len(examples) * settings.configs_per_graph
+        learned = len(shown) * settings.configs_per_graph
         return float(np.mean(losses)), learned / (time.perf_counter() - started)
 
     def _step(self, examples: list[Example[Inputs]]) -> float:
@@ -203,9 +206,9 @@ class _Steps:
         self.optimizer.step()
         return total
 
-    def _batches(self, count: int) -> Iterator[np.ndarray]:
-        order, size = self.generator.permutation(count), self.settings.graphs_per_step
-        for first in range(0, count, size):
+    def _batches(self, shown: np.ndarray) -> Iterator[np.ndarray]:
+        order, size = self.generator.permutation(shown), self.settings.graphs_per_step
+        for first in range(0, len(order), size):
             yield order[first : first + size]
 
     def _parts(self, examples: list[Example[Inputs]]) -> Iterator[list[Example[Inputs]]]:
@@ -229,6 +232,16 @@ class _Steps:
         loss: Callable[[Tensor, Tensor], Tensor] = LOSSES[self.settings.loss]
         labels = torch.from_numpy(np.stack(runtimes, axis=1)).to(scores.device)
         return loss(scores.float(), labels)
+
+
+def list_shown(sizes: Sequence[int], settings: TrainingSettings) -> np.ndarray:
+    """Which graphs an epoch shows (steps x graphs,), each as often as `settings` says.
+
+    Args:
+        sizes: Distinct configurations of each graph.
+    """
+    full_steps = -(-np.asarray(sizes) // settings.configs_per_graph)
+    return np.repeat(np.arange(len(sizes)), full_steps.clip(1, settings.visits))
 
 
 def sample(count: int, size: int, generator: np.random.Generator) -> np.ndarray:

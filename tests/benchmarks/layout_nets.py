@@ -4,7 +4,8 @@
     .venv/bin/python -m tests.benchmarks.layout_nets DATA --seconds 10 --seeds 3
 
 In every fold both nets are fitted one after the other in the same process with one thread, for the
-same time: an epoch shows how long it takes, and as many are run as fill the time.
+same time: an epoch shows how long it takes, and as many are run as fill the time, but no more than
+the net's settings say. Ours is done before TGraph then.
 """
 
 import time

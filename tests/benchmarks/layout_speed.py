@@ -86,7 +86,7 @@ def time_net(ranker: NetRanker[Any, Any], graphs: Sequence[Graph]) -> tuple[floa
     """Configurations per second of an epoch of training, and of predicting."""
     assert ranker.net_ is not None
     examples = [ranker._scaled(ranker._example(graph, None)) for graph in graphs]
-    settings = ranker.settings.training
+    settings = dataclasses.replace(ranker.settings.training, visits=1)
     started = time.perf_counter()
     train(ranker.net_, examples, [], settings, 0, silent)
     learned = len(graphs) * settings.configs_per_graph / (time.perf_counter() - started)

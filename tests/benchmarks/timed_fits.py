@@ -10,8 +10,11 @@ from solution.graph import Graph
 
 
 def fit_for(settings: Any, graphs: Sequence[Graph], seconds: float, seed: int) -> Any:
-    """Fit a net for about `seconds`, all epochs of the learning rate's course included."""
-    epochs = time_fits(settings, graphs).epochs_in(seconds)
+    """Fit a net for about `seconds`, or for the epochs it asks for where these are done before.
+
+    The learning rate takes its whole course in either.
+    """
+    epochs = min(settings.training.epochs, time_fits(settings, graphs).epochs_in(seconds))
     return with_epochs(settings, epochs).build(seed).fit(graphs, [])
 
 
