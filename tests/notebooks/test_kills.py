@@ -1,10 +1,10 @@
 """A kernel that is stopped at any moment goes on from its output, and ends as one that was not."""
 
-import os
 import signal
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -48,8 +48,9 @@ def send_when(session: Session, number: int, units: int) -> threading.Thread:
         while count_units(session) < units and time.monotonic() < deadline:
             time.sleep(0.01)
         for child in psutil.Process().children(recursive=True):
-            if child.is_running() and child.cwd() == str(session.working):
-                os.kill(child.pid, number)
+            with suppress(psutil.NoSuchProcess):  # it may have ended meanwhile
+                if child.cwd() == str(session.working):
+                    child.send_signal(number)
 
     thread = threading.Thread(target=watch)
     thread.start()
