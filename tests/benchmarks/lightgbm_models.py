@@ -8,7 +8,6 @@ graph (0.004 there), and these with the configuration's numbers averaged over th
 """
 
 import json
-import resource
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ from solution.models.lightgbm_ranker import LightGBMRanker, LightGBMSettings
 from solution.progress import track
 from solution.terminal import make_table, output
 from solution.vocabulary import TILE_BLOCKS
+from tests.benchmarks.memory import memory
 from tests.benchmarks.out_of_fold_scores import open_plan, score_out_of_fold
 
 KINDS = ("layout_lightgbm_001", "layout_pointwise_001", "layout_pairwise_001", "linear_ridge_001")
@@ -158,7 +158,7 @@ def enlarge(graph: Graph, seed: int) -> Graph:
 
 
 def _measure(name: str, wall: float, processor: float) -> tuple[str, float, float, float]:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    peak = memory("VmHWM")
     if not wall:
         return name, 0.0, 0.0, peak
     seconds, busy = perf_counter() - wall, process_time() - processor

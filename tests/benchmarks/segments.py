@@ -27,6 +27,7 @@ from rich.text import Text
 
 from solution.progress import track
 from solution.terminal import make_table
+from tests.benchmarks.memory import memory
 
 Found = dict[str, float]
 CONFIGS = 8
@@ -81,12 +82,6 @@ def measure_way(path: Path, way: str) -> Found:
     train(net, [example], [], dataclasses.replace(training, epochs=STEPS[way]), 1, silent)
     seconds = (time.perf_counter() - start) / STEPS[way]
     return {"seconds": seconds, "before": before, "peak": memory("VmHWM")}
-
-
-def memory(name: str) -> float:
-    """Megabytes of this process: VmRSS now, VmHWM at most."""
-    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(name))
 
 
 def reset_peak() -> float:

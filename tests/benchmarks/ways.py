@@ -7,7 +7,6 @@ Every way of ours stands beside the obvious way to do the same.
 
 import dataclasses
 import json
-import resource
 import shutil
 import sys
 import time
@@ -17,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from tests.benchmarks.memory import memory
 
 BLOCK = 8 << 20
 MANY_CONFIGS = Path("stress/npz/layout/xla/random/train/many_configs.npz")
@@ -184,10 +185,7 @@ def main() -> None:
     start, used = time.perf_counter(), time.process_time()
     facts = WAYS[name](folder)
     facts = _elapsed(start, used) | facts  # a way may leave its imports out
-    facts |= {
-        "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,  # KB on Linux
-    }
-    print(json.dumps(facts))
+    print(json.dumps(facts | {"megabytes": memory("VmHWM")}))
 
 
 if __name__ == "__main__":
