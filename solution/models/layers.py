@@ -83,11 +83,10 @@ def standardise(x: Tensor, eps: float = 1e-4) -> Tensor:
     Over the configurations of a graph it leaves what tells them apart, in units of how far apart
     they are; unlike attention among those of a step, it can be had of all candidates at once.
 
-    Shapes: (configs, ...) -> the same.
-    Source: instance normalisation (Ulyanov et al., 2016), along configurations.
+    Shapes: (nodes or configs, ...) -> the same.
+    Source: instance normalisation (Ulyanov et al., 2016).
     """
-    centred = x - x.mean(dim=0, keepdim=True)
-    return centred * torch.rsqrt(centred.square().mean(dim=0, keepdim=True) + eps)
+    return (x - x.mean(dim=0)) * torch.rsqrt(x.var(dim=0, unbiased=False) + eps)
 
 
 class SparseMatrix:

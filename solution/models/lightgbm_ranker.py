@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from solution.features.states import offsets
 from solution.models.boosted_trees import BoostedTrees, GraphRows, TrainingTable, TreeSettings
 from solution.models.labels import grade, normalised_rank
 
@@ -87,7 +88,7 @@ def deal(sizes: Sequence[int], length: int, seed: int) -> tuple[np.ndarray, list
     """
     generator = np.random.default_rng(seed)
     order, new_sizes = [], []
-    for first, size in zip(np.cumsum([0, *sizes[:-1]]), sizes, strict=True):
+    for first, size in zip(offsets(sizes), sizes, strict=True):
         order.append(first + generator.permutation(size))
         parts = np.array_split(order[-1], -(-size // length))
         new_sizes += [len(part) for part in parts]

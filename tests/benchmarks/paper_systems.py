@@ -24,7 +24,7 @@ class System:
     experiment: str
     published: str = ""  # what its document reports, on the competition's data
     smaller: dict[str, Any] = field(default_factory=dict)
-    most_epochs: int | None = None  # where more of them would be worse
+    own_epochs: bool = False  # no more than its settings say, for more would be worse
 
     def settings(self) -> RankerSettings:
         """What is fitted."""
@@ -66,7 +66,7 @@ LAYOUT_SYSTEMS = {
     ),
     "TGraph": System("layout_tgraph_001", "mean tau 0.674; single net 0.714 private"),
     "our trees": System("layout_lightgbm_001"),
-    "our net": System("layout_gnn_001", most_epochs=12),
+    "our net": System("layout_gnn_001", own_epochs=True),
 }
 TILE_SYSTEMS = {
     "TpuGraphs, MLP": System("tile_tpugraphs_mlp_001"),

@@ -175,7 +175,8 @@ def list_jobs(
             found = times.get((name, collection))
             for seconds in budgets if found else [0.0]:
                 epochs = found.epochs_in(longer * seconds) if found else 0
-                epochs = min(epochs, systems[name].most_epochs or epochs)
+                if systems[name].own_epochs:
+                    epochs = min(epochs, count_epochs(systems[name].settings().build(0)))
                 jobs += [
                     Job(name, collection, fold, seed, longer * seconds, epochs)
                     for fold in range(FOLDS)

@@ -21,6 +21,7 @@ from torch.nn import functional
 from torch_geometric.nn import SAGEConv
 
 from solution.graph import Graph
+from solution.models.layers import standardise
 from solution.models.net_ranker import NetRanker
 from solution.models.papers.rows import RowInputs, Rows, prepare_rows
 from solution.models.training import TrainingSettings
@@ -104,7 +105,7 @@ class Block(nn.Module):
         self.configs = ConfigAttention()
 
     def forward(self, x: Tensor) -> Tensor:
-        x = (x - x.mean(dim=0)) * torch.rsqrt(x.var(dim=0, unbiased=False) + 1e-5)
+        x = standardise(x, eps=1e-5)
         return functional.gelu(self.configs(self.channels(x)))
 
 
