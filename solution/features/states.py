@@ -15,6 +15,8 @@ Source: colour refinement (Weisfeiler and Leman, 1968), as used to compare what 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -34,12 +36,13 @@ class Neighbours:
     def of(cls, targets: np.ndarray, sources: np.ndarray, num_nodes: int) -> "Neighbours":
         """The sources (edges,) of each target (edges,)."""
         order = np.argsort(targets, kind="stable")
-        starts = np.concatenate([[0], np.cumsum(np.bincount(targets, minlength=num_nodes))])
-        return cls(starts, sources[order])
+        return cls(starts_of(np.bincount(targets, minlength=num_nodes)), sources[order])
 
     @classmethod
     def join(cls, parts: Sequence["Neighbours"]) -> "Neighbours":
         """Those of several graphs that become one, its nodes numbered on."""
+        if len(parts) == 1:
+            return parts[0]
         sizes, edges = [len(part.starts) - 1 for part in parts], [len(part.nodes) for part in parts]
         starts = [p.starts[:-1] + first for p, first in zip(parts, offsets(edges), strict=True)]
         nodes = [part.nodes + first for part, first in zip(parts, offsets(sizes), strict=True)]
@@ -47,9 +50,12 @@ class Neighbours:
 
     def sums(self, values: np.ndarray) -> np.ndarray:
         """Sums over each node's neighbours (nodes, k) of `values` (nodes, k) uint64 modulo 2^64."""
-        ones = np.ones(len(self.nodes), np.uint64)
-        shape = (len(self.starts) - 1, len(values))
-        return csr_array((ones, self.nodes, self.starts), shape=shape) @ values
+        return self._matrix @ values
+
+    @cached_property
+    def _matrix(self) -> csr_array:
+        ones, size = np.ones(len(self.nodes), np.uint64), len(self.starts) - 1
+        return csr_array((ones, self.nodes, self.starts), shape=(size, size))
 
     def spread(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """All neighbours of `nodes` (rows,): the row (n,), the neighbour (n,), 1 / theirs (n,)."""
@@ -57,6 +63,19 @@ class Neighbours:
         row = np.repeat(np.arange(len(nodes)), count)
         inside = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
         return row, self.nodes[first[row] + inside], 1 / count[row]
+
+
+class SparseRows(NamedTuple):
+    """A sparse matrix by rows: row i has the entries starts[i] : starts[i + 1].
+
+    Entries may be in any order, and those of one place add up: scipy's matrices, which sort and
+    check themselves, take longer to make than to multiply.
+    """
+
+    starts: np.ndarray  # (rows + 1,) int64
+    columns: np.ndarray  # (entries,) int64
+    values: np.ndarray  # (entries,) float32
+    num_columns: int
 
 
 @dataclass(frozen=True)
@@ -91,40 +110,39 @@ def mix_neighbours(colours: np.ndarray, operands: Neighbours, consumers: Neighbo
 
 
 def exchange(
-    before: States,
-    after: States,
-    operands: Neighbours,
-    consumers: Neighbours,
-    extra: np.ndarray,
-) -> csr_array:
-    """What each state hears in a round: (states after, 3 x states before + extras) float32.
+    before: States, after: States, operands: Neighbours, consumers: Neighbours
+) -> SparseRows:
+    """What each state hears in a round: (states after, 3 x states before).
 
     Of three columns for each state before, a state adds the first of its own, the mean of the
-    second over its operands' and the mean of the third over its consumers'; and of the last
-    columns what `extra` (states after, extras) says.
+    second over its operands' and the mean of the third over its consumers'.
     """
-    row, kind = np.nonzero(extra)
-    rows, columns = [np.arange(len(after.nodes)), row], [3 * before.at(after)]
-    columns.append(3 * len(before.nodes) + kind)
-    weights = [np.ones(len(after.nodes)), extra[row, kind]]
+    rows, columns = [np.arange(len(after.nodes))], [3 * before.at(after)]
+    weights = [np.ones(len(after.nodes))]
     for place, neighbours in enumerate((operands, consumers), start=1):
         row, node, weight = neighbours.spread(after.nodes)
         rows.append(row)
         columns.append(3 * before.numbers[node, after.configs[row]] + place)
         weights.append(weight)
-    return csr_array(
-        (
-            np.concatenate(weights).astype(np.float32),
-            (np.concatenate(rows), np.concatenate(columns)),
-        ),
-        shape=(len(after.nodes), 3 * len(before.nodes) + extra.shape[1]),
+    row = np.concatenate(rows)
+    order = np.argsort(row, kind="stable")
+    return SparseRows(
+        starts=starts_of(np.bincount(row, minlength=len(after.nodes))),
+        columns=np.concatenate(columns)[order],
+        values=np.concatenate(weights).astype(np.float32)[order],
+        num_columns=3 * len(before.nodes),
     )
 
 
-def select(positions: np.ndarray, size: int) -> csr_array:
-    """The matrix (n, size) float32 whose product with x is x[positions]."""
-    ones, starts = np.ones(len(positions), np.float32), np.arange(len(positions) + 1)
-    return csr_array((ones, positions, starts), shape=(len(positions), size))
+def select(positions: np.ndarray, size: int) -> SparseRows:
+    """The matrix (n, size) whose product with x is x[positions]."""
+    count = len(positions)
+    return SparseRows(np.arange(count + 1), positions, np.ones(count, np.float32), size)
+
+
+def starts_of(counts: np.ndarray) -> np.ndarray:
+    """Where each row (rows + 1,) of so many entries begins, and where the last one ends."""
+    return np.concatenate([[0], np.cumsum(counts)])
 
 
 def offsets(sizes: Sequence[int]) -> np.ndarray:

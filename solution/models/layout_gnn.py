@@ -18,6 +18,7 @@ from itertools import pairwise
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from solution import vocabulary
 from solution.data.graphs import PerGraph
@@ -46,7 +47,7 @@ class LayoutGnnSettings:
     """Settings of the layout net."""
 
     width: int = 64  # of nodes and pairs
-    rounds: tuple[int, ...] = (64, 64)  # of convolution: the width after each
+    rounds: tuple[int, ...] = (64, 64)  # of convolution: the width after each, even
     pruning: str = "neighbourhood"  # a name in features.pruning.PRUNINGS
     hops: int = 1  # kept around the configurable nodes
     # Of the sums. Standardised they soon tell each configuration by heart, without dropout.
@@ -135,6 +136,23 @@ def _describe_pairs(graph: Graph) -> np.ndarray:
     return np.column_stack([described, share, np.log(share)]).astype(np.float32)
 
 
+class PairMlp(nn.Module):
+    """Linear, GELU, Linear of [node, layout]; the first product of each node is taken once.
+
+    Shapes: nodes (nodes, width), node (pairs,) int64 that of each pair, layouts (pairs, values) ->
+    (pairs, width).
+    """
+
+    def __init__(self, width: int, values: int) -> None:
+        super().__init__()
+        self.node = nn.Linear(width, width)
+        self.layout = nn.Linear(values, width, bias=False)
+        self.out = nn.Linear(width, width)
+
+    def forward(self, nodes: Tensor, node: Tensor, layouts: Tensor) -> Tensor:
+        return self.out(functional.gelu(self.node(nodes)[node] + self.layout(layouts)))
+
+
 class LayoutGnn(nn.Module):
     """Scores configurations of pruned layout graphs."""
 
@@ -145,7 +163,7 @@ class LayoutGnn(nn.Module):
         self.token = nn.Embedding(vocabulary.NUM_LAYOUT_TOKENS, TOKEN_WIDTH)
         self.node = Mlp(OPCODE_WIDTH + NUM_NUMERIC, self.width, self.width)
         tokens = vocabulary.NUM_LAYOUT_FEATURES * TOKEN_WIDTH
-        self.pair = Mlp(self.width + tokens + NUM_PAIR_FEATURES, self.width, self.width)
+        self.pair = PairMlp(self.width, tokens + NUM_PAIR_FEATURES)
         self.blocks = nn.ModuleList(
             StateBlock(before, after, len(agreement.FEATURES))
             for before, after in pairwise((self.width, *settings.rounds))
@@ -167,15 +185,16 @@ class LayoutGnn(nn.Module):
         plan = plan_states(structures, configs, len(self.blocks), batch[0].opcodes.device)
         opcodes = self.opcode(torch.cat([inputs.opcodes for inputs in batch]))
         numeric = torch.cat([inputs.numeric for inputs in batch])
-        x = self.node(torch.cat([opcodes, numeric], dim=-1))[plan.nodes]
+        nodes = self.node(torch.cat([opcodes, numeric], dim=-1))
         # Only the pairs that these configurations use: (configured, ...)
         used = torch.cat([inputs.pair_tokens for inputs in batch])[plan.pairs]
         features = torch.cat([inputs.pair_features for inputs in batch])[plan.pairs]
         tokens = self.token(used.long()).flatten(1)
-        pairs = self.pair(torch.cat([x[plan.configured], tokens, features], dim=-1))
-        x = x.index_add(0, plan.configured, pairs.to(x.dtype))
-        for block, (heard, own) in zip(self.blocks, plan.rounds, strict=True):
-            x = block(x, heard, own)
+        layouts = torch.cat([tokens, features], dim=-1)
+        pairs = self.pair(nodes, plan.nodes[plan.configured], layouts)
+        x = nodes[plan.nodes].index_add(0, plan.configured, pairs.to(nodes.dtype))
+        for block, (heard, extra, own) in zip(self.blocks, plan.rounds, strict=True):
+            x = block(x, heard, extra, own)
         return (plan.pooling @ x).view(*configs.shape, -1)
 
     def _compare(self, pooled: Tensor) -> Tensor:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy.sparse import csr_array
 from torch import Tensor
 
 from solution.codebook import Codebook
@@ -16,12 +15,14 @@ from solution.features import agreement
 from solution.features.agreement import Claims
 from solution.features.states import (
     Neighbours,
+    SparseRows,
     States,
     exchange,
     number_states,
     offsets,
     refine,
     select,
+    starts_of,
 )
 from solution.models.layers import SparseMatrix
 
@@ -55,7 +56,7 @@ class StatePlan:
     nodes: Tensor  # (states 0,) int64 the node of each
     configured: Tensor  # (configured,) int64 those states 0 that have a layout
     pairs: Tensor  # (configured,) int64 their (node, layout) pair
-    rounds: list[tuple[SparseMatrix, SparseMatrix]]  # what StateBlock takes
+    rounds: list[tuple[SparseMatrix, Tensor, SparseMatrix]]  # what StateBlock takes
     pooling: SparseMatrix  # (configs x graphs x NUM_SHARES, states after all rounds)
 
 
@@ -66,7 +67,7 @@ def plan_states(
     sizes = [graph.num_nodes for graph in graphs]
     total = sum(sizes)
     colours = np.repeat(np.arange(total)[:, None], len(configs), axis=1)
-    extra = np.zeros((total, len(configs), len(agreement.FEATURES)), np.uint8)
+    extra = np.zeros((total, len(configs), len(agreement.FEATURES)), np.float32)
     first_pairs = offsets([graph.num_pairs for graph in graphs])
     for graph, own, node, pair in zip(graphs, configs.T, offsets(sizes), first_pairs, strict=True):
         codes = graph.codebook.codes[own]
@@ -82,9 +83,10 @@ def plan_states(
     blocks, last = [], states
     for _ in range(rounds):
         after = refine(last, operands, consumers)
-        heard = exchange(last, after, operands, consumers, extra[after.nodes, after.configs])
-        own = select(last.at(after), len(last.nodes))
-        blocks.append((SparseMatrix(heard, device), SparseMatrix(own, device)))
+        heard = SparseMatrix(exchange(last, after, operands, consumers), device)
+        seen = torch.from_numpy(extra[after.nodes, after.configs]).to(device)
+        own = SparseMatrix(select(last.at(after), len(last.nodes)), device)
+        blocks.append((heard, seen, own))
         last = after
     return StatePlan(
         nodes=torch.from_numpy(states.nodes).to(device),
@@ -95,15 +97,19 @@ def plan_states(
     )
 
 
-def _pool(graphs: Sequence[Structure], states: States) -> csr_array:
+def _pool(graphs: Sequence[Structure], states: States) -> SparseRows:
     """Sums over the nodes of each graph, weighted by their shares, for each configuration."""
     shares = np.concatenate([graph.shares for graph in graphs])
     graph_of = np.repeat(np.arange(len(graphs)), [graph.num_nodes for graph in graphs])
     node, share = np.nonzero(shares)
+    row = graph_of[node] * NUM_SHARES + share
+    order = np.argsort(row, kind="stable")  # within one configuration, and so within each
+    node, share = node[order], share[order]
     num_configs = states.numbers.shape[1]
-    first = np.arange(num_configs) * len(graphs) * NUM_SHARES
-    rows = (graph_of[node] * NUM_SHARES + share)[:, None] + first
-    columns = states.numbers[node]
-    weights = np.broadcast_to(shares[node, share][:, None], columns.shape)
-    shape = (num_configs * len(graphs) * NUM_SHARES, len(states.nodes))
-    return csr_array((weights.ravel(), (rows.ravel(), columns.ravel())), shape=shape)
+    counts = np.bincount(row, minlength=len(graphs) * NUM_SHARES)
+    return SparseRows(
+        starts=starts_of(np.tile(counts, num_configs)),
+        columns=states.numbers[node].T.ravel(),
+        values=np.tile(shares[node, share], num_configs),
+        num_columns=len(states.nodes),
+    )

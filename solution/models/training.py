@@ -124,7 +124,7 @@ def train(
     """
     fabric = make_fabric()
     optimizer = torch.optim.AdamW(
-        net.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
+        net.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
     )
     state = FitState(net, optimizer, seed, fit)
     if checkpoints is not None:

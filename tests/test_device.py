@@ -1,0 +1,76 @@
+"""What can be tested of training on a GPU where there is none: its device, its short numbers."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from lightning_fabric import Fabric
+from scipy.stats import spearmanr
+
+from solution.experiments.base import find_experiment, list_experiments
+from solution.features.nodes import fit_scaler
+from solution.graph import Graph
+from solution.models import training
+from solution.models.losses import LOSSES
+from solution.models.net_ranker import NetRanker
+from tests.graphs import make_layout_graph, make_tile_graph
+
+CONFIGS = 8
+# What a step does depends on values: a library's search for self-loops, a table of embeddings.
+NEEDS_VALUES = ("_gcn_", "_segments_")
+
+
+def build(name: str) -> Any:
+    ranker = find_experiment(name).ranker.build(0)
+    return getattr(ranker, "ranker", ranker)  # the one that an average asks
+
+
+NETS = [name for name in list_experiments() if isinstance(build(name), NetRanker)]
+
+
+def make_graph(name: str, seed: int) -> Graph:
+    is_tile = find_experiment(name).collections[0].startswith("tile")
+    return (make_tile_graph if is_tile else make_layout_graph)(seed, configs=2 * CONFIGS)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in NETS if not any(part in name for part in NEEDS_VALUES)]
+)
+def test_a_step_leaves_nothing_on_the_cpu(name: str) -> None:
+    """The device "meta" computes shapes only; like a GPU it refuses what is on the CPU."""
+    ranker = build(name)
+    example = ranker._example(make_graph(name, 0), None)
+    ranker.scalers_ = {
+        table: fit_scaler([getattr(example.inputs, table).numpy()])
+        for table in ranker.scaled_tables
+    }
+    net = ranker.make_net().to("meta").train()
+    configs = np.arange(CONFIGS)[:, None]
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        net.score_batch([ranker._scaled(example).inputs], configs)
+    ranker.device = torch.device("meta")
+    scores = net.score_batch([ranker._scaled(example).inputs], configs)
+    labels = torch.rand(CONFIGS, 1).to(scores.device)
+    LOSSES[ranker.settings.training.loss](scores, labels).backward()
+    gradients = [value.grad for value in net.parameters()]
+    assert {value.device.type for value in gradients if value is not None} == {"meta"}
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_bfloat16_learns_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The precision that training takes on a GPU, on the CPU."""
+    graphs = [make_graph(name, seed) for seed in range(3)]
+    settings = build(name).settings
+    quick = dataclasses.replace(settings.training, epochs=3, patience=None)
+    settings = dataclasses.replace(settings, training=quick)
+    exact = settings.build(0).fit(graphs, []).predict(graphs[0])
+    monkeypatch.setattr(
+        training,
+        "make_fabric",
+        lambda: Fabric(accelerator="cpu", devices=1, precision="bf16-mixed"),
+    )
+    short = settings.build(0).fit(graphs, []).predict(graphs[0])
+    assert not np.array_equal(short, exact)
+    assert spearmanr(short, exact).statistic > 0.8
