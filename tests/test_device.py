@@ -12,9 +12,10 @@ from scipy.stats import spearmanr
 from solution.experiments.base import find_experiment, list_experiments
 from solution.features.nodes import fit_scaler
 from solution.graph import Graph
-from solution.models import training
+from solution.models import net_ranker, training
 from solution.models.losses import LOSSES
 from solution.models.net_ranker import NetRanker
+from solution.models.state_plan import plan_states
 from tests.graphs import make_layout_graph, make_tile_graph
 
 CONFIGS = 8
@@ -38,8 +39,8 @@ def make_graph(name: str, seed: int) -> Graph:
 @pytest.mark.parametrize(
     "name", [name for name in NETS if not any(part in name for part in NEEDS_VALUES)]
 )
-def test_a_step_leaves_nothing_on_the_cpu(name: str) -> None:
-    """The device "meta" computes shapes only; like a GPU it refuses what is on the CPU."""
+def test_scores_and_gradients_are_where_the_net_is(name: str) -> None:
+    """The device "meta" computes shapes only; like a GPU it refuses most of what is on the CPU."""
     ranker = build(name)
     example = ranker._example(make_graph(name, 0), None)
     ranker.scalers_ = {
@@ -48,7 +49,7 @@ def test_a_step_leaves_nothing_on_the_cpu(name: str) -> None:
     }
     net = ranker.make_net().to("meta").train()
     configs = np.arange(CONFIGS)[:, None]
-    with pytest.raises((RuntimeError, NotImplementedError)):
+    with pytest.raises(RuntimeError, match="meta"):
         net.score_batch([ranker._scaled(example).inputs], configs)
     ranker.device = torch.device("meta")
     scores = net.score_batch([ranker._scaled(example).inputs], configs)
@@ -58,19 +59,34 @@ def test_a_step_leaves_nothing_on_the_cpu(name: str) -> None:
     assert {value.device.type for value in gradients if value is not None} == {"meta"}
 
 
+def test_a_plan_is_on_the_device() -> None:
+    """Nothing else says so: sums and selections take their indices from anywhere."""
+    inputs = build("layout_gnn_001").prepare(make_graph("layout_gnn_001", 0))
+    configs = np.arange(CONFIGS)[:, None]
+    plan = plan_states([inputs.structure], configs, 2, torch.device("meta"))
+    tensors = [plan.nodes, plan.configured, plan.pairs]
+    matrices = [plan.pooling]
+    for heard, extra, own in plan.rounds:
+        tensors.append(extra)
+        matrices += [heard, own]
+    for matrix in matrices:
+        tensors += [*matrix._forward, *matrix._transposed]
+    assert {tensor.device.type for tensor in tensors} == {"meta"}
+
+
 @pytest.mark.parametrize("name", NETS)
 def test_bfloat16_learns_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The precision that training takes on a GPU, on the CPU."""
+    monkeypatch.setattr(net_ranker, "pick_device", lambda: torch.device("cpu"))
     graphs = [make_graph(name, seed) for seed in range(3)]
     settings = build(name).settings
     quick = dataclasses.replace(settings.training, epochs=3, patience=None)
     settings = dataclasses.replace(settings, training=quick)
-    exact = settings.build(0).fit(graphs, []).predict(graphs[0])
-    monkeypatch.setattr(
-        training,
-        "make_fabric",
-        lambda: Fabric(accelerator="cpu", devices=1, precision="bf16-mixed"),
-    )
-    short = settings.build(0).fit(graphs, []).predict(graphs[0])
+    scores = []
+    for precision in ("32-true", "bf16-mixed"):
+        fabric = Fabric(accelerator="cpu", devices=1, precision=precision)  # type: ignore[arg-type]
+        monkeypatch.setattr(training, "make_fabric", lambda fabric=fabric: fabric)
+        scores.append(settings.build(0).fit(graphs, []).predict(graphs[0]))
+    exact, short = scores
     assert not np.array_equal(short, exact)
     assert spearmanr(short, exact).statistic > 0.8

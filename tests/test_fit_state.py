@@ -56,6 +56,7 @@ def test_a_killed_fit_goes_on_and_predicts_the_same(
     training: TrainingSettings, part: float, tmp_path: Path
 ) -> None:
     expected, epochs = fit(training)
+    assert (len(epochs) < training.epochs) == (training.patience is not None)
     kill_at = 1 + round(part * (len(epochs) - 2))
     with pytest.raises(KillError):
         fit(training, tmp_path, kill_at)

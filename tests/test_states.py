@@ -11,7 +11,14 @@ from torch import Tensor
 from torch.nn import functional
 
 from solution.features import agreement
-from solution.features.states import Neighbours, SparseRows, States, number_states, refine
+from solution.features.states import (
+    Neighbours,
+    SparseRows,
+    States,
+    number_states,
+    refine,
+    starts_of,
+)
 from solution.graph import Graph
 from solution.models import layout_gnn
 from solution.models.layers import SparseMatrix
@@ -136,20 +143,30 @@ def test_fewer_states_than_configurations_times_nodes() -> None:
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.integers(0, 1000), st.integers(1, 6), st.integers(1, 6))
+@given(st.integers(0, 1000), st.integers(1, 6), st.integers(1, 6), st.integers(0, 5))
 def test_sparse_product_and_its_gradient_are_those_of_the_dense_one(
-    seed: int, rows: int, columns: int
+    seed: int, rows: int, columns: int, most: int
 ) -> None:
-    from scipy.sparse import random_array
-
-    sparse = random_array((rows, columns), density=0.5, rng=seed, dtype=np.float32).tocsr()
-    parts = SparseRows(sparse.indptr, sparse.indices, sparse.data, columns)
+    """Rows without entries, entries in any order, several at one place."""
+    generator = np.random.default_rng(seed)
+    starts = starts_of(generator.integers(0, most + 1, rows))
+    column = generator.integers(0, columns, starts[-1])
+    values = generator.normal(size=starts[-1]).astype(np.float32)
+    dense = torch.zeros(rows, columns)
+    for row in range(rows):
+        for entry in range(starts[row], starts[row + 1]):
+            dense[row, column[entry]] += values[entry]
+    matrix = SparseMatrix(SparseRows(starts, column, values, columns), torch.device("cpu"))
     x = torch.randn(columns, 3, requires_grad=True)
     weight = torch.randn(rows, 3)
-    product = SparseMatrix(parts, torch.device("cpu")) @ x
-    dense = torch.from_numpy(sparse.toarray())
+    product = matrix @ x
     torch.testing.assert_close(product, dense @ x)
     (gradient,) = torch.autograd.grad((product * weight).sum(), x)
     torch.testing.assert_close(gradient, dense.T @ weight)
     with torch.autocast("cpu", torch.bfloat16):  # products with weights may be short, sums not
-        assert torch.equal(SparseMatrix(parts, torch.device("cpu")) @ x, product)
+        assert torch.equal(matrix @ x, product)
+
+
+def test_the_widths_of_rounds_are_even() -> None:
+    with pytest.raises(ValueError, match="expected even"):
+        LayoutGnnSettings(rounds=(8, 5))

@@ -141,7 +141,8 @@ class _Bags(NamedTuple):
 def _multiply(matrix: _Bags, x: Tensor) -> Tensor:
     """The product in float32, as sums over many nodes need it.
 
-    embedding_bag sums the same rows as a product in torch's CSR format, several times as fast.
+    embedding_bag sums the same rows as a product in torch's CSR format, on a CPU several times as
+    fast.
     """
     return functional.embedding_bag(
         matrix.columns,
@@ -175,8 +176,6 @@ class StateBlock(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, extras: int) -> None:
         super().__init__()
-        if outputs % 2:
-            raise ValueError(f"a round's width must be even, both signs of a half: not {outputs}")
         self.weights = nn.Linear(inputs, 3 * (outputs // 2), bias=False)
         self.extra = nn.Linear(extras, outputs // 2)
         self.skip = nn.Identity() if inputs == outputs else nn.Linear(inputs, outputs, bias=False)

@@ -66,6 +66,12 @@ class LayoutGnnSettings:
         )
     )
 
+    def __post_init__(self) -> None:
+        if any(width % 2 for width in self.rounds):
+            raise ValueError(
+                f"the widths of rounds must be even, both signs of a half: {self.rounds}"
+            )
+
     def build(self, seed: int) -> "LayoutGnnRanker":
         """Make a ranker that is not fitted yet."""
         return LayoutGnnRanker(self, seed)
