@@ -69,7 +69,7 @@ class LayoutGnnSettings:
     def __post_init__(self) -> None:
         if any(width % 2 for width in self.rounds):
             raise ValueError(
-                f"the widths of rounds must be even, both signs of a half: {self.rounds}"
+                f"rounds is {self.rounds}, expected even widths: both signs of a half."
             )
 
     def build(self, seed: int) -> "LayoutGnnRanker":
