@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar, cast
 
@@ -23,6 +23,7 @@ from solution.metrics import score_ranking
 from solution.models.base import Report
 from solution.models.fit_state import FitState
 from solution.models.losses import LOSSES
+from solution.spare_memory import SpareMemory
 
 WARM_UP = 0.1
 MANY = 10  # times as many configurations as are sampled
@@ -178,6 +179,7 @@ class _Steps:
     optimizer: Any
     settings: TrainingSettings
     generator: np.random.Generator
+    memory: SpareMemory = field(default_factory=SpareMemory)
 
     def run_epoch(self, examples: Sequence[Example[Inputs]], epoch: int) -> tuple[float, float]:
         """The mean loss, and the configurations that were learned from per second."""
@@ -191,6 +193,7 @@ class _Steps:
             for group in self.optimizer.param_groups:
                 group["lr"] = factor * settings.learning_rate
             losses.append(self._step([examples[index] for index in batch]))
+            self.memory.give_back()
         learned = len(shown) * settings.configs_per_graph
         return float(np.mean(losses)), learned / (time.perf_counter() - started)
 

@@ -15,7 +15,6 @@ from rich.console import Console
 
 from solution.collection import TILE
 from solution.data.folders import find_files
-from solution.data.folds import split_inner
 from solution.data.npz import read_graph
 from solution.experiments.base import find_experiment, list_experiments
 from solution.features.padding import repair_padding
@@ -23,8 +22,7 @@ from solution.features.tiling import find_tiling
 from solution.graph import Graph
 from solution.metrics import Mean, bootstrap_mean, top_k_score
 from solution.models import papers
-from solution.models.base import Ranker, RankerSettings
-from solution.out_of_fold import INNER_SHARE
+from solution.models.base import RankerSettings
 from solution.terminal import make_table
 from tests.benchmarks.out_of_fold_scores import (
     SEEDS,
@@ -118,21 +116,19 @@ def random_scores(graph: Graph) -> list[np.ndarray]:
 
 
 def leave_one_out(settings: RankerSettings, graphs: list[Graph]) -> list[list[np.ndarray]]:
-    """Scores of each graph by models of all others, one for each seed."""
+    """Scores of each graph by models of all others, one for each seed.
+
+    There are too few to stop early on some of them: nets then hardly begin to learn.
+    """
     return [
-        [_fit_without(settings, graphs, place, seed).predict(graph) for seed in SEEDS]
-        for place, graph in enumerate(graphs)
+        [
+            settings.build(seed)
+            .fit([other for other in graphs if other is not graph], [])
+            .predict(graph)
+            for seed in SEEDS
+        ]
+        for graph in graphs
     ]
-
-
-def _fit_without(settings: RankerSettings, graphs: list[Graph], place: int, seed: int) -> Ranker:
-    """As in a run, some of the others are for early stopping."""
-    others = [*graphs[:place], *graphs[place + 1 :]]
-    names = [graph.name for graph in others]
-    held = split_inner(names, INNER_SHARE, seed=1000 * seed + place)
-    fit_on = [graph for graph, out in zip(others, held, strict=True) if not out]
-    stop_on = [graph for graph, out in zip(others, held, strict=True) if out]
-    return settings.build(seed).fit(fit_on, stop_on)
 
 
 def _mean(graphs: list[Graph], orders: list[list[np.ndarray]], k: int) -> str:
