@@ -89,7 +89,10 @@ def prepare_store(
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder, "Wait for it, or choose another folder."):
             _begin(folder, wanted, replace=replace)
-            _prepare_all(files, folder, preparation, sample_submission, workers)
+            try:
+                _prepare_all(files, folder, preparation, sample_submission, workers)
+            finally:  # workers that were ended leave what they were writing
+                remove_leftovers(folder)
     except OSError as error:
         if error.errno in NO_ROOM:
             raise InputError(
