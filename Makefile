@@ -13,7 +13,7 @@
 #   make kernels-pull NOTEBOOK=name   bring the outputs back into runs/NAME; REPLACE=1
 #   make kernels-package         only pack the code and what Kaggle's image lacks; DIRTY=1
 #   make papers                  all published systems with the same time: 40 minutes; SHARED=folder of data
-#   make bench-layout            our layout net against the winners': half an hour; SHARED=folder of data
+#   make bench-layout            our layout net against the winners': 45 minutes; SHARED=folder of data
 #   make bench-tile              tile models out of fold, and on real TPU kernels: half an hour; SHARED=...
 #   make bench-lightgbm          layout LightGBM out of fold, and a million rows; SHARED=folder of data
 #   make bench-study             tile models by the LightGBM study's splits; SHARED=folder of data

@@ -22,12 +22,17 @@ class SpareMemory:
 
     def give_back(self) -> None:
         """Return free memory if the process has grown by SPARE since it last did."""
-        if sys.platform != "linux" or self._resident() < self._least + SPARE:
-            return
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-        if trim is not None:  # glibc, not musl
-            trim(0)
-        self._least = self._resident()
+        if self._resident() >= self._least + SPARE:
+            trim()
+            self._least = self._resident()
 
     def _resident(self) -> int:
         return int(self._process.memory_info().rss)
+
+
+def trim() -> None:
+    """Return all free memory, where glibc is the C library."""
+    if sys.platform == "linux":
+        return_free = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if return_free is not None:  # musl has none
+            return_free(0)

@@ -1,6 +1,5 @@
 """What can be tested of training on a GPU where there is none: its device, its short numbers."""
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from solution.models import net_ranker, training
 from solution.models.losses import LOSSES
 from solution.models.net_ranker import NetRanker
 from solution.models.state_plan import plan_states
+from tests.benchmarks.timed_fits import unwrap, with_epochs
 from tests.graphs import make_layout_graph, make_tile_graph
 
 CONFIGS = 8
@@ -24,8 +24,7 @@ NEEDS_VALUES = ("_gcn_", "_segments_")
 
 
 def build(name: str) -> Any:
-    ranker = find_experiment(name).ranker.build(0)
-    return getattr(ranker, "ranker", ranker)  # the one that an average asks
+    return unwrap(find_experiment(name).ranker.build(0))
 
 
 NETS = [name for name in list_experiments() if isinstance(build(name), NetRanker)]
@@ -79,9 +78,7 @@ def test_bfloat16_learns_the_same(name: str, monkeypatch: pytest.MonkeyPatch) ->
     """The precision that training takes on a GPU, on the CPU."""
     monkeypatch.setattr(net_ranker, "pick_device", lambda: torch.device("cpu"))
     graphs = [make_graph(name, seed) for seed in range(3)]
-    settings = build(name).settings
-    quick = dataclasses.replace(settings.training, epochs=3, patience=None)
-    settings = dataclasses.replace(settings, training=quick)
+    settings = with_epochs(build(name).settings, 3)
     scores = []
     for precision in ("32-true", "bf16-mixed"):
         fabric = Fabric(accelerator="cpu", devices=1, precision=precision)  # type: ignore[arg-type]

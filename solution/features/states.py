@@ -77,6 +77,13 @@ class SparseRows(NamedTuple):
     values: np.ndarray  # (entries,) float32
     num_columns: int
 
+    def transposed(self) -> "SparseRows":
+        """The matrix turned round."""
+        num_rows = len(self.starts) - 1
+        shape = (num_rows, self.num_columns)
+        turned = csr_array(csr_array((self.values, self.columns, self.starts), shape=shape).T)
+        return SparseRows(turned.indptr, turned.indices, turned.data, num_rows)
+
 
 @dataclass(frozen=True)
 class States:
@@ -140,14 +147,14 @@ def select(positions: np.ndarray, size: int) -> SparseRows:
     return SparseRows(np.arange(count + 1), positions, np.ones(count, np.float32), size)
 
 
-def starts_of(counts: np.ndarray) -> np.ndarray:
+def starts_of(counts: Sequence[int] | np.ndarray) -> np.ndarray:
     """Where each row (rows + 1,) of so many entries begins, and where the last one ends."""
     return np.concatenate([[0], np.cumsum(counts)])
 
 
 def offsets(sizes: Sequence[int]) -> np.ndarray:
     """Where each of several parts (parts,) begins when they are put one after the other."""
-    return np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
+    return starts_of(sizes)[:-1].astype(np.int64)
 
 
 def mix(values: np.ndarray, salt: int = 0) -> np.ndarray:

@@ -3,9 +3,7 @@
 from functools import cached_property
 from typing import Any, NamedTuple, cast
 
-import numpy as np
 import torch
-from scipy.sparse import csr_array
 from torch import Tensor, nn
 from torch.nn import functional
 from torch_geometric.nn import SAGEConv
@@ -97,13 +95,11 @@ class SparseMatrix:
 
     def __init__(self, rows: SparseRows, device: torch.device) -> None:
         self._rows, self._device = rows, device
-        self._forward = _as_bags(rows.columns, rows.starts, rows.values, device=device)
+        self._forward = _as_bags(rows, device)
 
     @cached_property
     def _transposed(self) -> "_Bags":
-        starts, columns, values, width = self._rows
-        turned = csr_array(csr_array((values, columns, starts), shape=(len(starts) - 1, width)).T)
-        return _as_bags(turned.indices, turned.indptr, turned.data, device=self._device)
+        return _as_bags(self._rows.transposed(), self._device)
 
     def product(self, x: Tensor) -> Tensor:
         """The product, of which autograd knows nothing."""
@@ -154,7 +150,8 @@ def _multiply(matrix: _Bags, x: Tensor) -> Tensor:
     )
 
 
-def _as_bags(*parts: np.ndarray, device: torch.device) -> _Bags:
+def _as_bags(rows: SparseRows, device: torch.device) -> _Bags:
+    parts = (rows.columns, rows.starts, rows.values)
     return _Bags(*(torch.from_numpy(part).to(device) for part in parts))
 
 

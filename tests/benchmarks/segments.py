@@ -7,7 +7,6 @@ in turn, so ratios hold on a noisy machine. The graphs are whole (not pruned), i
 nodes, and a step is a graph with CONFIGS of its configurations.
 """
 
-import ctypes
 import dataclasses
 import gc
 import json
@@ -26,6 +25,7 @@ from rich.table import Table
 from rich.text import Text
 
 from solution.progress import track
+from solution.spare_memory import trim
 from solution.terminal import make_table
 from tests.benchmarks.memory import memory
 
@@ -87,7 +87,7 @@ def measure_way(path: Path, way: str) -> Found:
 def reset_peak() -> float:
     """Give back what is free and let the peak begin anew; returns what is in memory (Linux)."""
     gc.collect()
-    ctypes.CDLL("libc.so.6").malloc_trim(0)
+    trim()
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     return memory("VmRSS")
 
