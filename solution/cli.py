@@ -9,7 +9,7 @@ from rich.console import Console
 
 from solution.commands import Workers
 from solution.commands import app as study_commands
-from solution.data.folders import SAMPLE
+from solution.data.folders import SAMPLE, check_exists
 from solution.data.folds import Scheme
 from solution.errors import InputError
 from solution.runs import RUNS, STORES, Run
@@ -39,7 +39,10 @@ EXPERIMENTS = (
 )
 EXIT_BAD_INPUT = 2
 
-Data = Annotated[Path, typer.Argument(help="Folder with the npz files, in any of their shapes.")]
+Data = Annotated[
+    Path,
+    typer.Argument(callback=check_exists, help="Folder with the npz files, in any of their shapes."),
+]
 Preparers = Annotated[
     int | None, typer.Option("--workers", min=1, help="Processes at once. Default: one per core.")
 ]
@@ -149,8 +152,9 @@ def run(
     from solution.out_of_fold import run_experiments
     from solution.run_store import open_experiments, open_store
 
+    merging = find_recipe(recipe)  # before what takes seconds to import
     experiments = [find_experiment(name) for name in dict.fromkeys(experiment)]
-    check_recipe(find_recipe(recipe), [item.name for item in experiments])
+    check_recipe(merging, [item.name for item in experiments])
     place = store_folder or STORES / _name(data, limit=limit)
     store = open_store(
         data, place, experiments, limit=limit, rebuild=store_folder is None, workers=workers

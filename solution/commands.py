@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from solution.data.folders import SAMPLE
+from solution.data.folders import SAMPLE, check_exists
 from solution.data.folds import Scheme
 from solution.runs import RUNS, STORES, Run
 from solution.terminal import output, say
@@ -21,7 +21,10 @@ app = typer.Typer()
 
 TUNING = Path("tuning")
 Data = Annotated[
-    Path | None, typer.Option("--data", help="The data or a prepared store. Default: the sample.")
+    Path | None,
+    typer.Option(
+        "--data", callback=check_exists, help="The data or a prepared store. Default: the sample."
+    ),
 ]
 Workers = Annotated[
     int | None,

@@ -43,13 +43,19 @@ class GraphFile:
             return 0
 
 
+def check_exists(folder: Path | None) -> Path | None:
+    """The folder again; raises InputError where one was named that is not there."""
+    if folder is not None and not folder.exists():
+        raise InputError(f"{folder}: there is no such folder. Give the folder with the npz files.")
+    return folder
+
+
 def find_files(folder: Path) -> list[GraphFile]:
     """Every graph below `folder` (or the one file that it is), sorted by collection, split, name.
 
     Raises InputError where there is none, or where one graph is there twice.
     """
-    if not folder.exists():
-        raise InputError(f"{folder}: there is no such folder. Give the folder with the npz files.")
+    check_exists(folder)
     visible = [folder] if folder.is_file() else sorted(_walk(folder))
     files = [file for path in visible if (file := parse_path(path)) is not None]
     if not files:
