@@ -66,7 +66,7 @@ kernels-pull: $(INSTALLED)
 	$(BIN)/fastslow kernels pull "$(NOTEBOOK)" $(if $(REPLACE),--replace)
 
 test: lint
-	$(BIN)/pytest --numprocesses logical --dist loadgroup
+	$(BIN)/pytest --numprocesses logical --dist loadgroup --no-loadscope-reorder
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -41,7 +41,9 @@ EXIT_BAD_INPUT = 2
 
 Data = Annotated[
     Path,
-    typer.Argument(callback=check_exists, help="Folder with the npz files, in any of their shapes."),
+    typer.Argument(
+        callback=check_exists, help="Folder with the npz files, in any of their shapes."
+    ),
 ]
 Preparers = Annotated[
     int | None, typer.Option("--workers", min=1, help="Processes at once. Default: one per core.")

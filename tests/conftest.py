@@ -24,8 +24,9 @@ FastSlow = Callable[..., subprocess.CompletedProcess[str]]
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Keep the tests that share what is slow to make in one process, where there are several."""
-    inside = item.path.relative_to(Path(__file__).parent)
-    item.add_marker(pytest.mark.xdist_group(inside.parts[0]))
+    waits = "story" in getattr(item, "fixturenames", ())  # see tests/kaggle/conftest.py
+    group = "stories" if waits else item.path.relative_to(Path(__file__).parent).as_posix()
+    item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture

@@ -232,6 +232,17 @@ def test_an_epoch_shows_configurations_about_once(
         assert shown == 1 or (shown - 1) * configs_per_graph < size
 
 
+@given(st.integers(1, 40), st.integers(1, 20), st.integers(1, 12))
+def test_an_epoch_of_few_graphs_shows_all_of_them_again(
+    count: int, graphs_per_step: int, min_steps: int
+) -> None:
+    training = TrainingSettings(graphs_per_step=graphs_per_step, min_steps=min_steps)
+    times = np.bincount(list_shown([5] * count, training), minlength=count)
+    assert len(set(times)) == 1
+    assert -(-times.sum() // graphs_per_step) >= min_steps
+    assert times[0] == 1 or -(-(times.sum() - count) // graphs_per_step) < min_steps
+
+
 def test_unlabelled_graph_cannot_be_learned_from() -> None:
     graph = make_layout_graph(labelled=False)
     with pytest.raises(ValueError, match="no labels"):

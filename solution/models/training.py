@@ -48,6 +48,8 @@ class TrainingSettings:
     configs_per_graph: int = 48  # sampled anew at each step
     # An epoch shows a graph as often as its configurations fill a step, at most so many times.
     visits: int = 1
+    # Where there are few graphs, an epoch shows all of them again, until it has so many steps.
+    min_steps: int = 1
     max_configs: int | None = 1000  # distinct configurations of a graph to learn from; None: all
     validation_configs: int = 1000  # distinct configurations of a graph to stop early on
 
@@ -244,7 +246,9 @@ def list_shown(sizes: Sequence[int], settings: TrainingSettings) -> np.ndarray:
         sizes: Distinct configurations of each graph.
     """
     full_steps = -(-np.asarray(sizes) // settings.configs_per_graph)
-    return np.repeat(np.arange(len(sizes)), full_steps.clip(1, settings.visits))
+    shown = np.repeat(np.arange(len(sizes)), full_steps.clip(1, settings.visits))
+    fewest = (settings.min_steps - 1) * settings.graphs_per_step + 1
+    return np.tile(shown, -(-fewest // len(shown)))
 
 
 def sample(count: int, size: int, generator: np.random.Generator) -> np.ndarray:

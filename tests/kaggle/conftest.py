@@ -1,7 +1,7 @@
-"""A place with a stand-in for Kaggle; and the long stories, told while other tests run.
+"""A place with a stand-in for Kaggle; and the long stories, several told at once.
 
 A story is a submit that fails or is killed, and the one after it. Stories wait more than they
-work, so they run in a few threads from the start, and the tests that look at them come last.
+work, so all that a session asks for run in a few threads from the first test that looks at one.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,12 +26,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
     server.stop()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests that look at stories at the end."""
-    items.sort(key=lambda item: "story" in getattr(item, "fixturenames", ()))
-
-
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="session")
 def stories(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Future[Any]]]:
@@ -42,8 +37,7 @@ def stories(
         if isinstance(item, pytest.Function) and "story" in item.fixturenames
     ]
     run = tmp_path_factory.mktemp("run") / "run"
-    if asked:
-        make_run(run)
+    make_run(run)
     pool = ThreadPoolExecutor(THREADS, thread_name_prefix="story")
     try:
         yield {
