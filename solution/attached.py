@@ -23,8 +23,9 @@ from solution.data.store import Store
 from solution.errors import InputError
 from solution.experiments.base import Experiment, find_experiment
 from solution.files import TEMPORARY, replace_file, replace_folder
-from solution.out_of_fold import Unit, list_missing, run_experiments
+from solution.out_of_fold import run_experiments
 from solution.runs import EXPERIMENTS, Run, list_differences, open_run
+from solution.units import Unit, list_missing
 
 MAX_SHOWN = 3
 
@@ -39,6 +40,10 @@ class Selection(Plan):
     def rows(self, collection: str, *conditions: pl.Expr) -> pl.DataFrame:
         chosen = super().rows(collection, *conditions)
         return chosen if collection in self.collections else chosen.clear()
+
+    def training(self, collection: str, fold: int) -> pl.DataFrame:
+        """Of all collections: one that is not trained here may teach one that is."""
+        return Plan(self.graphs, self.store).training(collection, fold)
 
     def folds(self, collection: str) -> list[int]:
         every = super().folds(collection)

@@ -22,13 +22,13 @@ Measure = Callable[[np.ndarray, np.ndarray], float]  # of scores and runtimes
 def fit_without(
     settings: RankerSettings,
     plan: Plan,
-    collection: str,
+    collections: Sequence[str],
     fold: int,
     seed: int,
     report: Report = silent,
 ) -> Ranker:
-    """A ranker that has learned from all folds of the collection but one."""
-    fit_on, validate_on = split_training(plan, collection, fold, seed)
+    """A ranker that has learned from all folds of the collections but one."""
+    fit_on, validate_on = split_training(plan, collections, fold, seed)
     return settings.build(seed).fit(plan.load(fit_on), plan.load(validate_on), report)
 
 

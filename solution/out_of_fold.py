@@ -1,13 +1,12 @@
 """The fold loop: fit on all folds but one, predict the one that was left out and the test graphs.
 
-A unit is one trained model. Its folder appears when it is complete and is never trained again, so
-a run that was killed goes on after its last unit and ends with the same predictions.
+The folder of a unit (solution.units) appears when it is complete and is never trained again, so a
+run that was killed goes on after its last unit and ends with the same predictions.
 """
 
 import json
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ import polars as pl
 from solution import predictions
 from solution.collection import NAMES
 from solution.cost import measure
-from solution.data.folds import NO_FOLD, Scheme, split_inner
+from solution.data.folds import Scheme, split_inner
 from solution.data.graphs import LazyGraphs
 from solution.data.plan import IS_LABELLED, IS_TEST, Plan
 from solution.data.questions import MAX_CONFIGS, choose_configs
@@ -33,33 +32,10 @@ from solution.processes import one_thread
 from solution.progress import bars, console
 from solution.runs import EXPERIMENTS, SAMPLE_SUBMISSION, Run
 from solution.streaming import read_by_graphs, write_batches
+from solution.units import Unit, find_twin, list_units
 from solution.watch import ProgressBars, Watch
 
 INNER_SHARE = 0.15  # of the training graphs, for early stopping
-
-
-@dataclass(frozen=True)
-class Unit:
-    """One model: an experiment without one fold, with one seed."""
-
-    experiment: Experiment
-    collection: str
-    fold: int  # NO_FOLD: it learns from every labelled graph and only predicts the test graphs
-    seed: int
-
-    def folder(self, run: Run) -> Path:
-        return run.unit(self.experiment.name, self.collection, self.fold, self.seed)
-
-    def address(self) -> tuple[str, str, str, int, int]:
-        """What another process makes it again from."""
-        experiment = self.experiment
-        return experiment.origin, experiment.source, self.collection, self.fold, self.seed
-
-    def describe(self) -> str:
-        """What people call it."""
-        fold = "all graphs" if self.fold == NO_FOLD else f"fold {self.fold}"
-        seed = f" seed {self.seed}" if len(self.experiment.seeds) > 1 else ""
-        return f"{self.experiment.name} {self.collection} {fold}{seed}"
 
 
 def describe_run(
@@ -139,28 +115,6 @@ def _train_there(
     train_unit(Unit(experiment, collection, fold, seed), *_place, report)
 
 
-def list_units(experiment: Experiment, plan: Plan) -> list[Unit]:
-    """The models of an experiment: one for each collection, fold and seed.
-
-    A collection whose graphs cannot be divided gets one model that predicts only the test graphs;
-    one without labelled graphs gets it only where the ranker learns nothing anyway.
-    """
-    units = []
-    for collection in experiment.collections:
-        needed = IS_LABELLED if experiment.ranker.build(0).learns else pl.lit(value=True)
-        if plan.rows(collection, needed).is_empty():
-            continue
-        folds = plan.folds(collection) or [NO_FOLD]
-        units += [Unit(experiment, collection, f, seed) for f in folds for seed in experiment.seeds]
-    return units
-
-
-def list_missing(experiments: Sequence[Experiment], plan: Plan, run: Run) -> list[Unit]:
-    """The units of the plan that the run does not have."""
-    units = [unit for experiment in experiments for unit in list_units(experiment, plan)]
-    return [unit for unit in units if not unit.folder(run).exists()]
-
-
 def warn_about_gaps(plan: Plan) -> None:
     """Say which collections cannot be trained on, or not be held out."""
     for name in NAMES:
@@ -194,13 +148,18 @@ def train_unit(unit: Unit, plan: Plan, run: Run, report: Report) -> None:
 
 
 def _train(unit: Unit, plan: Plan, run: Run, report: Report) -> None:
-    fit_on, validate_on = split_training(plan, unit.collection, unit.fold, unit.seed)
+    learned = unit.experiment.learns_from(unit.collection)
+    fit_on, validate_on = split_training(plan, learned, unit.fold, unit.seed)
     held_out = plan.held_out(unit.collection, unit.fold)
     test = plan.rows(unit.collection, IS_TEST)
     ranker, curve = unit.experiment.ranker.build(unit.seed), LearningCurve(report)
     ranker.keep_checkpoints(run.checkpoints(unit.folder(run)))
     with measure() as cost:
-        ranker.fit(plan.load(fit_on), plan.load(validate_on), curve)
+        twin = find_twin(unit, run)
+        if twin is None:
+            ranker.fit(plan.load(fit_on), plan.load(validate_on), curve)
+        else:
+            ranker = ranker.load(twin / "model")
         predicted = {
             "out_of_fold": _predict(ranker, plan.load(held_out), unit, MAX_CONFIGS),
             "test": _predict(ranker, plan.load(test), unit, limit=None),
@@ -212,7 +171,7 @@ def _train(unit: Unit, plan: Plan, run: Run, report: Report) -> None:
         "peak_megabytes": round(cost.peak_megabytes, 1),
         "fitted_on": fit_on["graph"].to_list(),
         "validated_on": validate_on["graph"].to_list(),
-        "curve": curve.points(),
+        "curve": curve.points() if twin is None else _read_record(twin)["curve"],
     }
     with replace_folder(unit.folder(run)) as folder:
         (folder / "model").mkdir()
@@ -220,6 +179,11 @@ def _train(unit: Unit, plan: Plan, run: Run, report: Report) -> None:
         for part, frame in predicted.items():
             predictions.write(frame, folder / f"{part}.parquet")
         (folder / "unit.json").write_text(json.dumps(record, indent=2), encoding="utf-8")
+
+
+def _read_record(unit: Path) -> dict[str, Any]:
+    record: dict[str, Any] = json.loads((unit / "unit.json").read_text(encoding="utf-8"))
+    return record
 
 
 def gather(units: Sequence[Unit], plan: Plan, run: Run) -> None:
@@ -251,10 +215,10 @@ def _questions(unit: Unit, plan: Plan, labels: pl.DataFrame, part: str) -> pl.Da
 
 
 def split_training(
-    plan: Plan, collection: str, fold: int, seed: int
+    plan: Plan, collections: Sequence[str], fold: int, seed: int
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The rows to fit on and those to stop early on: never of the fold itself."""
-    training = plan.training(collection, fold)
+    training = pl.concat(plan.training(name, fold) for name in collections)
     mask = split_inner(training["group"].to_list(), INNER_SHARE, seed=1000 * seed + fold)
     return training.filter(~mask), training.filter(mask)
 

@@ -15,9 +15,10 @@ from solution.data.plan import Plan
 from solution.errors import InputError
 from solution.experiments.base import Experiment
 from solution.metrics import bootstrap_mean, score_graphs
-from solution.out_of_fold import Unit, gather, list_missing, list_units, train_units
+from solution.out_of_fold import gather, train_units
 from solution.runs import Run
 from solution.terminal import make_table
+from solution.units import Unit, list_missing, list_units
 from solution.watch import LiveTable
 
 

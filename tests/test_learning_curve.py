@@ -8,8 +8,9 @@ from solution.data.store import Store
 from solution.experiments.base import find_experiment
 from solution.models.base import silent
 from solution.models.learning_curve import MAX_POINTS, LearningCurve
-from solution.out_of_fold import list_units, run_experiments, save_plan, train_unit
+from solution.out_of_fold import run_experiments, save_plan, train_unit
 from solution.runs import open_run
+from solution.units import list_units
 
 
 def test_scores_are_kept_and_everything_is_passed_on() -> None:

@@ -14,9 +14,9 @@ from rich.console import Console
 from solution.data.store import Store
 from solution.errors import InputError
 from solution.experiments.base import find_experiment
-from solution.out_of_fold import list_units
 from solution.run_store import open_experiments
 from solution.train import check_collections, train_experiment
+from solution.units import list_units
 from solution.watch import LiveTable
 
 FASTSLOW = Path(sys.executable).parent / "fastslow"

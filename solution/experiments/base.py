@@ -28,8 +28,15 @@ class Experiment:
     collections: tuple[str, ...]
     ranker: RankerSettings
     seeds: tuple[int, ...] = (0,)
+    # Groups of collections of one kind: one model learns from all of a group and ranks each.
+    together: tuple[tuple[str, ...], ...] = ()
     source: str = ""  # a hash of the file, where it is not part of the package
     origin: str = ""  # the name or the file that it was found by; empty where it was made here
+
+    def learns_from(self, collection: str) -> tuple[str, ...]:
+        """The collections that a model for `collection` learns from, itself among them."""
+        groups = (group for group in self.together if collection in group)
+        return next(groups, (collection,))
 
     def describe(self) -> dict[str, Any]:
         """What a run folder remembers of it."""
@@ -37,6 +44,7 @@ class Experiment:
             "collections": list(self.collections),
             "ranker": repr(self.ranker),
             "seeds": list(self.seeds),
+            "together": [list(group) for group in self.together],
             "source": self.source,
         }
 

@@ -23,6 +23,7 @@ from solution.errors import InputError
 from solution.experiments.base import Experiment
 from solution.files import locked, replace_file
 from solution.fold_scores import fit_without, held_out, score_graphs
+from solution.models.base import Ranker
 from solution.progress import bars
 from solution.terminal import make_table
 from solution.tuning.space import find_searched, suggest, with_values, write_experiment
@@ -77,7 +78,7 @@ class Search:
         )
         path = self.folder / f"{name}.py"
         with replace_file(path) as temporary:
-            text = write_experiment(name, self.experiment.collections, settings, note)
+            text = write_experiment(name, self.experiment, settings, note)
             temporary.write_text(text, encoding="utf-8")
         return path
 
@@ -140,9 +141,13 @@ class Search:
         steps.sort(key=lambda step: step[1])  # every collection's first fold comes first
         found: dict[str, list[np.ndarray]] = {}
         task = progress.add_task(f"Trial {trial.number}", total=len(steps), note="")
+        models: dict[tuple[tuple[str, ...], int], Ranker] = {}
         try:
             for number, (collection, fold) in enumerate(steps):
-                ranker = fit_without(settings, self.plan, collection, fold, self.seed)
+                key = self.experiment.learns_from(collection), fold
+                if key not in models:  # the last one, if it ranks several collections
+                    models = {key: fit_without(settings, self.plan, *key, self.seed)}
+                ranker = models[key]
                 scores = score_graphs(ranker, held_out(self.plan, collection, fold))
                 found.setdefault(collection, []).append(scores[:, 0])
                 value = _mean_of_collections(list(found.values()))

@@ -12,6 +12,7 @@ from typing import Any
 import optuna
 
 from solution.errors import InputError
+from solution.experiments.base import Experiment
 
 # The range of the study that this follows: leaves, learning rate, row and column minima, penalty.
 SPACE: dict[str, optuna.distributions.BaseDistribution] = {
@@ -107,14 +108,15 @@ def _walk_fields(settings: Any, before: str = "") -> Iterator[tuple[str, Any]]:
             yield before + field.name, value
 
 
-def write_experiment(name: str, collections: tuple[str, ...], settings: Any, note: str) -> str:
-    """The text of an experiment file with these settings."""
+def write_experiment(name: str, searched: Experiment, settings: Any, note: str) -> str:
+    """The text of an experiment file: the one that was searched, with these settings."""
     classes = {type(settings)} | {type(value) for _, value in _walk_nested(settings)}
     imports = [f"from {kind.__module__} import {kind.__qualname__}" for kind in classes]
     imports.append("from solution.experiments.base import Experiment")
     return (
         f'"""{note}"""\n\n' + "\n".join(sorted(imports)) + "\n\n"
-        f"EXPERIMENT = Experiment(\n    name={name!r},\n    collections={collections!r},\n"
+        f"EXPERIMENT = Experiment(\n    name={name!r},\n"
+        f"    collections={searched.collections!r},\n    together={searched.together!r},\n"
         f"    ranker={settings!r},\n)\n"
     )
 

@@ -86,6 +86,6 @@ def _begin(graphs: pl.DataFrame, store: Store) -> None:
 
 
 def _score_fold(settings: RankerSettings, name: str, fold: int, seed: int) -> np.ndarray:
-    ranker = fit_without(settings, _plan, name, fold, seed)
+    ranker = fit_without(settings, _plan, (name,), fold, seed)
     measures = MEASURES[collection(name).kind].values()
     return score_graphs(ranker, held_out(_plan, name, fold), measures)

@@ -113,7 +113,7 @@ def fit(job: Job) -> tuple[Ranker, float]:
     with one_thread():
         if not job.epochs:
             started = time.perf_counter()
-            ranker = fit_without(settings, plan_of(settings), job.collection, job.fold, job.seed)
+            ranker = fit_without(settings, plan_of(settings), (job.collection,), job.fold, job.seed)
             return ranker, time.perf_counter() - started
         graphs = learned(settings, job.collection, job.fold)
         ranker = with_epochs(settings, job.epochs).build(job.seed)
@@ -143,7 +143,7 @@ def cost(name: str, collection: str) -> dict[str, Any]:
         settings = with_epochs(settings, 1)
     plan = plan_of(settings)
     with one_thread(), measure() as spent:
-        ranker = fit_without(settings, plan, collection, 0, 0)
+        ranker = fit_without(settings, plan, (collection,), 0, 0)
         graphs = list(held_out(plan, collection, 0))
         started = time.perf_counter()
         for graph in graphs:

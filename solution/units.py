@@ -1,0 +1,72 @@
+"""Units: which models an experiment has, and which of them are one.
+
+A unit is an experiment on one collection, without one fold, with one seed. Where an experiment
+learns from collections together, the units that leave out the same fold of them share a model.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from solution.data.folds import NO_FOLD
+from solution.data.plan import IS_LABELLED, Plan
+from solution.experiments.base import Experiment
+from solution.runs import Run
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One model: an experiment without one fold, with one seed."""
+
+    experiment: Experiment
+    collection: str
+    fold: int  # NO_FOLD: it learns from every labelled graph and only predicts the test graphs
+    seed: int
+
+    def folder(self, run: Run) -> Path:
+        return run.unit(self.experiment.name, self.collection, self.fold, self.seed)
+
+    def address(self) -> tuple[str, str, str, int, int]:
+        """What another process makes it again from."""
+        experiment = self.experiment
+        return experiment.origin, experiment.source, self.collection, self.fold, self.seed
+
+    def describe(self) -> str:
+        """What people call it."""
+        fold = "all graphs" if self.fold == NO_FOLD else f"fold {self.fold}"
+        seed = f" seed {self.seed}" if len(self.experiment.seeds) > 1 else ""
+        return f"{self.experiment.name} {self.collection} {fold}{seed}"
+
+
+def list_units(experiment: Experiment, plan: Plan) -> list[Unit]:
+    """The models of an experiment: one for each collection, fold and seed.
+
+    A collection whose graphs cannot be divided gets one model that predicts only the test graphs;
+    one without labelled graphs gets it only where the ranker learns nothing anyway.
+    """
+    units = []
+    for collection in experiment.collections:
+        needed = IS_LABELLED if experiment.ranker.build(0).learns else pl.lit(value=True)
+        if plan.rows(collection, needed).is_empty():
+            continue
+        folds = plan.folds(collection) or [NO_FOLD]
+        units += [Unit(experiment, collection, f, seed) for f in folds for seed in experiment.seeds]
+    return units
+
+
+def list_missing(experiments: Sequence[Experiment], plan: Plan, run: Run) -> list[Unit]:
+    """The units of the plan that the run does not have."""
+    units = [unit for experiment in experiments for unit in list_units(experiment, plan)]
+    return [unit for unit in units if not unit.folder(run).exists()]
+
+
+def find_twin(unit: Unit, run: Run) -> Path | None:
+    """The folder of a unit that has learned from the same graphs: its model is this one's too."""
+    for collection in unit.experiment.learns_from(unit.collection):
+        folder = dataclasses.replace(unit, collection=collection).folder(run)
+        if folder.exists():
+            return folder
+    return None

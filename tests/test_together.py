@@ -1,0 +1,101 @@
+"""One model for collections that are learned together: shared, the same, and never of the fold."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+import polars as pl
+import pytest
+
+from solution import predictions
+from solution.attached import select
+from solution.collection import LAYOUT
+from solution.data.plan import Plan, make_plan
+from solution.data.store import Store
+from solution.experiments.base import Experiment
+from solution.graph import Graph
+from solution.models.base import Report, silent
+from solution.models.linear import LinearRanker, RidgeSettings
+from solution.out_of_fold import run_experiments, save_plan, split_training
+from solution.runs import Run, open_run
+
+XLA, NLP = LAYOUT[:2], LAYOUT[2:]
+FITS: list[list[str]] = []  # the collections that each fit was shown
+
+
+@dataclasses.dataclass(frozen=True)
+class CountedSettings(RidgeSettings):
+    max_configs: int = 10
+
+    def build(self, seed: int) -> "CountedRidge":
+        return CountedRidge(self, seed)
+
+
+class CountedRidge(LinearRanker):
+    """Ridge that says what it was shown."""
+
+    kinds = {"CountedSettings": CountedSettings}
+
+    def fit(
+        self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
+    ) -> Self:
+        FITS.append(sorted({graph.collection.name for graph in graphs}))
+        return super().fit(graphs, validation, report)
+
+
+TOGETHER = Experiment("ridge", XLA, CountedSettings(), seeds=(0, 1), together=(XLA,))
+
+
+@pytest.fixture(scope="module")
+def plan(sample_store: Store) -> Plan:
+    return make_plan(sample_store, "architecture", num_folds=2)
+
+
+def train(folder: Path, experiment: Experiment, plan: Plan, selected: Plan | None = None) -> Run:
+    FITS.clear()
+    with open_run(folder, {"experiments": {}}) as run:
+        save_plan(plan, run)
+        run_experiments([experiment], selected or plan, run)
+    return run
+
+
+def read_unit(run: Run, collection: str, fold: int, seed: int) -> list[bytes]:
+    unit = run.unit("ridge", collection, fold, seed)
+    return [(unit / f"{part}.parquet").read_bytes() for part in predictions.PARTS]
+
+
+def test_a_fold_is_left_out_of_all_collections(plan: Plan) -> None:
+    for group in (XLA, NLP):
+        for fold in range(2):
+            shown = pl.concat(split_training(plan, group, fold, seed=0))
+            assert set(shown["collection"]) == set(group)
+            for collection in group:
+                held_out = plan.held_out(collection, fold)
+                assert len(held_out)
+                assert not set(held_out["group"]) & set(shown["group"])
+
+
+def test_one_fit_ranks_both_collections(plan: Plan, tmp_path: Path) -> None:
+    run = train(tmp_path / "run", TOGETHER, plan)
+    assert [list(XLA)] * 4 == FITS  # two folds, two seeds
+    frame = predictions.read(run.predictions("ridge", "out_of_fold"))
+    labelled = plan.graphs.filter("labelled", pl.col("collection").is_in(XLA))
+    assert frame.select("collection", "graph").n_unique() == len(labelled)
+
+
+def test_a_collection_is_predicted_the_same_without_the_other(plan: Plan, tmp_path: Path) -> None:
+    """In a session that trains one collection, or where a killed run has lost the other's model."""
+    default, random = XLA
+    whole = train(tmp_path / "whole", TOGETHER, plan)
+    alone = train(tmp_path / "alone", TOGETHER, plan, select(plan, random))
+    assert [sorted(XLA)] * 4 == FITS
+    for fold, seed in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        assert read_unit(whole, random, fold, seed) == read_unit(alone, random, fold, seed)
+        assert not alone.unit("ridge", default, fold, seed).exists()
+
+
+def test_data_of_one_collection_is_enough(plan: Plan, tmp_path: Path) -> None:
+    graphs = plan.graphs.filter(collection=XLA[0])
+    train(tmp_path / "run", TOGETHER, dataclasses.replace(plan, graphs=graphs))
+    assert [[XLA[0]]] * 4 == FITS
