@@ -14,7 +14,7 @@
 #   make kernels-package         only pack the code and what Kaggle's image lacks; DIRTY=1
 #   make papers                  all published systems with the same time: 40 minutes; SHARED=folder of data
 #   make bench-layout            our layout net against the winners': 45 minutes; SHARED=folder of data
-#   make bench-tile              tile models out of fold, and on real TPU kernels: half an hour; SHARED=...
+#   make bench-tile              tile models out of fold, and on real TPU kernels: an hour; SHARED=...
 #   make bench-lightgbm          layout LightGBM out of fold, and a million rows; SHARED=folder of data
 #   make bench-study             tile models by the LightGBM study's splits; SHARED=folder of data
 #   make bench-scale             what the competition's full scale costs here: 15 minutes, 4 GB of disk

@@ -1,8 +1,8 @@
 """Go on from the runs that earlier sessions left, and divide a run among sessions.
 
-A unit (one trained model) is complete or not there, so units of any sessions that ran the same
-code on the same data with the same folds can be put together: a run that was stopped goes on after
-its last unit, and parts that were trained side by side become one run.
+A unit (a trained model and what it predicts) is complete or not there, so units of any sessions
+that ran the same code on the same data with the same folds can be put together: a run that was
+stopped goes on after its last unit, and parts that were trained side by side become one run.
 """
 
 import dataclasses

@@ -150,11 +150,12 @@ def run(
     DATA may be a prepared store; other data is prepared first, in stores/NAME.
     """
     from ensembles.recipe import check_recipe, find_recipe
+
+    merging = find_recipe(recipe)  # before what takes seconds to import
     from solution.experiments.base import find_experiment
     from solution.out_of_fold import run_experiments
     from solution.run_store import open_experiments, open_store
 
-    merging = find_recipe(recipe)  # before what takes seconds to import
     experiments = [find_experiment(name) for name in dict.fromkeys(experiment)]
     check_recipe(merging, [item.name for item in experiments])
     place = store_folder or STORES / _name(data, limit=limit)

@@ -22,6 +22,11 @@ class Collection:
         return self.name.replace(":", "/")
 
     @property
+    def source(self) -> str:
+        """xla or nlp for layout, tile for tile: where its programs are from."""
+        return "tile" if self.kind == "tile" else self.name.split(":")[1]
+
+    @property
     def metric(self) -> str:
         """Kaggle's score for it: Kendall's tau, or the top-5 score of solution.metrics."""
         return "tau" if self.kind == "layout" else "top-5"

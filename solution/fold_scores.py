@@ -1,7 +1,7 @@
 """Score settings on held-out folds, without writing anything.
 
 The folds, the inner splits and the configurations are those of `fastslow run`, so the scores are
-the same.
+the same where `collections` are those that an experiment learns from.
 """
 
 from collections.abc import Callable, Iterable, Sequence

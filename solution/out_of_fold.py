@@ -7,7 +7,6 @@ run that was killed goes on after its last unit and ends with the same predictio
 import json
 import shutil
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,9 +31,10 @@ from solution.processes import one_thread
 from solution.progress import bars, console
 from solution.runs import EXPERIMENTS, SAMPLE_SUBMISSION, Run
 from solution.streaming import read_by_graphs, write_batches
-from solution.units import Unit, find_twin, list_units
+from solution.units import Unit, find_twin, list_units, order
 from solution.watch import ProgressBars, Watch
 
+FIT = ("seconds", "peak_megabytes", "curve")  # of unit.json, about the fit
 INNER_SHARE = 0.15  # of the training graphs, for early stopping
 
 
@@ -78,7 +78,7 @@ def train_units(
             process, rather than found by its name or file, is trained here.
     """
     missing = []
-    for unit in units:
+    for unit in order(units):
         if unit.folder(run).exists():
             remove(run.checkpoints(unit.folder(run)))
             watch.advance()
@@ -135,7 +135,7 @@ def warn_about_gaps(plan: Plan) -> None:
 
 
 def train_unit(unit: Unit, plan: Plan, run: Run, report: Report) -> None:
-    """Fit one model, predict, write its folder, and remove its checkpoints."""
+    """Fit its model, or take a twin's; predict, write its folder, and remove its checkpoints."""
     checkpoints = run.checkpoints(unit.folder(run))
     checkpoints.mkdir(parents=True, exist_ok=True)
     try:
@@ -159,7 +159,7 @@ def _train(unit: Unit, plan: Plan, run: Run, report: Report) -> None:
         if twin is None:
             ranker.fit(plan.load(fit_on), plan.load(validate_on), curve)
         else:
-            ranker = ranker.load(twin / "model")
+            ranker = ranker.load(twin.folder(run) / "model")
         predicted = {
             "out_of_fold": _predict(ranker, plan.load(held_out), unit, MAX_CONFIGS),
             "test": _predict(ranker, plan.load(test), unit, limit=None),
@@ -169,10 +169,13 @@ def _train(unit: Unit, plan: Plan, run: Run, report: Report) -> None:
     record = {
         "seconds": round(cost.seconds, 3),
         "peak_megabytes": round(cost.peak_megabytes, 1),
-        "fitted_on": fit_on["graph"].to_list(),
-        "validated_on": validate_on["graph"].to_list(),
-        "curve": curve.points() if twin is None else _read_record(twin)["curve"],
+        "fitted_on": _name_graphs(fit_on),
+        "validated_on": _name_graphs(validate_on),
+        "curve": curve.points(),
     }
+    if twin is not None:  # what the model cost and how it learned, as if it were this unit's alone
+        text = (twin.folder(run) / "unit.json").read_text(encoding="utf-8")
+        record |= {name: json.loads(text)[name] for name in FIT} | {"model_of": twin.collection}
     with replace_folder(unit.folder(run)) as folder:
         (folder / "model").mkdir()
         ranker.save(folder / "model")
@@ -181,9 +184,9 @@ def _train(unit: Unit, plan: Plan, run: Run, report: Report) -> None:
         (folder / "unit.json").write_text(json.dumps(record, indent=2), encoding="utf-8")
 
 
-def _read_record(unit: Path) -> dict[str, Any]:
-    record: dict[str, Any] = json.loads((unit / "unit.json").read_text(encoding="utf-8"))
-    return record
+def _name_graphs(rows: pl.DataFrame) -> list[str]:
+    """COLLECTION:GRAPH of each row."""
+    return rows.select(pl.concat_str("collection", "graph", separator=":")).to_series().to_list()
 
 
 def gather(units: Sequence[Unit], plan: Plan, run: Run) -> None:

@@ -7,14 +7,14 @@
         EXPERIMENT/
             out_of_fold/predictions.parquet
             test/predictions.parquet
-            units/COLLECTION/fold-F-seed-S/        one model: model/, predictions, unit.json
+            units/COLLECTION/fold-F-seed-S/        model/, predictions, unit.json
             units/COLLECTION/*.checkpoints/        the state of a fit that is not complete yet
         RECIPE/{out_of_fold,test}/ranking.parquet
         sample_submission.csv                      a copy, where one lay with the data
         scores.csv, submission.csv
 
-A unit (one model) is written to a temporary folder and renamed when it is complete, so a unit that
-is there is whole, and a run that is started again goes on after the last one.
+A unit (solution.units) is written to a temporary folder and renamed when it is complete, so a unit
+that is there is whole, and a run that is started again goes on after the last one.
 """
 
 import hashlib
@@ -59,11 +59,11 @@ class Run:
         return _read_record(self.folder)
 
     def unit(self, experiment: str, collection: str, fold: int, seed: int) -> Path:
-        """The folder of one trained model."""
+        """The folder of a unit."""
         return self._units(experiment, collection) / f"fold-{fold}-seed-{seed}"
 
     def units(self, experiment: str, collection: str) -> list[Path]:
-        """The folders of the models that are trained."""
+        """The folders of the units that are complete."""
         found = self._units(experiment, collection).glob("fold-*-seed-*")
         return sorted(path for path in found if path.suffix != CHECKPOINTS)
 

@@ -1,7 +1,8 @@
-"""Units: which models an experiment has, and which of them are one.
+"""Units: what an experiment consists of, and which units share a model.
 
-A unit is an experiment on one collection, without one fold, with one seed. Where an experiment
-learns from collections together, the units that leave out the same fold of them share a model.
+A unit is an experiment on one collection, without one fold, with one seed: a trained model and what
+it predicts. Where an experiment learns from collections together, the units that leave out the same
+fold of them have the same model, which is trained once.
 """
 
 import dataclasses
@@ -19,7 +20,7 @@ from solution.runs import Run
 
 @dataclass(frozen=True)
 class Unit:
-    """One model: an experiment without one fold, with one seed."""
+    """An experiment on one collection, without one fold, with one seed."""
 
     experiment: Experiment
     collection: str
@@ -42,9 +43,9 @@ class Unit:
 
 
 def list_units(experiment: Experiment, plan: Plan) -> list[Unit]:
-    """The models of an experiment: one for each collection, fold and seed.
+    """The units of an experiment: one for each collection, fold and seed.
 
-    A collection whose graphs cannot be divided gets one model that predicts only the test graphs;
+    A collection whose graphs cannot be divided gets one whose model predicts only the test graphs;
     one without labelled graphs gets it only where the ranker learns nothing anyway.
     """
     units = []
@@ -63,10 +64,23 @@ def list_missing(experiments: Sequence[Experiment], plan: Plan, run: Run) -> lis
     return [unit for unit in units if not unit.folder(run).exists()]
 
 
-def find_twin(unit: Unit, run: Run) -> Path | None:
-    """The folder of a unit that has learned from the same graphs: its model is this one's too."""
+def order(units: Sequence[Unit]) -> list[Unit]:
+    """One unit of every model first, so that the others find it trained."""
+    seen = set()
+    first: list[Unit] = []
+    rest: list[Unit] = []
+    for unit in units:
+        learned = unit.experiment.learns_from(unit.collection)
+        model = unit.experiment.name, learned, unit.fold, unit.seed
+        (rest if model in seen else first).append(unit)
+        seen.add(model)
+    return [*first, *rest]
+
+
+def find_twin(unit: Unit, run: Run) -> Unit | None:
+    """Another unit with the same model, if it is trained."""
     for collection in unit.experiment.learns_from(unit.collection):
-        folder = dataclasses.replace(unit, collection=collection).folder(run)
-        if folder.exists():
-            return folder
+        other = dataclasses.replace(unit, collection=collection)
+        if other != unit and other.folder(run).exists():
+            return other
     return None

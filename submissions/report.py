@@ -65,7 +65,8 @@ def tabulate(lines: list[Line]) -> Table:
     """The table that `fastslow run` ends with; 80 columns wide."""
     table = make_table(
         "Out-of-fold scores, higher is better",
-        "Time: all models of the ranker. Memory: peak of the whole process meanwhile.",
+        "Time: all models of the ranker; those that rank two collections count in both. Memory: "
+        "peak of the whole process meanwhile.",
     )
     table.add_column("Collection and ranker", no_wrap=True)
     for column in ("Score", "95% interval", "Time", "Memory"):

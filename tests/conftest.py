@@ -24,9 +24,10 @@ FastSlow = Callable[..., subprocess.CompletedProcess[str]]
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Keep the tests that share what is slow to make in one process, where there are several."""
-    waits = "story" in getattr(item, "fixturenames", ())  # see tests/kaggle/conftest.py
-    group = "stories" if waits else item.path.relative_to(Path(__file__).parent).as_posix()
-    item.add_marker(pytest.mark.xdist_group(group))
+    used = getattr(item, "fixturenames", ())
+    shared = [name for name in ("story", "day") if name in used]  # of tests/kaggle, tests/notebooks
+    file = item.path.relative_to(Path(__file__).parent).as_posix()
+    item.add_marker(pytest.mark.xdist_group(shared[0] if shared else file))
 
 
 @pytest.fixture

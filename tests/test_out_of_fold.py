@@ -105,12 +105,13 @@ def test_no_model_predicts_what_it_has_seen(
 
 def test_early_stopping_and_fitting_share_no_graph(tmp_path: Path, sample_store: Store) -> None:
     _, plan, run = run_witness(tmp_path / "run", sample_store, "architecture")
-    groups = dict(plan.graphs.select(pl.concat_str("collection", "graph"), "group").rows())
+    named = pl.concat_str("collection", "graph", separator=":")
+    groups = dict(plan.graphs.select(named, "group").rows())
     for collection in NAMES:
         for unit in run.units("witness", collection):
             record = json.loads((unit / "unit.json").read_text())
-            fitted = {groups[collection + name] for name in record["fitted_on"]}
-            stopped = {groups[collection + name] for name in record["validated_on"]}
+            fitted = {groups[name] for name in record["fitted_on"]}
+            stopped = {groups[name] for name in record["validated_on"]}
             assert fitted
             assert stopped
             assert not fitted & stopped

@@ -1,6 +1,7 @@
 """One model for collections that are learned together: shared, the same, and never of the fold."""
 
 import dataclasses
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
@@ -13,12 +14,14 @@ from solution.attached import select
 from solution.collection import LAYOUT
 from solution.data.plan import Plan, make_plan
 from solution.data.store import Store
+from solution.errors import InputError
 from solution.experiments.base import Experiment
 from solution.graph import Graph
 from solution.models.base import Report, silent
 from solution.models.linear import LinearRanker, RidgeSettings
 from solution.out_of_fold import run_experiments, save_plan, split_training
 from solution.runs import Run, open_run
+from solution.units import list_units, order
 
 XLA, NLP = LAYOUT[:2], LAYOUT[2:]
 FITS: list[list[str]] = []  # the collections that each fit was shown
@@ -93,6 +96,40 @@ def test_a_collection_is_predicted_the_same_without_the_other(plan: Plan, tmp_pa
     for fold, seed in ((0, 0), (0, 1), (1, 0), (1, 1)):
         assert read_unit(whole, random, fold, seed) == read_unit(alone, random, fold, seed)
         assert not alone.unit("ridge", default, fold, seed).exists()
+
+
+def test_the_record_says_what_was_learned_from_and_whose_model_it_is(
+    plan: Plan, tmp_path: Path
+) -> None:
+    default, random = XLA
+    run = train(tmp_path / "run", TOGETHER, plan)
+    first, second = (
+        json.loads((run.unit("ridge", name, 0, 0) / "unit.json").read_text())
+        for name in (default, random)
+    )
+    assert {name.rpartition(":")[0] for name in first["fitted_on"]} == set(XLA)
+    assert "model_of" not in first
+    assert second == first | {"model_of": default}
+
+
+def test_every_model_is_trained_before_it_is_used_again(plan: Plan) -> None:
+    units = list_units(TOGETHER, plan)
+    ordered = order(units)
+    assert sorted(map(units.index, ordered)) == list(range(len(units)))
+    assert [unit.collection for unit in ordered] == [XLA[0]] * 4 + [XLA[1]] * 4
+
+
+@pytest.mark.parametrize(
+    "groups", [(LAYOUT,), (XLA, XLA[1:]), (XLA, NLP + NLP[:1])], ids=["sources", "groups", "twice"]
+)
+def test_groups_that_could_leak_or_overlap_are_refused(groups: tuple[tuple[str, ...], ...]) -> None:
+    with pytest.raises(InputError, match="expected groups of one source"):
+        dataclasses.replace(TOGETHER, together=groups)
+
+
+def test_a_collection_that_is_none_is_refused() -> None:
+    with pytest.raises(InputError, match="is not a collection"):
+        dataclasses.replace(TOGETHER, together=(("layout:xla:radnom",),))
 
 
 def test_data_of_one_collection_is_enough(plan: Plan, tmp_path: Path) -> None:

@@ -13,7 +13,8 @@
 #
 # Every model is kept as soon as it is trained. Where the session ends first, by `HOURS`, a signal
 # or a kill, the next one goes on: attach the output of this notebook to it as an input (`RESUME=1`
-# of `make kernels-push`). Sessions may share the work: give each its own `COLLECTIONS` or `FOLDS`.
+# of `make kernels-push`). Sessions may share the work: give each its own `FOLDS`, or whole
+# sources as `COLLECTIONS`: one net learns from both searches.
 
 # %% tags=["parameters"]
 EXPERIMENTS = "layout_*,!*lightgbm*"  # patterns; the last that fits a name decides
@@ -68,8 +69,8 @@ output.print(show_summaries(plan.graphs))
 
 # %% [markdown]
 # ## Training
-# A model for each experiment, collection, fold and seed. It predicts the graphs of the fold that it
-# has not seen, and the test graphs.
+# A model for each experiment, collection, fold and seed; one model for collections that are learned
+# together. It predicts the graphs of the fold that it has not seen, and the test graphs.
 
 # %%
 experiments = [find_experiment(name) for name in match(cli.EXPERIMENTS, EXPERIMENTS)]

@@ -68,8 +68,8 @@ output.print(show_summaries(plan.graphs))
 
 # %% [markdown]
 # ## Training
-# A model for each experiment, collection, fold and seed. It predicts the graphs of the fold that it
-# has not seen, and the test graphs.
+# A model for each experiment, collection, fold and seed; one model for collections that are learned
+# together. It predicts the graphs of the fold that it has not seen, and the test graphs.
 
 # %%
 experiments = [find_experiment(name) for name in match(cli.EXPERIMENTS, EXPERIMENTS)]

@@ -16,8 +16,11 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
+from solution.collection import COLLECTIONS
+
 Scheme = Literal["architecture", "graph"]
 NO_FOLD = -1  # of graphs that are not labelled
+SOURCES = {collection.name: collection.source for collection in COLLECTIONS}
 
 
 def assign_folds(graphs: pl.DataFrame, scheme: Scheme, num_folds: int, seed: int) -> pl.DataFrame:
@@ -35,7 +38,7 @@ def assign_folds(graphs: pl.DataFrame, scheme: Scheme, num_folds: int, seed: int
     """
     column = "architecture" if scheme == "architecture" else "graph"
     grouped = graphs.with_columns(
-        (_source(pl.col("collection")) + "/" + pl.col(column)).alias("group")
+        (pl.col("collection").replace_strict(SOURCES) + "/" + pl.col(column)).alias("group")
     )
     members: dict[str, list[str]] = defaultdict(list)
     for name, group, labelled in grouped.select("collection", "group", "labelled").iter_rows():
@@ -81,12 +84,6 @@ def _cost_of_fold(own: list[Counter[int]], fold: int) -> tuple[int, int, int]:
     """What a group of these collections costs in `fold`: first, collections left in one fold."""
     undivided = sum(set(counts) == {fold} for counts in own)
     return undivided, sum(counts[fold] for counts in own), fold
-
-
-def _source(collection: pl.Expr) -> pl.Expr:
-    """xla or nlp for layout, tile for tile."""
-    parts = collection.str.split(":")
-    return pl.when(parts.list.first() == "tile").then(pl.lit("tile")).otherwise(parts.list.get(1))
 
 
 def _draw(group: str, seed: int) -> bytes:

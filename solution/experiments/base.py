@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from solution import experiments
+from solution.collection import collection
 from solution.errors import InputError
 from solution.models.base import RankerSettings
 
@@ -28,15 +29,24 @@ class Experiment:
     collections: tuple[str, ...]
     ranker: RankerSettings
     seeds: tuple[int, ...] = (0,)
-    # Groups of collections of one kind: one model learns from all of a group and ranks each.
+    # Groups of collections of one source: a model learns from all of a group and ranks each.
     together: tuple[tuple[str, ...], ...] = ()
     source: str = ""  # a hash of the file, where it is not part of the package
     origin: str = ""  # the name or the file that it was found by; empty where it was made here
 
-    def learns_from(self, collection: str) -> tuple[str, ...]:
-        """The collections that a model for `collection` learns from, itself among them."""
-        groups = (group for group in self.together if collection in group)
-        return next(groups, (collection,))
+    def __post_init__(self) -> None:
+        named = [name for group in self.together for name in group]
+        sources = [{collection(name).source for name in group} for group in self.together]
+        if len(set(named)) < len(named) or any(len(found) > 1 for found in sources):
+            raise InputError(
+                f"{self.name}: together is {self.together}, expected groups of one source each, "
+                "such as layout:xla:default and layout:xla:random, and no collection twice. "
+                "Programs of one source have the same fold in all its collections."
+            )
+
+    def learns_from(self, name: str) -> tuple[str, ...]:
+        """The collections that a model for the collection `name` learns from, itself among them."""
+        return next((group for group in self.together if name in group), (name,))
 
     def describe(self) -> dict[str, Any]:
         """What a run folder remembers of it."""

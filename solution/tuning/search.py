@@ -120,11 +120,13 @@ class Search:
         wanted = {
             "ranker": repr(self.experiment.ranker),
             "collections": list(self.experiment.collections),
+            "together": [list(group) for group in self.experiment.together],
             "folds": {name: self.plan.folds(name) for name in self.experiment.collections},
             "data": self.plan.settings()["data"],
         }
+        known = study.user_attrs or wanted
         for name, value in wanted.items():
-            found = study.user_attrs.get(name, value)
+            found = known.get(name, [])  # searches of before there was `together` had none
             if found != value:
                 raise InputError(
                     f"{self.folder}: holds a search with another {name} ({found}, now {value}). "

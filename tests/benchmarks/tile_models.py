@@ -7,6 +7,7 @@ kernels, against a random order, the largest tile first, and the one tile that t
 NAME is an experiment; by default all of ours that rank tiles. `make papers` compares the published.
 """
 
+import os
 import sys
 from pathlib import Path
 
@@ -23,6 +24,8 @@ from solution.graph import Graph
 from solution.metrics import Mean, bootstrap_mean, top_k_score
 from solution.models import papers
 from solution.models.base import RankerSettings
+from solution.processes import count_cores, open_pool
+from solution.progress import track
 from solution.terminal import make_table
 from tests.benchmarks.out_of_fold_scores import (
     SEEDS,
@@ -116,19 +119,31 @@ def random_scores(graph: Graph) -> list[np.ndarray]:
 
 
 def leave_one_out(settings: RankerSettings, graphs: list[Graph]) -> list[list[np.ndarray]]:
-    """Scores of each graph by models of all others, one for each seed.
+    """Scores of each graph by models of all others, one for each seed; a fit a core.
 
     There are too few to stop early on some of them: nets then hardly begin to learn.
     """
-    return [
-        [
-            settings.build(seed)
-            .fit([other for other in graphs if other is not graph], [])
-            .predict(graph)
-            for seed in SEEDS
+    with open_pool(count_cores(), _begin, graphs) as pool:
+        done = [
+            [pool.submit(_score_without, settings, place, seed) for seed in SEEDS]
+            for place in range(len(graphs))
         ]
-        for graph in graphs
-    ]
+        with track(done, type(settings).__name__) as todo:
+            return [[one.result() for one in own] for own in todo]
+
+
+_graphs: list[Graph]  # of a worker process
+
+
+def _begin(graphs: list[Graph]) -> None:
+    global _graphs
+    os.environ["OMP_NUM_THREADS"] = "1"
+    _graphs = graphs
+
+
+def _score_without(settings: RankerSettings, place: int, seed: int) -> np.ndarray:
+    others = [*_graphs[:place], *_graphs[place + 1 :]]
+    return settings.build(seed).fit(others, []).predict(_graphs[place])
 
 
 def _mean(graphs: list[Graph], orders: list[list[np.ndarray]], k: int) -> str:

@@ -8,5 +8,6 @@ from solution.models.training import TrainingSettings
 EXPERIMENT = Experiment(
     name="quick_layout_gnn",
     collections=LAYOUT[:2],
+    together=(LAYOUT[:2],),
     ranker=LayoutGnnSettings(width=16, training=TrainingSettings(epochs=2, configs_per_graph=8)),
 )
