@@ -137,6 +137,21 @@ def test_mistakes_are_one_message_and_exit_code_2(
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.parametrize("arguments", [["run", "nowhere"], ["run", "--recipe", "no_such_recipe"]])
+def test_what_is_not_there_is_said_before_torch_is_loaded(arguments: list[str]) -> None:
+    code = f"""
+import sys
+sys.argv = ["fastslow", *{arguments!r}]
+from solution.cli import main
+try:
+    main()
+except SystemExit as end:
+    sys.exit(end.code if "torch" not in sys.modules else "torch was loaded")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 2, done.stderr
+
+
 def test_make_passes_its_options_on() -> None:
     command = ["make", "-n", "run", "DATA=some folder", "RUN=there", "LIMIT=1", "REPLACE=1"]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
