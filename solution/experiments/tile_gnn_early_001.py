@@ -11,6 +11,6 @@ EXPERIMENT = Experiment(
     ranker=EarlyTileGnnSettings(
         block="sage",
         dropout=0.3,
-        training=TrainingSettings(graphs_per_step=16, min_steps=10, weight_decay=1e-2),
+        training=TrainingSettings(graphs_per_step=16, weight_decay=1e-2),
     ),
 )
