@@ -148,8 +148,7 @@ def train_unit(unit: Unit, plan: Plan, run: Run, report: Report) -> None:
 
 
 def _train(unit: Unit, plan: Plan, run: Run, report: Report) -> None:
-    learned = unit.experiment.learns_from(unit.collection)
-    fit_on, validate_on = split_training(plan, learned, unit.fold, unit.seed)
+    fit_on, validate_on = split_training(plan, unit.learns_from, unit.fold, unit.seed)
     held_out = plan.held_out(unit.collection, unit.fold)
     test = plan.rows(unit.collection, IS_TEST)
     ranker, curve = unit.experiment.ranker.build(unit.seed), LearningCurve(report)
@@ -174,8 +173,8 @@ def _train(unit: Unit, plan: Plan, run: Run, report: Report) -> None:
         "curve": curve.points(),
     }
     if twin is not None:  # what the model cost and how it learned, as if it were this unit's alone
-        text = (twin.folder(run) / "unit.json").read_text(encoding="utf-8")
-        record |= {name: json.loads(text)[name] for name in FIT} | {"model_of": twin.collection}
+        trained = json.loads((twin.folder(run) / "unit.json").read_text(encoding="utf-8"))
+        record |= {name: trained[name] for name in FIT} | {"model_of": twin.collection}
     with replace_folder(unit.folder(run)) as folder:
         (folder / "model").mkdir()
         ranker.save(folder / "model")

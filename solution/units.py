@@ -27,6 +27,11 @@ class Unit:
     fold: int  # NO_FOLD: it learns from every labelled graph and only predicts the test graphs
     seed: int
 
+    @property
+    def learns_from(self) -> tuple[str, ...]:
+        """The collections that its model learns from."""
+        return self.experiment.learns_from(self.collection)
+
     def folder(self, run: Run) -> Path:
         return run.unit(self.experiment.name, self.collection, self.fold, self.seed)
 
@@ -70,8 +75,7 @@ def order(units: Sequence[Unit]) -> list[Unit]:
     first: list[Unit] = []
     rest: list[Unit] = []
     for unit in units:
-        learned = unit.experiment.learns_from(unit.collection)
-        model = unit.experiment.name, learned, unit.fold, unit.seed
+        model = unit.experiment.name, unit.learns_from, unit.fold, unit.seed
         (rest if model in seen else first).append(unit)
         seen.add(model)
     return [*first, *rest]
@@ -79,8 +83,8 @@ def order(units: Sequence[Unit]) -> list[Unit]:
 
 def find_twin(unit: Unit, run: Run) -> Unit | None:
     """Another unit with the same model, if it is trained."""
-    for collection in unit.experiment.learns_from(unit.collection):
+    for collection in unit.learns_from:
         other = dataclasses.replace(unit, collection=collection)
-        if other != unit and other.folder(run).exists():
+        if collection != unit.collection and other.folder(run).exists():
             return other
     return None
