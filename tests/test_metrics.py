@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from solution.metrics import (
+    Mean,
     bootstrap_mean,
     kendall_tau,
     score_graphs,
@@ -169,6 +170,12 @@ def test_the_interval_is_that_of_a_bootstrap_by_hand() -> None:
     assert mean.low == pytest.approx(low, abs=0.004)
     assert mean.high == pytest.approx(high, abs=0.004)
     assert mean.standard_error == pytest.approx(values.std() / math.sqrt(40), rel=0.05)
+
+
+def test_a_mean_is_written_with_its_interval() -> None:
+    mean = Mean(0.0771, 0.06, 0.1, 13)
+    assert f"{mean:.3f}" == "0.077 (0.060 to 0.100)"
+    assert f"{mean:+.1%}" == "+7.7% (+6.0% to +10.0%)"
 
 
 def test_the_interval_is_the_same_every_time() -> None:

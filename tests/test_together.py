@@ -11,7 +11,7 @@ import pytest
 
 from solution import predictions
 from solution.attached import select
-from solution.collection import LAYOUT
+from solution.collection import LAYOUT, NLP, XLA
 from solution.data.plan import Plan, make_plan
 from solution.data.store import Store
 from solution.errors import InputError
@@ -23,7 +23,6 @@ from solution.out_of_fold import run_experiments, save_plan, split_training
 from solution.runs import Run, open_run
 from solution.units import list_units, order
 
-XLA, NLP = LAYOUT[:2], LAYOUT[2:]
 FITS: list[list[str]] = []  # the collections that each fit was shown
 
 

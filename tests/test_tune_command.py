@@ -23,6 +23,7 @@ EXPERIMENT = Experiment(
     name="quick_trees",
     collections=("tile:xla",),
     ranker=LightGBMSettings(rounds=5, min_data_in_leaf=5),
+    seeds=(3, 4),
 )
 """
 
@@ -59,6 +60,7 @@ def test_a_search_goes_on_and_writes_its_best(fastslow: FastSlow, data: Path) ->
     assert len({str(params) for params in after.values()}) == 4  # none is drawn twice
     assert f"{study.best_value:.4f}" in second.stdout
     best = find_experiment(str(data / "tuning" / "quick_trees" / "quick_trees_tuned.py"))
+    assert best.seeds == (3, 4)
     for name, value in study.best_params.items():
         assert getattr(best.ranker, name) == value
     assert (data / "tuning" / "quick_trees" / "study.png").read_bytes().startswith(b"\x89PNG")

@@ -4,11 +4,9 @@ The random and the default search visit the same programs. A net that learns fro
 each than one that learns from one of them, for no more work, since it is trained once for both.
 """
 
-from solution.collection import LAYOUT
+from solution.collection import LAYOUT, NLP, XLA
 from solution.experiments.base import Experiment
 from solution.models.layout_gnn import LayoutGnnSettings
-
-XLA, NLP = LAYOUT[:2], LAYOUT[2:]
 
 EXPERIMENT = Experiment(
     name="layout_gnn_001",

@@ -117,7 +117,7 @@ def write_experiment(name: str, searched: Experiment, settings: Any, note: str) 
         f'"""{note}"""\n\n' + "\n".join(sorted(imports)) + "\n\n"
         f"EXPERIMENT = Experiment(\n    name={name!r},\n"
         f"    collections={searched.collections!r},\n    together={searched.together!r},\n"
-        f"    ranker={settings!r},\n)\n"
+        f"    ranker={settings!r},\n    seeds={searched.seeds!r},\n)\n"
     )
 
 

@@ -112,7 +112,7 @@ def bench_accuracy(store: Path, seeds: int, seconds: float, processes: int) -> p
 def show_accuracy(scores: pl.DataFrame) -> Table:
     """Each collection's taus, and the paired difference with its interval over graphs."""
     table = _table("Out-of-fold Kendall's tau at equal time, mean over seeds")
-    for name in ("Collection", "Graphs", "TGraph", "Ours", "Repeated", "Difference", "95% interval",
+    for name in ("Collection", "Graphs", "TGraph", "Ours", "Repeated", "Difference (95%)",
                  "Epochs"):  # fmt: skip
         table.add_column(name, justify="left" if name == "Collection" else "right", no_wrap=True)
     graphs = (
@@ -131,13 +131,11 @@ def show_accuracy(scores: pl.DataFrame) -> Table:
         table.add_row(
             collection, str(len(own)), f"{own['TGraph'].mean():.3f}", f"{own['ours'].mean():.3f}",
             f"{CEILINGS[collection]:.2f}",
-            f"{difference.value:+.3f}", f"{difference.low:+.3f} to {difference.high:+.3f}",
-            f"{run['TGraph']:.0f} / {run['ours']:.0f}",
+            f"{difference:+.3f}", f"{run['TGraph']:.0f} / {run['ours']:.0f}",
         )  # fmt: skip
     values, errors = zip(*((mean.value, mean.standard_error) for mean in means), strict=True)
     mean = mean_of_means(np.array(values), np.array(errors), len(graphs))
-    table.add_row("mean (bar: +0.050)", "", "", "", "", f"{mean.value:+.3f}",
-                  f"{mean.low:+.3f} to {mean.high:+.3f}", "")  # fmt: skip
+    table.add_row("mean (bar: +0.050)", "", "", "", "", f"{mean:+.3f}", "")
     return table
 
 

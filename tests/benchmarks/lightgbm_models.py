@@ -85,7 +85,7 @@ def measure_scores(data: Path, place: Path) -> None:
         table.add_column(header)
     for name, settings in rankers.items():
         means = [score_out_of_fold(settings, plan, collection).mean("tau") for collection in LAYOUT]
-        cells = [f"{m.value:.3f} ({m.low:.3f} to {m.high:.3f})" for m in means]
+        cells = [f"{mean:.3f}" for mean in means]
         table.add_row(name, *cells)
         output.print(name, *cells)
     output.print(table)

@@ -85,11 +85,10 @@ def measure(protocol: Protocol, kernels: Sequence[Graph], splits: int) -> None:
     rows = {name: average(tested, np.concatenate(own)) for name, own in values.items()}
     for name, own in rows.items():
         means = [bootstrap_mean(column) for column in own.T]
-        cells = [f"{m.value:.1%} ({100 * m.low:.1f} to {100 * m.high:.1f})" for m in means[:-1]]
+        cells = [f"{mean:.1%}" for mean in means[:-1]]
         by_split = " ".join(f"{100 * part[:, 1].mean():.1f}" for part in values[name])
         less = bootstrap_mean(own[:, 1] - rows[PUBLISHED][:, 1])
-        difference = f"{100 * less.value:+.1f} ({100 * less.low:+.1f} to {100 * less.high:+.1f})"
-        table.add_row(name, *cells, f"{means[-1].value:.3f}", by_split, difference)
+        table.add_row(name, *cells, f"{means[-1].value:.3f}", by_split, f"{less:+.1%}")
     output.print(table)
 
 

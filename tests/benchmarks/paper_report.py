@@ -60,20 +60,16 @@ def tabulate(
         if own.is_empty():
             continue
         graphs = of_graphs(own)
-        means = [_cell(mean_over(graphs, [name], "score")) for name in shown]
+        means = [f"{mean_over(graphs, [name], 'score'):.3f}" for name in shown]
         mean = mean_over(graphs, collections, "score")
         others = [
             mean_over(of_graphs(own, name), collections, name).value
             for name in ("OPA", "ListMLE", "slowdown", "seconds", "epochs")
         ]
-        cells = [_cell(mean), f"{others[0]:.3f}"]
+        cells = [f"{mean:.3f}", f"{others[0]:.3f}"]
         cells += [f"{others[1]:.2f}", f"{others[2]:.1%}", f"{others[3]:.1f}"]
         rows.append([system, *means, *cells, f"{others[4]:.0f}" if others[4] else ""])
     return rows
-
-
-def _cell(mean: Mean) -> str:
-    return f"{mean.value:.3f} ({mean.low:.3f} to {mean.high:.3f})"
 
 
 def show_scores(scores: pl.DataFrame) -> list[Table]:
@@ -100,8 +96,7 @@ def compare(scores: pl.DataFrame) -> list[list[str]]:
         gap = both.with_columns(score=pl.col("score") - pl.col("score_right"))
         mean = mean_over(gap, collections, "score")
         verdict = "yes" if mean.low > 0 else "no, worse" if mean.high < 0 else "not told apart"
-        span = f"{mean.value:+.3f} ({mean.low:+.3f} to {mean.high:+.3f})"
-        rows.append([better, worse, span, verdict])
+        rows.append([better, worse, f"{mean:+.3f}", verdict])
     return rows
 
 

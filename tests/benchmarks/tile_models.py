@@ -21,7 +21,7 @@ from solution.experiments.base import find_experiment, list_experiments
 from solution.features.padding import repair_padding
 from solution.features.tiling import find_tiling
 from solution.graph import Graph
-from solution.metrics import Mean, bootstrap_mean, top_k_score
+from solution.metrics import bootstrap_mean, top_k_score
 from solution.models import papers
 from solution.models.base import RankerSettings
 from solution.processes import count_cores, open_pool
@@ -72,7 +72,7 @@ def measure_cpu(data: Path, place: Path, names: list[str]) -> None:
     for name, scores in found.items():
         means = [scores.mean(metric) for metric in metrics("tile")]
         means.append(bootstrap_mean(best - own[name]))
-        cells = [_show(mean, 4) for mean in means]
+        cells = [f"{mean:.4f}" for mean in means]
         seeds = " ".join(f"{value:.4f}" for value in scores.by_seed("top-5 score"))
         table.add_row(name, *cells, seeds)
     console.print(table)
@@ -87,7 +87,7 @@ def measure_tpu(data: Path, names: list[str]) -> None:
         table.add_column(header)
     # One tile, which needs no ranking: runtimes are in units of the default's.
     own = np.array([2 - 1 / np.min(graph.runtimes) for graph in graphs])
-    default, default_of_large = _show(bootstrap_mean(own), 3), _show(bootstrap_mean(own[large]), 3)
+    default, default_of_large = (f"{bootstrap_mean(part):.3f}" for part in (own, own[large]))
     table.add_row("the compiler's default", default, default, default_of_large)
     rankings = {
         "random order": [random_scores(graph) for graph in graphs],
@@ -155,11 +155,7 @@ def _mean(graphs: list[Graph], orders: list[list[np.ndarray]], k: int) -> str:
             for order in own
         ]
         scores.append(float(np.mean(metric)))
-    return _show(bootstrap_mean(np.array(scores)), 3)
-
-
-def _show(mean: Mean, digits: int) -> str:
-    return f"{mean.value:.{digits}f} ({mean.low:.{digits}f} to {mean.high:.{digits}f})"
+    return f"{bootstrap_mean(np.array(scores)):.3f}"
 
 
 if __name__ == "__main__":

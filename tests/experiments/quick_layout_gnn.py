@@ -1,13 +1,13 @@
 """The layout net with so little training that a test can wait for it."""
 
-from solution.collection import LAYOUT
+from solution.collection import XLA
 from solution.experiments.base import Experiment
 from solution.models.layout_gnn import LayoutGnnSettings
 from solution.models.training import TrainingSettings
 
 EXPERIMENT = Experiment(
     name="quick_layout_gnn",
-    collections=LAYOUT[:2],
-    together=(LAYOUT[:2],),
+    collections=XLA,
+    together=(XLA,),
     ranker=LayoutGnnSettings(width=16, training=TrainingSettings(epochs=2, configs_per_graph=8)),
 )
