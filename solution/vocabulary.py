@@ -42,6 +42,7 @@ IS_TUPLE = 18
 SHAPE_DIMENSIONS = slice(21, 27)
 SHAPE_SUM = 27
 SHAPE_PRODUCT = 28
+PARAMETER_NUMBER = 30
 DIMENSIONS = slice(31, 37)  # of broadcast, reduce, transpose, concatenate, ...
 WINDOW_SIZE = slice(37, 43)
 CONVOLUTION_INPUT_BATCH = 93

@@ -18,7 +18,7 @@ from solution.features.layout_table import SUMMED, layout_table
 from solution.features.layouts import FEATURES, describe_layouts
 from solution.features.padding import repair_padding
 from solution.graph import Graph
-from solution.vocabulary import OPCODE_IDS
+from solution.vocabulary import LAYOUT_TENSORS, OPCODE_IDS
 from tests.graphs import make_layout_graph
 from tests.test_layouts import random_graph, tensors_of
 
@@ -33,16 +33,40 @@ def slow_elements(graph: Graph, node: int | None) -> float:
     return float(math.prod(int(size) for size in graph.node_features[node, 21:27] if size > 0))
 
 
+def sizes_of(graph: Graph, node: int | None) -> list[int]:
+    """The sizes of a node's dimensions, but for those of 1; none of a scalar or of no node."""
+    return [] if node is None else [int(s) for s in graph.node_features[node, 21:27] if s > 1]
+
+
+def slow_terms(left: list[int], right: list[int], output: list[int]) -> int:
+    """Cross out the output's dimensions in both operands: what is left of either is summed."""
+    for batch in range(len(output) + 1):
+        for middle in range(batch, len(output) + 1):
+            rests = [left.copy(), right.copy()]
+            try:
+                for rest, named in zip(
+                    rests, (output[:middle], output[:batch] + output[middle:]), strict=True
+                ):
+                    for size in named:
+                        rest.remove(size)
+            except ValueError:
+                continue
+            if sorted(rests[0]) == sorted(rests[1]):
+                return math.prod(rests[0])
+    return 1
+
+
 def slow_operations(graph: Graph, node: int) -> float:
     """Multiply-adds of a dot or convolution, elements of anything else."""
     elements, opcode = slow_elements(graph, node), CONFIGURABLE.get(int(graph.node_opcodes[node]))
-    left, right = (slow_elements(graph, operand) for operand in tensors_of(graph, node)[1:])
+    output, *operands = tensors_of(graph, node)
     contracted = 1.0
-    if opcode == "dot":
-        contracted = math.sqrt(left * right / elements)
+    if opcode == "dot" and None not in operands:
+        contracted = slow_terms(*(sizes_of(graph, one) for one in (*operands, output)))
     if opcode == "convolution":
         axis = int(graph.node_features[node, 106])
-        contracted = right / max(float(graph.node_features[node, 21 + axis]), 1.0)
+        kernel = slow_elements(graph, operands[1])
+        contracted = kernel / max(float(graph.node_features[node, 21 + axis]), 1.0)
     return elements * max(contracted, 1.0)
 
 
@@ -58,6 +82,7 @@ def slow_row(graph: Graph, config: int) -> dict[str, float]:
     operations = [slow_operations(graph, node) for node in nodes]
     sizes = [slow_elements(graph, node) * 4 for node in nodes]  # all float32
     row: dict[str, float] = {}
+    real = padded = 0.0
     for place, node in enumerate(nodes):
         pair = one_pair(graph.layouts.expand()[config, place], place, len(nodes))
         described = dict(zip(FEATURES, describe_layouts(graph, pair)[0].tolist(), strict=True))
@@ -69,7 +94,11 @@ def slow_row(graph: Graph, config: int) -> dict[str, float]:
             for feature in SUMMED:
                 key = f"{name}_{feature}"
                 row[key] = row.get(key, 0.0) + weight * described[feature]
-    return row
+        for tensor, one in zip(LAYOUT_TENSORS, tensors_of(graph, node), strict=True):
+            if one is not None:
+                real += slow_elements(graph, one)
+                padded += slow_elements(graph, one) * math.exp(described[f"{tensor}_waste"])
+    return row | {"moved_bytes": math.log(padded / real)}
 
 
 @given(SEEDS)

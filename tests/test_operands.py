@@ -1,16 +1,20 @@
 """Input and kernel are told apart by their shapes, whatever the order of the edges."""
 
 import dataclasses
+import math
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from solution.codebook import encode
 from solution.collection import collection
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
-from solution.features.operands import find_operands
+from solution.features.operands import count_terms, find_operands
 from solution.features.padding import tensor_ranks
 from solution.graph import Graph
 from solution.vocabulary import OPCODE_IDS
@@ -44,6 +48,38 @@ def test_a_dot_reads_the_tensor_with_its_first_dimension_on_the_left(
     operands = find_operands(make_program("dot", [first, second, output], edges, node=2))
     assert operands.input.tolist() == [-1, -1, left]
     assert operands.kernel.tolist() == [-1, -1, 1 - left]
+
+
+PRIMES = [2, 3, 5, 7, 11, 13, 17, 19]
+
+
+@given(st.permutations(PRIMES), st.lists(st.integers(0, 2), min_size=4, max_size=4), st.randoms())
+def test_a_dot_sums_what_its_output_does_not_have(
+    sizes: list[int], counts: list[int], random: Random
+) -> None:
+    batch, left, right, summed = (
+        sizes[sum(counts[:place]) : sum(counts[: place + 1])] for place in range(4)
+    )
+    operands = [
+        random.sample(own, len(own)) for own in (batch + left + summed, batch + right + summed)
+    ]
+    output = tuple(batch + left + right)
+    assert count_terms(tuple(operands[0]), tuple(operands[1]), output) == math.prod(summed)
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_operands_are_told_by_all_dimensions(swapped: bool) -> None:
+    """Both have the output's first and its last dimension: (batch, 64, 8) x (batch, 4, 8)."""
+    shapes = [(4, 64, 8), (64, 64, 4), (4, 8, 64)]
+    edges = [[2, 0], [2, 1]]
+    if swapped:
+        shapes[:2] = shapes[1::-1]
+    operands = find_operands(make_program("dot", shapes, edges, node=2))
+    assert shapes[operands.input[2]] == (4, 64, 8)
+
+
+def test_shapes_that_are_no_dot_have_no_terms() -> None:
+    assert count_terms((3, 4), (5, 6), (3, 6)) is None
 
 
 def test_a_product_with_itself_has_one_edge() -> None:

@@ -1,5 +1,6 @@
 """Rows of a kernel's tiles: values worked out by hand, and the choice of the output tensor."""
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from solution import vocabulary
 from solution.collection import collection
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
@@ -132,9 +134,28 @@ def test_the_reduction_tile_sets_the_step() -> None:
     assert cut["steps"] == pytest.approx(math.log(16 * 4))
 
 
-def test_the_kernel_tile_is_its_product() -> None:
+def test_a_convolution_sums_over_the_tile_of_its_kernel() -> None:
+    """A 3 x 3 window over 8 features, of which 4 are taken at once."""
+    nodes: list[tuple[str, tuple[int, ...]]] = [
+        ("parameter", (1, 16, 16, 8)),
+        ("parameter", (3, 3, 8, 32)),
+        ("convolution", (1, 14, 14, 32)),
+    ]
+    tiles = np.stack([make_tile(1, 7, 7, 32, kernel=(3, 3, size, 32)) for size in (4, 8)])
+    graph = make_kernel(nodes, [(2, 0), (2, 1)], tiles)
+    features = graph.node_features.copy()
+    features[2, vocabulary.CONVOLUTION_DIMENSIONS] = [0, 3, 1, 2, 0, 0, 2, 3, 0, 1, 0, 0, 0, 3]
+    features[2, vocabulary.WINDOW_SIZE][:2] = 3
+    cut, whole = tile_table(dataclasses.replace(graph, node_features=features)).to_dicts()
+    assert cut["kernel_volume"] == cut["step"] == pytest.approx(math.log(3 * 3 * 4))
+    assert cut["reduction_tiles"] == pytest.approx(math.log(1 + 2))
+    assert whole["step"] == whole["contracted_size"] == pytest.approx(math.log(3 * 3 * 8))
+    assert whole["reduction_tiles"] == pytest.approx(math.log(1 + 1))
+
+
+def test_a_dot_has_no_window() -> None:
     (row,) = describe(make_tile(32, 64, kernel=(3, 5)))
-    assert row["kernel_volume"] == pytest.approx(math.log(15))
+    assert row["kernel_volume"] == 0
 
 
 def test_reuse_of_a_tile_by_hand() -> None:

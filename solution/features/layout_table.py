@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from solution.codebook import Codebook
 from solution.features import copies, frequency, layouts
 from solution.features.feature import Feature
-from solution.features.work import configurable_shares, num_bytes, num_operations
+from solution.features.work import configurable_shares, num_bytes, num_operations, tensor_shares
 from solution.graph import Graph
 from solution.vocabulary import CONFIGURABLE_OPCODES, LAYOUT_TENSORS, OPCODE_IDS
 
@@ -77,7 +77,7 @@ def layout_table(graph: Graph) -> pl.DataFrame:
     names = [*weighted.columns, *(f.name for f in (*copies.FEATURES, *frequency.FEATURES))]
     rows = pl.DataFrame(np.concatenate(blocks, axis=1)[pairs.rows], schema=names)
     context = [pl.lit(value).alias(name) for name, value in _context(graph).items()]
-    moved = (1 + pl.col("moved_bytes")).log()  # the padding, over what it pads
+    moved = pl.col("moved_bytes").log1p()  # so far the padding alone
     frame = rows.lazy().with_columns(moved, *context)
     return frame.select(pl.col(f.name).cast(pl.Float32()) for f in FEATURES).collect()
 
@@ -91,13 +91,11 @@ def _weigh_pairs(graph: Graph, pairs: Codebook) -> pl.DataFrame:
         for name in weights.columns
         for feature in SUMMED
     )
-    return pl.concat([summed, _count_pairs(graph, pairs, described, weights)], how="horizontal")
+    return pl.concat([summed, _count_pairs(graph, pairs, described)], how="horizontal")
 
 
-def _count_pairs(
-    graph: Graph, pairs: Codebook, described: pl.DataFrame, weights: pl.DataFrame
-) -> pl.DataFrame:
-    """Columns COUNTS of each pair; moved_bytes is the padding alone."""
+def _count_pairs(graph: Graph, pairs: Codebook, described: pl.DataFrame) -> pl.DataFrame:
+    """Columns COUNTS of each pair; moved_bytes is the padding alone, over all real bytes."""
     opcode = graph.node_opcodes[graph.configurable][pairs.node]
     given = described.select(pl.max_horizontal(f"{t}_given" for t in LAYOUT_TENSORS)).to_series()
     changed = described.select(pl.max_horizontal(f"{t}_changed" for t in LAYOUT_TENSORS))
@@ -107,10 +105,8 @@ def _count_pairs(
             own = opcode == OPCODE_IDS[name]
             nodes = max(1, int((graph.node_opcodes[graph.configurable] == OPCODE_IDS[name]).sum()))
             columns[f"{verb}_{name}"] = marked.to_numpy() * own / nodes
-    padding = described.select(
-        pl.mean_horizontal(pl.col(f"{tensor}_waste").exp() - 1 for tensor in LAYOUT_TENSORS)
-    ).to_series()
-    columns["moved_bytes"] = padding.to_numpy() * weights["bytes"].to_numpy()
+    padding = np.expm1(described.select(f"{t}_waste" for t in LAYOUT_TENSORS).to_numpy())
+    columns["moved_bytes"] = (padding * tensor_shares(graph)[pairs.node]).sum(axis=1)
     return pl.DataFrame(columns)
 
 

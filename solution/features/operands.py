@@ -5,8 +5,11 @@ numbers, and the root of a computation that the node calls stands among them. Th
 of it away.
 """
 
+import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import permutations
 from typing import Any
 
@@ -99,7 +102,45 @@ def _fit_dot(node: np.ndarray, shapes: np.ndarray) -> int:
     left, right = (shape[shape > 0] for shape in shapes)
     if len(output) == 0:
         return 0
-    return int((output[0] in left) + (output[-1] in right))
+    possible = count_terms(*(_sizes(shape) for shape in (*shapes, output))) is not None
+    return int(3 * possible + (output[0] in left) + (output[-1] in right))
+
+
+def _sizes(shape: np.ndarray) -> tuple[int, ...]:
+    return tuple(shape[shape > 1].astype(int).tolist())
+
+
+def terms_of_dots(graph: Graph) -> np.ndarray:
+    """How many products (nodes,) each element of a dot sums; 1 for other nodes."""
+    terms = np.ones(graph.num_nodes)
+    operands = find_operands(graph)
+    shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
+    for node in np.flatnonzero(graph.node_opcodes == OPCODE_IDS["dot"]):
+        three = (operands.input[node], operands.kernel[node], node)
+        if NONE not in three:
+            terms[node] = count_terms(*(_sizes(shapes[one]) for one in three)) or 1
+    return terms
+
+
+@lru_cache(maxsize=1 << 14)
+def count_terms(
+    left: tuple[int, ...], right: tuple[int, ...], output: tuple[int, ...]
+) -> int | None:
+    """How many products an element of a dot sums, by the sizes of its operands and its output.
+
+    An output has the dimensions of the batch, then the left operand's own, then the right one's.
+    What either operand has besides is summed, and both have the same. None where nothing fits; of
+    several ways the one with the smallest batch.
+    """
+    for batch in range(len(output) + 1):
+        for first_right in range(batch, len(output) + 1):
+            of_left = Counter(output[:first_right])
+            of_right = Counter(output[:batch] + output[first_right:])
+            fits = of_left <= Counter(left) and of_right <= Counter(right)
+            summed = Counter(left) - of_left
+            if fits and summed == Counter(right) - of_right:
+                return math.prod(summed.elements())
+    return None
 
 
 def _fit_reshape(node: np.ndarray, shapes: np.ndarray) -> int:

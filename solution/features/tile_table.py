@@ -13,11 +13,11 @@ import polars as pl
 
 from solution.features import kernel, loops, traffic
 from solution.features.feature import Feature, numbered
+from solution.features.fusions import inline_fusions
 from solution.features.layouts import LANES, SUBLANES
-from solution.features.tiling import REDUCTION, Tiling, find_tiling
-from solution.features.work import contracted_size
+from solution.features.tiling import REDUCTION, WINDOW, Tiling, find_tiling
 from solution.graph import Graph
-from solution.vocabulary import MAX_RANK, TILE_BLOCKS
+from solution.vocabulary import MAX_RANK
 
 MINOR = 3  # dimensions that are told from the contiguous one, whatever the rank
 
@@ -48,7 +48,7 @@ FIT = (
     Feature("sublanes_waste", "log ratio", "the tile padded to 8 sublanes over itself"),
     Feature("tile_volume", "log1p elements", "what a tile holds"),
     Feature("reduction_tiles", "log1p count", "steps of a sum: the output is read again for each"),
-    Feature("kernel_volume", "log elements", "the tile of a convolution's kernel"),
+    Feature("kernel_volume", "log elements", "what is taken at once of a convolution's kernel"),
 )
 REUSE = (
     Feature("intensity", "log ratio", "multiply-adds of a tile over what they read and write"),
@@ -63,11 +63,12 @@ FEATURES = (*CONFIGURATION, *FIT, *REUSE, *loops.FEATURES, *traffic.FEATURES, *k
 
 def tile_table(graph: Graph) -> pl.DataFrame:
     """Float32 columns FEATURES, a row for each configuration in order."""
+    graph = inline_fusions(graph)
     tiling = find_tiling(graph)
     raw = pl.DataFrame(graph.tiles.astype(np.float64), schema=[f.name for f in CONFIGURATION])
     tiles = pl.DataFrame(tiling.tiles[:, :MAX_RANK], schema=_tile_names())
     frame = pl.concat([raw, tiles], how="horizontal").lazy()
-    frame = frame.with_columns(*_fit(graph, tiling)).with_columns(*_reuse())
+    frame = frame.with_columns(*_fit(tiling)).with_columns(*_reuse())
     logs = [*(f.name for f in CONFIGURATION), "tiles", "tile_volume", "reduction_tiles"]
     frame = frame.with_columns(pl.col(name).clip(0).log1p() for name in logs)
     described = {
@@ -85,7 +86,7 @@ def _tile_names() -> list[str]:
     return [f"tile_{slot}" for slot in range(MAX_RANK)]
 
 
-def _fit(graph: Graph, tiling: Tiling) -> Iterable[pl.Expr]:
+def _fit(tiling: Tiling) -> Iterable[pl.Expr]:
     """How the tile fits the tensor that it cuts and the kernel window."""
     counts, wastes = [], []
     for slot in range(MAX_RANK):
@@ -111,18 +112,15 @@ def _fit(graph: Graph, tiling: Tiling) -> Iterable[pl.Expr]:
         waste = wastes[slot].log() if slot >= 0 else pl.lit(0.0)
         yield waste.alias(("waste_minor", "waste_second")[place])
     yield _product([pl.col(name) for name in _tile_names()]).alias("tile_volume")
-    yield from _sum(graph, tiling)
+    yield from _sum(tiling)
 
 
-def _sum(graph: Graph, tiling: Tiling) -> Iterable[pl.Expr]:
-    depth = max(float(tiling.extents[REDUCTION]), float(contracted_size(graph).max()))
-    if (graph.tiles[:, TILE_BLOCKS["input"]] > 0).any():
-        depth = float(tiling.extents[REDUCTION])
-    given = pl.col("input_0") > 0
-    step = pl.when(given).then(pl.col("input_0").clip(1, depth)).otherwise(depth)
-    yield (depth / step).ceil().alias("reduction_tiles")
-    yield pl.when(given).then(pl.col("input_product")).otherwise(depth).alias("step")
-    yield pl.col("kernel_product").clip(1).log().alias("kernel_volume")
+def _sum(tiling: Tiling) -> Iterable[pl.Expr]:
+    """The loops of the sum behind an element: of a dot or reduce, over a convolution's kernel."""
+    step, count = (part[:, REDUCTION:].prod(axis=1) for part in (tiling.tiles, tiling.counts))
+    yield pl.lit(pl.Series(count)).alias("reduction_tiles")
+    yield pl.lit(pl.Series(step)).alias("step")
+    yield pl.lit(pl.Series(tiling.tiles[:, WINDOW:].prod(axis=1))).log().alias("kernel_volume")
 
 
 def _reuse() -> Iterable[pl.Expr]:

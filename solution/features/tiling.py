@@ -13,7 +13,7 @@ import numpy as np
 from solution import vocabulary
 from solution.data.graphs import PerGraph
 from solution.features.layouts import LANES, SUBLANES
-from solution.features.operands import NONE, find_operands
+from solution.features.operands import NONE, find_operands, terms_of_dots
 from solution.features.padding import tensor_ranks
 from solution.features.work import num_elements
 from solution.graph import Graph
@@ -112,14 +112,14 @@ def _find_cut_tensor(graph: Graph, largest: np.ndarray) -> tuple[int, bool]:
 
     Only tiles of a TPU are so small that register tiles of a tensor may be meant. Best is a tensor
     that the largest bounds just cover, then one that they stay inside. The output comes first, then
-    larger tensors, and of equal ones the last: the others lead to it.
+    larger tensors, and of equal ones the furthest from the inputs: the others lead to it.
     """
     output, ranks = output_node(graph), tensor_ranks(graph)
     used = int(np.count_nonzero(largest))
     fits = np.flatnonzero((ranks == used) & (used > 0))
     elements = num_elements(graph)
     ordered = [output] * bool(ranks[output] == used > 0)
-    ordered += fits[np.lexsort((-fits, -elements[fits]))].tolist()
+    ordered += fits[np.lexsort((-fits, -_depths(graph)[fits], -elements[fits]))].tolist()
     registers = {
         node: np.ceil(physical_sizes(graph, node) / _register_shape(graph, node))
         for node in ordered
@@ -131,6 +131,19 @@ def _find_cut_tensor(graph: Graph, largest: np.ndarray) -> tuple[int, bool]:
         if (largest[:used] <= registers[node][:used]).all():
             return node, True
     return output, False
+
+
+def _depths(graph: Graph) -> np.ndarray:
+    """The longest way (nodes,) from a node that reads nothing."""
+    consumers, producers = graph.edges.T
+    depths = np.zeros(graph.num_nodes, np.int64)
+    for _ in range(graph.num_nodes):  # as many rounds as the longest way
+        deeper = depths.copy()
+        np.maximum.at(deeper, consumers, depths[producers] + 1)
+        if (deeper == depths).all():
+            break
+        depths = deeper
+    return depths
 
 
 def _register_shape(graph: Graph, node: int) -> np.ndarray:
@@ -152,16 +165,11 @@ def _register_shape(graph: Graph, node: int) -> np.ndarray:
 
 def _reduction_length(graph: Graph) -> float:
     """The length of the longest sum behind an element of a dot or reduce."""
-    elements, ranks = num_elements(graph), tensor_ranks(graph)
-    shapes = np.maximum(graph.node_features[:, vocabulary.SHAPE_DIMENSIONS], 1)
-    minor = shapes[np.arange(graph.num_nodes), np.maximum(ranks - 1, 0)].astype(np.float64)
-    left = find_operands(graph).input
-    # (..., M, K) x (..., K, N) = (..., M, N)
-    summed = np.where(left != NONE, elements[left] * minor / elements, 1)
+    elements = num_elements(graph)
     read = np.ones(graph.num_nodes)
     np.maximum.at(read, graph.edges[:, 0], elements[graph.edges[:, 1]])
-    length = np.where(graph.node_opcodes == OPCODE_IDS["dot"], summed, 1)
-    length = np.where(graph.node_opcodes == OPCODE_IDS["reduce"], read / elements, length)
+    is_reduce = graph.node_opcodes == OPCODE_IDS["reduce"]
+    length = np.where(is_reduce, read / elements, terms_of_dots(graph))
     return max(1.0, float(np.round(length).max()))
 
 

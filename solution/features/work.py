@@ -3,7 +3,7 @@
 import numpy as np
 
 from solution import vocabulary
-from solution.features.operands import find_operands
+from solution.features.operands import find_operands, terms_of_dots
 from solution.graph import Graph
 from solution.vocabulary import OPCODE_IDS
 
@@ -23,22 +23,17 @@ def num_bytes(graph: Graph) -> np.ndarray:
 def contracted_size(graph: Graph) -> np.ndarray:
     """The length (nodes,) of the sum behind each output element of a dot or convolution, else 1.
 
-    A dot of (M, K) and (K, N) has sqrt(MK * KN / MN) = K; batch dimensions B make it K * sqrt(B),
-    which the shapes alone cannot tell apart. A convolution sums over its kernel without the output
-    features: the kernel's elements over the output's feature dimension.
+    A convolution sums over its kernel without the output features: the kernel's elements over the
+    output's feature dimension.
     """
-    elements = num_elements(graph)
-    operands = find_operands(graph)
-    left = np.where(operands.input >= 0, elements[operands.input], 1)
-    right = np.where(operands.kernel >= 0, elements[operands.kernel], 1)
-    dot = np.sqrt(left * right / elements)
+    kernel = find_operands(graph).kernel
+    right = np.where(kernel >= 0, num_elements(graph)[kernel], 1)
     features = graph.node_features[:, vocabulary.CONVOLUTION_OUTPUT_FEATURE].astype(np.int64)
     shape = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
     output_features = np.maximum(shape[np.arange(len(shape)), np.clip(features, 0, 5)], 1)
-    size = np.ones(graph.num_nodes)
-    size = np.where(graph.node_opcodes == OPCODE_IDS["dot"], dot, size)
     convolution = right / output_features
-    return np.where(graph.node_opcodes == OPCODE_IDS["convolution"], convolution, size)
+    is_convolution = graph.node_opcodes == OPCODE_IDS["convolution"]
+    return np.where(is_convolution, convolution, terms_of_dots(graph))
 
 
 def num_operations(graph: Graph) -> np.ndarray:

@@ -23,6 +23,7 @@ from torch_geometric.utils import scatter
 from solution import vocabulary
 from solution.data.graphs import PerGraph
 from solution.features.dimensions import TOKEN_FEATURES, dimension_tokens
+from solution.features.fusions import inline_fusions
 from solution.features.nodes import NUM_NUMERIC, numeric_features
 from solution.features.table import distinct_rows
 from solution.features.tiling import find_tiling
@@ -98,13 +99,14 @@ class EarlyTileGnnRanker(TileGnnRanker):
 
 
 def prepare(graph: Graph) -> TileInputs:
-    """Describe the nodes and the distinct configurations."""
-    tokens, active = dimension_tokens(graph)
+    """Describe the nodes, with fusions inlined, and the distinct configurations."""
+    kernel = inline_fusions(graph)
+    tokens, active = dimension_tokens(kernel)
     return TileInputs(
-        opcodes=torch.from_numpy(graph.node_opcodes.astype(np.int64)),
-        numeric=torch.from_numpy(numeric_features(graph)),
-        edge_index=torch.from_numpy(graph.edges.T[::-1].copy()),
-        output=torch.tensor([find_tiling(graph).node]),
+        opcodes=torch.from_numpy(kernel.node_opcodes.astype(np.int64)),
+        numeric=torch.from_numpy(numeric_features(kernel)),
+        edge_index=torch.from_numpy(kernel.edges.T[::-1].copy()),
+        output=torch.tensor([find_tiling(kernel).node]),
         table=torch.from_numpy(distinct_rows(graph)),
         tokens=torch.from_numpy(tokens[graph.distinct.first]),
         active=torch.from_numpy(active),
