@@ -256,8 +256,20 @@ def test_training_rows_are_distinct_and_average_the_labels() -> None:
     distinct = np.unique(graph.layouts.expand().reshape(4, -1), axis=0)
     assert len(rows.graph.distinct.first) == len(rows.runtimes) == len(distinct)
     assert rows.runtimes.tolist() == [2.0, 2.0, 4.0][: len(distinct)]
-    few = choose_rows(graph, limit=2, seed=0)
-    assert len(few.graph.distinct.first) == few.graph.num_configs == len(few.runtimes) == 2
+
+
+@given(st.integers(1, 9), st.integers(0, 100))
+def test_rows_that_are_drawn_keep_all_their_copies(limit: int, seed: int) -> None:
+    drawn = np.random.default_rng(seed).integers(0, 12, 40)
+    graph = make_layout_graph().select(drawn)
+    rows = choose_rows(graph, limit, seed)
+    few = rows.graph.distinct
+    assert len(few.first) == len(rows.runtimes) == min(limit, len(graph.distinct.first))
+    assert rows.graph.runtimes is not None
+    np.testing.assert_allclose(few.mean(rows.graph.runtimes), rows.runtimes)
+    whole = [config.tobytes() for config in graph.layouts.expand()]
+    kept = [config.tobytes() for config in rows.graph.layouts.expand()]
+    assert all(kept.count(config) == whole.count(config) for config in kept)
 
 
 def test_grades_rise_with_speed_and_ties_share_one() -> None:

@@ -2,15 +2,21 @@
 
 import dataclasses
 from pathlib import Path
+from typing import ClassVar
 
 import optuna
 import pytest
 
+from solution.collection import TILE
+from solution.data.plan import make_plan
+from solution.data.store import Store
 from solution.errors import InputError
 from solution.experiments.base import Experiment, find_experiment
 from solution.models.lightgbm_ranker import LightGBMSettings
+from solution.models.linear import LinearRanker, RidgeSettings
 from solution.models.nothing import NothingSettings
 from solution.models.tile_gnn import TileGnnSettings
+from solution.tuning.search import Search, show_study
 from solution.tuning.space import SPACE, find_searched, with_values
 from tests.conftest import FastSlow
 from tests.graphs import make_tile_graph, write_graph
@@ -93,3 +99,31 @@ def test_settings_outside_the_space_widen_it() -> None:
     experiment = Experiment("mine", ("tile:xla",), LightGBMSettings(num_leaves=500))
     (leaves,) = [i for i in find_searched(experiment.ranker) if i.name == "num_leaves"]
     assert leaves.distribution.high == 500
+
+
+@dataclasses.dataclass(frozen=True)
+class StoppedSettings(RidgeSettings):
+    """Settings whose first fit is interrupted, as by Ctrl-C."""
+
+    num_leaves: int = 15
+    fits: ClassVar[int] = 0
+
+    def build(self, seed: int) -> LinearRanker:
+        type(self).fits += 1
+        if type(self).fits == 1:
+            raise KeyboardInterrupt
+        return super().build(seed)
+
+
+def test_the_experiment_itself_is_tried_again_after_a_stop(
+    sample_store: Store, tmp_path: Path
+) -> None:
+    plan = make_plan(sample_store, "architecture", 2)
+    search = Search(Experiment("stopped", TILE, StoppedSettings(), seeds=(0,)), plan, tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        search.run(2)
+    study = search.run(2)
+    (own,) = [t for t in study.trials if t.value is not None and t.params == {"num_leaves": 15}]
+    assert own.number == 1
+    assert "Trial 1 is the experiment as it is" in str(show_study(study).caption)
+    assert len(search.run(3).trials) == 4  # it is not tried a third time

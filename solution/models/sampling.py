@@ -14,12 +14,14 @@ deduplicated = PerGraph(lambda graph: graph.distinct)
 class TrainingRows:
     """Distinct configurations of a labelled graph."""
 
-    graph: Graph  # these are its distinct configurations, in order
+    graph: Graph  # with these distinct configurations, in order
     runtimes: np.ndarray  # (distinct,) float64: the mean over identical configurations
 
 
 def choose_rows(graph: Graph, limit: int | None, seed: int) -> TrainingRows:
-    """Deduplicate, then draw at most `limit` distinct configurations; None takes all.
+    """Draw at most `limit` distinct configurations, with all copies of each; None takes all.
+
+    Copies stay because features see them: what is common among the candidates is likely to be fast.
 
     Raises ValueError where the graph has no labels.
     """
@@ -30,4 +32,5 @@ def choose_rows(graph: Graph, limit: int | None, seed: int) -> TrainingRows:
     if limit is None or len(runtimes) <= limit:
         return TrainingRows(graph, runtimes)  # the same object, so what is kept for it is found
     chosen = np.sort(np.random.default_rng(seed).choice(len(runtimes), limit, replace=False))
-    return TrainingRows(graph.select(distinct.first[chosen]), runtimes[chosen])
+    copies = np.flatnonzero(np.isin(distinct.inverse, chosen))
+    return TrainingRows(graph.select(copies), runtimes[chosen])

@@ -14,6 +14,7 @@ from matplotlib.ticker import MaxNLocator
 from optuna.trial import FrozenTrial, TrialState
 
 from solution.data.picture import save_figure
+from solution.tuning.search import find_as_it_is
 
 COLUMNS = 3
 
@@ -26,10 +27,15 @@ def draw_study(study: optuna.Study, path: Path) -> None:
     rows = -(-len(names) // COLUMNS)
     figure = plt.figure(figsize=(11, 3.4 + 2.6 * rows), layout="constrained")
     grid = figure.add_gridspec(rows + 1, COLUMNS, height_ratios=[1.3, *[1] * rows])
-    _draw_history(figure.add_subplot(grid[0, :]), study.study_name, complete, pruned)
+    axes = figure.add_subplot(grid[0, :])
+    _draw_history(axes, study.study_name, complete, pruned)
+    own = find_as_it_is(study)
+    if own is not None and own.value is not None:
+        axes.axhline(own.value, color="black", linewidth=0.8, linestyle=":", label="as it was")
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize=8)
     for place, name in enumerate(names):
         axes = figure.add_subplot(grid[1 + place // COLUMNS, place % COLUMNS])
-        _draw_setting(axes, name, complete, study.get_trials(deepcopy=False)[0].distributions)
+        _draw_setting(axes, name, complete, complete[0].distributions)
     save_figure(figure, path)
     plt.close(figure)
 
@@ -45,12 +51,10 @@ def _draw_history(
         given_up = [list(trial.intermediate_values.values())[-1] for trial in pruned]
         label = "given up (score of its folds so far)"
         axes.plot([t.number for t in pruned], given_up, "x", color="#999999", label=label)
-    axes.axhline(values[0], color="black", linewidth=0.8, linestyle=":", label="as it was")
     axes.set_title(f"{name}: out-of-fold score of {len(complete) + len(pruned)} trials")
     axes.set_xlabel("trial")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_ylabel("score")
-    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize=8)
 
 
 def _draw_setting(

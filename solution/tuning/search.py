@@ -33,6 +33,7 @@ STUDY = "study.db"
 SHOWN = 10
 WARM_UP_TRIALS = 5  # before any trial is given up
 DONE = (TrialState.COMPLETE, TrialState.PRUNED)
+AS_IT_IS = "as it is"  # marks the trial of the experiment's own settings
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Search:
     def run(self, trials: int) -> optuna.Study:
         """Go on until `trials` are done, those of earlier runs among them.
 
-        The first one is the experiment as it is.
+        The first one that is done is the experiment as it is.
 
         Raises InputError where the folder holds a search of other data or other folds.
         """
@@ -58,8 +59,9 @@ class Search:
         with locked(self.folder, "Wait for it, or choose another folder with --out."):
             study = self._open()
             searched = find_searched(self.experiment.ranker)
-            if not study.trials:
-                study.enqueue_trial({item.name: item.value for item in searched})
+            if find_as_it_is(study, (*DONE, TrialState.WAITING)) is None:
+                values = {item.name: item.value for item in searched}
+                study.enqueue_trial(values, user_attrs={AS_IT_IS: True})
             with bars() as progress:
                 task = progress.add_task("Trials", total=trials, note="")
                 while (done := _count_done(study)) < trials:
@@ -166,6 +168,14 @@ def _mean_of_collections(found: Sequence[Sequence[np.ndarray]]) -> float:
     return float(np.mean([np.concatenate(scores).mean() for scores in found]))
 
 
+def find_as_it_is(
+    study: optuna.Study, states: Sequence[TrialState] = (TrialState.COMPLETE,)
+) -> optuna.trial.FrozenTrial | None:
+    """The trial of the experiment as it is; None where there is none in one of `states`."""
+    trials = study.get_trials(deepcopy=False, states=tuple(states))
+    return next((trial for trial in trials if AS_IT_IS in trial.user_attrs), None)
+
+
 def _count_done(study: optuna.Study) -> int:
     return len(study.get_trials(deepcopy=False, states=DONE))
 
@@ -176,21 +186,23 @@ def _describe_best(study: optuna.Study) -> str:
 
 
 def show_study(study: optuna.Study) -> Table:
-    """The best trials, and the first one: the settings as they were."""
+    """The best trials, and the one of the settings as they were."""
     complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     pruned = len(study.get_trials(deepcopy=False, states=(TrialState.PRUNED,)))
     ranked = sorted(complete, key=lambda trial: -_value(trial))
     names = list(ranked[0].params)
+    own = find_as_it_is(study)
     table = make_table(
         f"{study.study_name}: {len(complete)} trials, {pruned} more given up early",
-        "Trial 0 is the experiment as it is. The best of many trials flatters itself.",
+        (f"Trial {own.number} is the experiment as it is. " if own else "")
+        + "The best of many trials flatters itself.",
     )
     table.add_column("Trial", justify="right")
     table.add_column("Score", justify="right")
     for name in names:
         table.add_column(name.removeprefix("training."), justify="right")
     shown = ranked[:SHOWN]
-    shown += [trial for trial in ranked[SHOWN:] if trial.number == 0]
+    shown += [trial for trial in ranked[SHOWN:] if own and trial.number == own.number]
     for trial in shown:
         values = [_show(trial.params[name]) for name in names]
         table.add_row(str(trial.number), f"{_value(trial):.4f}", *values)
