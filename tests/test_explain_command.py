@@ -1,8 +1,10 @@
 """Why a configuration is predicted slow: contributions that add up, in words and pictures."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 from solution.errors import InputError
@@ -105,9 +107,16 @@ def test_explain_after_a_run(fastslow: FastSlow, tmp_path: Path) -> None:
     assert "Configuration 5 of kernel_3 is predicted" in result.stdout
     for name in ("contributions.png", "components.png"):
         assert (tmp_path / "pictures" / name).read_bytes().startswith(b"\x89PNG")
+    graphs = pl.read_parquet(tmp_path / "runs" / "data" / "graphs.parquet")
+    (fold,) = graphs.filter(graph="kernel_3")["fold"]
     unknown = fastslow("explain", "linear_ridge_001", "kernel_99", "--run", "runs/data")
     assert unknown.returncode == 2
     assert "'kernel_99': expected one graph" in unknown.stderr
+    for unit in (tmp_path / "runs" / "data" / "linear_ridge_001" / "units").rglob(f"fold-{fold}-*"):
+        shutil.rmtree(unit)
+    seen = fastslow(*call)
+    assert seen.returncode == 2
+    assert "has no model of linear_ridge_001 for tile:xla that has not seen kernel_3" in seen.stderr
     untrained = fastslow("explain", "linear_lasso_001", "kernel_3", "--run", "runs/data")
     assert untrained.returncode == 2
     assert "fastslow run --experiment linear_lasso_001" in untrained.stderr

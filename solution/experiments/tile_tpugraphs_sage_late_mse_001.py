@@ -9,6 +9,8 @@ EXPERIMENT = Experiment(
     name="tile_tpugraphs_sage_late_mse_001",
     collections=TILE,
     ranker=TpuGraphsTileSettings(
-        training=TrainingSettings(loss="mean_squared_error", graphs_per_step=16)
+        training=TrainingSettings(
+            loss="mean_squared_error", graphs_per_step=10, configs_per_graph=10
+        )
     ),
 )

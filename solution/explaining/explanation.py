@@ -21,6 +21,7 @@ from solution.features.table import feature_table
 from solution.graph import Graph
 from solution.models.base import Ranker
 from solution.models.contributions import explain_difference, measure_importance
+from solution.models.pairwise_ranker import PairwiseRanker
 from solution.runs import Run
 from solution.terminal import make_table
 
@@ -119,15 +120,16 @@ def load_ranker(run: Run, experiment: Experiment, graph: Graph) -> tuple[Ranker,
     )
     fold = graphs["fold"][0] if len(graphs) else NO_FOLD
     folders = run.units(experiment.name, graph.collection.name)
-    own = [folder for folder in folders if folder.name.startswith(f"fold-{fold}-")]
-    chosen = own or folders  # a test graph was seen by none
-    if not chosen:
+    if fold != NO_FOLD:  # a graph without a fold was seen by no model
+        folders = [folder for folder in folders if folder.name.startswith(f"fold-{fold}-")]
+    if not folders:
         raise InputError(
-            f"{run.folder}: has no model of {experiment.name} for {graph.collection.name}. Train "
-            f"it with `fastslow run --experiment {experiment.name} --run {run.folder}`."
+            f"{run.folder}: has no model of {experiment.name} for {graph.collection.name} that has "
+            f"not seen {graph.name}. Train it with `fastslow run --experiment {experiment.name} "
+            f"--run {run.folder}`."
         )
     kind = type(experiment.ranker.build(0))
-    return kind.load(chosen[0] / "model"), chosen[0]
+    return kind.load(folders[0] / "model"), folders[0]
 
 
 def describe(explanation: Explanation) -> str:
@@ -151,9 +153,11 @@ def describe(explanation: Explanation) -> str:
 def show_contributions(explanation: Explanation) -> Table:
     """The columns that decide between the two, with their values."""
     slow, fast = explanation.slow, explanation.fast
+    pairwise = isinstance(explanation.ranker, PairwiseRanker)
+    total = f"log odds that {slow} is slower" if pairwise else "difference of the two scores"
     table = make_table(
         Text(f"Why {slow} is predicted slower than {fast}: + slower, - faster"),
-        "Contributions add up to the difference of the two scores.",
+        f"Contributions add up to the {total}.",
     )
     table.add_column("Feature", no_wrap=True)
     for header in (f"config {slow}", f"config {fast}", "adds"):

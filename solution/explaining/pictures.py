@@ -18,6 +18,7 @@ from solution.features.feature import Feature
 from solution.features.table import distinct_rows
 from solution.graph import Graph
 from solution.models.labels import normalised_rank
+from solution.models.sampling import choose_rows
 
 SHOWN = 15
 MAX_POINTS = 20_000
@@ -82,19 +83,13 @@ def project(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _sample(graphs: Sequence[Graph]) -> tuple[np.ndarray, np.ndarray]:
-    """At most MAX_POINTS rows of all graphs, and each one's place in its graph, 0 to 1."""
+    """Some MAX_POINTS rows of all graphs, and each one's place among its graph's, 0 to 1."""
     if not graphs:
         return np.zeros((0, 0)), np.zeros(0)
-    generator = np.random.default_rng(0)
-    limit = max(1, MAX_POINTS // len(graphs))
-    tables, places = [], []
-    for graph in graphs:
-        assert graph.runtimes is not None
-        rows = distinct_rows(graph)
-        chosen = generator.permutation(len(rows))[:limit]
-        tables.append(rows[chosen])
-        places.append(normalised_rank(graph.distinct.mean(graph.runtimes))[chosen])
-    return np.concatenate(tables), np.concatenate(places)
+    limit = max(2, MAX_POINTS // len(graphs))
+    drawn = [choose_rows(graph, limit, seed=0) for graph in graphs]
+    places = [normalised_rank(rows.runtimes) for rows in drawn]
+    return np.concatenate([distinct_rows(rows.graph) for rows in drawn]), np.concatenate(places)
 
 
 def _scatter(axes: Axes, rows: np.ndarray, colours: np.ndarray | None, label: str) -> None:

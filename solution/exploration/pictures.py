@@ -91,7 +91,7 @@ def draw_configurations(graph: Graph) -> Figure:
     figure = Figure(figsize=(6.4, 4.8), layout="constrained")
     axes = figure.subplots()
     chosen = _sample(graph.num_configs)
-    coordinates, shares = measures.principal_components(measures.own_vectors(graph)[chosen])
+    coordinates, shares = measures.principal_components(measures.own_vectors(graph.select(chosen)))
     assert graph.runtimes is not None
     colours = 100 * graph.runtimes[chosen].argsort().argsort() / len(chosen)
     shown = axes.scatter(coordinates[:, 0], coordinates[:, 1], c=colours, cmap="viridis_r", s=10)
@@ -106,8 +106,9 @@ def draw_across(graphs: Sequence[Graph]) -> Figure:
     figure, panels = _panels(graphs, "Configurations of several graphs: a colour each", 4.2)
     for axes, own in panels:
         shown = [own[place] for place in _sample(len(own), MAX_GRAPHS)]
-        chosen = [_sample(graph.num_configs, MAX_POINTS // MAX_GRAPHS) for graph in shown]
-        vectors = [measures.shared_vectors(g)[rows] for g, rows in zip(shown, chosen, strict=True)]
+        limit = MAX_POINTS // MAX_GRAPHS
+        drawn = [graph.select(_sample(graph.num_configs, limit)) for graph in shown]
+        vectors = [measures.shared_vectors(graph) for graph in drawn]
         coordinates, shares = measures.principal_components(np.concatenate(vectors))
         ends = np.cumsum([len(part) for part in vectors])[:-1]
         parts = np.split(coordinates, ends)

@@ -129,7 +129,7 @@ class TileGnn(nn.Module):
         self.kernel = nn.Linear(3 * width, width)
         self.config = Mlp(columns, 2 * width, width)
         self.tokens = DimensionTokens(TOKEN_FEATURES, width) if settings.tokens else None
-        # Each configuration beside its rivals: the cross-configuration attention of the 2nd place.
+        # Each configuration beside its rivals, as in the best entries of the competition.
         self.rivals = SelfAttention(2 * width, settings.heads) if settings.heads else None
         self.joint = nn.Sequential(
             nn.Linear(2 * width, 2 * width),
