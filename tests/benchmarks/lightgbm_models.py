@@ -17,10 +17,13 @@ from time import perf_counter, process_time
 import lightgbm
 import numpy as np
 
-from solution.collection import LAYOUT, TILE
+from solution.codebook import Codebook
+from solution.collection import LAYOUT, TILE, collection
 from solution.data.plan import IS_LABELLED
 from solution.experiments.base import find_experiment
+from solution.features import layout_table
 from solution.features.nodes import numeric_features
+from solution.features.preparation import Preparation
 from solution.features.tile_table import FEATURES, tile_table
 from solution.graph import Graph
 from solution.models.base import RankerSettings
@@ -31,9 +34,11 @@ from solution.terminal import make_table, output
 from solution.vocabulary import TILE_BLOCKS
 from tests.benchmarks.memory import memory
 from tests.benchmarks.out_of_fold_scores import open_plan, score_out_of_fold
+from tests.benchmarks.programs import draw_candidates, draw_configs, make_program
 
 KINDS = ("layout_lightgbm_001", "layout_pointwise_001", "layout_pairwise_001", "linear_ridge_001")
 ROWS, CONFIGS = 1_000_000, 1842  # a tile graph of the competition has 1,842 tiles on average
+NODES, CONFIGURABLE, LAYOUTS = 10_000, 347, 40_000  # of a layout graph; 347 is the mean there
 
 
 @dataclass(frozen=True)
@@ -92,10 +97,16 @@ def measure_scores(data: Path, place: Path) -> None:
 
 
 def measure_million(data: Path, place: Path) -> None:
-    """In a process of its own, whose memory is measured."""
-    command = [sys.executable, "-m", __spec__.name, str(data), str(place), "child"]
-    result = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
-    table = make_table(f"{result['rows']:,} rows of {result['columns']} columns")
+    """Each kind in a process of its own, whose memory is measured."""
+    for kind in CHILDREN:
+        command = [sys.executable, "-m", __spec__.name, str(data), str(place), kind]
+        result = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+        show_steps(kind, result)
+
+
+def show_steps(kind: str, result: dict) -> None:
+    """A table of what each step of a process cost."""
+    table = make_table(f"{kind}: {result['rows']:,} rows of {result['columns']} columns")
     for header in ("step", "seconds", "processor seconds", "peak memory so far (MB)"):
         table.add_column(header, justify="right")
     for step in result["steps"]:
@@ -104,7 +115,44 @@ def measure_million(data: Path, place: Path) -> None:
     output.print(table)
 
 
-def run_child(data: Path, place: Path) -> None:
+def run_layout(data: Path, place: Path) -> None:
+    """Build the table of made-up programs as large as real ones; print a JSON object."""
+    graphs = -(-ROWS // LAYOUTS)
+    table = np.empty((graphs * LAYOUTS, len(layout_table.FEATURES)), np.float32)
+    steps = [_measure("before", 0.0, 0.0)]
+    wall = processor = 0.0  # without making up the programs
+    with track(range(graphs), "Tables") as numbers:
+        for number in numbers:
+            graph = make_up(number)
+            wall, processor = wall - perf_counter(), processor - process_time()
+            rows = layout_table.layout_table(graph)
+            table[number * LAYOUTS : (number + 1) * LAYOUTS] = rows.to_numpy()
+            wall, processor = wall + perf_counter(), processor + process_time()
+    name = f"feature table, {CONFIGURABLE} configurable nodes"
+    steps.append(_measure(name, perf_counter() - wall, process_time() - processor))
+    print(json.dumps({"rows": len(table), "columns": table.shape[1], "steps": steps}))
+
+
+def make_up(seed: int) -> Graph:
+    """A program with LAYOUTS configurations of CONFIGURABLE nodes."""
+    program = make_program(seed, NODES, 2 * NODES, CONFIGURABLE)
+    candidates = draw_candidates(seed, program)
+    starts = np.cumsum([0, *(len(choices) for choices in candidates.layouts)])
+    codes = draw_configs(seed, candidates, LAYOUTS).astype(np.uint16)
+    graph = Graph(
+        f"program_{seed}",
+        collection(LAYOUT[0]),
+        program.features,
+        program.opcodes,
+        program.edges,
+        program.configurable,
+        Codebook(np.concatenate(candidates.layouts), starts, codes, np.arange(LAYOUTS)),
+        None,
+    )
+    return Preparation(1)(graph)
+
+
+def run_tile(data: Path, place: Path) -> None:
     """Build the table and train on it; print a JSON object."""
     plan = open_plan(data, place / "cpugraphs")
     kernels = list(plan.load(plan.rows(TILE[0], IS_LABELLED)))
@@ -166,8 +214,11 @@ def _measure(name: str, wall: float, processor: float) -> tuple[str, float, floa
     return name, seconds, busy, peak
 
 
+CHILDREN = {"layout": run_layout, "tile": run_tile}
+
 if __name__ == "__main__":
-    if sys.argv[3:] == ["child"]:
-        run_child(Path(sys.argv[1]), Path(sys.argv[2]))
+    run = CHILDREN.get(sys.argv[3]) if sys.argv[3:] else None
+    if run is not None:
+        run(Path(sys.argv[1]), Path(sys.argv[2]))
     else:
         main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3] if sys.argv[3:] else None)
