@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from solution.features.table import feature_table
 from solution.metrics import kendall_tau
+from solution.models.base import RankerSettings
 from solution.models.boosted_trees import GraphRows
 from solution.models.labels import grade, normalised_rank
 from solution.models.lightgbm_ranker import LightGBMSettings, deal
@@ -121,3 +122,23 @@ def test_lambdarank_on_dealt_lists_learns_as_well() -> None:
         for length in (8, 1000)
     ]
     assert taus[0] > taus[1] - 0.1
+
+
+@pytest.mark.parametrize(
+    ("bounded", "spelled_out"),
+    [
+        (LightGBMSettings(max_rows=50), LightGBMSettings(max_configs=10)),
+        (RidgeSettings(max_rows=50), RidgeSettings(max_configs=10)),
+        (PairwiseSettings(max_rows=200), PairwiseSettings(pairs_per_config=1)),
+        (PairwiseSettings(max_rows=25), PairwiseSettings(max_configs=5, pairs_per_config=1)),
+    ],
+    ids=["trees", "linear", "pairs", "few pairs"],
+)
+def test_a_table_has_no_more_rows_than_it_may(
+    bounded: RankerSettings, spelled_out: RankerSettings
+) -> None:
+    """Five graphs share them evenly."""
+    found, expected = (
+        ranker.build(0).fit(GRAPHS[:5], []).predict(GRAPHS[5]) for ranker in (bounded, spelled_out)
+    )
+    np.testing.assert_array_equal(found, expected)

@@ -22,7 +22,7 @@ from solution.features.table import distinct_rows
 from solution.graph import Graph
 from solution.metrics import score_ranking
 from solution.models.base import Ranker, Report, silent
-from solution.models.sampling import choose_rows, deduplicated
+from solution.models.sampling import choose_rows, deduplicated, share_rows
 
 SMALL_TABLE = 1 << 20
 
@@ -39,6 +39,7 @@ class TreeSettings:
     feature_fraction: float = 0.5
     lambda_l2: float = 1.0
     max_configs: int = 1000  # distinct configurations of a graph to learn from
+    max_rows: int = 1_000_000  # of the table that is learned from, and of what stops it early
 
     def parameters(self, seed: int, values: int) -> dict[str, Any]:
         """LightGBM's parameters, deterministic.
@@ -85,6 +86,7 @@ class BoostedTrees(Ranker):
     settings_class: ClassVar[type]
     grouped: ClassVar[bool] = False  # the loss compares the rows of a graph
     on_feature_table: ClassVar[bool] = True  # its columns are those of solution.features.catalogue
+    questions_per_row: ClassVar[int] = 1
 
     def __init__(self, settings: Any, seed: int) -> None:
         self.settings = settings
@@ -110,14 +112,17 @@ class BoostedTrees(Ranker):
         self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
     ) -> Self:
         settings = self.settings
-        train = self.make_table([self._rows(graph) for graph in graphs])
+        limit = share_rows(settings.max_configs, settings.max_rows, len(graphs))
+        train = self.make_table([self._rows(graph, limit) for graph in graphs])
         dataset = self.make_dataset(train)
         callbacks = [_reporter(report, settings.rounds)]
         valid_sets, metric = [], None
         if len(validation):
-            held_out = [self._rows(graph) for graph in validation]
+            rows = settings.max_rows // self.questions_per_row
+            limit = share_rows(settings.max_configs, rows, len(validation))
+            held_out = [self._rows(graph, limit) for graph in validation]
             asked = [self.questions(graph.features) for graph in held_out]
-            sizes = [len(rows) for rows in asked]
+            sizes = [len(part) for part in asked]
             table = TrainingTable(np.concatenate(asked), np.zeros(sum(sizes)), sizes)
             valid_sets = [self.make_dataset(table, dataset)]
             callbacks.insert(0, lightgbm.early_stopping(settings.patience, verbose=False))
@@ -185,8 +190,8 @@ class BoostedTrees(Ranker):
         ranker.booster_ = lightgbm.Booster(model_file=folder / "model.txt")
         return ranker
 
-    def _rows(self, graph: Graph) -> GraphRows:
-        rows = choose_rows(graph, self.settings.max_configs, self.seed)
+    def _rows(self, graph: Graph, limit: int) -> GraphRows:
+        rows = choose_rows(graph, limit, self.seed)
         return GraphRows(self.rows_of(rows.graph), rows.runtimes, graph.collection.name)
 
     def _make_metric(self, graphs: Sequence[GraphRows], sizes: Sequence[int]) -> Any:

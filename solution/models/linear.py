@@ -21,7 +21,7 @@ from solution.features.table import distinct_rows
 from solution.graph import Graph
 from solution.models.base import Ranker, Report, silent
 from solution.models.labels import normalised_rank
-from solution.models.sampling import choose_rows, deduplicated
+from solution.models.sampling import choose_rows, deduplicated, share_rows
 
 MODEL = "model.npz"
 
@@ -31,6 +31,7 @@ class LinearSettings:
     """What all three have in common."""
 
     max_configs: int = 1000  # distinct configurations of a graph to learn from
+    max_rows: int = 1_000_000  # of the table that is learned from
     folds: int = 4  # over graphs, to choose the penalty
 
     def build(self, seed: int) -> "LinearRanker":
@@ -110,7 +111,8 @@ class LinearRanker(Ranker):
         self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
     ) -> Self:
         everything = [*graphs, *validation]  # nothing is stopped early, the folds are drawn inside
-        rows = [choose_rows(g, self.settings.max_configs, self.seed) for g in everything]
+        limit = share_rows(self.settings.max_configs, self.settings.max_rows, len(everything))
+        rows = [choose_rows(graph, limit, self.seed) for graph in everything]
         tables = [self.rows_of(own.graph) for own in rows]
         self.scaler_ = fit_scaler(tables)
         features = self.scaler_(np.concatenate(tables)).astype(np.float64)

@@ -23,7 +23,7 @@ BLOCK_VALUES = 1 << 25  # of differences that are in memory at once: 128 MB
 class PairwiseSettings(TreeSettings):
     """Settings of PairwiseRanker."""
 
-    pairs_per_config: int = 4  # opponents that each configuration meets in training
+    pairs_per_config: int = 4  # opponents that each configuration meets in training, at most
     all_below: int = 1000  # up to so many configurations everyone meets everyone
     opponents: int = 100  # that each meets in larger graphs
 
@@ -40,13 +40,15 @@ class PairwiseRanker(BoostedTrees):
     """Trees on differences of rows."""
 
     settings_class = PairwiseSettings
-    validation_opponents = 16  # enough to stop early by
+    questions_per_row = 16  # opponents that are enough to stop early by
 
     def make_table(self, graphs: Sequence[GraphRows]) -> TrainingTable:
         generator = np.random.default_rng(self.seed)
+        fair = self.settings.max_rows // max(1, sum(len(graph.runtimes) for graph in graphs))
+        times = max(1, min(self.settings.pairs_per_config, fair))
         features, labels, sizes = [], [], []
         for graph in graphs:
-            left, right = self._draw_pairs(graph.runtimes, generator)
+            left, right = _draw_pairs(graph.runtimes, times, generator)
             features.append(graph.features[left] - graph.features[right])
             labels.append(graph.runtimes[left] > graph.runtimes[right])
             sizes.append(len(left))
@@ -54,7 +56,7 @@ class PairwiseRanker(BoostedTrees):
 
     def questions(self, features: np.ndarray) -> np.ndarray:
         """Each row less each of a few opponents: (rows x opponents, columns)."""
-        opponents = choose_opponents(features, self.validation_opponents)
+        opponents = choose_opponents(features, self.questions_per_row)
         return _differences(features, features[opponents])
 
     def score(self, output: np.ndarray, rows: int) -> np.ndarray:
@@ -76,17 +78,21 @@ class PairwiseRanker(BoostedTrees):
             scores[first : first + step] = self.score(slower - faster, len(block))
         return scores
 
-    def _draw_pairs(
-        self, runtimes: np.ndarray, generator: np.random.Generator
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Positions of pairs that differ in runtime; a graph that has none gives one pair."""
-        count, times = len(runtimes), self.settings.pairs_per_config
-        left = np.tile(np.arange(count), times)
-        right = generator.integers(0, count, count * times)
-        differs = runtimes[left] != runtimes[right]
-        if not differs.any():
-            differs[:1] = True
-        return left[differs], right[differs]
+
+def _draw_pairs(
+    runtimes: np.ndarray, times: int, generator: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Positions of pairs that differ in runtime, `times` drawn for each configuration.
+
+    A graph that has none gives one pair.
+    """
+    count = len(runtimes)
+    left = np.tile(np.arange(count), times)
+    right = generator.integers(0, count, count * times)
+    differs = runtimes[left] != runtimes[right]
+    if not differs.any():
+        differs[:1] = True
+    return left[differs], right[differs]
 
 
 def choose_opponents(features: np.ndarray, number: int) -> np.ndarray:

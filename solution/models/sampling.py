@@ -18,6 +18,11 @@ class TrainingRows:
     runtimes: np.ndarray  # (distinct,) float64: the mean over identical configurations
 
 
+def share_rows(max_configs: int, max_rows: int, graphs: int) -> int:
+    """How many distinct configurations each of so many graphs may give to a table of `max_rows`."""
+    return max(2, min(max_configs, max_rows // max(1, graphs)))
+
+
 def choose_rows(graph: Graph, limit: int | None, seed: int) -> TrainingRows:
     """Draw at most `limit` distinct configurations, with all copies of each; None takes all.
 
