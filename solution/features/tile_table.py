@@ -41,7 +41,8 @@ FIT = (
     *numbered("minor", "log1p elements", "the tile, counted from the contiguous dimension", MINOR),
     *numbered("minor_tiles", "log count", "tiles, counted from the contiguous dimension", MINOR),
     Feature("tiles", "log1p count", "each tile costs a start"),
-    Feature("waste", "log ratio", "what the tiles cover over the tensor: work on the borders"),
+    *numbered("waste", "log ratio", "what the tiles cover over the tensor, by dimension", MAX_RANK),
+    Feature("waste", "log ratio", "the same in all dimensions: work on the borders"),
     Feature("waste_minor", "log ratio", "the same along the contiguous dimension"),
     Feature("waste_second", "log ratio", "the same along the next one"),
     Feature("lanes_waste", "log ratio", "the tile padded to 128 lanes over itself"),
@@ -96,6 +97,7 @@ def _fit(tiling: Tiling) -> Iterable[pl.Expr]:
         wastes.append(counts[-1] * tile / size)
         yield (tile / size).log().alias(f"share_{slot}")
         yield counts[-1].log().alias(f"tiles_{slot}")
+        yield wastes[-1].log().alias(f"waste_{slot}")
     for place in range(MINOR):
         slot = tiling.rank - 1 - place
         known = slot >= 0
