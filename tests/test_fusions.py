@@ -1,9 +1,13 @@
 """A kernel with fusions is described as the one computation that runs."""
 
 import dataclasses
+import gc
+import weakref
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -83,6 +87,55 @@ def test_the_order_of_nodes_does_not_matter(order: list[int]) -> None:
 def test_without_fusions_nothing_changes() -> None:
     graph = make_unfused()
     assert inline_fusions(graph) is graph
+
+
+def test_operands_of_one_shape_are_told_by_their_numbers() -> None:
+    """x is read along its rows, y along its columns."""
+    nodes: list[tuple[str, tuple[int, ...]]] = [
+        *[("parameter", (8, 8)), ("parameter", (8, 8)), ("transpose", (8, 8)), ("add", (8, 8))],
+        *[("parameter", (8, 8)), ("parameter", (8, 8)), ("fusion", (8, 8))],
+    ]
+    edges = [(5, 4), (6, 3), (6, 5), (9, 6), (9, 7), (9, 8)]
+    forth = inline_fusions(make_graph(nodes, edges, [6, 9], {4: 1, 8: 1}))
+    back = inline_fusions(make_graph(nodes, edges, [6, 9], {4: 1, 7: 1}))
+    read = [graph.edges[graph.edges[:, 0] == 3][0, 1] for graph in (forth, back)]  # transposed
+    numbers = [
+        graph.node_features[node, vocabulary.PARAMETER_NUMBER]
+        for graph, node in zip((forth, back), read, strict=True)
+    ]
+    assert numbers == [1, 1]
+    assert read[0] != read[1]
+
+
+def test_an_operand_that_is_read_twice_is_one_tensor() -> None:
+    nodes: list[tuple[str, tuple[int, ...]]] = [
+        *[("parameter", (8, 8)), ("parameter", (8, 8)), ("multiply", (8, 8))],
+        *[("parameter", (8, 8)), ("fusion", (8, 8))],
+    ]
+    edges = [(5, 3), (5, 4), (7, 5), (7, 6)]
+    inlined = inline_fusions(make_graph(nodes, edges, [5, 7], {4: 1}))
+    assert inlined.num_nodes == len(ADD) + 2
+    assert inlined.edges[inlined.edges[:, 0] == 3].tolist() == [[3, 4], [3, 4]]
+
+
+def test_a_computation_that_two_fusions_call_stays() -> None:
+    """Which operand its parameter is depends on the caller."""
+    nodes: list[tuple[str, tuple[int, ...]]] = [
+        *[("parameter", (8, 8)), ("tanh", (8, 8))],
+        *[("parameter", (8, 8)), ("fusion", (8, 8)), ("fusion", (8, 8))],
+    ]
+    graph = make_graph(nodes, [(4, 3), (6, 4), (6, 5), (7, 4), (7, 6)], [4, 7], {})
+    assert inline_fusions(graph) is graph
+
+
+@pytest.mark.parametrize("make", [make_fused, make_unfused])
+def test_graphs_are_not_kept_in_memory(make: Callable[[], Graph]) -> None:
+    graph = make()
+    inline_fusions(graph)
+    left = weakref.ref(graph)
+    del graph
+    gc.collect()
+    assert left() is None
 
 
 def test_a_fusion_that_is_not_linked_to_what_it_calls_stays() -> None:

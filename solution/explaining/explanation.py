@@ -44,6 +44,13 @@ class Explanation:
     importance: np.ndarray  # (columns,) shares of the ranker's gain
 
     @property
+    def total(self) -> str:
+        """What the contributions add up to."""
+        if isinstance(self.ranker, PairwiseRanker):
+            return f"log odds that {self.slow} is slower"
+        return "difference of the two scores"
+
+    @property
     def order(self) -> np.ndarray:
         """Columns by how much they contribute."""
         return np.argsort(-np.abs(self.contributions), kind="stable")
@@ -153,11 +160,9 @@ def describe(explanation: Explanation) -> str:
 def show_contributions(explanation: Explanation) -> Table:
     """The columns that decide between the two, with their values."""
     slow, fast = explanation.slow, explanation.fast
-    pairwise = isinstance(explanation.ranker, PairwiseRanker)
-    total = f"log odds that {slow} is slower" if pairwise else "difference of the two scores"
     table = make_table(
         Text(f"Why {slow} is predicted slower than {fast}: + slower, - faster"),
-        f"Contributions add up to the {total}.",
+        f"Contributions add up to the {explanation.total}.",
     )
     table.add_column("Feature", no_wrap=True)
     for header in (f"config {slow}", f"config {fast}", "adds"):

@@ -17,7 +17,6 @@ from solution.exploration.measures import principal_components
 from solution.features.feature import Feature
 from solution.features.table import distinct_rows
 from solution.graph import Graph
-from solution.models.labels import normalised_rank
 from solution.models.sampling import choose_rows
 
 SHOWN = 15
@@ -36,7 +35,7 @@ def draw_contributions(explanation: Explanation, path: Path) -> None:
     axes[0].set_title(
         f"{explanation.graph.name}: configuration {explanation.slow} over {explanation.fast}"
     )
-    axes[0].set_xlabel("contribution to the score (red: slower, blue: faster)")
+    axes[0].set_xlabel(f"contribution to the {explanation.total} (red: slower, blue: faster)")
     _draw_importance(axes[1], explanation.features, explanation.importance)
     save_figure(figure, path)
     plt.close(figure)
@@ -83,13 +82,18 @@ def project(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _sample(graphs: Sequence[Graph]) -> tuple[np.ndarray, np.ndarray]:
-    """Some MAX_POINTS rows of all graphs, and each one's place among its graph's, 0 to 1."""
+    """At most MAX_POINTS rows of all graphs, and each one's place in its graph, 0 to 1."""
     if not graphs:
         return np.zeros((0, 0)), np.zeros(0)
-    limit = max(2, MAX_POINTS // len(graphs))
-    drawn = [choose_rows(graph, limit, seed=0) for graph in graphs]
-    places = [normalised_rank(rows.runtimes) for rows in drawn]
-    return np.concatenate([distinct_rows(rows.graph) for rows in drawn]), np.concatenate(places)
+    limit = max(1, MAX_POINTS // len(graphs))
+    tables, places = [], []
+    for graph in graphs:
+        assert graph.runtimes is not None
+        rows = choose_rows(graph, limit, seed=0)
+        runtimes = np.sort(graph.distinct.mean(graph.runtimes))
+        tables.append(distinct_rows(rows.graph))
+        places.append(np.searchsorted(runtimes, rows.runtimes) / len(runtimes))
+    return np.concatenate(tables), np.concatenate(places)
 
 
 def _scatter(axes: Axes, rows: np.ndarray, colours: np.ndarray | None, label: str) -> None:

@@ -7,7 +7,7 @@ fusion around it, and the way from a loop to what it reads ends inside.
 """
 
 import dataclasses
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,34 +18,28 @@ from solution.graph import Graph
 from solution.vocabulary import OPCODE_IDS
 
 
-def _inline_fusions(graph: Graph) -> Graph:
+def inline_fusions(graph: Graph) -> Graph:
     """Put the root of its computation in each fusion's place, and operands in its parameters'.
 
-    An operand and a parameter are the same tensor where type, shape and layout agree; of several
-    the ones with the lowest numbers. Nodes keep their order. A graph without fusions, or whose
-    fusions are not linked to their computations, comes back itself.
+    An operand and a parameter are the same tensor where type, shape and layout agree; which of
+    several alike is which, only their numbers say. Nodes keep their order. A fusion that is not
+    linked to a computation of its own stays, and a graph without others comes back itself.
     """
-    producers = _list_producers(graph)
-    stands_for = np.arange(graph.num_nodes)
-    is_root = graph.node_features[:, vocabulary.IS_ROOT] > 0
-    fusions = np.flatnonzero(graph.node_opcodes == OPCODE_IDS["fusion"])
-    inlined = []
-    for fusion in fusions.tolist():
-        called = [node for node in producers[fusion] if is_root[node]]
-        if len(called) != 1:
-            continue
-        inlined.append(fusion)
-        stands_for[fusion] = called[0]
-        parameters = _find_parameters(graph, producers, is_root, called[0])
-        operands = [node for node in producers[fusion] if not is_root[node]]
-        for parameter, operand in _match(graph, parameters, operands):
-            stands_for[parameter] = operand
+    return _inlined(graph) or graph
+
+
+def _inline(graph: Graph) -> Graph | None:
+    """None where there is nothing to inline, since a graph must not keep itself in memory."""
+    fusions = np.flatnonzero(graph.node_opcodes == OPCODE_IDS["fusion"]).tolist()
+    if not fusions:
+        return None
+    stands_for = _resolve(graph, fusions)
+    inlined = [fusion for fusion in fusions if stands_for[fusion] != fusion]
     if not inlined:
-        return graph
-    while (stands_for != stands_for[stands_for]).any():
-        stands_for = stands_for[stands_for]
+        return None
     features = graph.node_features.copy()
-    np.minimum.at(features[:, vocabulary.IS_ROOT], stands_for[inlined], features[inlined, 0])
+    is_root = features[:, vocabulary.IS_ROOT]
+    np.minimum.at(is_root, stands_for[inlined], is_root[inlined])
     kept = np.flatnonzero(stands_for == np.arange(graph.num_nodes))
     position = np.full(graph.num_nodes, -1)
     position[kept] = np.arange(len(kept))
@@ -58,7 +52,27 @@ def _inline_fusions(graph: Graph) -> Graph:
     )
 
 
-inline_fusions = PerGraph(_inline_fusions)
+_inlined = PerGraph(_inline)
+
+
+def _resolve(graph: Graph, fusions: Sequence[int]) -> np.ndarray:
+    """The node (nodes,) that each node is when fusions are inlined, itself for most."""
+    producers = _list_producers(graph)
+    is_root = graph.node_features[:, vocabulary.IS_ROOT] > 0
+    called = {fusion: [n for n in producers[fusion] if is_root[n]] for fusion in fusions}
+    callers = Counter(root for roots in called.values() for root in roots)
+    stands_for = np.arange(graph.num_nodes)
+    for fusion, roots in called.items():
+        if len(roots) != 1 or callers[roots[0]] > 1:
+            continue
+        stands_for[fusion] = roots[0]
+        parameters = _find_parameters(graph, producers, is_root, roots[0])
+        operands = [node for node in producers[fusion] if not is_root[node]]
+        for parameter, operand in _match(graph, parameters, operands):
+            stands_for[parameter] = operand
+    for _ in range(graph.num_nodes.bit_length()):  # fusions inside fusions
+        stands_for = stands_for[stands_for]
+    return stands_for
 
 
 def _list_producers(graph: Graph) -> dict[int, list[int]]:
@@ -86,13 +100,13 @@ def _match(
 ) -> list[tuple[int, int]]:
     """Pairs of a parameter and the operand that it is."""
     columns = np.r_[vocabulary.ELEMENT_TYPE, vocabulary.SHAPE_DIMENSIONS, vocabulary.NODE_LAYOUT]
-    left = defaultdict(list)
-    for operand in sorted(operands, reverse=True):
-        left[graph.node_features[operand, columns].tobytes()].append(operand)
     numbers = graph.node_features[:, vocabulary.PARAMETER_NUMBER]
+    left = defaultdict(list)
+    for operand in sorted(operands, key=lambda node: (-numbers[node], -node)):
+        left[graph.node_features[operand, columns].tobytes()].append(operand)
     pairs = []
     for parameter in sorted(parameters, key=lambda node: (numbers[node], node)):
         alike = left[graph.node_features[parameter, columns].tobytes()]
-        if alike:
-            pairs.append((parameter, alike.pop()))
+        if alike:  # the last one stays: what is read twice is one operand
+            pairs.append((parameter, alike.pop() if len(alike) > 1 else alike[0]))
     return pairs

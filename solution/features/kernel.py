@@ -27,7 +27,6 @@ COUNTED = (
     "transpose",
     "copy",
     "bitcast",
-    "fusion",
     "select",
     "exponential",
     "maximum",

@@ -60,8 +60,8 @@ FEATURES = (*WEIGHTED, *COUNTS, *copies.FEATURES, *frequency.FEATURES, *CONTEXT)
 BLOCK_ENTRIES = 1 << 22  # (configuration, node) entries that are summed at once
 
 
-def layout_table(graph: Graph) -> pl.DataFrame:
-    """Float32 columns FEATURES, a row for each configuration in order.
+def layout_table(graph: Graph, configs: np.ndarray | None = None) -> pl.DataFrame:
+    """Float32 columns FEATURES, a row for each configuration in order, or each of `configs` (k,).
 
     Columns OPCODE_FEATURE are weighted by the share of operations among the configurable nodes,
     bytes_FEATURE by the share of bytes, count_FEATURE by 1 / configurable nodes. The graph_ columns
@@ -70,12 +70,13 @@ def layout_table(graph: Graph) -> pl.DataFrame:
     pairs = graph.layouts
     weighted = _weigh_pairs(graph, pairs)
     blocks = [
-        _sum_over_nodes(pairs, weighted.to_numpy()),
+        _sum_over_nodes(graph, weighted.to_numpy()),
         copies.count_copies(graph),
         frequency.measure_frequency(pairs),
     ]
+    shown = pairs.rows if configs is None else pairs.rows[configs]
     names = [*weighted.columns, *(f.name for f in (*copies.FEATURES, *frequency.FEATURES))]
-    rows = pl.DataFrame(np.concatenate(blocks, axis=1)[pairs.rows], schema=names)
+    rows = pl.DataFrame(np.concatenate(blocks, axis=1)[shown], schema=names)
     context = [pl.lit(value).alias(name) for name, value in _context(graph).items()]
     moved = pl.col("moved_bytes").log1p()  # so far the padding alone
     frame = rows.lazy().with_columns(moved, *context)
@@ -121,28 +122,29 @@ def _weigh_nodes(graph: Graph) -> dict[str, np.ndarray]:
     return {"count": count, "bytes": size, **by_opcode}
 
 
-def _sum_over_nodes(pairs: Codebook, weighted: np.ndarray) -> np.ndarray:
+def _sum_over_nodes(graph: Graph, weighted: np.ndarray) -> np.ndarray:
     """Sum the rows of `weighted` (pairs, columns) that each distinct configuration uses.
 
-    A product with a sparse 0/1 matrix adds in the order of the nodes, every time.
+    A product with a sparse 0/1 matrix adds in the order of the nodes, every time. Nodes of one
+    opcode at a time, for most columns are 0 for all others.
 
     Returns:
-        (distinct configs, columns) float32
+        (distinct configs, columns)
     """
-    configs, nodes = pairs.codes.shape
-    sums = np.zeros((configs, weighted.shape[1]), np.float32)
-    if nodes == 0:
-        return sums
-    step = max(1, BLOCK_ENTRIES // nodes)
-    weighted = weighted.astype(np.float32)  # half the memory is moved in half the time
-    for first in range(0, configs, step):
-        index = pairs.pairs(slice(first, first + step))
-        starts = np.arange(0, index.size + 1, nodes)
-        uses = csr_array(
-            (np.ones(index.size, np.float32), index.ravel(), starts),
-            shape=(len(index), len(weighted)),
-        )
-        sums[first : first + step] = uses @ weighted
+    pairs, opcodes = graph.layouts, graph.node_opcodes[graph.configurable]
+    sums = np.zeros((len(pairs.codes), weighted.shape[1]))
+    for opcode in np.unique(opcodes):
+        nodes = np.flatnonzero(opcodes == opcode)
+        columns = np.flatnonzero(weighted[opcodes[pairs.node] == opcode].any(axis=0))
+        own = np.ascontiguousarray(weighted[:, columns])
+        step = max(1, BLOCK_ENTRIES // len(nodes))
+        for first in range(0, len(sums), step):
+            block = slice(first, first + step)
+            index = pairs.pairs(block)[:, nodes]
+            starts = np.arange(0, index.size + 1, len(nodes))
+            entries = (np.ones(index.size), index.ravel(), starts)
+            uses = csr_array(entries, shape=(len(index), len(weighted)))
+            sums[block, columns] += uses @ own
     return sums
 
 

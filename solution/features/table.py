@@ -22,7 +22,10 @@ def feature_table(graph: Graph) -> pl.DataFrame:
 
 
 def _compute_distinct(graph: Graph) -> np.ndarray:
-    return feature_table(graph).to_numpy(order="c")[graph.distinct.first]
+    first = graph.distinct.first
+    if graph.collection.kind == "layout":  # most may be copies, of which no rows are made
+        return layout_table(graph, first).to_numpy(order="c")
+    return tile_table(graph).to_numpy(order="c")[first]
 
 
 # Rows (distinct configs, columns) float32 in the order of Graph.distinct.

@@ -15,7 +15,7 @@ from solution.features import kernel, loops, traffic
 from solution.features.feature import Feature, numbered
 from solution.features.fusions import inline_fusions
 from solution.features.layouts import LANES, SUBLANES
-from solution.features.tiling import REDUCTION, WINDOW, Tiling, find_tiling
+from solution.features.tiling import REDUCTION, Tiling, find_tiling
 from solution.graph import Graph
 from solution.vocabulary import MAX_RANK
 
@@ -41,15 +41,12 @@ FIT = (
     *numbered("minor", "log1p elements", "the tile, counted from the contiguous dimension", MINOR),
     *numbered("minor_tiles", "log count", "tiles, counted from the contiguous dimension", MINOR),
     Feature("tiles", "log1p count", "each tile costs a start"),
-    *numbered("waste", "log ratio", "what the tiles cover over the tensor, by dimension", MAX_RANK),
-    Feature("waste", "log ratio", "the same in all dimensions: work on the borders"),
+    Feature("waste", "log ratio", "what the tiles cover over the tensor: work on the borders"),
     Feature("waste_minor", "log ratio", "the same along the contiguous dimension"),
     Feature("waste_second", "log ratio", "the same along the next one"),
     Feature("lanes_waste", "log ratio", "the tile padded to 128 lanes over itself"),
     Feature("sublanes_waste", "log ratio", "the tile padded to 8 sublanes over itself"),
     Feature("tile_volume", "log1p elements", "what a tile holds"),
-    Feature("reduction_tiles", "log1p count", "steps of a sum: the output is read again for each"),
-    Feature("kernel_volume", "log elements", "what is taken at once of a convolution's kernel"),
 )
 REUSE = (
     Feature("intensity", "log ratio", "multiply-adds of a tile over what they read and write"),
@@ -70,7 +67,7 @@ def tile_table(graph: Graph) -> pl.DataFrame:
     tiles = pl.DataFrame(tiling.tiles[:, :MAX_RANK], schema=_tile_names())
     frame = pl.concat([raw, tiles], how="horizontal").lazy()
     frame = frame.with_columns(*_fit(tiling)).with_columns(*_reuse())
-    logs = [*(f.name for f in CONFIGURATION), "tiles", "tile_volume", "reduction_tiles"]
+    logs = [*(f.name for f in CONFIGURATION), "tiles", "tile_volume"]
     frame = frame.with_columns(pl.col(name).clip(0).log1p() for name in logs)
     described = {
         **loops.describe_loops(graph),
@@ -97,7 +94,6 @@ def _fit(tiling: Tiling) -> Iterable[pl.Expr]:
         wastes.append(counts[-1] * tile / size)
         yield (tile / size).log().alias(f"share_{slot}")
         yield counts[-1].log().alias(f"tiles_{slot}")
-        yield wastes[-1].log().alias(f"waste_{slot}")
     for place in range(MINOR):
         slot = tiling.rank - 1 - place
         known = slot >= 0
@@ -120,9 +116,8 @@ def _fit(tiling: Tiling) -> Iterable[pl.Expr]:
 def _sum(tiling: Tiling) -> Iterable[pl.Expr]:
     """The loops of the sum behind an element: of a dot or reduce, over a convolution's kernel."""
     step, count = (part[:, REDUCTION:].prod(axis=1) for part in (tiling.tiles, tiling.counts))
-    yield pl.lit(pl.Series(count)).alias("reduction_tiles")
+    yield pl.lit(pl.Series(count)).alias("reductions")
     yield pl.lit(pl.Series(step)).alias("step")
-    yield pl.lit(pl.Series(tiling.tiles[:, WINDOW:].prod(axis=1))).log().alias("kernel_volume")
 
 
 def _reuse() -> Iterable[pl.Expr]:
@@ -135,7 +130,7 @@ def _reuse() -> Iterable[pl.Expr]:
     yield footprint.log().alias("footprint")
     yield (columns * step).log().alias("right_footprint")
     yield (rows * step).log().alias("left_footprint")
-    yield (pl.col("tiles") * pl.col("reduction_tiles")).log().alias("steps")
+    yield (pl.col("tiles") * pl.col("reductions")).log().alias("steps")
     yield step.log().alias("step")
 
 

@@ -38,7 +38,7 @@ class TreeSettings:
     min_data_in_leaf: int = 20
     feature_fraction: float = 0.5
     lambda_l2: float = 1.0
-    max_configs: int = 1000  # distinct configurations of a graph to learn from
+    max_configs: int = 1000  # distinct configurations of a graph to learn from, at most
     max_rows: int = 1_000_000  # of the table that is learned from, and of what stops it early
 
     def parameters(self, seed: int, values: int) -> dict[str, Any]:

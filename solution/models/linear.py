@@ -30,7 +30,7 @@ MODEL = "model.npz"
 class LinearSettings:
     """What all three have in common."""
 
-    max_configs: int = 1000  # distinct configurations of a graph to learn from
+    max_configs: int = 1000  # distinct configurations of a graph to learn from, at most
     max_rows: int = 1_000_000  # of the table that is learned from
     folds: int = 4  # over graphs, to choose the penalty
 

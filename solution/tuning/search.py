@@ -157,7 +157,8 @@ class Search:
                 value = _mean_of_collections(list(found.values()))
                 trial.report(value, number)
                 progress.update(task, completed=number + 1, note=f"{value:.4f}")
-                if number + 1 < len(steps) and trial.should_prune():
+                last = number + 1 == len(steps)
+                if not last and AS_IT_IS not in trial.user_attrs and trial.should_prune():
                     raise optuna.TrialPruned
             return value
         finally:

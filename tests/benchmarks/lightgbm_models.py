@@ -10,6 +10,7 @@ graph (0.004 there), and these with the configuration's numbers averaged over th
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter, process_time
@@ -119,17 +120,17 @@ def run_layout(data: Path, place: Path) -> None:
     """Build the table of made-up programs as large as real ones; print a JSON object."""
     graphs = -(-ROWS // LAYOUTS)
     table = np.empty((graphs * LAYOUTS, len(layout_table.FEATURES)), np.float32)
-    steps = [_measure("before", 0.0, 0.0)]
-    wall = processor = 0.0  # without making up the programs
+    steps = [_measure("before", (0.0, 0.0))]
+    spent = np.zeros(2)  # without making up the programs
     with track(range(graphs), "Tables") as numbers:
         for number in numbers:
             graph = make_up(number)
-            wall, processor = wall - perf_counter(), processor - process_time()
+            begun = _now()
             rows = layout_table.layout_table(graph)
             table[number * LAYOUTS : (number + 1) * LAYOUTS] = rows.to_numpy()
-            wall, processor = wall + perf_counter(), processor + process_time()
+            spent += _now() - begun
     name = f"feature table, {CONFIGURABLE} configurable nodes"
-    steps.append(_measure(name, perf_counter() - wall, process_time() - processor))
+    steps.append(_measure(name, spent))
     print(json.dumps({"rows": len(table), "columns": table.shape[1], "steps": steps}))
 
 
@@ -159,15 +160,15 @@ def run_tile(data: Path, place: Path) -> None:
     graphs = -(-ROWS // CONFIGS)
     table = np.empty((graphs * CONFIGS, len(FEATURES)), np.float32)
     runtimes = []
-    steps = [_measure("before", 0.0, 0.0)]
-    wall, processor = perf_counter(), process_time()
+    steps = [_measure("before", (0.0, 0.0))]
+    begun = _now()
     with track(range(graphs), "Tables") as numbers:
         for number in numbers:
             graph = enlarge(kernels[number % len(kernels)], number)
             table[number * CONFIGS : (number + 1) * CONFIGS] = tile_table(graph).to_numpy()
             runtimes.append(np.asarray(graph.runtimes))
-    steps.append(_measure("feature table", wall, processor))
-    wall, processor = perf_counter(), process_time()
+    steps.append(_measure("feature table", _now() - begun))
+    begun = _now()
     settings = LightGBMSettings(max_configs=CONFIGS)
     ranker = settings.build(seed=0)
     parts = np.split(table, graphs)
@@ -177,7 +178,7 @@ def run_tile(data: Path, place: Path) -> None:
     del table, parts
     parameters = settings.parameters(0, learned.features.size)
     lightgbm.train(parameters, ranker.make_dataset(learned), settings.rounds)
-    steps.append(_measure(f"lambdarank, {settings.rounds} rounds", wall, processor))
+    steps.append(_measure(f"lambdarank, {settings.rounds} rounds", _now() - begun))
     print(json.dumps({"rows": graphs * CONFIGS, "columns": len(FEATURES), "steps": steps}))
 
 
@@ -205,11 +206,14 @@ def enlarge(graph: Graph, seed: int) -> Graph:
     )
 
 
-def _measure(name: str, wall: float, processor: float) -> tuple[str, float, float, float]:
+def _now() -> np.ndarray:
+    """Seconds of the clock and of the processors."""
+    return np.array([perf_counter(), process_time()])
+
+
+def _measure(name: str, spent: Sequence[float] | np.ndarray) -> tuple[str, float, float, float]:
+    seconds, busy = map(float, spent)
     peak = memory("VmHWM")
-    if not wall:
-        return name, 0.0, 0.0, peak
-    seconds, busy = perf_counter() - wall, process_time() - processor
     print(f"{name}: {seconds:.1f} s, {busy:.1f} s of processors, {peak:,.0f} MB", file=sys.stderr)
     return name, seconds, busy, peak
 
