@@ -8,10 +8,12 @@ import optuna
 import pytest
 
 from solution.collection import TILE
+from solution.data.folders import find_files
 from solution.data.plan import make_plan
-from solution.data.store import Store
+from solution.data.preparing import prepare_store
 from solution.errors import InputError
 from solution.experiments.base import Experiment, find_experiment
+from solution.features.preparation import Preparation
 from solution.models.lightgbm_ranker import LightGBMSettings
 from solution.models.linear import LinearRanker, RidgeSettings
 from solution.models.nothing import NothingSettings
@@ -115,11 +117,10 @@ class StoppedSettings(RidgeSettings):
         return super().build(seed)
 
 
-def test_the_experiment_itself_is_tried_again_after_a_stop(
-    sample_store: Store, tmp_path: Path
-) -> None:
-    plan = make_plan(sample_store, "architecture", 2)
-    search = Search(Experiment("stopped", TILE, StoppedSettings(), seeds=(0,)), plan, tmp_path)
+def test_the_experiment_itself_is_tried_again_after_a_stop(data: Path) -> None:
+    store = prepare_store(find_files(data / "data"), data / "store", Preparation())
+    plan = make_plan(store, "architecture", 2)
+    search = Search(Experiment("stopped", TILE, StoppedSettings()), plan, data / "search")
     with pytest.raises(KeyboardInterrupt):
         search.run(2)
     study = search.run(2)
