@@ -14,6 +14,7 @@ import numpy as np
 
 from solution import vocabulary
 from solution.data.graphs import PerGraph
+from solution.features.pruning import keep_nodes
 from solution.graph import Graph
 from solution.vocabulary import OPCODE_IDS
 
@@ -40,16 +41,13 @@ def _inline(graph: Graph) -> Graph | None:
     features = graph.node_features.copy()
     is_root = features[:, vocabulary.IS_ROOT]
     np.minimum.at(is_root, stands_for[inlined], is_root[inlined])
-    kept = np.flatnonzero(stands_for == np.arange(graph.num_nodes))
-    position = np.full(graph.num_nodes, -1)
-    position[kept] = np.arange(len(kept))
-    consumers, read = graph.edges[~np.isin(graph.edges[:, 0], inlined)].T
-    return dataclasses.replace(
+    consumers, read = graph.edges.T
+    linked = dataclasses.replace(
         graph,
-        node_features=features[kept],
-        node_opcodes=graph.node_opcodes[kept],
-        edges=np.stack([position[consumers], position[stands_for[read]]], axis=1),
+        node_features=features,
+        edges=np.stack([consumers, stands_for[read]], axis=1),
     )
+    return keep_nodes(linked, np.flatnonzero(stands_for == np.arange(graph.num_nodes)))
 
 
 _inlined = PerGraph(_inline)

@@ -140,7 +140,7 @@ def _sum_over_nodes(graph: Graph, weighted: np.ndarray) -> np.ndarray:
         step = max(1, BLOCK_ENTRIES // len(nodes))
         for first in range(0, len(sums), step):
             block = slice(first, first + step)
-            index = pairs.pairs(block)[:, nodes]
+            index = pairs.codes[block][:, nodes] + pairs.starts[nodes]  # of pairs
             starts = np.arange(0, index.size + 1, len(nodes))
             entries = (np.ones(index.size), index.ravel(), starts)
             uses = csr_array(entries, shape=(len(index), len(weighted)))

@@ -20,7 +20,14 @@ def keep_neighbourhood(graph: Graph, hops: int = 1) -> Graph:
     the edges between kept nodes. Node order stays; a tile graph comes back whole."""
     if len(graph.configurable) == 0:
         return graph
-    kept = np.flatnonzero(neighbourhood(graph, hops))
+    return keep_nodes(graph, np.flatnonzero(neighbourhood(graph, hops)))
+
+
+def keep_nodes(graph: Graph, kept: np.ndarray) -> Graph:
+    """Keep the nodes `kept` (k,), in this order, and the edges between them.
+
+    All configurable nodes must be among them.
+    """
     position = np.full(graph.num_nodes, -1)
     position[kept] = np.arange(len(kept))
     inside = (position[graph.edges] >= 0).all(axis=1)
