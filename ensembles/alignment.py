@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from solution.errors import InputError
 from solution.predictions import QUESTION_KEYS
-from solution.streaming import GRAPH
+from solution.system.errors import InputError
+from solution.system.parquet import GRAPH
 
 CONFIG = QUESTION_KEYS
 

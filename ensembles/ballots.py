@@ -9,10 +9,10 @@ import polars as pl
 from ensembles.alignment import CONFIG, check_aligned
 from ensembles.methods import METHODS, Method, combine, normalise
 from solution import predictions
-from solution.errors import InputError
 from solution.metrics import score_ranking
 from solution.runs import Run
-from solution.streaming import read_by_graphs
+from solution.system.errors import InputError
+from solution.system.parquet import read_by_graphs
 
 
 @dataclass(frozen=True, eq=False)

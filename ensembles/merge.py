@@ -9,10 +9,10 @@ from ensembles.alignment import CONFIG, split_by_presence
 from ensembles.methods import merge, normalise
 from ensembles.recipe import Recipe, check_recipe
 from solution import predictions
-from solution.errors import InputError
 from solution.predictions import RANKING_SCHEMA
 from solution.runs import Run
-from solution.streaming import GRAPH, read_by_graphs, write_batches
+from solution.system.errors import InputError
+from solution.system.parquet import GRAPH, read_by_graphs, write_batches
 
 
 def merge_run(run: Run, recipe: Recipe) -> None:

@@ -28,7 +28,7 @@ import polars as pl
 
 from ensembles.alignment import CONFIG, check_aligned
 from solution.predictions import KEYS, RANKING_SCHEMA
-from solution.streaming import GRAPH
+from solution.system.parquet import GRAPH
 
 Method = Literal["mean_rank", "median_rank", "reciprocal_rank", "borda", "min_max", "z_score"]
 METHODS: tuple[Method, ...] = get_args(Method)

@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ensembles.methods import Method
 from solution.collection import NAMES
-from solution.errors import InputError
+from solution.system.errors import InputError
 
 RECIPES = Path(__file__).parent / "recipes"
 

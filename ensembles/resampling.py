@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from solution.collection import NAMES
-from solution.errors import InputError
+from solution.system.errors import InputError
 
 CHUNK_CELLS = 4_000_000  # of (resamples, graphs) at a time
 

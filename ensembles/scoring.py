@@ -10,7 +10,7 @@ from ensembles.recipe import Recipe
 from solution import predictions
 from solution.metrics import score_graphs
 from solution.runs import Run
-from solution.streaming import read_by_graphs
+from solution.system.parquet import read_by_graphs
 
 TABLE_SCHEMA = pl.Schema(
     {

@@ -20,9 +20,9 @@ from ensembles.nested import Choose, Rule, estimate, estimate_nested, learn, mea
 from ensembles.scoring import TABLE_SCHEMA
 from ensembles.statistics import MEAN, compare
 from ensembles.weights import FITS, fit_best, shrink
-from solution.errors import InputError
-from solution.files import replace_file
 from solution.runs import Run
+from solution.system.errors import InputError
+from solution.system.files import replace_file
 
 QUICK_FITS = ("equal", "best", "greedy", "least_squares")  # optuna asks for many more scores
 SHRINKAGES = (0.0, 0.5)

@@ -22,10 +22,10 @@ from ensembles.recipe import Recipe, check_recipe
 from ensembles.resampling import iterate_collections, resample_means
 from ensembles.scoring import alone, score_recipes
 from solution import predictions
-from solution.errors import InputError
 from solution.metrics import score_graphs
 from solution.runs import Run
-from solution.streaming import GRAPH, read_by_graphs
+from solution.system.errors import InputError
+from solution.system.parquet import GRAPH, read_by_graphs
 
 RESAMPLES = 10_000
 LEVEL = 0.95  # of intervals

@@ -20,11 +20,11 @@ from solution import predictions
 from solution.collection import NAMES
 from solution.data.plan import Plan
 from solution.data.store import Store
-from solution.errors import InputError
 from solution.experiments.base import Experiment, find_experiment
-from solution.files import TEMPORARY, replace_file, replace_folder
 from solution.out_of_fold import run_experiments
 from solution.runs import EXPERIMENTS, Run, list_differences, open_run
+from solution.system.errors import InputError
+from solution.system.files import TEMPORARY, replace_file, replace_folder
 from solution.units import Unit, list_missing
 
 MAX_SHOWN = 3

@@ -11,9 +11,9 @@ from solution.commands import Workers
 from solution.commands import app as study_commands
 from solution.data.folders import SAMPLE, check_exists
 from solution.data.folds import Scheme
-from solution.errors import InputError
 from solution.runs import RUNS, STORES, Run
-from solution.terminal import output, say
+from solution.system.errors import InputError
+from solution.system.terminal import output, say
 from submissions.commands import RECIPE
 from submissions.commands import app as kaggle_commands
 from submissions.kernels.commands import app as kernel_commands

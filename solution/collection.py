@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from solution.errors import InputError
+from solution.system.errors import InputError
 
 SPLITS = ("train", "valid", "test")
 

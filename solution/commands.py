@@ -9,7 +9,7 @@ import typer
 from solution.data.folders import SAMPLE, check_exists
 from solution.data.folds import Scheme
 from solution.runs import RUNS, STORES, Run
-from solution.terminal import output, say
+from solution.system.terminal import output, say
 
 if TYPE_CHECKING:
     from solution.data.store import Store
@@ -77,9 +77,9 @@ def features(
 ) -> None:
     """List the columns of the feature tables with units and reasons, or write one."""
     from solution.collection import collection as find_collection
-    from solution.errors import InputError
     from solution.explaining.listing import show_features, show_module_features, write_collection
     from solution.features.catalogue import FEATURES
+    from solution.system.errors import InputError
 
     chosen = find_collection(collection) if collection else None
     if out is None:

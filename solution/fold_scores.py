@@ -13,8 +13,9 @@ from solution.data.plan import Plan
 from solution.data.questions import choose_configs
 from solution.graph import Graph
 from solution.metrics import score_ranking
-from solution.models.base import Ranker, RankerSettings, Report, silent
+from solution.models.base import Ranker, RankerSettings
 from solution.out_of_fold import split_training
+from solution.system.report import Report, silent
 
 Measure = Callable[[np.ndarray, np.ndarray], float]  # of scores and runtimes
 

@@ -17,13 +17,13 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from types import FrameType
 
-from solution.commit import read_commit
 from solution.data.folders import SAMPLE, find_roots
 from solution.data.store import is_store
-from solution.errors import InputError
 from solution.kernel_record import KERNEL_RECORD, KernelRecord, State, read_record, write_record
 from solution.runs import RECORD, RUNS, STORES, Run
-from solution.terminal import say
+from solution.system.commit import read_commit
+from solution.system.errors import InputError
+from solution.system.terminal import say
 
 PACKAGE = Path(__file__).parent
 RUN = "run"  # the folder of a notebook's run, in its output

@@ -10,8 +10,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ValidationError
 
-from solution.errors import InputError
-from solution.files import TEMPORARY, checksum, replace_file
+from solution.system.errors import InputError
+from solution.system.files import TEMPORARY, checksum, replace_file
 
 KERNEL_RECORD = "kernel.json"
 State = Literal["running", "stopped", "finished"]

@@ -14,23 +14,24 @@ import polars as pl
 
 from solution import predictions
 from solution.collection import NAMES
-from solution.cost import measure
 from solution.data.folds import Scheme, split_inner
 from solution.data.graphs import LazyGraphs
 from solution.data.plan import IS_LABELLED, IS_TEST, Plan
 from solution.data.questions import MAX_CONFIGS, choose_configs
 from solution.data.store import Store
-from solution.errors import InputError
 from solution.experiments.base import Experiment, find_experiment
-from solution.files import remove, replace_file, replace_folder
 from solution.graph import Graph
-from solution.models.base import Ranker, Report
+from solution.models.base import Ranker
 from solution.models.learning_curve import LearningCurve
 from solution.parallel import count_places, run_watched
-from solution.processes import one_thread
-from solution.progress import bars, console
 from solution.runs import EXPERIMENTS, SAMPLE_SUBMISSION, Run
-from solution.streaming import read_by_graphs, write_batches
+from solution.system.cost import measure
+from solution.system.errors import InputError
+from solution.system.files import remove, replace_file, replace_folder
+from solution.system.parquet import read_by_graphs, write_batches
+from solution.system.processes import one_thread
+from solution.system.progress import bars, console
+from solution.system.report import Report
 from solution.units import Unit, find_twin, list_units, order
 from solution.watch import ProgressBars, Watch
 

@@ -9,8 +9,8 @@ from multiprocessing.queues import Queue
 from multiprocessing.sharedctypes import Synchronized
 from typing import Any
 
-from solution.models.base import Report
-from solution.processes import CONTEXT, available_memory, count_cores, open_pool
+from solution.system.processes import CONTEXT, available_memory, count_cores, open_pool
+from solution.system.report import Report
 from solution.watch import Watch
 
 BYTES_OF_A_WORKER = 5 << 30  # tables of the whole tile collection take most of it

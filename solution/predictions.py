@@ -9,9 +9,9 @@ from pathlib import Path
 
 import polars as pl
 
-from solution.errors import InputError
-from solution.files import replace_file
-from solution.streaming import ROW_GROUP, writing
+from solution.system.errors import InputError
+from solution.system.files import replace_file
+from solution.system.parquet import ROW_GROUP, writing
 
 SCHEMA = pl.Schema(
     {

@@ -9,11 +9,11 @@ from solution.data.folds import Scheme
 from solution.data.plan import Plan, choose_few, make_plan
 from solution.data.preparing import prepare_store
 from solution.data.store import Store, is_store, read_preparation
-from solution.errors import InputError
 from solution.experiments.base import Experiment
 from solution.features.preparation import Preparation, check_preparation
 from solution.out_of_fold import describe_run, save_plan, warn_about_gaps
 from solution.runs import Run, open_run
+from solution.system.errors import InputError
 
 
 @contextmanager

@@ -28,9 +28,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from solution.commit import read_commit
-from solution.errors import InputError
-from solution.files import TEMPORARY, locked, remove, remove_leftovers, write_json
+from solution.system.commit import read_commit
+from solution.system.errors import InputError
+from solution.system.files import TEMPORARY, locked, remove, remove_leftovers, write_json
 
 RUNS = Path(os.environ.get("FASTSLOW_RUNS", "runs"))
 STORES = Path(os.environ.get("FASTSLOW_STORES", "stores"))

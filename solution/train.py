@@ -12,12 +12,12 @@ from rich.table import Table
 
 from solution import predictions
 from solution.data.plan import Plan
-from solution.errors import InputError
 from solution.experiments.base import Experiment
 from solution.metrics import bootstrap_mean, score_graphs
 from solution.out_of_fold import gather, train_units
 from solution.runs import Run
-from solution.terminal import make_table
+from solution.system.errors import InputError
+from solution.system.terminal import make_table
 from solution.units import Unit, list_missing, list_units
 from solution.watch import LiveTable
 

@@ -10,9 +10,9 @@ from rich.live import Live
 from rich.progress import Progress
 from rich.table import Table
 
-from solution.models.base import Report
-from solution.progress import console
-from solution.terminal import make_table
+from solution.system.progress import console
+from solution.system.report import Report
+from solution.system.terminal import make_table
 
 COLUMNS = ("Model", "Epoch", "Loss", "Score", "Best", "Per s", "Time", "Left")
 OTHER_LINES = 5  # of the screen: title, header, rule, prompt

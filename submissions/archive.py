@@ -11,9 +11,9 @@ import zipfile
 import zlib
 from pathlib import Path, PurePosixPath
 
-from solution.errors import InputError
-from solution.files import replace_file
-from solution.progress import track
+from solution.system.errors import InputError
+from solution.system.files import replace_file
+from solution.system.progress import track
 
 BLOCK = 1 << 20  # bytes
 RESERVE = 1 << 28  # bytes of the disk that stay free

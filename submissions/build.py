@@ -6,8 +6,8 @@ from ensembles.merge import merge_run
 from ensembles.recipe import Recipe
 from solution import predictions
 from solution.collection import COLLECTIONS
-from solution.errors import InputError
 from solution.runs import Run
+from solution.system.errors import InputError
 from submissions.checker import read_rows
 from submissions.report import ENSEMBLE, Line, collect_lines, score_overall, write_scores
 from submissions.writer import Written, write_submission

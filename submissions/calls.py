@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from solution.errors import InputError
-from solution.progress import console
+from solution.system.errors import InputError
+from solution.system.progress import console
 from submissions.credentials import describe_credentials, find_credentials, redact
 from submissions.failures import (
     BAD_REPLY,

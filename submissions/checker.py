@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from solution.collection import collection
-from solution.errors import InputError
 from solution.metrics import TOP_K
+from solution.system.errors import InputError
 
 HEADER = ["ID", "TopConfigs"]
 MAX_SHOWN = 3

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from solution.runs import RUNS, Run
-from solution.terminal import output, say
+from solution.system.terminal import output, say
 
 # Heavier imports (polars, scipy) wait inside the commands that need them.
 

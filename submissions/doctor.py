@@ -14,9 +14,9 @@ from pathlib import Path
 
 from rich.table import Table
 
-from solution.errors import InputError
 from solution.runs import LIBRARIES, RUNS
-from solution.terminal import make_table
+from solution.system.errors import InputError
+from solution.system.terminal import make_table
 from submissions.calls import NOT_PASSED_ON, find_program
 from submissions.credentials import find_credentials
 from submissions.failures import NO_CREDENTIALS

@@ -11,9 +11,9 @@ import json
 from pathlib import Path
 
 from solution.collection import collection
-from solution.errors import InputError
-from solution.files import TEMPORARY, replace_file, write_json
-from solution.progress import track
+from solution.system.errors import InputError
+from solution.system.files import TEMPORARY, replace_file, write_json
+from solution.system.progress import track
 from submissions.archive import DamagedError, place_below, unpack
 from submissions.kaggle import DataFile, Kaggle
 

@@ -7,7 +7,7 @@ failure is told by what was printed, and what is not recognised counts as "may h
 import re
 from dataclasses import dataclass
 
-from solution.errors import InputError
+from solution.system.errors import InputError
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from solution.progress import console
+from solution.system.progress import console
 from submissions.calls import Calls, find_json, find_program, make_environment
 from submissions.failures import BAD_REPLY, tell
 

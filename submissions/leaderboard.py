@@ -3,7 +3,7 @@
 from rich.table import Table
 from rich.text import Text
 
-from solution.terminal import make_table
+from solution.system.terminal import make_table
 from submissions.kaggle import Place
 from submissions.ledger import Ledger, read_number
 

@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from solution.collection import NAMES
-from solution.errors import InputError
-from solution.files import replace_file
+from solution.system.errors import InputError
+from solution.system.files import replace_file
 from submissions.locks import locked
 
 OOF_COLUMNS = {name: "oof_" + name.replace(":", "_") for name in NAMES}

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from solution.errors import InputError
-from solution.files import take_lock
-from solution.progress import console
+from solution.system.errors import InputError
+from solution.system.files import take_lock
+from solution.system.progress import console
 
 BETWEEN_TRIES = 0.05  # seconds
 

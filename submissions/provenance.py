@@ -17,8 +17,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from solution.errors import InputError
-from solution.files import replace_folder, write_json
+from solution.system.errors import InputError
+from solution.system.files import replace_folder, write_json
 from submissions.build import Built
 from submissions.credentials import redact
 from submissions.ledger import OOF_COLUMNS

@@ -9,10 +9,10 @@ from rich.table import Table
 
 from solution import predictions
 from solution.collection import COLLECTIONS, Collection
-from solution.files import replace_file
 from solution.metrics import Mean, bootstrap_mean, mean_of_means, score_graphs
 from solution.runs import Run
-from solution.terminal import make_table
+from solution.system.files import replace_file
+from solution.system.terminal import make_table
 
 ENSEMBLE = "ensemble"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 from rich.table import Table
 
-from solution.terminal import make_table
+from solution.system.terminal import make_table
 from submissions.kaggle import Submission
 from submissions.ledger import OOF_COLUMNS, Ledger, Line, edit_ledger, read_number
 from submissions.settling import Register, note, read_time, show_time

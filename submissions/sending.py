@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from solution.errors import InputError
-from solution.files import remove_leftovers
+from solution.system.errors import InputError
+from solution.system.files import remove_leftovers
 from submissions.calls import pause
 from submissions.failures import KaggleError
 from submissions.kaggle import Kaggle, Limits, Submission

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from solution.errors import InputError
+from solution.system.errors import InputError
 
 PREFIX = "FASTSLOW_"
 Seconds = Annotated[float, Field(ge=0, le=7 * 24 * 3600)]

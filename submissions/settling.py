@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from solution.errors import InputError
+from solution.system.errors import InputError
 from submissions.calls import pause
 from submissions.kaggle import SMALLEST_PAGE, Kaggle, Limits, Submission
 from submissions.ledger import Ledger, Line, edit_ledger, read_ledger

@@ -11,8 +11,8 @@ from pathlib import Path
 import polars as pl
 
 from solution.collection import NAMES
-from solution.errors import InputError
-from solution.files import replace_file
+from solution.system.errors import InputError
+from solution.system.files import replace_file
 from submissions.checker import HEADER, Expected, check_submission, count_wanted, read_rows
 
 PLACES = {name: place for place, name in enumerate(NAMES)}

@@ -9,9 +9,9 @@ import polars as pl
 from ensembles.ballots import Ballot, make_ballots
 from ensembles.methods import METHODS, Method
 from solution import predictions
-from solution.files import write_json
 from solution.predictions import SCHEMA
 from solution.runs import Run
+from solution.system.files import write_json
 
 LAYOUT = "layout:xla:random"
 LABELS = pl.Schema({**{k: SCHEMA[k] for k in ("collection", "graph", "config")}, "runtime": float})

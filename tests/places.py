@@ -8,7 +8,8 @@ from typing import Self
 import numpy as np
 
 from solution.graph import Graph
-from solution.models.base import Ranker, Report, silent
+from solution.models.base import Ranker
+from solution.system.report import Report, silent
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ from solution.attached import (
 )
 from solution.data.plan import Plan, make_plan
 from solution.data.store import Store
-from solution.errors import InputError
 from solution.experiments.base import Experiment, find_experiment
 from solution.out_of_fold import describe_run, run_experiments, save_plan
 from solution.runs import Run, open_run
+from solution.system.errors import InputError
 from solution.units import list_missing
 
 NOTHING, TILES = "nothing_001", "tile_lightgbm_001"

@@ -7,8 +7,8 @@ import pytest
 
 from solution.cli import EXPERIMENTS
 from solution.collection import NAMES
-from solution.errors import InputError
 from solution.experiments.base import find_experiment, list_experiments
+from solution.system.errors import InputError
 
 QUICK = Path(__file__).parent / "experiments" / "quick_tile_gnn.py"
 

@@ -7,7 +7,6 @@ import numpy as np
 import polars as pl
 import pytest
 
-from solution.errors import InputError
 from solution.explaining.explanation import describe, explain
 from solution.explaining.pictures import project
 from solution.features.table import feature_table
@@ -17,6 +16,7 @@ from solution.models.lightgbm_ranker import LightGBMSettings, PointwiseSettings
 from solution.models.linear import LassoSettings, OrdinarySettings, RidgeSettings
 from solution.models.nothing import NothingSettings
 from solution.models.pairwise_ranker import PairwiseSettings
+from solution.system.errors import InputError
 from tests.conftest import FastSlow
 from tests.graphs import make_layout_graph, make_tile_graph, write_graph
 

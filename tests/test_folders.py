@@ -13,7 +13,7 @@ from solution.data.folders import (
     identify_file,
     parse_path,
 )
-from solution.errors import InputError
+from solution.system.errors import InputError
 from tests.graphs import make_layout_graph, make_tile_graph, to_arrays, write_graph
 
 KAGGLE = "input/competitions/predict-ai-model-runtime/npz_all/npz"

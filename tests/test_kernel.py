@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from solution.errors import InputError
-from solution.files import write_json
 from solution.kernel import Kernel, find_attached_data
 from solution.kernel_record import (
     KERNEL_RECORD,
@@ -17,6 +15,8 @@ from solution.kernel_record import (
     read_record,
     write_record,
 )
+from solution.system.errors import InputError
+from solution.system.files import write_json
 from tests.graphs import make_layout_graph, make_tile_graph, write_graph
 
 MOUNTS = ("predict-ai-model-runtime", "competitions/predict-ai-model-runtime")

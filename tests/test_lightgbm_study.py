@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression
 
-from solution.errors import InputError
 from solution.metrics import kendall_tau
 from solution.models.contributions import explain_difference
 from solution.models.linear import LinearSettings
@@ -18,6 +17,7 @@ from solution.models.papers.lightgbm_model import (
     StudyTreeSettings,
     mean_rows,
 )
+from solution.system.errors import InputError
 from tests.graphs import make_tile_graph
 
 GRAPHS = [make_tile_graph(seed, configs=40, name=f"kernel_{seed}") for seed in range(6)]

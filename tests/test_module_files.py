@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from solution.data.hlo.messages import MAX_BYTES
 from solution.data.hlo.records import read_module_file
-from solution.errors import InputError
+from solution.system.errors import InputError
 from tests import modules
 from tests.test_modules import refusal
 

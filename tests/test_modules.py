@@ -10,7 +10,7 @@ from solution.data.hlo.messages import MESSAGES
 from solution.data.hlo.records import Record, read_module_file
 from solution.data.hlo.writing import write_record
 from solution.data.npz import read_graph
-from solution.errors import InputError
+from solution.system.errors import InputError
 from tests import modules
 from tests.graphs import find_difference
 

@@ -21,7 +21,7 @@ from ensembles.search import (
     write_recipe,
 )
 from ensembles.weights import fit_equal, fit_greedy
-from solution.errors import InputError
+from solution.system.errors import InputError
 from tests.ballots import draw_ballots, write_run
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from solution.collection import Collection, collection
 from solution.data.npz import detect_kind, read_graph
-from solution.errors import InputError
 from solution.graph import Graph
+from solution.system.errors import InputError
 from solution.vocabulary import VIRTUAL
 from tests.graphs import find_difference, make_layout_graph, make_tile_graph, to_arrays
 

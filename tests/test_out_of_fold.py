@@ -21,14 +21,14 @@ from solution.data.folders import find_files
 from solution.data.plan import Plan, make_plan
 from solution.data.preparing import prepare_store
 from solution.data.store import Store
-from solution.errors import InputError
 from solution.experiments.base import Experiment
 from solution.features.preparation import Preparation
 from solution.graph import Graph
-from solution.models.base import Report, silent
 from solution.models.nothing import NothingRanker
 from solution.out_of_fold import run_experiments, save_plan
 from solution.runs import Run, open_run
+from solution.system.errors import InputError
+from solution.system.report import Report, silent
 from tests.graphs import make_layout_graph, write_graph
 
 EXPERIMENTS = Path(__file__).parent / "experiments"

@@ -11,13 +11,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from solution import out_of_fold, processes
+from solution import out_of_fold
 from solution.data.store import Store
-from solution.errors import InputError
 from solution.experiments.base import find_experiment
-from solution.models.base import silent
 from solution.parallel import _Screen, choose_gpu, count_places
-from solution.progress import bars
+from solution.system import processes
+from solution.system.errors import InputError
+from solution.system.progress import bars
+from solution.system.report import silent
 from solution.watch import ProgressBars
 
 FASTSLOW = Path(sys.executable).parent / "fastslow"

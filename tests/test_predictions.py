@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from solution import predictions
-from solution.errors import InputError
 from solution.predictions import SCHEMA, check_predictions
+from solution.system.errors import InputError
 
 QUESTIONS = pl.DataFrame(
     [

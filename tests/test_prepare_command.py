@@ -10,8 +10,8 @@ import pytest
 from solution.data.folders import find_files
 from solution.data.preparing import prepare_store
 from solution.data.store import Store
-from solution.errors import InputError
 from solution.features.preparation import Preparation
+from solution.system.errors import InputError
 from tests.conftest import FastSlow
 from tests.graphs import make_layout_graph, make_tile_graph, write_graph
 from tests.test_check_command import DEFECTS, assert_names, assert_refused, write_broken

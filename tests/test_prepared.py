@@ -15,8 +15,8 @@ from safetensors.numpy import load_file, save_file
 
 from solution.codebook import encode
 from solution.data.prepared import read_prepared, read_record, write_prepared
-from solution.errors import InputError
 from solution.graph import Graph
+from solution.system.errors import InputError
 from tests.graphs import find_difference, make_layout_graph, make_tile_graph, make_wide_graph
 
 RECORD = {"source": "0123456789abcdef", "summary": {"nodes": 8, "spread": None}}

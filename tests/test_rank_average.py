@@ -8,8 +8,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from ensembles.methods import merge, normalise
-from solution.errors import InputError
 from solution.predictions import RANKING_SCHEMA, SCHEMA
+from solution.system.errors import InputError
 
 Key = tuple[str, str, int]  # collection, graph, config
 Model = tuple[int, int]  # fold, seed

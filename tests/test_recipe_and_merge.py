@@ -10,11 +10,11 @@ from ensembles.merge import merge_files, merge_run
 from ensembles.methods import normalise
 from ensembles.recipe import Recipe, find_recipe, list_recipes
 from solution import predictions
-from solution.errors import InputError
 from solution.experiments.base import list_experiments
-from solution.files import write_json
 from solution.predictions import SCHEMA, write
 from solution.runs import Run
+from solution.system.errors import InputError
+from solution.system.files import write_json
 
 VALID = """
 method = "mean_rank"

@@ -10,11 +10,11 @@ import pytest
 from ensembles.recipe import find_recipe
 from solution.data.plan import make_plan
 from solution.data.store import Store
-from solution.errors import InputError
 from solution.experiments.base import find_experiment
 from solution.metrics import kendall_tau
 from solution.out_of_fold import run_experiments, save_plan
 from solution.runs import Run, open_run
+from solution.system.errors import InputError
 from submissions.page.build import write_page
 from submissions.page.canvas import Scale, spanning
 from submissions.page.labels import MEDIAN_GAP, simulate

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from solution import runs
-from solution.errors import InputError
-from solution.files import replace_file, replace_folder, write_json
 from solution.runs import Run, open_run
+from solution.system.errors import InputError
+from solution.system.files import replace_file, replace_folder, write_json
 
 SETTINGS: dict[str, Any] = {"folds": 5, "scheme": "architecture", "seeds": (0, 1)}
 

@@ -18,10 +18,10 @@ from ensembles.statistics import (
 )
 from ensembles.tables import show_comparison, show_search
 from solution import predictions
-from solution.errors import InputError
 from solution.metrics import score_graphs
 from solution.predictions import SCHEMA
 from solution.runs import Run
+from solution.system.errors import InputError
 from tests.ballots import LAYOUT, write_run
 
 TILE = "tile:xla"

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from solution.metrics import kendall_tau
 from solution.models import fit_state
-from solution.models.base import Report, silent
 from solution.models.losses import pairwise_hinge
 from solution.models.papers.segment_training import (
     SegmentNet,
@@ -21,6 +20,7 @@ from solution.models.papers.segment_training import (
 )
 from solution.models.papers.segmented_rows import SegmentedInputs, prepare_segments
 from solution.models.training import TrainingSettings
+from solution.system.report import Report, silent
 from tests.graphs import make_layout_graph
 from tests.test_rankers import LAYOUT
 

@@ -8,10 +8,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solution.errors import InputError
 from solution.features.segments import PARTITIONS, divide, topological_order
 from solution.graph import Graph
 from solution.models.embedding_table import EmbeddingTable, name_graph
+from solution.system.errors import InputError
 from tests.graphs import make_wide_graph, renumber_nodes
 from tests.test_pruning import LABEL, make_graph
 

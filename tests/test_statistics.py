@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ensembles.resampling import resample_means
 from ensembles.scoring import TABLE_SCHEMA
 from ensembles.statistics import bootstrap, compare, detectable_difference
-from solution.errors import InputError
+from solution.system.errors import InputError
 
 
 def make_table(scores: dict[tuple[str, str], list[float]]) -> pl.DataFrame:

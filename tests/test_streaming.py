@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from solution.errors import InputError
 from solution.predictions import KEYS, SCHEMA, read, write
-from solution.streaming import read_by_graphs, write_batches
+from solution.system.errors import InputError
+from solution.system.parquet import read_by_graphs, write_batches
 from tests.conftest import REPOSITORY
 
 COLLECTIONS = ["layout:nlp:default", "layout:xla:random", "tile:xla"]
@@ -133,7 +133,7 @@ def test_a_full_disk_is_said_in_words_and_the_old_file_stays(
     code = (
         "import resource, signal, sys; from pathlib import Path\n"
         "from solution.predictions import SCHEMA, write\n"
-        "from solution.streaming import write_batches\n"
+        "from solution.system.parquet import write_batches\n"
         "from tests.test_streaming import make\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"

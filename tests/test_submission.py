@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from solution.collection import COLLECTIONS
-from solution.errors import InputError
 from solution.predictions import RANKING_SCHEMA
+from solution.system.errors import InputError
 from submissions.checker import Expected, check_submission
 from submissions.writer import Written, write_submission
 

@@ -14,13 +14,13 @@ from solution.attached import select
 from solution.collection import LAYOUT, NLP, XLA
 from solution.data.plan import Plan, make_plan
 from solution.data.store import Store
-from solution.errors import InputError
 from solution.experiments.base import Experiment
 from solution.graph import Graph
-from solution.models.base import Report, silent
 from solution.models.linear import LinearRanker, RidgeSettings
 from solution.out_of_fold import run_experiments, save_plan, split_training
 from solution.runs import Run, open_run
+from solution.system.errors import InputError
+from solution.system.report import Report, silent
 from solution.units import list_units, order
 
 FITS: list[list[str]] = []  # the collections that each fit was shown

@@ -12,9 +12,9 @@ import pytest
 from rich.console import Console
 
 from solution.data.store import Store
-from solution.errors import InputError
 from solution.experiments.base import find_experiment
 from solution.run_store import open_experiments
+from solution.system.errors import InputError
 from solution.train import check_collections, train_experiment
 from solution.units import list_units
 from solution.watch import LiveTable

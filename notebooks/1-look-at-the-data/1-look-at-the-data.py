@@ -45,7 +45,7 @@ from solution.data.scan import scan
 from solution.exploration import pictures
 from solution.features.padding import repair_padding
 from solution.kernel import Kernel
-from solution.terminal import output
+from solution.system.terminal import output
 
 # %matplotlib inline
 

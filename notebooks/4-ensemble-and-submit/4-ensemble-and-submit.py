@@ -40,7 +40,7 @@ from ensembles.tables import show_comparison
 from solution import cli
 from solution.attached import join_runs
 from solution.kernel import Kernel
-from solution.terminal import output, say
+from solution.system.terminal import output, say
 from submissions.build import build_submission
 from submissions.page.build import write_page
 from submissions.report import tabulate

@@ -32,9 +32,9 @@ for script in glob(f"{inputs}/**/fastslow_install.py", recursive=True)[:1]:
 # %%
 import shutil
 
-from solution.errors import InputError
 from solution.kernel import Kernel
-from solution.terminal import output, say
+from solution.system.errors import InputError
+from solution.system.terminal import output, say
 from submissions.credentials import find_credentials
 from submissions.history import draw_history
 from submissions.kaggle import Kaggle

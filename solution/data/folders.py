@@ -13,8 +13,8 @@ from pathlib import Path
 
 from solution.collection import BY_NAME, SPLITS, Collection, collection
 from solution.data.npz import detect_kind
-from solution.errors import InputError
 from solution.runs import SAMPLE_SUBMISSION
+from solution.system.errors import InputError
 
 SAMPLE = Path(__file__).parent / "sample"  # the bundled data
 

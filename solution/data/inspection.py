@@ -7,7 +7,7 @@ from rich.text import Text
 
 from solution.data.scan import aggregate
 from solution.graph import Graph
-from solution.terminal import make_table
+from solution.system.terminal import make_table
 from solution.vocabulary import LAYOUT_TENSORS, MAX_RANK, OPCODES, SHAPE_DIMENSIONS, TILE_BLOCKS
 
 MAX_ROWS = 15

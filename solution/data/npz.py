@@ -18,8 +18,8 @@ from solution import vocabulary
 from solution.codebook import Codebook, LayoutEncoder, LayoutValueError, encode
 from solution.collection import Collection
 from solution.data.inflate import Advance, DeflatedMember, ignore, read_ahead
-from solution.errors import InputError
 from solution.graph import Graph, InvalidGraphError
+from solution.system.errors import InputError
 
 BLOCK_BYTES = 2 << 20
 LAYOUTS = "node_config_feat"

@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
-from solution.files import replace_file
 from solution.graph import Graph
+from solution.system.files import replace_file
 from solution.vocabulary import OPCODES
 
 MAX_COLOURS = 7

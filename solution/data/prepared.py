@@ -15,9 +15,9 @@ from safetensors.numpy import save
 
 from solution.codebook import Codebook
 from solution.collection import collection
-from solution.errors import InputError
-from solution.files import replace_file
 from solution.graph import Graph
+from solution.system.errors import InputError
+from solution.system.files import replace_file
 
 SUFFIX = ".safetensors"
 RECORD = "record"  # the one entry of the header's metadata

@@ -27,8 +27,10 @@ from solution.data.store import (
     read_store_record,
 )
 from solution.data.workers import map_files
-from solution.errors import InputError
-from solution.files import (
+from solution.graph import Graph
+from solution.runs import SAMPLE_SUBMISSION
+from solution.system.errors import InputError
+from solution.system.files import (
     TEMPORARY,
     checksum,
     locked,
@@ -37,8 +39,6 @@ from solution.files import (
     replace_file,
     write_json,
 )
-from solution.graph import Graph
-from solution.runs import SAMPLE_SUBMISSION
 
 OTHERWISE = (
     "Choose another folder (--out; with `fastslow run`: --store), or prepare everything again with "

@@ -11,8 +11,8 @@ from solution.data.folders import GraphFile
 from solution.data.inflate import Advance
 from solution.data.npz import read_graph
 from solution.data.workers import map_files
-from solution.errors import InputError
 from solution.graph import Graph
+from solution.system.errors import InputError
 
 MAX_SHOWN = 10
 

@@ -25,9 +25,9 @@ from solution.data.inflate import Advance
 from solution.data.prepared import SUFFIX, read_prepared
 from solution.data.scan import SCHEMA
 from solution.data.workers import map_files
-from solution.errors import InputError
-from solution.files import checksum
 from solution.runs import SAMPLE_SUBMISSION
+from solution.system.errors import InputError
+from solution.system.files import checksum
 
 FORMAT = 1
 RECORD, INDEX, GRAPHS = "store.json", "graphs.parquet", "graphs"

@@ -11,8 +11,8 @@ from typing import Protocol, TypeVar
 
 from solution.data.folders import GraphFile
 from solution.data.inflate import Advance
-from solution.processes import CONTEXT, count_cores, one_thread, open_pool
-from solution.progress import byte_bars
+from solution.system.processes import CONTEXT, count_cores, one_thread, open_pool
+from solution.system.progress import byte_bars
 
 BYTES_WORTH_A_WORKER = 4 << 20  # compressed; starting a process takes half a second
 POLL_SECONDS = 0.1

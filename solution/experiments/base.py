@@ -17,8 +17,8 @@ from typing import Any
 
 from solution import experiments
 from solution.collection import collection
-from solution.errors import InputError
 from solution.models.base import RankerSettings
+from solution.system.errors import InputError
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from solution import predictions
 from solution.data.folds import NO_FOLD
 from solution.data.graphs import GraphCache, LazyGraphs
 from solution.data.store import Store, graph_path
-from solution.errors import InputError
 from solution.experiments.base import Experiment
 from solution.features.catalogue import features_of
 from solution.features.feature import Feature
@@ -23,7 +22,8 @@ from solution.models.base import Ranker
 from solution.models.contributions import explain_difference, measure_importance
 from solution.models.pairwise_ranker import PairwiseRanker
 from solution.runs import Run
-from solution.terminal import make_table
+from solution.system.errors import InputError
+from solution.system.terminal import make_table
 
 SHOWN = 12
 NAMED = 3  # columns that the sentence names

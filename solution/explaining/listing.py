@@ -8,13 +8,13 @@ from rich.table import Table
 from solution.collection import Collection
 from solution.data.graphs import GraphCache, LazyGraphs
 from solution.data.store import Store, graph_path
-from solution.errors import InputError
 from solution.features import module_table
 from solution.features.catalogue import FEATURES
 from solution.features.feature import Feature
 from solution.features.table import write_table
-from solution.progress import track
-from solution.terminal import make_table
+from solution.system.errors import InputError
+from solution.system.progress import track
+from solution.system.terminal import make_table
 
 
 def show_features(kind: str) -> Table:

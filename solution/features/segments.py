@@ -16,8 +16,8 @@ from collections.abc import Callable
 import numpy as np
 from scipy.sparse import coo_array
 
-from solution.errors import InputError
 from solution.graph import Graph
+from solution.system.errors import InputError
 
 SEED = 1  # of METIS
 

@@ -13,7 +13,7 @@ from solution.features.layout_table import layout_table
 from solution.features.tile_table import tile_table
 from solution.graph import Graph
 from solution.predictions import QUESTION_KEYS, RANKING_SCHEMA
-from solution.streaming import write_batches
+from solution.system.parquet import write_batches
 
 
 def feature_table(graph: Graph) -> pl.DataFrame:

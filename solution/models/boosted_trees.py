@@ -21,8 +21,9 @@ from pydantic import TypeAdapter
 from solution.features.table import distinct_rows
 from solution.graph import Graph
 from solution.metrics import score_ranking
-from solution.models.base import Ranker, Report, silent
+from solution.models.base import Ranker
 from solution.models.sampling import choose_rows, deduplicated, share_rows
+from solution.system.report import Report, silent
 
 SMALL_TABLE = 1 << 20
 

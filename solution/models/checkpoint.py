@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from solution.files import replace_file
+from solution.system.files import replace_file
 
 NAME = "checkpoint.safetensors"
 RECORD = "record"

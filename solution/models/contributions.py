@@ -9,11 +9,11 @@ trees", Nature Machine Intelligence, 2020.
 
 import numpy as np
 
-from solution.errors import InputError
 from solution.models.base import Ranker
 from solution.models.boosted_trees import BoostedTrees
 from solution.models.linear import LinearRanker
 from solution.models.pairwise_ranker import PairwiseRanker
+from solution.system.errors import InputError
 
 
 def explain_difference(ranker: Ranker, rows: np.ndarray, reference: np.ndarray) -> np.ndarray:

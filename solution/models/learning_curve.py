@@ -1,6 +1,6 @@
 """Keep the validation scores that a ranker reports while it is fitted: its learning curve."""
 
-from solution.models.base import Report
+from solution.system.report import Report
 
 MAX_POINTS = 60
 DIGITS = 5

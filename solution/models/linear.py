@@ -19,9 +19,10 @@ import numpy as np
 from solution.features.nodes import Scaler, fit_scaler
 from solution.features.table import distinct_rows
 from solution.graph import Graph
-from solution.models.base import Ranker, Report, silent
+from solution.models.base import Ranker
 from solution.models.labels import normalised_rank
 from solution.models.sampling import choose_rows, deduplicated, share_rows
+from solution.system.report import Report, silent
 
 MODEL = "model.npz"
 

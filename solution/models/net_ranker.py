@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from solution.features.nodes import Scaler, fit_scaler
 from solution.graph import Graph
-from solution.models.base import Ranker, Report, silent
+from solution.models.base import Ranker
 from solution.models.sampling import choose_rows, deduplicated
 from solution.models.training import (
     Example,
@@ -26,6 +26,7 @@ from solution.models.training import (
     pick_device,
     train,
 )
+from solution.system.report import Report, silent
 
 WEIGHTS, SETTINGS = "weights.safetensors", "settings.json"
 

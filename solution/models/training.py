@@ -20,10 +20,10 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from solution.metrics import score_ranking
-from solution.models.base import Report
 from solution.models.fit_state import FitState
 from solution.models.losses import LOSSES
-from solution.spare_memory import SpareMemory
+from solution.system.memory import SpareMemory
+from solution.system.report import Report
 
 WARM_UP = 0.1
 MANY = 10  # times as many configurations as are sampled

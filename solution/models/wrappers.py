@@ -22,9 +22,10 @@ from typing import Any, Self
 import numpy as np
 
 from solution.codebook import Codebook
-from solution.files import write_json
 from solution.graph import Graph
-from solution.models.base import Ranker, RankerSettings, Report, silent
+from solution.models.base import Ranker, RankerSettings
+from solution.system.files import write_json
+from solution.system.report import Report, silent
 
 RECORD = "average.json"
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import optuna
 
-from solution.errors import InputError
 from solution.experiments.base import Experiment
+from solution.system.errors import InputError
 
 # The range of the study that this follows: leaves, learning rate, row and column minima, penalty.
 SPACE: dict[str, optuna.distributions.BaseDistribution] = {

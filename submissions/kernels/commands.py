@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from solution.terminal import output, say
+from solution.system.terminal import output, say
 
 # Heavier imports wait inside the commands that need them.
 

@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from solution.errors import InputError
-from solution.files import replace_file
-from solution.progress import console
+from solution.system.errors import InputError
+from solution.system.files import replace_file
+from solution.system.progress import console
 from submissions.kernels.notebooks import Notebook, read_parameters, set_values
 from submissions.provenance import PROJECT
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from solution.errors import InputError
+from solution.system.errors import InputError
 from submissions.provenance import PROJECT
 
 NOTEBOOKS = PROJECT / "notebooks"

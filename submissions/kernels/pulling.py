@@ -10,12 +10,12 @@ from pathlib import Path
 
 from rich.table import Table
 
-from solution.errors import InputError
-from solution.files import replace_folder
 from solution.kernel_record import KERNEL_RECORD, KernelRecord, find_damaged, read_record
-from solution.progress import console
 from solution.runs import RUNS
-from solution.terminal import make_table
+from solution.system.errors import InputError
+from solution.system.files import replace_folder
+from solution.system.progress import console
+from solution.system.terminal import make_table
 from submissions.failures import KaggleError
 from submissions.kernels.calls import Kernels, Session
 from submissions.kernels.notebooks import Notebook, list_notebooks

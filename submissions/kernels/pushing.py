@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from solution.errors import InputError
-from solution.files import write_json
+from solution.system.errors import InputError
+from solution.system.files import write_json
 from submissions.calls import pause
 from submissions.failures import KaggleError
 from submissions.kernels.calls import NOT_TAKEN, DatasetStatus, Kernels

@@ -12,9 +12,9 @@ from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from solution.errors import InputError
-from solution.files import replace_file
 from solution.runs import RUNS
+from solution.system.errors import InputError
+from solution.system.files import replace_file
 
 Model = TypeVar("Model", bound=BaseModel)
 State = Literal["pushing", "failed", "pushed", "pulled"]

@@ -11,9 +11,9 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from ensembles.recipe import Recipe
-from solution.errors import InputError
-from solution.files import replace_file
 from solution.runs import Run
+from solution.system.errors import InputError
+from solution.system.files import replace_file
 from submissions.page.evidence import Evidence
 from submissions.page.labels import describe_ceiling, describe_runtimes
 from submissions.page.leaderboard import LEDGER, describe_leaderboard

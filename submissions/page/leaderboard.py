@@ -7,7 +7,7 @@ from pathlib import Path
 
 from scipy.stats import spearmanr
 
-from solution.errors import InputError
+from solution.system.errors import InputError
 from submissions.ledger import read_number
 from submissions.page.charts import Point, draw_scatter
 from submissions.page.text import Section, Table, count, number

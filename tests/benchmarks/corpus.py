@@ -16,7 +16,7 @@ import typer
 
 from solution.collection import BY_NAME, SPLITS
 from solution.collection import collection as find_collection
-from solution.progress import track
+from solution.system.progress import track
 from tests.benchmarks.programs import (
     draw_candidates,
     draw_configs,

@@ -24,8 +24,8 @@ from rich.console import Console
 from rich.table import Table
 
 from solution.predictions import SCHEMA
-from solution.progress import track
-from solution.streaming import write_batches
+from solution.system.parquet import write_batches
+from solution.system.progress import track
 from tests.benchmarks.corpus import FACTS, write_corpus
 from tests.benchmarks.stress import write_stress_files
 from tests.benchmarks.ways import EXPERIMENTS

@@ -34,9 +34,9 @@ from solution.models.base import Ranker
 from solution.models.layout_gnn import LayoutGnnSettings
 from solution.models.papers.tgraph import TGraphSettings
 from solution.models.wrappers import SublistAverage
-from solution.processes import open_pool
-from solution.progress import track
-from solution.terminal import make_table
+from solution.system.processes import open_pool
+from solution.system.progress import track
+from solution.system.terminal import make_table
 from tests.benchmarks.full_scale import measure
 from tests.benchmarks.layout_speed import WIDTH, Settings, bench_speed, choose_timed
 from tests.benchmarks.stress import write_stress_files

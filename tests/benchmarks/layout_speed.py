@@ -18,12 +18,12 @@ from solution.data.plan import IS_LABELLED, Plan
 from solution.data.questions import choose_configs
 from solution.features.preparation import Preparation
 from solution.graph import Graph
-from solution.models.base import silent
 from solution.models.layout_gnn import LayoutGnnSettings
 from solution.models.net_ranker import NetRanker
 from solution.models.papers.tgraph import TGraphSettings
 from solution.models.training import train
-from solution.terminal import make_table
+from solution.system.report import silent
+from solution.system.terminal import make_table
 from tests.benchmarks.timed_fits import with_epochs
 
 WIDTH = 256

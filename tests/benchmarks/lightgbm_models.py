@@ -30,8 +30,8 @@ from solution.graph import Graph
 from solution.models.base import RankerSettings
 from solution.models.boosted_trees import GraphRows
 from solution.models.lightgbm_ranker import LightGBMRanker, LightGBMSettings
-from solution.progress import track
-from solution.terminal import make_table, output
+from solution.system.progress import track
+from solution.system.terminal import make_table, output
 from solution.vocabulary import TILE_BLOCKS
 from tests.benchmarks.memory import memory
 from tests.benchmarks.out_of_fold_scores import open_plan, score_out_of_fold

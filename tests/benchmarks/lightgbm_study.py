@@ -22,8 +22,8 @@ from solution.experiments.base import find_experiment
 from solution.graph import Graph
 from solution.metrics import bootstrap_mean, ordered_pair_accuracy, top_k_slowdown
 from solution.models.base import RankerSettings
-from solution.progress import track
-from solution.terminal import make_table, output
+from solution.system.progress import track
+from solution.system.terminal import make_table, output
 from tests.benchmarks.out_of_fold_scores import open_plan
 from tests.benchmarks.tile_models import measure_tpu
 

@@ -22,8 +22,8 @@ from solution.features.preparation import Preparation
 from solution.fold_scores import Measure, fit_without, held_out, score_graphs
 from solution.metrics import Mean, bootstrap_mean, kendall_tau, top_k_slowdown
 from solution.models.base import RankerSettings
-from solution.processes import count_cores, open_pool
-from solution.progress import track
+from solution.system.processes import count_cores, open_pool
+from solution.system.progress import track
 
 SEEDS = (0, 1, 2)
 

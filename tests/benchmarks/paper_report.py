@@ -11,9 +11,9 @@ from rich.table import Table
 
 from solution.collection import LAYOUT, TILE
 from solution.data.picture import save_figure
-from solution.files import replace_file
 from solution.metrics import Mean, bootstrap_mean, mean_of_means
-from solution.terminal import make_table
+from solution.system.files import replace_file
+from solution.system.terminal import make_table
 from tests.benchmarks.paper_systems import LAYOUT_SYSTEMS, ORDERS, TILE_SYSTEMS
 
 BEGIN, END = "<!-- written by make papers -->", "<!-- end of what make papers wrote -->"

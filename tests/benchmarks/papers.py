@@ -25,7 +25,6 @@ import typer
 from rich.console import Console
 
 from solution.collection import LAYOUT, TILE
-from solution.cost import measure
 from solution.data.folders import find_files
 from solution.data.plan import Plan, make_plan
 from solution.data.preparing import prepare_store
@@ -35,8 +34,9 @@ from solution.fold_scores import fit_without, held_out, score_graphs
 from solution.graph import Graph
 from solution.metrics import list_mle, ordered_pair_accuracy, top_k_slowdown
 from solution.models.base import Ranker, RankerSettings
-from solution.processes import one_thread, open_pool
-from solution.progress import track
+from solution.system.cost import measure
+from solution.system.processes import one_thread, open_pool
+from solution.system.progress import track
 from tests.benchmarks.paper_report import show_costs, show_orders, show_scores, write_report
 from tests.benchmarks.paper_systems import LAYOUT_SYSTEMS, TILE_SYSTEMS, System
 from tests.benchmarks.timed_fits import FitTimes, count_epochs, time_fits, unwrap, with_epochs

@@ -24,9 +24,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from solution.progress import track
-from solution.spare_memory import trim
-from solution.terminal import make_table
+from solution.system.memory import trim
+from solution.system.progress import track
+from solution.system.terminal import make_table
 from tests.benchmarks.memory import memory
 
 Found = dict[str, float]
@@ -62,9 +62,9 @@ def measure_way(path: Path, way: str) -> Found:
     from solution.collection import collection
     from solution.data.npz import read_graph
     from solution.features.preparation import Preparation
-    from solution.models.base import silent
     from solution.models.papers.segment_training import SegmentSettings
     from solution.models.training import Example, train
+    from solution.system.report import silent
 
     torch.set_num_threads(1)
     settings = SegmentSettings(hops=None, **WAYS[way])  # type: ignore[arg-type]

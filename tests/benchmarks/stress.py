@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from solution.progress import track
+from solution.system.progress import track
 from tests.benchmarks.programs import (
     draw_candidates,
     draw_configs,

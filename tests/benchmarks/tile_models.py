@@ -25,9 +25,9 @@ from solution.graph import Graph
 from solution.metrics import bootstrap_mean, top_k_score
 from solution.models import papers
 from solution.models.base import RankerSettings
-from solution.processes import count_cores, open_pool
-from solution.progress import track
-from solution.terminal import make_table
+from solution.system.processes import count_cores, open_pool
+from solution.system.progress import track
+from solution.system.terminal import make_table
 from tests.benchmarks.out_of_fold_scores import (
     SEEDS,
     metrics,

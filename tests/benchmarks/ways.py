@@ -138,7 +138,7 @@ def merge(folder: Path) -> dict[str, Any]:
     from ensembles.merge import merge_files
     from ensembles.recipe import Recipe
     from solution.predictions import RANKING_SCHEMA
-    from solution.streaming import write_batches
+    from solution.system.parquet import write_batches
 
     paths = {
         f"member_{number}": folder / f"member_{number}.parquet" for number in range(EXPERIMENTS)

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from solution.collection import TILE
-from solution.errors import InputError
 from solution.experiments.base import Experiment
 from solution.graph import Graph
-from solution.models.base import Report, silent
 from solution.models.nothing import NothingRanker
+from solution.system.errors import InputError
+from solution.system.report import Report, silent
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,9 @@ import polars as pl
 
 from solution import predictions
 from solution.collection import COLLECTIONS
-from solution.files import write_json
 from solution.predictions import SCHEMA
 from solution.runs import Run
+from solution.system.files import write_json
 from submissions.ledger import Ledger, read_ledger
 from tests.kaggle.server import KaggleServer
 from tests.kaggle.world import World

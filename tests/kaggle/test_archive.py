@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from solution.errors import InputError
+from solution.system.errors import InputError
 from submissions.archive import DamagedError, place_below, unpack
 
 LIMIT = 10_000_000

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from solution.errors import InputError
+from solution.system.errors import InputError
 from submissions.ledger import COLUMNS, STATES, Ledger, edit_ledger, read_ledger, write_ledger
 from tests.conftest import REPOSITORY
 

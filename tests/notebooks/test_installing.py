@@ -63,7 +63,7 @@ def test_a_wheel_that_arrives_unpacked_is_installed(wheels: Path, image: Path) -
     ours.unlink()
     done = subprocess.run([image, wheels / SCRIPT], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    code = "import solution.commit as c; print(c.__file__, c.read_commit())"
+    code = "import solution.system.commit as c; print(c.__file__, c.read_commit())"
     command = [image, "-I", "-c", code]  # -I: whatever PYTHONPATH says
     shown = subprocess.run(command, capture_output=True, text=True, check=True)
     assert str(image.parent.parent) in shown.stdout

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from solution.cli import EXPERIMENTS
-from solution.errors import InputError
+from solution.system.errors import InputError
 from submissions.kernels.execution import read_source
 from submissions.kernels.notebooks import (
     Notebook,

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from solution.data.hlo.messages import instructions
 from solution.data.hlo.records import Record
-from solution.terminal import make_table
+from solution.system.terminal import make_table
 
 MAX_ROWS = 15
 

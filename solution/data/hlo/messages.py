@@ -13,7 +13,7 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError, Message
 
-from solution.errors import InputError
+from solution.system.errors import InputError
 
 MAX_BYTES = (1 << 31) - 1  # a message of protobuf is not larger
 DESCRIPTION = Path(__file__).parent / "hlo.binpb"

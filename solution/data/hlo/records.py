@@ -23,9 +23,9 @@ from solution.codebook import Codebook, LayoutEncoder, LayoutValueError
 from solution.collection import Collection, collection
 from solution.data.hlo.messages import MESSAGES, read_records
 from solution.data.hlo.nodes import Nodes, find_configurable, first, read_nodes, summarise
-from solution.errors import InputError
 from solution.graph import Graph, InvalidGraphError
-from solution.progress import track
+from solution.system.errors import InputError
+from solution.system.progress import track
 from solution.vocabulary import LAYOUT_TENSORS, LAYOUT_UNSET, MAX_RANK, NUM_LAYOUT_FEATURES
 
 DEFAULT_COLLECTIONS = {"layout": "layout:xla:random", "tile": "tile:xla"}

@@ -8,7 +8,7 @@ import numpy as np
 from solution.codebook import Codebook
 from solution.data.hlo.records import Record
 from solution.data.npz import LAYOUTS
-from solution.files import replace_file
+from solution.system.files import replace_file
 
 BLOCK_VALUES = 1 << 22  # of the config tensor that are expanded at once: 16 MB
 

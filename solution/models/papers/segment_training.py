@@ -36,13 +36,13 @@ from torch.nn import functional
 
 from solution.data.graphs import PerGraph
 from solution.graph import Graph
-from solution.models.base import Report, silent
 from solution.models.embedding_table import EmbeddingTable
 from solution.models.layers import BothWaysBlock, Mlp
 from solution.models.net_ranker import NetRanker
 from solution.models.papers.rows import Rows
 from solution.models.papers.segmented_rows import SegmentedInputs, prepare_segments
 from solution.models.training import Example, TrainingSettings, train
+from solution.system.report import Report, silent
 
 CHUNK_VALUES = 1 << 22  # of a layer, while predicting
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from solution.errors import InputError
+from solution.system.errors import InputError
 
 TEMPORARY = ".partial-"
 

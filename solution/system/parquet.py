@@ -13,8 +13,8 @@ from typing import Any
 import polars as pl
 from polars.io.plugins import register_io_source
 
-from solution.errors import InputError
-from solution.files import replace_file
+from solution.system.errors import InputError
+from solution.system.files import replace_file
 
 GRAPH = ["collection", "graph"]
 BATCH_ROWS = 1 << 20  # of all files together

@@ -18,7 +18,7 @@ import joblib
 import psutil
 from threadpoolctl import threadpool_limits
 
-from solution.errors import InputError
+from solution.system.errors import InputError
 
 MEMORY_OF_CONTAINER = Path("/sys/fs/cgroup/memory.max")
 CONTEXT = multiprocessing.get_context("spawn")

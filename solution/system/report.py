@@ -1,0 +1,34 @@
+"""How a fit tells whoever watches it how far it is."""
+
+from typing import Protocol
+
+
+class Report(Protocol):
+    """Called as a fit goes on."""
+
+    def __call__(
+        self,
+        done: int,
+        total: int,
+        note: str = "",
+        score: float | None = None,
+        *,
+        loss: float | None = None,
+        rate: float | None = None,
+    ) -> None:
+        """Take note of the progress.
+
+        Args:
+            done: steps done.
+            total: steps in all.
+            note: a few words.
+            score: the validation score after this step, higher is better, where there is one; the
+                learning curve is made of these.
+            loss: the training loss of this step, where there is one.
+            rate: configurations learned from per second, where it is known.
+        """
+        ...
+
+
+def silent(*_: object, **__: object) -> None:
+    """A Report that says nothing."""
