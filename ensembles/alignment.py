@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from solution.predictions import QUESTION_KEYS
+from solution.domain.predictions import QUESTION_KEYS
 from solution.system.errors import InputError
 from solution.system.parquet import GRAPH
 

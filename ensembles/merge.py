@@ -8,8 +8,8 @@ import polars as pl
 from ensembles.alignment import CONFIG, split_by_presence
 from ensembles.methods import merge, normalise
 from ensembles.recipe import Recipe, check_recipe
-from solution import predictions
-from solution.predictions import RANKING_SCHEMA
+from solution.domain import predictions
+from solution.domain.predictions import RANKING_SCHEMA
 from solution.runs import Run
 from solution.system.errors import InputError
 from solution.system.parquet import GRAPH, read_by_graphs, write_batches

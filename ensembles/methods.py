@@ -27,7 +27,7 @@ import numpy as np
 import polars as pl
 
 from ensembles.alignment import CONFIG, check_aligned
-from solution.predictions import KEYS, RANKING_SCHEMA
+from solution.domain.predictions import KEYS, RANKING_SCHEMA
 from solution.system.parquet import GRAPH
 
 Method = Literal["mean_rank", "median_rank", "reciprocal_rank", "borda", "min_max", "z_score"]

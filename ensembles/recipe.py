@@ -21,7 +21,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ensembles.methods import Method
-from solution.collection import NAMES
+from solution.domain.collection import NAMES
 from solution.system.errors import InputError
 
 RECIPES = Path(__file__).parent / "recipes"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from solution.collection import NAMES
+from solution.domain.collection import NAMES
 from solution.system.errors import InputError
 
 CHUNK_CELLS = 4_000_000  # of (resamples, graphs) at a time

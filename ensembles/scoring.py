@@ -7,8 +7,8 @@ import polars as pl
 from ensembles.merge import merge_scaled
 from ensembles.methods import Method, normalise
 from ensembles.recipe import Recipe
-from solution import predictions
-from solution.metrics import score_graphs
+from solution.domain import predictions
+from solution.domain.metrics import score_graphs
 from solution.runs import Run
 from solution.system.parquet import read_by_graphs
 

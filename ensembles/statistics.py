@@ -21,8 +21,8 @@ from ensembles.methods import normalise
 from ensembles.recipe import Recipe, check_recipe
 from ensembles.resampling import iterate_collections, resample_means
 from ensembles.scoring import alone, score_recipes
-from solution import predictions
-from solution.metrics import score_graphs
+from solution.domain import predictions
+from solution.domain.metrics import score_graphs
 from solution.runs import Run
 from solution.system.errors import InputError
 from solution.system.parquet import GRAPH, read_by_graphs

@@ -223,7 +223,7 @@ def verify(
     run_folder: Annotated[Path, typer.Option("--run", help="Its run folder.")] = RUNS / "sample",
 ) -> None:
     """Check a submission file as the competition would."""
-    from solution import predictions
+    from solution.domain import predictions
     from submissions.checker import check_submission
     from submissions.writer import expect
 

@@ -76,7 +76,7 @@ def features(
     data: Data = None,
 ) -> None:
     """List the columns of the feature tables with units and reasons, or write one."""
-    from solution.collection import collection as find_collection
+    from solution.domain.collection import collection as find_collection
     from solution.explaining.listing import show_features, show_module_features, write_collection
     from solution.features.catalogue import FEATURES
     from solution.system.errors import InputError
@@ -183,8 +183,8 @@ def tune(
     """Search an experiment's settings by out-of-fold score. Stopped, it goes on where it was."""
     from dataclasses import replace
 
-    from solution.collection import collection as find_collection
     from solution.data.plan import make_plan
+    from solution.domain.collection import collection as find_collection
     from solution.experiments.base import find_experiment
     from solution.tuning.picture import draw_study
     from solution.tuning.search import Search, show_study

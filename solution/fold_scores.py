@@ -10,9 +10,9 @@ import numpy as np
 
 from solution.data.graphs import LazyGraphs
 from solution.data.plan import Plan
-from solution.data.questions import choose_configs
-from solution.graph import Graph
-from solution.metrics import score_ranking
+from solution.domain.evaluated_configs import choose_configs
+from solution.domain.graph import Graph
+from solution.domain.metrics import score_ranking
 from solution.models.base import Ranker, RankerSettings
 from solution.out_of_fold import split_training
 from solution.system.report import Report, silent

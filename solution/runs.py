@@ -28,6 +28,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from solution.domain.collection import SAMPLE_SUBMISSION
 from solution.system.commit import read_commit
 from solution.system.errors import InputError
 from solution.system.files import TEMPORARY, locked, remove, remove_leftovers, write_json
@@ -36,7 +37,6 @@ RUNS = Path(os.environ.get("FASTSLOW_RUNS", "runs"))
 STORES = Path(os.environ.get("FASTSLOW_STORES", "stores"))
 RECORD, EXPERIMENTS = "run.json", "experiments"
 CHECKPOINTS = ".checkpoints"
-SAMPLE_SUBMISSION = "sample_submission.csv"
 LIBRARIES = ("torch", "torch-geometric", "lightgbm", "polars", "numpy", "scipy")
 
 

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 import polars as pl
 from rich.table import Table
 
-from solution import predictions
 from solution.data.plan import Plan
+from solution.domain import predictions
+from solution.domain.metrics import bootstrap_mean, score_graphs
 from solution.experiments.base import Experiment
-from solution.metrics import bootstrap_mean, score_graphs
 from solution.out_of_fold import gather, train_units
 from solution.runs import Run
 from solution.system.errors import InputError

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from ensembles.merge import merge_run
 from ensembles.recipe import Recipe
-from solution import predictions
-from solution.collection import COLLECTIONS
+from solution.domain import predictions
+from solution.domain.collection import COLLECTIONS
 from solution.runs import Run
 from solution.system.errors import InputError
 from submissions.checker import read_rows

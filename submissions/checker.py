@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from solution.collection import collection
-from solution.metrics import TOP_K
+from solution.domain.collection import collection
+from solution.domain.metrics import TOP_K
 from solution.system.errors import InputError
 
 HEADER = ["ID", "TopConfigs"]

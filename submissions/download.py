@@ -10,7 +10,7 @@ A download that broke off goes on where it was when the same command is given ag
 import json
 from pathlib import Path
 
-from solution.collection import collection
+from solution.domain.collection import collection
 from solution.system.errors import InputError
 from solution.system.files import TEMPORARY, replace_file, write_json
 from solution.system.progress import track

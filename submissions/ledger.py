@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from solution.collection import NAMES
+from solution.domain.collection import NAMES
 from solution.system.errors import InputError
 from solution.system.files import replace_file
 from submissions.locks import locked

@@ -7,9 +7,9 @@ import numpy as np
 import polars as pl
 from rich.table import Table
 
-from solution import predictions
-from solution.collection import COLLECTIONS, Collection
-from solution.metrics import Mean, bootstrap_mean, mean_of_means, score_graphs
+from solution.domain import predictions
+from solution.domain.collection import COLLECTIONS, Collection
+from solution.domain.metrics import Mean, bootstrap_mean, mean_of_means, score_graphs
 from solution.runs import Run
 from solution.system.files import replace_file
 from solution.system.terminal import make_table

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import polars as pl
 
-from solution.collection import NAMES
+from solution.domain.collection import NAMES
 from solution.system.errors import InputError
 from solution.system.files import replace_file
 from submissions.checker import HEADER, Expected, check_submission, count_wanted, read_rows

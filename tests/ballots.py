@@ -8,8 +8,8 @@ import polars as pl
 
 from ensembles.ballots import Ballot, make_ballots
 from ensembles.methods import METHODS, Method
-from solution import predictions
-from solution.predictions import SCHEMA
+from solution.domain import predictions
+from solution.domain.predictions import SCHEMA
 from solution.runs import Run
 from solution.system.files import write_json
 

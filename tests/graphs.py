@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 
-from solution import vocabulary
-from solution.codebook import Codebook, encode
-from solution.collection import collection
-from solution.graph import Graph
-from solution.vocabulary import OPCODE_IDS
+from solution.domain import vocabulary
+from solution.domain.codebook import Codebook, encode
+from solution.domain.collection import collection
+from solution.domain.graph import Graph
+from solution.domain.vocabulary import OPCODE_IDS
 
 F32 = 13  # column of the one-hot element type
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from solution import predictions
-from solution.collection import NAMES
+from solution.domain import predictions
+from solution.domain.collection import NAMES
 from solution.runs import Run, open_run
 
 GRAPHS, CONFIGS = 6, 30

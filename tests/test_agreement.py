@@ -6,11 +6,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solution import vocabulary
-from solution.codebook import encode
+from solution.domain import vocabulary
+from solution.domain.codebook import encode
+from solution.domain.graph import Graph
+from solution.domain.vocabulary import OPCODE_IDS
 from solution.features.agreement import FEATURES, find_claims
-from solution.graph import Graph
-from solution.vocabulary import OPCODE_IDS
 from tests.graphs import make_layout_graph, make_nodes
 
 OUTPUT, INPUT = slice(0, 6), slice(6, 12)

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from solution import predictions
 from solution.attached import (
     adopt,
     describe_missing,
@@ -16,6 +15,7 @@ from solution.attached import (
 )
 from solution.data.plan import Plan, make_plan
 from solution.data.store import Store
+from solution.domain import predictions
 from solution.experiments.base import Experiment, find_experiment
 from solution.out_of_fold import describe_run, run_experiments, save_plan
 from solution.runs import Run, open_run

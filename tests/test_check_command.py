@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from matplotlib import image
 
-from solution.collection import NAMES
+from solution.domain.collection import NAMES
 from tests.conftest import FastSlow
 from tests.graphs import make_layout_graph, make_tile_graph, to_arrays, write_graph
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from solution import codebook
-from solution.codebook import Codebook, LayoutEncoder, LayoutValueError, encode
+from solution.domain import codebook
+from solution.domain.codebook import Codebook, LayoutEncoder, LayoutValueError, encode
 from tests.graphs import make_layout_graph
 
 NOT_LAYOUTS = [-2, 6, 0.5, 4.999, 256, -1e9, 2.0**40, np.nan, np.inf, -np.inf]

@@ -12,7 +12,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from solution.collection import NAMES
+from solution.domain.collection import NAMES
 from tests.conftest import REPOSITORY, FastSlow
 from tests.graphs import make_layout_graph, make_tile_graph, write_graph
 

@@ -8,9 +8,9 @@ import torch
 from lightning_fabric import Fabric
 from scipy.stats import spearmanr
 
+from solution.domain.graph import Graph
 from solution.experiments.base import find_experiment, list_experiments
 from solution.features.nodes import fit_scaler
-from solution.graph import Graph
 from solution.models import net_ranker, training
 from solution.models.losses import LOSSES
 from solution.models.net_ranker import NetRanker

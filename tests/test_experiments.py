@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from solution.cli import EXPERIMENTS
-from solution.collection import NAMES
+from solution.domain.collection import NAMES
 from solution.experiments.base import find_experiment, list_experiments
 from solution.system.errors import InputError
 

@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from solution.collection import NAMES, SPLITS
 from solution.data.folders import (
     GraphFile,
     find_files,
@@ -13,6 +12,7 @@ from solution.data.folders import (
     identify_file,
     parse_path,
 )
+from solution.domain.collection import NAMES, SPLITS
 from solution.system.errors import InputError
 from tests.graphs import make_layout_graph, make_tile_graph, to_arrays, write_graph
 

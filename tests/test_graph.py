@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from solution import vocabulary
-from solution.codebook import Codebook, encode
-from solution.graph import Graph, InvalidGraphError
+from solution.domain import vocabulary
+from solution.domain.codebook import Codebook, encode
+from solution.domain.graph import Graph, InvalidGraphError
 from tests.graphs import make_layout_graph, make_tile_graph
 
 Change = Callable[[Graph], dict[str, Any]]

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solution import vocabulary
-from solution.codebook import encode
-from solution.collection import collection
+from solution.domain import vocabulary
+from solution.domain.codebook import encode
+from solution.domain.collection import collection
+from solution.domain.graph import Graph
+from solution.domain.vocabulary import OPCODE_IDS
 from solution.features.layouts import FEATURES, TENSOR_FEATURES, describe_layouts
 from solution.features.operands import find_operands
 from solution.features.padding import repair_padding, tensor_ranks
-from solution.graph import Graph
-from solution.vocabulary import OPCODE_IDS
 from tests.graphs import make_nodes
 
 OPCODES = ("parameter", "add", "dot", "convolution", "reshape")

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from solution.codebook import Codebook
-from solution.data.graphs import Budget, GraphCache, LazyGraphs, PerGraph, count_bytes
+from solution.data.graphs import GraphCache, LazyGraphs
 from solution.data.prepared import read_prepared, write_prepared
-from solution.graph import Graph
+from solution.domain.codebook import Codebook
+from solution.domain.graph import Graph
+from solution.domain.memo import Budget, PerGraph, count_bytes
 from solution.models.base import RankerSettings
 from solution.models.layout_gnn import LayoutGnnSettings, prepare
 from solution.models.lightgbm_ranker import LightGBMSettings

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from solution.domain.metrics import kendall_tau
 from solution.features.table import feature_table
-from solution.metrics import kendall_tau
 from solution.models.base import RankerSettings
 from solution.models.boosted_trees import GraphRows
 from solution.models.labels import grade, normalised_rank

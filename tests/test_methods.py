@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ensembles.methods import METHODS, RANK_METHODS, Method, merge, normalise
-from solution.predictions import RANKING_SCHEMA
+from solution.domain.predictions import RANKING_SCHEMA
 from solution.system.errors import InputError
 from tests.test_rank_average import make_predictions, score_tables, slow_rank, to_ranks
 

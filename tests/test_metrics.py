@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solution.metrics import (
+from solution.domain.metrics import (
     Mean,
     bootstrap_mean,
     kendall_tau,

@@ -4,9 +4,9 @@ import re
 
 import numpy as np
 
-from solution import vocabulary
 from solution.data.hlo.messages import DESCRIPTION, MESSAGES
 from solution.data.hlo.nodes import read_nodes, wrap
+from solution.domain import vocabulary
 from tests import modules
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from solution.collection import Collection, collection
 from solution.data.npz import detect_kind, read_graph
-from solution.graph import Graph
+from solution.domain.collection import Collection, collection
+from solution.domain.graph import Graph
+from solution.domain.vocabulary import VIRTUAL
 from solution.system.errors import InputError
-from solution.vocabulary import VIRTUAL
 from tests.graphs import find_difference, make_layout_graph, make_tile_graph, to_arrays
 
 GRAPHS = {"layout": make_layout_graph(), "tile": make_tile_graph()}

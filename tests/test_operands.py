@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solution.codebook import encode
-from solution.collection import collection
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
+from solution.domain.codebook import encode
+from solution.domain.collection import collection
+from solution.domain.graph import Graph
+from solution.domain.vocabulary import OPCODE_IDS
 from solution.features.operands import count_terms, find_operands
 from solution.features.padding import tensor_ranks
-from solution.graph import Graph
-from solution.vocabulary import OPCODE_IDS
 from tests.graphs import make_layout_graph, make_nodes
 
 

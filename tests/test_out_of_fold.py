@@ -15,15 +15,15 @@ import numpy as np
 import polars as pl
 import pytest
 
-from solution import predictions
-from solution.collection import LAYOUT, NAMES
 from solution.data.folders import find_files
 from solution.data.plan import Plan, make_plan
 from solution.data.preparing import prepare_store
 from solution.data.store import Store
+from solution.domain import predictions
+from solution.domain.collection import LAYOUT, NAMES
+from solution.domain.graph import Graph
 from solution.experiments.base import Experiment
 from solution.features.preparation import Preparation
-from solution.graph import Graph
 from solution.models.nothing import NothingRanker
 from solution.out_of_fold import run_experiments, save_plan
 from solution.runs import Run, open_run

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solution import vocabulary
-from solution.collection import collection
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
+from solution.domain import vocabulary
+from solution.domain.collection import collection
+from solution.domain.graph import Graph
+from solution.domain.vocabulary import OPCODE_IDS
 from solution.features.padding import repair_padding, tensor_ranks
-from solution.graph import Graph
-from solution.vocabulary import OPCODE_IDS
 from tests.graphs import make_nodes, make_tile_graph
 
 DIMENSIONS, LAYOUT = slice(31, 37), slice(134, 140)

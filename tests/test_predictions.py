@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from solution import predictions
-from solution.predictions import SCHEMA, check_predictions
+from solution.domain import predictions
+from solution.domain.predictions import SCHEMA, check_predictions
 from solution.system.errors import InputError
 
 QUESTIONS = pl.DataFrame(

@@ -21,7 +21,7 @@ WIDE_EXPERIMENT = '''
 """Looks two hops around."""
 from dataclasses import dataclass
 
-from solution.collection import NAMES
+from solution.domain.collection import NAMES
 from solution.experiments.base import Experiment
 from solution.models.nothing import NothingRanker
 

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch_geometric.utils import k_hop_subgraph, to_undirected
 
-from solution import vocabulary
-from solution.collection import collection
+from solution.domain import vocabulary
+from solution.domain.collection import collection
+from solution.domain.graph import Graph
 from solution.features.pruning import keep_neighbourhood, merge_rest, neighbourhood
-from solution.graph import Graph
 from tests.graphs import make_tile_graph
 
 LABEL = 30  # a column that carries each node's number, to recognise it afterwards

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from solution.data.questions import MAX_CONFIGS, choose_configs
-from solution.duplicates import Distinct, deduplicate
+from solution.domain.duplicates import Distinct, deduplicate
+from solution.domain.evaluated_configs import MAX_CONFIGS, choose_configs
 
 KEYS = [("layout:xla:random", "unet"), ("layout:xla:default", "unet"), ("tile:xla", "unet")]
 keys = st.tuples(st.sampled_from(["layout:nlp:random", "tile:xla"]), st.text(max_size=8))

@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from ensembles.methods import merge, normalise
-from solution.predictions import RANKING_SCHEMA, SCHEMA
+from solution.domain.predictions import RANKING_SCHEMA, SCHEMA
 from solution.system.errors import InputError
 
 Key = tuple[str, str, int]  # collection, graph, config

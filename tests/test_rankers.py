@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solution.codebook import encode
-from solution.graph import Graph
+from solution.domain.codebook import encode
+from solution.domain.graph import Graph
 from solution.models.base import Ranker, RankerSettings
 from solution.models.labels import grade
 from solution.models.layout_gnn import LayoutGnnSettings
@@ -205,7 +205,7 @@ def test_a_net_ranks_a_graph_without_configurable_nodes(settings: RankerSettings
     ],
 )
 def test_ranker_learns_what_it_was_shown(settings: RankerSettings, graphs: list[Graph]) -> None:
-    from solution.metrics import kendall_tau
+    from solution.domain.metrics import kendall_tau
 
     ranker = settings.build(seed=0).fit(graphs, [])
     taus = [kendall_tau(ranker.predict(g), g.runtimes) for g in graphs if g.runtimes is not None]

@@ -9,9 +9,9 @@ import pytest
 from ensembles.merge import merge_files, merge_run
 from ensembles.methods import normalise
 from ensembles.recipe import Recipe, find_recipe, list_recipes
-from solution import predictions
+from solution.domain import predictions
+from solution.domain.predictions import SCHEMA, write
 from solution.experiments.base import list_experiments
-from solution.predictions import SCHEMA, write
 from solution.runs import Run
 from solution.system.errors import InputError
 from solution.system.files import write_json

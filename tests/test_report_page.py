@@ -10,8 +10,8 @@ import pytest
 from ensembles.recipe import find_recipe
 from solution.data.plan import make_plan
 from solution.data.store import Store
+from solution.domain.metrics import kendall_tau
 from solution.experiments.base import find_experiment
-from solution.metrics import kendall_tau
 from solution.out_of_fold import run_experiments, save_plan
 from solution.runs import Run, open_run
 from solution.system.errors import InputError

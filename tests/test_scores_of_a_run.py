@@ -17,9 +17,9 @@ from ensembles.statistics import (
     score_table,
 )
 from ensembles.tables import show_comparison, show_search
-from solution import predictions
-from solution.metrics import score_graphs
-from solution.predictions import SCHEMA
+from solution.domain import predictions
+from solution.domain.metrics import score_graphs
+from solution.domain.predictions import SCHEMA
 from solution.runs import Run
 from solution.system.errors import InputError
 from tests.ballots import LAYOUT, write_run

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from solution.metrics import kendall_tau
+from solution.domain.metrics import kendall_tau
 from solution.models import fit_state
 from solution.models.losses import pairwise_hinge
 from solution.models.papers.segment_training import (

@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from solution.domain.graph import Graph
 from solution.features.segments import PARTITIONS, divide, topological_order
-from solution.graph import Graph
 from solution.models.embedding_table import EmbeddingTable, name_graph
 from solution.system.errors import InputError
 from tests.graphs import make_wide_graph, renumber_nodes

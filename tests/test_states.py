@@ -10,16 +10,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional
 
+from solution.domain.graph import Graph
+from solution.domain.ragged import starts_of
 from solution.features import agreement
-from solution.features.states import (
-    Neighbours,
-    SparseRows,
-    States,
-    number_states,
-    refine,
-    starts_of,
-)
-from solution.graph import Graph
+from solution.features.states import Neighbours, SparseRows, States, number_states, refine
 from solution.models import layout_gnn
 from solution.models.layers import SparseMatrix
 from solution.models.layout_gnn import LayoutGnn, LayoutGnnSettings, LayoutInputs, prepare

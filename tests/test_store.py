@@ -14,11 +14,11 @@ from solution.data.npz import read_graph
 from solution.data.prepared import read_prepared
 from solution.data.preparing import prepare_store
 from solution.data.store import Store, is_store
+from solution.domain.graph import Graph
 from solution.features import preparation
 from solution.features.padding import repair_padding
 from solution.features.preparation import Preparation, check_preparation
 from solution.features.pruning import keep_neighbourhood
-from solution.graph import Graph
 from solution.system.errors import InputError
 from tests.graphs import find_difference, make_layout_graph, make_tile_graph, write_graph
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from solution.predictions import KEYS, SCHEMA, read, write
+from solution.domain.predictions import KEYS, SCHEMA, read, write
 from solution.system.errors import InputError
 from solution.system.parquet import read_by_graphs, write_batches
 from tests.conftest import REPOSITORY
@@ -132,7 +132,7 @@ def test_a_full_disk_is_said_in_words_and_the_old_file_stays(
     call = "write_batches([frame], SCHEMA, path)" if streamed else "write(frame, path)"
     code = (
         "import resource, signal, sys; from pathlib import Path\n"
-        "from solution.predictions import SCHEMA, write\n"
+        "from solution.domain.predictions import SCHEMA, write\n"
         "from solution.system.parquet import write_batches\n"
         "from tests.test_streaming import make\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"

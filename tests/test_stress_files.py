@@ -7,7 +7,7 @@ import pytest
 
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
-from solution.graph import Graph
+from solution.domain.graph import Graph
 from tests.benchmarks.corpus import FACTS, write_corpus
 from tests.benchmarks.programs import draw_candidates, draw_configs, make_program
 from tests.benchmarks.stress import FILES, write_stress_files

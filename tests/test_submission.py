@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from solution.collection import COLLECTIONS
-from solution.predictions import RANKING_SCHEMA
+from solution.domain.collection import COLLECTIONS
+from solution.domain.predictions import RANKING_SCHEMA
 from solution.system.errors import InputError
 from submissions.checker import Expected, check_submission
 from submissions.writer import Written, write_submission

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solution import vocabulary
-from solution.collection import collection
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
+from solution.domain import vocabulary
+from solution.domain.collection import collection
+from solution.domain.graph import Graph
+from solution.domain.vocabulary import NUM_TILE_FEATURES, OPCODE_IDS
 from solution.features.padding import repair_padding
 from solution.features.tile_table import tile_table
 from solution.features.tiling import output_node
-from solution.graph import Graph
-from solution.vocabulary import NUM_TILE_FEATURES, OPCODE_IDS
 from tests.graphs import make_nodes, make_tile_graph
 
 ROWS, INNER, COLUMNS = 100, 64, 200

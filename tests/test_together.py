@@ -9,13 +9,13 @@ from typing import Self
 import polars as pl
 import pytest
 
-from solution import predictions
 from solution.attached import select
-from solution.collection import LAYOUT, NLP, XLA
 from solution.data.plan import Plan, make_plan
 from solution.data.store import Store
+from solution.domain import predictions
+from solution.domain.collection import LAYOUT, NLP, XLA
+from solution.domain.graph import Graph
 from solution.experiments.base import Experiment
-from solution.graph import Graph
 from solution.models.linear import LinearRanker, RidgeSettings
 from solution.out_of_fold import run_experiments, save_plan, split_training
 from solution.runs import Run, open_run

@@ -7,10 +7,10 @@ from typing import ClassVar
 import optuna
 import pytest
 
-from solution.collection import TILE
 from solution.data.folders import find_files
 from solution.data.plan import make_plan
 from solution.data.preparing import prepare_store
+from solution.domain.collection import TILE
 from solution.experiments.base import Experiment, find_experiment
 from solution.features.preparation import Preparation
 from solution.models.lightgbm_ranker import LightGBMSettings

@@ -5,11 +5,11 @@ import dataclasses
 import numpy as np
 import torch
 
-from solution import vocabulary
-from solution.codebook import encode
+from solution.domain import vocabulary
+from solution.domain.codebook import encode
+from solution.domain.graph import Graph
 from solution.features.importance import find_importance
 from solution.features.violations import violation_ratios
-from solution.graph import Graph
 from solution.models.layers import SelfAttention
 from solution.models.papers.nodes import NodeSettings
 from solution.models.papers.violation import ViolationNet, ViolationSettings, soft_adjacency

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from solution.graph import Graph
+from solution.domain.graph import Graph
 from solution.models.lightgbm_ranker import LightGBMSettings
 from solution.models.wrappers import (
     ListAverage,

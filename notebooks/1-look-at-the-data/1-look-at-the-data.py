@@ -36,12 +36,12 @@ for script in glob(f"{inputs}/**/fastslow_install.py", recursive=True)[:1]:
 # %%
 import numpy as np
 
-from solution.collection import NAMES
 from solution.data.folders import find_files
 from solution.data.inspection import show_summaries
 from solution.data.npz import read_graph
 from solution.data.picture import make_figure
 from solution.data.scan import scan
+from solution.domain.collection import NAMES
 from solution.exploration import pictures
 from solution.features.padding import repair_padding
 from solution.kernel import Kernel

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
-from solution.collection import BY_NAME, SPLITS, Collection, collection
 from solution.data.npz import detect_kind
-from solution.runs import SAMPLE_SUBMISSION
+from solution.domain.collection import BY_NAME, SAMPLE_SUBMISSION, SPLITS, Collection, collection
 from solution.system.errors import InputError
 
 SAMPLE = Path(__file__).parent / "sample"  # the bundled data

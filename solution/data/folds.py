@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from solution.collection import COLLECTIONS
+from solution.domain.collection import COLLECTIONS
 
 Scheme = Literal["architecture", "graph"]
 NO_FOLD = -1  # of graphs that are not labelled

@@ -6,9 +6,15 @@ from rich.table import Table
 from rich.text import Text
 
 from solution.data.scan import aggregate
-from solution.graph import Graph
+from solution.domain.graph import Graph
+from solution.domain.vocabulary import (
+    LAYOUT_TENSORS,
+    MAX_RANK,
+    OPCODES,
+    SHAPE_DIMENSIONS,
+    TILE_BLOCKS,
+)
 from solution.system.terminal import make_table
-from solution.vocabulary import LAYOUT_TENSORS, MAX_RANK, OPCODES, SHAPE_DIMENSIONS, TILE_BLOCKS
 
 MAX_ROWS = 15
 QUANTILES = (0, 0.25, 0.5, 0.75, 1)

@@ -14,11 +14,11 @@ from typing import Protocol
 
 import numpy as np
 
-from solution import vocabulary
-from solution.codebook import Codebook, LayoutEncoder, LayoutValueError, encode
-from solution.collection import Collection
 from solution.data.inflate import Advance, DeflatedMember, ignore, read_ahead
-from solution.graph import Graph, InvalidGraphError
+from solution.domain import vocabulary
+from solution.domain.codebook import Codebook, LayoutEncoder, LayoutValueError, encode
+from solution.domain.collection import Collection
+from solution.domain.graph import Graph, InvalidGraphError
 from solution.system.errors import InputError
 
 BLOCK_BYTES = 2 << 20

@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
-from solution.graph import Graph
+from solution.domain.graph import Graph
+from solution.domain.vocabulary import OPCODES
 from solution.system.files import replace_file
-from solution.vocabulary import OPCODES
 
 MAX_COLOURS = 7
 REST_COLOUR = "#b8b8b8"

@@ -15,9 +15,9 @@ import polars as pl
 
 from solution.data.folds import NO_FOLD, Scheme, assign_folds
 from solution.data.graphs import GraphCache, LazyGraphs
-from solution.data.questions import choose_configs
 from solution.data.store import Store, graph_path
-from solution.predictions import QUESTION_KEYS, RANKING_SCHEMA
+from solution.domain.evaluated_configs import choose_configs
+from solution.domain.predictions import QUESTION_KEYS, RANKING_SCHEMA
 
 IS_LABELLED = pl.col("fold") != NO_FOLD
 IS_TEST = pl.col("split") == "test"

@@ -13,9 +13,9 @@ from typing import Any, BinaryIO
 import numpy as np
 from safetensors.numpy import save
 
-from solution.codebook import Codebook
-from solution.collection import collection
-from solution.graph import Graph
+from solution.domain.codebook import Codebook
+from solution.domain.collection import collection
+from solution.domain.graph import Graph
 from solution.system.errors import InputError
 from solution.system.files import replace_file
 

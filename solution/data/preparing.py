@@ -27,8 +27,8 @@ from solution.data.store import (
     read_store_record,
 )
 from solution.data.workers import map_files
-from solution.graph import Graph
-from solution.runs import SAMPLE_SUBMISSION
+from solution.domain.collection import SAMPLE_SUBMISSION
+from solution.domain.graph import Graph
 from solution.system.errors import InputError
 from solution.system.files import (
     TEMPORARY,

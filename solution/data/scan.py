@@ -11,7 +11,7 @@ from solution.data.folders import GraphFile
 from solution.data.inflate import Advance
 from solution.data.npz import read_graph
 from solution.data.workers import map_files
-from solution.graph import Graph
+from solution.domain.graph import Graph
 from solution.system.errors import InputError
 
 MAX_SHOWN = 10

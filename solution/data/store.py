@@ -19,13 +19,12 @@ from typing import Any
 
 import polars as pl
 
-from solution.collection import collection
 from solution.data.folders import GraphFile
 from solution.data.inflate import Advance
 from solution.data.prepared import SUFFIX, read_prepared
 from solution.data.scan import SCHEMA
 from solution.data.workers import map_files
-from solution.runs import SAMPLE_SUBMISSION
+from solution.domain.collection import SAMPLE_SUBMISSION, collection
 from solution.system.errors import InputError
 from solution.system.files import checksum
 

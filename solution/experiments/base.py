@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from solution import experiments
-from solution.collection import collection
+from solution.domain.collection import collection
 from solution.models.base import RankerSettings
 from solution.system.errors import InputError
 

@@ -4,7 +4,7 @@ The random and the default search visit the same programs. A net that learns fro
 each than one that learns from one of them, for no more work, since it is trained once for both.
 """
 
-from solution.collection import LAYOUT, NLP, XLA
+from solution.domain.collection import LAYOUT, NLP, XLA
 from solution.experiments.base import Experiment
 from solution.models.layout_gnn import LayoutGnnSettings
 

@@ -1,6 +1,6 @@
 """Lambdarank on the layout table."""
 
-from solution.collection import LAYOUT
+from solution.domain.collection import LAYOUT
 from solution.experiments.base import Experiment
 from solution.models.lightgbm_ranker import LightGBMSettings
 

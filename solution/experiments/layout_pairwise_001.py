@@ -1,6 +1,6 @@
 """Trees on differences of two rows of the layout table."""
 
-from solution.collection import LAYOUT
+from solution.domain.collection import LAYOUT
 from solution.experiments.base import Experiment
 from solution.models.pairwise_ranker import PairwiseSettings
 

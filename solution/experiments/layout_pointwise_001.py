@@ -1,6 +1,6 @@
 """Trees on the layout table that predict the normalised rank."""
 
-from solution.collection import LAYOUT
+from solution.domain.collection import LAYOUT
 from solution.experiments.base import Experiment
 from solution.models.lightgbm_ranker import PointwiseSettings
 

@@ -1,6 +1,6 @@
 """The residual net of a student report, without attention."""
 
-from solution.collection import LAYOUT
+from solution.domain.collection import LAYOUT
 from solution.experiments.base import Experiment
 from solution.models.papers.residual_attention import ResidualSettings
 

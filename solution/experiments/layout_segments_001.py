@@ -4,7 +4,7 @@ Segments of 32 nodes, for the bundled programs, pruned, have a twentieth of the 
 1,000, the default, are as many as the paper's. hops=None trains on whole graphs.
 """
 
-from solution.collection import LAYOUT
+from solution.domain.collection import LAYOUT
 from solution.experiments.base import Experiment
 from solution.models.papers.segment_training import SegmentSettings
 

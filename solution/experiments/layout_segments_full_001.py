@@ -1,6 +1,6 @@
 """The net of layout_segments_001 trained on full graphs, to compare segment training with."""
 
-from solution.collection import LAYOUT
+from solution.domain.collection import LAYOUT
 from solution.experiments.base import Experiment
 from solution.models.papers.segment_training import SegmentSettings
 

@@ -1,6 +1,6 @@
 """TGraph on the four layout collections, its scores averaged over lists as long as in training."""
 
-from solution.collection import LAYOUT
+from solution.domain.collection import LAYOUT
 from solution.experiments.base import Experiment
 from solution.models.papers.tgraph import TGraphSettings
 from solution.models.wrappers import SublistAverageSettings

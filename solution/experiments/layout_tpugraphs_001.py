@@ -1,6 +1,6 @@
 """The layout baseline of TpuGraphs: whole graphs, the gradient through 1,000 nodes."""
 
-from solution.collection import LAYOUT
+from solution.domain.collection import LAYOUT
 from solution.experiments.base import Experiment
 from solution.models.papers.tpugraphs import TpuGraphsSettings
 

@@ -1,6 +1,6 @@
 """The layout baseline of TpuGraphs with an element-wise loss."""
 
-from solution.collection import LAYOUT
+from solution.domain.collection import LAYOUT
 from solution.experiments.base import Experiment
 from solution.models.papers.tpugraphs import TpuGraphsSettings
 from solution.models.training import TrainingSettings

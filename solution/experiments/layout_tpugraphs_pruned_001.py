@@ -1,6 +1,6 @@
 """The layout baseline of TpuGraphs on pruned graphs."""
 
-from solution.collection import LAYOUT
+from solution.domain.collection import LAYOUT
 from solution.experiments.base import Experiment
 from solution.models.papers.nodes import NodeSettings
 from solution.models.papers.tpugraphs import TpuGraphsSettings

@@ -1,6 +1,6 @@
 """Attention over a soft adjacency with the violation ratio, 500 random nodes."""
 
-from solution.collection import LAYOUT
+from solution.domain.collection import LAYOUT
 from solution.experiments.base import Experiment
 from solution.models.papers.nodes import NodeSettings
 from solution.models.papers.violation import ViolationSettings

@@ -1,6 +1,6 @@
 """Attention over a soft adjacency without the violation ratio."""
 
-from solution.collection import LAYOUT
+from solution.domain.collection import LAYOUT
 from solution.experiments.base import Experiment
 from solution.models.papers.violation import ViolationSettings
 

@@ -1,6 +1,6 @@
 """Ordinary least squares on the feature tables: the plainest baseline."""
 
-from solution.collection import NAMES
+from solution.domain.collection import NAMES
 from solution.experiments.base import Experiment
 from solution.models.linear import OrdinarySettings
 

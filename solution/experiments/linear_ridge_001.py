@@ -1,6 +1,6 @@
 """Ridge regression on the feature tables, its penalty by grid search."""
 
-from solution.collection import NAMES
+from solution.domain.collection import NAMES
 from solution.experiments.base import Experiment
 from solution.models.linear import RidgeSettings
 

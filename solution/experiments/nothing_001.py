@@ -1,6 +1,6 @@
 """The control: configurations stay in the order of the file."""
 
-from solution.collection import NAMES
+from solution.domain.collection import NAMES
 from solution.experiments.base import Experiment
 from solution.models.nothing import NothingSettings
 

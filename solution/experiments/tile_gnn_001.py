@@ -4,7 +4,7 @@ Kernels are small, so many go into a step. Trainings differ by up to 0.05 in sco
 more than with any setting that was tried, so three are averaged.
 """
 
-from solution.collection import TILE
+from solution.domain.collection import TILE
 from solution.experiments.base import Experiment
 from solution.models.tile_gnn import TileGnnSettings
 from solution.models.training import TrainingSettings

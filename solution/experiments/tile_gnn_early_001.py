@@ -1,6 +1,6 @@
 """The early-join GraphSAGE baseline of TpuGraphs on the tile table."""
 
-from solution.collection import TILE
+from solution.domain.collection import TILE
 from solution.experiments.base import Experiment
 from solution.models.tile_gnn import EarlyTileGnnSettings
 from solution.models.training import TrainingSettings

@@ -1,6 +1,6 @@
 """The tile net with dimension tokens and attention across configurations."""
 
-from solution.collection import TILE
+from solution.domain.collection import TILE
 from solution.experiments.base import Experiment
 from solution.models.tile_gnn import TileGnnSettings
 from solution.models.training import TrainingSettings

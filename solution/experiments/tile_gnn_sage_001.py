@@ -1,6 +1,6 @@
 """The late-join GraphSAGE baseline of TpuGraphs on the tile table."""
 
-from solution.collection import TILE
+from solution.domain.collection import TILE
 from solution.experiments.base import Experiment
 from solution.models.tile_gnn import TileGnnSettings
 from solution.models.training import TrainingSettings

@@ -1,6 +1,6 @@
 """Lambdarank on the tile table."""
 
-from solution.collection import TILE
+from solution.domain.collection import TILE
 from solution.experiments.base import Experiment
 from solution.models.lightgbm_ranker import LightGBMSettings
 

@@ -1,6 +1,6 @@
 """Trees on differences of two rows of the tile table."""
 
-from solution.collection import TILE
+from solution.domain.collection import TILE
 from solution.experiments.base import Experiment
 from solution.models.pairwise_ranker import PairwiseSettings
 

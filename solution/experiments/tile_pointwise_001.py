@@ -1,6 +1,6 @@
 """Trees on the tile table that predict the normalised rank."""
 
-from solution.collection import TILE
+from solution.domain.collection import TILE
 from solution.experiments.base import Experiment
 from solution.models.lightgbm_ranker import PointwiseSettings
 

@@ -1,6 +1,6 @@
 """Lasso on mean node features to predict the runtime, as in the LightGBM study."""
 
-from solution.collection import TILE
+from solution.domain.collection import TILE
 from solution.experiments.base import Experiment
 from solution.models.papers.lightgbm_model import StudyLassoSettings
 

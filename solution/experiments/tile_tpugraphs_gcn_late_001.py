@@ -1,6 +1,6 @@
 """The tile baseline of TpuGraphs with GCN, configurations joined late."""
 
-from solution.collection import TILE
+from solution.domain.collection import TILE
 from solution.experiments.base import Experiment
 from solution.models.papers.tpugraphs_tile import TpuGraphsTileSettings
 

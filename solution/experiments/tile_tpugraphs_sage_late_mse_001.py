@@ -1,6 +1,6 @@
 """The tile baseline of TpuGraphs with GraphSAGE, late join and an element-wise loss."""
 
-from solution.collection import TILE
+from solution.domain.collection import TILE
 from solution.experiments.base import Experiment
 from solution.models.papers.tpugraphs_tile import TpuGraphsTileSettings
 from solution.models.training import TrainingSettings

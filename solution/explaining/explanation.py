@@ -9,15 +9,15 @@ import polars as pl
 from rich.table import Table
 from rich.text import Text
 
-from solution import predictions
 from solution.data.folds import NO_FOLD
 from solution.data.graphs import GraphCache, LazyGraphs
 from solution.data.store import Store, graph_path
+from solution.domain import predictions
+from solution.domain.graph import Graph
 from solution.experiments.base import Experiment
 from solution.features.catalogue import features_of
 from solution.features.feature import Feature
 from solution.features.table import feature_table
-from solution.graph import Graph
 from solution.models.base import Ranker
 from solution.models.contributions import explain_difference, measure_importance
 from solution.models.pairwise_ranker import PairwiseRanker

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from rich.table import Table
 
-from solution.collection import Collection
 from solution.data.graphs import GraphCache, LazyGraphs
 from solution.data.store import Store, graph_path
+from solution.domain.collection import Collection
 from solution.features import module_table
 from solution.features.catalogue import FEATURES
 from solution.features.feature import Feature

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from solution import vocabulary
+from solution.domain import vocabulary
+from solution.domain.graph import Graph
+from solution.domain.vocabulary import LAYOUT_TENSORS, LAYOUT_UNSET, MAX_RANK, NUM_LAYOUT_TOKENS
 from solution.features.pruning import neighbourhood
 from solution.features.violations import violation_ratios
-from solution.graph import Graph
-from solution.vocabulary import LAYOUT_TENSORS, LAYOUT_UNSET, MAX_RANK, NUM_LAYOUT_TOKENS
 
 
 def slowdowns(graph: Graph) -> np.ndarray:

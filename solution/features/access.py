@@ -11,8 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solution import vocabulary
-from solution.data.graphs import PerGraph
+from solution.domain import vocabulary
+from solution.domain.graph import Graph
+from solution.domain.memo import PerGraph
+from solution.domain.vocabulary import OPCODE_IDS
 from solution.features.operands import find_operands
 from solution.features.padding import tensor_ranks
 from solution.features.tiling import (
@@ -24,8 +26,6 @@ from solution.features.tiling import (
     physical_order,
 )
 from solution.features.work import num_bytes, num_elements
-from solution.graph import Graph
-from solution.vocabulary import OPCODE_IDS
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solution import vocabulary
-from solution.data.graphs import PerGraph
+from solution.domain import vocabulary
+from solution.domain.graph import Graph
+from solution.domain.memo import PerGraph
+from solution.domain.vocabulary import LAYOUT_TENSORS, MAX_RANK, OPCODE_IDS
 from solution.features.operands import NONE, find_operands
 from solution.features.padding import tensor_ranks
-from solution.graph import Graph
-from solution.vocabulary import LAYOUT_TENSORS, MAX_RANK, OPCODE_IDS
 
 FEATURES = (
     "claimed",  # 1 where the configuration gives the tensor any order

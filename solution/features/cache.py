@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from solution.domain.vocabulary import MAX_RANK
 from solution.features.access import Walk
 from solution.features.tiling import NUM_LOOPS, REDUCTION, WINDOW, Tiling
-from solution.vocabulary import MAX_RANK
 
 FIRST_LEVEL, SECOND_LEVEL = 48 << 10, 1 << 20  # bytes of a processor's data caches
 

@@ -1,6 +1,6 @@
 """Every column of the tables that rankers learn from: its name, its unit, and why it is there."""
 
-from solution.collection import Collection
+from solution.domain.collection import Collection
 from solution.features import layout_table, tile_table
 from solution.features.feature import Feature
 

@@ -6,10 +6,10 @@ copied. What counts is how many there are, and how many bytes.
 
 import numpy as np
 
+from solution.domain.graph import Graph
 from solution.features import agreement
 from solution.features.feature import Feature
 from solution.features.work import num_bytes
-from solution.graph import Graph
 
 BLOCK_ENTRIES = 1 << 22  # (configuration, tensor) entries that are described at once
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from solution.domain.graph import Graph
+from solution.domain.vocabulary import MAX_RANK
 from solution.features.tiling import NUM_LOOPS, REDUCTION, WINDOW, find_tiling
-from solution.graph import Graph
-from solution.vocabulary import MAX_RANK
 
 TOKEN_FEATURES = 9
 

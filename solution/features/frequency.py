@@ -8,7 +8,7 @@ of candidates does.
 
 import numpy as np
 
-from solution.codebook import Codebook
+from solution.domain.codebook import Codebook
 from solution.features.feature import Feature
 
 BLOCK_ENTRIES = 1 << 22

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from solution import vocabulary
-from solution.data.graphs import PerGraph
+from solution.domain import vocabulary
+from solution.domain.graph import Graph
+from solution.domain.memo import PerGraph
+from solution.domain.vocabulary import OPCODE_IDS
 from solution.features.pruning import keep_nodes
-from solution.graph import Graph
-from solution.vocabulary import OPCODE_IDS
 
 
 def inline_fusions(graph: Graph) -> Graph:

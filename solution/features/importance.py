@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_array
 
+from solution.domain.graph import Graph
 from solution.features.agreement import FEATURES, Claims, find_claims
-from solution.graph import Graph
 
 ORDER_DIFFERS = FEATURES.index("order_differs")
 

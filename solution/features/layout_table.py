@@ -11,12 +11,12 @@ import numpy as np
 import polars as pl
 from scipy.sparse import csr_array
 
-from solution.codebook import Codebook
+from solution.domain.codebook import Codebook
+from solution.domain.graph import Graph
+from solution.domain.vocabulary import CONFIGURABLE_OPCODES, LAYOUT_TENSORS, OPCODE_IDS
 from solution.features import copies, frequency, layouts
 from solution.features.feature import Feature
 from solution.features.work import configurable_shares, num_bytes, num_operations, tensor_shares
-from solution.graph import Graph
-from solution.vocabulary import CONFIGURABLE_OPCODES, LAYOUT_TENSORS, OPCODE_IDS
 
 _TENSOR = {
     "given": ("share", "the configuration orders it"),

@@ -9,15 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solution import vocabulary
-from solution.codebook import Codebook
+from solution.domain import vocabulary
+from solution.domain.codebook import Codebook
+from solution.domain.graph import Graph
+from solution.domain.vocabulary import LANES, LAYOUT_TENSORS, MAX_RANK, SUBLANES
 from solution.features.operands import find_operands
 from solution.features.padding import tensor_ranks
-from solution.graph import Graph
-from solution.vocabulary import LAYOUT_TENSORS, MAX_RANK
-
-# A register tile of the TPU: 8 sublanes by 128 lanes. Minor dimensions are padded up to it.
-SUBLANES, LANES = 8, 128
 
 TENSOR_FEATURES = (
     "given",  # 1 where the configuration says anything

@@ -7,14 +7,14 @@ multiple of the vector leaves a tail, and every operation of a fused kernel pass
 
 import numpy as np
 
-from solution import vocabulary
+from solution.domain import vocabulary
+from solution.domain.graph import Graph
+from solution.domain.vocabulary import MAX_RANK, OPCODE_IDS
 from solution.features.access import find_walks
 from solution.features.cache import FIRST_LEVEL, SECOND_LEVEL, make_nest
 from solution.features.feature import Columns, Feature, numbered
 from solution.features.tiling import REDUCTION, WINDOW, Tiling, find_tiling
 from solution.features.work import num_elements
-from solution.graph import Graph
-from solution.vocabulary import MAX_RANK, OPCODE_IDS
 
 VECTORS = (8, 16)  # float32 numbers in a vector of 256 and of 512 bits
 OUTER = 3  # loops around the innermost that are described one by one

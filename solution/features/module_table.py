@@ -18,9 +18,9 @@ import polars as pl
 from solution.data.hlo.messages import instructions
 from solution.data.hlo.nodes import find_places, first, wrap
 from solution.data.hlo.records import Record
+from solution.domain.vocabulary import MAX_RANK
 from solution.features.feature import Feature, numbered
 from solution.system.parquet import write_batches
-from solution.vocabulary import MAX_RANK
 
 OPERANDS = 3  # that are described
 DOT_LISTS = (

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solution import vocabulary
+from solution.domain import vocabulary
+from solution.domain.graph import Graph
 from solution.features.padding import tensor_ranks
 from solution.features.work import num_bytes, num_operations
-from solution.graph import Graph
 
 NUM_DERIVED = 6
 NUM_NUMERIC = vocabulary.NUM_NODE_FEATURES + NUM_DERIVED

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from solution import vocabulary
-from solution.data.graphs import PerGraph
-from solution.graph import Graph
-from solution.vocabulary import OPCODE_IDS
+from solution.domain import vocabulary
+from solution.domain.graph import Graph
+from solution.domain.memo import PerGraph
+from solution.domain.vocabulary import OPCODE_IDS
 
 NONE = -1
 

@@ -9,9 +9,9 @@ import dataclasses
 
 import numpy as np
 
-from solution import vocabulary
-from solution.graph import Graph
-from solution.vocabulary import MAX_RANK, OPCODE_IDS
+from solution.domain import vocabulary
+from solution.domain.graph import Graph
+from solution.domain.vocabulary import MAX_RANK, OPCODE_IDS
 
 PADDING = -1
 ONE_DIMENSION = ("concatenate", "iota", "sort", "all-gather", "all-to-all", "reverse")

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from solution.domain.graph import Graph
 from solution.features.padding import repair_padding
 from solution.features.pruning import keep_neighbourhood
-from solution.graph import Graph
 from solution.system.errors import InputError
 
 VERSION = 1  # raise it where the same files would be prepared differently than before

@@ -11,8 +11,8 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from solution import vocabulary
-from solution.graph import Graph
+from solution.domain import vocabulary
+from solution.domain.graph import Graph
 
 
 def keep_neighbourhood(graph: Graph, hops: int = 1) -> Graph:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.sparse import coo_array
 
-from solution.graph import Graph
+from solution.domain.graph import Graph
 from solution.system.errors import InputError
 
 SEED = 1  # of METIS

@@ -21,6 +21,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
+from solution.domain.ragged import offsets, starts_of
+
 _MULTIPLIERS = np.array([0xBF58476D1CE4E5B9, 0x94D049BB133111EB], np.uint64)
 _GOLDEN = 0x9E3779B97F4A7C15
 
@@ -145,16 +147,6 @@ def select(positions: np.ndarray, size: int) -> SparseRows:
     """The matrix (n, size) whose product with x is x[positions]."""
     count = len(positions)
     return SparseRows(np.arange(count + 1), positions, np.ones(count, np.float32), size)
-
-
-def starts_of(counts: Sequence[int] | np.ndarray) -> np.ndarray:
-    """Where each row (rows + 1,) of so many entries begins, and where the last one ends."""
-    return np.concatenate([[0], np.cumsum(counts)])
-
-
-def offsets(sizes: Sequence[int]) -> np.ndarray:
-    """Where each of several parts (parts,) begins when they are put one after the other."""
-    return starts_of(sizes)[:-1].astype(np.int64)
 
 
 def mix(values: np.ndarray, salt: int = 0) -> np.ndarray:

@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from solution.collection import Collection
-from solution.data.graphs import PerGraph
+from solution.domain.collection import Collection
+from solution.domain.graph import Graph
+from solution.domain.memo import PerGraph
+from solution.domain.predictions import QUESTION_KEYS, RANKING_SCHEMA
 from solution.features.catalogue import features_of
 from solution.features.layout_table import layout_table
 from solution.features.tile_table import tile_table
-from solution.graph import Graph
-from solution.predictions import QUESTION_KEYS, RANKING_SCHEMA
 from solution.system.parquet import write_batches
 
 

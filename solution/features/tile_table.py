@@ -11,13 +11,12 @@ from collections.abc import Iterable
 import numpy as np
 import polars as pl
 
+from solution.domain.graph import Graph
+from solution.domain.vocabulary import LANES, MAX_RANK, SUBLANES
 from solution.features import kernel, loops, traffic
 from solution.features.feature import Feature, numbered
 from solution.features.fusions import inline_fusions
-from solution.features.layouts import LANES, SUBLANES
 from solution.features.tiling import REDUCTION, Tiling, find_tiling
-from solution.graph import Graph
-from solution.vocabulary import MAX_RANK
 
 MINOR = 3  # dimensions that are told from the contiguous one, whatever the rank
 

@@ -10,14 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solution import vocabulary
-from solution.data.graphs import PerGraph
-from solution.features.layouts import LANES, SUBLANES
+from solution.domain import vocabulary
+from solution.domain.graph import Graph
+from solution.domain.memo import PerGraph
+from solution.domain.vocabulary import LANES, MAX_RANK, OPCODE_IDS, SUBLANES, TILE_BLOCKS
 from solution.features.operands import NONE, find_operands, terms_of_dots
 from solution.features.padding import tensor_ranks
 from solution.features.work import num_elements
-from solution.graph import Graph
-from solution.vocabulary import MAX_RANK, OPCODE_IDS, TILE_BLOCKS
 
 # The loops of a kernel: one for each dimension of the tensor that is cut, from major to minor, one
 # for the sum behind an element, one for each dimension of a convolution's kernel.

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from solution.domain.graph import Graph
+from solution.domain.vocabulary import MAX_RANK
 from solution.features.access import Walk, find_walks
 from solution.features.cache import (
     FIRST_LEVEL,
@@ -22,8 +24,6 @@ from solution.features.cache import (
 from solution.features.feature import Columns, Feature
 from solution.features.loops import innermost_loop
 from solution.features.tiling import NUM_LOOPS, REDUCTION, WINDOW, Tiling, find_tiling
-from solution.graph import Graph
-from solution.vocabulary import MAX_RANK
 
 LINE, PAGE = 64, 4096  # bytes
 CACHES = {

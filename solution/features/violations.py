@@ -7,9 +7,9 @@ Source: the violation ratio is a feature of a student report on the competition 
 
 import numpy as np
 
-from solution import vocabulary
-from solution.graph import Graph
-from solution.vocabulary import LAYOUT_UNSET
+from solution.domain import vocabulary
+from solution.domain.graph import Graph
+from solution.domain.vocabulary import LAYOUT_UNSET
 
 OUTPUT_MINOR = 0  # the slot of a layout that names the minor-most dimension of the output
 BLOCK_ENTRIES = 1 << 22  # (configuration, node) entries that are counted at once

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from solution import vocabulary
+from solution.domain import vocabulary
+from solution.domain.graph import Graph
+from solution.domain.vocabulary import OPCODE_IDS
 from solution.features.operands import find_operands, terms_of_dots
-from solution.graph import Graph
-from solution.vocabulary import OPCODE_IDS
 
 
 def num_elements(graph: Graph) -> np.ndarray:

@@ -12,7 +12,7 @@ from typing import ClassVar, Protocol, Self
 
 import numpy as np
 
-from solution.graph import Graph
+from solution.domain.graph import Graph
 from solution.system.report import Report, silent
 
 

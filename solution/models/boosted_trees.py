@@ -18,9 +18,9 @@ import lightgbm
 import numpy as np
 from pydantic import TypeAdapter
 
+from solution.domain.graph import Graph
+from solution.domain.metrics import score_ranking
 from solution.features.table import distinct_rows
-from solution.graph import Graph
-from solution.metrics import score_ranking
 from solution.models.base import Ranker
 from solution.models.sampling import choose_rows, deduplicated, share_rows
 from solution.system.report import Report, silent

@@ -20,8 +20,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from solution import vocabulary
-from solution.data.graphs import PerGraph
+from solution.domain import vocabulary
+from solution.domain.graph import Graph
+from solution.domain.memo import PerGraph
 from solution.features import agreement
 from solution.features.agreement import find_claims
 from solution.features.frequency import share_of_pairs
@@ -30,7 +31,6 @@ from solution.features.nodes import NUM_NUMERIC, numeric_features
 from solution.features.pruning import PRUNINGS
 from solution.features.states import Neighbours
 from solution.features.work import configurable_shares, tensor_shares
-from solution.graph import Graph
 from solution.models.layers import Mlp, StateBlock, standardise
 from solution.models.net_ranker import NetRanker
 from solution.models.state_plan import NUM_SHARES, Structure, plan_states

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from solution.features.states import offsets
+from solution.domain.ragged import offsets
 from solution.models.boosted_trees import BoostedTrees, GraphRows, TrainingTable, TreeSettings
 from solution.models.labels import grade, normalised_rank
 

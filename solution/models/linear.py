@@ -16,9 +16,9 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from solution.domain.graph import Graph
 from solution.features.nodes import Scaler, fit_scaler
 from solution.features.table import distinct_rows
-from solution.graph import Graph
 from solution.models.base import Ranker
 from solution.models.labels import normalised_rank
 from solution.models.sampling import choose_rows, deduplicated, share_rows

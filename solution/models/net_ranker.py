@@ -14,8 +14,8 @@ from pydantic import TypeAdapter
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from solution.domain.graph import Graph
 from solution.features.nodes import Scaler, fit_scaler
-from solution.graph import Graph
 from solution.models.base import Ranker
 from solution.models.sampling import choose_rows, deduplicated
 from solution.models.training import (

@@ -10,7 +10,7 @@ from typing import Self
 
 import numpy as np
 
-from solution.graph import Graph
+from solution.domain.graph import Graph
 from solution.models.base import Ranker
 from solution.system.report import Report, silent
 

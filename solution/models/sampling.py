@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solution.data.graphs import PerGraph
-from solution.graph import Graph
+from solution.domain.graph import Graph
+from solution.domain.memo import PerGraph
 
 deduplicated = PerGraph(lambda graph: graph.distinct)
 

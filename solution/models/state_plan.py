@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from solution.codebook import Codebook
+from solution.domain.codebook import Codebook
+from solution.domain.ragged import offsets, starts_of
 from solution.features import agreement
 from solution.features.agreement import Claims
 from solution.features.states import (
@@ -19,10 +20,8 @@ from solution.features.states import (
     States,
     exchange,
     number_states,
-    offsets,
     refine,
     select,
-    starts_of,
 )
 from solution.models.layers import SparseMatrix
 

@@ -20,14 +20,14 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.utils import scatter
 
-from solution import vocabulary
-from solution.data.graphs import PerGraph
+from solution.domain import vocabulary
+from solution.domain.graph import Graph
+from solution.domain.memo import PerGraph
 from solution.features.dimensions import TOKEN_FEATURES, dimension_tokens
 from solution.features.fusions import inline_fusions
 from solution.features.nodes import NUM_NUMERIC, numeric_features
 from solution.features.table import distinct_rows
 from solution.features.tiling import find_tiling
-from solution.graph import Graph
 from solution.models.layers import Mlp, SelfAttention
 from solution.models.net_ranker import NetRanker
 from solution.models.tile_blocks import BLOCKS, DimensionTokens, join_graphs

@@ -19,7 +19,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
-from solution.metrics import score_ranking
+from solution.domain.metrics import score_ranking
 from solution.models.fit_state import FitState
 from solution.models.losses import LOSSES
 from solution.system.memory import SpareMemory

@@ -21,8 +21,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from solution.codebook import Codebook
-from solution.graph import Graph
+from solution.domain.codebook import Codebook
+from solution.domain.graph import Graph
 from solution.models.base import Ranker, RankerSettings
 from solution.system.files import write_json
 from solution.system.report import Report, silent

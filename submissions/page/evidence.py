@@ -8,8 +8,8 @@ import polars as pl
 
 from ensembles.recipe import Recipe
 from ensembles.statistics import ENSEMBLE, bootstrap, compare, score_table
-from solution.collection import COLLECTIONS, NAMES, Collection
-from solution.metrics import Mean, mean_of_means
+from solution.domain.collection import COLLECTIONS, NAMES, Collection
+from solution.domain.metrics import Mean, mean_of_means
 from solution.runs import Run
 
 CONTROL = 0.0  # a ranker that scores this in every layout graph ranks nothing

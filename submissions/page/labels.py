@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from solution import predictions
-from solution.metrics import score_ranking
+from solution.domain import predictions
+from solution.domain.metrics import score_ranking
 from submissions.page.charts import Point, draw_histogram, draw_scatter
 from submissions.page.evidence import Evidence
 from submissions.page.text import Section, Table, number, show_times

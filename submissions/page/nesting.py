@@ -5,7 +5,7 @@ import math
 from ensembles.ballots import read_ballots
 from ensembles.nested import estimate, mean_of_collections
 from ensembles.search import QUICK_FITS, drop_constants, list_candidates
-from solution import predictions
+from solution.domain import predictions
 from submissions.page.charts import Pair, draw_pairs
 from submissions.page.evidence import Evidence
 from submissions.page.text import Section, Table, number, signed

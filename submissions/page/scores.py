@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import polars as pl
 
 from ensembles.statistics import detectable_difference, reseed_spread
-from solution.collection import Collection
+from solution.domain.collection import Collection
 from submissions.page.charts import Row, draw_intervals, draw_strips
 from submissions.page.evidence import Evidence
 from submissions.page.text import NOTHING, Section, Table, count, interval, listed, number

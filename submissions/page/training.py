@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from solution.collection import COLLECTIONS
+from solution.domain.collection import COLLECTIONS
 from solution.runs import Run
 from submissions.page.canvas import Figure
 from submissions.page.charts import draw_curves

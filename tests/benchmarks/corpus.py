@@ -14,8 +14,8 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from solution.collection import BY_NAME, SPLITS
-from solution.collection import collection as find_collection
+from solution.domain.collection import BY_NAME, SPLITS
+from solution.domain.collection import collection as find_collection
 from solution.system.progress import track
 from tests.benchmarks.programs import (
     draw_candidates,

@@ -23,7 +23,7 @@ import polars as pl
 from rich.console import Console
 from rich.table import Table
 
-from solution.predictions import SCHEMA
+from solution.domain.predictions import SCHEMA
 from solution.system.parquet import write_batches
 from solution.system.progress import track
 from tests.benchmarks.corpus import FACTS, write_corpus

@@ -21,15 +21,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from solution.collection import LAYOUT
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
 from solution.data.plan import Plan, make_plan
 from solution.data.preparing import prepare_store
 from solution.data.store import Store
+from solution.domain.collection import LAYOUT
+from solution.domain.graph import Graph
+from solution.domain.metrics import bootstrap_mean, kendall_tau, mean_of_means
 from solution.features.preparation import Preparation
-from solution.graph import Graph
-from solution.metrics import bootstrap_mean, kendall_tau, mean_of_means
 from solution.models.base import Ranker
 from solution.models.layout_gnn import LayoutGnnSettings
 from solution.models.papers.tgraph import TGraphSettings

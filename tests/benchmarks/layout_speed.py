@@ -11,13 +11,13 @@ import torch
 from rich.table import Table
 from rich.text import Text
 
-from solution.collection import LAYOUT
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
 from solution.data.plan import IS_LABELLED, Plan
-from solution.data.questions import choose_configs
+from solution.domain.collection import LAYOUT
+from solution.domain.evaluated_configs import choose_configs
+from solution.domain.graph import Graph
 from solution.features.preparation import Preparation
-from solution.graph import Graph
 from solution.models.layout_gnn import LayoutGnnSettings
 from solution.models.net_ranker import NetRanker
 from solution.models.papers.tgraph import TGraphSettings

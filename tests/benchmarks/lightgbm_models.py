@@ -18,21 +18,21 @@ from time import perf_counter, process_time
 import lightgbm
 import numpy as np
 
-from solution.codebook import Codebook
-from solution.collection import LAYOUT, TILE, collection
 from solution.data.plan import IS_LABELLED
+from solution.domain.codebook import Codebook
+from solution.domain.collection import LAYOUT, TILE, collection
+from solution.domain.graph import Graph
+from solution.domain.vocabulary import TILE_BLOCKS
 from solution.experiments.base import find_experiment
 from solution.features import layout_table
 from solution.features.nodes import numeric_features
 from solution.features.preparation import Preparation
 from solution.features.tile_table import FEATURES, tile_table
-from solution.graph import Graph
 from solution.models.base import RankerSettings
 from solution.models.boosted_trees import GraphRows
 from solution.models.lightgbm_ranker import LightGBMRanker, LightGBMSettings
 from solution.system.progress import track
 from solution.system.terminal import make_table, output
-from solution.vocabulary import TILE_BLOCKS
 from tests.benchmarks.memory import memory
 from tests.benchmarks.out_of_fold_scores import open_plan, score_out_of_fold
 from tests.benchmarks.programs import draw_candidates, draw_configs, make_program

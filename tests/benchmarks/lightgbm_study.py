@@ -16,11 +16,11 @@ from pathlib import Path
 import numpy as np
 from sklearn.model_selection import GroupShuffleSplit
 
-from solution.collection import TILE
 from solution.data.plan import IS_LABELLED
+from solution.domain.collection import TILE
+from solution.domain.graph import Graph
+from solution.domain.metrics import bootstrap_mean, ordered_pair_accuracy, top_k_slowdown
 from solution.experiments.base import find_experiment
-from solution.graph import Graph
-from solution.metrics import bootstrap_mean, ordered_pair_accuracy, top_k_slowdown
 from solution.models.base import RankerSettings
 from solution.system.progress import track
 from solution.system.terminal import make_table, output

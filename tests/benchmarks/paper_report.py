@@ -9,9 +9,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 from rich.table import Table
 
-from solution.collection import LAYOUT, TILE
 from solution.data.picture import save_figure
-from solution.metrics import Mean, bootstrap_mean, mean_of_means
+from solution.domain.collection import LAYOUT, TILE
+from solution.domain.metrics import Mean, bootstrap_mean, mean_of_means
 from solution.system.files import replace_file
 from solution.system.terminal import make_table
 from tests.benchmarks.paper_systems import LAYOUT_SYSTEMS, ORDERS, TILE_SYSTEMS

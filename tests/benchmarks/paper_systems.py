@@ -9,7 +9,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
-from solution.collection import LAYOUT, TILE
+from solution.domain.collection import LAYOUT, TILE
 from solution.experiments.base import find_experiment
 from solution.models.base import RankerSettings
 from solution.models.papers.nodes import NodeSettings

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from solution.vocabulary import (
+from solution.domain.vocabulary import (
     MAX_RANK,
     NODE_LAYOUT,
     NUM_LAYOUT_FEATURES,

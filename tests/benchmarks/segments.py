@@ -59,8 +59,8 @@ def measure_way(path: Path, way: str) -> Found:
     """Seconds of a training step, and megabytes before it and at most during it."""
     import torch
 
-    from solution.collection import collection
     from solution.data.npz import read_graph
+    from solution.domain.collection import collection
     from solution.features.preparation import Preparation
     from solution.models.papers.segment_training import SegmentSettings
     from solution.models.training import Example, train

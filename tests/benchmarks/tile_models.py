@@ -14,15 +14,15 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from solution.collection import TILE
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
+from solution.domain.collection import TILE
+from solution.domain.graph import Graph
+from solution.domain.metrics import bootstrap_mean, top_k_score
 from solution.experiments.base import find_experiment, list_experiments
 from solution.features.fusions import inline_fusions
 from solution.features.padding import repair_padding
 from solution.features.tiling import find_tiling
-from solution.graph import Graph
-from solution.metrics import bootstrap_mean, top_k_score
 from solution.models import papers
 from solution.models.base import RankerSettings
 from solution.system.processes import count_cores, open_pool

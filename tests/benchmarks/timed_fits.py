@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from solution.graph import Graph
+from solution.domain.graph import Graph
 
 
 def fit_for(settings: Any, graphs: Sequence[Graph], seconds: float, seed: int) -> Any:

@@ -92,8 +92,8 @@ def predict_whole(folder: Path) -> dict[str, Any]:
 
 
 def _predict(folder: Path, pruning: str, limit: int | None) -> dict[str, Any]:
-    from solution.collection import collection
     from solution.data.npz import read_graph
+    from solution.domain.collection import collection
     from solution.features.preparation import Preparation
     from solution.models.layout_gnn import LayoutGnnSettings
     from solution.models.training import TrainingSettings
@@ -119,8 +119,8 @@ def train_many_nodes(folder: Path) -> dict[str, Any]:
 
 
 def _train(file: Path) -> dict[str, Any]:
-    from solution.collection import collection
     from solution.data.npz import read_graph
+    from solution.domain.collection import collection
     from solution.features.preparation import Preparation
     from solution.models.layout_gnn import LayoutGnnSettings
 
@@ -137,7 +137,7 @@ def merge(folder: Path) -> dict[str, Any]:
     """Rank-average the experiments' prediction files by streaming."""
     from ensembles.merge import merge_files
     from ensembles.recipe import Recipe
-    from solution.predictions import RANKING_SCHEMA
+    from solution.domain.predictions import RANKING_SCHEMA
     from solution.system.parquet import write_batches
 
     paths = {

@@ -6,9 +6,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from solution.collection import TILE
+from solution.domain.collection import TILE
+from solution.domain.graph import Graph
 from solution.experiments.base import Experiment
-from solution.graph import Graph
 from solution.models.nothing import NothingRanker
 from solution.system.errors import InputError
 from solution.system.report import Report, silent

@@ -1,6 +1,6 @@
 """The layout net with so little training that a test can wait for it."""
 
-from solution.collection import XLA
+from solution.domain.collection import XLA
 from solution.experiments.base import Experiment
 from solution.models.layout_gnn import LayoutGnnSettings
 from solution.models.training import TrainingSettings

@@ -1,6 +1,6 @@
 """The tile net with so little training that a test can wait for it."""
 
-from solution.collection import TILE
+from solution.domain.collection import TILE
 from solution.experiments.base import Experiment
 from solution.models.tile_gnn import TileGnnSettings
 from solution.models.training import TrainingSettings

@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from solution import predictions
-from solution.collection import COLLECTIONS
-from solution.predictions import SCHEMA
+from solution.domain import predictions
+from solution.domain.collection import COLLECTIONS
+from solution.domain.predictions import SCHEMA
 from solution.runs import Run
 from solution.system.files import write_json
 from submissions.ledger import Ledger, read_ledger

@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from solution import predictions
+from solution.domain import predictions
 from solution.experiments.base import find_experiment
 from solution.runs import Run
 from submissions.checker import check_submission

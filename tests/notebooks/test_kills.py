@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from solution.data.store import Store
+from solution.domain.predictions import PARTS
 from solution.kernel_record import read_record
-from solution.predictions import PARTS
 from solution.runs import Run
 from solution.system.errors import InputError
 from submissions.kernels.notebooks import find_notebook, set_values

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from solution.data.hlo.messages import instructions
-from solution.graph import InvalidGraphError
-from solution.vocabulary import CONFIGURABLE_OPCODES, MAX_RANK, OPCODE_IDS
+from solution.domain.graph import InvalidGraphError
+from solution.domain.vocabulary import CONFIGURABLE_OPCODES, MAX_RANK, OPCODE_IDS
 
 # The numbers that XLA's PrimitiveType has for the element types in the order of the one-hot code.
 ELEMENT_TYPES = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 16, 15, 18, 13, 14, 17)
@@ -62,7 +62,7 @@ def find_configurable(opcodes: np.ndarray) -> np.ndarray:
 
 
 def describe(instruction: Any, *, is_root: bool) -> list[int]:
-    """The 140 features of an instruction, in the order of solution.vocabulary."""
+    """The 140 features of an instruction, in the order of solution.domain.vocabulary."""
     shape = instruction.shape
     return [
         int(is_root),

@@ -19,14 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from solution.codebook import Codebook, LayoutEncoder, LayoutValueError
-from solution.collection import Collection, collection
 from solution.data.hlo.messages import MESSAGES, read_records
 from solution.data.hlo.nodes import Nodes, find_configurable, first, read_nodes, summarise
-from solution.graph import Graph, InvalidGraphError
+from solution.domain.codebook import Codebook, LayoutEncoder, LayoutValueError
+from solution.domain.collection import Collection, collection
+from solution.domain.graph import Graph, InvalidGraphError
+from solution.domain.vocabulary import LAYOUT_TENSORS, LAYOUT_UNSET, MAX_RANK, NUM_LAYOUT_FEATURES
 from solution.system.errors import InputError
 from solution.system.progress import track
-from solution.vocabulary import LAYOUT_TENSORS, LAYOUT_UNSET, MAX_RANK, NUM_LAYOUT_FEATURES
 
 DEFAULT_COLLECTIONS = {"layout": "layout:xla:random", "tile": "tile:xla"}
 NO_TIME = 1  # nanoseconds: up to here a run was not timed

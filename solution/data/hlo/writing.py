@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from solution.codebook import Codebook
 from solution.data.hlo.records import Record
 from solution.data.npz import LAYOUTS
+from solution.domain.codebook import Codebook
 from solution.system.files import replace_file
 
 BLOCK_VALUES = 1 << 22  # of the config tensor that are expanded at once: 16 MB

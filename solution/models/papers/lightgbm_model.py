@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solution.data.graphs import PerGraph
-from solution.graph import Graph
+from solution.domain.graph import Graph
+from solution.domain.memo import PerGraph
 from solution.models.lightgbm_ranker import PointwiseRanker, PointwiseSettings
 from solution.models.linear import LassoSettings, LinearRanker, OrdinarySettings, RidgeSettings
 

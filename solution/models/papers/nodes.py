@@ -23,11 +23,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from solution import vocabulary
-from solution.data.graphs import PerGraph
+from solution.domain import vocabulary
+from solution.domain.graph import Graph
+from solution.domain.memo import PerGraph
 from solution.features.pruning import PRUNINGS
 from solution.features.states import Neighbours, mix_neighbours
-from solution.graph import Graph
 from solution.models.net_ranker import NetRanker, NetSettings
 from solution.models.papers.rows import RowInputs, prepare_rows
 

@@ -6,11 +6,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from solution import vocabulary
-from solution.codebook import Codebook
-from solution.data.graphs import PerGraph
+from solution.domain import vocabulary
+from solution.domain.codebook import Codebook
+from solution.domain.graph import Graph
+from solution.domain.memo import PerGraph
 from solution.features.nodes import compress
-from solution.graph import Graph
 
 OPCODE_WIDTH = 16
 TOKEN_WIDTH = 4

@@ -34,8 +34,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from solution.data.graphs import PerGraph
-from solution.graph import Graph
+from solution.domain.graph import Graph
+from solution.domain.memo import PerGraph
 from solution.models.embedding_table import EmbeddingTable
 from solution.models.layers import BothWaysBlock, Mlp
 from solution.models.net_ranker import NetRanker

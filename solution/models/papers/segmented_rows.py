@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from solution.domain.graph import Graph
 from solution.features.pruning import keep_neighbourhood
 from solution.features.segments import divide
-from solution.graph import Graph
 from solution.models.embedding_table import name_graph
 from solution.models.papers.rows import RowInputs, prepare_rows
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch_geometric.nn import SAGEConv
 
-from solution.graph import Graph
+from solution.domain.graph import Graph
 from solution.models.layers import standardise
 from solution.models.net_ranker import NetRanker
 from solution.models.papers.rows import RowInputs, Rows, prepare_rows

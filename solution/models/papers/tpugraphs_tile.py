@@ -23,10 +23,10 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.utils import scatter
 
-from solution import vocabulary
-from solution.data.graphs import PerGraph
+from solution.domain import vocabulary
+from solution.domain.graph import Graph
+from solution.domain.memo import PerGraph
 from solution.features.nodes import NUM_NUMERIC, numeric_features
-from solution.graph import Graph
 from solution.models.layers import Mlp
 from solution.models.net_ranker import NetRanker
 from solution.models.papers.nodes import CHUNK_VALUES, OPCODE_WIDTH

@@ -26,11 +26,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from solution.data.graphs import PerGraph
+from solution.domain.graph import Graph
+from solution.domain.memo import PerGraph
 from solution.features.importance import Importance, find_importance
 from solution.features.pruning import PRUNINGS
 from solution.features.violations import violation_ratios
-from solution.graph import Graph
 from solution.models.layers import Mlp, SelfAttention
 from solution.models.papers.nodes import (
     NodeInputs,

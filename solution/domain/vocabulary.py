@@ -68,3 +68,6 @@ NUM_LAYOUT_TOKENS = MAX_RANK + 1  # -1 ... 5, shifted by one
 
 # A tile configuration has three blocks of eight: six sizes, their sum, their product.
 TILE_BLOCKS = {"kernel": slice(0, 8), "output": slice(8, 16), "input": slice(16, 24)}
+
+# A register tile of the TPU: 8 sublanes by 128 lanes. Minor dimensions are padded up to it.
+SUBLANES, LANES = 8, 128

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solution import vocabulary
-from solution.duplicates import Distinct, deduplicate
+from solution.domain import vocabulary
+from solution.domain.duplicates import Distinct, deduplicate
 
 TABLE_ENTRIES = 1 << 23  # (node, layout) entries of a table
 BLOCK_ENTRIES = 1 << 18  # (configuration, node) entries that are worked on at once

@@ -6,6 +6,7 @@ from typing import Literal
 from solution.system.errors import InputError
 
 SPLITS = ("train", "valid", "test")
+SAMPLE_SUBMISSION = "sample_submission.csv"  # beside the npz folder: the rows that Kaggle asks for
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Collection:
 
     @property
     def metric(self) -> str:
-        """Kaggle's score for it: Kendall's tau, or the top-5 score of solution.metrics."""
+        """Kaggle's score for it: Kendall's tau, or the top-5 score of solution.domain.metrics."""
         return "tau" if self.kind == "layout" else "top-5"
 
 

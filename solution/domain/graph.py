@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solution import vocabulary
-from solution.codebook import Codebook
-from solution.collection import Collection
-from solution.duplicates import Distinct, deduplicate
+from solution.domain import vocabulary
+from solution.domain.codebook import Codebook
+from solution.domain.collection import Collection
+from solution.domain.duplicates import Distinct, deduplicate
 
 MAX_SHOWN = 5
 
@@ -35,7 +35,7 @@ class Graph:
 
     name: str
     collection: Collection
-    node_features: np.ndarray  # (nodes, 140) float32, columns as in solution.vocabulary
+    node_features: np.ndarray  # (nodes, 140) float32, columns as in solution.domain.vocabulary
     node_opcodes: np.ndarray  # (nodes,) uint8
     edges: np.ndarray  # (edges, 2) int64; a row is [consumer, producer]
     configurable: np.ndarray  # (configurable nodes,) int64 node ids; none for tile

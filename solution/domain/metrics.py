@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from solution.collection import collection
+from solution.domain.collection import collection
 
 # scipy.stats waits inside the functions that need it: it takes longer to import than all the rest.
 
