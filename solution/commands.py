@@ -78,7 +78,7 @@ def features(
     """List the columns of the feature tables with units and reasons, or write one."""
     from solution.domain.collection import collection as find_collection
     from solution.explaining.listing import show_features, show_module_features, write_collection
-    from solution.features.catalogue import FEATURES
+    from solution.features.columns import FEATURES
     from solution.system.errors import InputError
 
     chosen = find_collection(collection) if collection else None

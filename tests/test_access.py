@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
-from solution.features.access import find_walks
-from solution.features.cache import Cache, count_blocks, count_misses, distinct_sets, make_nest
-from solution.features.loops import count_passes, innermost_loop
-from solution.features.tiling import REDUCTION, WINDOW, find_tiling
-from solution.features.traffic import touch
+from solution.features.tile.access import find_walks
+from solution.features.tile.cache import Cache, count_blocks, count_misses, distinct_sets, make_nest
+from solution.features.tile.loops import count_passes, innermost_loop
+from solution.features.tile.tiling import REDUCTION, WINDOW, find_tiling
+from solution.features.tile.traffic import touch
 from tests.test_tile_table import make_kernel, make_tile
 
 MATMUL = [

@@ -10,7 +10,7 @@ from solution.domain import vocabulary
 from solution.domain.codebook import encode
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import OPCODE_IDS
-from solution.features.agreement import FEATURES, find_claims
+from solution.features.layout.conflicts import FEATURES, find_claims
 from tests.graphs import make_layout_graph, make_nodes
 
 OUTPUT, INPUT = slice(0, 6), slice(6, 12)

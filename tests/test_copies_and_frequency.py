@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solution.features import copies, frequency
-from solution.features.agreement import find_claims
+from solution.features.layout import copies, frequency
+from solution.features.layout.conflicts import find_claims
 from solution.features.work import num_bytes
 from tests.graphs import make_layout_graph
 from tests.test_layouts import random_graph

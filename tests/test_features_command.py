@@ -6,10 +6,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from solution.features.catalogue import FEATURES
-from solution.features.layout_table import layout_table
+from solution.features.columns import FEATURES
+from solution.features.layout.layout_table import layout_table
 from solution.features.table import feature_table
-from solution.features.tile_table import tile_table
+from solution.features.tile.tile_table import tile_table
 from tests.conftest import FastSlow
 from tests.graphs import make_layout_graph, make_tile_graph, write_graph
 

@@ -16,9 +16,9 @@ from solution.data.npz import read_graph
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import OPCODE_IDS
-from solution.features.fusions import inline_fusions
 from solution.features.padding import repair_padding, tensor_ranks
-from solution.features.tile_table import tile_table
+from solution.features.tile.fusions import inline_fusions
+from solution.features.tile.tile_table import tile_table
 from tests.test_tile_table import make_kernel, make_tile
 
 TILES = np.stack([make_tile(2), make_tile(4), make_tile(8)])

@@ -15,9 +15,9 @@ from solution.domain.codebook import Codebook, encode
 from solution.domain.collection import collection
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import LAYOUT_TENSORS, OPCODE_IDS
-from solution.features import layout_table as module
-from solution.features.layout_table import SUMMED, layout_table
-from solution.features.layouts import FEATURES, describe_layouts
+from solution.features.layout import layout_table as module
+from solution.features.layout.layout_table import SUMMED, layout_table
+from solution.features.layout.tensors import FEATURES, describe_layouts
 from solution.features.padding import repair_padding
 from tests.graphs import make_layout_graph
 from tests.test_layouts import random_graph, tensors_of

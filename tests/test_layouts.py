@@ -13,7 +13,7 @@ from solution.domain.codebook import encode
 from solution.domain.collection import collection
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import OPCODE_IDS
-from solution.features.layouts import FEATURES, TENSOR_FEATURES, describe_layouts
+from solution.features.layout.tensors import FEATURES, TENSOR_FEATURES, describe_layouts
 from solution.features.operands import find_operands
 from solution.features.padding import repair_padding, tensor_ranks
 from tests.graphs import make_nodes

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from solution.domain.graph import Graph
 from solution.domain.ragged import starts_of
-from solution.features import agreement
+from solution.features.layout import conflicts as agreement
 from solution.features.states import Neighbours, SparseRows, States, number_states, refine
 from solution.models import layout_gnn
 from solution.models.layers import SparseMatrix

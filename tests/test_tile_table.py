@@ -18,8 +18,8 @@ from solution.domain.collection import collection
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import NUM_TILE_FEATURES, OPCODE_IDS
 from solution.features.padding import repair_padding
-from solution.features.tile_table import tile_table
-from solution.features.tiling import output_node
+from solution.features.tile.tile_table import tile_table
+from solution.features.tile.tiling import output_node
 from tests.graphs import make_nodes, make_tile_graph
 
 ROWS, INNER, COLUMNS = 100, 64, 200

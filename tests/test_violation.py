@@ -8,8 +8,8 @@ import torch
 from solution.domain import vocabulary
 from solution.domain.codebook import encode
 from solution.domain.graph import Graph
-from solution.features.importance import find_importance
-from solution.features.violations import violation_ratios
+from solution.features.layout.conflict_nodes import find_importance
+from solution.features.layout.violations import violation_ratios
 from solution.models.layers import SelfAttention
 from solution.models.papers.nodes import NodeSettings
 from solution.models.papers.violation import ViolationNet, ViolationSettings, soft_adjacency

@@ -15,8 +15,8 @@ from solution.data.store import Store, graph_path
 from solution.domain import predictions
 from solution.domain.graph import Graph
 from solution.experiments.base import Experiment
-from solution.features.catalogue import features_of
-from solution.features.feature import Feature
+from solution.features.column import Feature
+from solution.features.columns import features_of
 from solution.features.table import feature_table
 from solution.models.base import Ranker
 from solution.models.contributions import explain_difference, measure_importance

@@ -15,7 +15,7 @@ from solution.data.picture import save_figure
 from solution.domain.graph import Graph
 from solution.explaining.explanation import Explanation
 from solution.exploration.measures import principal_components
-from solution.features.feature import Feature
+from solution.features.column import Feature
 from solution.features.table import distinct_rows
 from solution.models.sampling import choose_rows
 

@@ -5,8 +5,8 @@ import numpy as np
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import LAYOUT_TENSORS, LAYOUT_UNSET, MAX_RANK, NUM_LAYOUT_TOKENS
+from solution.features.layout.violations import violation_ratios
 from solution.features.pruning import neighbourhood
-from solution.features.violations import violation_ratios
 
 
 def slowdowns(graph: Graph) -> np.ndarray:

@@ -19,7 +19,7 @@ from solution.data.hlo.messages import instructions
 from solution.data.hlo.nodes import find_places, first, wrap
 from solution.data.hlo.records import Record
 from solution.domain.vocabulary import MAX_RANK
-from solution.features.feature import Feature, numbered
+from solution.features.column import Feature, numbered
 from solution.system.parquet import write_batches
 
 OPERANDS = 3  # that are described

@@ -86,7 +86,7 @@ class BoostedTrees(Ranker):
 
     settings_class: ClassVar[type]
     grouped: ClassVar[bool] = False  # the loss compares the rows of a graph
-    on_feature_table: ClassVar[bool] = True  # its columns are those of solution.features.catalogue
+    on_feature_table: ClassVar[bool] = True  # its columns are those of solution.features.columns
     questions_per_row: ClassVar[int] = 1
 
     def __init__(self, settings: Any, seed: int) -> None:

@@ -6,8 +6,9 @@
 
 Candidate configurations agree in most of their layouts, so most nodes see the same neighbourhood in
 many of them: see solution.features.states. A configuration's score also depends on the other
-candidates of its graph: on how frequent its layouts are (solution.features.frequency), and on their
-sums. A step of training sees a sample of them, a prediction all, in whatever order they come.
+candidates of its graph: on how frequent its layouts are (solution.features.layout.frequency), and
+on their sums. A step of training sees a sample of them, a prediction all, in whatever order they
+come.
 """
 
 from collections.abc import Sequence
@@ -23,10 +24,10 @@ from torch.nn import functional
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.memo import PerGraph
-from solution.features import agreement
-from solution.features.agreement import find_claims
-from solution.features.frequency import share_of_pairs
-from solution.features.layouts import FEATURES, describe_layouts
+from solution.features.layout import conflicts as agreement
+from solution.features.layout.conflicts import find_claims
+from solution.features.layout.frequency import share_of_pairs
+from solution.features.layout.tensors import FEATURES, describe_layouts
 from solution.features.nodes import NUM_NUMERIC, numeric_features
 from solution.features.pruning import PRUNINGS
 from solution.features.states import Neighbours

@@ -99,7 +99,7 @@ class LinearRanker(Ranker):
     kinds: ClassVar[dict[str, type[LinearSettings]]] = {
         kind.__name__: kind for kind in (OrdinarySettings, RidgeSettings, LassoSettings)
     }
-    on_feature_table: ClassVar[bool] = True  # its columns are those of solution.features.catalogue
+    on_feature_table: ClassVar[bool] = True  # its columns are those of solution.features.columns
 
     def __init__(self, settings: LinearSettings, seed: int) -> None:
         self.settings = settings

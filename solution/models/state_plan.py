@@ -12,8 +12,8 @@ from torch import Tensor
 
 from solution.domain.codebook import Codebook
 from solution.domain.ragged import offsets, starts_of
-from solution.features import agreement
-from solution.features.agreement import Claims
+from solution.features.layout import conflicts as agreement
+from solution.features.layout.conflicts import Claims
 from solution.features.states import (
     Neighbours,
     SparseRows,

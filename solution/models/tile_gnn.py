@@ -23,11 +23,11 @@ from torch_geometric.utils import scatter
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.memo import PerGraph
-from solution.features.dimensions import TOKEN_FEATURES, dimension_tokens
-from solution.features.fusions import inline_fusions
 from solution.features.nodes import NUM_NUMERIC, numeric_features
 from solution.features.table import distinct_rows
-from solution.features.tiling import find_tiling
+from solution.features.tile.fusions import inline_fusions
+from solution.features.tile.loop_tokens import TOKEN_FEATURES, dimension_tokens
+from solution.features.tile.tiling import find_tiling
 from solution.models.layers import Mlp, SelfAttention
 from solution.models.net_ranker import NetRanker
 from solution.models.tile_blocks import BLOCKS, DimensionTokens, join_graphs

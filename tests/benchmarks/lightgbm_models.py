@@ -24,10 +24,10 @@ from solution.domain.collection import LAYOUT, TILE, collection
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import TILE_BLOCKS
 from solution.experiments.base import find_experiment
-from solution.features import layout_table
+from solution.features.layout import layout_table
 from solution.features.nodes import numeric_features
 from solution.features.preparation import Preparation
-from solution.features.tile_table import FEATURES, tile_table
+from solution.features.tile.tile_table import FEATURES, tile_table
 from solution.models.base import RankerSettings
 from solution.models.boosted_trees import GraphRows
 from solution.models.lightgbm_ranker import LightGBMRanker, LightGBMSettings

@@ -20,9 +20,9 @@ from solution.domain.collection import TILE
 from solution.domain.graph import Graph
 from solution.domain.metrics import bootstrap_mean, top_k_score
 from solution.experiments.base import find_experiment, list_experiments
-from solution.features.fusions import inline_fusions
 from solution.features.padding import repair_padding
-from solution.features.tiling import find_tiling
+from solution.features.tile.fusions import inline_fusions
+from solution.features.tile.tiling import find_tiling
 from solution.models import papers
 from solution.models.base import RankerSettings
 from solution.system.processes import count_cores, open_pool

@@ -9,8 +9,9 @@ Every node attends to every other, to those that it shares no edge with a tenth 
     attention(i, j) = a(i, j) exp(q_i k_j / sqrt(d)) / sum over l of a(i, l) exp(q_i k_l / sqrt(d))
 
 with a = 1 for neighbours and the node itself, 0.1 for others. The violation ratio
-(solution.features.violations) is of the whole graph. Random nodes are dropped so that attention can
-be paid for; nodes of importance (solution.features.importance) are kept before all others.
+(solution.features.layout.violations) is of the whole graph. Random nodes are dropped so that
+attention can be paid for; nodes of importance (solution.features.layout.conflict_nodes) are kept
+before all others.
 
 Source: a student report on the competition (rank 107 of 616), with 500, 1,000 or 10,000 nodes, or
 5,000 whose features are compressed to 30. Where it is silent (the blocks, how features are
@@ -28,9 +29,9 @@ from torch import Tensor, nn
 
 from solution.domain.graph import Graph
 from solution.domain.memo import PerGraph
-from solution.features.importance import Importance, find_importance
+from solution.features.layout.conflict_nodes import Importance, find_importance
+from solution.features.layout.violations import violation_ratios
 from solution.features.pruning import PRUNINGS
-from solution.features.violations import violation_ratios
 from solution.models.layers import Mlp, SelfAttention
 from solution.models.papers.nodes import (
     NodeInputs,

@@ -4,7 +4,7 @@ import numpy as np
 
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import MAX_RANK
-from solution.features.tiling import NUM_LOOPS, REDUCTION, WINDOW, find_tiling
+from solution.features.tile.tiling import NUM_LOOPS, REDUCTION, WINDOW, find_tiling
 
 TOKEN_FEATURES = 9
 

@@ -1,8 +1,9 @@
 """Every column of the tables that rankers learn from: its name, its unit, and why it is there."""
 
 from solution.domain.collection import Collection
-from solution.features import layout_table, tile_table
-from solution.features.feature import Feature
+from solution.features.column import Feature
+from solution.features.layout import layout_table
+from solution.features.tile import tile_table
 
 FEATURES: dict[str, tuple[Feature, ...]] = {
     "layout": layout_table.FEATURES,

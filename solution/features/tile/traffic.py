@@ -1,6 +1,6 @@
 """What a tile costs the memory: working set, cache lines, pages, traffic, misses.
 
-For every tensor that a kernel reads or writes (solution.features.access) the box that a tile
+For every tensor that a kernel reads or writes (solution.features.tile.access) the box that a tile
 touches is counted in blocks of a cache line or a page. Traffic is the tiles times that, over what
 has to be moved at least once: 1 is perfect on any kernel, however large.
 """
@@ -11,8 +11,9 @@ import numpy as np
 
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import MAX_RANK
-from solution.features.access import Walk, find_walks
-from solution.features.cache import (
+from solution.features.column import Columns, Feature
+from solution.features.tile.access import Walk, find_walks
+from solution.features.tile.cache import (
     FIRST_LEVEL,
     SECOND_LEVEL,
     Cache,
@@ -21,9 +22,8 @@ from solution.features.cache import (
     distinct_sets,
     make_nest,
 )
-from solution.features.feature import Columns, Feature
-from solution.features.loops import innermost_loop
-from solution.features.tiling import NUM_LOOPS, REDUCTION, WINDOW, Tiling, find_tiling
+from solution.features.tile.loops import innermost_loop
+from solution.features.tile.tiling import NUM_LOOPS, REDUCTION, WINDOW, Tiling, find_tiling
 
 LINE, PAGE = 64, 4096  # bytes
 CACHES = {

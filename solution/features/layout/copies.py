@@ -1,14 +1,14 @@
 """How many copies a layout configuration makes the compiler insert, and how large they are.
 
-A tensor that its producer and its consumers order differently (solution.features.agreement) is
-copied. What counts is how many there are, and how many bytes.
+A tensor that its producer and its consumers order differently (solution.features.layout.conflicts)
+is copied. What counts is how many there are, and how many bytes.
 """
 
 import numpy as np
 
 from solution.domain.graph import Graph
-from solution.features import agreement
-from solution.features.feature import Feature
+from solution.features.column import Feature
+from solution.features.layout import conflicts as agreement
 from solution.features.work import num_bytes
 
 BLOCK_ENTRIES = 1 << 22  # (configuration, tensor) entries that are described at once

@@ -3,7 +3,7 @@
 The table feeds LightGBM as it is and the tile net after scaling. Tile sizes mean little alone; they
 are set against the tensor that they cut up: how many tiles, how much is wasted at the borders, how
 much work there is for each byte that is moved, what stays in the caches. Bounds that count register
-tiles of a TPU are turned into elements first (solution.features.tiling).
+tiles of a TPU are turned into elements first (solution.features.tile.tiling).
 """
 
 from collections.abc import Iterable
@@ -13,10 +13,11 @@ import polars as pl
 
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import LANES, MAX_RANK, SUBLANES
-from solution.features import kernel, loops, traffic
-from solution.features.feature import Feature, numbered
-from solution.features.fusions import inline_fusions
-from solution.features.tiling import REDUCTION, Tiling, find_tiling
+from solution.features.column import Feature, numbered
+from solution.features.tile import kernel_totals as kernel
+from solution.features.tile import loops, traffic
+from solution.features.tile.fusions import inline_fusions
+from solution.features.tile.tiling import REDUCTION, Tiling, find_tiling
 
 MINOR = 3  # dimensions that are told from the contiguous one, whatever the rank
 

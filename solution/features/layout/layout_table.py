@@ -4,7 +4,7 @@ Every distinct (node, layout) pair is described once; a configuration's row sums
 its pairs, weighted by each node's share of the graph's work, so that rows of a small and of a large
 graph mean the same. Beside them stand what the configuration as a whole costs: copies where
 neighbours disagree, and how common its layouts are among the graph's candidates, so a row depends
-on the list of candidates too (solution.features.frequency).
+on the list of candidates too (solution.features.layout.frequency).
 """
 
 import numpy as np
@@ -14,8 +14,9 @@ from scipy.sparse import csr_array
 from solution.domain.codebook import Codebook
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import CONFIGURABLE_OPCODES, LAYOUT_TENSORS, OPCODE_IDS
-from solution.features import copies, frequency, layouts
-from solution.features.feature import Feature
+from solution.features.column import Feature
+from solution.features.layout import copies, frequency
+from solution.features.layout import tensors as layouts
 from solution.features.work import configurable_shares, num_bytes, num_operations, tensor_shares
 
 _TENSOR = {

@@ -9,9 +9,9 @@ import numpy as np
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import MAX_RANK, OPCODE_IDS
-from solution.features.feature import Columns, Feature, numbered
+from solution.features.column import Columns, Feature, numbered
 from solution.features.padding import tensor_ranks
-from solution.features.tiling import Tiling, find_tiling
+from solution.features.tile.tiling import Tiling, find_tiling
 from solution.features.work import contracted_size, num_bytes, num_elements, num_operations
 
 # Opcodes that set the shape of a kernel's loops are counted one by one, the rest together.

@@ -1,6 +1,6 @@
 """How the loops of a tile run: trips of the innermost one, starts, remainders, passes.
 
-A kernel is a nest of loops (solution.features.tiling) that a compiler vectorises where the
+A kernel is a nest of loops (solution.features.tile.tiling) that a compiler vectorises where the
 innermost one runs along contiguous memory. A short inner loop starts often, a length that is no
 multiple of the vector leaves a tail, and every operation of a fused kernel passes over the tile.
 """
@@ -10,10 +10,10 @@ import numpy as np
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import MAX_RANK, OPCODE_IDS
-from solution.features.access import find_walks
-from solution.features.cache import FIRST_LEVEL, SECOND_LEVEL, make_nest
-from solution.features.feature import Columns, Feature, numbered
-from solution.features.tiling import REDUCTION, WINDOW, Tiling, find_tiling
+from solution.features.column import Columns, Feature, numbered
+from solution.features.tile.access import find_walks
+from solution.features.tile.cache import FIRST_LEVEL, SECOND_LEVEL, make_nest
+from solution.features.tile.tiling import REDUCTION, WINDOW, Tiling, find_tiling
 from solution.features.work import num_elements
 
 VECTORS = (8, 16)  # float32 numbers in a vector of 256 and of 512 bits

@@ -17,7 +17,7 @@ from solution.domain.memo import PerGraph
 from solution.domain.vocabulary import OPCODE_IDS
 from solution.features.operands import find_operands
 from solution.features.padding import tensor_ranks
-from solution.features.tiling import (
+from solution.features.tile.tiling import (
     NUM_LOOPS,
     REDUCTION,
     WINDOW,

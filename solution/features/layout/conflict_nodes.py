@@ -1,8 +1,8 @@
 """Nodes of importance: those on both sides of an edge where the layout changes.
 
 Where a tensor is ordered one way by who makes it and another way by who reads it, the compiler has
-to copy it in between (solution.features.agreement). The node that makes the tensor and those whose
-layouts order it are the sides.
+to copy it in between (solution.features.layout.conflicts). The node that makes the tensor and those
+whose layouts order it are the sides.
 
 Source: the future work of a student report on the competition (rank 107 of 616).
 """
@@ -13,7 +13,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from solution.domain.graph import Graph
-from solution.features.agreement import FEATURES, Claims, find_claims
+from solution.features.layout.conflicts import FEATURES, Claims, find_claims
 
 ORDER_DIFFERS = FEATURES.index("order_differs")
 

@@ -9,7 +9,7 @@ of candidates does.
 import numpy as np
 
 from solution.domain.codebook import Codebook
-from solution.features.feature import Feature
+from solution.features.column import Feature
 
 BLOCK_ENTRIES = 1 << 22
 

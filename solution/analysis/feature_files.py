@@ -1,0 +1,40 @@
+"""The feature tables of many graphs as one file: a row a configuration, with its names."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import polars as pl
+
+from solution.domain.collection import Collection
+from solution.domain.graph import Graph
+from solution.domain.predictions import QUESTION_KEYS, RANKING_SCHEMA
+from solution.features.columns import features_of
+from solution.features.table import feature_table
+from solution.system.parquet import write_batches
+
+
+def keyed_tables(graphs: Iterable[Graph]) -> Iterator[pl.DataFrame]:
+    """Each graph's table, its names first and the runtimes last (null where there are none)."""
+    for graph in graphs:
+        runtimes = pl.Series("runtime", graph.runtimes, dtype=pl.Float64())
+        missing = pl.lit(None, pl.Float64()).alias("runtime")
+        yield feature_table(graph).select(
+            pl.lit(graph.collection.name).alias("collection"),
+            pl.lit(graph.name).alias("graph"),
+            pl.int_range(pl.len(), dtype=pl.Int32()).alias("config"),
+            pl.all(),
+            missing if graph.runtimes is None else runtimes,
+        )
+
+
+def write_table(graphs: Iterable[Graph], collection: Collection, path: Path) -> pl.LazyFrame:
+    """Write the table of the graphs of one collection as one Parquet file, and scan it lazily.
+
+    Only some graphs are in memory at once, so the table may be larger than memory.
+    """
+    names = [feature.name for feature in features_of(collection)]
+    schema = pl.Schema({name: RANKING_SCHEMA[name] for name in QUESTION_KEYS})
+    schema.update({name: pl.Float32() for name in names})
+    schema["runtime"] = pl.Float64()
+    write_batches(keyed_tables(graphs), schema, path)
+    return pl.scan_parquet(path)
