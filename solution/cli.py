@@ -58,7 +58,7 @@ def check(data: Data = SAMPLE) -> None:
     from solution.data.folders import find_files
     from solution.data.inspection import show_summaries
     from solution.data.scan import scan
-    from solution.data.store import Store, is_store
+    from solution.store.store import Store, is_store
 
     if is_store(data):
         store = Store.open(data)
@@ -111,8 +111,8 @@ def prepare(
     data is large, used by several runs, or will not be there later.
     """
     from solution.data.folders import find_files, find_sample_submission
-    from solution.data.preparing import prepare_store
-    from solution.features.preparation import Preparation
+    from solution.store.preparation import Preparation
+    from solution.store.preparing import prepare_store
 
     store = prepare_store(
         find_files(data),

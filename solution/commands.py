@@ -12,8 +12,8 @@ from solution.runs import RUNS, STORES, Run
 from solution.system.terminal import output, say
 
 if TYPE_CHECKING:
-    from solution.data.store import Store
     from solution.experiments.base import Experiment
+    from solution.store.store import Store
 
 # Heavy imports (lightgbm, optuna, matplotlib, polars) wait inside the commands that need them.
 
@@ -146,10 +146,10 @@ def explain(
     out: Annotated[Path | None, typer.Option(help="Folder of the pictures.")] = None,
 ) -> None:
     """Say why a configuration is predicted slow, by a model that has not seen its graph."""
-    from solution.data.store import Store
     from solution.experiments.base import find_experiment
     from solution.explaining import explanation as words
     from solution.explaining import pictures
+    from solution.store.store import Store
 
     found = find_experiment(experiment)
     store = Store.open(data or STORES / run_folder.resolve().name)

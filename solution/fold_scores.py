@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from solution.data.graphs import LazyGraphs
 from solution.data.plan import Plan
 from solution.domain.evaluated_configs import choose_configs
 from solution.domain.graph import Graph
 from solution.domain.metrics import score_ranking
 from solution.models.base import Ranker, RankerSettings
 from solution.out_of_fold import split_training
+from solution.store.lazy_graphs import LazyGraphs
 from solution.system.report import Report, silent
 
 Measure = Callable[[np.ndarray, np.ndarray], float]  # of scores and runtimes

@@ -18,9 +18,9 @@ from pathlib import Path
 from types import FrameType
 
 from solution.data.folders import SAMPLE, find_roots
-from solution.data.store import is_store
 from solution.kernel_record import KERNEL_RECORD, KernelRecord, State, read_record, write_record
 from solution.runs import RECORD, RUNS, STORES, Run
+from solution.store.store import is_store
 from solution.system.commit import read_commit
 from solution.system.errors import InputError
 from solution.system.terminal import say

@@ -13,9 +13,7 @@ import numpy as np
 import polars as pl
 
 from solution.data.folds import Scheme, split_inner
-from solution.data.graphs import LazyGraphs
 from solution.data.plan import IS_LABELLED, IS_TEST, Plan
-from solution.data.store import Store
 from solution.domain import predictions
 from solution.domain.collection import NAMES, SAMPLE_SUBMISSION
 from solution.domain.evaluated_configs import MAX_CONFIGS, choose_configs
@@ -25,6 +23,8 @@ from solution.models.base import Ranker
 from solution.models.learning_curve import LearningCurve
 from solution.parallel import count_places, run_watched
 from solution.runs import EXPERIMENTS, Run
+from solution.store.lazy_graphs import LazyGraphs
+from solution.store.store import Store
 from solution.system.cost import measure
 from solution.system.errors import InputError
 from solution.system.files import remove, replace_file, replace_folder

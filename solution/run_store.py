@@ -7,12 +7,12 @@ from pathlib import Path
 from solution.data.folders import find_files, find_sample_submission
 from solution.data.folds import Scheme
 from solution.data.plan import Plan, choose_few, make_plan
-from solution.data.preparing import prepare_store
-from solution.data.store import Store, is_store, read_preparation
 from solution.experiments.base import Experiment
-from solution.features.preparation import Preparation, check_preparation
 from solution.out_of_fold import describe_run, save_plan, warn_about_gaps
 from solution.runs import Run, open_run
+from solution.store.preparation import Preparation, check_preparation
+from solution.store.preparing import prepare_store
+from solution.store.store import Store, is_store, read_preparation
 from solution.system.errors import InputError
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from solution.data.folders import SAMPLE, find_files
-from solution.data.preparing import prepare_store
-from solution.data.store import Store
-from solution.features.preparation import Preparation
+from solution.store.preparation import Preparation
+from solution.store.preparing import prepare_store
+from solution.store.store import Store
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # a process a core: more threads would wait for each other
     os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -14,11 +14,11 @@ from solution.attached import (
     select,
 )
 from solution.data.plan import Plan, make_plan
-from solution.data.store import Store
 from solution.domain import predictions
 from solution.experiments.base import Experiment, find_experiment
 from solution.out_of_fold import describe_run, run_experiments, save_plan
 from solution.runs import Run, open_run
+from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.units import list_missing
 

@@ -17,16 +17,16 @@ import pytest
 
 from solution.data.folders import find_files
 from solution.data.plan import Plan, make_plan
-from solution.data.preparing import prepare_store
-from solution.data.store import Store
 from solution.domain import predictions
 from solution.domain.collection import LAYOUT, NAMES
 from solution.domain.graph import Graph
 from solution.experiments.base import Experiment
-from solution.features.preparation import Preparation
 from solution.models.nothing import NothingRanker
 from solution.out_of_fold import run_experiments, save_plan
 from solution.runs import Run, open_run
+from solution.store.preparation import Preparation
+from solution.store.preparing import prepare_store
+from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.system.report import Report, silent
 from tests.graphs import make_layout_graph, write_graph

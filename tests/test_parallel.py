@@ -12,9 +12,9 @@ import psutil
 import pytest
 
 from solution import out_of_fold
-from solution.data.store import Store
 from solution.experiments.base import find_experiment
 from solution.parallel import _Screen, choose_gpu, count_places
+from solution.store.store import Store
 from solution.system import processes
 from solution.system.errors import InputError
 from solution.system.progress import bars

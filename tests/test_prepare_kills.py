@@ -15,10 +15,10 @@ import psutil
 import pytest
 
 from solution.data.folders import find_files
-from solution.data.preparing import prepare_store
-from solution.data.store import Store
 from solution.domain.graph import Graph
-from solution.features.preparation import Preparation
+from solution.store.preparation import Preparation
+from solution.store.preparing import prepare_store
+from solution.store.store import Store
 from solution.system.errors import InputError
 from tests.graphs import make_layout_graph, make_tile_graph, write_graph
 from tests.test_store import snapshot

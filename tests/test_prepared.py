@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from solution.data.prepared import read_prepared, read_record, write_prepared
 from solution.domain.codebook import encode
 from solution.domain.graph import Graph
+from solution.store.graph_file import read_prepared, read_record, write_prepared
 from solution.system.errors import InputError
 from tests.graphs import find_difference, make_layout_graph, make_tile_graph, make_wide_graph
 

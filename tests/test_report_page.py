@@ -9,11 +9,11 @@ import pytest
 
 from ensembles.recipe import find_recipe
 from solution.data.plan import make_plan
-from solution.data.store import Store
 from solution.domain.metrics import kendall_tau
 from solution.experiments.base import find_experiment
 from solution.out_of_fold import run_experiments, save_plan
 from solution.runs import Run, open_run
+from solution.store.store import Store
 from solution.system.errors import InputError
 from submissions.page.build import write_page
 from submissions.page.canvas import Scale, spanning

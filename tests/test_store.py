@@ -7,18 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from solution.data import preparing
-from solution.data import store as module
 from solution.data.folders import GraphFile, find_files, find_sample_submission
 from solution.data.npz import read_graph
-from solution.data.prepared import read_prepared
-from solution.data.preparing import prepare_store
-from solution.data.store import Store, is_store
 from solution.domain.graph import Graph
-from solution.features import preparation
 from solution.features.padding import repair_padding
-from solution.features.preparation import Preparation, check_preparation
 from solution.features.pruning import keep_neighbourhood
+from solution.store import preparation, preparing
+from solution.store import store as module
+from solution.store.graph_file import read_prepared
+from solution.store.preparation import Preparation, check_preparation
+from solution.store.preparing import prepare_store
+from solution.store.store import Store, is_store
 from solution.system.errors import InputError
 from tests.graphs import find_difference, make_layout_graph, make_tile_graph, write_graph
 
@@ -293,6 +292,6 @@ def test_the_sample_is_prepared_as_ever(sample_store: Store) -> None:
     found = {tuple(row[:3]): row[3] for row in rows}
     assert {key: found[key] for key in GOLDEN} == GOLDEN, (
         "the same files are prepared differently than before: raise VERSION in "
-        "solution/features/preparation.py (FORMAT in solution/data/store.py where the file itself "
+        "solution/store/preparation.py (FORMAT in solution/store/store.py where the file itself "
         "changed), so that old stores are not taken for new ones, and update these checksums"
     )

@@ -11,7 +11,6 @@ import pytest
 
 from solution.attached import select
 from solution.data.plan import Plan, make_plan
-from solution.data.store import Store
 from solution.domain import predictions
 from solution.domain.collection import LAYOUT, NLP, XLA
 from solution.domain.graph import Graph
@@ -19,6 +18,7 @@ from solution.experiments.base import Experiment
 from solution.models.linear import LinearRanker, RidgeSettings
 from solution.out_of_fold import run_experiments, save_plan, split_training
 from solution.runs import Run, open_run
+from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.system.report import Report, silent
 from solution.units import list_units, order

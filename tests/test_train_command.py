@@ -11,9 +11,9 @@ import polars as pl
 import pytest
 from rich.console import Console
 
-from solution.data.store import Store
 from solution.experiments.base import find_experiment
 from solution.run_store import open_experiments
+from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.train import check_collections, train_experiment
 from solution.units import list_units

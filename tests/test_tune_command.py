@@ -9,14 +9,14 @@ import pytest
 
 from solution.data.folders import find_files
 from solution.data.plan import make_plan
-from solution.data.preparing import prepare_store
 from solution.domain.collection import TILE
 from solution.experiments.base import Experiment, find_experiment
-from solution.features.preparation import Preparation
 from solution.models.lightgbm_ranker import LightGBMSettings
 from solution.models.linear import LinearRanker, RidgeSettings
 from solution.models.nothing import NothingSettings
 from solution.models.tile_gnn import TileGnnSettings
+from solution.store.preparation import Preparation
+from solution.store.preparing import prepare_store
 from solution.system.errors import InputError
 from solution.tuning.search import Search, show_study
 from solution.tuning.space import SPACE, find_searched, with_values

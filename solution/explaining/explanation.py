@@ -10,8 +10,6 @@ from rich.table import Table
 from rich.text import Text
 
 from solution.data.folds import NO_FOLD
-from solution.data.graphs import GraphCache, LazyGraphs
-from solution.data.store import Store, graph_path
 from solution.domain import predictions
 from solution.domain.graph import Graph
 from solution.experiments.base import Experiment
@@ -22,6 +20,8 @@ from solution.models.base import Ranker
 from solution.models.contributions import explain_difference, measure_importance
 from solution.models.pairwise_ranker import PairwiseRanker
 from solution.runs import Run
+from solution.store.lazy_graphs import GraphCache, LazyGraphs
+from solution.store.store import Store, graph_path
 from solution.system.errors import InputError
 from solution.system.terminal import make_table
 

@@ -6,12 +6,12 @@ from pathlib import Path
 from rich.table import Table
 
 from solution.analysis.feature_files import write_table
-from solution.data.graphs import GraphCache, LazyGraphs
-from solution.data.store import Store, graph_path
 from solution.domain.collection import Collection
 from solution.features import module_table
 from solution.features.column import Feature
 from solution.features.columns import FEATURES
+from solution.store.lazy_graphs import GraphCache, LazyGraphs
+from solution.store.store import Store, graph_path
 from solution.system.errors import InputError
 from solution.system.progress import track
 from solution.system.terminal import make_table

@@ -19,7 +19,7 @@ from solution.system.report import Report, silent
 class Ranker(ABC):
     """Scores the configurations of a graph: lower is faster, comparable inside one graph only.
 
-    Graphs come prepared (solution.features.preparation): padding repaired, layout graphs pruned to
+    Graphs come prepared (solution.store.preparation): padding repaired, layout graphs pruned to
     `hops` around the configurable nodes.
 
     Predictions must not depend on the order of nodes or of configurations, identical

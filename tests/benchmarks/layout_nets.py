@@ -24,16 +24,16 @@ from rich.text import Text
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
 from solution.data.plan import Plan, make_plan
-from solution.data.preparing import prepare_store
-from solution.data.store import Store
 from solution.domain.collection import LAYOUT
 from solution.domain.graph import Graph
 from solution.domain.metrics import bootstrap_mean, kendall_tau, mean_of_means
-from solution.features.preparation import Preparation
 from solution.models.base import Ranker
 from solution.models.layout_gnn import LayoutGnnSettings
 from solution.models.papers.tgraph import TGraphSettings
 from solution.models.wrappers import SublistAverage
+from solution.store.preparation import Preparation
+from solution.store.preparing import prepare_store
+from solution.store.store import Store
 from solution.system.processes import open_pool
 from solution.system.progress import track
 from solution.system.terminal import make_table

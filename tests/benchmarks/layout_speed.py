@@ -17,11 +17,11 @@ from solution.data.plan import IS_LABELLED, Plan
 from solution.domain.collection import LAYOUT
 from solution.domain.evaluated_configs import choose_configs
 from solution.domain.graph import Graph
-from solution.features.preparation import Preparation
 from solution.models.layout_gnn import LayoutGnnSettings
 from solution.models.net_ranker import NetRanker
 from solution.models.papers.tgraph import TGraphSettings
 from solution.models.training import train
+from solution.store.preparation import Preparation
 from solution.system.report import silent
 from solution.system.terminal import make_table
 from tests.benchmarks.timed_fits import with_epochs

@@ -26,11 +26,11 @@ from solution.domain.vocabulary import TILE_BLOCKS
 from solution.experiments.base import find_experiment
 from solution.features.layout import layout_table
 from solution.features.nodes import numeric_features
-from solution.features.preparation import Preparation
 from solution.features.tile.tile_table import FEATURES, tile_table
 from solution.models.base import RankerSettings
 from solution.models.boosted_trees import GraphRows
 from solution.models.lightgbm_ranker import LightGBMRanker, LightGBMSettings
+from solution.store.preparation import Preparation
 from solution.system.progress import track
 from solution.system.terminal import make_table, output
 from tests.benchmarks.memory import memory

@@ -15,13 +15,13 @@ import polars as pl
 
 from solution.data.folders import find_files
 from solution.data.plan import IS_LABELLED, Plan, make_plan
-from solution.data.preparing import prepare_store
-from solution.data.store import Store
 from solution.domain.collection import collection
 from solution.domain.metrics import Mean, bootstrap_mean, kendall_tau, top_k_slowdown
-from solution.features.preparation import Preparation
 from solution.fold_scores import Measure, fit_without, held_out, score_graphs
 from solution.models.base import RankerSettings
+from solution.store.preparation import Preparation
+from solution.store.preparing import prepare_store
+from solution.store.store import Store
 from solution.system.processes import count_cores, open_pool
 from solution.system.progress import track
 

@@ -26,14 +26,14 @@ from rich.console import Console
 
 from solution.data.folders import find_files
 from solution.data.plan import Plan, make_plan
-from solution.data.preparing import prepare_store
-from solution.data.store import Store
 from solution.domain.collection import LAYOUT, TILE
 from solution.domain.graph import Graph
 from solution.domain.metrics import list_mle, ordered_pair_accuracy, top_k_slowdown
-from solution.features.preparation import Preparation
 from solution.fold_scores import fit_without, held_out, score_graphs
 from solution.models.base import Ranker, RankerSettings
+from solution.store.preparation import Preparation
+from solution.store.preparing import prepare_store
+from solution.store.store import Store
 from solution.system.cost import measure
 from solution.system.processes import one_thread, open_pool
 from solution.system.progress import track

@@ -10,10 +10,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from solution.data.store import Store
 from solution.domain.predictions import PARTS
 from solution.kernel_record import read_record
 from solution.runs import Run
+from solution.store.store import Store
 from solution.system.errors import InputError
 from submissions.kernels.notebooks import find_notebook, set_values
 from tests.notebooks.sandbox import Session, read_text

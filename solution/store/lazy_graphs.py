@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import overload
 
-from solution.data.prepared import read_prepared
 from solution.domain.graph import Graph
 from solution.domain.memo import Budget
+from solution.store.graph_file import read_prepared
 
 
 class GraphCache:

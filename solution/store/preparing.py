@@ -13,9 +13,12 @@ import polars as pl
 from solution.data.folders import GraphFile
 from solution.data.inflate import Advance
 from solution.data.npz import fingerprint
-from solution.data.prepared import SUFFIX, read_record, write_prepared
 from solution.data.scan import join_defects, read_labelled, summarise
-from solution.data.store import (
+from solution.data.workers import map_files
+from solution.domain.collection import SAMPLE_SUBMISSION
+from solution.domain.graph import Graph
+from solution.store.graph_file import SUFFIX, read_record, write_prepared
+from solution.store.store import (
     FORMAT,
     GRAPHS,
     INDEX,
@@ -26,9 +29,6 @@ from solution.data.store import (
     is_store,
     read_store_record,
 )
-from solution.data.workers import map_files
-from solution.domain.collection import SAMPLE_SUBMISSION
-from solution.domain.graph import Graph
 from solution.system.errors import InputError
 from solution.system.files import (
     TEMPORARY,
