@@ -10,7 +10,7 @@ import polars as pl
 from solution.data.folders import GraphFile
 from solution.data.inflate import Advance
 from solution.data.npz import read_graph
-from solution.data.workers import map_files
+from solution.data.parallel_files import map_files
 from solution.domain.graph import Graph
 from solution.system.errors import InputError
 

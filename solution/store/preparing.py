@@ -13,8 +13,8 @@ import polars as pl
 from solution.data.folders import GraphFile
 from solution.data.inflate import Advance
 from solution.data.npz import fingerprint
+from solution.data.parallel_files import map_files
 from solution.data.scan import join_defects, read_labelled, summarise
-from solution.data.workers import map_files
 from solution.domain.collection import SAMPLE_SUBMISSION
 from solution.domain.graph import Graph
 from solution.store.graph_file import SUFFIX, read_record, write_prepared

@@ -21,8 +21,8 @@ import polars as pl
 
 from solution.data.folders import GraphFile
 from solution.data.inflate import Advance
+from solution.data.parallel_files import map_files
 from solution.data.scan import SCHEMA
-from solution.data.workers import map_files
 from solution.domain.collection import SAMPLE_SUBMISSION, collection
 from solution.store.graph_file import SUFFIX, read_prepared
 from solution.system.errors import InputError
