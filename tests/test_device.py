@@ -11,10 +11,11 @@ from scipy.stats import spearmanr
 from solution.domain.graph import Graph
 from solution.experiments.base import find_experiment, list_experiments
 from solution.features.nodes import fit_scaler
-from solution.models import net_ranker, training
-from solution.models.losses import LOSSES
-from solution.models.net_ranker import NetRanker
-from solution.models.state_plan import plan_states
+from solution.models.layout.computation import plan_states
+from solution.models.nets import net_ranker
+from solution.models.nets import training_loop as training
+from solution.models.nets.losses import LOSSES
+from solution.models.nets.net_ranker import NetRanker
 from tests.benchmarks.timed_fits import unwrap, with_epochs
 from tests.graphs import make_layout_graph, make_tile_graph
 

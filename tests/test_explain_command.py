@@ -12,10 +12,10 @@ from solution.explaining.pictures import project
 from solution.features.table import feature_table
 from solution.models.base import RankerSettings
 from solution.models.contributions import explain_difference, measure_importance
-from solution.models.lightgbm_ranker import LightGBMSettings, PointwiseSettings
 from solution.models.linear import LassoSettings, OrdinarySettings, RidgeSettings
 from solution.models.nothing import NothingSettings
-from solution.models.pairwise_ranker import PairwiseSettings
+from solution.models.trees.lightgbm_ranker import LightGBMSettings, PointwiseSettings
+from solution.models.trees.pairwise_ranker import PairwiseSettings
 from solution.system.errors import InputError
 from tests.conftest import FastSlow
 from tests.graphs import make_layout_graph, make_tile_graph, write_graph

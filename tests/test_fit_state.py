@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from solution.models import fit_state
 from solution.models.base import Ranker
-from solution.models.checkpoint import NAME, load_checkpoint
-from solution.models.layout_gnn import LayoutGnnSettings
-from solution.models.training import TrainingSettings
+from solution.models.layout.layout_gnn import LayoutGnnSettings
+from solution.models.nets import fit_state
+from solution.models.nets.checkpoint import NAME, load_checkpoint
+from solution.models.nets.training_loop import TrainingSettings
 from solution.models.wrappers import SublistAverageSettings
 from tests.graphs import make_layout_graph
 

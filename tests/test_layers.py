@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from solution.models.layers import BothWaysBlock
+from solution.models.nets.convolutions import BothWaysBlock
 
 
 def test_block_equals_a_loop_over_the_edges() -> None:

@@ -11,9 +11,9 @@ from solution.domain.codebook import Codebook
 from solution.domain.graph import Graph
 from solution.domain.memo import Budget, PerGraph, count_bytes
 from solution.models.base import RankerSettings
-from solution.models.layout_gnn import LayoutGnnSettings, prepare
-from solution.models.lightgbm_ranker import LightGBMSettings
-from solution.models.training import TrainingSettings
+from solution.models.layout.layout_gnn import LayoutGnnSettings, prepare
+from solution.models.nets.training_loop import TrainingSettings
+from solution.models.trees.lightgbm_ranker import LightGBMSettings
 from solution.store.graph_file import read_prepared, write_prepared
 from solution.store.lazy_graphs import GraphCache, LazyGraphs
 from tests.graphs import find_difference, make_layout_graph, make_tile_graph, make_wide_graph

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from solution.domain.metrics import kendall_tau
 from solution.features.table import feature_table
 from solution.models.base import RankerSettings
-from solution.models.boosted_trees import GraphRows
 from solution.models.labels import grade, normalised_rank
-from solution.models.lightgbm_ranker import LightGBMSettings, deal
 from solution.models.linear import LassoSettings, LinearRanker, OrdinarySettings, RidgeSettings
-from solution.models.pairwise_ranker import PairwiseSettings, choose_opponents
+from solution.models.trees.boosted_trees import GraphRows
+from solution.models.trees.lightgbm_ranker import LightGBMSettings, deal
+from solution.models.trees.pairwise_ranker import PairwiseSettings, choose_opponents
 from tests.graphs import make_tile_graph
 
 GRAPHS = [make_tile_graph(seed, configs=30, name=f"kernel_{seed}") for seed in range(6)]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from solution.models.losses import (
+from solution.models.nets.losses import (
     LOSSES,
     list_mle,
     mean_squared_error,

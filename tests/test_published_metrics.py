@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from solution.domain.metrics import list_mle, ordered_pair_accuracy, top_k_score, top_k_slowdown
-from solution.models import losses
+from solution.models.nets import losses
 
 PAIRS = st.lists(st.tuples(st.integers(0, 6), st.integers(1, 6)), min_size=1, max_size=25)
 

@@ -12,11 +12,10 @@ from solution.domain.codebook import encode
 from solution.domain.graph import Graph
 from solution.models.base import Ranker, RankerSettings
 from solution.models.labels import grade
-from solution.models.layout_gnn import LayoutGnnSettings
-from solution.models.lightgbm_ranker import LightGBMSettings, PointwiseSettings
+from solution.models.layout.layout_gnn import LayoutGnnSettings
 from solution.models.linear import LassoSettings, OrdinarySettings, RidgeSettings
+from solution.models.nets.training_loop import TrainingSettings, learning_rate_factor, list_shown
 from solution.models.nothing import NothingSettings
-from solution.models.pairwise_ranker import PairwiseSettings
 from solution.models.papers.lightgbm_model import StudyLassoSettings, StudyTreeSettings
 from solution.models.papers.nodes import NodeSettings
 from solution.models.papers.residual_attention import ResidualSettings
@@ -26,8 +25,9 @@ from solution.models.papers.tpugraphs import TpuGraphsSettings
 from solution.models.papers.tpugraphs_tile import TpuGraphsTileSettings
 from solution.models.papers.violation import ViolationSettings
 from solution.models.sampling import choose_rows
-from solution.models.tile_gnn import EarlyTileGnnSettings, TileGnnSettings
-from solution.models.training import TrainingSettings, learning_rate_factor, list_shown
+from solution.models.tile.tile_gnn import EarlyTileGnnSettings, TileGnnSettings
+from solution.models.trees.lightgbm_ranker import LightGBMSettings, PointwiseSettings
+from solution.models.trees.pairwise_ranker import PairwiseSettings
 from solution.models.wrappers import PermutationAverageSettings, SublistAverageSettings
 from tests.graphs import make_layout_graph, make_tile_graph, renumber_nodes
 from tests.places import PlacesSettings

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from solution.domain.metrics import kendall_tau
-from solution.models import fit_state
-from solution.models.losses import pairwise_hinge
+from solution.models.nets import fit_state
+from solution.models.nets.losses import pairwise_hinge
+from solution.models.nets.training_loop import TrainingSettings
 from solution.models.papers.segment_training import (
     SegmentNet,
     SegmentRanker,
@@ -19,7 +20,6 @@ from solution.models.papers.segment_training import (
     draw_weights,
 )
 from solution.models.papers.segmented_rows import SegmentedInputs, prepare_segments
-from solution.models.training import TrainingSettings
 from solution.system.report import Report, silent
 from tests.graphs import make_layout_graph
 from tests.test_rankers import LAYOUT

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from solution.domain.graph import Graph
-from solution.features.segments import PARTITIONS, divide, topological_order
-from solution.models.embedding_table import EmbeddingTable, name_graph
+from solution.models.papers.embedding_table import EmbeddingTable, name_graph
+from solution.models.papers.segments import PARTITIONS, divide, topological_order
 from solution.system.errors import InputError
 from tests.graphs import make_wide_graph, renumber_nodes
 from tests.test_pruning import LABEL, make_graph

@@ -13,11 +13,11 @@ from torch.nn import functional
 from solution.domain.graph import Graph
 from solution.domain.ragged import starts_of
 from solution.features.layout import conflicts as agreement
-from solution.features.states import Neighbours, SparseRows, States, number_states, refine
-from solution.models import layout_gnn
-from solution.models.layers import SparseMatrix
-from solution.models.layout_gnn import LayoutGnn, LayoutGnnSettings, LayoutInputs, prepare
-from solution.models.state_plan import plan_states
+from solution.models.layout import layout_gnn
+from solution.models.layout.colour_refinement import Neighbours, States, number_states, refine
+from solution.models.layout.computation import plan_states
+from solution.models.layout.layout_gnn import LayoutGnn, LayoutGnnSettings, LayoutInputs, prepare
+from solution.models.nets.sparse import SparseMatrix, SparseRows
 from tests.graphs import make_layout_graph
 
 Colours = dict[tuple[int, int], tuple[object, ...]]

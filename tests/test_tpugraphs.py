@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from solution.models.layers import both_ways
+from solution.models.nets.convolutions import GcnBlock, both_ways
 from solution.models.papers.nodes import NodeInputs, NodeSettings, prepare_nodes
 from solution.models.papers.residual_attention import (
     ResidualNet,
@@ -21,7 +21,6 @@ from solution.models.papers.tpugraphs import (
     draw_segment,
 )
 from solution.models.papers.tpugraphs_tile import TpuGraphsTileSettings, prepare_kernel
-from solution.models.tile_blocks import GcnBlock
 from tests.graphs import make_layout_graph, make_tile_graph
 
 CONFIGS = np.arange(4)

@@ -11,10 +11,10 @@ from solution.data.folders import find_files
 from solution.data.plan import make_plan
 from solution.domain.collection import TILE
 from solution.experiments.base import Experiment, find_experiment
-from solution.models.lightgbm_ranker import LightGBMSettings
 from solution.models.linear import LinearRanker, RidgeSettings
 from solution.models.nothing import NothingSettings
-from solution.models.tile_gnn import TileGnnSettings
+from solution.models.tile.tile_gnn import TileGnnSettings
+from solution.models.trees.lightgbm_ranker import LightGBMSettings
 from solution.store.preparation import Preparation
 from solution.store.preparing import prepare_store
 from solution.system.errors import InputError
@@ -25,7 +25,7 @@ from tests.graphs import make_tile_graph, write_graph
 
 EXPERIMENT = """
 from solution.experiments.base import Experiment
-from solution.models.lightgbm_ranker import LightGBMSettings
+from solution.models.trees.lightgbm_ranker import LightGBMSettings
 
 EXPERIMENT = Experiment(
     name="quick_trees",

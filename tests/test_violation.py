@@ -10,7 +10,7 @@ from solution.domain.codebook import encode
 from solution.domain.graph import Graph
 from solution.features.layout.conflict_nodes import find_importance
 from solution.features.layout.violations import violation_ratios
-from solution.models.layers import SelfAttention
+from solution.models.nets.layers import SelfAttention
 from solution.models.papers.nodes import NodeSettings
 from solution.models.papers.violation import ViolationNet, ViolationSettings, soft_adjacency
 from tests.graphs import make_layout_graph, make_nodes

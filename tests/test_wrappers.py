@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from solution.domain.graph import Graph
-from solution.models.lightgbm_ranker import LightGBMSettings
+from solution.models.trees.lightgbm_ranker import LightGBMSettings
 from solution.models.wrappers import (
     ListAverage,
     PermutationAverage,

@@ -61,8 +61,8 @@ def ordered_pair_accuracy(scores: np.ndarray, runtimes: np.ndarray) -> float:
 def list_mle(scores: np.ndarray, runtimes: np.ndarray) -> float:
     """Negative log-likelihood of the true order under Plackett and Luce's model, per position.
 
-    As solution.models.losses.list_mle: natural logarithm; equal runtimes are in the order given.
-    Source: Xia et al., "Listwise approach to learning to rank", ICML 2008.
+    As solution.models.nets.losses.list_mle: natural logarithm; equal runtimes are in the order
+    given. Source: Xia et al., "Listwise approach to learning to rank", ICML 2008.
     """
     strength = -np.asarray(scores, np.float64)[np.argsort(runtimes, kind="stable")]
     # The sum over those not yet placed runs from the slowest backwards.

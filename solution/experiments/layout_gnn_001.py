@@ -6,7 +6,7 @@ each than one that learns from one of them, for no more work, since it is traine
 
 from solution.domain.collection import LAYOUT, NLP, XLA
 from solution.experiments.base import Experiment
-from solution.models.layout_gnn import LayoutGnnSettings
+from solution.models.layout.layout_gnn import LayoutGnnSettings
 
 EXPERIMENT = Experiment(
     name="layout_gnn_001",

@@ -2,6 +2,6 @@
 
 from solution.domain.collection import LAYOUT
 from solution.experiments.base import Experiment
-from solution.models.pairwise_ranker import PairwiseSettings
+from solution.models.trees.pairwise_ranker import PairwiseSettings
 
 EXPERIMENT = Experiment(name="layout_pairwise_001", collections=LAYOUT, ranker=PairwiseSettings())

@@ -2,6 +2,6 @@
 
 from solution.domain.collection import LAYOUT
 from solution.experiments.base import Experiment
-from solution.models.lightgbm_ranker import PointwiseSettings
+from solution.models.trees.lightgbm_ranker import PointwiseSettings
 
 EXPERIMENT = Experiment(name="layout_pointwise_001", collections=LAYOUT, ranker=PointwiseSettings())

@@ -2,8 +2,8 @@
 
 from solution.domain.collection import LAYOUT
 from solution.experiments.base import Experiment
+from solution.models.nets.training_loop import TrainingSettings
 from solution.models.papers.tpugraphs import TpuGraphsSettings
-from solution.models.training import TrainingSettings
 
 EXPERIMENT = Experiment(
     name="layout_tpugraphs_mse_001",

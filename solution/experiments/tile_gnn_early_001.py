@@ -2,8 +2,8 @@
 
 from solution.domain.collection import TILE
 from solution.experiments.base import Experiment
-from solution.models.tile_gnn import EarlyTileGnnSettings
-from solution.models.training import TrainingSettings
+from solution.models.nets.training_loop import TrainingSettings
+from solution.models.tile.tile_gnn import EarlyTileGnnSettings
 
 EXPERIMENT = Experiment(
     name="tile_gnn_early_001",

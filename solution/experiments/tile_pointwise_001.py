@@ -2,6 +2,6 @@
 
 from solution.domain.collection import TILE
 from solution.experiments.base import Experiment
-from solution.models.lightgbm_ranker import PointwiseSettings
+from solution.models.trees.lightgbm_ranker import PointwiseSettings
 
 EXPERIMENT = Experiment(name="tile_pointwise_001", collections=TILE, ranker=PointwiseSettings())

@@ -2,8 +2,8 @@
 
 from solution.domain.collection import TILE
 from solution.experiments.base import Experiment
+from solution.models.nets.training_loop import TrainingSettings
 from solution.models.papers.tpugraphs_tile import TpuGraphsTileSettings
-from solution.models.training import TrainingSettings
 
 EXPERIMENT = Experiment(
     name="tile_tpugraphs_sage_late_mse_001",

@@ -10,9 +10,9 @@ trees", Nature Machine Intelligence, 2020.
 import numpy as np
 
 from solution.models.base import Ranker
-from solution.models.boosted_trees import BoostedTrees
 from solution.models.linear import LinearRanker
-from solution.models.pairwise_ranker import PairwiseRanker
+from solution.models.trees.boosted_trees import BoostedTrees
+from solution.models.trees.pairwise_ranker import PairwiseRanker
 from solution.system.errors import InputError
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch_geometric.nn import SAGEConv
 
-from solution.models.layers import BothWaysBlock
+from solution.models.nets.convolutions import BothWaysBlock
 
 NODES, EDGES, CONFIGS, WIDTH, ROUNDS = 800, 1000, 48, 64, 15
 

@@ -28,7 +28,7 @@ from solution.domain.collection import LAYOUT
 from solution.domain.graph import Graph
 from solution.domain.metrics import bootstrap_mean, kendall_tau, mean_of_means
 from solution.models.base import Ranker
-from solution.models.layout_gnn import LayoutGnnSettings
+from solution.models.layout.layout_gnn import LayoutGnnSettings
 from solution.models.papers.tgraph import TGraphSettings
 from solution.models.wrappers import SublistAverage
 from solution.store.preparation import Preparation

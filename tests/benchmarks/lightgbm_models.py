@@ -28,8 +28,8 @@ from solution.features.layout import layout_table
 from solution.features.nodes import numeric_features
 from solution.features.tile.tile_table import FEATURES, tile_table
 from solution.models.base import RankerSettings
-from solution.models.boosted_trees import GraphRows
-from solution.models.lightgbm_ranker import LightGBMRanker, LightGBMSettings
+from solution.models.trees.boosted_trees import GraphRows
+from solution.models.trees.lightgbm_ranker import LightGBMRanker, LightGBMSettings
 from solution.store.preparation import Preparation
 from solution.system.progress import track
 from solution.system.terminal import make_table, output

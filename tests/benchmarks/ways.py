@@ -94,8 +94,8 @@ def predict_whole(folder: Path) -> dict[str, Any]:
 def _predict(folder: Path, pruning: str, limit: int | None) -> dict[str, Any]:
     from solution.data.npz import read_graph
     from solution.domain.collection import collection
-    from solution.models.layout_gnn import LayoutGnnSettings
-    from solution.models.training import TrainingSettings
+    from solution.models.layout.layout_gnn import LayoutGnnSettings
+    from solution.models.nets.training_loop import TrainingSettings
     from solution.store.preparation import Preparation
     from tests.graphs import make_layout_graph
 
@@ -121,7 +121,7 @@ def train_many_nodes(folder: Path) -> dict[str, Any]:
 def _train(file: Path) -> dict[str, Any]:
     from solution.data.npz import read_graph
     from solution.domain.collection import collection
-    from solution.models.layout_gnn import LayoutGnnSettings
+    from solution.models.layout.layout_gnn import LayoutGnnSettings
     from solution.store.preparation import Preparation
 
     graph = Preparation(1)(read_graph(file, collection("layout:xla:random")))

@@ -2,8 +2,8 @@
 
 from solution.domain.collection import TILE
 from solution.experiments.base import Experiment
-from solution.models.tile_gnn import TileGnnSettings
-from solution.models.training import TrainingSettings
+from solution.models.nets.training_loop import TrainingSettings
+from solution.models.tile.tile_gnn import TileGnnSettings
 
 EXPERIMENT = Experiment(
     name="quick_tile_gnn",

@@ -19,8 +19,8 @@ import numpy as np
 
 from solution.domain.graph import Graph
 from solution.domain.memo import PerGraph
-from solution.models.lightgbm_ranker import PointwiseRanker, PointwiseSettings
 from solution.models.linear import LassoSettings, LinearRanker, OrdinarySettings, RidgeSettings
+from solution.models.trees.lightgbm_ranker import PointwiseRanker, PointwiseSettings
 
 
 def _mean_rows(graph: Graph) -> np.ndarray:

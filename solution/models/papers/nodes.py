@@ -27,8 +27,8 @@ from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.memo import PerGraph
 from solution.features.pruning import PRUNINGS
-from solution.features.states import Neighbours, mix_neighbours
-from solution.models.net_ranker import NetRanker, NetSettings
+from solution.models.layout.colour_refinement import Neighbours, mix_neighbours
+from solution.models.nets.net_ranker import NetRanker, NetSettings
 from solution.models.papers.rows import RowInputs, prepare_rows
 
 OPCODE_WIDTH = 32

@@ -19,10 +19,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from solution.models.layers import Mlp, SelfAttention, both_ways
+from solution.models.nets.convolutions import both_ways
+from solution.models.nets.layers import Mlp, SelfAttention
+from solution.models.nets.training_loop import TrainingSettings
 from solution.models.papers.nodes import NodeInputs, NodeRanker, NodeSettings
 from solution.models.papers.tpugraphs import JoinedNet
-from solution.models.training import TrainingSettings
 
 
 @dataclass(frozen=True)

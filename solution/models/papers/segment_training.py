@@ -21,7 +21,7 @@ p = 0.5 and a pairwise hinge. What differs:
 - METIS divides by default; its code for TpuGraphs takes consecutive nodes ("topological" here);
 - blocks hear operands and consumers apart and have a norm (BothWaysBlock), instead of PReLU.
 Where it is silent (what bounds the table, which numbers METIS sees): above, and
-solution.features.segments.
+solution.models.papers.segments.
 """
 
 import dataclasses
@@ -36,12 +36,13 @@ from torch.nn import functional
 
 from solution.domain.graph import Graph
 from solution.domain.memo import PerGraph
-from solution.models.embedding_table import EmbeddingTable
-from solution.models.layers import BothWaysBlock, Mlp
-from solution.models.net_ranker import NetRanker
+from solution.models.nets.convolutions import BothWaysBlock
+from solution.models.nets.layers import Mlp
+from solution.models.nets.net_ranker import NetRanker
+from solution.models.nets.training_loop import Example, TrainingSettings, train
+from solution.models.papers.embedding_table import EmbeddingTable
 from solution.models.papers.rows import Rows
 from solution.models.papers.segmented_rows import SegmentedInputs, prepare_segments
-from solution.models.training import Example, TrainingSettings, train
 from solution.system.report import Report, silent
 
 CHUNK_VALUES = 1 << 22  # of a layer, while predicting

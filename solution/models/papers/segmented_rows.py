@@ -9,9 +9,9 @@ from torch import Tensor
 
 from solution.domain.graph import Graph
 from solution.features.pruning import keep_neighbourhood
-from solution.features.segments import divide
-from solution.models.embedding_table import name_graph
+from solution.models.papers.embedding_table import name_graph
 from solution.models.papers.rows import RowInputs, prepare_rows
+from solution.models.papers.segments import divide
 
 
 @dataclass(frozen=True)

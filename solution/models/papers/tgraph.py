@@ -21,10 +21,10 @@ from torch.nn import functional
 from torch_geometric.nn import SAGEConv
 
 from solution.domain.graph import Graph
-from solution.models.layers import standardise
-from solution.models.net_ranker import NetRanker
+from solution.models.nets.layers import standardise
+from solution.models.nets.net_ranker import NetRanker
+from solution.models.nets.training_loop import TrainingSettings
 from solution.models.papers.rows import RowInputs, Rows, prepare_rows
-from solution.models.training import TrainingSettings
 
 SCORED_TOGETHER = 128  # configurations of a graph, beyond training
 REDUCTION = 8  # of the channels inside the channel attention

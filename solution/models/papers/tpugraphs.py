@@ -24,7 +24,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch_geometric.nn import SAGEConv
 
-from solution.models.layers import Mlp, both_ways
+from solution.models.nets.convolutions import both_ways
+from solution.models.nets.layers import Mlp
+from solution.models.nets.training_loop import TrainingSettings
 from solution.models.papers.nodes import (
     NUM_LAYOUT,
     NodeInputs,
@@ -34,7 +36,6 @@ from solution.models.papers.nodes import (
     NodeSettings,
     layout_numbers,
 )
-from solution.models.training import TrainingSettings
 
 
 @dataclass(frozen=True)

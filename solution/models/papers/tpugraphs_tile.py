@@ -6,7 +6,7 @@
     early    nodes, 24 numbers ─▶ MLP ─▶ convolutions ─▶ sum ─▶ MLP ─▶ score
 
 The numbers are those of the file, standardised. A net with the tile table in their place is in
-solution.models.tile_gnn.
+solution.models.tile.tile_gnn.
 
 Source: Phothilimthana et al., "TpuGraphs: A Performance Prediction Dataset on Large Tensor
 Computational Graphs", NeurIPS 2023, and its published code. The blocks are those that all our nets
@@ -27,11 +27,11 @@ from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.memo import PerGraph
 from solution.features.nodes import NUM_NUMERIC, numeric_features
-from solution.models.layers import Mlp
-from solution.models.net_ranker import NetRanker
+from solution.models.nets.convolutions import BLOCKS, join_graphs
+from solution.models.nets.layers import Mlp
+from solution.models.nets.net_ranker import NetRanker
+from solution.models.nets.training_loop import TrainingSettings
 from solution.models.papers.nodes import CHUNK_VALUES, OPCODE_WIDTH
-from solution.models.tile_blocks import BLOCKS, join_graphs
-from solution.models.training import TrainingSettings
 
 JOINS = ("late", "early")
 NUM_CONFIG = vocabulary.NUM_TILE_FEATURES

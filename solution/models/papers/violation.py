@@ -32,7 +32,8 @@ from solution.domain.memo import PerGraph
 from solution.features.layout.conflict_nodes import Importance, find_importance
 from solution.features.layout.violations import violation_ratios
 from solution.features.pruning import PRUNINGS
-from solution.models.layers import Mlp, SelfAttention
+from solution.models.nets.layers import Mlp, SelfAttention
+from solution.models.nets.training_loop import TrainingSettings
 from solution.models.papers.nodes import (
     NodeInputs,
     NodeNet,
@@ -41,7 +42,6 @@ from solution.models.papers.nodes import (
     NodeSettings,
     layout_numbers,
 )
-from solution.models.training import TrainingSettings
 
 NOT_NEIGHBOURS = 0.1
 

@@ -14,16 +14,14 @@ from solution.domain.codebook import Codebook
 from solution.domain.ragged import offsets, starts_of
 from solution.features.layout import conflicts as agreement
 from solution.features.layout.conflicts import Claims
-from solution.features.states import (
+from solution.models.layout.colour_refinement import (
     Neighbours,
-    SparseRows,
     States,
     exchange,
     number_states,
     refine,
-    select,
 )
-from solution.models.layers import SparseMatrix
+from solution.models.nets.sparse import SparseMatrix, SparseRows, select
 
 NUM_SHARES = 5
 

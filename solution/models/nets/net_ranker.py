@@ -17,8 +17,7 @@ from torch import Tensor, nn
 from solution.domain.graph import Graph
 from solution.features.nodes import Scaler, fit_scaler
 from solution.models.base import Ranker
-from solution.models.sampling import choose_rows, deduplicated
-from solution.models.training import (
+from solution.models.nets.training_loop import (
     Example,
     TrainingSettings,
     as_ranking,
@@ -26,6 +25,7 @@ from solution.models.training import (
     pick_device,
     train,
 )
+from solution.models.sampling import choose_rows, deduplicated
 from solution.system.report import Report, silent
 
 WEIGHTS, SETTINGS = "weights.safetensors", "settings.json"

@@ -1,4 +1,4 @@
-"""What tile nets are built of beside the layers that all nets share.
+"""Convolutions of PyTorch Geometric as residual blocks, and graphs joined for them.
 
 Convolutions take nodes first: x (nodes, width) or (nodes, configs, width), edge_index (2, edges)
 from operand to consumer -> as x.
@@ -12,7 +12,34 @@ from torch.nn import functional
 from torch_geometric.nn import GCNConv, SAGEConv
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
-from solution.models.layers import BothWaysBlock, Mlp, both_ways
+
+def both_ways(edge_index: Tensor) -> Tensor:
+    """The edges (2, 2 x edges) and the same ones turned round."""
+    return torch.cat([edge_index, edge_index.flip(0)], dim=1)
+
+
+class BothWaysBlock(nn.Module):
+    """A residual graph convolution that hears operands and consumers apart.
+
+    x' = x + GELU(norm(W x + W_operands mean(operands) + W_consumers mean(consumers)))
+
+    Nodes come first: gathering whole rows (configs, width) is twice as fast as gathering inside
+    each configuration.
+
+    Shapes: x (nodes, width) or (nodes, configs, width), edge_index (2, edges) from operand to
+    consumer -> as x.
+    Source: GraphSAGE (Hamilton et al., 2017).
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.from_operands = SAGEConv(width, width, aggr="mean", node_dim=0)
+        self.from_consumers = SAGEConv(width, width, aggr="mean", node_dim=0, root_weight=False)
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        heard = self.from_operands(x, edge_index) + self.from_consumers(x, edge_index.flip(0))
+        return x + functional.gelu(self.norm(heard))
 
 
 class SageBlock(nn.Module):
@@ -68,24 +95,3 @@ def join_graphs(sizes: Sequence[int], edges: Sequence[Tensor]) -> tuple[Tensor, 
     shifted = [own + start for own, start in zip(edges, starts.tolist(), strict=True)]
     member = torch.repeat_interleave(torch.arange(len(counts)), counts)
     return starts.to(device), torch.cat(shifted, dim=1), member.to(device)
-
-
-class DimensionTokens(nn.Module):
-    """A loop of the kernel is a token: how long it is, how it is cut, what kind it is.
-
-    sum over loops of gate(token) * value(token), so that all dimensions share what is learned of
-    one, and a dimension that does not go round counts nothing.
-
-    Shapes: tokens (..., loops, features), active (..., loops) -> (..., width).
-    Source: after the per-dimension encoding of tiles in the learned TPU cost model of Kaufman et
-    al., MLSys 2021.
-    """
-
-    def __init__(self, features: int, width: int) -> None:
-        super().__init__()
-        self.value = Mlp(features, width, width)
-        self.gate = nn.Linear(features, width)
-
-    def forward(self, tokens: Tensor, active: Tensor) -> Tensor:
-        gated = torch.sigmoid(self.gate(tokens)) * self.value(tokens)
-        return (gated * active.unsqueeze(-1)).sum(dim=-2)

@@ -28,10 +28,10 @@ from solution.features.table import distinct_rows
 from solution.features.tile.fusions import inline_fusions
 from solution.features.tile.loop_tokens import TOKEN_FEATURES, dimension_tokens
 from solution.features.tile.tiling import find_tiling
-from solution.models.layers import Mlp, SelfAttention
-from solution.models.net_ranker import NetRanker
-from solution.models.tile_blocks import BLOCKS, DimensionTokens, join_graphs
-from solution.models.training import TrainingSettings
+from solution.models.nets.convolutions import BLOCKS, join_graphs
+from solution.models.nets.layers import Mlp, SelfAttention
+from solution.models.nets.net_ranker import NetRanker
+from solution.models.nets.training_loop import TrainingSettings
 
 OPCODE_WIDTH = 16
 MAX_VALUES = 1 << 21  # of a layer that are in memory at once while predicting with an early join
@@ -231,3 +231,24 @@ def _merge(batch: Sequence[TileInputs]) -> tuple[Tensor, Tensor, Tensor]:
     sizes = [len(inputs.opcodes) for inputs in batch]
     starts, edges, member = join_graphs(sizes, [inputs.edge_index for inputs in batch])
     return torch.cat([inputs.output for inputs in batch]) + starts, edges, member
+
+
+class DimensionTokens(nn.Module):
+    """A loop of the kernel is a token: how long it is, how it is cut, what kind it is.
+
+    sum over loops of gate(token) * value(token), so that all dimensions share what is learned of
+    one, and a dimension that does not go round counts nothing.
+
+    Shapes: tokens (..., loops, features), active (..., loops) -> (..., width).
+    Source: after the per-dimension encoding of tiles in the learned TPU cost model of Kaufman et
+    al., MLSys 2021.
+    """
+
+    def __init__(self, features: int, width: int) -> None:
+        super().__init__()
+        self.value = Mlp(features, width, width)
+        self.gate = nn.Linear(features, width)
+
+    def forward(self, tokens: Tensor, active: Tensor) -> Tensor:
+        gated = torch.sigmoid(self.gate(tokens)) * self.value(tokens)
+        return (gated * active.unsqueeze(-1)).sum(dim=-2)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from solution.models.boosted_trees import BoostedTrees, GraphRows, TrainingTable, TreeSettings
+from solution.models.trees.boosted_trees import BoostedTrees, GraphRows, TrainingTable, TreeSettings
 
 BLOCK_VALUES = 1 << 25  # of differences that are in memory at once: 128 MB
 

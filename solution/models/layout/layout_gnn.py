@@ -5,10 +5,10 @@
                                 score ◀─ MLP ◀─ standardised over configurations ◀─ sums
 
 Candidate configurations agree in most of their layouts, so most nodes see the same neighbourhood in
-many of them: see solution.features.states. A configuration's score also depends on the other
-candidates of its graph: on how frequent its layouts are (solution.features.layout.frequency), and
-on their sums. A step of training sees a sample of them, a prediction all, in whatever order they
-come.
+many of them: see solution.models.layout.colour_refinement. A configuration's score also depends on
+the other candidates of its graph: on how frequent its layouts are
+(solution.features.layout.frequency), and on their sums. A step of training sees a sample of them, a
+prediction all, in whatever order they come.
 """
 
 from collections.abc import Sequence
@@ -30,12 +30,13 @@ from solution.features.layout.frequency import share_of_pairs
 from solution.features.layout.tensors import FEATURES, describe_layouts
 from solution.features.nodes import NUM_NUMERIC, numeric_features
 from solution.features.pruning import PRUNINGS
-from solution.features.states import Neighbours
 from solution.features.work import configurable_shares, tensor_shares
-from solution.models.layers import Mlp, StateBlock, standardise
-from solution.models.net_ranker import NetRanker
-from solution.models.state_plan import NUM_SHARES, Structure, plan_states
-from solution.models.training import TrainingSettings
+from solution.models.layout.colour_refinement import Neighbours
+from solution.models.layout.computation import NUM_SHARES, Structure, plan_states
+from solution.models.nets.layers import Mlp, standardise
+from solution.models.nets.net_ranker import NetRanker
+from solution.models.nets.sparse import SparseMatrix
+from solution.models.nets.training_loop import TrainingSettings
 
 CHUNK_VALUES = 1 << 22  # (configuration, node) values of x, had they no state in common
 OPCODE_WIDTH = 16
@@ -221,3 +222,34 @@ class LayoutGnn(nn.Module):
             self.pool([inputs], rows[first : first + step]) for first in range(0, len(rows), step)
         ]
         return self._compare(torch.cat(chunks))[:, 0].float().cpu().numpy()
+
+
+class StateBlock(nn.Module):
+    """A residual graph convolution on states (solution.models.layout.colour_refinement).
+
+    x' = S x + [GELU(u), GELU(-u)]
+    u = norm(W x + W_operands mean(operands) + W_consumers mean(consumers) + W_e extra + b)
+
+    The products with the weights are taken before the states are spread to more of them, and half
+    the outputs are computed: both signs of them are used. S is the identity where the width stays,
+    and learned where it changes.
+
+    Shapes: x (states before, inputs), heard (states after, 3 x states before), extra (states after,
+    extras), own (states after, states before) -> (states after, outputs).
+    Source: GraphSAGE (Hamilton et al., 2017), operands and consumers apart; both signs: CReLU
+    (Shang et al., 2016).
+    """
+
+    def __init__(self, inputs: int, outputs: int, extras: int) -> None:
+        super().__init__()
+        self.weights = nn.Linear(inputs, 3 * (outputs // 2), bias=False)
+        self.extra = nn.Linear(extras, outputs // 2)
+        self.skip = nn.Identity() if inputs == outputs else nn.Linear(inputs, outputs, bias=False)
+        self.norm = nn.LayerNorm(outputs // 2)
+
+    def forward(self, x: Tensor, heard: SparseMatrix, extra: Tensor, own: SparseMatrix) -> Tensor:
+        messages = self.weights(x).view(3 * len(x), -1)
+        update = self.norm(heard @ messages + self.extra(extra))
+        positive = functional.gelu(update)
+        both = torch.cat([positive, positive - update], dim=-1)  # GELU(-u) = GELU(u) - u
+        return both.add_(own @ self.skip(x))

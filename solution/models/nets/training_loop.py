@@ -20,8 +20,8 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from solution.domain.metrics import score_ranking
-from solution.models.fit_state import FitState
-from solution.models.losses import LOSSES
+from solution.models.nets.fit_state import FitState
+from solution.models.nets.losses import LOSSES
 from solution.system.memory import SpareMemory
 from solution.system.report import Report
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from solution.domain.ragged import offsets
-from solution.models.boosted_trees import BoostedTrees, GraphRows, TrainingTable, TreeSettings
 from solution.models.labels import grade, normalised_rank
+from solution.models.trees.boosted_trees import BoostedTrees, GraphRows, TrainingTable, TreeSettings
 
 
 @dataclass(frozen=True)

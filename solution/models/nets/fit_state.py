@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from solution.models.checkpoint import (
+from solution.models.nets.checkpoint import (
     flatten_optimizer,
     load_checkpoint,
     restore_optimizer,

@@ -16,12 +16,12 @@ Source: colour refinement (Weisfeiler and Leman, 1968), as used to compare what 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from solution.domain.ragged import offsets, starts_of
+from solution.models.nets.sparse import SparseRows
 
 _MULTIPLIERS = np.array([0xBF58476D1CE4E5B9, 0x94D049BB133111EB], np.uint64)
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -65,26 +65,6 @@ class Neighbours:
         row = np.repeat(np.arange(len(nodes)), count)
         inside = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
         return row, self.nodes[first[row] + inside], 1 / count[row]
-
-
-class SparseRows(NamedTuple):
-    """A sparse matrix by rows: row i has the entries starts[i] : starts[i + 1].
-
-    Entries may be in any order, and those of one place add up: scipy's matrices, which sort and
-    check themselves, take longer to make than to multiply.
-    """
-
-    starts: np.ndarray  # (rows + 1,) int64
-    columns: np.ndarray  # (entries,) int64
-    values: np.ndarray  # (entries,) float32
-    num_columns: int
-
-    def transposed(self) -> "SparseRows":
-        """The matrix turned round."""
-        num_rows = len(self.starts) - 1
-        shape = (num_rows, self.num_columns)
-        turned = csr_array(csr_array((self.values, self.columns, self.starts), shape=shape).T)
-        return SparseRows(turned.indptr, turned.indices, turned.data, num_rows)
 
 
 @dataclass(frozen=True)
@@ -141,12 +121,6 @@ def exchange(
         values=np.concatenate(weights).astype(np.float32)[order],
         num_columns=3 * len(before.nodes),
     )
-
-
-def select(positions: np.ndarray, size: int) -> SparseRows:
-    """The matrix (n, size) whose product with x is x[positions]."""
-    count = len(positions)
-    return SparseRows(np.arange(count + 1), positions, np.ones(count, np.float32), size)
 
 
 def mix(values: np.ndarray, salt: int = 0) -> np.ndarray:

@@ -1,0 +1,101 @@
+"""Sparse matrices that nets multiply with: by rows, in float32, equal inputs giving equal bytes."""
+
+from functools import cached_property
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import torch
+from scipy.sparse import csr_array
+from torch import Tensor
+from torch.nn import functional
+
+
+class SparseRows(NamedTuple):
+    """A sparse matrix by rows: row i has the entries starts[i] : starts[i + 1].
+
+    Entries may be in any order, and those of one place add up: scipy's matrices, which sort and
+    check themselves, take longer to make than to multiply.
+    """
+
+    starts: np.ndarray  # (rows + 1,) int64
+    columns: np.ndarray  # (entries,) int64
+    values: np.ndarray  # (entries,) float32
+    num_columns: int
+
+    def transposed(self) -> "SparseRows":
+        """The matrix turned round."""
+        num_rows = len(self.starts) - 1
+        shape = (num_rows, self.num_columns)
+        turned = csr_array(csr_array((self.values, self.columns, self.starts), shape=shape).T)
+        return SparseRows(turned.indptr, turned.indices, turned.data, num_rows)
+
+
+def select(positions: np.ndarray, size: int) -> SparseRows:
+    """The matrix (n, size) whose product with x is x[positions]."""
+    count = len(positions)
+    return SparseRows(np.arange(count + 1), positions, np.ones(count, np.float32), size)
+
+
+class SparseMatrix:
+    """A constant sparse matrix (rows, columns) to multiply float tensors with, in float32."""
+
+    def __init__(self, rows: SparseRows, device: torch.device) -> None:
+        self._rows, self._device = rows, device
+        self._forward = _as_bags(rows, device)
+
+    @cached_property
+    def _transposed(self) -> "_Bags":
+        return _as_bags(self._rows.transposed(), self._device)
+
+    def product(self, x: Tensor) -> Tensor:
+        """The product, of which autograd knows nothing."""
+        return _multiply(self._forward, x)
+
+    def product_transposed(self, x: Tensor) -> Tensor:
+        """The product of the transposed matrix."""
+        return _multiply(self._transposed, x)
+
+    def __matmul__(self, x: Tensor) -> Tensor:
+        return cast("Tensor", _SparseProduct.apply(x, self))
+
+
+class _SparseProduct(torch.autograd.Function):
+    """matrix @ x. Both ways it gathers rows: on a CPU, equal inputs give equal bytes."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, matrix: SparseMatrix) -> Tensor:
+        ctx.matrix, ctx.dtype = matrix, x.dtype
+        return matrix.product(x)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return ctx.matrix.product_transposed(gradients[0].contiguous()).to(ctx.dtype), None
+
+
+class _Bags(NamedTuple):
+    """The rows of a sparse matrix as torch's embedding_bag takes them."""
+
+    columns: Tensor  # (values,)
+    starts: Tensor  # (rows + 1,)
+    values: Tensor  # (values,)
+
+
+def _multiply(matrix: _Bags, x: Tensor) -> Tensor:
+    """The product in float32, as sums over many nodes need it.
+
+    embedding_bag sums the same rows as a product in torch's CSR format, on a CPU several times as
+    fast.
+    """
+    return functional.embedding_bag(
+        matrix.columns,
+        x.float(),
+        matrix.starts,
+        mode="sum",
+        per_sample_weights=matrix.values,
+        include_last_offset=True,
+    )
+
+
+def _as_bags(rows: SparseRows, device: torch.device) -> _Bags:
+    parts = (rows.columns, rows.starts, rows.values)
+    return _Bags(*(torch.from_numpy(part).to(device) for part in parts))
