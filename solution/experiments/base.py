@@ -1,7 +1,7 @@
 """An experiment: a ranker with its settings, on its collections, with its seeds.
 
-Each lives in a file of its own that holds one frozen value called EXPERIMENT, in this package or
-anywhere on disk. The file's name is the experiment's name.
+Each lives in a file of its own that holds one frozen value called EXPERIMENT, in this package, in
+`published` (systems of papers) or anywhere on disk. The file's name is the experiment's name.
 """
 
 import dataclasses
@@ -17,6 +17,7 @@ from typing import Any
 
 from solution import experiments
 from solution.domain.collection import collection
+from solution.experiments import published
 from solution.models.base import RankerSettings
 from solution.system.errors import InputError
 
@@ -61,8 +62,17 @@ class Experiment:
 
 def list_experiments() -> list[str]:
     """The names of the experiments that come with the package."""
-    found = [module.name for module in pkgutil.iter_modules(experiments.__path__)]
-    return sorted(name for name in found if name != "base")
+    return sorted(_list_modules())
+
+
+def _list_modules() -> dict[str, str]:
+    """The module of each experiment of the package, by the experiment's name."""
+    found = {}
+    for package in (experiments, published):
+        for module in pkgutil.iter_modules(package.__path__):
+            if not module.ispkg and module.name != "base":
+                found[module.name] = f"{package.__name__}.{module.name}"
+    return found
 
 
 def find_experiment(name: str) -> Experiment:
@@ -73,8 +83,8 @@ def find_experiment(name: str) -> Experiment:
     path = Path(name)
     if path.suffix == ".py":
         module, source = _import_file(path), hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-    elif name in list_experiments():
-        module, source = importlib.import_module(f"{experiments.__name__}.{name}"), ""
+    elif name in (modules := _list_modules()):
+        module, source = importlib.import_module(modules[name]), ""
     else:
         raise InputError(
             f"{name!r} is not an experiment. There are {', '.join(list_experiments())}; "
