@@ -10,7 +10,7 @@ from ensembles.alignment import CONFIG, check_aligned
 from ensembles.methods import METHODS, Method, combine, normalise
 from solution.domain import predictions
 from solution.domain.metrics import score_ranking
-from solution.runs import Run
+from solution.runs.folder import Run
 from solution.system.errors import InputError
 from solution.system.parquet import read_by_graphs
 

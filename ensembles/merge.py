@@ -10,7 +10,7 @@ from ensembles.methods import merge, normalise
 from ensembles.recipe import Recipe, check_recipe
 from solution.domain import predictions
 from solution.domain.predictions import RANKING_SCHEMA
-from solution.runs import Run
+from solution.runs.folder import Run
 from solution.system.errors import InputError
 from solution.system.parquet import GRAPH, read_by_graphs, write_batches
 

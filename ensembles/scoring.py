@@ -9,7 +9,7 @@ from ensembles.methods import Method, normalise
 from ensembles.recipe import Recipe
 from solution.domain import predictions
 from solution.domain.metrics import score_graphs
-from solution.runs import Run
+from solution.runs.folder import Run
 from solution.system.parquet import read_by_graphs
 
 TABLE_SCHEMA = pl.Schema(

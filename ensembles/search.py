@@ -20,7 +20,7 @@ from ensembles.nested import Choose, Rule, estimate, estimate_nested, learn, mea
 from ensembles.scoring import TABLE_SCHEMA
 from ensembles.statistics import MEAN, compare
 from ensembles.weights import FITS, fit_best, shrink
-from solution.runs import Run
+from solution.runs.folder import Run
 from solution.system.errors import InputError
 from solution.system.files import replace_file
 

@@ -23,7 +23,7 @@ from ensembles.resampling import iterate_collections, resample_means
 from ensembles.scoring import alone, score_recipes
 from solution.domain import predictions
 from solution.domain.metrics import score_graphs
-from solution.runs import Run
+from solution.runs.folder import Run
 from solution.system.errors import InputError
 from solution.system.parquet import GRAPH, read_by_graphs
 

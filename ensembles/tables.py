@@ -9,7 +9,7 @@ from ensembles.recipe import Recipe, check_recipe, find_recipe
 from ensembles.scoring import alone, score_recipes
 from ensembles.search import QUICK_FITS, list_candidates, search, write_recipe
 from ensembles.statistics import MEAN, compare
-from solution.runs import Run
+from solution.runs.folder import Run
 from solution.system.errors import InputError
 from solution.system.terminal import make_table
 

@@ -21,7 +21,8 @@ from solution.domain import predictions
 from solution.domain.collection import NAMES
 from solution.experiments.base import Experiment, find_experiment
 from solution.out_of_fold import run_experiments
-from solution.runs import EXPERIMENTS, Run, list_differences, open_run
+from solution.runs.folder import EXPERIMENTS, Run
+from solution.runs.record import list_differences, open_run
 from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.system.files import TEMPORARY, replace_file, replace_folder

@@ -11,7 +11,7 @@ from solution.commands import Workers
 from solution.commands import app as study_commands
 from solution.data.folders import SAMPLE, check_exists
 from solution.data.folds import Scheme
-from solution.runs import RUNS, STORES, Run
+from solution.runs.folder import RUNS, STORES, Run
 from solution.system.errors import InputError
 from solution.system.terminal import output, say
 from submissions.commands import RECIPE

@@ -8,7 +8,7 @@ import typer
 
 from solution.data.folders import SAMPLE, check_exists
 from solution.data.folds import Scheme
-from solution.runs import RUNS, STORES, Run
+from solution.runs.folder import RUNS, STORES, Run
 from solution.system.terminal import output, say
 
 if TYPE_CHECKING:

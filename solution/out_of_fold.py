@@ -22,7 +22,7 @@ from solution.experiments.base import Experiment, find_experiment
 from solution.models.base import Ranker
 from solution.models.learning_curve import LearningCurve
 from solution.parallel import count_places, run_watched
-from solution.runs import EXPERIMENTS, Run
+from solution.runs.folder import EXPERIMENTS, Run
 from solution.store.lazy_graphs import LazyGraphs
 from solution.store.store import Store
 from solution.system.cost import measure

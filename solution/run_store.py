@@ -9,7 +9,8 @@ from solution.data.folds import Scheme
 from solution.data.plan import Plan, choose_few, make_plan
 from solution.experiments.base import Experiment
 from solution.out_of_fold import describe_run, save_plan, warn_about_gaps
-from solution.runs import Run, open_run
+from solution.runs.folder import Run
+from solution.runs.record import open_run
 from solution.store.preparation import Preparation, check_preparation
 from solution.store.preparing import prepare_store
 from solution.store.store import Store, is_store, read_preparation

@@ -15,7 +15,7 @@ from solution.domain import predictions
 from solution.domain.metrics import bootstrap_mean, score_graphs
 from solution.experiments.base import Experiment
 from solution.out_of_fold import gather, train_units
-from solution.runs import Run
+from solution.runs.folder import Run
 from solution.system.errors import InputError
 from solution.system.terminal import make_table
 from solution.units import Unit, list_missing, list_units

@@ -15,7 +15,7 @@ import polars as pl
 from solution.data.folds import NO_FOLD
 from solution.data.plan import IS_LABELLED, Plan
 from solution.experiments.base import Experiment
-from solution.runs import Run
+from solution.runs.folder import Run
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from ensembles.merge import merge_run
 from ensembles.recipe import Recipe
 from solution.domain import predictions
 from solution.domain.collection import COLLECTIONS
-from solution.runs import Run
+from solution.runs.folder import Run
 from solution.system.errors import InputError
 from submissions.checker import read_rows
 from submissions.report import ENSEMBLE, Line, collect_lines, score_overall, write_scores

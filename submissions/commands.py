@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from solution.runs import RUNS, Run
+from solution.runs.folder import RUNS, Run
 from solution.system.terminal import output, say
 
 # Heavier imports (polars, scipy) wait inside the commands that need them.

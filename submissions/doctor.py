@@ -14,7 +14,8 @@ from pathlib import Path
 
 from rich.table import Table
 
-from solution.runs import LIBRARIES, RUNS
+from solution.runs.folder import RUNS
+from solution.runs.record import LIBRARIES
 from solution.system.errors import InputError
 from solution.system.terminal import make_table
 from submissions.calls import NOT_PASSED_ON, find_program

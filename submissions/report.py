@@ -10,7 +10,7 @@ from rich.table import Table
 from solution.domain import predictions
 from solution.domain.collection import COLLECTIONS, Collection
 from solution.domain.metrics import Mean, bootstrap_mean, mean_of_means, score_graphs
-from solution.runs import Run
+from solution.runs.folder import Run
 from solution.system.files import replace_file
 from solution.system.terminal import make_table
 

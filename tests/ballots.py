@@ -10,7 +10,7 @@ from ensembles.ballots import Ballot, make_ballots
 from ensembles.methods import METHODS, Method
 from solution.domain import predictions
 from solution.domain.predictions import SCHEMA
-from solution.runs import Run
+from solution.runs.folder import Run
 from solution.system.files import write_json
 
 LAYOUT = "layout:xla:random"

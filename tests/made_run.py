@@ -8,7 +8,8 @@ import polars as pl
 
 from solution.domain import predictions
 from solution.domain.collection import NAMES
-from solution.runs import Run, open_run
+from solution.runs.folder import Run
+from solution.runs.record import open_run
 
 GRAPHS, CONFIGS = 6, 30
 # By experiment: how noisy its scores are in multiples of the runtimes' spread, and its seeds.

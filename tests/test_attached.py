@@ -17,7 +17,8 @@ from solution.data.plan import Plan, make_plan
 from solution.domain import predictions
 from solution.experiments.base import Experiment, find_experiment
 from solution.out_of_fold import describe_run, run_experiments, save_plan
-from solution.runs import Run, open_run
+from solution.runs.folder import Run
+from solution.runs.record import open_run
 from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.units import list_missing

@@ -7,7 +7,7 @@ from solution.data.plan import make_plan
 from solution.experiments.base import find_experiment
 from solution.models.learning_curve import MAX_POINTS, LearningCurve
 from solution.out_of_fold import run_experiments, save_plan, train_unit
-from solution.runs import open_run
+from solution.runs.record import open_run
 from solution.store.store import Store
 from solution.system.report import silent
 from solution.units import list_units

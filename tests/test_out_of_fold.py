@@ -23,7 +23,8 @@ from solution.domain.graph import Graph
 from solution.experiments.base import Experiment
 from solution.models.nothing import NothingRanker
 from solution.out_of_fold import run_experiments, save_plan
-from solution.runs import Run, open_run
+from solution.runs.folder import Run
+from solution.runs.record import open_run
 from solution.store.preparation import Preparation
 from solution.store.preparing import prepare_store
 from solution.store.store import Store

@@ -12,7 +12,7 @@ from ensembles.recipe import Recipe, find_recipe, list_recipes
 from solution.domain import predictions
 from solution.domain.predictions import SCHEMA, write
 from solution.experiments.base import list_experiments
-from solution.runs import Run
+from solution.runs.folder import Run
 from solution.system.errors import InputError
 from solution.system.files import write_json
 

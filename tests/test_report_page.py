@@ -12,7 +12,8 @@ from solution.data.plan import make_plan
 from solution.domain.metrics import kendall_tau
 from solution.experiments.base import find_experiment
 from solution.out_of_fold import run_experiments, save_plan
-from solution.runs import Run, open_run
+from solution.runs.folder import Run
+from solution.runs.record import open_run
 from solution.store.store import Store
 from solution.system.errors import InputError
 from submissions.page.build import write_page

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from solution import runs
-from solution.runs import Run, open_run
+from solution.runs.folder import Run
+from solution.runs.folder import folder as runs
+from solution.runs.record import open_run
 from solution.system.errors import InputError
 from solution.system.files import replace_file, replace_folder, write_json
 

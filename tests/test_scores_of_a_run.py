@@ -20,7 +20,7 @@ from ensembles.tables import show_comparison, show_search
 from solution.domain import predictions
 from solution.domain.metrics import score_graphs
 from solution.domain.predictions import SCHEMA
-from solution.runs import Run
+from solution.runs.folder import Run
 from solution.system.errors import InputError
 from tests.ballots import LAYOUT, write_run
 

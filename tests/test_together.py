@@ -17,7 +17,8 @@ from solution.domain.graph import Graph
 from solution.experiments.base import Experiment
 from solution.models.linear import LinearRanker, RidgeSettings
 from solution.out_of_fold import run_experiments, save_plan, split_training
-from solution.runs import Run, open_run
+from solution.runs.folder import Run
+from solution.runs.record import open_run
 from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.system.report import Report, silent

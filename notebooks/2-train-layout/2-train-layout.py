@@ -49,7 +49,7 @@ from solution.experiments.base import find_experiment
 from solution.kernel import Kernel
 from solution.out_of_fold import describe_run, run_experiments, save_plan, warn_about_gaps
 from solution.run_store import open_store
-from solution.runs import open_run
+from solution.runs.record import open_run
 from solution.system.terminal import output, say
 from solution.units import list_missing
 from submissions.report import collect_lines, tabulate

@@ -19,7 +19,7 @@ from solution.features.table import feature_table
 from solution.models.base import Ranker
 from solution.models.contributions import explain_difference, measure_importance
 from solution.models.trees.pairwise_ranker import PairwiseRanker
-from solution.runs import Run
+from solution.runs.folder import Run
 from solution.store.lazy_graphs import GraphCache, LazyGraphs
 from solution.store.store import Store, graph_path
 from solution.system.errors import InputError

@@ -12,7 +12,7 @@ from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from solution.runs import RUNS
+from solution.runs.folder import RUNS
 from solution.system.errors import InputError
 from solution.system.files import replace_file
 

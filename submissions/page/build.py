@@ -11,7 +11,7 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from ensembles.recipe import Recipe
-from solution.runs import Run
+from solution.runs.folder import Run
 from solution.system.errors import InputError
 from solution.system.files import replace_file
 from submissions.page.evidence import Evidence

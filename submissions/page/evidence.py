@@ -10,7 +10,7 @@ from ensembles.recipe import Recipe
 from ensembles.statistics import ENSEMBLE, bootstrap, compare, score_table
 from solution.domain.collection import COLLECTIONS, NAMES, Collection
 from solution.domain.metrics import Mean, mean_of_means
-from solution.runs import Run
+from solution.runs.folder import Run
 
 CONTROL = 0.0  # a ranker that scores this in every layout graph ranks nothing
 BEST_MEMBER = "best member"

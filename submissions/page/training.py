@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from solution.domain.collection import COLLECTIONS
-from solution.runs import Run
+from solution.runs.folder import Run
 from submissions.page.canvas import Figure
 from submissions.page.charts import draw_curves
 from submissions.page.text import Section, Table, count, number

@@ -21,7 +21,7 @@ import polars as pl
 from solution.domain import predictions
 from solution.domain.collection import COLLECTIONS
 from solution.domain.predictions import SCHEMA
-from solution.runs import Run
+from solution.runs.folder import Run
 from solution.system.files import write_json
 from submissions.ledger import Ledger, read_ledger
 from tests.kaggle.server import KaggleServer

@@ -5,7 +5,7 @@ import pytest
 
 from solution.domain import predictions
 from solution.experiments.base import find_experiment
-from solution.runs import Run
+from solution.runs.folder import Run
 from submissions.checker import check_submission
 from submissions.kernels.installing import MANIFEST
 from submissions.kernels.notebooks import list_notebooks

@@ -12,7 +12,7 @@ import pytest
 
 from solution.domain.predictions import PARTS
 from solution.kernel_record import read_record
-from solution.runs import Run
+from solution.runs.folder import Run
 from solution.store.store import Store
 from solution.system.errors import InputError
 from submissions.kernels.notebooks import find_notebook, set_values
