@@ -16,17 +16,17 @@ from typing import Any
 
 import polars as pl
 
-from solution.data.plan import Plan
 from solution.domain import predictions
 from solution.domain.collection import NAMES
 from solution.experiments.base import Experiment, find_experiment
-from solution.out_of_fold import run_experiments
 from solution.runs.folder import EXPERIMENTS, Run
 from solution.runs.record import list_differences, open_run
 from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.system.files import TEMPORARY, replace_file, replace_folder
-from solution.units import Unit, list_missing
+from solution.training.jobs import Unit, list_missing
+from solution.training.out_of_fold import run_experiments
+from solution.training.plan import Plan
 
 MAX_SHOWN = 3
 

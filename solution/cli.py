@@ -10,10 +10,10 @@ from rich.console import Console
 from solution.commands import Workers
 from solution.commands import app as study_commands
 from solution.data.folders import SAMPLE, check_exists
-from solution.data.folds import Scheme
 from solution.runs.folder import RUNS, STORES, Run
 from solution.system.errors import InputError
 from solution.system.terminal import output, say
+from solution.training.folds import Scheme
 from submissions.commands import RECIPE
 from submissions.commands import app as kaggle_commands
 from submissions.kernels.commands import app as kernel_commands
@@ -153,8 +153,8 @@ def run(
 
     merging = find_recipe(recipe)  # before what takes seconds to import
     from solution.experiments.base import find_experiment
-    from solution.out_of_fold import run_experiments
-    from solution.run_store import open_experiments, open_store
+    from solution.training.opening import open_experiments, open_store
+    from solution.training.out_of_fold import run_experiments
 
     experiments = [find_experiment(name) for name in dict.fromkeys(experiment)]
     check_recipe(merging, [item.name for item in experiments])

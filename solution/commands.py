@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from solution.data.folders import SAMPLE, check_exists
-from solution.data.folds import Scheme
 from solution.runs.folder import RUNS, STORES, Run
 from solution.system.terminal import output, say
+from solution.training.folds import Scheme
 
 if TYPE_CHECKING:
     from solution.experiments.base import Experiment
@@ -53,8 +53,8 @@ def train(
     The models are those of `fastslow run`; what either has trained is there for the other.
     """
     from solution.experiments.base import find_experiment
-    from solution.run_store import open_experiments
-    from solution.train import check_collections, train_experiment
+    from solution.training.opening import open_experiments
+    from solution.training.summary import check_collections, train_experiment
 
     found = find_experiment(experiment)
     chosen = check_collections(found, collection)
@@ -183,9 +183,9 @@ def tune(
     """Search an experiment's settings by out-of-fold score. Stopped, it goes on where it was."""
     from dataclasses import replace
 
-    from solution.data.plan import make_plan
     from solution.domain.collection import collection as find_collection
     from solution.experiments.base import find_experiment
+    from solution.training.plan import make_plan
     from solution.tuning.picture import draw_study
     from solution.tuning.search import Search, show_study
 
@@ -204,7 +204,7 @@ def tune(
 def _open_store(data: Path | None, experiments: "Sequence[Experiment]" = ()) -> "Store":
     """The store that is meant; the sample's where none is given."""
     from solution.experiments.base import find_experiment
-    from solution.run_store import open_store
+    from solution.training.opening import open_store
 
     serves = list(experiments) or [find_experiment("nothing_001")]
     place = data or SAMPLE

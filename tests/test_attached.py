@@ -13,15 +13,16 @@ from solution.attached import (
     match,
     select,
 )
-from solution.data.plan import Plan, make_plan
 from solution.domain import predictions
 from solution.experiments.base import Experiment, find_experiment
-from solution.out_of_fold import describe_run, run_experiments, save_plan
 from solution.runs.folder import Run
 from solution.runs.record import open_run
 from solution.store.store import Store
 from solution.system.errors import InputError
-from solution.units import list_missing
+from solution.training.jobs import list_missing
+from solution.training.opening import describe_run, save_plan
+from solution.training.out_of_fold import run_experiments
+from solution.training.plan import Plan, make_plan
 
 NOTHING, TILES = "nothing_001", "tile_lightgbm_001"
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from solution.data.folds import NO_FOLD, Scheme, assign_folds, split_inner
 from solution.domain.collection import NAMES
+from solution.training.folds import NO_FOLD, Scheme, assign_folds, split_inner
 
 COLUMNS = ("collection", "graph", "architecture", "labelled")
 SCHEMES: tuple[Scheme, ...] = ("architecture", "graph")

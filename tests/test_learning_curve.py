@@ -3,14 +3,16 @@
 import json
 from pathlib import Path
 
-from solution.data.plan import make_plan
 from solution.experiments.base import find_experiment
-from solution.models.learning_curve import MAX_POINTS, LearningCurve
-from solution.out_of_fold import run_experiments, save_plan, train_unit
 from solution.runs.record import open_run
 from solution.store.store import Store
 from solution.system.report import silent
-from solution.units import list_units
+from solution.training.fit import train_unit
+from solution.training.jobs import list_units
+from solution.training.learning_curve import MAX_POINTS, LearningCurve
+from solution.training.opening import save_plan
+from solution.training.out_of_fold import run_experiments
+from solution.training.plan import make_plan
 
 
 def test_scores_are_kept_and_everything_is_passed_on() -> None:

@@ -16,13 +16,11 @@ import polars as pl
 import pytest
 
 from solution.data.folders import find_files
-from solution.data.plan import Plan, make_plan
 from solution.domain import predictions
 from solution.domain.collection import LAYOUT, NAMES
 from solution.domain.graph import Graph
 from solution.experiments.base import Experiment
 from solution.models.nothing import NothingRanker
-from solution.out_of_fold import run_experiments, save_plan
 from solution.runs.folder import Run
 from solution.runs.record import open_run
 from solution.store.preparation import Preparation
@@ -30,6 +28,9 @@ from solution.store.preparing import prepare_store
 from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.system.report import Report, silent
+from solution.training.opening import save_plan
+from solution.training.out_of_fold import run_experiments
+from solution.training.plan import Plan, make_plan
 from tests.graphs import make_layout_graph, write_graph
 
 EXPERIMENTS = Path(__file__).parent / "experiments"

@@ -11,15 +11,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from solution import out_of_fold
 from solution.experiments.base import find_experiment
-from solution.parallel import _Screen, choose_gpu, count_places
 from solution.store.store import Store
 from solution.system import processes
 from solution.system.errors import InputError
 from solution.system.progress import bars
 from solution.system.report import silent
-from solution.watch import ProgressBars
+from solution.training import out_of_fold
+from solution.training.executors.local import _Screen, choose_gpu, count_places
+from solution.training.watch import ProgressBars
 
 FASTSLOW = Path(sys.executable).parent / "fastslow"
 EXPERIMENTS = Path(__file__).parent / "experiments"

@@ -8,14 +8,15 @@ import polars as pl
 import pytest
 
 from ensembles.recipe import find_recipe
-from solution.data.plan import make_plan
 from solution.domain.metrics import kendall_tau
 from solution.experiments.base import find_experiment
-from solution.out_of_fold import run_experiments, save_plan
 from solution.runs.folder import Run
 from solution.runs.record import open_run
 from solution.store.store import Store
 from solution.system.errors import InputError
+from solution.training.opening import save_plan
+from solution.training.out_of_fold import run_experiments
+from solution.training.plan import make_plan
 from submissions.page.build import write_page
 from submissions.page.canvas import Scale, spanning
 from submissions.page.labels import MEDIAN_GAP, simulate

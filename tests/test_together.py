@@ -10,19 +10,21 @@ import polars as pl
 import pytest
 
 from solution.attached import select
-from solution.data.plan import Plan, make_plan
 from solution.domain import predictions
 from solution.domain.collection import LAYOUT, NLP, XLA
 from solution.domain.graph import Graph
 from solution.experiments.base import Experiment
 from solution.models.linear import LinearRanker, RidgeSettings
-from solution.out_of_fold import run_experiments, save_plan, split_training
 from solution.runs.folder import Run
 from solution.runs.record import open_run
 from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.system.report import Report, silent
-from solution.units import list_units, order
+from solution.training.fit import split_training
+from solution.training.jobs import list_units, order
+from solution.training.opening import save_plan
+from solution.training.out_of_fold import run_experiments
+from solution.training.plan import Plan, make_plan
 
 FITS: list[list[str]] = []  # the collections that each fit was shown
 

@@ -12,12 +12,12 @@ import pytest
 from rich.console import Console
 
 from solution.experiments.base import find_experiment
-from solution.run_store import open_experiments
 from solution.store.store import Store
 from solution.system.errors import InputError
-from solution.train import check_collections, train_experiment
-from solution.units import list_units
-from solution.watch import LiveTable
+from solution.training.jobs import list_units
+from solution.training.opening import open_experiments
+from solution.training.summary import check_collections, train_experiment
+from solution.training.watch import LiveTable
 
 FASTSLOW = Path(sys.executable).parent / "fastslow"
 EXPERIMENT = Path(__file__).parent / "experiments" / "quick_layout_gnn.py"

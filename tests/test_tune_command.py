@@ -8,7 +8,6 @@ import optuna
 import pytest
 
 from solution.data.folders import find_files
-from solution.data.plan import make_plan
 from solution.domain.collection import TILE
 from solution.experiments.base import Experiment, find_experiment
 from solution.models.linear import LinearRanker, RidgeSettings
@@ -18,6 +17,7 @@ from solution.models.trees.lightgbm_ranker import LightGBMSettings
 from solution.store.preparation import Preparation
 from solution.store.preparing import prepare_store
 from solution.system.errors import InputError
+from solution.training.plan import make_plan
 from solution.tuning.search import Search, show_study
 from solution.tuning.space import SPACE, find_searched, with_values
 from tests.conftest import FastSlow

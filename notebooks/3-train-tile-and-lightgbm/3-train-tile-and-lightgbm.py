@@ -43,14 +43,14 @@ for script in glob(f"{inputs}/**/fastslow_install.py", recursive=True)[:1]:
 from solution import cli
 from solution.attached import adopt, describe_missing, gather_complete, match, select
 from solution.data.inspection import show_summaries
-from solution.data.plan import make_plan
 from solution.experiments.base import find_experiment
 from solution.kernel import Kernel
-from solution.out_of_fold import describe_run, run_experiments, save_plan, warn_about_gaps
-from solution.run_store import open_store
 from solution.runs.record import open_run
 from solution.system.terminal import output, say
-from solution.units import list_missing
+from solution.training.jobs import list_missing
+from solution.training.opening import describe_run, open_store, save_plan, warn_about_gaps
+from solution.training.out_of_fold import run_experiments
+from solution.training.plan import make_plan
 from submissions.report import collect_lines, tabulate
 
 # %% [markdown]

@@ -9,7 +9,6 @@ import polars as pl
 from rich.table import Table
 from rich.text import Text
 
-from solution.data.folds import NO_FOLD
 from solution.domain import predictions
 from solution.domain.graph import Graph
 from solution.experiments.base import Experiment
@@ -24,6 +23,7 @@ from solution.store.lazy_graphs import GraphCache, LazyGraphs
 from solution.store.store import Store, graph_path
 from solution.system.errors import InputError
 from solution.system.terminal import make_table
+from solution.training.folds import NO_FOLD
 
 SHOWN = 12
 NAMED = 3  # columns that the sentence names

@@ -13,8 +13,8 @@
         sample_submission.csv                      a copy, where one lay with the data
         scores.csv, submission.csv
 
-A unit (solution.units) is written to a temporary folder and renamed when it is complete, so a unit
-that is there is whole, and a run that is started again goes on after the last one.
+A unit (solution.training.jobs) is written to a temporary folder and renamed when it is complete, so
+a unit that is there is whole, and a run that is started again goes on after the last one.
 """
 
 import json

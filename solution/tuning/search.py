@@ -18,14 +18,14 @@ from optuna.trial import TrialState
 from rich.progress import Progress
 from rich.table import Table
 
-from solution.data.plan import Plan
 from solution.experiments.base import Experiment
-from solution.fold_scores import fit_without, held_out, score_graphs
 from solution.models.base import Ranker
 from solution.system.errors import InputError
 from solution.system.files import locked, replace_file
 from solution.system.progress import bars
 from solution.system.terminal import make_table
+from solution.training.fold_scores import fit_without, held_out, score_graphs
+from solution.training.plan import Plan
 from solution.tuning.space import find_searched, suggest, with_values, write_experiment
 
 Sampler = Literal["tpe", "random"]

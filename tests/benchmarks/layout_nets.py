@@ -23,7 +23,6 @@ from rich.text import Text
 
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
-from solution.data.plan import Plan, make_plan
 from solution.domain.collection import LAYOUT
 from solution.domain.graph import Graph
 from solution.domain.metrics import bootstrap_mean, kendall_tau, mean_of_means
@@ -37,6 +36,7 @@ from solution.store.store import Store
 from solution.system.processes import open_pool
 from solution.system.progress import track
 from solution.system.terminal import make_table
+from solution.training.plan import Plan, make_plan
 from tests.benchmarks.full_scale import measure
 from tests.benchmarks.layout_speed import WIDTH, Settings, bench_speed, choose_timed
 from tests.benchmarks.stress import write_stress_files

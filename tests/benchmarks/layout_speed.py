@@ -13,7 +13,6 @@ from rich.text import Text
 
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
-from solution.data.plan import IS_LABELLED, Plan
 from solution.domain.collection import LAYOUT
 from solution.domain.evaluated_configs import choose_configs
 from solution.domain.graph import Graph
@@ -24,6 +23,7 @@ from solution.models.papers.tgraph import TGraphSettings
 from solution.store.preparation import Preparation
 from solution.system.report import silent
 from solution.system.terminal import make_table
+from solution.training.plan import IS_LABELLED, Plan
 from tests.benchmarks.timed_fits import with_epochs
 
 WIDTH = 256

@@ -18,7 +18,6 @@ from time import perf_counter, process_time
 import lightgbm
 import numpy as np
 
-from solution.data.plan import IS_LABELLED
 from solution.domain.codebook import Codebook
 from solution.domain.collection import LAYOUT, TILE, collection
 from solution.domain.graph import Graph
@@ -33,6 +32,7 @@ from solution.models.trees.lightgbm_ranker import LightGBMRanker, LightGBMSettin
 from solution.store.preparation import Preparation
 from solution.system.progress import track
 from solution.system.terminal import make_table, output
+from solution.training.plan import IS_LABELLED
 from tests.benchmarks.memory import memory
 from tests.benchmarks.out_of_fold_scores import open_plan, score_out_of_fold
 from tests.benchmarks.programs import draw_candidates, draw_configs, make_program

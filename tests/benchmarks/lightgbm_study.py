@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 from sklearn.model_selection import GroupShuffleSplit
 
-from solution.data.plan import IS_LABELLED
 from solution.domain.collection import TILE
 from solution.domain.graph import Graph
 from solution.domain.metrics import bootstrap_mean, ordered_pair_accuracy, top_k_slowdown
@@ -24,6 +23,7 @@ from solution.experiments.base import find_experiment
 from solution.models.base import RankerSettings
 from solution.system.progress import track
 from solution.system.terminal import make_table, output
+from solution.training.plan import IS_LABELLED
 from tests.benchmarks.out_of_fold_scores import open_plan
 from tests.benchmarks.tile_models import measure_tpu
 

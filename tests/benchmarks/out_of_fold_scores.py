@@ -14,16 +14,16 @@ import numpy as np
 import polars as pl
 
 from solution.data.folders import find_files
-from solution.data.plan import IS_LABELLED, Plan, make_plan
 from solution.domain.collection import collection
 from solution.domain.metrics import Mean, bootstrap_mean, kendall_tau, top_k_slowdown
-from solution.fold_scores import Measure, fit_without, held_out, score_graphs
 from solution.models.base import RankerSettings
 from solution.store.preparation import Preparation
 from solution.store.preparing import prepare_store
 from solution.store.store import Store
 from solution.system.processes import count_cores, open_pool
 from solution.system.progress import track
+from solution.training.fold_scores import Measure, fit_without, held_out, score_graphs
+from solution.training.plan import IS_LABELLED, Plan, make_plan
 
 SEEDS = (0, 1, 2)
 

@@ -25,11 +25,9 @@ import typer
 from rich.console import Console
 
 from solution.data.folders import find_files
-from solution.data.plan import Plan, make_plan
 from solution.domain.collection import LAYOUT, TILE
 from solution.domain.graph import Graph
 from solution.domain.metrics import list_mle, ordered_pair_accuracy, top_k_slowdown
-from solution.fold_scores import fit_without, held_out, score_graphs
 from solution.models.base import Ranker, RankerSettings
 from solution.store.preparation import Preparation
 from solution.store.preparing import prepare_store
@@ -37,6 +35,8 @@ from solution.store.store import Store
 from solution.system.cost import measure
 from solution.system.processes import one_thread, open_pool
 from solution.system.progress import track
+from solution.training.fold_scores import fit_without, held_out, score_graphs
+from solution.training.plan import Plan, make_plan
 from tests.benchmarks.paper_report import show_costs, show_orders, show_scores, write_report
 from tests.benchmarks.paper_systems import LAYOUT_SYSTEMS, TILE_SYSTEMS, System
 from tests.benchmarks.timed_fits import FitTimes, count_epochs, time_fits, unwrap, with_epochs

@@ -1,20 +1,25 @@
-"""A run and the store that it reads: the one it is given, or the one that is made of its data."""
+"""A run is opened: its store, which is given or made of its data, its folds, what it cannot score."""
 
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from solution.data.folders import find_files, find_sample_submission
-from solution.data.folds import Scheme
-from solution.data.plan import Plan, choose_few, make_plan
+from solution.domain import predictions
+from solution.domain.collection import NAMES, SAMPLE_SUBMISSION
 from solution.experiments.base import Experiment
-from solution.out_of_fold import describe_run, save_plan, warn_about_gaps
-from solution.runs.folder import Run
+from solution.runs.folder import EXPERIMENTS, Run
 from solution.runs.record import open_run
 from solution.store.preparation import Preparation, check_preparation
 from solution.store.preparing import prepare_store
 from solution.store.store import Store, is_store, read_preparation
 from solution.system.errors import InputError
+from solution.system.files import replace_file
+from solution.system.progress import console
+from solution.training.folds import Scheme
+from solution.training.plan import IS_LABELLED, Plan, choose_few, make_plan
 
 
 @contextmanager
@@ -86,3 +91,41 @@ def _choose_preparation(store: Path, hops: int | None) -> Preparation:
         check_preparation(kept, hops, store)
         return Preparation(kept["hops"])
     return Preparation(hops)
+
+
+def describe_run(
+    experiments: Sequence[Experiment], plan: Plan, scheme: Scheme, folds: int
+) -> dict[str, Any]:
+    """The settings of a run, as its record has them."""
+    described = {item.name: item.describe() for item in experiments}
+    return {EXPERIMENTS: described, "scheme": scheme, "folds": folds, **plan.settings()}
+
+
+def save_plan(plan: Plan, run: Run) -> None:
+    """Write the graphs with their folds, the labels and the sample submission into the run."""
+    if plan.sample_submission is not None:
+        with replace_file(run.folder / SAMPLE_SUBMISSION) as temporary:
+            shutil.copyfile(plan.sample_submission, temporary)
+    if run.labels.is_file():  # written last, so the graphs are there too
+        return
+    predictions.write(plan.graphs, run.graphs)
+    predictions.write(plan.labels(), run.labels)
+
+
+def warn_about_gaps(plan: Plan) -> None:
+    """Say which collections cannot be trained on, or not be held out."""
+    for name in NAMES:
+        labelled = plan.rows(name, IS_LABELLED)
+        if plan.rows(name).is_empty():
+            console.print(f"[yellow]{name}: no graphs here; it is left out.")
+        elif labelled.is_empty():
+            console.print(f"[yellow]{name}: no graph has labels; nothing can be trained on it.")
+        elif not plan.folds(name):
+            console.print(
+                f"[yellow]{name}: {len(labelled)} labelled graph(s) of one architecture cannot be "
+                "divided; one model learns from all and there is no out-of-fold score."
+            )
+        elif len(labelled) < 2 * len(plan.folds(name)):
+            console.print(
+                f"[yellow]{name}: only {len(labelled)} labelled graphs; scores mean little."
+            )

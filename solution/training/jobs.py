@@ -12,10 +12,10 @@ from pathlib import Path
 
 import polars as pl
 
-from solution.data.folds import NO_FOLD
-from solution.data.plan import IS_LABELLED, Plan
 from solution.experiments.base import Experiment
 from solution.runs.folder import Run
+from solution.training.folds import NO_FOLD
+from solution.training.plan import IS_LABELLED, Plan
 
 
 @dataclass(frozen=True)

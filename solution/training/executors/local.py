@@ -11,7 +11,7 @@ from typing import Any
 
 from solution.system.processes import CONTEXT, available_memory, count_cores, open_pool
 from solution.system.report import Report
-from solution.watch import Watch
+from solution.training.watch import Watch
 
 BYTES_OF_A_WORKER = 5 << 30  # tables of the whole tile collection take most of it
 POLL_SECONDS = 0.1

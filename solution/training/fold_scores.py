@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from solution.data.plan import Plan
 from solution.domain.evaluated_configs import choose_configs
 from solution.domain.graph import Graph
 from solution.domain.metrics import score_ranking
 from solution.models.base import Ranker, RankerSettings
-from solution.out_of_fold import split_training
 from solution.store.lazy_graphs import LazyGraphs
 from solution.system.report import Report, silent
+from solution.training.fit import split_training
+from solution.training.plan import Plan
 
 Measure = Callable[[np.ndarray, np.ndarray], float]  # of scores and runtimes
 

@@ -10,16 +10,16 @@ from collections.abc import Sequence
 import polars as pl
 from rich.table import Table
 
-from solution.data.plan import Plan
 from solution.domain import predictions
 from solution.domain.metrics import bootstrap_mean, score_graphs
 from solution.experiments.base import Experiment
-from solution.out_of_fold import gather, train_units
 from solution.runs.folder import Run
 from solution.system.errors import InputError
 from solution.system.terminal import make_table
-from solution.units import Unit, list_missing, list_units
-from solution.watch import LiveTable
+from solution.training.jobs import Unit, list_missing, list_units
+from solution.training.out_of_fold import gather, train_units
+from solution.training.plan import Plan
+from solution.training.watch import LiveTable
 
 
 def check_collections(experiment: Experiment, asked: Sequence[str]) -> tuple[str, ...]:

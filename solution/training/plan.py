@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from solution.data.folds import NO_FOLD, Scheme, assign_folds
 from solution.domain.evaluated_configs import choose_configs
 from solution.domain.predictions import QUESTION_KEYS, RANKING_SCHEMA
 from solution.store.lazy_graphs import GraphCache, LazyGraphs
 from solution.store.store import Store, graph_path
+from solution.training.folds import NO_FOLD, Scheme, assign_folds
 
 IS_LABELLED = pl.col("fold") != NO_FOLD
 IS_TEST = pl.col("split") == "test"
