@@ -5,7 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from solution.attached import (
+from solution.domain import predictions
+from solution.experiments.base import Experiment, find_experiment
+from solution.runs.folder import Run
+from solution.runs.record import open_run
+from solution.sessions.earlier_runs import (
     adopt,
     describe_missing,
     gather_complete,
@@ -13,10 +17,6 @@ from solution.attached import (
     match,
     select,
 )
-from solution.domain import predictions
-from solution.experiments.base import Experiment, find_experiment
-from solution.runs.folder import Run
-from solution.runs.record import open_run
 from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.training.jobs import list_missing

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from solution.kernel import Kernel, find_attached_data
-from solution.kernel_record import (
+from solution.sessions.record import (
     KERNEL_RECORD,
     KernelRecord,
     find_damaged,
     read_record,
     write_record,
 )
+from solution.sessions.session import Kernel, find_attached_data
 from solution.system.errors import InputError
 from solution.system.files import write_json
 from tests.graphs import make_layout_graph, make_tile_graph, write_graph
@@ -63,7 +63,7 @@ def test_a_store_is_preferred_and_nothing_is_an_error(kaggle: Path) -> None:
 
 def test_on_a_laptop_outputs_go_to_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KAGGLE_KERNEL_RUN_TYPE", raising=False)
-    monkeypatch.setattr("solution.kernel.RUNS", tmp_path / "runs")
+    monkeypatch.setattr("solution.sessions.session.RUNS", tmp_path / "runs")
     monkeypatch.setenv("FASTSLOW_DATA", str(tmp_path))
     kernel = Kernel.begin("2-train", push="key")
     assert kernel.output == tmp_path / "runs" / "2-train"

@@ -9,7 +9,6 @@ from typing import Self
 import polars as pl
 import pytest
 
-from solution.attached import select
 from solution.domain import predictions
 from solution.domain.collection import LAYOUT, NLP, XLA
 from solution.domain.graph import Graph
@@ -17,6 +16,7 @@ from solution.experiments.base import Experiment
 from solution.models.linear import LinearRanker, RidgeSettings
 from solution.runs.folder import Run
 from solution.runs.record import open_run
+from solution.sessions.earlier_runs import select
 from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.system.report import Report, silent

@@ -44,7 +44,7 @@ from solution.data.scan import scan
 from solution.domain.collection import NAMES
 from solution.exploration import pictures
 from solution.features.padding import repair_padding
-from solution.kernel import Kernel
+from solution.sessions.session import Kernel
 from solution.system.terminal import output
 
 # %matplotlib inline

@@ -42,11 +42,11 @@ for script in glob(f"{inputs}/**/fastslow_install.py", recursive=True)[:1]:
 
 # %%
 from solution import cli
-from solution.attached import adopt, describe_missing, gather_complete, match, select
 from solution.data.inspection import show_summaries
 from solution.experiments.base import find_experiment
-from solution.kernel import Kernel
 from solution.runs.record import open_run
+from solution.sessions.earlier_runs import adopt, describe_missing, gather_complete, match, select
+from solution.sessions.session import Kernel
 from solution.system.terminal import output, say
 from solution.training.jobs import list_missing
 from solution.training.opening import describe_run, open_store, save_plan, warn_about_gaps

@@ -38,8 +38,8 @@ import shutil
 from ensembles.recipe import find_recipe
 from ensembles.tables import show_comparison
 from solution import cli
-from solution.attached import join_runs
-from solution.kernel import Kernel
+from solution.sessions.earlier_runs import join_runs
+from solution.sessions.session import Kernel
 from solution.system.terminal import output, say
 from submissions.build import build_submission
 from submissions.page.build import write_page

@@ -32,7 +32,7 @@ for script in glob(f"{inputs}/**/fastslow_install.py", recursive=True)[:1]:
 # %%
 import shutil
 
-from solution.kernel import Kernel
+from solution.sessions.session import Kernel
 from solution.system.errors import InputError
 from solution.system.terminal import output, say
 from submissions.credentials import find_credentials

@@ -1,4 +1,5 @@
-"""A run is opened: its store, which is given or made of its data, its folds, what it cannot score."""
+"""A run is opened: its store, which is given or made of its data, its folds, what it cannot
+score."""
 
 import shutil
 from collections.abc import Iterator, Sequence

@@ -150,7 +150,7 @@ class Kernels(Calls):
     ) -> None:
         """Download the outputs of the latest session, and its log; files that are there stay.
 
-        What is sent is saved as it is, be it a page with an error: see solution.kernel_record.
+        What is sent is saved as it is, be it a page with an error: see solution.sessions.record.
         """
         chosen = ["--file-pattern", pattern] if pattern else []
         command = ["kernels", "output", name, "-p", str(folder), "-q", "--page-size", str(PAGE)]

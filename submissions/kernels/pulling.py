@@ -10,8 +10,8 @@ from pathlib import Path
 
 from rich.table import Table
 
-from solution.kernel_record import KERNEL_RECORD, KernelRecord, find_damaged, read_record
 from solution.runs.folder import RUNS
+from solution.sessions.record import KERNEL_RECORD, KernelRecord, find_damaged, read_record
 from solution.system.errors import InputError
 from solution.system.files import replace_folder
 from solution.system.progress import console

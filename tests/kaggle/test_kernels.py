@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from solution.kernel_record import KernelRecord, State, write_record
+from solution.sessions.record import KernelRecord, State, write_record
 from submissions.kernels.installing import MANIFEST, SCRIPT
 from submissions.kernels.notebooks import find_notebook
 from submissions.kernels.packaging import name_commit

@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from solution.domain.predictions import PARTS
-from solution.kernel_record import read_record
 from solution.runs.folder import Run
+from solution.sessions.record import read_record
 from solution.store.store import Store
 from solution.system.errors import InputError
 from submissions.kernels.notebooks import find_notebook, set_values

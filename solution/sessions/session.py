@@ -18,8 +18,8 @@ from pathlib import Path
 from types import FrameType
 
 from solution.data.folders import SAMPLE, find_roots
-from solution.kernel_record import KERNEL_RECORD, KernelRecord, State, read_record, write_record
 from solution.runs.folder import RECORD, RUNS, STORES, Run
+from solution.sessions.record import KERNEL_RECORD, KernelRecord, State, read_record, write_record
 from solution.store.store import is_store
 from solution.system.commit import read_commit
 from solution.system.errors import InputError
