@@ -55,8 +55,8 @@ RecipeOption = Annotated[str, typer.Option(help="Name, or path of a TOML file.")
 @app.command()
 def check(data: Data = SAMPLE) -> None:
     """Validate every file, of the data or of a prepared store, and count what is there."""
+    from solution.analysis.graph_tables import show_summaries
     from solution.data.folders import find_files
-    from solution.data.inspection import show_summaries
     from solution.data.scan import scan
     from solution.store.store import Store, is_store
 
@@ -78,10 +78,10 @@ def inspect(
     picture: Annotated[Path | None, typer.Option(help="Default: NAME.png here.")] = None,
 ) -> None:
     """Show one graph as tables and save a picture of it."""
+    from solution.analysis.graph_picture import draw_graph
+    from solution.analysis.graph_tables import show_graph
     from solution.data.folders import identify_file
-    from solution.data.inspection import show_graph
     from solution.data.npz import read_graph
-    from solution.data.picture import draw_graph
 
     found = identify_file(file, collection)
     graph = read_graph(found.path, found.collection)

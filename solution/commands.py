@@ -76,8 +76,12 @@ def features(
     data: Data = None,
 ) -> None:
     """List the columns of the feature tables with units and reasons, or write one."""
+    from solution.analysis.feature_lists import (
+        show_features,
+        show_module_features,
+        write_collection,
+    )
     from solution.domain.collection import collection as find_collection
-    from solution.explaining.listing import show_features, show_module_features, write_collection
     from solution.features.columns import FEATURES
     from solution.system.errors import InputError
 
@@ -116,10 +120,10 @@ def module(
     XLA dumps them where XLA_FLAGS has --xla_dump_to=FOLDER --xla_dump_hlo_as_proto. One without
     runs gets one configuration, in which the compiler chooses all.
     """
+    from solution.analysis.module_table import write_module_tables
     from solution.data.hlo.listing import show_records
     from solution.data.hlo.records import read_module_file
     from solution.data.hlo.writing import write_record
-    from solution.features.module_table import write_module_tables
 
     records = read_module_file(file, collection)
     for table in show_records(file.name, records):
@@ -146,9 +150,9 @@ def explain(
     out: Annotated[Path | None, typer.Option(help="Folder of the pictures.")] = None,
 ) -> None:
     """Say why a configuration is predicted slow, by a model that has not seen its graph."""
+    from solution.analysis import explanation as words
+    from solution.analysis import explanation_pictures as pictures
     from solution.experiments.base import find_experiment
-    from solution.explaining import explanation as words
-    from solution.explaining import pictures
     from solution.store.store import Store
 
     found = find_experiment(experiment)

@@ -7,11 +7,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from solution.explaining.explanation import describe, explain
-from solution.explaining.pictures import project
+from solution.analysis.contributions import explain_difference, measure_importance
+from solution.analysis.explanation import describe, explain
+from solution.analysis.explanation_pictures import project
 from solution.features.table import feature_table
 from solution.models.base import RankerSettings
-from solution.models.contributions import explain_difference, measure_importance
 from solution.models.linear import LassoSettings, OrdinarySettings, RidgeSettings
 from solution.models.nothing import NothingSettings
 from solution.models.trees.lightgbm_ranker import LightGBMSettings, PointwiseSettings

@@ -10,14 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
+from solution.analysis import data_pictures as pictures
+from solution.analysis import measures
+from solution.analysis.graph_picture import make_figure
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
-from solution.data.picture import make_figure
 from solution.data.scan import scan
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.metrics import kendall_tau
-from solution.exploration import measures, pictures
 from solution.features.padding import repair_padding
 from solution.features.pruning import keep_neighbourhood
 from tests.graphs import make_layout_graph, make_tile_graph

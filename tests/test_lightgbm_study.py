@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression
 
+from solution.analysis.contributions import explain_difference
 from solution.domain.metrics import kendall_tau
-from solution.models.contributions import explain_difference
 from solution.models.linear import LinearSettings
 from solution.models.papers.lightgbm_model import (
     StudyLassoSettings,

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from solution.analysis.module_table import FEATURES
 from solution.data.folders import find_files
 from solution.data.hlo.messages import MESSAGES
 from solution.data.npz import read_graph
-from solution.features.module_table import FEATURES
 from tests import modules
 from tests.conftest import FastSlow
 

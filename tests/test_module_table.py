@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from solution.analysis.module_table import FEATURES, module_features
 from solution.data.hlo.messages import MESSAGES, instructions
 from solution.data.hlo.nodes import find_places
 from solution.data.hlo.records import read_module_file
-from solution.features.module_table import FEATURES, module_features
 from solution.features.operands import find_operands
 from tests import modules
 

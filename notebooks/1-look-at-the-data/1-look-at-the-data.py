@@ -36,13 +36,13 @@ for script in glob(f"{inputs}/**/fastslow_install.py", recursive=True)[:1]:
 # %%
 import numpy as np
 
+from solution.analysis import data_pictures as pictures
+from solution.analysis.graph_picture import make_figure
+from solution.analysis.graph_tables import show_summaries
 from solution.data.folders import find_files
-from solution.data.inspection import show_summaries
 from solution.data.npz import read_graph
-from solution.data.picture import make_figure
 from solution.data.scan import scan
 from solution.domain.collection import NAMES
-from solution.exploration import pictures
 from solution.features.padding import repair_padding
 from solution.sessions.session import Kernel
 from solution.system.terminal import output

@@ -41,7 +41,7 @@ for script in glob(f"{inputs}/**/fastslow_install.py", recursive=True)[:1]:
 
 # %%
 from solution import cli
-from solution.data.inspection import show_summaries
+from solution.analysis.graph_tables import show_summaries
 from solution.experiments.base import find_experiment
 from solution.runs.record import open_run
 from solution.sessions.earlier_runs import adopt, describe_missing, gather_complete, match, select

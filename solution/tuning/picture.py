@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 from optuna.trial import FrozenTrial, TrialState
 
-from solution.data.picture import save_figure
+from solution.analysis.graph_picture import save_figure
 from solution.tuning.search import find_as_it_is
 
 COLUMNS = 3

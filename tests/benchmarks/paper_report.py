@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 from rich.table import Table
 
-from solution.data.picture import save_figure
+from solution.analysis.graph_picture import save_figure
 from solution.domain.collection import LAYOUT, TILE
 from solution.domain.metrics import Mean, bootstrap_mean, mean_of_means
 from solution.system.files import replace_file

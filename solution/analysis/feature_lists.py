@@ -5,9 +5,9 @@ from pathlib import Path
 
 from rich.table import Table
 
+from solution.analysis import module_table
 from solution.analysis.feature_files import write_table
 from solution.domain.collection import Collection
-from solution.features import module_table
 from solution.features.column import Feature
 from solution.features.columns import FEATURES
 from solution.store.lazy_graphs import GraphCache, LazyGraphs

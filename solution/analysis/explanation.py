@@ -9,6 +9,7 @@ import polars as pl
 from rich.table import Table
 from rich.text import Text
 
+from solution.analysis.contributions import explain_difference, measure_importance
 from solution.domain import predictions
 from solution.domain.graph import Graph
 from solution.experiments.base import Experiment
@@ -16,7 +17,6 @@ from solution.features.column import Feature
 from solution.features.columns import features_of
 from solution.features.table import feature_table
 from solution.models.base import Ranker
-from solution.models.contributions import explain_difference, measure_importance
 from solution.models.trees.pairwise_ranker import PairwiseRanker
 from solution.runs.folder import Run
 from solution.store.lazy_graphs import GraphCache, LazyGraphs

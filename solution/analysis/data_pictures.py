@@ -12,11 +12,11 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
+from solution.analysis import measures
 from solution.domain.collection import NAMES
 from solution.domain.graph import Graph
 from solution.domain.metrics import kendall_tau
 from solution.domain.vocabulary import OPCODES, VIRTUAL
-from solution.exploration import measures
 
 COLOURS = {name: f"C{position}" for position, name in enumerate(NAMES)}
 MAX_POINTS = 2000  # of a graph in a scatter

@@ -11,10 +11,10 @@ import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
-from solution.data.picture import save_figure
+from solution.analysis.explanation import Explanation
+from solution.analysis.graph_picture import save_figure
+from solution.analysis.measures import principal_components
 from solution.domain.graph import Graph
-from solution.explaining.explanation import Explanation
-from solution.exploration.measures import principal_components
 from solution.features.column import Feature
 from solution.features.table import distinct_rows
 from solution.models.sampling import choose_rows
