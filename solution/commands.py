@@ -190,8 +190,8 @@ def tune(
     from solution.domain.collection import collection as find_collection
     from solution.experiments.base import find_experiment
     from solution.training.plan import make_plan
-    from solution.tuning.picture import draw_study
     from solution.tuning.search import Search, show_study
+    from solution.tuning.study_picture import draw_study
 
     found = find_experiment(experiment)
     if collection is not None:
