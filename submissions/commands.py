@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from ensembles import DEFAULT_RECIPE
 from solution.runs.folder import RUNS, Run
 from solution.system.terminal import output, say
 
@@ -15,7 +16,7 @@ from solution.system.terminal import output, say
 
 app = typer.Typer()
 
-RECIPE = "z_score_001"
+
 Force = Annotated[bool, typer.Option("--force", help="The same file again, or no slot left.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Everything but the upload.")]
 Dirty = Annotated[bool, typer.Option("--allow-dirty", help="Record uncommitted changes.")]
@@ -23,7 +24,7 @@ Dirty = Annotated[bool, typer.Option("--allow-dirty", help="Record uncommitted c
 
 @app.command()
 def submit(
-    recipe: Annotated[str, typer.Argument(help="Name, or path of a TOML file.")] = RECIPE,
+    recipe: Annotated[str, typer.Argument(help="Name, or path of a TOML file.")] = DEFAULT_RECIPE,
     run_folder: Annotated[Path, typer.Option("--run", help="A run folder.")] = RUNS / "sample",
     force: Force = False,
     dry_run: DryRun = False,

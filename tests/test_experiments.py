@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from solution.cli import EXPERIMENTS
 from solution.domain.collection import NAMES
+from solution.experiments import DEFAULTS
 from solution.experiments.base import find_experiment, list_experiments
 from solution.system.errors import InputError
 
@@ -23,7 +23,7 @@ def test_every_experiment_loads_and_is_frozen(name: str) -> None:
 
 
 def test_the_default_run_has_every_kind_of_ranker_in_every_collection() -> None:
-    experiments = [find_experiment(name) for name in EXPERIMENTS]
+    experiments = [find_experiment(name) for name in DEFAULTS]
     for collection in NAMES:
         rankers = [e.ranker for e in experiments if collection in e.collections]
         assert len({type(ranker) for ranker in rankers}) == 3

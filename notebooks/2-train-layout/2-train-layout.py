@@ -41,8 +41,9 @@ for script in glob(f"{inputs}/**/fastslow_install.py", recursive=True)[:1]:
     runpy.run_path(script, init_globals={"COMMIT": COMMIT}, run_name="__main__")
 
 # %%
-from solution import cli
+from ensembles import DEFAULT_RECIPE
 from solution.analysis.graph_tables import show_summaries
+from solution.experiments import DEFAULTS
 from solution.experiments.base import find_experiment
 from solution.runs.record import open_run
 from solution.sessions.earlier_runs import adopt, describe_missing, gather_complete, match, select
@@ -60,7 +61,7 @@ from submissions.report import collect_lines, tabulate
 
 # %%
 kernel = Kernel.begin("2-train-layout", PUSH)
-everything = [find_experiment(name) for name in cli.EXPERIMENTS]
+everything = [find_experiment(name) for name in DEFAULTS]
 place = kernel.store(limit=LIMIT)
 store = open_store(kernel.find_data(), place, everything, limit=LIMIT, rebuild=True, workers=None)
 plan = make_plan(store, SCHEME, NUM_FOLDS, limit=LIMIT)
@@ -73,7 +74,7 @@ output.print(show_summaries(plan.graphs))
 # together. It predicts the graphs of the fold that it has not seen, and the test graphs.
 
 # %%
-experiments = [find_experiment(name) for name in match(cli.EXPERIMENTS, EXPERIMENTS)]
+experiments = [find_experiment(name) for name in match(DEFAULTS, EXPERIMENTS)]
 chosen = select(plan, COLLECTIONS, FOLDS)
 settings = describe_run(experiments, plan, SCHEME, NUM_FOLDS)
 with open_run(kernel.run, settings, replace=REPLACE) as run:
@@ -89,5 +90,5 @@ missing = list_missing(experiments, chosen, run)
 # Out of fold: every graph is predicted by a model that has seen no program of its structure.
 
 # %%
-output.print(tabulate(collect_lines(run, cli.RECIPE)))
+output.print(tabulate(collect_lines(run, DEFAULT_RECIPE)))
 kernel.finish(describe_missing(missing))

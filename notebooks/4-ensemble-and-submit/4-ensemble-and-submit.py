@@ -35,9 +35,9 @@ for script in glob(f"{inputs}/**/fastslow_install.py", recursive=True)[:1]:
 # %%
 import shutil
 
+from ensembles import DEFAULT_RECIPE
 from ensembles.recipe import find_recipe
 from ensembles.tables import show_comparison
-from solution import cli
 from solution.sessions.earlier_runs import join_runs
 from solution.sessions.session import Kernel
 from solution.system.terminal import output, say
@@ -51,7 +51,7 @@ from submissions.report import tabulate
 
 # %%
 kernel = Kernel.begin("4-ensemble-and-submit", PUSH)
-recipe = find_recipe(RECIPE or cli.RECIPE)
+recipe = find_recipe(RECIPE or DEFAULT_RECIPE)
 sources = kernel.find_runs(SOURCES)
 for source in sources:
     say(f"{source.folder.parent.name}: {', '.join(source.experiments())}")

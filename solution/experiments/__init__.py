@@ -1,0 +1,9 @@
+"""Experiments: one file each, which holds one frozen value."""
+
+DEFAULTS = (
+    "nothing_001",
+    "layout_gnn_001",
+    "layout_lightgbm_001",
+    "tile_gnn_001",
+    "tile_lightgbm_001",
+)

@@ -25,9 +25,9 @@ from solution.system.commit import read_commit
 from solution.system.errors import InputError
 from solution.system.terminal import say
 
-PACKAGE = Path(__file__).parent
+PROJECT = Path(__file__).parents[2]
 RUN = "run"  # the folder of a notebook's run, in its output
-CHECKOUT = PACKAGE.parent if (PACKAGE.parent / "pyproject.toml").is_file() else Path()
+CHECKOUT = PROJECT if (PROJECT / "pyproject.toml").is_file() else Path()
 
 
 class OutOfTimeError(BaseException):

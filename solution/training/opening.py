@@ -1,5 +1,4 @@
-"""A run is opened: its store, which is given or made of its data, its folds, what it cannot
-score."""
+"""A run is opened: its store, which may have to be made, its folds, what cannot be scored."""
 
 import shutil
 from collections.abc import Iterator, Sequence

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from solution.cli import EXPERIMENTS
+from solution.experiments import DEFAULTS
 from solution.system.errors import InputError
 from submissions.kernels.execution import read_source
 from submissions.kernels.notebooks import (
@@ -63,7 +63,7 @@ def test_a_notebook_defines_no_functions_and_names_no_experiment(notebook: Noteb
     text = notebook.source.read_text(encoding="utf-8")
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
     assert not [node for node in ast.walk(ast.parse(text)) if isinstance(node, kinds)]
-    assert not [name for name in EXPERIMENTS if name in text]
+    assert not [name for name in DEFAULTS if name in text]
 
 
 def test_the_metadata_is_what_kaggle_wants(notebook: Notebook) -> None:

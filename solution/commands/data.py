@@ -1,0 +1,190 @@
+"""Commands for data and their features: check, inspect, prepare, data, features, module."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from solution.commands.options import (
+    Data,
+    DataOption,
+    Preparers,
+    open_given_store,
+)
+from solution.data.folders import SAMPLE
+from solution.runs.folder import STORES
+from solution.system.errors import InputError
+from solution.system.terminal import output, say
+
+# Heavy imports (torch, lightgbm, matplotlib, polars) wait inside the commands that need them.
+
+app = typer.Typer()
+
+
+@app.command()
+def check(data: Data = SAMPLE) -> None:
+    """Validate every file, of the data or of a prepared store, and count what is there."""
+    from solution.analysis.graph_tables import show_summaries
+    from solution.data.folders import find_files
+    from solution.data.scan import scan
+    from solution.store.store import Store, is_store
+
+    if is_store(data):
+        store = Store.open(data)
+        summaries, defects = store.graphs, store.find_defects()
+    else:
+        summaries, defects = scan(find_files(data))
+    output.print(show_summaries(summaries))
+    if defects:
+        raise InputError("\n".join([*defects, f"{len(defects)} defect(s) in {data}."]))
+    say(f"All {len(summaries)} files are sound.")
+
+
+@app.command()
+def inspect(
+    file: Annotated[Path, typer.Argument(help="One npz file.")],
+    collection: Annotated[str | None, typer.Option(help="Where the path does not say it.")] = None,
+    picture: Annotated[Path | None, typer.Option(help="Default: NAME.png here.")] = None,
+) -> None:
+    """Show one graph as tables and save a picture of it."""
+    from solution.analysis.graph_picture import draw_graph
+    from solution.analysis.graph_tables import show_graph
+    from solution.data.folders import identify_file
+    from solution.data.npz import read_graph
+
+    found = identify_file(file, collection)
+    graph = read_graph(found.path, found.collection)
+    for table in show_graph(graph):
+        output.print(table)
+    path = picture or Path(f"{graph.name}.png")
+    draw_graph(graph, path)
+    say(f"Picture: {path}")
+
+
+@app.command()
+def prepare(
+    data: Data = SAMPLE,
+    out: Annotated[
+        Path | None, typer.Option(help="The store. Default: stores/NAME of the data folder.")
+    ] = None,
+    hops: Annotated[
+        int, typer.Option(min=1, help="Kept around the configurable nodes of layout graphs.")
+    ] = 1,
+    whole: Annotated[bool, typer.Option("--whole", help="Keep every node.")] = False,
+    workers: Preparers = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Prepare everything again.")] = False,
+) -> None:
+    """Repair, prune and encode every graph once, so that runs read only what they need.
+
+    Preparing again goes on where it was stopped. `run` does it by itself; do it before where the
+    data is large, used by several runs, or will not be there later.
+    """
+    from solution.data.folders import find_files, find_sample_submission
+    from solution.store.preparation import Preparation
+    from solution.store.preparing import prepare_store
+
+    store = prepare_store(
+        find_files(data),
+        out or STORES / data.resolve().name,
+        Preparation(None if whole else hops),
+        find_sample_submission(data),
+        workers=workers,
+        replace=replace,
+    )
+    megabytes = store.size / 2**20
+    say(f"{store.folder}: {len(store.graphs)} graphs, {megabytes:,.1f} MB.")
+
+
+@app.command()
+def data(
+    folder: Annotated[Path, typer.Argument(help="Where the files go.")] = Path("data"),
+    collection: Annotated[str | None, typer.Option(help="Only one, as layout:xla:random.")] = None,
+    max_gigabytes: Annotated[float, typer.Option(min=0.001, help="Of all files.")] = 100.0,
+) -> None:
+    """Download the competition's data with the kaggle CLI and check it. Goes on where it was.
+
+    Nothing that is there is overwritten. Exit codes: 0, or 2 with a message: what Kaggle refused,
+    what is wrong with the archive, or which files are defective.
+    """
+    from submissions.download import download_all, download_collection
+    from submissions.kaggle import Kaggle
+    from submissions.settings import read_settings
+
+    kaggle, max_bytes = Kaggle(read_settings()), round(max_gigabytes * 1e9)
+    if collection is None:
+        count = download_all(kaggle, folder, max_bytes)
+    else:
+        count = download_collection(kaggle, folder, collection, max_bytes)
+    say(f"{folder}: {count} files are there.")
+    check(folder)
+
+
+@app.command()
+def features(
+    collection: Annotated[
+        str | None, typer.Argument(help="One, as tile:xla. Default: all tables are listed.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the collection's table here, as Parquet.")
+    ] = None,
+    data: DataOption = None,
+) -> None:
+    """List the columns of the feature tables with units and reasons, or write one."""
+    from solution.analysis.feature_lists import (
+        show_features,
+        show_module_features,
+        write_collection,
+    )
+    from solution.domain.collection import collection as find_collection
+    from solution.features.columns import FEATURES
+    from solution.system.errors import InputError
+
+    chosen = find_collection(collection) if collection else None
+    if out is None:
+        for kind in [chosen.kind] if chosen else FEATURES:
+            output.print(show_features(kind))
+        if chosen is None:
+            output.print(show_module_features())
+        return
+    if chosen is None:
+        raise InputError("--out needs a collection, as in `fastslow features tile:xla --out FILE`.")
+    rows = write_collection(open_given_store(data), chosen, out)
+    say(f"{out}: {rows:,} rows.")
+
+
+@app.command()
+def module(
+    file: Annotated[Path, typer.Argument(help="TuningData, ModuleTuningData or a dump of XLA's.")],
+    to: Annotated[
+        Path | None, typer.Option(help="Write npz files below this folder, beside what is there.")
+    ] = None,
+    collection: Annotated[
+        str | None, typer.Option(help="Of layout graphs. Default: layout:xla:random.")
+    ] = None,
+    split: Annotated[
+        Literal["train", "valid", "test"] | None,
+        typer.Option(help="Default: train where there are runtimes, else test."),
+    ] = None,
+    features_file: Annotated[
+        Path | None, typer.Option("--features", help="Write what npz files lack, as Parquet.")
+    ] = None,
+) -> None:
+    """Show the programs of a protobuf file as a table, and make them files to rank.
+
+    XLA dumps them where XLA_FLAGS has --xla_dump_to=FOLDER --xla_dump_hlo_as_proto. One without
+    runs gets one configuration, in which the compiler chooses all.
+    """
+    from solution.analysis.module_table import write_module_tables
+    from solution.data.hlo.listing import show_records
+    from solution.data.hlo.records import read_module_file
+    from solution.data.hlo.writing import write_record
+
+    records = read_module_file(file, collection)
+    for table in show_records(file.name, records):
+        output.print(table)
+    if to is not None:
+        paths = [write_record(record, to, split) for record in records]
+        say(f"{to}: {len(paths)} graphs, such as {paths[0]}")
+    if features_file is not None:
+        rows = write_module_tables(records, features_file)
+        say(f"{features_file}: {rows:,} rows.")
