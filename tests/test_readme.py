@@ -4,8 +4,8 @@ import re
 import shlex
 from pathlib import Path
 
-from tests import modules
 from tests.conftest import REPOSITORY, FastSlow
+from tests.made import modules
 
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
 MAKEFILE = (REPOSITORY / "Makefile").read_text(encoding="utf-8")

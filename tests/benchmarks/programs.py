@@ -24,7 +24,7 @@ from solution.domain.vocabulary import (
     SHAPE_PRODUCT,
     SHAPE_SUM,
 )
-from tests.graphs import F32
+from tests.made.graphs import F32
 
 BLOCK_ROWS = 2000
 CONFIGURABLE = {"reshape": 66_003, "dot": 98_954, "convolution": 20_900}  # counts in TpuGraphs

@@ -97,7 +97,7 @@ def _predict(folder: Path, pruning: str, limit: int | None) -> dict[str, Any]:
     from solution.models.layout.layout_gnn import LayoutGnnSettings
     from solution.models.nets.training_loop import TrainingSettings
     from solution.store.preparation import Preparation
-    from tests.graphs import make_layout_graph
+    from tests.made.graphs import make_layout_graph
 
     settings = LayoutGnnSettings(pruning=pruning, training=TrainingSettings(epochs=1))
     ranker = settings.build(0).fit([make_layout_graph(seed) for seed in range(2)], [])

@@ -33,7 +33,7 @@ RECIPE = "[members]\none = 1.0\n"
 CONFIGS = {"layout": 4, "tile": 6}
 UNSET = "unset"
 LABELLED = 3  # graphs with labels in each collection
-PRELOADED = ("solution.cli", "submissions.report", "submissions.sending", "submissions.scores")
+PRELOADED = ("scipy.stats", "solution.cli", "submissions.report", "submissions.sending", "submissions.scores")
 
 # multiprocessing reads the exit code of every process, whoever began it, whenever one is started:
 # two threads that do so at once lose it.

@@ -8,7 +8,7 @@ import numpy as np
 
 from solution.domain.graph import Graph
 from solution.features.column import Feature
-from solution.features.layout import conflicts as agreement
+from solution.features.layout import conflicts
 from solution.features.work import num_bytes
 
 BLOCK_ENTRIES = 1 << 22  # (configuration, tensor) entries that are described at once
@@ -27,7 +27,7 @@ FEATURES = (
 
 def count_copies(graph: Graph) -> np.ndarray:
     """The columns FEATURES: (distinct configs, len(FEATURES)) float64."""
-    claims, codes = agreement.find_claims(graph), graph.layouts.codes
+    claims, codes = conflicts.find_claims(graph), graph.layouts.codes
     if len(claims.nodes) == 0:
         return np.zeros((len(codes), len(FEATURES)))
     size = num_bytes(graph)[claims.nodes]

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from solution.domain.codebook import Codebook
 from solution.domain.ragged import offsets, starts_of
-from solution.features.layout import conflicts as agreement
+from solution.features.layout import conflicts
 from solution.features.layout.conflicts import Claims
 from solution.models.layout.colour_refinement import (
     Neighbours,
@@ -64,7 +64,7 @@ def plan_states(
     sizes = [graph.num_nodes for graph in graphs]
     total = sum(sizes)
     colours = np.repeat(np.arange(total)[:, None], len(configs), axis=1)
-    extra = np.zeros((total, len(configs), len(agreement.FEATURES)), np.float32)
+    extra = np.zeros((total, len(configs), len(conflicts.FEATURES)), np.float32)
     first_pairs = offsets([graph.num_pairs for graph in graphs])
     for graph, own, node, pair in zip(graphs, configs.T, offsets(sizes), first_pairs, strict=True):
         codes = graph.codebook.codes[own]

@@ -24,7 +24,7 @@ from torch.nn import functional
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.memo import PerGraph
-from solution.features.layout import conflicts as agreement
+from solution.features.layout import conflicts
 from solution.features.layout.conflicts import find_claims
 from solution.features.layout.frequency import share_of_pairs
 from solution.features.layout.tensors import FEATURES, describe_layouts
@@ -173,7 +173,7 @@ class LayoutGnn(nn.Module):
         tokens = vocabulary.NUM_LAYOUT_FEATURES * TOKEN_WIDTH
         self.pair = PairMlp(self.width, tokens + NUM_PAIR_FEATURES)
         self.blocks = nn.ModuleList(
-            StateBlock(before, after, len(agreement.FEATURES))
+            StateBlock(before, after, len(conflicts.FEATURES))
             for before, after in pairwise((self.width, *settings.rounds))
         )
         last = settings.rounds[-1]

@@ -1,0 +1,246 @@
+"""`fastslow check` and `fastslow inspect`, and how `run` refuses what `check` refuses."""
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import numpy as np
+import pytest
+from matplotlib import image
+
+from solution.domain.collection import NAMES
+from tests.conftest import FastSlow
+from tests.made.graphs import make_layout_graph, make_tile_graph, to_arrays, write_graph
+
+QUICK = ("--experiment", "nothing_001", "--workers", "1")
+
+
+class Bomb:
+    """An object that creates a file where it is unpickled."""
+
+    def __init__(self, trace: Path) -> None:
+        self.trace = trace
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Path.touch, (self.trace,)
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-300])
+
+
+def change(name: str, function: Callable[[np.ndarray], np.ndarray]) -> Callable[[Path], None]:
+    """Rewrite the file with one other array."""
+
+    def damage(path: Path) -> None:
+        arrays = to_arrays(make_layout_graph(name=path.stem))
+        np.savez(path, **(arrays | {name: function(arrays[name])}))
+
+    return damage
+
+
+def put(array: np.ndarray, place: int | tuple[int, int], value: float) -> np.ndarray:
+    changed = array.copy()
+    changed[place] = value
+    return changed
+
+
+def pickle_opcodes(path: Path) -> None:
+    bomb = np.array([Bomb(path.with_name("unpickled"))], object)
+    change("node_opcode", lambda _: bomb)(path)
+
+
+DEFECTS: dict[str, tuple[Callable[[Path], None], str]] = {
+    "truncated": (truncate, "truncated or not an npz file"),
+    "pickled": (pickle_opcodes, "Object arrays cannot be loaded"),
+    "shape": (change("node_feat", lambda a: a[:, :139]), "node_feat has shape (8, 139)"),
+    "nan": (change("node_feat", lambda a: put(a, (3, 7), np.nan)), "node_feat has NaN"),
+    "index": (change("edge_index", lambda a: put(a, (0, 1), 8)), "edge_index points outside"),
+    "opcode": (change("node_opcode", lambda a: put(a, 2, 250)), "unknown opcode 250"),
+    "unlabelled": (change("config_runtime", np.zeros_like), "all runtimes are 0"),
+}
+
+
+def write_broken(folder: Path, *names: str) -> dict[str, Path]:
+    """One sound graph, and one broken file for each of the defects called `names`."""
+    write_graph(make_layout_graph(name="sound"), folder)
+    paths = {}
+    for name in names:
+        paths[name] = write_graph(make_layout_graph(name=f"broken-{name}"), folder)
+        DEFECTS[name][0](paths[name])
+    return paths
+
+
+def assert_refused(result: CompletedProcess[str]) -> None:
+    assert result.returncode == 2, result.stderr
+    assert result.stderr.strip()
+    assert "Traceback" not in result.stdout + result.stderr
+
+
+def assert_names(result: CompletedProcess[str], defect: str, path: Path) -> None:
+    """One line says which file it is and what is wrong with it."""
+    lines = [line for line in result.stderr.splitlines() if str(path) in line]
+    assert len(lines) == 1
+    assert DEFECTS[defect][1] in lines[0]
+
+
+def test_check_shows_every_collection_of_the_bundled_sample(fastslow: FastSlow) -> None:
+    result = fastslow("check")
+    assert result.returncode == 0, result.stderr
+    rows = [line.strip() for line in result.stdout.splitlines()]
+    assert [row for row in rows if row in NAMES] == list(NAMES)
+    assert sum(row.startswith("test ") for row in rows) == 5
+    assert rows[-1] == "All 250 files are sound."
+
+
+def test_check_finds_the_real_files_sound(fastslow: FastSlow, tpu: Path) -> None:
+    result = fastslow("check", tpu)
+    assert result.returncode == 0, result.stderr
+    assert "All 33 files are sound." in result.stdout
+    assert all(name in result.stdout for name in NAMES)
+
+
+def test_check_shows_numbers_of_real_files_in_full(fastslow: FastSlow, tpu: Path) -> None:
+    assert "…" not in fastslow("check", tpu).stdout
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_run_refuses_a_broken_file_beside_a_sound_one(
+    defect: str, fastslow: FastSlow, tmp_path: Path
+) -> None:
+    [path] = write_broken(tmp_path / "data", defect).values()
+    result = fastslow("run", "data", *QUICK)
+    assert_refused(result)
+    assert_names(result, defect, path.relative_to(tmp_path))
+    assert "sound.npz" not in result.stderr
+    assert not (tmp_path / "runs").exists()
+    assert not path.with_name("unpickled").exists()
+
+
+def test_every_defect_of_a_folder_is_listed_at_once(fastslow: FastSlow, tmp_path: Path) -> None:
+    paths = write_broken(tmp_path / "data", *DEFECTS)
+    for result in (fastslow("check", tmp_path / "data"), fastslow("run", tmp_path / "data")):
+        assert_refused(result)
+        for defect, path in paths.items():
+            assert_names(result, defect, path)
+    assert not (tmp_path / "runs").exists()
+    assert not any(tmp_path.rglob("unpickled"))
+
+
+def test_check_counts_the_defects_and_shows_what_is_sound(
+    fastslow: FastSlow, tmp_path: Path
+) -> None:
+    write_broken(tmp_path / "data", "nan", "shape")
+    result = fastslow("check", "data")
+    assert_refused(result)
+    assert "2 defect(s) in data." in result.stderr
+    assert "layout:xla:random" in result.stdout
+    assert "sound." not in result.stdout
+
+
+def test_check_refuses_a_folder_without_any_sound_file(fastslow: FastSlow, tmp_path: Path) -> None:
+    truncate(write_graph(make_tile_graph(), tmp_path / "data"))
+    result = fastslow("check", "data")
+    assert_refused(result)
+    assert "kernel.npz: truncated" in result.stderr
+
+
+def test_test_graph_without_labels_is_sound(fastslow: FastSlow, tmp_path: Path) -> None:
+    write_graph(make_layout_graph(labelled=False), tmp_path / "data", "test")
+    result = fastslow("check", "data")
+    assert result.returncode == 0, result.stderr
+
+
+def test_empty_and_missing_folders_are_refused(fastslow: FastSlow, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    for folder, words in (("data", "found none"), ("missing", "there is no such folder")):
+        for result in (fastslow("check", folder), fastslow("run", folder, *QUICK)):
+            assert_refused(result)
+            assert f"{folder}: " in result.stderr
+            assert words in result.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def assert_is_picture(path: Path) -> None:
+    assert path.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+    assert 5_000 < path.stat().st_size < 2_000_000
+    pixels = image.imread(path)
+    height, width = pixels.shape[:2]
+    assert 1000 < width < 4000
+    assert 400 < height < 4000
+    assert pixels[..., :3].std() > 0.02  # something is drawn
+
+
+def test_inspect_shows_a_layout_graph(fastslow: FastSlow, tmp_path: Path) -> None:
+    path = write_graph(make_layout_graph(), tmp_path)
+    result = fastslow("inspect", path)
+    assert result.returncode == 0, result.stderr
+    assert "layout:xla:random:program" in result.stdout
+    for opcode in ("parameter", "dot", "add", "reshape", "tanh"):
+        assert opcode in result.stdout
+    assert "Picture: program.png" in result.stdout
+    assert_is_picture(tmp_path / "program.png")
+
+
+def test_inspect_tells_a_tile_graph_by_its_arrays(fastslow: FastSlow, tmp_path: Path) -> None:
+    np.savez(tmp_path / "kernel.npz", **to_arrays(make_tile_graph(labelled=False)))
+    result = fastslow("inspect", "kernel.npz", "--picture", "pictures/kernel.png")
+    assert result.returncode == 0, result.stderr
+    assert "tile:xla:kernel" in result.stdout
+    assert "Output tile" in result.stdout
+    assert all(opcode in result.stdout for opcode in ("parameter", "dot", "tanh"))
+    assert_is_picture(tmp_path / "pictures" / "kernel.png")
+    assert not (tmp_path / "kernel.png").exists()
+
+
+def test_inspect_asks_for_the_collection_of_a_layout_file(
+    fastslow: FastSlow, tmp_path: Path
+) -> None:
+    np.savez(tmp_path / "program.npz", **to_arrays(make_layout_graph()))
+    result = fastslow("inspect", "program.npz")
+    assert_refused(result)
+    assert "program.npz" in result.stderr
+    assert "--collection" in result.stderr
+    assert not (tmp_path / "program.png").exists()
+    named = fastslow("inspect", "program.npz", "--collection", "layout:nlp:random")
+    assert named.returncode == 0, named.stderr
+    assert_is_picture(tmp_path / "program.png")
+
+
+def test_inspect_shows_names_with_brackets(fastslow: FastSlow, tmp_path: Path) -> None:
+    path = write_graph(make_layout_graph(name="conv[red]"), tmp_path)
+    assert "conv[red]\n" in fastslow("inspect", path).stdout.replace(" ", "")
+
+
+def test_inspect_prints_a_long_path_of_the_picture_in_one_line(
+    fastslow: FastSlow, tmp_path: Path
+) -> None:
+    picture = tmp_path / ("long" * 20) / "program.png"
+    result = fastslow("inspect", write_graph(make_layout_graph(), tmp_path), "--picture", picture)
+    assert f"Picture: {picture}\n" in result.stdout
+
+
+def test_inspect_refuses_a_folder_as_the_picture(fastslow: FastSlow, tmp_path: Path) -> None:
+    path = write_graph(make_layout_graph(), tmp_path)
+    assert_refused(fastslow("inspect", path, "--picture", path.parent))
+
+
+@pytest.mark.parametrize("defect", ["truncated", "pickled", "opcode"])
+def test_inspect_refuses_a_broken_file(defect: str, fastslow: FastSlow, tmp_path: Path) -> None:
+    [path] = write_broken(tmp_path / "data", defect).values()
+    result = fastslow("inspect", path)
+    assert_refused(result)
+    assert_names(result, defect, path)
+
+
+def test_inspect_draws_a_program_of_one_operation(fastslow: FastSlow, tmp_path: Path) -> None:
+    graph = dataclasses.replace(
+        make_tile_graph(configs=1),
+        node_features=make_tile_graph().node_features[:1],
+        node_opcodes=np.ones(1, np.uint8),
+        edges=np.empty((0, 2), np.int64),
+    )
+    result = fastslow("inspect", write_graph(graph, tmp_path))
+    assert result.returncode == 0, result.stderr
+    assert_is_picture(tmp_path / "kernel.png")

@@ -1,0 +1,166 @@
+"""The commands as a user types them, end to end on real measured data."""
+
+import csv
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from solution.domain.collection import NAMES
+from tests.conftest import REPOSITORY, FastSlow
+from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
+
+QUICK = [
+    "--experiment", "nothing_001",
+    "--experiment", "layout_lightgbm_001",
+    "--experiment", "tile_lightgbm_001",
+    "--folds", "2",
+    "--workers", "1",
+]  # fmt: skip
+
+
+def quick_run(fastslow: FastSlow, data: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    return fastslow("run", data, *QUICK, "--run", "out", *more)
+
+
+def read_rows(path: Path) -> dict[str, list[int]]:
+    with path.open(encoding="utf-8") as file:
+        header, *rows = csv.reader(file)
+    assert header == ["ID", "TopConfigs"]
+    return {name: [int(index) for index in configs.split(";")] for name, configs in rows}
+
+
+def test_run_makes_a_sound_submission_and_a_table(
+    fastslow: FastSlow, sample: Path, tmp_path: Path
+) -> None:
+    result = quick_run(fastslow, sample)
+    assert result.returncode == 0, result.stderr
+    graphs = pl.read_parquet(tmp_path / "out" / "graphs.parquet")
+    test = graphs.filter(pl.col("split") == "test")
+    rows = read_rows(tmp_path / "out" / "submission.csv")
+    assert len(rows) == len(test)
+    for collection, name, configs in test.select("collection", "graph", "configs").rows():
+        found = rows[f"{collection}:{name}"]
+        expected = configs if collection.startswith("layout") else 5
+        assert len(found) == len(set(found)) == expected
+        assert max(found) < configs
+    scores = pl.read_csv(tmp_path / "out" / "scores.csv")
+    for collection in NAMES:
+        own = dict(
+            scores.filter(pl.col("collection") == collection).select("ranker", "score").rows()
+        )
+        lightgbm = next(score for ranker, score in own.items() if "lightgbm" in ranker)
+        assert lightgbm > own["nothing_001"] + 0.05
+        assert collection in result.stdout
+    assert "mean of the five" in result.stdout
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    record = json.loads((tmp_path / "out" / "run.json").read_text())
+    assert record["versions"]["lightgbm"]
+    verified = fastslow("verify", "out/submission.csv", "--run", "out")
+    assert verified.returncode == 0
+    assert f"{len(test)} rows" in verified.stdout
+
+
+def test_run_refuses_a_folder_of_another_run(
+    fastslow: FastSlow, sample: Path, tmp_path: Path
+) -> None:
+    assert quick_run(fastslow, sample, "--limit").returncode == 0
+    before = (tmp_path / "out" / "submission.csv").stat().st_mtime_ns
+    other = quick_run(fastslow, sample, "--limit", "--folds", "3")
+    assert other.returncode == 2
+    assert "folds: 2, now 3" in other.stderr
+    assert (tmp_path / "out" / "submission.csv").stat().st_mtime_ns == before
+    assert quick_run(fastslow, sample, "--limit", "--folds", "3", "--replace").returncode == 0
+    again = quick_run(fastslow, sample, "--limit", "--folds", "3")
+    assert again.returncode == 0
+
+
+def test_real_tpu_files_run_and_gaps_are_said(
+    fastslow: FastSlow, tpu: Path, tmp_path: Path
+) -> None:
+    result = quick_run(fastslow, tpu)
+    assert result.returncode == 0, result.stderr
+    words = " ".join(result.stderr.split())
+    assert "layout:nlp:default: no graph has labels" in words
+    assert "layout:xla:default: only 2 labelled graphs" in words
+    rows = read_rows(tmp_path / "out" / "submission.csv")
+    assert len(rows) == 894
+    assert len(rows["layout:nlp:default:3a0c5517a87df8d82fd637b83298a3ba"]) == 1001
+    assert "884 of its rows are copied from sample_submission.csv" in " ".join(
+        result.stdout.split()
+    )
+    sampled = read_rows(tpu / "sample_submission.csv")
+    assert list(rows) == list(sampled)
+
+
+def test_one_graph_and_missing_collections_still_end_in_a_submission(
+    fastslow: FastSlow, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    write_graph(make_layout_graph(0, name="only"), data)
+    write_graph(make_layout_graph(1, name="asked", labelled=False), data, "test")
+    write_graph(make_tile_graph(2, name="asked", configs=3, labelled=False), data, "test")
+    result = quick_run(fastslow, data)
+    assert result.returncode == 0, result.stderr
+    assert "cannot be divided" in " ".join(result.stderr.split())
+    assert "layout:nlp:random: no graphs here" in " ".join(result.stderr.split())
+    rows = read_rows(tmp_path / "out" / "submission.csv")
+    assert list(map(len, rows.values())) == [12, 3]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "nowhere"], "no such folder"),
+        (["run", "--recipe", "no_such_recipe"], "is not a recipe"),
+        (["run", "--experiment", "no_such"], "is not an experiment"),
+        (["run", "--experiment", "tile_lightgbm_001"], "falls back on nothing_001"),
+        (["ensemble", "--run", "nowhere"], "there is no run here"),
+        (["verify", "submission.csv", "--run", "nowhere"], "there is no run here"),
+        (["inspect", "nowhere.npz"], "no such file"),
+        (["run", "--scheme", "neither"], "architecture"),
+    ],
+)
+def test_mistakes_are_one_message_and_exit_code_2(
+    arguments: list[str], message: str, fastslow: FastSlow, tmp_path: Path
+) -> None:
+    result = fastslow(*arguments)
+    assert result.returncode == 2
+    assert message in " ".join(result.stderr.split())
+    assert "Traceback" not in result.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("arguments", [["run", "nowhere"], ["run", "--recipe", "no_such_recipe"]])
+def test_what_is_not_there_is_said_before_torch_is_loaded(arguments: list[str]) -> None:
+    code = f"""
+import sys
+sys.argv = ["fastslow", *{arguments!r}]
+from solution.cli import main
+try:
+    main()
+except SystemExit as end:
+    sys.exit(end.code if "torch" not in sys.modules else "torch was loaded")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 2, done.stderr
+
+
+def test_make_passes_its_options_on() -> None:
+    command = ["make", "-n", "run", "DATA=some folder", "RUN=there", "LIMIT=1", "REPLACE=1"]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    assert re.search(r"fastslow run \"some folder\" --run \"there\" --limit --replace", done.stdout)
+
+
+def test_kaggle_command_line_starts() -> None:
+    with tempfile.TemporaryDirectory() as home:
+        environment = {**os.environ, "HOME": home}
+        command = [str(Path(sys.executable).parent / "kaggle"), "-W", "--version"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert "Kaggle CLI" in done.stdout

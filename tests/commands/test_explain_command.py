@@ -1,0 +1,122 @@
+"""Why a configuration is predicted slow: contributions that add up, in words and pictures."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from solution.analysis.contributions import explain_difference, measure_importance
+from solution.analysis.explanation import describe, explain
+from solution.analysis.explanation_pictures import project
+from solution.features.table import feature_table
+from solution.models.base import RankerSettings
+from solution.models.linear import LassoSettings, OrdinarySettings, RidgeSettings
+from solution.models.nothing import NothingSettings
+from solution.models.trees.lightgbm_ranker import LightGBMSettings, PointwiseSettings
+from solution.models.trees.pairwise_ranker import PairwiseSettings
+from solution.system.errors import InputError
+from tests.conftest import FastSlow
+from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
+
+TILE = [make_tile_graph(seed, configs=20, name=f"kernel_{seed}") for seed in range(6)]
+LAYOUT = [make_layout_graph(seed, configs=20, name=f"program_{seed}") for seed in range(6)]
+TREES = {"rounds": 20, "min_data_in_leaf": 3}
+
+
+@pytest.mark.parametrize(
+    ("settings", "graphs"),
+    [
+        (LightGBMSettings(**TREES), TILE),
+        (PointwiseSettings(**TREES), LAYOUT),
+        (OrdinarySettings(), TILE),
+        (RidgeSettings(), LAYOUT),
+        (LassoSettings(), TILE),
+    ],
+    ids=["lambdarank", "pointwise", "ordinary", "ridge", "lasso"],
+)
+def test_contributions_add_up_to_the_difference_of_the_scores(
+    settings: RankerSettings, graphs: list
+) -> None:
+    ranker = settings.build(0).fit(graphs[:4], [graphs[4]])
+    scores = ranker.predict(graphs[5]).astype(float)
+    rows = feature_table(graphs[5]).to_numpy()
+    found = explain_difference(ranker, rows, rows[2])
+    assert found.shape == rows.shape
+    np.testing.assert_allclose(found.sum(axis=1), scores - scores[2], atol=1e-4)
+    importance = measure_importance(ranker)
+    assert importance.shape == (rows.shape[1],)
+    assert importance.sum() == pytest.approx(1)
+
+
+def test_of_a_pair_what_speaks_for_one_speaks_against_the_other() -> None:
+    ranker = PairwiseSettings(**TREES).build(0).fit(TILE[:4], [])
+    rows = feature_table(TILE[5]).to_numpy()
+    forth = explain_difference(ranker, rows[[3]], rows[4])
+    back = explain_difference(ranker, rows[[4]], rows[3])
+    np.testing.assert_allclose(forth, -back, atol=1e-6)
+    slower = ranker.predict_rows(rows[[3]] - rows[4]) - ranker.predict_rows(rows[[4]] - rows[3])
+    assert np.sign(forth.sum()) == np.sign(slower[0])
+
+
+def test_the_sentence_names_places_and_runtimes() -> None:
+    ranker = LightGBMSettings(**TREES).build(0).fit(TILE[:4], [])
+    graph = TILE[5]
+    explained = explain(ranker, graph)
+    scores = ranker.predict(graph)
+    assert scores[explained.slow] == scores.max()
+    assert scores[explained.fast] == scores.min()
+    ratio = graph.runtimes[explained.slow] / graph.runtimes[explained.fast]
+    text = describe(explained)
+    assert f"Configuration {explained.slow} of {graph.name}" in text
+    assert f"{ratio:.2f} times as long" in text
+    named = explained.features[explained.order[0]].name
+    assert (explained.contributions[explained.order[0]] > 0) == (named in text)
+
+
+def test_what_is_not_there_or_cannot_be_explained_is_refused() -> None:
+    ranker = LightGBMSettings(**TREES).build(0).fit(TILE[:4], [])
+    with pytest.raises(InputError, match="no configuration 99"):
+        explain(ranker, TILE[5], 99)
+    with pytest.raises(InputError, match="cannot be explained"):
+        explain(NothingSettings().build(0), TILE[5])
+
+
+def test_principal_components_of_a_line_are_the_line() -> None:
+    rows = np.outer(np.arange(10.0), [1.0, -2.0, 0.0])
+    points, shares = project(rows)
+    assert shares[0] == pytest.approx(1)
+    distances = np.diff(points[:, 0])
+    np.testing.assert_allclose(np.abs(distances), np.abs(distances[0]))
+
+
+def test_explain_after_a_run(fastslow: FastSlow, tmp_path: Path) -> None:
+    for seed in range(9):
+        graph = make_tile_graph(seed, configs=12, name=f"kernel_{seed}")
+        write_graph(graph, tmp_path / "data", "test" if seed == 8 else "train")
+    more = ("--experiment", "nothing_001", "--experiment", "linear_ridge_001")
+    recipe = tmp_path / "one.toml"
+    recipe.write_text('fallback = "nothing_001"\n[members]\nlinear_ridge_001 = 1\n')
+    run = fastslow("run", "data", *more, "--recipe", recipe, "--run", "runs/data", "--folds", "2",
+                   "--scheme", "graph")  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    call = ("explain", "linear_ridge_001", "kernel_3", "--run", "runs/data", "--out", "pictures")
+    result = fastslow(*call, "--config", "5")
+    assert result.returncode == 0, result.stderr
+    assert "Configuration 5 of kernel_3 is predicted" in result.stdout
+    for name in ("contributions.png", "components.png"):
+        assert (tmp_path / "pictures" / name).read_bytes().startswith(b"\x89PNG")
+    graphs = pl.read_parquet(tmp_path / "runs" / "data" / "graphs.parquet")
+    (fold,) = graphs.filter(graph="kernel_3")["fold"]
+    unknown = fastslow("explain", "linear_ridge_001", "kernel_99", "--run", "runs/data")
+    assert unknown.returncode == 2
+    assert "'kernel_99': expected one graph" in unknown.stderr
+    for unit in (tmp_path / "runs" / "data" / "linear_ridge_001" / "units").rglob(f"fold-{fold}-*"):
+        shutil.rmtree(unit)
+    seen = fastslow(*call)
+    assert seen.returncode == 2
+    assert "has no model of linear_ridge_001 for tile:xla that has not seen kernel_3" in seen.stderr
+    untrained = fastslow("explain", "linear_lasso_001", "kernel_3", "--run", "runs/data")
+    assert untrained.returncode == 2
+    assert "fastslow run --experiment linear_lasso_001" in untrained.stderr

@@ -1,0 +1,130 @@
+"""A search of settings: it is found again after a stop, and its best settings are an experiment."""
+
+import dataclasses
+from pathlib import Path
+from typing import ClassVar
+
+import optuna
+import pytest
+
+from solution.data.folders import find_files
+from solution.domain.collection import TILE
+from solution.experiments.base import Experiment, find_experiment
+from solution.models.linear import LinearRanker, RidgeSettings
+from solution.models.nothing import NothingSettings
+from solution.models.tile.tile_gnn import TileGnnSettings
+from solution.models.trees.lightgbm_ranker import LightGBMSettings
+from solution.store.preparation import Preparation
+from solution.store.preparing import prepare_store
+from solution.system.errors import InputError
+from solution.training.plan import make_plan
+from solution.tuning.search import Search, show_study
+from solution.tuning.space import SPACE, find_searched, with_values
+from tests.conftest import FastSlow
+from tests.made.graphs import make_tile_graph, write_graph
+
+EXPERIMENT = """
+from solution.experiments.base import Experiment
+from solution.models.trees.lightgbm_ranker import LightGBMSettings
+
+EXPERIMENT = Experiment(
+    name="quick_trees",
+    collections=("tile:xla",),
+    ranker=LightGBMSettings(rounds=5, min_data_in_leaf=5),
+    seeds=(3, 4),
+)
+"""
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    for seed in range(8):
+        write_graph(make_tile_graph(seed, name=f"kernel_{seed}", configs=12), tmp_path / "data")
+    # Another structure, so that there is something to hold out.
+    for seed in range(4):
+        graph = make_tile_graph(seed, name=f"other_{seed}", configs=12)
+        write_graph(dataclasses.replace(graph, edges=graph.edges[:-1]), tmp_path / "data")
+    (tmp_path / "quick_trees.py").write_text(EXPERIMENT, encoding="utf-8")
+    return tmp_path
+
+
+def read_study(folder: Path) -> optuna.Study:
+    path = folder / "tuning" / "quick_trees" / "study.db"
+    return optuna.load_study(study_name="quick_trees", storage=f"sqlite:///{path}")
+
+
+def test_a_search_goes_on_and_writes_its_best(fastslow: FastSlow, data: Path) -> None:
+    call = ("tune", "quick_trees.py", "--data", "data", "--folds", "2", "--sampler", "random")
+    first = fastslow(*call, "--trials", "2")
+    assert first.returncode == 0, first.stderr
+    before = {trial.number: trial.params for trial in read_study(data).trials}
+    assert before[0]["num_leaves"] == 15  # the experiment as it is
+    second = fastslow(*call, "--trials", "4")
+    assert second.returncode == 0, second.stderr
+    study = read_study(data)
+    after = {trial.number: trial.params for trial in study.trials}
+    assert len(after) == 4
+    assert {number: after[number] for number in before} == before
+    assert len({str(params) for params in after.values()}) == 4  # none is drawn twice
+    assert f"{study.best_value:.4f}" in second.stdout
+    best = find_experiment(str(data / "tuning" / "quick_trees" / "quick_trees_tuned.py"))
+    assert best.seeds == (3, 4)
+    for name, value in study.best_params.items():
+        assert getattr(best.ranker, name) == value
+    assert (data / "tuning" / "quick_trees" / "study.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_search_of_other_folds_is_refused(fastslow: FastSlow, data: Path) -> None:
+    call = ("tune", "quick_trees.py", "--data", "data", "--trials", "1", "--out", "search")
+    assert fastslow(*call, "--folds", "2").returncode == 0
+    (data / "quick_trees.py").write_text(EXPERIMENT.replace("rounds=5", "rounds=6"))
+    result = fastslow(*call, "--folds", "2")
+    assert result.returncode == 2
+    assert "search: holds a search with another ranker" in result.stderr
+
+
+def test_what_has_nothing_to_search_is_refused() -> None:
+    with pytest.raises(InputError, match="no setting that can be searched"):
+        find_searched(NothingSettings())
+
+
+def test_nested_settings_are_searched_and_replaced() -> None:
+    settings = TileGnnSettings()
+    names = {item.name for item in find_searched(settings)}
+    assert {"width", "training.learning_rate"} <= names <= set(SPACE)
+    changed = with_values(settings, {"width": 32, "training.loss": "list_mle"})
+    assert (changed.width, changed.training.loss) == (32, "list_mle")
+    assert changed.training.epochs == settings.training.epochs
+
+
+def test_settings_outside_the_space_widen_it() -> None:
+    experiment = Experiment("mine", ("tile:xla",), LightGBMSettings(num_leaves=500))
+    (leaves,) = [i for i in find_searched(experiment.ranker) if i.name == "num_leaves"]
+    assert leaves.distribution.high == 500
+
+
+@dataclasses.dataclass(frozen=True)
+class StoppedSettings(RidgeSettings):
+    """Settings whose first fit is interrupted, as by Ctrl-C."""
+
+    num_leaves: int = 15
+    fits: ClassVar[int] = 0
+
+    def build(self, seed: int) -> LinearRanker:
+        type(self).fits += 1
+        if type(self).fits == 1:
+            raise KeyboardInterrupt
+        return super().build(seed)
+
+
+def test_the_experiment_itself_is_tried_again_after_a_stop(data: Path) -> None:
+    store = prepare_store(find_files(data / "data"), data / "store", Preparation())
+    plan = make_plan(store, "architecture", 2)
+    search = Search(Experiment("stopped", TILE, StoppedSettings()), plan, data / "search")
+    with pytest.raises(KeyboardInterrupt):
+        search.run(2)
+    study = search.run(2)
+    (own,) = [t for t in study.trials if t.value is not None and t.params == {"num_leaves": 15}]
+    assert own.number == 1
+    assert "Trial 1 is the experiment as it is" in str(show_study(study).caption)
+    assert len(search.run(3).trials) == 4  # it is not tried a third time

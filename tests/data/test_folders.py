@@ -1,0 +1,241 @@
+"""Finding the npz files in the folder shapes that people have."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from solution.data.folders import (
+    GraphFile,
+    find_files,
+    find_sample_submission,
+    identify_file,
+    parse_path,
+)
+from solution.domain.collection import NAMES, SPLITS
+from solution.system.errors import InputError
+from tests.made.graphs import make_layout_graph, make_tile_graph, to_arrays, write_graph
+
+KAGGLE = "input/competitions/predict-ai-model-runtime/npz_all/npz"
+LAYOUT_FILE = "layout/xla/random/train/program.npz"
+
+
+def touch(folder: Path, *names: str) -> list[Path]:
+    """Empty files: only their places count."""
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    return [folder / name for name in names]
+
+
+def describe(file: GraphFile) -> tuple[str, str, str]:
+    return file.collection.name, file.split, file.name
+
+
+def refusal(folder: Path) -> str:
+    with pytest.raises(InputError) as caught:
+        find_files(folder)
+    assert str(folder) in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("prefix", ["npz_all/npz", "npz", ".", KAGGLE])
+def test_every_collection_and_split_is_found_below_any_prefix(prefix: str, tmp_path: Path) -> None:
+    names = [(name, split) for name in NAMES for split in SPLITS]
+    paths = [f"{prefix}/{name.replace(':', '/')}/{split}/{split}-1.npz" for name, split in names]
+    written = touch(tmp_path, *paths)
+    files = find_files(tmp_path)
+    assert [describe(file) for file in files] == [
+        (name, split, f"{split}-1") for name, split in names
+    ]
+    assert [file.path for file in files] == written
+
+
+@pytest.mark.parametrize("folder", ["layout/xla/random/train", "layout/xla", LAYOUT_FILE])
+def test_part_of_the_download_is_enough(folder: str, tmp_path: Path) -> None:
+    touch(tmp_path, LAYOUT_FILE, "tile/xla/train/kernel.npz")
+    expected = [("layout:xla:random", "train", "program")]
+    assert [describe(file) for file in find_files(tmp_path / folder)] == expected
+
+
+def test_relative_folder_may_be_the_split_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    touch(tmp_path, LAYOUT_FILE)
+    monkeypatch.chdir(tmp_path / "layout/xla/random/train")
+    for folder in (".", "../train", "../../random", "program.npz"):
+        assert len(find_files(Path(folder))) == 1
+
+
+@pytest.mark.parametrize("linked", ["npz/layout/xla/random/train/program.npz", "npz"])
+def test_links_into_a_store_are_followed(linked: str, tmp_path: Path) -> None:
+    touch(tmp_path / "data", "npz/layout/xla/random/train/program.npz")
+    link, store = tmp_path / "data" / linked, tmp_path / "store" / "0123abcd"
+    store.parent.mkdir()
+    link.rename(store)
+    link.symlink_to(store)
+    expected = [("layout:xla:random", "train", "program")]
+    assert [describe(file) for file in find_files(tmp_path / "data")] == expected
+
+
+def test_hidden_and_macos_files_are_ignored(tmp_path: Path) -> None:
+    touch(
+        tmp_path,
+        f"npz/{LAYOUT_FILE}",
+        "npz/layout/xla/random/train/._program.npz",
+        f"__MACOSX/npz/{LAYOUT_FILE}",
+        f".trash/npz/{LAYOUT_FILE}",
+    )
+    assert [file.path for file in find_files(tmp_path)] == [tmp_path / "npz" / LAYOUT_FILE]
+
+
+def test_folder_may_itself_lie_in_a_hidden_one(tmp_path: Path) -> None:
+    touch(tmp_path, f".cache/data/{LAYOUT_FILE}")
+    assert len(find_files(tmp_path / ".cache" / "data")) == 1
+
+
+def test_other_files_beside_the_graphs_are_ignored(tmp_path: Path) -> None:
+    touch(tmp_path, LAYOUT_FILE, "layout/xla/random/train/notes.txt", "readme.md", "other.npz")
+    assert [file.path for file in find_files(tmp_path)] == [tmp_path / LAYOUT_FILE]
+
+
+def test_same_graph_twice_is_refused_with_both_places(tmp_path: Path) -> None:
+    first, second = touch(tmp_path, f"a/{LAYOUT_FILE}", f"b/npz/{LAYOUT_FILE}")
+    message = refusal(tmp_path)
+    assert f"{first}" in message
+    assert f"{second}" in message
+
+
+def test_same_graph_in_train_and_valid_is_refused_with_both_places(tmp_path: Path) -> None:
+    first, second = touch(tmp_path, LAYOUT_FILE, "layout/xla/random/valid/program.npz")
+    message = refusal(tmp_path)
+    assert f"{first}" in message
+    assert f"{second}" in message
+
+
+def test_same_name_in_two_collections_is_two_graphs(tmp_path: Path) -> None:
+    touch(tmp_path, LAYOUT_FILE, "layout/xla/default/train/program.npz")
+    assert len(find_files(tmp_path)) == 2
+
+
+def test_missing_and_empty_folders_are_refused(tmp_path: Path) -> None:
+    assert "there is no such folder" in refusal(tmp_path / "missing")
+    message = refusal(tmp_path)
+    assert "layout/{xla,nlp}/{default,random}/{train,valid,test}/*.npz" in message
+    assert "found none." in message
+
+
+def test_files_in_wrong_places_are_counted(tmp_path: Path) -> None:
+    touch(
+        tmp_path,
+        "program.npz",
+        "layout/xla/random/holdout/program.npz",
+        "layout/xla/train/program.npz",
+        "tile/nlp/train/kernel.npz",
+        "layout/xla/random/train/deeper/program.npz",
+    )
+    assert "of 5 npz files, none lies in such a folder" in refusal(tmp_path)
+
+
+def test_files_are_sorted_by_collection_split_and_name(tmp_path: Path) -> None:
+    expected = [
+        ("layout:xla:default", "test", "a"),
+        ("layout:xla:random", "train", "a"),
+        ("layout:xla:random", "train", "b"),
+        ("layout:xla:random", "valid", "c"),
+        ("layout:xla:random", "test", "d"),
+        ("layout:nlp:default", "train", "a"),
+        ("tile:xla", "train", "a"),
+    ]
+    # In folders whose own order is the opposite.
+    for number, (collection, split, name) in enumerate(reversed(expected)):
+        touch(tmp_path, f"{number}/{collection.replace(':', '/')}/{split}/{name}.npz")
+    assert [describe(file) for file in find_files(tmp_path)] == expected
+
+
+def test_parse_path_reads_the_end_of_the_path_only() -> None:
+    found = parse_path(Path("/layout/nlp/default/test/tile/xla/valid/kernel.npz"))
+    assert found is not None
+    assert describe(found) == ("tile:xla", "valid", "kernel")
+    for path in ("/program.npz", "/layout/xla/random/program.npz", "/xla/random/train/a.npz"):
+        assert parse_path(Path(path)) is None
+
+
+SAMPLE_TEXT = "ID,TopConfigs\ntile:xla:kernel,0;1;2;3;4\n"
+
+
+@pytest.mark.parametrize(
+    ("folder", "place"),
+    [
+        ("data", "data"),
+        ("data", "data/npz_all"),
+        ("data/npz", "data"),
+        ("data/npz_all", "data"),
+        ("data/npz_all/npz", "data/npz_all"),
+        ("data/npz_all/npz", "data"),
+    ],
+)
+def test_sample_submission_is_found_in_below_and_beside(
+    folder: str, place: str, tmp_path: Path
+) -> None:
+    (tmp_path / folder).mkdir(parents=True)
+    [path] = touch(tmp_path / place, "sample_submission.csv")
+    path.write_text(SAMPLE_TEXT, encoding="utf-8")
+    assert find_sample_submission(tmp_path / folder) == path
+
+
+@pytest.mark.parametrize("text", ["", "id,target\n1,0\n", "ID,TopConfigs\nother:thing,0\n"])
+def test_a_sample_of_another_competition_does_not_count(tmp_path: Path, text: str) -> None:
+    top, deep = touch(tmp_path, "sample_submission.csv", "ours/sample_submission.csv")
+    top.write_text(text, encoding="utf-8")
+    deep.write_text(SAMPLE_TEXT, encoding="utf-8")
+    assert find_sample_submission(tmp_path) == deep
+
+
+def test_no_sample_submission_is_none(tmp_path: Path) -> None:
+    touch(tmp_path, "sample_submission.csv", f"data/{LAYOUT_FILE}")
+    assert find_sample_submission(tmp_path / "data") is None  # data is no npz folder
+    assert find_sample_submission(tmp_path / "data" / LAYOUT_FILE) is None
+
+
+def test_sample_submission_in_the_folder_goes_before_deeper_ones(tmp_path: Path) -> None:
+    top, deep = touch(tmp_path, "sample_submission.csv", "old/sample_submission.csv")
+    for path in (top, deep):
+        path.write_text(SAMPLE_TEXT, encoding="utf-8")
+    assert find_sample_submission(tmp_path) == top
+
+
+def test_identify_file_reads_the_path_first(tmp_path: Path) -> None:
+    path = write_graph(make_layout_graph(), tmp_path, "valid")
+    assert describe(identify_file(path)) == ("layout:xla:random", "valid", "program")
+    named = identify_file(path, "layout:nlp:default")
+    assert describe(named) == ("layout:nlp:default", "train", "program")
+
+
+def test_identify_file_tells_a_tile_file_by_its_arrays(tmp_path: Path) -> None:
+    path = tmp_path / "kernel.npz"
+    np.savez(path, **to_arrays(make_tile_graph()))
+    assert describe(identify_file(path)) == ("tile:xla", "train", "kernel")
+
+
+def test_identify_file_asks_for_the_collection_of_a_layout_file(tmp_path: Path) -> None:
+    path = tmp_path / "program.npz"
+    np.savez(path, **to_arrays(make_layout_graph()))
+    with pytest.raises(InputError, match="Add --collection"):
+        identify_file(path)
+    assert identify_file(path, "layout:xla:random").path == path
+
+
+@pytest.mark.parametrize("name", ["missing.npz", "."])
+def test_identify_file_refuses_what_is_no_file(name: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such file"):
+        identify_file(tmp_path / name, "tile:xla")
+
+
+def test_identify_file_refuses_unknown_collections_and_broken_files(tmp_path: Path) -> None:
+    [path] = touch(tmp_path, "kernel.npz")
+    with pytest.raises(InputError, match="The five are"):
+        identify_file(path, "tile:nlp")
+    with pytest.raises(InputError, match="kernel.npz: truncated or not an npz file"):
+        identify_file(path)

@@ -1,0 +1,138 @@
+"""Every merging method against brute force over all pairs of configurations."""
+
+from statistics import fmean, pstdev
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ensembles.methods import METHODS, RANK_METHODS, Method, merge, normalise
+from solution.domain.predictions import RANKING_SCHEMA
+from solution.system.errors import InputError
+from tests.ensembles.test_rank_average import make_predictions, score_tables, slow_rank, to_ranks
+
+Scores = dict[tuple[str, str, tuple[int, int]], list[int]]
+
+
+def slow_scale(values: list[int], config: int, method: Method) -> float:
+    value, size = values[config], len(values)
+    rank = float(slow_rank(values, config)) * size
+    if method in ("mean_rank", "median_rank"):
+        return rank / size
+    if method == "reciprocal_rank":
+        return -1 / (60 + rank)
+    if method == "borda":  # a point for each that is beaten
+        return 1 - sum(other > value for other in values) / size
+    if min(values) == max(values):
+        return 0.0
+    if method == "min_max":
+        return (value - min(values)) / (max(values) - min(values))
+    return (value - fmean(values)) / pstdev(values)
+
+
+def slow_normalise(scores: Scores, method: Method) -> dict[tuple[str, str, int], float]:
+    collected: dict[tuple[str, str, int], list[float]] = {}
+    for (collection, graph, _), values in scores.items():
+        for config in range(len(values)):
+            key = collection, graph, config
+            collected.setdefault(key, []).append(slow_scale(values, config, method))
+    return {key: fmean(own) for key, own in collected.items()}
+
+
+def slow_merge(votes: list[float], weights: list[float], method: Method) -> float:
+    if method != "median_rank":
+        return sum(v * w for v, w in zip(votes, weights, strict=True)) / sum(weights)
+    # A vote for every unit of weight, then the plain median.
+    repeated = [v for v, w in zip(votes, weights, strict=True) for _ in range(int(w))]
+    return float(np.median(repeated))
+
+
+@pytest.mark.parametrize("method", METHODS)
+@given(scores=score_tables())
+@settings(max_examples=20, deadline=None)
+def test_the_scale_is_that_of_brute_force(method: Method, scores: Scores) -> None:
+    scaled = normalise(make_predictions(scores), method)
+    assert scaled.schema == RANKING_SCHEMA
+    assert scaled.equals(scaled.sort("collection", "graph", "config"))
+    expected = slow_normalise(scores, method)
+    assert to_ranks(scaled) == pytest.approx(expected, rel=1e-5, abs=1e-6)
+
+
+@st.composite
+def member_scores(draw: st.DrawFn) -> list[Scores]:
+    """Members of the same configurations with ties, each with folds and seeds of its own."""
+    sizes = draw(st.lists(st.integers(1, 6), min_size=2, max_size=2))
+    models = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1)), min_size=1, unique=True)
+    members = []
+    for _ in range(draw(st.integers(1, 4))):
+        scores: Scores = {}
+        for graph, size in zip("ab", sizes, strict=True):
+            for model in draw(models):
+                values = draw(st.lists(st.integers(-3, 3), min_size=size, max_size=size))
+                scores["tile:xla", graph, model] = values
+        members.append(scores)
+    return members
+
+
+WEIGHTS = st.lists(st.integers(1, 5).map(float), min_size=4, max_size=4)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@given(members=member_scores(), weights=WEIGHTS)
+@settings(max_examples=20, deadline=None)
+def test_the_merge_is_that_of_brute_force(
+    method: Method, members: list[Scores], weights: list[float]
+) -> None:
+    names = [f"member {place}" for place in range(len(members))]
+    shares = dict(zip(names, weights, strict=False))
+    scaled = {
+        n: normalise(make_predictions(s), method) for n, s in zip(names, members, strict=True)
+    }
+    merged = to_ranks(merge(scaled, shares, method))
+    votes = [to_ranks(scaled[name]) for name in names]
+    expected = {
+        key: slow_merge([vote[key] for vote in votes], list(shares.values()), method)
+        for key in votes[0]
+    }
+    assert merged == pytest.approx(expected, rel=1e-5, abs=1e-6)
+
+
+@pytest.mark.parametrize("method", RANK_METHODS)
+@given(scores=score_tables(), factor=st.integers(1, 5), shift=st.integers(-9, 9))
+@settings(max_examples=15, deadline=None)
+def test_a_monotone_change_inside_a_graph_changes_no_rank_method(
+    method: Method, scores: Scores, factor: int, shift: int
+) -> None:
+    first = next(iter(scores))
+    changed = {**scores, first: [factor * value**3 + shift for value in scores[first]]}
+    before, after = (normalise(make_predictions(s), method) for s in (scores, changed))
+    assert before.equals(after)
+
+
+@pytest.mark.parametrize("method", ["min_max", "z_score"])
+def test_a_linear_change_inside_a_graph_changes_nothing_else(method: Method) -> None:
+    scores: Scores = {("tile:xla", "a", (0, 0)): [4, 1, 2, 2]}
+    changed: Scores = {("tile:xla", "a", (0, 0)): [12, 6, 8, 8]}
+    before, after = (normalise(make_predictions(s), method) for s in (scores, changed))
+    assert to_ranks(before) == pytest.approx(to_ranks(after))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_equal_scores_stay_exactly_equal(method: Method) -> None:
+    generator = np.random.default_rng(0)
+    values = generator.integers(0, 50, 40).tolist()
+    members = {
+        name: normalise(make_predictions({("tile:xla", "a", (0, 0)): values * 3}), method)
+        for name in ("one", "two", "three")
+    }
+    merged = merge(members, {"one": 0.1, "two": 0.7, "three": 1 / 3}, method)["score"].to_list()
+    assert merged[:40] == merged[40:80] == merged[80:]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_gap_of_one_member_is_named_by_every_method(method: Method) -> None:
+    whole = normalise(make_predictions({("tile:xla", "a", (0, 0)): [1, 2]}), method)
+    with pytest.raises(InputError, match="two has no prediction for tile:xla:a, configuration 1"):
+        merge({"one": whole, "two": whole.filter(pl.col("config") == 0)}, {"one": 1, "two": 1})

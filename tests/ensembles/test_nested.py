@@ -1,0 +1,132 @@
+"""Nested estimates: nothing is scored by weights that saw it."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ensembles.ballots import Ballot, read_ballots
+from ensembles.nested import Rule, divide, estimate, estimate_nested, learn, mean_of_collections
+from ensembles.recipe import find_recipe
+from ensembles.search import (
+    BEST,
+    HINDSIGHT,
+    WHOLE,
+    choose_best,
+    list_candidates,
+    search,
+    write_recipe,
+)
+from ensembles.weights import fit_equal, fit_greedy
+from solution.system.errors import InputError
+from tests.made.ballots import draw_ballots, write_run
+
+
+class WatchfulRule(Rule):
+    """Refuses to score a graph of a structure that its weights saw, and notes what it scores."""
+
+    seen: set[str]
+    scored: list[str]
+
+    def score(self, ballot: Ballot) -> float:
+        assert ballot.group not in self.seen, f"{ballot.graph} was fitted on"
+        self.scored.append(ballot.graph)
+        return super().score(ballot)
+
+
+@pytest.mark.parametrize("parts", [2, 5, 50])
+def test_no_graph_is_scored_by_weights_that_saw_its_structure(parts: int) -> None:
+    ballots = draw_ballots([0.5, 1.0], graphs=14, methods=("mean_rank",))
+    scored: list[str] = []
+
+    def choose(rest: Sequence[Ballot]) -> Rule:
+        rule = learn(fit_greedy, "mean_rank")(rest)
+        watchful = WatchfulRule(rule.method, rule.weights)
+        vars(watchful).update(seen={ballot.group for ballot in rest}, scored=scored)
+        return watchful
+
+    scores = estimate_nested(ballots, choose, parts)
+    assert sorted(scored) == [ballot.graph for ballot in ballots]
+    assert np.isfinite(scores).all()
+
+
+def test_a_search_chooses_without_the_graphs_that_it_is_scored_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ballots = draw_ballots([0.5, 1.0], graphs=8, methods=("mean_rank", "z_score"))
+    choose, chosen = choose_best(list_candidates(("mean_rank", "z_score"), ("equal", "best")))
+    allowed: set[str] = set()
+    score = Ballot.score
+
+    def guard(ballot: Ballot, *arguments: object) -> float:
+        assert ballot.group in allowed, "the choice looked at a graph that is left out"
+        return score(ballot, *arguments)  # type: ignore[arg-type]
+
+    def choose_watched(rest: Sequence[Ballot]) -> Rule:
+        allowed.clear()
+        allowed.update(ballot.group for ballot in rest)
+        with monkeypatch.context() as patch:
+            patch.setattr(Ballot, "score", guard)
+            return choose(rest)
+
+    assert np.isfinite(estimate_nested(ballots, choose_watched, parts=4)).all()
+    assert len(chosen) == 4
+
+
+def test_groups_stay_together_and_parts_are_even() -> None:
+    ballots = draw_ballots([0.5], graphs=40, methods=("mean_rank",))
+    part_of = divide(ballots, 5)
+    parts = defaultdict(set)
+    for ballot, part in zip(ballots, part_of, strict=True):
+        parts[ballot.group].add(part)
+    assert all(len(own) == 1 for own in parts.values())
+    assert np.bincount(part_of).tolist() == [8] * 5
+    backwards = divide(ballots[::-1], 5)[::-1]
+    np.testing.assert_array_equal(part_of, backwards)
+    assert (divide(ballots, 5, seed=1) != part_of).any()
+
+
+def test_fixed_weights_show_no_optimism_and_fitted_ones_do() -> None:
+    ballots = draw_ballots([2.0] * 6, graphs=12, methods=("mean_rank",))
+    fixed = estimate(ballots, learn(fit_equal, "mean_rank"))
+    np.testing.assert_allclose(fixed.nested, fixed.naive)
+    fitted = estimate(ballots, learn(partial(fit_greedy, steps=5), "mean_rank"))
+    assert fitted.naive.mean() > fitted.nested.mean()
+
+
+def test_one_structure_alone_cannot_be_nested() -> None:
+    ballots = draw_ballots([0.5], graphs=2, methods=("mean_rank",))
+    scores = estimate_nested(ballots, learn(fit_equal, "mean_rank"))
+    assert np.isnan(scores).all()
+    assert np.isnan(mean_of_collections(ballots, scores))
+
+
+def test_a_search_proposes_a_recipe_that_can_be_read_again(tmp_path: Path) -> None:
+    run = write_run(tmp_path, [0.5, 0.7, 4.0])
+    candidates = list_candidates(("mean_rank",), ("equal", "best"))
+    found = search(run, run.experiments(), candidates)
+    assert found.members["tile:xla"] == ["member_0", "member_1", "member_2"]  # nothing_001 is not
+    assert set(found.candidates["candidate"]) == {*(c.name for c in candidates), WHOLE}
+    assert set(found.table["member"]) == {*found.candidates["candidate"], BEST, HINDSIGHT}
+    path = tmp_path / "found.toml"
+    write_recipe(found, path, "nothing_001")
+    recipe = find_recipe(str(path))
+    assert recipe.method == found.candidate.method
+    assert recipe.fallback == "nothing_001"
+    for collection, names in found.members.items():
+        weights = dict(zip(names, found.rule.weights[collection], strict=True))
+        expected = {name: weight for name, weight in weights.items() if weight > 0}
+        assert recipe.weights(collection) == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_search_needs_members_that_say_something(tmp_path: Path) -> None:
+    run = write_run(tmp_path, [0.5])
+    with pytest.raises(InputError, match="ranks anything"):
+        search(run, ["nothing_001"], list_candidates(("mean_rank",), ("equal",)))
+    with pytest.raises(InputError, match="has no predictions of absent"):
+        read_ballots(run, ["absent"])
+    with pytest.raises(InputError, match="'magic' fits no weights"):
+        list_candidates(fits=("magic",))

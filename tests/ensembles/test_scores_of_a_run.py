@@ -1,0 +1,184 @@
+"""What a run's predictions say of experiments and recipes: tables, gains, gaps, the commands."""
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+from rich.console import Console
+from rich.table import Table
+
+from ensembles.merge import merge_collection
+from ensembles.recipe import Recipe, find_recipe
+from ensembles.scoring import alone, score_recipes
+from ensembles.statistics import (
+    leave_one_out,
+    rank_correlations,
+    reseed_spread,
+    score_table,
+)
+from ensembles.tables import show_comparison, show_search
+from solution.domain import predictions
+from solution.domain.metrics import score_graphs
+from solution.domain.predictions import SCHEMA
+from solution.runs.folder import Run
+from solution.system.errors import InputError
+from tests.made.ballots import LAYOUT, write_run
+
+TILE = "tile:xla"
+RECIPE = Recipe(
+    name="two",
+    members={"member_0": 1.0, "member_1": 1.0},
+    collections={TILE: {"member_1": 1.0}},
+    fallback="nothing_001",
+)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return write_run(tmp_path_factory.mktemp("run"), [0.3, 0.5, 5.0])
+
+
+def show(table: Table) -> str:
+    console = Console(width=120)
+    with console.capture() as capture:
+        console.print(table)
+    return capture.get()
+
+
+def test_the_table_scores_every_graph_by_every_experiment_and_the_recipe(run: Run) -> None:
+    table = score_table(run, RECIPE)
+    assert table["member"].unique().sort().to_list() == [
+        "ensemble two", "member_0", "member_1", "member_2", "nothing_001"
+    ]  # fmt: skip
+    assert len(table) == 2 * 8 * 5
+    labels = predictions.read(run.labels)
+    own = score_graphs(predictions.read(run.predictions("member_0", "out_of_fold")), labels)
+    found = table.filter(pl.col("member") == "member_0").drop("member")
+    assert found.equals(own.sort("collection", "graph"))
+
+
+def test_a_collection_is_merged_by_its_own_weights(run: Run) -> None:
+    table = score_recipes(run, {"two": RECIPE, "one": alone("member_1")})
+    wide = table.pivot("member", index=["collection", "graph"], values="score")
+    tile, layout = (wide.filter(pl.col("collection") == name) for name in (TILE, LAYOUT))
+    assert tile["two"].equals(tile["one"].alias("two"))
+    assert not layout["two"].equals(layout["one"].alias("two"))
+
+
+def test_a_member_is_worth_what_is_lost_without_it(run: Run) -> None:
+    gains = leave_one_out(run, RECIPE, resamples=200)
+    without = Recipe(name="r", members={"member_1": 1.0})
+    table = score_recipes(run, {"all": RECIPE, "without": without})
+    means = table.filter(collection=LAYOUT).group_by("member").agg(pl.col("score").mean())
+    expected = dict(means.iter_rows())
+    lines = {(r["collection"], r["member"]): r["gain"] for r in gains.iter_rows(named=True)}
+    gain = expected["all"] - expected["without"]
+    assert lines[LAYOUT, "member_0"] == pytest.approx(gain)
+    assert lines["mean", "member_0"] == pytest.approx(gain)  # tile:xla does not ask for it
+    assert (TILE, "member_0") not in lines
+    assert lines[TILE, "member_1"] > 0  # against the fallback
+    assert gains["low"].le(gains["gain"]).all()
+
+
+def test_members_correlate_as_their_noise_lets_them(run: Run) -> None:
+    found = rank_correlations(run, run.experiments())
+    pairs = {(c, one, other): rho for c, one, other, rho in found.iter_rows()}
+    assert pairs[LAYOUT, "member_0", "member_0"] == pytest.approx(1)
+    close, far = (pairs[LAYOUT, "member_0", f"member_{place}"] for place in (1, 2))
+    assert close > 0.6 > far
+    assert pairs[LAYOUT, "member_1", "member_0"] == pytest.approx(close)
+    assert pairs[LAYOUT, "nothing_001", "member_0"] is None
+
+
+def test_the_spread_over_seeds_is_that_of_their_mean_scores(tmp_path: Path) -> None:
+    run = write_run(tmp_path, [1.0, 1.0], graphs=4)
+    first, second = (
+        predictions.read(run.predictions(f"member_{place}", "out_of_fold")) for place in (0, 1)
+    )
+    labels = predictions.read(run.labels)
+    both = pl.concat([first, second.with_columns(seed=pl.lit(1, SCHEMA["seed"]))])
+    predictions.write(both, run.predictions("member_0", "out_of_fold"))
+    scores = [
+        score_graphs(frame, labels).filter(collection=LAYOUT)["score"].mean()
+        for frame in (first, second)
+    ]
+    found = reseed_spread(run).filter(collection=LAYOUT, member="member_0").row(0, named=True)
+    assert found["seeds"] == 2
+    assert found["value"] == pytest.approx(pl.Series(scores).mean())
+    assert found["spread"] == pytest.approx(pl.Series(scores).std())
+    assert reseed_spread(run).filter(member="nothing_001")["spread"].null_count() == 2
+
+
+def test_missing_members_are_an_error_unless_the_recipe_allows_them(run: Run) -> None:
+    recipe = Recipe(name="r", members={"member_0": 1.0, "absent": 1.0})
+    with pytest.raises(InputError, match="merges absent, but the experiments are member_0"):
+        score_table(run, recipe)
+    allowed = recipe.model_copy(update={"allow_missing": frozenset({"members"})})
+    assert "ensemble r" in score_table(run, allowed)["member"]
+
+
+def make_frame(graphs: dict[str, list[float]]) -> pl.DataFrame:
+    rows = [(TILE, g, c, 0, 0, s) for g, own in graphs.items() for c, s in enumerate(own)]
+    return pl.DataFrame(rows, schema=SCHEMA, orient="row")
+
+
+def test_missing_graphs_are_merged_by_who_has_them_where_that_is_allowed() -> None:
+    frames = {
+        "one": make_frame({"a": [1, 2], "b": [1, 2, 3]}),
+        "two": make_frame({"a": [2, 1], "b": [3, 2]}),  # b only in part: it does not count there
+        "nothing": make_frame({"a": [0, 0], "b": [0, 0, 0], "c": [0, 0]}),
+    }
+    recipe = Recipe(
+        name="r",
+        members={"one": 1.0, "two": 1.0},
+        fallback="nothing",
+        allow_missing=frozenset({"graphs"}),
+    )
+    merged = merge_collection(TILE, frames, recipe)
+    assert merged["graph"].to_list() == ["a"] * 2 + ["b"] * 3 + ["c"] * 2
+    expected = [0.75, 0.75, 1 / 3, 2 / 3, 1, 0.75, 0.75]
+    assert merged["score"].to_list() == pytest.approx(expected)
+    strict = recipe.model_copy(update={"allow_missing": frozenset()})
+    with pytest.raises(InputError, match="two has no prediction for tile:xla:b, configuration 2"):
+        merge_collection(TILE, frames, strict)
+
+
+def test_a_collection_that_weighs_a_member_without_predictions_names_it() -> None:
+    recipe = Recipe(name="r", members={"one": 1.0}, collections={TILE: {"one": 1.0, "two": 2.0}})
+    with pytest.raises(InputError, match="recipe r weighs two in tile:xla"):
+        merge_collection(TILE, {"one": make_frame({"a": [1, 2]})}, recipe)
+
+
+def test_weights_of_a_collection_are_read_from_a_table_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    text = '[members]\none = 1\n[collections."tile:xla"]\ntwo = 3\n'
+    path.write_text(text, encoding="utf-8")
+    recipe = find_recipe(str(path))
+    assert recipe.weights(TILE) == {"two": 3.0}
+    assert recipe.weights(LAYOUT) == {"one": 1.0}
+    assert recipe.names() == ["one", "two"]
+    path.write_text(text.replace("tile:xla", "tile:gpu"), encoding="utf-8")
+    with pytest.raises(InputError, match="tile:gpu"):
+        find_recipe(str(path))
+
+
+def test_a_comparison_shows_both_ways_of_naming(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text("[members]\nmember_0 = 1\nmember_1 = 1\n", encoding="utf-8")
+    shown = show(show_comparison(run, str(path), "nothing_001"))
+    assert "mean of these" in shown
+    assert "1.000" in shown
+    with pytest.raises(InputError, match="'nobody' is no experiment of the run"):
+        show_comparison(run, "member_0", "nobody")
+    with pytest.raises(InputError, match="with itself"):
+        show_comparison(run, "member_0", "member_0")
+
+
+def test_a_search_shows_the_nested_number_and_writes_the_recipe(run: Run, tmp_path: Path) -> None:
+    out = tmp_path / "found.toml"
+    shown = show(show_search(run, ["equal"], out))
+    assert "mean_rank equal" in shown
+    assert "search" in shown
+    assert find_recipe(str(out)).fallback == "nothing_001"
+    with pytest.raises(InputError, match=r"ends in \.toml"):
+        show_search(run, ["equal"], tmp_path / "found.txt")

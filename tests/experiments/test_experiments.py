@@ -1,0 +1,69 @@
+"""An experiment is one file that holds one frozen value of its own name."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from solution.domain.collection import NAMES
+from solution.experiments import DEFAULTS
+from solution.experiments.base import find_experiment, list_experiments
+from solution.system.errors import InputError
+from tests.conftest import REPOSITORY
+
+QUICK = REPOSITORY / "tests" / "made" / "experiments" / "quick_tile_gnn.py"
+
+
+@pytest.mark.parametrize("name", list_experiments())
+def test_every_experiment_loads_and_is_frozen(name: str) -> None:
+    experiment = find_experiment(name)
+    assert experiment.name == name
+    assert set(experiment.collections) <= set(NAMES)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        experiment.name = "other"  # type: ignore[misc]
+
+
+def test_the_default_run_has_every_kind_of_ranker_in_every_collection() -> None:
+    experiments = [find_experiment(name) for name in DEFAULTS]
+    for collection in NAMES:
+        rankers = [e.ranker for e in experiments if collection in e.collections]
+        assert len({type(ranker) for ranker in rankers}) == 3
+
+
+def test_a_file_outside_the_package_is_known_by_its_content() -> None:
+    experiment = find_experiment(str(QUICK))
+    assert experiment.name == "quick_tile_gnn"
+    assert len(experiment.source) == 16
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "expected EXPERIMENT"),
+        ("EXPERIMENT = 3", "expected EXPERIMENT"),
+        ("import no_such_module", "ModuleNotFoundError"),
+        ("def broken(:", "SyntaxError"),
+    ],
+)
+def test_a_broken_experiment_is_refused_with_its_file(
+    text: str, message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "mine_001.py"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=message) as caught:
+        find_experiment(str(path))
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["no_such_experiment", "nowhere/mine.py", "base"])
+def test_an_unknown_experiment_is_refused(name: str) -> None:
+    with pytest.raises(InputError, match=name):
+        find_experiment(name)
+
+
+def test_a_link_to_a_file_is_found_by_its_own_name(tmp_path: Path) -> None:
+    link = tmp_path / "quick_tile_gnn.py"
+    real = tmp_path / "real.py"
+    real.write_bytes(QUICK.read_bytes())
+    link.symlink_to(real)
+    assert find_experiment(find_experiment(str(link)).origin).name == "quick_tile_gnn"

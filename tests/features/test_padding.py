@@ -1,0 +1,231 @@
+"""The padding that the npz files lost comes back, and axis 0 stays where it is meant."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from solution.data.folders import find_files
+from solution.data.npz import read_graph
+from solution.domain import vocabulary
+from solution.domain.collection import collection
+from solution.domain.graph import Graph
+from solution.domain.vocabulary import OPCODE_IDS
+from solution.features.padding import repair_padding, tensor_ranks
+from tests.made.graphs import make_nodes, make_tile_graph
+
+DIMENSIONS, LAYOUT = slice(31, 37), slice(134, 140)
+# Columns 93-106: two input numbers, four spatial, two kernel, four spatial, two output.
+CONVOLUTION = slice(93, 107)
+IMAGE, KERNEL, RESULT = (2, 9, 9, 3), (3, 3, 3, 8), (2, 7, 7, 8)
+
+
+def make_graph(
+    nodes: list[tuple[str, tuple[int, ...], list[int]]], edges: list[tuple[int, int]]
+) -> Graph:
+    """Nodes are (opcode, shape, dimensions); the dimensions are padded with 0 as in npz."""
+    features = make_nodes([shape for _, shape, _ in nodes])
+    for row, (_, _, dimensions) in zip(features, nodes, strict=True):
+        row[31 : 31 + len(dimensions)] = dimensions
+    return Graph(
+        name="drawn",
+        collection=collection("tile:xla"),
+        node_features=features,
+        node_opcodes=np.array([OPCODE_IDS[opcode] for opcode, _, _ in nodes], np.uint8),
+        edges=np.array(edges, np.int64).reshape(-1, 2),
+        configurable=np.empty(0, np.int64),
+        configs=np.zeros((1, vocabulary.NUM_TILE_FEATURES), np.float32),
+        runtimes=None,
+    )
+
+
+def repaired_dimensions(
+    opcode: str, shape: tuple[int, ...], dimensions: list[int], operand: tuple[int, ...]
+) -> list[float]:
+    """Columns 31-36 of a node that takes one operand of the shape `operand`."""
+    graph = make_graph([("parameter", operand, []), (opcode, shape, dimensions)], [(1, 0)])
+    return repair_padding(graph).node_features[1, DIMENSIONS].tolist()
+
+
+def make_convolution() -> Graph:
+    """A convolution of an image: batch 0, spatial 1 and 2, feature 3; kernel spatial 0 and 1."""
+    nodes: list[tuple[str, tuple[int, ...], list[int]]] = [
+        ("parameter", IMAGE, []),
+        ("parameter", KERNEL, []),
+        ("convolution", RESULT, []),
+    ]
+    graph = make_graph(nodes, [(2, 0), (2, 1)])
+    features = graph.node_features.copy()
+    features[2, CONVOLUTION] = [0, 3, 1, 2, 0, 0, 2, 3, 0, 1, 0, 0, 0, 3]
+    return dataclasses.replace(graph, node_features=features)
+
+
+@pytest.mark.parametrize(
+    ("opcode", "shape", "dimensions", "operand", "expected"),
+    [
+        ("transpose", (5, 4, 3), [2, 1, 0], (3, 4, 5), [2, 1, 0, -1, -1, -1]),
+        ("transpose", (4, 3), [1, 0], (3, 4), [1, 0, -1, -1, -1, -1]),
+        ("transpose", (4, 3), [0, 1], (4, 3), [0, 1, -1, -1, -1, -1]),
+        ("broadcast", (4, 3, 5), [0], (4,), [0, -1, -1, -1, -1, -1]),
+        ("broadcast", (4, 3, 5), [0, 2], (4, 5), [0, 2, -1, -1, -1, -1]),
+        ("broadcast", (4, 3, 5), [], (), [-1, -1, -1, -1, -1, -1]),
+        ("reduce", (3,), [0], (4, 3), [0, -1, -1, -1, -1, -1]),
+        ("reduce", (5,), [1, 0], (3, 4, 5), [1, 0, -1, -1, -1, -1]),
+        ("reduce", (), [0, 1], (3, 4), [0, 1, -1, -1, -1, -1]),
+        ("reduce", (), [2, 1, 0], (3, 4, 5), [2, 1, 0, -1, -1, -1]),
+        ("concatenate", (8, 3), [0], (4, 3), [0, -1, -1, -1, -1, -1]),
+        ("concatenate", (4, 6), [1], (4, 3), [1, -1, -1, -1, -1, -1]),
+        ("reverse", (4, 3), [0, 1], (4, 3), [0, 1, -1, -1, -1, -1]),
+        ("tanh", (4, 3), [], (4, 3), [-1, -1, -1, -1, -1, -1]),
+        ("convert", (), [], (), [-1, -1, -1, -1, -1, -1]),
+    ],
+)
+def test_dimensions_keep_axis_0_where_it_is_listed_and_lose_the_padding(
+    opcode: str,
+    shape: tuple[int, ...],
+    dimensions: list[int],
+    operand: tuple[int, ...],
+    expected: list[int],
+) -> None:
+    assert repaired_dimensions(opcode, shape, dimensions, operand) == expected
+
+
+def test_what_is_not_0_stays_where_the_shape_is_a_tuple() -> None:
+    """A reduce of two outputs has no rank of its own."""
+    assert repaired_dimensions("reduce", (), [0, 2], (3, 4, 5))[:2] == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [
+        ((), [-1, -1, -1, -1, -1, -1]),
+        ((7,), [0, -1, -1, -1, -1, -1]),
+        ((4, 3), [1, 0, -1, -1, -1, -1]),
+        ((2, 3, 4, 5, 6, 7), [5, 4, 3, 2, 1, 0]),
+    ],
+)
+def test_layouts_are_padded_past_the_rank(shape: tuple[int, ...], expected: list[int]) -> None:
+    graph = repair_padding(make_graph([("parameter", shape, [])], []))
+    assert graph.node_features[0, LAYOUT].tolist() == expected
+
+
+def test_a_convolution_keeps_its_numbers_and_loses_the_unused_spatial_slots() -> None:
+    features = repair_padding(make_convolution()).node_features
+    expected = [0, 3, 1, 2, -1, -1, 2, 3, 0, 1, -1, -1, 0, 3]
+    assert features[2, CONVOLUTION].tolist() == expected
+    assert features[2, DIMENSIONS].tolist() == [-1] * 6
+
+
+def test_convolution_numbers_of_other_nodes_are_all_padding() -> None:
+    features = repair_padding(make_convolution()).node_features
+    assert (features[:2, CONVOLUTION] == -1).all()
+
+
+def test_a_convolution_without_spatial_dimensions_has_none_left() -> None:
+    features = make_nodes([(4, 3), (3, 5), (4, 5)])
+    features[2, CONVOLUTION] = [0, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1]
+    graph = dataclasses.replace(make_convolution(), node_features=features)
+    expected = [0, 1, -1, -1, -1, -1, 0, 1, -1, -1, -1, -1, 0, 1]
+    assert repair_padding(graph).node_features[2, CONVOLUTION].tolist() == expected
+
+
+def test_only_the_three_blocks_change() -> None:
+    graph = make_convolution()
+    outside = np.ones(vocabulary.NUM_NODE_FEATURES, bool)
+    for columns in (DIMENSIONS, CONVOLUTION, LAYOUT):
+        outside[columns] = False
+    after = repair_padding(graph).node_features
+    np.testing.assert_array_equal(after[:, outside], graph.node_features[:, outside])
+
+
+def test_the_input_graph_is_not_modified() -> None:
+    graph = make_tile_graph()
+    before = graph.node_features.copy()
+    repair_padding(graph)
+    np.testing.assert_array_equal(graph.node_features, before)
+
+
+def test_the_rank_follows_the_shape_and_scalars_have_none() -> None:
+    shapes: list[tuple[int, ...]] = [(), (1,), (4, 3), (1, 1, 1), (2, 3, 4, 5, 6, 7)]
+    graph = make_graph([("parameter", shape, []) for shape in shapes], [])
+    assert tensor_ranks(graph).tolist() == [0, 1, 2, 3, 6]
+
+
+@pytest.mark.parametrize("shape", [(4, 0), (0, 3, 0), (2, 0, 0)])
+def test_the_rank_of_a_tensor_that_ends_in_size_0_follows_the_layout(
+    shape: tuple[int, ...],
+) -> None:
+    graph = make_graph([("parameter", shape, [])], [])
+    assert tensor_ranks(graph).tolist() == [len(shape)]
+    assert tensor_ranks(repair_padding(graph)).tolist() == [len(shape)]
+
+
+def test_a_reduce_keeps_axis_0_when_its_computation_and_initial_value_come_first() -> None:
+    """The real files list the producers of a node by number, called computations among them."""
+    nodes: list[tuple[str, tuple[int, ...], list[int]]] = [
+        ("add", (), []),
+        ("constant", (), []),
+        ("parameter", (3, 4), []),
+        ("reduce", (4,), [0]),
+    ]
+    graph = make_graph(nodes, [(3, 0), (3, 1), (3, 2)])
+    expected = [0, -1, -1, -1, -1, -1]
+    assert repair_padding(graph).node_features[3, DIMENSIONS].tolist() == expected
+
+
+def count_reduces_without_axes(folder: Path) -> int:
+    found = 0
+    for file in find_files(folder):
+        if file.path.stat().st_size < 3_000_000:
+            graph = repair_padding(read_graph(file.path, file.collection))
+            reduces = graph.node_opcodes == OPCODE_IDS["reduce"]
+            found += int((graph.node_features[reduces, 31] == -1).sum())
+    return found
+
+
+def test_every_reduce_of_the_sample_reduces_an_axis(sample: Path) -> None:
+    assert count_reduces_without_axes(sample) == 0
+
+
+def test_every_reduce_of_the_real_files_reduces_an_axis(tpu: Path) -> None:
+    assert count_reduces_without_axes(tpu) == 0
+
+
+@st.composite
+def chains(draw: st.DrawFn) -> Graph:
+    """Nodes of all kinds in a row, each taking the one before it, with random dimensions."""
+    opcodes = ["transpose", "broadcast", "reduce", "concatenate", "sort", "convolution", "add"]
+    size = draw(st.integers(2, 6))
+    nodes = [
+        (
+            draw(st.sampled_from(opcodes)),
+            tuple(draw(st.lists(st.integers(0, 4), max_size=6))),
+            draw(st.lists(st.integers(0, 5), max_size=6)),
+        )
+        for _ in range(size)
+    ]
+    graph = make_graph(nodes, [(node, node - 1) for node in range(1, size)])
+    features = graph.node_features.copy()
+    features[:, CONVOLUTION] = draw(st.integers(0, 3))
+    return dataclasses.replace(graph, node_features=features)
+
+
+@given(chains())
+@settings(max_examples=60, deadline=None)
+def test_repairing_twice_is_repairing_once(graph: Graph) -> None:
+    once = repair_padding(graph)
+    twice = repair_padding(once)
+    np.testing.assert_array_equal(once.node_features, twice.node_features)
+
+
+@given(chains())
+@settings(max_examples=60, deadline=None)
+def test_only_zeros_become_padding_and_only_at_the_end_of_a_list(graph: Graph) -> None:
+    before, after = graph.node_features, repair_padding(graph).node_features
+    for columns in (DIMENSIONS, LAYOUT):
+        changed = before[:, columns] != after[:, columns]
+        assert (before[:, columns][changed] == 0).all()
+        assert (np.diff((after[:, columns] == -1).astype(int), axis=1) >= 0).all()

@@ -1,0 +1,166 @@
+"""Sharing states changes nothing: against a net that computes every configuration alone."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn import functional
+
+from solution.domain.graph import Graph
+from solution.domain.ragged import starts_of
+from solution.features.layout import conflicts
+from solution.models.layout import layout_gnn
+from solution.models.layout.colour_refinement import Neighbours, States, number_states, refine
+from solution.models.layout.computation import plan_states
+from solution.models.layout.layout_gnn import LayoutGnn, LayoutGnnSettings, LayoutInputs, prepare
+from solution.models.nets.sparse import SparseMatrix, SparseRows
+from tests.made.graphs import make_layout_graph
+
+Colours = dict[tuple[int, int], tuple[object, ...]]
+
+
+def draw_edges(seed: int, nodes: int) -> np.ndarray:
+    """Random edges (edges, 2) from a smaller to a larger number, some of them twice."""
+    generator = np.random.default_rng(seed)
+    pairs = [pair for pair in itertools.combinations(range(nodes), 2) if generator.random() < 0.3]
+    return np.array([*pairs, *pairs[:2]], np.int64).reshape(-1, 2)
+
+
+def neighbours(edges: np.ndarray, nodes: int) -> tuple[Neighbours, Neighbours]:
+    """Operands and consumers."""
+    producers, consumers = edges.T
+    return (
+        Neighbours.of(consumers, producers, nodes),
+        Neighbours.of(producers, consumers, nodes),
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10_000), st.integers(1, 7), st.integers(1, 6), st.integers(1, 3))
+def test_states_are_the_distinct_neighbourhoods(
+    seed: int, nodes: int, configs: int, rounds: int
+) -> None:
+    edges = draw_edges(seed, nodes)
+    layouts = np.random.default_rng(seed).integers(0, 2, (nodes, configs))
+    states = number_states(np.arange(nodes)[:, None] * 2 + layouts)
+    seen: Colours = {(v, c): (v, int(layouts[v, c])) for v in range(nodes) for c in range(configs)}
+    for _ in range(rounds):
+        states = refine(states, *neighbours(edges, nodes))
+        seen = {
+            (v, c): (
+                seen[v, c],
+                tuple(sorted(repr(seen[p, c]) for p, q in edges.tolist() if q == v)),
+                tuple(sorted(repr(seen[q, c]) for p, q in edges.tolist() if p == v)),
+            )
+            for v, c in seen
+        }
+    assert_same_partition(states, seen)
+
+
+def assert_same_partition(states: States, seen: Colours) -> None:
+    """Equal numbers where, and only where, the neighbourhoods are equal."""
+    for a, b in itertools.combinations(seen, 2):
+        assert (states.numbers[a] == states.numbers[b]) == (seen[a] == seen[b])
+    for number, place in enumerate(zip(states.nodes, states.configs, strict=True)):
+        assert states.numbers[place] == number
+
+
+def pool_alone(net: LayoutGnn, inputs: LayoutInputs, graph: Graph, config: int) -> Tensor:
+    """The sums of one configuration, node by node, by the formulas in the docstrings."""
+    structure = inputs.structure
+    nodes = net.node(torch.cat([net.opcode(inputs.opcodes), inputs.numeric], dim=-1))
+    x = list(nodes)
+    for place, node in enumerate(structure.configurable):
+        pair = structure.codebook.pairs(np.array([config]))[0, place]
+        tokens = net.token(inputs.pair_tokens[pair].long()).flatten()
+        layout = torch.cat([tokens, inputs.pair_features[pair]])
+        x[node] = nodes[node] + net.pair(nodes[[node]], torch.tensor([0]), layout[None])[0]
+    extra = torch.zeros(len(x), len(conflicts.FEATURES))
+    claimed = structure.claims.describe(structure.codebook.codes[[config]])[0]
+    extra[structure.claims.nodes] = torch.from_numpy(claimed).float()
+    for block in net.blocks:
+        messages = [block.weights(value).view(3, -1) for value in x]
+        after = []
+        for node, value in enumerate(x):
+            operands = [messages[p][1] for c, p in graph.edges.tolist() if c == node]
+            consumers = [messages[c][2] for c, p in graph.edges.tolist() if p == node]
+            heard = messages[node][0] + block.extra(extra[node])
+            for group in (operands, consumers):
+                heard = heard + (torch.stack(group).mean(0) if group else 0)
+            update = block.norm(heard)
+            signs = functional.gelu(torch.cat([update, -update]))
+            after.append(block.skip(value) + signs)
+        x = after
+    return (torch.from_numpy(structure.shares).T @ torch.stack(x)).flatten()
+
+
+@pytest.mark.parametrize("rounds", [(8,), (8, 8), (8, 4), (6, 10, 4)])
+def test_the_net_equals_one_that_shares_nothing(rounds: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    net = LayoutGnn(LayoutGnnSettings(width=8, rounds=rounds)).eval()
+    graphs = [make_layout_graph(seed, configs=9) for seed in (1, 2)]
+    inputs = [prepare(graph, "nothing", 1) for graph in graphs]
+    configs = np.array([[0, 3], [4, 4], [2, 0], [0, 1]])
+    scores = net.score_batch(inputs, configs)
+    for column, graph in enumerate(graphs):
+        rows = [pool_alone(net, inputs[column], graph, row) for row in configs[:, column]]
+        pooled = torch.stack(rows)
+        deviation = (pooled.var(dim=0, correction=0) + 1e-4).sqrt()
+        alone = net.readout((pooled - pooled.mean(dim=0)) / deviation).squeeze(-1)
+        torch.testing.assert_close(scores[:, column], alone)
+
+
+def test_predictions_compare_all_candidates_whatever_the_chunks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    torch.manual_seed(0)
+    net = LayoutGnn(LayoutGnnSettings(width=8, rounds=(8, 8))).eval()
+    inputs = prepare(make_layout_graph(1, configs=50), "nothing", 1)
+    everything = np.arange(len(inputs.structure.codebook.codes))[:, None]
+    expected = net.score_batch([inputs], everything)[:, 0].detach()
+    for values in (1, 7 * net.count_values(inputs), 1 << 22):
+        monkeypatch.setattr(layout_gnn, "CHUNK_VALUES", values)
+        np.testing.assert_allclose(net.score_graph(inputs), expected, atol=1e-5)
+    backwards = net.score_batch([inputs], everything[::-1])[:, 0]
+    torch.testing.assert_close(backwards.flip(0).detach(), expected)
+
+
+def test_fewer_states_than_configurations_times_nodes() -> None:
+    inputs = prepare(make_layout_graph(0, configs=40), "neighbourhood", 1)
+    configs = np.arange(len(inputs.structure.codebook.codes))[:, None]
+    plan = plan_states([inputs.structure], configs, 2, torch.device("cpu"))
+    assert len(plan.nodes) < len(configs) * len(inputs.opcodes) / 4
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 1000), st.integers(1, 6), st.integers(1, 6), st.integers(0, 5))
+def test_sparse_product_and_its_gradient_are_those_of_the_dense_one(
+    seed: int, rows: int, columns: int, most: int
+) -> None:
+    """Rows without entries, entries in any order, several at one place."""
+    generator = np.random.default_rng(seed)
+    starts = starts_of(generator.integers(0, most + 1, rows))
+    column = generator.integers(0, columns, starts[-1])
+    values = generator.normal(size=starts[-1]).astype(np.float32)
+    dense = torch.zeros(rows, columns)
+    for row in range(rows):
+        for entry in range(starts[row], starts[row + 1]):
+            dense[row, column[entry]] += values[entry]
+    matrix = SparseMatrix(SparseRows(starts, column, values, columns), torch.device("cpu"))
+    x = torch.randn(columns, 3, requires_grad=True)
+    weight = torch.randn(rows, 3)
+    product = matrix @ x
+    torch.testing.assert_close(product, dense @ x)
+    (gradient,) = torch.autograd.grad((product * weight).sum(), x)
+    torch.testing.assert_close(gradient, dense.T @ weight)
+    with torch.autocast("cpu", torch.bfloat16):  # products with weights may be short, sums not
+        assert torch.equal(matrix @ x, product)
+
+
+def test_the_widths_of_rounds_are_even() -> None:
+    with pytest.raises(ValueError, match="expected even"):
+        LayoutGnnSettings(rounds=(8, 5))

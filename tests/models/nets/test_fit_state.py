@@ -1,0 +1,94 @@
+"""A fit that is stopped anywhere goes on and ends with the same weights."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from solution.models.base import Ranker
+from solution.models.layout.layout_gnn import LayoutGnnSettings
+from solution.models.nets import fit_state
+from solution.models.nets.checkpoint import NAME, load_checkpoint
+from solution.models.nets.training_loop import TrainingSettings
+from solution.models.wrappers import SublistAverageSettings
+from tests.made.graphs import make_layout_graph
+
+GRAPHS = [make_layout_graph(seed, configs=16, name=f"program_{seed}") for seed in range(4)]
+WHOLE = TrainingSettings(epochs=6, patience=None, graphs_per_step=2, configs_per_graph=8)
+STOPPED_EARLY = dataclasses.replace(WHOLE, patience=2)
+
+
+class KillError(Exception):
+    """Stands for a kill: nothing of the fit is left but its files."""
+
+
+def fit(
+    training: TrainingSettings,
+    folder: Path | None = None,
+    kill_at: int | None = None,
+    width: int = 8,
+    graphs: slice = slice(0, 3),
+) -> tuple[Ranker, list[int]]:
+    """Fit on three graphs; the ranker and the epochs that were run."""
+    ranker = LayoutGnnSettings(width=width, rounds=(8,), training=training).build(0)
+    if folder is not None:
+        ranker.keep_checkpoints(folder)
+    epochs = []
+
+    def report(done: int, *_: object, **__: object) -> None:
+        epochs.append(done)
+        if done == kill_at:
+            raise KillError
+
+    return ranker.fit(GRAPHS[graphs], GRAPHS[3:], report), epochs
+
+
+@pytest.fixture(autouse=True)
+def _save_every_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fit_state, "SECONDS_BETWEEN", 0.0)
+
+
+@pytest.mark.parametrize("training", [WHOLE, STOPPED_EARLY], ids=["all epochs", "stopped early"])
+@pytest.mark.parametrize("part", [0, 0.5, 1], ids=["at once", "halfway", "before the last"])
+def test_a_killed_fit_goes_on_and_predicts_the_same(
+    training: TrainingSettings, part: float, tmp_path: Path
+) -> None:
+    expected, epochs = fit(training)
+    assert (len(epochs) < training.epochs) == (training.patience is not None)
+    kill_at = 1 + round(part * (len(epochs) - 2))
+    with pytest.raises(KillError):
+        fit(training, tmp_path, kill_at)
+    torch.manual_seed(99)  # another process has other random numbers
+    ranker, went_on = fit(training, tmp_path)
+    told_again = kill_at - 1 if training.patience else 0  # the learning curve so far
+    assert went_on[told_again:] == epochs[kill_at - 1 :]  # the epoch of the kill was not saved
+    np.testing.assert_array_equal(ranker.predict(GRAPHS[3]), expected.predict(GRAPHS[3]))
+
+
+@pytest.mark.parametrize("change", ["training", "width", "graphs"])
+def test_another_fit_does_not_go_on_from_it(change: str, tmp_path: Path) -> None:
+    with pytest.raises(KillError):
+        fit(WHOLE, tmp_path, kill_at=4)
+    assert (tmp_path / NAME).is_file()
+    training = dataclasses.replace(WHOLE, learning_rate=0.01) if change == "training" else WHOLE
+    width, graphs = 16 if change == "width" else 8, slice(0, 2 if change == "graphs" else 3)
+    _, epochs = fit(training, tmp_path, width=width, graphs=graphs)
+    assert epochs == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("content", [b"", b"no safetensors", b"\xff" * 4096])
+def test_a_checkpoint_that_cannot_be_read_is_passed_over(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / NAME).write_bytes(content)
+    assert load_checkpoint(tmp_path, "any") is None
+    _, epochs = fit(WHOLE, tmp_path)
+    assert epochs[0] == 1
+
+
+def test_a_wrapped_ranker_keeps_checkpoints_too(tmp_path: Path) -> None:
+    inner = LayoutGnnSettings(width=8, rounds=(8,), training=WHOLE)
+    ranker = SublistAverageSettings(inner, size=8).build(0)
+    ranker.keep_checkpoints(tmp_path)
+    ranker.fit(GRAPHS[:2], [])
+    assert (tmp_path / NAME).is_file()

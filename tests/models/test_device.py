@@ -1,0 +1,90 @@
+"""What can be tested of training on a GPU where there is none: its device, its short numbers."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from lightning_fabric import Fabric
+from scipy.stats import spearmanr
+
+from solution.domain.graph import Graph
+from solution.experiments.base import find_experiment, list_experiments
+from solution.features.nodes import fit_scaler
+from solution.models.layout.computation import plan_states
+from solution.models.nets import net_ranker
+from solution.models.nets import training_loop as training
+from solution.models.nets.losses import LOSSES
+from solution.models.nets.net_ranker import NetRanker
+from tests.benchmarks.timed_fits import unwrap, with_epochs
+from tests.made.graphs import make_layout_graph, make_tile_graph
+
+CONFIGS = 8
+# What a step does depends on values: a library's search for self-loops, a table of embeddings.
+NEEDS_VALUES = ("_gcn_", "_segments_")
+
+
+def build(name: str) -> Any:
+    return unwrap(find_experiment(name).ranker.build(0))
+
+
+NETS = [name for name in list_experiments() if isinstance(build(name), NetRanker)]
+
+
+def make_graph(name: str, seed: int) -> Graph:
+    is_tile = find_experiment(name).collections[0].startswith("tile")
+    return (make_tile_graph if is_tile else make_layout_graph)(seed, configs=2 * CONFIGS)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in NETS if not any(part in name for part in NEEDS_VALUES)]
+)
+def test_scores_and_gradients_are_where_the_net_is(name: str) -> None:
+    """The device "meta" computes shapes only; like a GPU it refuses most of what is on the CPU."""
+    ranker = build(name)
+    example = ranker._example(make_graph(name, 0), None)
+    ranker.scalers_ = {
+        table: fit_scaler([getattr(example.inputs, table).numpy()])
+        for table in ranker.scaled_tables
+    }
+    net = ranker.make_net().to("meta").train()
+    configs = np.arange(CONFIGS)[:, None]
+    with pytest.raises(RuntimeError, match="meta"):
+        net.score_batch([ranker._scaled(example).inputs], configs)
+    ranker.device = torch.device("meta")
+    scores = net.score_batch([ranker._scaled(example).inputs], configs)
+    labels = torch.rand(CONFIGS, 1).to(scores.device)
+    LOSSES[ranker.settings.training.loss](scores, labels).backward()
+    gradients = [value.grad for value in net.parameters()]
+    assert {value.device.type for value in gradients if value is not None} == {"meta"}
+
+
+def test_a_plan_is_on_the_device() -> None:
+    """Nothing else says so: sums and selections take their indices from anywhere."""
+    inputs = build("layout_gnn_001").prepare(make_graph("layout_gnn_001", 0))
+    configs = np.arange(CONFIGS)[:, None]
+    plan = plan_states([inputs.structure], configs, 2, torch.device("meta"))
+    tensors = [plan.nodes, plan.configured, plan.pairs]
+    matrices = [plan.pooling]
+    for heard, extra, own in plan.rounds:
+        tensors.append(extra)
+        matrices += [heard, own]
+    for matrix in matrices:
+        tensors += [*matrix._forward, *matrix._transposed]
+    assert {tensor.device.type for tensor in tensors} == {"meta"}
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_bfloat16_learns_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The precision that training takes on a GPU, on the CPU."""
+    monkeypatch.setattr(net_ranker, "pick_device", lambda: torch.device("cpu"))
+    graphs = [make_graph(name, seed) for seed in range(3)]
+    settings = with_epochs(build(name).settings, 3)
+    scores = []
+    for precision in ("32-true", "bf16-mixed"):
+        fabric = Fabric(accelerator="cpu", devices=1, precision=precision)  # type: ignore[arg-type]
+        monkeypatch.setattr(training, "make_fabric", lambda fabric=fabric: fabric)
+        scores.append(settings.build(0).fit(graphs, []).predict(graphs[0]))
+    exact, short = scores
+    assert not np.array_equal(short, exact)
+    assert spearmanr(short, exact).statistic > 0.8

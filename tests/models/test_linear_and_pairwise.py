@@ -1,0 +1,144 @@
+"""Linear baselines against numpy, the opponents of the pairwise trees, and lists of lambdarank."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from solution.domain.metrics import kendall_tau
+from solution.features.table import feature_table
+from solution.models.base import RankerSettings
+from solution.models.labels import grade, normalised_rank
+from solution.models.linear import LassoSettings, LinearRanker, OrdinarySettings, RidgeSettings
+from solution.models.trees.boosted_trees import GraphRows
+from solution.models.trees.lightgbm_ranker import LightGBMSettings, deal
+from solution.models.trees.pairwise_ranker import PairwiseSettings, choose_opponents
+from tests.made.graphs import make_tile_graph
+
+GRAPHS = [make_tile_graph(seed, configs=30, name=f"kernel_{seed}") for seed in range(6)]
+
+
+def normal_equations(penalty: float) -> np.ndarray:
+    """Predicted ranks of the last graph by ridge on standardised columns, written out."""
+    tables = [graph.distinct.first for graph in GRAPHS]
+    rows = [feature_table(g).to_numpy()[f] for g, f in zip(GRAPHS, tables, strict=True)]
+    ranks = [normalised_rank(g.distinct.mean(g.runtimes)) for g in GRAPHS]
+    train = np.concatenate(rows[:5]).astype(float)
+    mean, deviation = train.mean(axis=0), train.std(axis=0)
+    varies = deviation > 1e-6 * np.maximum(np.abs(mean), 1)
+    scaled = (train[:, varies] - mean[varies]) / deviation[varies]
+    centred = np.concatenate(ranks[:5]) - np.concatenate(ranks[:5]).mean()
+    weights = np.linalg.solve(
+        scaled.T @ scaled + penalty * np.eye(scaled.shape[1]), scaled.T @ centred
+    )
+    test = (feature_table(GRAPHS[5]).to_numpy()[:, varies] - mean[varies]) / deviation[varies]
+    return test @ weights
+
+
+def test_ridge_is_the_solution_of_the_normal_equations() -> None:
+    ranker = RidgeSettings(grid=(10.0,)).build(0).fit(GRAPHS[:5], [])
+    expected = normal_equations(10.0)
+    found = ranker.predict(GRAPHS[5])
+    np.testing.assert_allclose(found - found.mean(), expected - expected.mean(), atol=1e-3)
+
+
+def test_the_penalty_is_chosen_from_the_grid_and_kept(tmp_path: Path) -> None:
+    ranker = RidgeSettings().build(0).fit(GRAPHS[:4], [GRAPHS[4]])
+    assert ranker.penalty_ in RidgeSettings().grid
+    ranker.save(tmp_path)
+    assert LinearRanker.load(tmp_path).penalty_ == ranker.penalty_
+    assert {path.suffix for path in tmp_path.iterdir()} == {".npz", ".json"}
+
+
+def test_a_lasso_leaves_columns_out_and_least_squares_does_not() -> None:
+    lasso = LassoSettings(grid=(1e-2,)).build(0).fit(GRAPHS[:5], [])
+    ordinary = OrdinarySettings().build(0).fit(GRAPHS[:5], [])
+    assert np.count_nonzero(lasso.weights_) < np.count_nonzero(ordinary.weights_) / 2
+    assert ordinary.penalty_ is None
+
+
+@given(st.integers(1, 40), st.integers(1, 50), st.integers(0, 1000))
+@settings(max_examples=50, deadline=None)
+def test_opponents_do_not_depend_on_the_order(rows: int, number: int, seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    features = generator.normal(size=(rows, 3)).astype(np.float32)
+    order = generator.permutation(rows)
+    chosen = features[choose_opponents(features, number)]
+    again = features[order][choose_opponents(features[order], number)]
+    assert len(chosen) == min(rows, number)
+    assert {row.tobytes() for row in chosen} == {row.tobytes() for row in again}
+
+
+@pytest.mark.parametrize("all_below", [1000, 5])
+def test_pairwise_scores_are_wins_against_opponents(all_below: int) -> None:
+    trees = PairwiseSettings(
+        rounds=60, min_data_in_leaf=3, pairs_per_config=8, all_below=all_below, opponents=12
+    )
+    ranker = trees.build(0).fit(GRAPHS, [])
+    rows = feature_table(GRAPHS[0]).to_numpy()
+    opponents = rows[choose_opponents(rows, 12 if all_below == 5 else len(rows))]
+    slow = [
+        np.mean([ranker.predict_rows(row[None] - o)[0] - ranker.predict_rows(o - row[None])[0]
+                 for o in opponents])
+        for row in rows[:4]
+    ]  # fmt: skip
+    np.testing.assert_allclose(ranker.score_rows(rows)[:4], slow, atol=1e-6)
+    assert kendall_tau(ranker.predict(GRAPHS[0]), GRAPHS[0].runtimes) > 0.6
+
+
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=6), st.integers(1, 20), st.integers(0, 9))
+@settings(max_examples=100, deadline=None)
+def test_dealt_lists_stay_inside_their_graph(sizes: list[int], length: int, seed: int) -> None:
+    order, new = deal(sizes, length, seed)
+    assert sorted(order) == list(range(sum(sizes)))
+    assert max(new) <= length
+    graph_of = np.repeat(np.arange(len(sizes)), sizes)[order]
+    lists = np.split(graph_of, np.cumsum(new)[:-1])
+    for graph, size in enumerate(sizes):
+        own = [len(members) for members in lists if members[0] == graph]
+        assert len(own) == -(-size // length)
+        assert max(own) - min(own) <= 1
+    assert all(len(set(members)) == 1 for members in lists)
+
+
+def test_lists_of_lambdarank_keep_the_grades_of_the_whole_graph() -> None:
+    runtimes = np.random.default_rng(0).permutation(100).astype(float)
+    rows = GraphRows(runtimes[:, None].astype(np.float32), runtimes, "tile:xla")
+    table = LightGBMSettings(list_length=30).build(0).make_table([rows, rows])
+    assert table.sizes == [25] * 8
+    by_runtime = grade(np.arange(100.0), LightGBMSettings().relevance_levels)
+    assert np.array_equal(table.labels, by_runtime[table.features[:, 0].astype(int)])
+
+
+def test_lambdarank_on_dealt_lists_learns_as_well() -> None:
+    held_out = GRAPHS[5]
+    taus = [
+        kendall_tau(
+            LightGBMSettings(list_length=length).build(0).fit(GRAPHS[:5], []).predict(held_out),
+            held_out.runtimes,
+        )
+        for length in (8, 1000)
+    ]
+    assert taus[0] > taus[1] - 0.1
+
+
+@pytest.mark.parametrize(
+    ("bounded", "spelled_out"),
+    [
+        (LightGBMSettings(max_rows=50), LightGBMSettings(max_configs=10)),
+        (RidgeSettings(max_rows=50), RidgeSettings(max_configs=10)),
+        (PairwiseSettings(max_rows=200), PairwiseSettings(pairs_per_config=1)),
+        (PairwiseSettings(max_rows=25), PairwiseSettings(max_configs=5, pairs_per_config=1)),
+    ],
+    ids=["trees", "linear", "pairs", "few pairs"],
+)
+def test_a_table_has_no_more_rows_than_it_may(
+    bounded: RankerSettings, spelled_out: RankerSettings
+) -> None:
+    """Five graphs share them evenly."""
+    found, expected = (
+        ranker.build(0).fit(GRAPHS[:5], []).predict(GRAPHS[5]) for ranker in (bounded, spelled_out)
+    )
+    np.testing.assert_array_equal(found, expected)

@@ -1,0 +1,277 @@
+"""The contract that every ranker keeps, whatever it is made of."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from solution.domain.codebook import encode
+from solution.domain.graph import Graph
+from solution.models.base import Ranker, RankerSettings
+from solution.models.labels import grade
+from solution.models.layout.layout_gnn import LayoutGnnSettings
+from solution.models.linear import LassoSettings, OrdinarySettings, RidgeSettings
+from solution.models.nets.training_loop import TrainingSettings, learning_rate_factor, list_shown
+from solution.models.nothing import NothingSettings
+from solution.models.papers.lightgbm_model import StudyLassoSettings, StudyTreeSettings
+from solution.models.papers.nodes import NodeSettings
+from solution.models.papers.residual_attention import ResidualSettings
+from solution.models.papers.segment_training import SegmentSettings
+from solution.models.papers.tgraph import TGraphSettings
+from solution.models.papers.tpugraphs import TpuGraphsSettings
+from solution.models.papers.tpugraphs_tile import TpuGraphsTileSettings
+from solution.models.papers.violation import ViolationSettings
+from solution.models.sampling import choose_rows
+from solution.models.tile.tile_gnn import EarlyTileGnnSettings, TileGnnSettings
+from solution.models.trees.lightgbm_ranker import LightGBMSettings, PointwiseSettings
+from solution.models.trees.pairwise_ranker import PairwiseSettings
+from solution.models.wrappers import PermutationAverageSettings, SublistAverageSettings
+from tests.made.graphs import make_layout_graph, make_tile_graph, renumber_nodes
+from tests.made.places import PlacesSettings
+
+TRAINING = TrainingSettings(epochs=3, patience=None, graphs_per_step=2, configs_per_graph=8)
+FEW_NODES = NodeSettings(trained=5, scored=6)
+TREES = LightGBMSettings(rounds=20, min_data_in_leaf=3)
+LAYOUT = [make_layout_graph(seed, configs=20, name=f"program_{seed}") for seed in range(6)]
+TILE = [make_tile_graph(seed, configs=20, name=f"kernel_{seed}") for seed in range(6)]
+
+CASES: list[tuple[str, RankerSettings, list[Graph]]] = [
+    ("nothing", NothingSettings(), LAYOUT),
+    ("layout LightGBM", TREES, LAYOUT),
+    ("tile LightGBM", TREES, TILE),
+    ("pointwise LightGBM", PointwiseSettings(rounds=20, min_data_in_leaf=3), TILE),
+    ("pairwise LightGBM", PairwiseSettings(rounds=20, min_data_in_leaf=3), LAYOUT),
+    ("pairwise LightGBM, few opponents", PairwiseSettings(
+        rounds=20, min_data_in_leaf=3, all_below=10, opponents=6), TILE),
+    ("ordinary least squares", OrdinarySettings(), TILE),
+    ("ridge", RidgeSettings(), LAYOUT),
+    ("lasso", LassoSettings(), TILE),
+    ("layout net", LayoutGnnSettings(width=16, rounds=(16, 8), training=TRAINING), LAYOUT),
+    ("layout net, early stopping", LayoutGnnSettings(
+        width=16, training=dataclasses.replace(TRAINING, patience=1)), LAYOUT),
+    ("layout net, list loss", LayoutGnnSettings(
+        width=16, rounds=(16, 8), training=dataclasses.replace(TRAINING, loss="list_mle")), LAYOUT),
+    ("layout net, virtual nodes", LayoutGnnSettings(
+        width=16, rounds=(16, 8), pruning="virtual", hops=0, training=TRAINING), LAYOUT),
+    ("layout net, whole graph", LayoutGnnSettings(
+        width=16, rounds=(16, 8), pruning="nothing", training=TRAINING), LAYOUT),
+    ("TGraph", SublistAverageSettings(
+        TGraphSettings(width=16, training=TRAINING), size=8, times=2), LAYOUT),
+    ("TpuGraphs", TpuGraphsSettings(width=16, segment=3, training=TRAINING), LAYOUT),
+    ("TpuGraphs, pruned", TpuGraphsSettings(
+        width=16, nodes=NodeSettings(pruning="neighbourhood"), training=TRAINING), LAYOUT),
+    ("TpuGraphs, random nodes", TpuGraphsSettings(
+        width=16, nodes=FEW_NODES, training=TRAINING), LAYOUT),
+    ("residual net", ResidualSettings(
+        width=16, heads=0, nodes=FEW_NODES, training=TRAINING), LAYOUT),
+    ("residual net, attention", ResidualSettings(
+        width=16, nodes=FEW_NODES, training=TRAINING), LAYOUT),
+    ("violation ratio", ViolationSettings(width=16, training=TRAINING), LAYOUT),
+    ("violation ratio, nodes of importance", ViolationSettings(
+        width=16, features=8, importance=True, nodes=FEW_NODES, training=TRAINING), LAYOUT),
+    ("TpuGraphs tile, MLP", TpuGraphsTileSettings(width=16, block=None, training=TRAINING), TILE),
+    ("TpuGraphs tile, GCN, late", TpuGraphsTileSettings(
+        width=16, block="gcn", training=dataclasses.replace(
+            TRAINING, loss="mean_squared_error")), TILE),
+    ("TpuGraphs tile, GCN, early", TpuGraphsTileSettings(
+        width=16, block="gcn", join="early", training=TRAINING), TILE),
+    ("TpuGraphs tile, GraphSAGE, early", TpuGraphsTileSettings(
+        width=16, join="early", training=TRAINING), TILE),
+    ("LightGBM study, trees", StudyTreeSettings(rounds=20, min_data_in_leaf=3), TILE),
+    ("LightGBM study, lasso", StudyLassoSettings(), TILE),
+    ("segment training", SegmentSettings(
+        width=16, max_nodes=3, table_megabytes=1, head_epochs=2, training=TRAINING), LAYOUT),
+    ("segment training, computed anew", SegmentSettings(
+        width=16, hops=None, partition="topological", max_nodes=3, table_megabytes=None,
+        training=dataclasses.replace(TRAINING, patience=1)), LAYOUT),
+    ("segment training, full graphs", SegmentSettings(
+        width=16, max_nodes=None, head_epochs=0, training=TRAINING), LAYOUT),
+    ("tile net", TileGnnSettings(width=16, training=TRAINING), TILE),
+    ("tile net, GraphSAGE", TileGnnSettings(width=16, block="sage", training=TRAINING), TILE),
+    ("tile net, GCN", TileGnnSettings(width=16, block="gcn", training=TRAINING), TILE),
+    ("tile net, early join", EarlyTileGnnSettings(
+        width=16, block="sage", training=TRAINING), TILE),
+    ("tile net, tokens and rivals", TileGnnSettings(
+        width=16, tokens=True, heads=2, training=TRAINING), TILE),
+    ("mean over orders", PermutationAverageSettings(TREES, times=2), LAYOUT),
+    ("mean over short lists", SublistAverageSettings(TREES, size=6, times=2), TILE),
+    ("mean over orders of a list", PermutationAverageSettings(PlacesSettings(), times=3), TILE),
+    ("mean over parts of a list", SublistAverageSettings(PlacesSettings(), size=7), LAYOUT),
+]  # fmt: skip
+
+
+def assert_ranker(settings: RankerSettings, graphs: list[Graph], folder: Path) -> None:
+    """Fit on some graphs and check on another everything that Ranker promises."""
+    *train, valid, graph = graphs
+    ranker = settings.build(seed=0).fit(train, [valid])
+    scores = ranker.predict(graph)
+    assert scores.shape == (graph.num_configs,)
+    assert scores.dtype == np.float32
+    assert np.isfinite(scores).all()
+    _assert_order_of_configs_is_free(ranker, graph, scores)
+    _assert_order_of_nodes_is_free(ranker, graph, scores)
+    _assert_equal_configs_score_equal(ranker, graph)
+    again = settings.build(seed=0).fit(train, [valid])
+    np.testing.assert_array_equal(again.predict(graph), scores)
+    ranker.save(folder)
+    np.testing.assert_array_equal(type(ranker).load(folder).predict(graph), scores)
+
+
+def _assert_order_of_configs_is_free(ranker: Ranker, graph: Graph, scores: np.ndarray) -> None:
+    order = np.random.default_rng(1).permutation(graph.num_configs)
+    np.testing.assert_allclose(ranker.predict(graph.select(order)), scores[order], atol=1e-5)
+
+
+def _assert_order_of_nodes_is_free(ranker: Ranker, graph: Graph, scores: np.ndarray) -> None:
+    renumbered, _ = renumber_nodes(graph, 2)
+    np.testing.assert_allclose(ranker.predict(renumbered), scores, atol=1e-4)
+
+
+def _assert_equal_configs_score_equal(ranker: Ranker, graph: Graph) -> None:
+    twice = graph.select(np.array([0, 1, 0, 2, 1]))
+    scores = ranker.predict(twice)
+    assert scores[0] == scores[2]
+    assert scores[1] == scores[4]
+
+
+@pytest.mark.parametrize(("settings", "graphs"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
+def test_ranker_keeps_the_contract(
+    settings: RankerSettings, graphs: list[Graph], tmp_path: Path
+) -> None:
+    assert_ranker(settings, graphs, tmp_path)
+
+
+@pytest.mark.parametrize(("settings", "graphs"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
+def test_ranker_fits_without_validation_graphs(
+    settings: RankerSettings, graphs: list[Graph]
+) -> None:
+    scores = settings.build(seed=0).fit(graphs[:2], []).predict(graphs[3])
+    assert np.isfinite(scores).all()
+
+
+@pytest.mark.parametrize(("settings", "graphs"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
+def test_ranker_copes_with_graphs_that_teach_nothing(
+    settings: RankerSettings, graphs: list[Graph]
+) -> None:
+    same = [graph.select(np.zeros(5, np.int64)) for graph in graphs[:2]]
+    scores = settings.build(seed=0).fit(same, [same[0]]).predict(graphs[3])
+    assert np.isfinite(scores).all()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        LayoutGnnSettings(width=8, rounds=(8,), training=TRAINING),
+        TpuGraphsSettings(width=8, training=TRAINING),
+        ViolationSettings(width=8, importance=True, training=TRAINING),
+    ],
+    ids=["layout net", "TpuGraphs", "violation ratio"],
+)
+def test_a_net_ranks_a_graph_without_configurable_nodes(settings: RankerSettings) -> None:
+    bare = dataclasses.replace(
+        LAYOUT[0], configurable=np.empty(0, np.int64), configs=encode(np.empty((20, 0, 18)))
+    )
+    assert len(np.unique(settings.build(0).fit(LAYOUT[1:3], []).predict(bare))) == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "graphs"),
+    [
+        (LightGBMSettings(rounds=60, min_data_in_leaf=3), LAYOUT),
+        (PointwiseSettings(rounds=60, min_data_in_leaf=3), TILE),
+        (PairwiseSettings(rounds=60, min_data_in_leaf=3), TILE),
+        (RidgeSettings(), TILE),
+        (LayoutGnnSettings(width=32, rounds=(32,), training=TrainingSettings(epochs=40)), LAYOUT),
+        (TileGnnSettings(width=32, training=TrainingSettings(epochs=60)), TILE),
+        (TpuGraphsSettings(width=32, segment=4, training=TrainingSettings(epochs=40)), LAYOUT),
+        (TpuGraphsTileSettings(width=32, training=TrainingSettings(epochs=60)), TILE),
+        (ResidualSettings(width=32, training=TrainingSettings(loss="list_mle", epochs=40)), LAYOUT),
+        (ViolationSettings(width=32, training=TrainingSettings(epochs=40)), LAYOUT),
+    ],
+    ids=[
+        "layout LightGBM",
+        "pointwise",
+        "pairwise",
+        "ridge",
+        "layout net",
+        "tile net",
+        "TpuGraphs",
+        "TpuGraphs tile",
+        "residual net, attention",
+        "violation ratio",
+    ],
+)
+def test_ranker_learns_what_it_was_shown(settings: RankerSettings, graphs: list[Graph]) -> None:
+    from solution.domain.metrics import kendall_tau
+
+    ranker = settings.build(seed=0).fit(graphs, [])
+    taus = [kendall_tau(ranker.predict(g), g.runtimes) for g in graphs if g.runtimes is not None]
+    assert np.mean(taus) > 0.6
+
+
+@pytest.mark.parametrize("total", range(1, 25))
+def test_the_learning_rate_warms_up_and_falls_for_any_number_of_steps(total: int) -> None:
+    factors = [learning_rate_factor(step, total) for step in range(total)]
+    assert all(0 <= factor <= 1 for factor in factors)
+    assert max(factors) == 1
+    assert factors[-1] <= factors[factors.index(1.0)]
+
+
+@given(st.lists(st.integers(1, 500), min_size=1, max_size=9), st.integers(1, 50), st.integers(1, 9))
+def test_an_epoch_shows_configurations_about_once(
+    sizes: list[int], configs_per_graph: int, visits: int
+) -> None:
+    training = TrainingSettings(configs_per_graph=configs_per_graph, visits=visits)
+    times = np.bincount(list_shown(sizes, training), minlength=len(sizes))
+    for size, shown in zip(sizes, times, strict=True):
+        assert 1 <= shown <= visits
+        assert shown == visits or shown * configs_per_graph >= size
+        assert shown == 1 or (shown - 1) * configs_per_graph < size
+
+
+@given(st.integers(1, 40), st.integers(1, 20), st.integers(1, 12))
+def test_an_epoch_of_few_graphs_shows_all_of_them_again(
+    count: int, graphs_per_step: int, min_steps: int
+) -> None:
+    training = TrainingSettings(graphs_per_step=graphs_per_step, min_steps=min_steps)
+    times = np.bincount(list_shown([5] * count, training), minlength=count)
+    assert len(set(times)) == 1
+    assert -(-times.sum() // graphs_per_step) >= min_steps
+    assert times[0] == 1 or -(-(times.sum() - count) // graphs_per_step) < min_steps
+
+
+def test_unlabelled_graph_cannot_be_learned_from() -> None:
+    graph = make_layout_graph(labelled=False)
+    with pytest.raises(ValueError, match="no labels"):
+        choose_rows(graph, limit=10, seed=0)
+
+
+def test_training_rows_are_distinct_and_average_the_labels() -> None:
+    graph = make_layout_graph(configs=4).select(np.array([0, 1, 0, 2]))
+    graph = dataclasses.replace(graph, runtimes=np.array([1.0, 2.0, 3.0, 4.0]))
+    rows = choose_rows(graph, limit=10, seed=0)
+    distinct = np.unique(graph.layouts.expand().reshape(4, -1), axis=0)
+    assert len(rows.graph.distinct.first) == len(rows.runtimes) == len(distinct)
+    assert rows.runtimes.tolist() == [2.0, 2.0, 4.0][: len(distinct)]
+
+
+@given(st.integers(1, 9), st.integers(0, 100))
+def test_rows_that_are_drawn_keep_all_their_copies(limit: int, seed: int) -> None:
+    drawn = np.random.default_rng(seed).integers(0, 12, 40)
+    graph = make_layout_graph().select(drawn)
+    rows = choose_rows(graph, limit, seed)
+    few = rows.graph.distinct
+    assert len(few.first) == len(rows.runtimes) == min(limit, len(graph.distinct.first))
+    assert rows.graph.runtimes is not None
+    np.testing.assert_allclose(few.mean(rows.graph.runtimes), rows.runtimes)
+    whole = [config.tobytes() for config in graph.layouts.expand()]
+    kept = [config.tobytes() for config in rows.graph.layouts.expand()]
+    assert all(kept.count(config) == whole.count(config) for config in kept)
+
+
+def test_grades_rise_with_speed_and_ties_share_one() -> None:
+    grades = grade(np.array([10.0, 30.0, 20.0, 20.0]), levels=5)
+    assert grades.tolist() == [4, 0, 2, 2]

@@ -1,0 +1,133 @@
+"""Where a notebook is, what it finds among its inputs, and how it ends."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from solution.sessions.record import (
+    KERNEL_RECORD,
+    KernelRecord,
+    find_damaged,
+    read_record,
+    write_record,
+)
+from solution.sessions.session import Kernel, find_attached_data
+from solution.system.errors import InputError
+from solution.system.files import write_json
+from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
+
+MOUNTS = ("predict-ai-model-runtime", "competitions/predict-ai-model-runtime")
+
+
+@pytest.fixture
+def kaggle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A kernel with an empty input tree, which is returned."""
+    for name in ("input", "working"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setenv("FASTSLOW_INPUT", str(tmp_path / "input"))
+    monkeypatch.setenv("KAGGLE_KERNEL_RUN_TYPE", "Batch")
+    monkeypatch.delenv("FASTSLOW_DATA", raising=False)
+    monkeypatch.chdir(tmp_path / "working")
+    return tmp_path / "input"
+
+
+@pytest.mark.parametrize("mount", MOUNTS)
+@pytest.mark.parametrize("shape", ["", "npz_all"])
+def test_the_data_is_found_wherever_it_is_mounted(mount: str, shape: str, kaggle: Path) -> None:
+    """Beside a wheel that was unpacked with its sample, and other people's files."""
+    for number in range(2):
+        write_graph(make_layout_graph(number, name=f"graph{number}"), kaggle / mount / shape)
+    sample = kaggle / "datasets" / "me" / "wheels" / "fast_or_slow" / "solution" / "data" / "sample"
+    for number in range(3):
+        write_graph(make_tile_graph(number, name=f"kernel{number}"), sample)
+    (kaggle / "other").mkdir()
+    (kaggle / "other" / "matrix.npz").write_bytes(b"something else")
+    assert Kernel.begin("notebook").find_data() == kaggle / mount
+
+
+def test_a_store_is_preferred_and_nothing_is_an_error(kaggle: Path) -> None:
+    kernel = Kernel.begin("notebook")
+    with pytest.raises(InputError, match="no npz files and no prepared store are attached"):
+        kernel.find_data()
+    write_graph(make_layout_graph(), kaggle / "competition")
+    store = kaggle / "datasets" / "me" / "store"
+    store.mkdir(parents=True)
+    write_json({"format": 1, "preparation": {}}, store / "store.json")
+    assert find_attached_data(kaggle) == kaggle / "competition"
+    (store / "graphs.parquet").write_bytes(b"")
+    assert find_attached_data(kaggle) == store
+
+
+def test_on_a_laptop_outputs_go_to_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KAGGLE_KERNEL_RUN_TYPE", raising=False)
+    monkeypatch.setattr("solution.sessions.session.RUNS", tmp_path / "runs")
+    monkeypatch.setenv("FASTSLOW_DATA", str(tmp_path))
+    kernel = Kernel.begin("2-train", push="key")
+    assert kernel.output == tmp_path / "runs" / "2-train"
+    assert kernel.find_data() == tmp_path
+    assert read_record(kernel.output).state == "running"
+    kernel.finish("3 models are left")
+    record = read_record(kernel.output)
+    assert (record.state, record.push, record.note) == ("stopped", "key", "3 models are left")
+    assert kernel.find_runs() == []
+
+
+def test_runs_are_found_by_the_notebook_that_left_them(kaggle: Path) -> None:
+    for place, name in (("a", "2-train"), ("notebooks/me/b", "3-train"), ("c", "4-merge")):
+        write_record(KernelRecord(notebook=name), kaggle_folder := kaggle / place)
+        write_json({"settings": {}}, kaggle_folder / "run" / "run.json")
+    write_json({"settings": {}}, kaggle / "a-run-of-somebody" / "run.json")
+    kernel = Kernel.begin("4-merge")
+    found = [
+        run.folder.parent.relative_to(kaggle).as_posix() for run in kernel.find_runs("2-*,3-*")
+    ]
+    assert found == ["a", "notebooks/me/b"]
+    assert len(kernel.find_runs()) == 3
+
+
+@pytest.mark.parametrize("ended_by", ["time", "SIGTERM", "itself"])
+def test_a_session_ends_quietly(
+    ended_by: str, kaggle: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At its limit and when it is asked to; afterwards signals are as they were."""
+    kernel = Kernel.begin("notebook")
+    before = signal.getsignal(signal.SIGTERM)
+    reached = False
+    with kernel.time_limit(0.1 / 3600 if ended_by == "time" else 1):
+        try:
+            if ended_by == "SIGTERM":
+                os.kill(os.getpid(), signal.SIGTERM)
+            if ended_by != "itself":
+                time.sleep(10)
+        except Exception:  # noqa: BLE001 - as code does that goes on after a failure
+            pytest.fail("nothing on the way may take it for a failure")
+        reached = True
+    assert reached == (ended_by == "itself")
+    assert ("the next session goes on" in capsys.readouterr().out) == (ended_by != "itself")
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
+
+
+def test_a_record_knows_its_files(tmp_path: Path) -> None:
+    for name in ("one", "run/two", ".hidden", "run/.partial-three"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    write_record(KernelRecord(notebook="n", state="finished"), tmp_path)
+    record = read_record(tmp_path)
+    assert sorted(record.files) == ["one", "run/two"]
+    assert find_damaged(record, tmp_path) == []
+    (tmp_path / "one").write_text("<html>")
+    (tmp_path / "run" / "two").unlink()
+    assert find_damaged(record, tmp_path) == ["one", "run/two"]
+
+
+@pytest.mark.parametrize("content", ["{", '{"state": 3}', "<html>"])
+def test_what_is_no_record_is_said_to_be_none(content: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is not among the outputs"):
+        read_record(tmp_path)
+    (tmp_path / KERNEL_RECORD).write_text(content)
+    with pytest.raises(InputError, match="expected the record of a session"):
+        read_record(tmp_path)

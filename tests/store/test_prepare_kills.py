@@ -1,0 +1,236 @@
+"""A preparation that is killed, crowded out or left without room loses nothing that is finished."""
+
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from solution.data.folders import find_files
+from solution.domain.graph import Graph
+from solution.store.preparation import Preparation
+from solution.store.preparing import prepare_store
+from solution.store.store import Store
+from solution.system.errors import InputError
+from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
+from tests.store.test_store import snapshot
+
+NUM_GRAPHS = 40
+QUIET = subprocess.DEVNULL
+LARGE, SMALL = 300, 3  # configurations
+
+
+def write_data(folder: Path, configs: int) -> None:
+    for seed in range(NUM_GRAPHS // 2):
+        split = "test" if seed % 5 == 0 else "train"
+        program = make_layout_graph(seed, configs, name=f"program_{seed}", labelled=seed % 5 != 0)
+        write_graph(program, folder / "data", split)
+        write_graph(make_tile_graph(seed, configs, name=f"kernel_{seed}"), folder / "data")
+    text = "ID,TopConfigs\ntile:xla:kernel_0,0;1;2\n"
+    (folder / "data" / "sample_submission.csv").write_text(text)
+
+
+def command(*arguments: str | Path) -> list[str]:
+    return [str(Path(sys.executable).parent / "fastslow"), *map(str, arguments)]
+
+
+def prepare(
+    folder: Path, *more: str | Path, before: Callable[[], None] | None = None
+) -> subprocess.CompletedProcess[str]:
+    arguments = command("prepare", "data", *more)
+    return subprocess.run(
+        arguments, cwd=folder, capture_output=True, text=True, timeout=120, preexec_fn=before
+    )
+
+
+def start(folder: Path, *more: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        command("prepare", "data", *more), cwd=folder, stdout=QUIET, stderr=QUIET
+    )
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with data, and in `whole` the store of an undisturbed preparation."""
+    folder = tmp_path_factory.mktemp("work")
+    write_data(folder, LARGE)
+    done = prepare(folder, "--out", "whole")
+    assert done.returncode == 0, done.stderr
+    assert f"{NUM_GRAPHS} graphs" in done.stdout
+    return folder
+
+
+def count_graphs(store: Path) -> int:
+    return sum(path.name[0] != "." for path in store.rglob("*.safetensors"))
+
+
+def wait_for(condition: Callable[[], bool], process: subprocess.Popen[bytes]) -> bool:
+    """False where the process ends before."""
+    while not condition():
+        if process.poll() is not None:
+            return False
+        time.sleep(0.0005)
+    return True
+
+
+def kill_with_children(process: subprocess.Popen[bytes]) -> None:
+    """Kill the process alone, as one does by hand; its workers must end by themselves."""
+    children = psutil.Process(process.pid).children(recursive=True)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    _, alive = psutil.wait_procs(children, timeout=30)
+    assert not alive
+
+
+@pytest.mark.parametrize(("workers", "kills"), [("1", 10), ("2", 3)])
+def test_a_killed_preparation_ends_with_the_same_bytes(
+    workers: str, kills: int, work: Path
+) -> None:
+    store, generator = work / f"killed-{workers}", random.Random(workers)
+    times: dict[Path, int] = {}
+    for kill in range(kills):
+        target = NUM_GRAPHS * kill // kills
+        process = start(work, "--out", store.name, "--workers", workers)
+        if wait_for(lambda target=target: count_graphs(store) >= target, process):  # type: ignore[misc]
+            time.sleep(generator.random() * 0.02)
+            kill_with_children(process)
+        assert count_graphs(store) >= target
+        assert (store / "graphs.parquet").exists() <= (count_graphs(store) == NUM_GRAPHS)
+        found = {path: path.stat().st_mtime_ns for path in store.rglob("[!.]*.safetensors")}
+        assert found.items() >= times.items()  # what is finished is not prepared again
+        times = found
+    done = prepare(work, "--out", store, "--workers", workers)
+    assert done.returncode == 0, done.stderr
+    assert snapshot(store) == snapshot(work / "whole")
+
+
+def test_an_unfinished_store_says_so(work: Path) -> None:
+    store = work / "unfinished"
+    process = start(work, "--out", store.name, "--workers", "1")
+    assert wait_for(lambda: count_graphs(store) >= 1, process)
+    kill_with_children(process)
+    check = subprocess.run(command("check", store), capture_output=True, text=True, check=False)
+    assert check.returncode == 2
+    assert "its preparation was stopped" in check.stderr
+    with pytest.raises(InputError, match="same `fastslow prepare` command"):
+        Store.open(store)
+
+
+def test_of_two_preparations_at_once_one_is_refused(work: Path) -> None:
+    store = work / "two"
+    process = start(work, "--out", store.name, "--workers", "1")
+    assert wait_for(lambda: count_graphs(store) >= 3, process)
+    os.kill(process.pid, signal.SIGSTOP)
+    try:
+        second = prepare(work, "--out", store, "--workers", "1")
+        replacing = prepare(work, "--out", store, "--replace")
+    finally:
+        os.kill(process.pid, signal.SIGCONT)
+    for result in (second, replacing):
+        assert result.returncode == 2
+        assert "another process is at work in it" in result.stderr
+    assert process.wait() == 0
+    assert snapshot(store) == snapshot(work / "whole")
+
+
+@dataclass(frozen=True)
+class DeadlyPreparation(Preparation):
+    """Its process is killed at the eleventh program, as the system does when memory runs out."""
+
+    def __call__(self, graph: Graph) -> Graph:
+        if graph.name == "program_11":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().__call__(graph)
+
+
+def test_a_killed_worker_is_said_and_nothing_is_lost(work: Path) -> None:
+    files, store = find_files(work / "data"), work / "worker"
+    with pytest.raises(InputError, match="memory runs out.*start again with fewer --workers"):
+        prepare_store(files, store, DeadlyPreparation(), workers=2)
+    assert count_graphs(store) < NUM_GRAPHS
+    assert not (store / "graphs.parquet").exists()
+    assert prepare(work, "--out", store, "--workers", "1").returncode == 0
+    assert snapshot(store) == snapshot(work / "whole")
+
+
+def assert_no_room(result: subprocess.CompletedProcess[str], words: str, store: Path) -> None:
+    assert result.returncode == 2, result.stderr
+    message = " ".join(result.stderr.split())
+    assert words in message
+    assert "make room, and start the same command again" in message
+    assert "Traceback" not in result.stderr
+    assert not list(store.rglob(".partial-*"))
+    assert not (store / "graphs.parquet").exists()
+
+
+def test_files_that_may_not_be_large_enough_are_said(work: Path) -> None:
+    store = work / "limited"
+    sizes = [path.stat().st_size for path in (work / "whole").rglob("*.safetensors")]
+    limit = sorted(sizes)[NUM_GRAPHS // 2]
+
+    def restrict() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    arguments = ("--out", store, "--workers", "2")
+    assert_no_room(prepare(work, *arguments, before=restrict), "File too large", store)
+    assert prepare(work, *arguments).returncode == 0
+    assert snapshot(store) == snapshot(work / "whole")
+
+
+def test_no_room_for_the_index_is_said(tmp_path: Path) -> None:
+    write_data(tmp_path, SMALL)
+    assert prepare(tmp_path, "--out", "whole").returncode == 0
+    sizes = {name: len(content) for name, content in snapshot(tmp_path / "whole").items()}
+    limit = max(size for name, size in sizes.items() if name != "graphs.parquet") + 1
+    assert limit < sizes["graphs.parquet"]
+
+    def restrict() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    store = tmp_path / "store"
+    assert_no_room(prepare(tmp_path, "--out", store, before=restrict), "large", store)
+    assert count_graphs(store) == NUM_GRAPHS
+    assert prepare(tmp_path, "--out", store).returncode == 0
+    assert snapshot(store) == snapshot(tmp_path / "whole")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of one megabyte."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(disk)]
+    try:
+        done = subprocess.run(mount, capture_output=True, check=False)
+    except FileNotFoundError:
+        pytest.skip("there is no mount command")
+    if done.returncode != 0:
+        pytest.skip("mounting a file system is not allowed")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+@pytest.mark.parametrize("room", [4096, 100_000, -1])
+def test_a_full_disk_is_said_and_the_same_command_goes_on(
+    room: int, small_disk: Path, work: Path
+) -> None:
+    """With room for the record, some graphs, all but the index."""
+    wanted = snapshot(work / "whole")
+    if room < 0:
+        pages = [-(-len(content) // 4096) for content in wanted.values()]
+        room = 4096 * (sum(pages) - 1)
+    (small_disk / "filler").write_bytes(bytes((1 << 20) - room))
+    store = small_disk / "store"
+    assert_no_room(prepare(work, "--out", store, "--workers", "1"), "No space left", store)
+    (small_disk / "filler").unlink()
+    assert prepare(work, "--out", store, "--workers", "1").returncode == 0
+    assert snapshot(store) == wanted
+    assert Store.open(store).find_defects() == []

@@ -1,0 +1,297 @@
+"""A prepared store holds what the files hold, and is never mistaken for one of other files."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from solution.data.folders import GraphFile, find_files, find_sample_submission
+from solution.data.npz import read_graph
+from solution.domain.graph import Graph
+from solution.features.padding import repair_padding
+from solution.features.pruning import keep_neighbourhood
+from solution.store import preparation, preparing
+from solution.store import store as module
+from solution.store.graph_file import read_prepared
+from solution.store.preparation import Preparation, check_preparation
+from solution.store.preparing import prepare_store
+from solution.store.store import Store, is_store
+from solution.system.errors import InputError
+from tests.made.graphs import find_difference, make_layout_graph, make_tile_graph, write_graph
+
+SAMPLE_ROWS = "ID,TopConfigs\ntile:xla:kernel,0;1;2;3;4\n"
+
+
+def write_data(folder: Path) -> Path:
+    """A few graphs of every kind and split."""
+    data = folder / "data"
+    for seed in range(3):
+        write_graph(make_layout_graph(seed, name=f"program_{seed}"), data)
+        write_graph(make_tile_graph(seed, name=f"kernel_{seed}"), data, "valid")
+    write_graph(make_layout_graph(3, name="asked", labelled=False), data, "test")
+    return data
+
+
+def prepare(folder: Path, **options: Any) -> Store:
+    """The store of folder/data."""
+    data = folder / "data"
+    options = {"preparation": Preparation(), **options}
+    return prepare_store(
+        find_files(data),
+        folder / "store",
+        sample_submission=find_sample_submission(data),
+        **options,
+    )
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    """Every file below the folder."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+def refusal(folder: Path, **options: Any) -> str:
+    with pytest.raises(InputError) as caught:
+        prepare(folder, **options)
+    return str(caught.value)
+
+
+def read_file(file: GraphFile) -> Graph:
+    return read_graph(file.path, file.collection)
+
+
+@pytest.mark.parametrize("hops", [1, 2, None])
+def test_prepared_graphs_are_repaired_and_pruned_on_the_whole_graph(
+    hops: int | None, sample: Path, sample_store: Store, tmp_path: Path
+) -> None:
+    files, store = find_files(sample), sample_store
+    if hops != 1:
+        files = files[::10]
+        store = prepare_store(files, tmp_path / "store", Preparation(hops))
+    for file, path in zip(files, store.paths(), strict=True):
+        graph = repair_padding(read_file(file))
+        expected = graph if hops is None else keep_neighbourhood(graph, hops)
+        if file.split == "test":
+            expected = dataclasses.replace(expected, runtimes=None)
+        assert find_difference(read_prepared(path), expected) is None, path
+
+
+def test_every_label_is_kept_and_labels_of_test_graphs_are_dropped(tmp_path: Path) -> None:
+    """Somebody may have them; they are not in the store."""
+    graph = make_layout_graph(configs=9).select(np.array([0, 1, 0, 2, 0, 1]))
+    runtimes = np.array([5.0, 6.0, 7.0, 8.0, 2**53 - 1, 10.0])
+    graph = dataclasses.replace(graph, runtimes=runtimes)
+    for split in ("train", "test"):
+        renamed = dataclasses.replace(graph, name=split)
+        write_graph(renamed, tmp_path / "data", split)
+    train, test = (read_prepared(path) for path in prepare(tmp_path).paths())
+    np.testing.assert_array_equal(train.runtimes, runtimes)
+    assert test.runtimes is None
+    assert prepare(tmp_path).graphs["labelled"].to_list() == [True, False]
+    assert prepare(tmp_path).graphs["spread"].to_list() == [(2**53 - 1) / 5, None]
+
+
+def slow_noise(graph: Graph) -> float | None:
+    """How far identical configurations differ, from their rows as text."""
+    assert graph.runtimes is not None
+    rows = graph.tiles if graph.collection.kind == "tile" else graph.layouts.expand()
+    groups: dict[str, list[float]] = {}
+    for row, runtime in zip(rows.tolist(), graph.runtimes.tolist(), strict=True):
+        groups.setdefault(str(row), []).append(runtime)
+    ratios = [max(group) / min(group) - 1 for group in groups.values() if len(group) > 1]
+    return float(np.median(ratios)) if ratios else None
+
+
+def test_the_index_describes_the_files_and_not_the_pruned_graphs(
+    sample: Path, sample_store: Store
+) -> None:
+    rows = sample_store.graphs.rows(named=True)
+    for file, row in list(zip(find_files(sample), rows, strict=True))[::5]:
+        graph = read_file(file)
+        is_layout = graph.collection.kind == "layout"
+        expanded = graph.layouts.expand() if is_layout else graph.tiles
+        assert (row["collection"], row["graph"], row["split"]) == (*graph.key, file.split)
+        assert row["architecture"] == graph.architecture
+        assert row["nodes"] == graph.num_nodes
+        assert row["edges"] == len(graph.edges)
+        assert row["configs"] == graph.num_configs
+        assert row["configurable"] == len(graph.configurable)
+        assert row["distinct"] == len({str(config) for config in expanded.tolist()})
+        pairs = [str(pair) for config in expanded.tolist() for pair in enumerate(config)]
+        assert row["layouts"] == (len(set(pairs)) if is_layout else 0)
+        assert row["labelled"] == (file.split != "test")
+        if file.split == "test":
+            assert row["spread"] is row["noise"] is None
+        else:
+            assert graph.runtimes is not None
+            assert row["spread"] == graph.runtimes.max() / graph.runtimes.min()
+            noise = slow_noise(graph)
+            assert (row["noise"] is None) == (noise is None)
+            assert row["noise"] == noise or abs(row["noise"] - noise) < 1e-12
+
+
+def test_a_store_is_found_and_has_its_size_and_sample(tmp_path: Path) -> None:
+    write_data(tmp_path)
+    (tmp_path / "data" / "sample_submission.csv").write_text(SAMPLE_ROWS)
+    store = prepare(tmp_path)
+    assert is_store(store.folder)
+    assert not is_store(tmp_path / "data")
+    assert store.size == sum(len(v) for n, v in snapshot(store.folder).items() if "graphs/" in n)
+    assert store.sample_submission is not None
+    assert store.sample_submission.read_text() == SAMPLE_ROWS
+    opened = Store.open(store.folder)
+    assert opened.graphs.equals(store.graphs)
+    assert opened.preparation == Preparation().describe()
+    assert store.find_defects() == []
+
+
+def test_preparing_again_changes_nothing(tmp_path: Path) -> None:
+    write_data(tmp_path)
+    before = snapshot(prepare(tmp_path).folder)
+    times = {path: path.stat().st_mtime_ns for path in (tmp_path / "store").rglob("*")}
+    assert snapshot(prepare(tmp_path).folder) == before
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "store").rglob("*")} == times
+
+
+def test_replacing_and_more_workers_give_the_same_bytes(tmp_path: Path) -> None:
+    write_data(tmp_path)
+    before = snapshot(prepare(tmp_path).folder)
+    assert snapshot(prepare(tmp_path, replace=True, workers=2).folder) == before
+
+
+def test_an_added_file_is_added(tmp_path: Path) -> None:
+    write_data(tmp_path)
+    prepare(tmp_path)
+    write_graph(make_layout_graph(7, name="more"), tmp_path / "data")
+    added = prepare(tmp_path)
+    assert "more" in added.graphs["graph"].to_list()
+    after = snapshot(added.folder)
+    assert snapshot(prepare(tmp_path, replace=True).folder) == after
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_a_changed_file_is_named_and_putting_it_back_helps(finished: bool, tmp_path: Path) -> None:
+    data = write_data(tmp_path)
+    before = snapshot(prepare(tmp_path).folder)
+    if not finished:
+        (tmp_path / "store" / "graphs.parquet").unlink()
+    [path] = data.rglob("program_1.npz")
+    content = path.read_bytes()
+    write_graph(make_layout_graph(8, name="program_1"), data)
+    message = refusal(tmp_path)
+    assert str(path) in message
+    assert "--replace" in message
+    assert len(message.splitlines()) == 1
+    path.write_bytes(content)
+    assert snapshot(prepare(tmp_path).folder) == before
+    write_graph(make_layout_graph(8, name="program_1"), data)
+    assert snapshot(prepare(tmp_path, replace=True).folder) != before
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_a_removed_file_is_said_and_the_store_stays_as_it_is(
+    finished: bool, tmp_path: Path
+) -> None:
+    data = write_data(tmp_path)
+    before = snapshot(prepare(tmp_path).folder)
+    if not finished:
+        del before["graphs.parquet"]
+        (tmp_path / "store" / "graphs.parquet").unlink()
+    next(data.rglob("program_1.npz")).unlink()
+    message = refusal(tmp_path)
+    assert "1 graph(s) that are not in the data" in message
+    assert "program_1" in message
+    assert snapshot(tmp_path / "store") == before
+    assert "program_1" not in prepare(tmp_path, replace=True).graphs["graph"].to_list()
+
+
+def test_the_sample_submission_follows_the_data(tmp_path: Path) -> None:
+    sample = write_data(tmp_path) / "sample_submission.csv"
+    assert prepare(tmp_path).sample_submission is None
+    for text in (SAMPLE_ROWS, SAMPLE_ROWS + "tile:xla:other,0;1;2;3;4\n"):
+        sample.write_text(text)
+        kept = prepare(tmp_path).sample_submission
+        assert kept is not None
+        assert kept.read_text() == text
+    sample.unlink()
+    assert prepare(tmp_path).sample_submission is None
+
+
+def test_a_missing_prepared_graph_is_made_again(tmp_path: Path) -> None:
+    write_data(tmp_path)
+    store = prepare(tmp_path)
+    before = snapshot(store.folder)
+    store.paths()[1].unlink()
+    assert len(store.find_defects()) == 1
+    assert snapshot(prepare(tmp_path).folder) == before
+
+
+@pytest.mark.parametrize("wanted", [1, 2, None])
+@pytest.mark.parametrize("kept", [1, 2, None])
+def test_a_store_must_keep_as_many_hops_as_are_needed(
+    kept: int | None, wanted: int | None, tmp_path: Path
+) -> None:
+    described = Preparation(kept).describe()
+    if kept is None or (wanted is not None and wanted <= kept):
+        check_preparation(described, wanted, tmp_path)
+    else:
+        with pytest.raises(InputError, match="looks further.*--(whole|hops 2)"):
+            check_preparation(described, wanted, tmp_path)
+
+
+def test_a_store_that_another_program_prepared_is_refused(tmp_path: Path) -> None:
+    for other in ({"version": preparation.VERSION + 1, "hops": None}, {"hops": None}, {}):
+        with pytest.raises(InputError, match="Prepare the data again"):
+            check_preparation(other, 1, tmp_path)
+
+
+def test_another_preparation_is_refused_and_rebuilt_where_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_data(tmp_path)
+    before = snapshot(prepare(tmp_path).folder)
+    message = refusal(tmp_path, preparation=Preparation(2))
+    assert "'hops': 1" in message
+    assert "'hops': 2" in message
+    assert snapshot(tmp_path / "store") == before
+    assert prepare(tmp_path, preparation=Preparation(2), rebuild=True).preparation["hops"] == 2
+    assert snapshot(prepare(tmp_path, rebuild=True).folder) == before
+    for modules, name in (((module, preparing), "FORMAT"), ((preparation,), "VERSION")):
+        for target in modules:
+            monkeypatch.setattr(target, name, 99)
+        assert "99" in refusal(tmp_path)
+        assert prepare(tmp_path, rebuild=True).graphs.equals(Store.open(tmp_path / "store").graphs)
+        monkeypatch.undo()
+        with pytest.raises(InputError, match=r"--replace|99"):
+            prepare(tmp_path)
+        assert snapshot(prepare(tmp_path, rebuild=True).folder) == before
+
+
+def test_rebuilding_keeps_a_store_that_is_as_wanted(tmp_path: Path) -> None:
+    write_data(tmp_path)
+    store = prepare(tmp_path)
+    times = [path.stat().st_mtime_ns for path in store.paths()]
+    prepare(tmp_path, rebuild=True)
+    assert [path.stat().st_mtime_ns for path in store.paths()] == times
+
+
+GOLDEN = {
+    ("layout:nlp:random", "train", "albert_L-2_H-96_A-2_b4_s32"): (
+        "a2f5252246a7c54f9b4e902173ffde32683aaf6c842419773c486a2872132525"
+    ),
+    ("tile:xla", "train", "bmm_000"): (
+        "30345bc611db11a7af996f253e1e7c28f7ed303887892ab036673cb112a57088"
+    ),
+}
+
+
+def test_the_sample_is_prepared_as_ever(sample_store: Store) -> None:
+    rows = sample_store.graphs.select("collection", "split", "graph", "checksum").rows()
+    found = {tuple(row[:3]): row[3] for row in rows}
+    assert {key: found[key] for key in GOLDEN} == GOLDEN, (
+        "the same files are prepared differently than before: raise VERSION in "
+        "solution/store/preparation.py (FORMAT in solution/store/store.py where the file itself "
+        "changed), so that old stores are not taken for new ones, and update these checksums"
+    )

@@ -1,0 +1,225 @@
+"""The report: complete, accessible, in need of nothing else, and honest about what is not there."""
+
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from ensembles.recipe import find_recipe
+from solution.domain.metrics import kendall_tau
+from solution.experiments.base import find_experiment
+from solution.runs.folder import Run
+from solution.runs.record import open_run
+from solution.store.store import Store
+from solution.system.errors import InputError
+from solution.training.opening import save_plan
+from solution.training.out_of_fold import run_experiments
+from solution.training.plan import make_plan
+from submissions.page.build import write_page
+from submissions.page.canvas import Scale, spanning
+from submissions.page.labels import MEDIAN_GAP, simulate
+from submissions.page.leaderboard import read_sent
+from tests.conftest import FastSlow
+from tests.made.run import LEDGER, RECIPE, make_run
+
+EVERY = ["scores", "graphs", "agreement", "weights", "gains", "optimism", "runtimes", "curves",
+         "ceiling", "leaderboard", "making"]  # fmt: skip
+VOID = {"meta", "link", "br"}
+LOADING = {"src", "href", "xlink:href", "srcset", "data", "action", "poster"}
+
+
+class Page(HTMLParser):
+    """What stands in the page, and whether its elements are closed in order."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.inside: list[str] = []
+        self.sections: dict[str, dict[str, int]] = {}
+        self.words: dict[str, str] = {}
+        self.section = ""
+        self.text = path.read_text(encoding="utf-8")
+        self.feed(self.text)
+        assert not self.inside
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        found = dict(attributes)
+        self.elements.append((tag, found))
+        if tag not in VOID:
+            self.inside.append(tag)
+        if tag == "section":
+            self.section = found["id"] or ""
+            self.sections[self.section] = {}
+        counts = self.sections.get(self.section, {})
+        counts[tag] = counts.get(tag, 0) + 1
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.inside.pop() == tag, self.getpos()
+
+    def handle_data(self, data: str) -> None:
+        self.words[self.section] = self.words.get(self.section, "") + data
+
+    def said(self, section: str) -> str:
+        """Its words, spaces evened out."""
+        return " ".join(self.words[section].split())
+
+
+def report(folder: Path, ledger: str | None = LEDGER, **parts: object) -> Page:
+    """The page of a made run."""
+    recipe = folder / "mine.toml"
+    recipe.write_text(RECIPE, encoding="utf-8")
+    if ledger is not None:
+        (folder / "ledger.csv").write_text(ledger, encoding="utf-8")
+    run = make_run(folder / "run", **parts)  # type: ignore[arg-type]
+    return Page(write_page(run, find_recipe(str(recipe)), None, folder / "ledger.csv"))
+
+
+def assert_stands_alone(page: Page) -> None:
+    """No script, nothing that is loaded, and words for every picture."""
+    assert "http-equiv" in page.text and "default-src 'none'" in page.text
+    assert not {"script", "img", "iframe", "object"} & {tag for tag, _ in page.elements}
+    assert "http" not in page.text.replace("http-equiv", "")
+    assert "@import" not in page.text and "url(" not in page.text
+    for tag, attributes in page.elements:
+        for name in LOADING & set(attributes):
+            assert (attributes[name] or "").startswith(("#", "data:,")), (tag, attributes)
+        if tag == "svg":
+            assert attributes["role"] == "img"
+            assert len(attributes["aria-label"] or "") > 20
+            assert "nan" not in (attributes["aria-label"] or "").lower().split()
+    numbers = [v for t, a in page.elements if t in ("circle", "line", "rect", "path")
+               for v in a.values()]  # fmt: skip
+    assert not any("nan" in (value or "") or "inf" in (value or "") for value in numbers)
+
+
+def test_everything_is_shown_with_words_and_a_table_behind_it(tmp_path: Path) -> None:
+    page = report(tmp_path)
+    assert_stands_alone(page)
+    assert list(page.sections) == EVERY
+    for name, counts in page.sections.items():
+        assert counts["details"] >= 1 and counts["table"] >= 1, name
+        assert name == "making" or counts["svg"] >= 1, name
+    links = [a["href"] for tag, a in page.elements if tag == "a"]
+    assert links == [f"#{name}" for name in EVERY]
+    assert "graph_0<&>" in page.said("graphs")
+    assert "mean of the five" in page.said("scores")
+    assert "Rank correlation with the public score: 1.000" in page.said("leaderboard")
+    assert "No repeats, so no estimate: layout:nlp:default" in page.said("ceiling")
+
+
+def test_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:
+    first = report(tmp_path, collections=("tile:xla", "layout:nlp:random"))
+    path = tmp_path / "again.html"
+    recipe, run = find_recipe(str(tmp_path / "mine.toml")), Run.existing(tmp_path / "run")
+    assert write_page(run, recipe, path, tmp_path / "ledger.csv") == path
+    assert path.read_text(encoding="utf-8") == first.text
+
+
+def test_what_is_not_there_is_said(tmp_path: Path) -> None:
+    """No ledger, no curves, no repeats, one graph in one collection: words instead of pictures."""
+    parts = {"noise": False, "curves": False, "graphs": 1, "collections": ("tile:xla",)}
+    page = report(tmp_path, ledger=None, **parts)
+    assert_stands_alone(page)
+    assert list(page.sections) == EVERY
+    for name, words in {
+        "optimism": "Not known for this run",
+        "curves": "fastslow run --replace",
+        "ceiling": "not guessed",
+        "leaderboard": "make submit",
+    }.items():
+        assert "svg" not in page.sections[name]
+        assert words in page.said(name)
+    assert "too few graphs" in page.said("scores")
+    assert "not all five collections are in this run" in page.said("")
+
+
+def test_a_real_run_and_its_command(
+    fastslow: FastSlow, sample_store: Store, tmp_path: Path
+) -> None:
+    experiments = [find_experiment(name) for name in ("nothing_001", "tile_lightgbm_001")]
+    plan = make_plan(sample_store, "architecture", 2, limit=True)
+    settings = {"experiments": {item.name: item.describe() for item in experiments}}
+    with open_run(tmp_path / "out", settings) as run:
+        save_plan(plan, run)
+        run_experiments(experiments, plan, run)
+    (tmp_path / "mine.toml").write_text("[members]\ntile_lightgbm_001 = 1\nnothing_001 = 1\n")
+    done = fastslow("report", "--run", "out", "--recipe", "mine.toml")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "Report: out/report.html"
+    page = Page(tmp_path / "out" / "report.html")
+    assert_stands_alone(page)
+    assert page.sections["curves"]["svg"] == 1
+    assert "LightGBMSettings" in page.said("making")
+
+
+def test_a_run_without_predictions_is_refused(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", graphs=0)
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text(RECIPE, encoding="utf-8")
+    with pytest.raises(InputError, match="found none"):
+        write_page(run, find_recipe(str(recipe)))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", []),
+        ("key,public\nx,0.5\n", [("x", None, 0.5)]),
+        ("when,cv,public\n2023,0.7,n/a\n", [("line 2", 0.7, None)]),
+        ("key,oof_mean,public\nx,nan,0.5\ny,0.6\n", [("x", None, 0.5), ("y", 0.6, None)]),
+    ],
+)
+def test_any_ledger_is_read(
+    text: str, expected: list[tuple[str, float | None, float | None]], tmp_path: Path
+) -> None:
+    path = tmp_path / "ledger.csv"
+    path.write_text(text, encoding="utf-8")
+    assert [(s.key, s.out_of_fold, s.public) for s in read_sent(path)] == expected
+
+
+def test_a_ledger_that_is_no_text_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.csv"
+    path.write_bytes(b"key\n\xff\xfe\n")
+    with pytest.raises(InputError, match=r"ledger\.csv: expected a CSV file"):
+        read_sent(path)
+
+
+def test_the_ceiling_finds_the_noise_that_was_put_in() -> None:
+    """Two timings of the same truth agree about as much as the estimate says."""
+    generator = np.random.default_rng(1)
+    truth, deviation = np.exp(generator.normal(0, 0.3, 800)), 0.1
+    noise = float(np.expm1(deviation * MEDIAN_GAP))
+    timings = truth * np.exp(deviation * generator.standard_normal((2, 800)))
+    ceiling, repeat = simulate("layout:xla:random", truth, noise)
+    assert ceiling == pytest.approx(kendall_tau(truth, timings[0]), abs=0.03)
+    assert repeat == pytest.approx(kendall_tau(timings[0], timings[1]), abs=0.03)
+    assert simulate("layout:xla:random", truth, 1e-9)[0] == pytest.approx(1, abs=1e-3)
+    assert ceiling > repeat
+    pairs = deviation * generator.standard_normal((2, 100_000))
+    assert np.median(np.abs(pairs[0] - pairs[1])) == pytest.approx(MEDIAN_GAP * deviation, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    "values", [[0.0], [0.5, 0.5], [-3e-9, 1e-9], [1.0, 1e6], [], [float("nan")]]
+)
+def test_axes_hold_their_values_and_have_few_round_ticks(values: list[float]) -> None:
+    scale = spanning(values)
+    assert 1 <= len(scale.ticks()) <= 8
+    assert all(scale.start <= scale(value) <= scale.end for value in values if value == value)
+
+
+@pytest.mark.parametrize("high", [1.01, 1.5, 3.9, 30.0, 5e5])
+def test_logarithmic_axes_have_few_round_ticks(high: float) -> None:
+    scale = Scale(1.0, high, logarithmic=True)
+    assert 2 <= len(scale.ticks()) <= 9
+    assert scale(1.0) == scale.start and scale(high) == pytest.approx(scale.end)
+
+
+def test_old_graph_records_without_noise_are_fine(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", collections=("layout:xla:random",))
+    pl.read_parquet(run.graphs).drop("noise").write_parquet(run.graphs)
+    (tmp_path / "mine.toml").write_text(RECIPE, encoding="utf-8")
+    page = Page(write_page(run, find_recipe(str(tmp_path / "mine.toml"))))
+    assert "not guessed" in page.said("ceiling")

@@ -1,0 +1,119 @@
+"""Models that are trained beside each other: the same bytes, and nobody is left behind."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from solution.experiments.base import find_experiment
+from solution.store.store import Store
+from solution.system import processes
+from solution.system.errors import InputError
+from solution.system.progress import bars
+from solution.system.report import silent
+from solution.training import out_of_fold
+from solution.training.executors.local import _Screen, choose_gpu, count_places
+from solution.training.watch import ProgressBars
+from tests.conftest import REPOSITORY
+
+FASTSLOW = Path(sys.executable).parent / "fastslow"
+EXPERIMENTS = REPOSITORY / "tests" / "made" / "experiments"
+
+
+def start(name: str, store: Store, run: Path, workers: int, ending: str = "") -> subprocess.Popen:  # type: ignore[type-arg]
+    """`fastslow train` of a file on two folds."""
+    command = [FASTSLOW, "train", EXPERIMENTS / f"{name}.py", "--data", store.folder]
+    command += ["--run", run, "--folds", "2", "--workers", str(workers)]
+    environment = {**os.environ, "ENDING": ending}
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment)
+
+
+def test_predictions_do_not_depend_on_the_number_of_workers(
+    sample_store: Store, tmp_path: Path
+) -> None:
+    for workers in (1, 2):
+        process = start("quick_tile_gnn", sample_store, tmp_path / str(workers), workers)
+        _, words = process.communicate()
+        assert process.returncode == 0, words
+    files = [path.relative_to(tmp_path / "1") for path in (tmp_path / "1").rglob("*.parquet")]
+    assert len(files) > 8
+    for file in files:
+        assert (tmp_path / "1" / file).read_bytes() == (tmp_path / "2" / file).read_bytes(), file
+    assert not list(tmp_path.rglob("*.checkpoints"))
+
+
+@pytest.mark.parametrize(
+    ("ending", "words"), [("killed", "worker process was killed"), ("error", "the reason of the")]
+)
+def test_a_worker_that_fails_ends_the_others(
+    ending: str, words: str, sample_store: Store, tmp_path: Path
+) -> None:
+    process = start("ends_badly", sample_store, tmp_path / "run", 2, ending)
+    _, printed = process.communicate(timeout=120)
+    assert process.returncode == 2
+    assert words in printed
+    assert "Traceback" not in printed
+    assert not list(tmp_path.rglob("unit.json"))
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_workers_end_with_the_command(
+    how: signal.Signals, sample_store: Store, tmp_path: Path
+) -> None:
+    process = start("ends_badly", sample_store, tmp_path / "run", 2, "never")
+    begun = tmp_path / "run" / "ends_badly" / "units"
+    while len(list(begun.rglob("*.checkpoints"))) < 2:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    workers = psutil.Process(process.pid).children(recursive=True)
+    assert len(workers) >= 2
+    process.send_signal(how)
+    process.wait(timeout=30)
+    _, alive = psutil.wait_procs(workers, timeout=30)
+    assert not alive
+
+
+def test_each_worker_has_a_gpu_of_those_that_may_be_used() -> None:
+    assert [choose_gpu(place, 2, None) for place in range(3)] == ["0", "1", "0"]
+    assert [choose_gpu(place, 2, "3,MIG-5") for place in range(2)] == ["3", "MIG-5"]
+
+
+def test_a_container_bounds_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limit = tmp_path / "memory.max"
+    monkeypatch.setattr(processes, "MEMORY_OF_CONTAINER", limit)
+    free = processes.available_memory()
+    limit.write_text("max\n", encoding="utf-8")
+    assert processes.available_memory() > free / 2
+    limit.write_text("1000000\n", encoding="utf-8")
+    assert processes.available_memory() == 1_000_000
+    assert count_places() == 1
+
+
+def test_an_experiment_that_is_changed_meanwhile_is_not_trained_on(tmp_path: Path) -> None:
+    file = tmp_path / "quick_tile_gnn.py"
+    shutil.copyfile(EXPERIMENTS / "quick_tile_gnn.py", file)
+    source = find_experiment(str(file)).source
+    file.write_text(file.read_text(encoding="utf-8") + "# changed\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"quick_tile_gnn.py: was changed"):
+        out_of_fold._train_there(str(file), source, "tile:xla", 0, 0, silent)
+
+
+def test_a_message_may_arrive_after_the_result() -> None:
+    with bars() as progress:
+        screen = _Screen(ProgressBars(progress, 1, "Training"), ["model"])
+        with screen:
+            screen.show(0, (1, 3), {})
+            screen.finish(0)
+            screen.show(0, (3, 3, "late"), {})
+        assert [task.completed for task in progress.tasks] == [1]
+
+
+def test_there_is_always_a_place() -> None:
+    assert 1 <= count_places() <= max(1, os.cpu_count() or 1)

@@ -1,0 +1,213 @@
+"""No model ever predicts a graph that it has seen; runs resume and end the same."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import polars as pl
+import pytest
+
+from solution.data.folders import find_files
+from solution.domain import predictions
+from solution.domain.collection import LAYOUT, NAMES
+from solution.domain.graph import Graph
+from solution.experiments.base import Experiment
+from solution.models.nothing import NothingRanker
+from solution.runs.folder import Run
+from solution.runs.record import open_run
+from solution.store.preparation import Preparation
+from solution.store.preparing import prepare_store
+from solution.store.store import Store
+from solution.system.errors import InputError
+from solution.system.report import Report, silent
+from solution.training.opening import save_plan
+from solution.training.out_of_fold import run_experiments
+from solution.training.plan import Plan, make_plan
+from tests.conftest import REPOSITORY
+from tests.made.graphs import make_layout_graph, write_graph
+
+EXPERIMENTS = REPOSITORY / "tests" / "made" / "experiments"
+
+
+@dataclass
+class Witness:
+    """What the models of an experiment were shown and asked, in order."""
+
+    seen: list[set[tuple[str, str]]] = field(default_factory=list)
+    asked: list[list[tuple[str, str]]] = field(default_factory=list)
+
+
+class WitnessRanker(NothingRanker):
+    """Predicts nothing, but remembers every graph that it was fitted or stopped on."""
+
+    learns = True
+
+    def __init__(self, witness: Witness) -> None:
+        self.witness = witness
+
+    def fit(
+        self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
+    ) -> "WitnessRanker":
+        self.witness.seen.append({graph.architecture for graph in [*graphs, *validation]}
+                                 | {graph.key for graph in [*graphs, *validation]})  # type: ignore[arg-type]  # fmt: skip
+        self.witness.asked.append([])
+        return self
+
+    def predict(self, graph: Graph) -> np.ndarray:
+        self.witness.asked[-1].append((*graph.key, graph.architecture))  # type: ignore[arg-type]
+        return super().predict(graph)
+
+
+@dataclass(frozen=True)
+class WitnessSettings:
+    witness: Witness
+
+    def build(self, seed: int) -> WitnessRanker:
+        return WitnessRanker(self.witness)
+
+
+def run_witness(
+    folder: Path, store: Store, scheme: Literal["architecture", "graph"]
+) -> tuple[Witness, Plan, Run]:
+    witness = Witness()
+    experiment = Experiment("witness", NAMES, WitnessSettings(witness))
+    plan = make_plan(store, scheme, num_folds=4)
+    with open_run(folder, {"experiments": {}}) as run:
+        save_plan(plan, run)
+        run_experiments([experiment], plan, run)
+    return witness, plan, run
+
+
+@pytest.mark.parametrize("scheme", ["architecture", "graph"])
+def test_no_model_predicts_what_it_has_seen(
+    scheme: Literal["architecture", "graph"], tmp_path: Path, sample_store: Store
+) -> None:
+    witness, plan, run = run_witness(tmp_path / "run", sample_store, scheme)
+    assert len(witness.seen) == 4 * len(NAMES)
+    for seen, asked in zip(witness.seen, witness.asked, strict=True):
+        assert seen
+        for collection, graph, architecture in asked:  # type: ignore[misc]
+            assert (collection, graph) not in seen
+            is_test = not plan.rows(collection, pl.col("graph") == graph)["labelled"].any()
+            if scheme == "architecture" and not is_test:
+                assert architecture not in seen
+    frame = predictions.read(run.predictions("witness", "out_of_fold"))
+    labelled = plan.graphs.filter("labelled")
+    assert frame.select("collection", "graph").n_unique() == len(labelled)
+    folds = frame.join(labelled, on=["collection", "graph"])
+    assert (folds["fold"] == folds["fold_right"]).all()
+
+
+def test_early_stopping_and_fitting_share_no_graph(tmp_path: Path, sample_store: Store) -> None:
+    _, plan, run = run_witness(tmp_path / "run", sample_store, "architecture")
+    named = pl.concat_str("collection", "graph", separator=":")
+    groups = dict(plan.graphs.select(named, "group").rows())
+    for collection in NAMES:
+        for unit in run.units("witness", collection):
+            record = json.loads((unit / "unit.json").read_text())
+            fitted = {groups[name] for name in record["fitted_on"]}
+            stopped = {groups[name] for name in record["validated_on"]}
+            assert fitted
+            assert stopped
+            assert not fitted & stopped
+
+
+def test_same_program_has_the_same_fold_in_both_layout_searches(sample_store: Store) -> None:
+    graphs = make_plan(sample_store, "architecture", num_folds=5).graphs.filter("labelled")
+    layout = graphs.filter(pl.col("collection").is_in(LAYOUT))
+    source = pl.col("collection").str.slice(7, 3)
+    assert layout.group_by(source, "graph").agg(pl.col("fold").n_unique())["fold"].max() == 1
+
+
+def prepare(folder: Path) -> Store:
+    """The store of folder/data."""
+    return prepare_store(find_files(folder / "data"), folder / "store", Preparation())
+
+
+def start_run(folder: Path, sample: Path) -> subprocess.Popen[bytes]:
+    command = [str(Path(sys.executable).parent / "fastslow"), "run", str(sample), "--limit"]
+    command += ["--run", str(folder), "--folds", "3", "--recipe", "quick.toml"]
+    for name in ("quick_layout_gnn", "quick_tile_gnn"):
+        command += ["--experiment", str(EXPERIMENTS / f"{name}.py")]
+    for name in ("nothing_001", "layout_lightgbm_001"):
+        command += ["--experiment", name]
+    recipe = folder.parent / "quick.toml"
+    recipe.write_text('fallback = "nothing_001"\n[members]\nquick_tile_gnn = 1\n', "utf-8")
+    quiet = subprocess.DEVNULL
+    return subprocess.Popen(command, cwd=folder.parent, stdout=quiet, stderr=quiet)
+
+
+def count_units(folder: Path) -> int:
+    return len(list(folder.glob("*/units/*/fold-*")))
+
+
+def test_killed_run_resumes_and_ends_with_the_same_bytes(tmp_path: Path, sample: Path) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    assert start_run(whole, sample).wait() == 0
+    process = start_run(killed, sample)
+    while count_units(killed) < 3 and process.poll() is None:
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    done = count_units(killed)
+    assert 3 <= done < count_units(whole)
+    assert not (killed / "submission.csv").exists()
+    before = {path: path.stat().st_mtime_ns for path in killed.glob("*/units/*/*/unit.json")}
+    assert start_run(killed, sample).wait() == 0
+    assert all(path.stat().st_mtime_ns == time_ for path, time_ in before.items())
+    files = [path.relative_to(whole) for path in whole.rglob("*.parquet")]
+    assert len(files) > 10
+    for name in [*files, Path("submission.csv")]:
+        assert (killed / name).read_bytes() == (whole / name).read_bytes(), name
+    assert not list(killed.rglob(".partial-*"))
+
+
+def test_labels_of_test_graphs_are_never_used(tmp_path: Path) -> None:
+    """Somebody may have them; they are still not trained on."""
+    for seed in range(4):
+        write_graph(make_layout_graph(seed, name=f"known_{seed}"), tmp_path / "data")
+    write_graph(make_layout_graph(9, name="secret"), tmp_path / "data", "test")
+    plan = make_plan(prepare(tmp_path), "graph", num_folds=2)
+    assert "secret" not in plan.graphs.filter("labelled")["graph"].to_list()
+    assert "secret" not in plan.labels()["graph"].to_list()
+    assert "secret" in plan.test_questions("layout:xla:random")["graph"].to_list()
+
+
+@dataclass(frozen=True)
+class BrokenSettings:
+    scores: tuple[float, ...]
+
+    def build(self, seed: int) -> "BrokenRanker":
+        return BrokenRanker(self.scores)
+
+
+class BrokenRanker(NothingRanker):
+    def __init__(self, scores: tuple[float, ...]) -> None:
+        self.scores = scores
+
+    def predict(self, graph: Graph) -> np.ndarray:
+        return np.array(self.scores, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("scores", "message"), [((float("nan"),) * 12, "NaN"), ((0.0,) * 3, "shape")]
+)
+def test_a_model_with_unusable_scores_is_not_kept(
+    scores: tuple[float, ...], message: str, tmp_path: Path
+) -> None:
+    write_graph(make_layout_graph(0, labelled=False), tmp_path / "data", "test")
+    plan = make_plan(prepare(tmp_path), "graph", num_folds=2)
+    experiment = Experiment("broken", LAYOUT, BrokenSettings(scores))
+    with open_run(tmp_path / "run", {"experiments": {}}) as run:
+        save_plan(plan, run)
+        with pytest.raises(InputError, match=message):
+            run_experiments([experiment], plan, run)
+    assert count_units(tmp_path / "run") == 0
