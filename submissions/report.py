@@ -1,6 +1,5 @@
 """What a run reached, as one table: every ranker and the ensemble, out of fold."""
 
-import json
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +10,7 @@ from solution.domain import predictions
 from solution.domain.collection import COLLECTIONS, Collection
 from solution.domain.metrics import Mean, bootstrap_mean, mean_of_means, score_graphs
 from solution.runs.folder import Run
+from solution.runs.job import read_job
 from solution.system.files import replace_file
 from solution.system.terminal import make_table
 
@@ -65,8 +65,8 @@ def tabulate(lines: list[Line]) -> Table:
     """The table that `fastslow run` ends with; 80 columns wide."""
     table = make_table(
         "Out-of-fold scores, higher is better",
-        "Time: all models of the ranker; those that rank two collections count in both. Memory: "
-        "peak of the whole process meanwhile.",
+        "Time: of all models of the ranker; of those that rank two collections, with the first. "
+        "Memory: peak of the whole process meanwhile.",
     )
     table.add_column("Collection and ranker", no_wrap=True)
     for column in ("Score", "95% interval", "Time", "Memory"):
@@ -107,12 +107,12 @@ def write_scores(lines: list[Line], run: Run) -> None:
 
 
 def _cost(run: Run, name: str, collection: Collection) -> tuple[float | None, float | None]:
-    units = run.units(name, collection.name)
-    records = [json.loads((unit / "unit.json").read_text(encoding="utf-8")) for unit in units]
+    records = [read_job(folder) for folder in run.jobs(name, collection.name)]
     if not records:
         return None, None
-    seconds = sum(record["seconds"] for record in records)
-    return seconds, max(record["peak_megabytes"] for record in records)
+    # Of a model that ranks several collections the time is shown once, with the first of them.
+    seconds = [r.seconds for r in records if r.collections[0] == collection.name]
+    return sum(seconds) if seconds else None, max(r.peak_megabytes for r in records)
 
 
 def _show_mean(score: Mean) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from solution.data.folders import SAMPLE, find_files
-from solution.store.preparation import Preparation
+from solution.features.preparation import Preparation
 from solution.store.preparing import prepare_store
 from solution.store.store import Store
 

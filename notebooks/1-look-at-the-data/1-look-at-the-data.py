@@ -44,15 +44,15 @@ from solution.data.npz import read_graph
 from solution.data.scan import scan
 from solution.domain.collection import NAMES
 from solution.features.padding import repair_padding
-from solution.sessions.session import Kernel
+from solution.sessions.session import Session
 from solution.system.terminal import output
 
 # %matplotlib inline
 
 # %%
-kernel = Kernel.begin("1-look-at-the-data", PUSH)
+session = Session.begin("1-look-at-the-data", PUSH)
 labelled = {name: [] for name in NAMES}
-for file in find_files(kernel.find_data()):
+for file in find_files(session.find_data()):
     if file.split != "test":
         labelled[file.collection.name].append(file)
 places = {n: np.unique(np.linspace(0, len(f) - 1, GRAPHS).astype(int)) for n, f in labelled.items()}
@@ -132,4 +132,4 @@ pictures.draw_opcodes(graphs)
 pictures.draw_pruning(graphs)
 
 # %%
-kernel.finish()
+session.finish()

@@ -42,47 +42,33 @@ for script in glob(f"{inputs}/**/fastslow_install.py", recursive=True)[:1]:
 # %%
 from ensembles import DEFAULT_RECIPE
 from solution.analysis.graph_tables import show_summaries
-from solution.experiments import DEFAULTS
-from solution.experiments.base import find_experiment
-from solution.runs.record import open_run
-from solution.sessions.earlier_runs import adopt, describe_missing, gather_complete, match, select
-from solution.sessions.session import Kernel
-from solution.system.terminal import output, say
-from solution.training.jobs import list_missing
-from solution.training.opening import describe_run, open_store, save_plan, warn_about_gaps
-from solution.training.out_of_fold import run_experiments
-from solution.training.plan import make_plan
+from solution.domain import predictions
+from solution.sessions.session import Session
+from solution.sessions.train_session import Share, train_session
+from solution.system.terminal import output
 from submissions.report import collect_lines, tabulate
 
 # %% [markdown]
-# ## The data
-# It is prepared once for all experiments, so that the runs of all notebooks fit together.
+# ## Training
+# A model for each experiment, group of collections, fold and seed. It predicts the graphs of the
+# fold that it has not seen, and the test graphs.
 
 # %%
-kernel = Kernel.begin("3-train-tile-and-lightgbm", PUSH)
-everything = [find_experiment(name) for name in DEFAULTS]
-place = kernel.store(limit=LIMIT)
-store = open_store(kernel.find_data(), place, everything, limit=LIMIT, rebuild=True, workers=None)
-plan = make_plan(store, SCHEME, NUM_FOLDS, limit=LIMIT)
-warn_about_gaps(plan)
-output.print(show_summaries(plan.graphs))
+session = Session.begin("3-train-tile-and-lightgbm", PUSH)
+run, missing = train_session(
+    session,
+    Share(EXPERIMENTS, COLLECTIONS, FOLDS, HOURS),
+    scheme=SCHEME,
+    num_folds=NUM_FOLDS,
+    limit=LIMIT,
+    replace=REPLACE,
+)
 
 # %% [markdown]
-# ## Training
-# A model for each experiment, collection, fold and seed; one model for collections that are learned
-# together. It predicts the graphs of the fold that it has not seen, and the test graphs.
+# ## What they learned from
 
 # %%
-experiments = [find_experiment(name) for name in match(DEFAULTS, EXPERIMENTS)]
-chosen = select(plan, COLLECTIONS, FOLDS)
-settings = describe_run(experiments, plan, SCHEME, NUM_FOLDS)
-with open_run(kernel.run, settings, replace=REPLACE) as run:
-    save_plan(plan, run)
-    say(f"Models from earlier sessions: {adopt(run, kernel.find_runs())}")
-    with kernel.time_limit(HOURS):
-        run_experiments(experiments, chosen, run)
-    gather_complete(experiments, plan, run)
-missing = list_missing(experiments, chosen, run)
+output.print(show_summaries(predictions.read(run.graphs)))
 
 # %% [markdown]
 # ## What they reach
@@ -90,4 +76,4 @@ missing = list_missing(experiments, chosen, run)
 
 # %%
 output.print(tabulate(collect_lines(run, DEFAULT_RECIPE)))
-kernel.finish(describe_missing(missing))
+session.finish(missing)

@@ -39,7 +39,7 @@ from ensembles import DEFAULT_RECIPE
 from ensembles.recipe import find_recipe
 from ensembles.tables import show_comparison
 from solution.sessions.earlier_runs import join_runs
-from solution.sessions.session import Kernel
+from solution.sessions.session import Session
 from solution.system.terminal import output, say
 from submissions.build import build_submission
 from submissions.page.build import write_page
@@ -50,14 +50,14 @@ from submissions.report import tabulate
 # They must be of one commit, on the same data with the same folds, and complete.
 
 # %%
-kernel = Kernel.begin("4-ensemble-and-submit", PUSH)
+session = Session.begin("4-ensemble-and-submit", PUSH)
 recipe = find_recipe(RECIPE or DEFAULT_RECIPE)
-sources = kernel.find_runs(SOURCES)
+sources = session.find_runs(SOURCES)
 for source in sources:
     say(f"{source.folder.parent.name}: {', '.join(source.experiments())}")
-with join_runs(sources, kernel.run, replace=True) as run:
+with join_runs(sources, session.run, replace=True) as run:
     built = build_submission(run, recipe)
-    page = write_page(run, recipe, kernel.output / "report.html")
+    page = write_page(run, recipe, session.output / "report.html")
 
 # %% [markdown]
 # ## What the ensemble reaches
@@ -75,7 +75,7 @@ for member in recipe.names():
 # ## The submission
 
 # %%
-shutil.copyfile(run.submission, kernel.output / "submission.csv")
+shutil.copyfile(run.submission, session.output / "submission.csv")
 say(built.written.describe())
 say(f"Report: {page}")
-kernel.finish()
+session.finish()

@@ -32,7 +32,7 @@ for script in glob(f"{inputs}/**/fastslow_install.py", recursive=True)[:1]:
 # %%
 import shutil
 
-from solution.sessions.session import Kernel
+from solution.sessions.session import Session
 from solution.system.errors import InputError
 from solution.system.terminal import output, say
 from submissions.credentials import find_credentials
@@ -52,10 +52,10 @@ from submissions.settling import Register
 # %matplotlib inline
 
 # %%
-kernel = Kernel.begin("5-leaderboard", PUSH)
+session = Session.begin("5-leaderboard", PUSH)
 pushed = read_settings()
-shutil.copyfile(pushed.submissions / "ledger.csv", kernel.output / "ledger.csv")
-kaggle = Kaggle(pushed.model_copy(update={"submissions": kernel.output}))
+shutil.copyfile(pushed.submissions / "ledger.csv", session.output / "ledger.csv")
+kaggle = Kaggle(pushed.model_copy(update={"submissions": session.output}))
 register = Register(kaggle)
 places = []
 if find_credentials():
@@ -87,4 +87,4 @@ draw_history(ledger, read_anchors())
 output.print(tabulate_standing(ledger))
 if places:
     output.print(tabulate_leaderboard(places, best_public(ledger)))
-kernel.finish()
+session.finish()

@@ -17,12 +17,14 @@ from solution.features.column import Feature
 from solution.features.columns import features_of
 from solution.features.table import feature_table
 from solution.models.base import Ranker
+from solution.models.catalogue import Model, load_model
 from solution.models.trees.pairwise_ranker import PairwiseRanker
 from solution.runs.folder import Run
 from solution.store.lazy_graphs import GraphCache, LazyGraphs
 from solution.store.store import Store, graph_path
 from solution.system.errors import InputError
 from solution.system.terminal import make_table
+from solution.training.fit import MODEL
 from solution.training.folds import NO_FOLD
 
 SHOWN = 12
@@ -117,7 +119,7 @@ def _load(store: Store, rows: pl.DataFrame) -> LazyGraphs:
     return LazyGraphs([graph_path(store.folder, *key) for key in keys], GraphCache())
 
 
-def load_ranker(run: Run, experiment: Experiment, graph: Graph) -> tuple[Ranker, Path]:
+def load_unseen(run: Run, experiment: Experiment, graph: Graph) -> tuple[Model, Path]:
     """A model of the run that did not learn from the graph, and its folder.
 
     Raises InputError where the run has none.
@@ -126,7 +128,7 @@ def load_ranker(run: Run, experiment: Experiment, graph: Graph) -> tuple[Ranker,
         pl.col("collection") == graph.collection.name, pl.col("graph") == graph.name
     )
     fold = graphs["fold"][0] if len(graphs) else NO_FOLD
-    folders = run.units(experiment.name, graph.collection.name)
+    folders = run.jobs(experiment.name, graph.collection.name)
     if fold != NO_FOLD:  # a graph without a fold was seen by no model
         folders = [folder for folder in folders if folder.name.startswith(f"fold-{fold}-")]
     if not folders:
@@ -135,8 +137,7 @@ def load_ranker(run: Run, experiment: Experiment, graph: Graph) -> tuple[Ranker,
             f"not seen {graph.name}. Train it with `fastslow run --experiment {experiment.name} "
             f"--run {run.folder}`."
         )
-    kind = type(experiment.ranker.build(0))
-    return kind.load(folders[0] / "model"), folders[0]
+    return load_model(folders[0] / MODEL, [experiment.ranker]), folders[0]
 
 
 def describe(explanation: Explanation) -> str:

@@ -80,7 +80,7 @@ def prepare(
     data is large, used by several runs, or will not be there later.
     """
     from solution.data.folders import find_files, find_sample_submission
-    from solution.store.preparation import Preparation
+    from solution.features.preparation import Preparation
     from solution.store.preparing import prepare_store
 
     store = prepare_store(
@@ -148,7 +148,8 @@ def features(
         return
     if chosen is None:
         raise InputError("--out needs a collection, as in `fastslow features tile:xla --out FILE`.")
-    rows = write_collection(open_given_store(data), chosen, out)
+    with open_given_store(data) as store:
+        rows = write_collection(store, chosen, out)
     say(f"{out}: {rows:,} rows.")
 
 

@@ -1,6 +1,7 @@
 """What several commands share: their options, and the store that is meant."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -43,13 +44,15 @@ def name_of(data: Path, *, limit: bool) -> str:
     return data.resolve().name + ("-limit" if limit else "")
 
 
-def open_given_store(data: Path | None, experiments: "Sequence[Experiment]" = ()) -> "Store":
+@contextmanager
+def open_given_store(
+    data: Path | None, experiments: "Sequence[Experiment]" = ()
+) -> "Iterator[Store]":
     """The store that is meant; the sample's where none is given."""
     from solution.experiments.base import find_experiment
     from solution.training.opening import open_store
 
     serves = list(experiments) or [find_experiment("nothing_001")]
-    place = data or SAMPLE
-    return open_store(
-        place, STORES / place.resolve().name, serves, limit=False, rebuild=True, workers=None
-    )
+    given = data or SAMPLE
+    with open_store(given, STORES / given.resolve().name, serves) as store:
+        yield store

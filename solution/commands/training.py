@@ -61,13 +61,14 @@ def run(
     experiments = [find_experiment(name) for name in dict.fromkeys(experiment)]
     check_recipe(merging, [item.name for item in experiments])
     place = store_folder or STORES / name_of(data, limit=limit)
-    store = open_store(
-        data, place, experiments, limit=limit, rebuild=store_folder is None, workers=workers
-    )
     folder = run_folder or RUNS / name_of(data, limit=limit)
-    with open_experiments(
-        experiments, store, folder, scheme=scheme, folds=folds, limit=limit, replace=replace
-    ) as (plan, opened):
+    named = store_folder is not None
+    with (
+        open_store(data, place, experiments, limit=limit, named=named, workers=workers) as store,
+        open_experiments(
+            experiments, store, folder, scheme=scheme, folds=folds, limit=limit, replace=replace
+        ) as (plan, opened),
+    ):
         run_experiments(experiments, plan, opened, workers)
         finish(opened, recipe)
 
@@ -96,9 +97,11 @@ def train(
 
     found = find_experiment(experiment)
     chosen = check_collections(found, collection)
-    store = open_given_store(data, [found])
     folder = run_folder or RUNS / (data or SAMPLE).resolve().name
-    with open_experiments([found], store, folder, scheme=scheme, folds=folds) as (plan, run):
+    with (
+        open_given_store(data, [found]) as store,
+        open_experiments([found], store, folder, scheme=scheme, folds=folds) as (plan, run),
+    ):
         output.print(train_experiment(found, chosen, plan, run, workers))
     say(f"Run: {folder}")
 
@@ -129,10 +132,11 @@ def tune(
     found = find_experiment(experiment)
     if collection is not None:
         found = replace(found, collections=(find_collection(collection).name,))
-    plan = make_plan(open_given_store(data, [found]), "architecture", folds)
     folder = out or TUNING / found.name
-    search = Search(found, plan, folder, sampler, seed, prune=prune)
-    study = search.run(trials)
+    with open_given_store(data, [found]) as store:
+        plan = make_plan(store, "architecture", folds)
+        search = Search(found, plan, folder, sampler, seed, prune=prune)
+        study = search.run(trials)
     output.print(show_study(study))
     draw_study(study, folder / "study.png")
     say(f"Best settings: {search.best_experiment(study)}. Picture: {folder / 'study.png'}")

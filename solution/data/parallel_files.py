@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 
 from solution.data.folders import GraphFile
 from solution.data.inflate import Advance
-from solution.system.processes import CONTEXT, count_cores, one_thread, open_pool
+from solution.system.processes import SPAWN, count_cores, one_thread, open_pool
 from solution.system.progress import byte_bars
 
 BYTES_WORTH_A_WORKER = 4 << 20  # compressed; starting a process takes half a second
@@ -53,7 +53,7 @@ def map_files(
                     for file, size in zip(files, sizes, strict=True)
                 ]
         order = sorted(range(len(files)), key=lambda position: -sizes[position])
-        counter = CONTEXT.Value("q", 0)
+        counter = SPAWN.Value("q", 0)
         with open_pool(count, _begin, counter) as pool:
             futures = {at: pool.submit(_work, function, files[at], sizes[at]) for at in order}
             for _ in _until_done(list(futures.values())):

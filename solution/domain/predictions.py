@@ -7,6 +7,7 @@ graph; lower is faster.
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 
 from solution.system.errors import InputError
@@ -33,6 +34,19 @@ RANKING_SCHEMA = pl.Schema(
 QUESTION_KEYS = ["collection", "graph", "config"]
 
 MAX_SHOWN = 3
+
+
+def make_frame(
+    key: tuple[str, str], configs: np.ndarray, scores: np.ndarray, fold: int, seed: int
+) -> pl.DataFrame:
+    """The frame of one model's `scores` (rows,) of `configs` (rows,) of the graph `key`."""
+    frame = pl.DataFrame({"config": configs, "score": scores}).with_columns(
+        pl.lit(key[0]).alias("collection"),
+        pl.lit(key[1]).alias("graph"),
+        pl.lit(fold).alias("fold"),
+        pl.lit(seed).alias("seed"),
+    )
+    return frame.select(SCHEMA.names()).cast(SCHEMA)
 
 
 def check_predictions(predictions: pl.DataFrame, questions: pl.DataFrame, source: str) -> None:

@@ -19,6 +19,7 @@ from solution import experiments
 from solution.domain.collection import collection
 from solution.experiments import published
 from solution.models.base import RankerSettings
+from solution.models.catalogue import describe_settings
 from solution.system.errors import InputError
 
 
@@ -31,23 +32,29 @@ class Experiment:
     ranker: RankerSettings
     seeds: tuple[int, ...] = (0,)
     # Groups of collections of one source: a model learns from all of a group and ranks each.
-    together: tuple[tuple[str, ...], ...] = ()
-    source: str = ""  # a hash of the file, where it is not part of the package
+    train_jointly: tuple[tuple[str, ...], ...] = ()
+    source: str = ""  # a hash of the file that it was found in
     origin: str = ""  # the name or the file that it was found by; empty where it was made here
 
     def __post_init__(self) -> None:
-        named = [name for group in self.together for name in group]
-        sources = [{collection(name).source for name in group} for group in self.together]
+        named = [name for group in self.train_jointly for name in group]
+        sources = [{collection(name).source for name in group} for group in self.train_jointly]
         if len(set(named)) < len(named) or any(len(found) > 1 for found in sources):
             raise InputError(
-                f"{self.name}: together is {self.together}, expected groups of one source each, "
-                "such as layout:xla:default and layout:xla:random, and no collection twice. "
-                "Programs of one source have the same fold in all its collections."
+                f"{self.name}: train_jointly is {self.train_jointly}, expected groups of one "
+                "source each, such as layout:xla:default and layout:xla:random, and no collection "
+                "twice. Programs of one source have the same fold in all its collections."
             )
+        if not isinstance(self.ranker, RankerSettings):
+            raise InputError(
+                f"{self.name}: ranker is {self.ranker!r}, expected settings that inherit from "
+                "solution.models.base.RankerSettings."
+            )
+        describe_settings(self.ranker)  # so that its models can say what they are
 
     def learns_from(self, name: str) -> tuple[str, ...]:
         """The collections that a model for the collection `name` learns from, itself among them."""
-        return next((group for group in self.together if name in group), (name,))
+        return next((group for group in self.train_jointly if name in group), (name,))
 
     def describe(self) -> dict[str, Any]:
         """What a run folder remembers of it."""
@@ -55,7 +62,7 @@ class Experiment:
             "collections": list(self.collections),
             "ranker": repr(self.ranker),
             "seeds": list(self.seeds),
-            "together": [list(group) for group in self.together],
+            "train_jointly": [list(group) for group in self.train_jointly],
             "source": self.source,
         }
 
@@ -76,28 +83,42 @@ def _list_modules() -> dict[str, str]:
 
 
 def find_experiment(name: str) -> Experiment:
-    """Load an experiment by its name, or by the path of a Python file.
+    """Load an experiment by its name, or by the path of a Python file, which is executed.
 
     Raises InputError where there is none, or the file holds no EXPERIMENT of its own name.
     """
     path = Path(name)
-    if path.suffix == ".py":
-        module, source = _import_file(path), hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-    elif name in (modules := _list_modules()):
-        module, source = importlib.import_module(modules[name]), ""
-    else:
+    if path.suffix != ".py":
+        return find_named_experiment(name)
+    return _take_experiment(_import_file(path), path.stem, str(path.absolute()))
+
+
+def find_named_experiment(name: str) -> Experiment:
+    """Load an experiment of the package: for names that stand in a record, which may be anybody's.
+
+    Raises InputError where there is none.
+    """
+    modules = _list_modules()
+    if name not in modules:
         raise InputError(
-            f"{name!r} is not an experiment. There are {', '.join(list_experiments())}; "
+            f"{name!r} is not an experiment. There are {', '.join(sorted(modules))}; "
             "or give the path of a Python file that holds an EXPERIMENT."
         )
+    return _take_experiment(importlib.import_module(modules[name]), name, name)
+
+
+def _take_experiment(module: ModuleType, name: str, origin: str) -> Experiment:
     experiment = vars(module).get("EXPERIMENT")
-    if not isinstance(experiment, Experiment) or experiment.name != path.stem:
+    if not isinstance(experiment, Experiment) or experiment.name != name:
         raise InputError(
-            f"{name}: expected EXPERIMENT = Experiment(name={path.stem!r}, ...) in it, found "
+            f"{origin}: expected EXPERIMENT = Experiment(name={name!r}, ...) in it, found "
             f"{experiment!r}. Give the experiment the name of its file."
         )
-    origin = str(path.absolute()) if source else name
-    return dataclasses.replace(experiment, source=source, origin=origin)
+    return dataclasses.replace(experiment, source=_hash_source(module), origin=origin)
+
+
+def _hash_source(module: ModuleType) -> str:
+    return hashlib.sha256(Path(str(module.__file__)).read_bytes()).hexdigest()[:16]
 
 
 def _import_file(path: Path) -> ModuleType:

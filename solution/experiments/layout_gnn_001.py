@@ -11,7 +11,7 @@ from solution.models.layout.layout_gnn import LayoutGnnSettings
 EXPERIMENT = Experiment(
     name="layout_gnn_001",
     collections=LAYOUT,
-    together=(XLA, NLP),
+    train_jointly=(XLA, NLP),
     ranker=LayoutGnnSettings(),
     seeds=(0, 1, 2),
 )

@@ -8,7 +8,7 @@ baselines are all used the same way, so tests, folds and ensembles know nothing 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar, Protocol, Self
+from typing import Self
 
 import numpy as np
 
@@ -17,21 +17,18 @@ from solution.system.report import Report, silent
 
 
 class Ranker(ABC):
-    """Scores the configurations of a graph: lower is faster, comparable inside one graph only.
+    """Scores the configurations of a graph: lower is faster, comparable inside one list only.
 
-    Graphs come prepared (solution.store.preparation): padding repaired, layout graphs pruned to
-    `hops` around the configurable nodes.
+    Graphs come prepared (solution.features.preparation): padding repaired, layout graphs pruned to
+    what the settings need around the configurable nodes.
 
-    Predictions must not depend on the order of nodes or of configurations, identical
-    configurations must get equal scores, and a loaded ranker must predict the same bytes.
+    A *list* is a graph and the configurations it is asked with. A ranker may look at all of them at
+    once (how frequent a layout is among them, how far a sum is from their mean), so scores of the
+    same configuration in two lists need not compare; a ranker of which that is so says it in its
+    docstring. Inside a list, predictions must not depend on the order of nodes or of
+    configurations, identical configurations must get equal scores, and a loaded ranker must predict
+    the same bytes.
     """
-
-    learns: ClassVar[bool] = True  # False: it predicts without labelled graphs
-
-    @property
-    def hops(self) -> int | None:
-        """How far around the configurable nodes it looks; None: at the whole graph."""
-        return 1
 
     @abstractmethod
     def fit(
@@ -57,17 +54,26 @@ class Ranker(ABC):
 
     @abstractmethod
     def save(self, folder: Path) -> None:
-        """Write everything that `load` needs into an existing folder."""
+        """Write what was learned into an existing folder; the settings are kept beside it."""
 
-    @classmethod
     @abstractmethod
-    def load(cls, folder: Path) -> Self:
-        """Read what `save` wrote."""
+    def load(self, folder: Path) -> Self:
+        """Take over what a ranker of the same settings and seed has saved."""
 
 
-class RankerSettings(Protocol):
-    """A frozen dataclass that says everything about a ranker but its seed."""
+class RankerSettings(ABC):
+    """Everything about a ranker but its seed; a subclass is a frozen dataclass of plain values."""
 
+    @property
+    def learns(self) -> bool:
+        """Whether it needs labelled graphs to predict."""
+        return True
+
+    @property
+    def needed_hops(self) -> int | None:
+        """How far around the configurable nodes it looks; None: at the whole graph."""
+        return 1
+
+    @abstractmethod
     def build(self, seed: int) -> Ranker:
         """Make a ranker that is not fitted yet."""
-        ...

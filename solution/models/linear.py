@@ -6,11 +6,10 @@ penalties a grid search chooses by folds over graphs. Columns are standardised f
 Source: Hoerl and Kennard, 1970 (ridge); Tibshirani, 1996 (lasso); scikit-learn.
 """
 
-import json
 import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -19,7 +18,7 @@ import numpy as np
 from solution.domain.graph import Graph
 from solution.features.nodes import Scaler, fit_scaler
 from solution.features.table import distinct_rows
-from solution.models.base import Ranker
+from solution.models.base import Ranker, RankerSettings
 from solution.models.labels import normalised_rank
 from solution.models.sampling import choose_rows, deduplicated, share_rows
 from solution.system.report import Report, silent
@@ -28,7 +27,7 @@ MODEL = "model.npz"
 
 
 @dataclass(frozen=True)
-class LinearSettings:
+class LinearSettings(RankerSettings):
     """What all three have in common."""
 
     max_configs: int = 1000  # distinct configurations of a graph to learn from, at most
@@ -96,9 +95,6 @@ class LassoSettings(LinearSettings):
 class LinearRanker(Ranker):
     """One weight for each column."""
 
-    kinds: ClassVar[dict[str, type[LinearSettings]]] = {
-        kind.__name__: kind for kind in (OrdinarySettings, RidgeSettings, LassoSettings)
-    }
     on_feature_table: ClassVar[bool] = True  # its columns are those of solution.features.columns
 
     def __init__(self, settings: LinearSettings, seed: int) -> None:
@@ -151,27 +147,16 @@ class LinearRanker(Ranker):
             mean=self.scaler_.mean,
             scale=self.scaler_.scale,
             weights=self.weights_,
+            penalty=np.float64(np.nan if self.penalty_ is None else self.penalty_),
         )
-        record = {
-            "kind": type(self.settings).__name__,
-            "settings": asdict(self.settings),
-            "seed": self.seed,
-            "penalty": self.penalty_,
-        }
-        (folder / "settings.json").write_text(json.dumps(record, indent=2), encoding="utf-8")
 
-    @classmethod
-    def load(cls, folder: Path) -> Self:
-        from pydantic import TypeAdapter
-
-        record = json.loads((folder / "settings.json").read_text(encoding="utf-8"))
-        kind = cls.kinds[record["kind"]]
-        ranker = cls(TypeAdapter(kind).validate_python(record["settings"]), record["seed"])
+    def load(self, folder: Path) -> Self:
         with np.load(folder / MODEL, allow_pickle=False) as arrays:
-            ranker.scaler_ = Scaler(arrays["mean"], arrays["scale"])
-            ranker.weights_ = arrays["weights"]
-        ranker.penalty_ = record["penalty"]
-        return ranker
+            self.scaler_ = Scaler(arrays["mean"], arrays["scale"])
+            self.weights_ = arrays["weights"]
+            penalty = float(arrays["penalty"])
+        self.penalty_ = None if np.isnan(penalty) else penalty
+        return self
 
     def _search(self, features: np.ndarray, labels: np.ndarray, groups: np.ndarray) -> Any:
         """Fit with the penalty that does best on graphs that were left out."""

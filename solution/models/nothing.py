@@ -11,13 +11,17 @@ from typing import Self
 import numpy as np
 
 from solution.domain.graph import Graph
-from solution.models.base import Ranker
+from solution.models.base import Ranker, RankerSettings
 from solution.system.report import Report, silent
 
 
 @dataclass(frozen=True)
-class NothingSettings:
+class NothingSettings(RankerSettings):
     """There is nothing to set."""
+
+    @property
+    def learns(self) -> bool:
+        return False
 
     def build(self, seed: int) -> "NothingRanker":
         """Make the ranker; the seed changes nothing."""
@@ -26,8 +30,6 @@ class NothingSettings:
 
 class NothingRanker(Ranker):
     """Leaves the configurations in the order of the file."""
-
-    learns = False
 
     def fit(
         self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
@@ -40,6 +42,5 @@ class NothingRanker(Ranker):
     def save(self, folder: Path) -> None:
         pass
 
-    @classmethod
-    def load(cls, folder: Path) -> Self:
-        return cls()
+    def load(self, folder: Path) -> Self:
+        return self

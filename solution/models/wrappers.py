@@ -11,31 +11,41 @@ contents of the configurations, so the order in which they come changes nothing.
 """
 
 import hashlib
-import importlib
-import json
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
 from solution.domain.codebook import Codebook
 from solution.domain.graph import Graph
 from solution.models.base import Ranker, RankerSettings
-from solution.system.files import write_json
 from solution.system.report import Report, silent
 
-RECORD = "average.json"
+INNER = "ranker"
 
 
 @dataclass(frozen=True)
-class PermutationAverageSettings:
-    """A ranker, and in how many orders of the list it scores."""
+class ListAverageSettings(RankerSettings):
+    """A ranker, and how often its list is drawn."""
 
     ranker: RankerSettings
     times: int = 4
+
+    @property
+    def learns(self) -> bool:
+        return self.ranker.learns
+
+    @property
+    def needed_hops(self) -> int | None:
+        return self.ranker.needed_hops
+
+
+@dataclass(frozen=True)
+class PermutationAverageSettings(ListAverageSettings):
+    """A ranker, and in how many orders of the list it scores."""
 
     def build(self, seed: int) -> "PermutationAverage":
         """Make it; the seed is also the ranker's."""
@@ -43,15 +53,13 @@ class PermutationAverageSettings:
 
 
 @dataclass(frozen=True)
-class SublistAverageSettings:
+class SublistAverageSettings(ListAverageSettings):
     """A ranker, how often the list is divided, and into lists of at most how many configurations.
 
     Take about as many as the ranker was trained on at once.
     """
 
-    ranker: RankerSettings
     size: int = 100
-    times: int = 4
 
     def build(self, seed: int) -> "SublistAverage":
         """Make it; the seed is also the ranker's."""
@@ -68,17 +76,9 @@ class ListAverage(Ranker):
         self.times = times
         self.seed = seed
 
-    @property
-    def hops(self) -> int | None:
-        return self.ranker.hops
-
     @abstractmethod
     def divide(self, order: np.ndarray) -> list[np.ndarray]:
         """The lists that a random order (configs,) of positions is scored in; each once in all."""
-
-    @abstractmethod
-    def describe(self) -> dict[str, Any]:
-        """The arguments that it is made again with, but for the ranker."""
 
     def fit(
         self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
@@ -99,21 +99,13 @@ class ListAverage(Ranker):
         return (total / self.times).astype(np.float32)[distinct.inverse]
 
     def save(self, folder: Path) -> None:
-        inner = folder / "ranker"
+        inner = folder / INNER
         inner.mkdir(exist_ok=True)
         self.ranker.save(inner)
-        kind = type(self.ranker)
-        record = {"module": kind.__module__, "ranker": kind.__qualname__, **self.describe()}
-        write_json(record, folder / RECORD)
 
-    @classmethod
-    def load(cls, folder: Path) -> Self:
-        record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-        module = importlib.import_module(record.pop("module"))
-        kind = vars(module)[record.pop("ranker")]
-        if not (isinstance(kind, type) and issubclass(kind, Ranker)):
-            raise TypeError(f"{folder / RECORD}: expected the name of a ranker, found {kind!r}.")
-        return cls(kind.load(folder / "ranker"), **record)
+    def load(self, folder: Path) -> Self:
+        self.ranker.load(folder / INNER)
+        return self
 
 
 class PermutationAverage(ListAverage):
@@ -121,9 +113,6 @@ class PermutationAverage(ListAverage):
 
     def divide(self, order: np.ndarray) -> list[np.ndarray]:
         return [order]
-
-    def describe(self) -> dict[str, Any]:
-        return {"times": self.times, "seed": self.seed}
 
 
 class SublistAverage(ListAverage):
@@ -137,9 +126,6 @@ class SublistAverage(ListAverage):
 
     def divide(self, order: np.ndarray) -> list[np.ndarray]:
         return np.array_split(order, -(-len(order) // self.size))
-
-    def describe(self) -> dict[str, Any]:
-        return {"size": self.size, "times": self.times, "seed": self.seed}
 
 
 def _shuffle(graph: Graph, key: str) -> np.ndarray:

@@ -4,32 +4,36 @@
         run.json                                   settings, commit, versions
         graphs.parquet                             every graph: split, fold, architecture, sizes
         labels.parquet                             the configurations predicted out of fold
+        plan.json                                  the checksums of these two
         EXPERIMENT/
             out_of_fold/predictions.parquet
             test/predictions.parquet
-            units/COLLECTION/fold-F-seed-S/        model/, predictions, unit.json
-            units/COLLECTION/*.checkpoints/        the state of a fit that is not complete yet
+            jobs/COLLECTIONS/fold-F-seed-S/        model/, predictions, job.json (solution.runs.job)
+            jobs/COLLECTIONS/*.checkpoints/        the state of a fit that is not complete yet
         RECIPE/{out_of_fold,test}/ranking.parquet
         sample_submission.csv                      a copy, where one lay with the data
         scores.csv, submission.csv
 
-A unit (solution.training.jobs) is written to a temporary folder and renamed when it is complete, so
-a unit that is there is whole, and a run that is started again goes on after the last one.
+A job is a trained model: of one experiment, one group of collections that it learns from, without
+one fold, with one seed. It is written to a temporary folder and renamed when it is complete, so a
+job that is there is whole, and a run that is started again goes on after the last one.
 """
 
-import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from solution.domain.collection import SAMPLE_SUBMISSION
+from solution.runs.job import read_job
 from solution.system.errors import InputError
+from solution.system.sealing import read_sealed
 
 RUNS = Path(os.environ.get("FASTSLOW_RUNS", "runs"))
 STORES = Path(os.environ.get("FASTSLOW_STORES", "stores"))
 RECORD, EXPERIMENTS = "run.json", "experiments"
-CHECKPOINTS = ".checkpoints"
+JOBS, CHECKPOINTS = "jobs", ".checkpoints"
 
 
 @dataclass(frozen=True)
@@ -50,21 +54,22 @@ class Run:
         """What run.json holds: settings, code, commit, versions."""
         return read_record(self.folder)
 
-    def unit(self, experiment: str, collection: str, fold: int, seed: int) -> Path:
-        """The folder of a unit."""
-        return self._units(experiment, collection) / f"fold-{fold}-seed-{seed}"
+    def job(self, experiment: str, group: Sequence[str], fold: int, seed: int) -> Path:
+        """The folder of the model that learned from the collections of `group`, without `fold`."""
+        name = "+".join(collection.replace(":", "-") for collection in group)
+        return self.folder / experiment / JOBS / name / f"fold-{fold}-seed-{seed}"
 
-    def units(self, experiment: str, collection: str) -> list[Path]:
-        """The folders of the units that are complete."""
-        found = self._units(experiment, collection).glob("fold-*-seed-*")
-        return sorted(path for path in found if path.suffix != CHECKPOINTS)
+    def jobs(self, experiment: str, collection: str | None = None) -> list[Path]:
+        """The folders of the models that are there: all, or those that rank one collection."""
+        found = (self.folder / experiment / JOBS).glob("*/fold-*-seed-*")
+        folders = sorted(path for path in found if path.suffix != CHECKPOINTS)
+        if collection is None:
+            return folders
+        return [folder for folder in folders if collection in read_job(folder).collections]
 
-    def checkpoints(self, unit: Path) -> Path:
-        """Where the fit of the model in the folder `unit` keeps its state while it lasts."""
-        return unit.with_name(f"{unit.name}{CHECKPOINTS}")
-
-    def _units(self, experiment: str, collection: str) -> Path:
-        return self.folder / experiment / "units" / collection.replace(":", "-")
+    def checkpoints(self, job: Path) -> Path:
+        """Where the fit of the model in the folder `job` keeps its state while it lasts."""
+        return job.with_name(f"{job.name}{CHECKPOINTS}")
 
     def predictions(self, experiment: str, part: str) -> Path:
         """The predictions of an experiment; `part` is out_of_fold or test."""
@@ -92,6 +97,10 @@ class Run:
         return self.folder / "labels.parquet"
 
     @property
+    def split(self) -> Path:
+        return self.folder / "plan.json"
+
+    @property
     def submission(self) -> Path:
         return self.folder / "submission.csv"
 
@@ -99,11 +108,9 @@ class Run:
 def read_record(folder: Path) -> dict[str, Any]:
     """The record of a run; InputError where it is not one, for then the folder is not ours."""
     path = folder / RECORD
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InputError(f"{path}: expected the record of a run, but: {error}.") from error
-    if not isinstance(found, dict) or not isinstance(found.get("settings"), dict):
+    found = read_sealed(path, "a run")
+    settings = found.get("settings")
+    if not isinstance(settings, dict) or not isinstance(settings.get(EXPERIMENTS, {}), dict):
         raise InputError(
             f"{path}: expected the record of a run, found something else. Choose another folder "
             "with --run."

@@ -12,8 +12,23 @@ from typing import Any
 from solution.runs.folder import EXPERIMENTS, RECORD, Run, read_record
 from solution.system.commit import read_commit
 from solution.system.errors import InputError
-from solution.system.files import TEMPORARY, locked, remove, remove_leftovers, write_json
+from solution.system.files import TEMPORARY, checksum, locked, remove, remove_leftovers
+from solution.system.progress import console
+from solution.system.sealing import check_files, read_sealed, write_sealed
 
+# The rooms and files whose code decides predictions; an experiment's own file is in its record.
+DECIDING = (
+    "domain/*.py",
+    "data/**/*.py",
+    "features/**/*.py",
+    "store/*.py",
+    "models/**/*.py",
+    "experiments/base.py",
+    "training/fit.py",
+    "training/folds.py",
+    "training/jobs.py",
+    "training/plan.py",
+)
 LIBRARIES = ("torch", "torch-geometric", "lightgbm", "polars", "numpy", "scipy")
 
 
@@ -44,7 +59,9 @@ def open_run(folder: Path, settings: dict[str, Any], *, replace: bool = False) -
             _empty(folder)
         remove_leftovers(folder)
         if not record.is_file():
-            write_json({**wanted, "commit": read_commit(), "versions": _versions()}, record)
+            made = {"commit": read_commit(), "versions": list_versions()}
+            write_sealed({**wanted, **made}, record)
+        compare_versions(folder, read_record(folder))
         _add_experiments(record, wanted["settings"])
         yield Run(folder)
 
@@ -54,7 +71,7 @@ def _add_experiments(record: Path, settings: dict[str, Any]) -> None:
     own = found["settings"].get(EXPERIMENTS, {})
     if settings.get(EXPERIMENTS, {}).keys() - own.keys():
         found["settings"][EXPERIMENTS] = {**own, **settings[EXPERIMENTS]}
-        write_json(found, record)
+        write_sealed(found, record)
 
 
 def _holds_something(folder: Path) -> bool:
@@ -81,13 +98,42 @@ def _empty(folder: Path) -> None:
 
 
 def fingerprint_code() -> str:
-    """A hash of the source files that decide what a run predicts."""
-    root = Path(__file__).parents[1]
+    """A hash of the source files that decide what a run predicts, and of no others."""
+    package = Path(__file__).parents[1]
+    files = {path for room in DECIDING for path in package.glob(room)}
     digest = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        digest.update(path.relative_to(root).as_posix().encode())
+    for path in sorted(files):
+        digest.update(path.relative_to(package).as_posix().encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
+
+
+def compare_versions(folder: Path, record: dict[str, Any]) -> None:
+    """Say where the run in `folder` was begun with other versions of the libraries."""
+    then, now = record.get("versions", {}), list_versions()
+    other = [
+        f"{name} {then[name]}, now {now[name]}"
+        for name in now
+        if then.get(name, now[name]) != now[name]
+    ]
+    if other:
+        console.print(
+            f"{folder}: was begun with other versions ({'; '.join(other)}). Its models are kept; "
+            "those that are trained now may differ in the last digits.",
+            style="yellow",
+            markup=False,
+        )
+
+
+def seal_split(run: Run) -> None:
+    """Write the checksums of the graphs and labels, when both are written."""
+    files = {path.name: checksum(path) for path in (run.graphs, run.labels)}
+    write_sealed({"files": files}, run.split)
+
+
+def check_split(run: Run) -> None:
+    """Raise InputError where the graphs or the labels are not what was written."""
+    check_files(run.folder, read_sealed(run.split, "the folds of a run").get("files"), run.split)
 
 
 def _differences(wanted: dict[str, Any], found: dict[str, Any]) -> str:
@@ -118,6 +164,7 @@ def _shorten(value: object, width: int = 60) -> str:
     return text if len(text) <= width else text[: width - 3] + "..."
 
 
-def _versions() -> dict[str, str]:
+def list_versions() -> dict[str, str]:
+    """The libraries that decide what is predicted, and which are installed."""
     installed = {name: metadata.version(name) for name in LIBRARIES}
     return {"python": platform.python_version(), **installed}

@@ -1,15 +1,15 @@
 """Go on from the runs that earlier sessions left, and divide a run among sessions.
 
-A unit (a trained model and what it predicts) is complete or not there, so units of any sessions
-that ran the same code on the same data with the same folds can be put together: a run that was
-stopped goes on after its last unit, and parts that were trained side by side become one run.
+A job (a trained model and what it predicts) is complete or not there, so jobs of any sessions that
+ran the same code on the same data with the same folds can be put together: a run that was stopped
+goes on after its last job, and parts that were trained side by side become one run. What is
+attached may be anybody's: names in it are looked up, links are refused, and nothing of it is
+executed.
 """
 
-import dataclasses
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -18,37 +18,19 @@ import polars as pl
 
 from solution.domain import predictions
 from solution.domain.collection import NAMES
-from solution.experiments.base import Experiment, find_experiment
-from solution.runs.folder import EXPERIMENTS, Run
-from solution.runs.record import list_differences, open_run
+from solution.experiments.base import find_named_experiment
+from solution.runs.folder import CHECKPOINTS, EXPERIMENTS, JOBS, Run
+from solution.runs.job import check_job
+from solution.runs.record import check_split, compare_versions, list_differences, open_run
 from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.system.files import TEMPORARY, replace_file, replace_folder
-from solution.training.jobs import Unit, list_missing
+from solution.system.terminal import say
+from solution.training.jobs import Choice, Job, list_missing
 from solution.training.out_of_fold import run_experiments
 from solution.training.plan import Plan
 
 MAX_SHOWN = 3
-
-
-@dataclass(frozen=True)
-class Selection(Plan):
-    """A plan of which only some collections and folds are trained."""
-
-    collections: tuple[str, ...] = NAMES
-    only_folds: frozenset[int] = frozenset()  # empty: all
-
-    def rows(self, collection: str, *conditions: pl.Expr) -> pl.DataFrame:
-        chosen = super().rows(collection, *conditions)
-        return chosen if collection in self.collections else chosen.clear()
-
-    def training(self, collection: str, fold: int) -> pl.DataFrame:
-        """Of all collections: one that is not trained here may teach one that is."""
-        return Plan(self.graphs, self.store).training(collection, fold)
-
-    def folds(self, collection: str) -> list[int]:
-        every = super().folds(collection)
-        return [fold for fold in every if not self.only_folds or fold in self.only_folds]
 
 
 def match(names: Sequence[str], patterns: str) -> list[str]:
@@ -65,8 +47,8 @@ def match(names: Sequence[str], patterns: str) -> list[str]:
     return [name for name in names if name in chosen]
 
 
-def select(plan: Plan, collections: str = "*", folds: str = "") -> Selection:
-    """Choose what this session trains.
+def choose(plan: Plan, collections: str = "*", folds: str = "") -> Choice:
+    """What this session trains.
 
     Args:
         collections: patterns, as of `match`.
@@ -77,54 +59,59 @@ def select(plan: Plan, collections: str = "*", folds: str = "") -> Selection:
     """
     names = match(NAMES, collections)
     try:
-        numbers = frozenset(int(part) for part in folds.split(",") if part.strip())
+        numbers = sorted({int(part) for part in folds.split(",") if part.strip()})
     except ValueError as error:
         raise InputError(f"folds {folds!r}: expected numbers such as 0,3.") from error
     every = {fold for name in names for fold in plan.folds(name)}
-    if not numbers <= every:
+    if not set(numbers) <= every:
         raise InputError(f"folds {folds!r}: there are {', '.join(map(str, sorted(every)))}.")
-    # A collection that none of the folds divides has one model for all its graphs.
-    kept = [name for name in names if not numbers or numbers & {*(plan.folds(name) or numbers)}]
-    fields = {field.name: getattr(plan, field.name) for field in dataclasses.fields(Plan)}
-    return Selection(**fields, collections=tuple(kept), only_folds=numbers)
+    return Choice(tuple(names), tuple(numbers))
 
 
-def gather_complete(experiments: Sequence[Experiment], plan: Plan, run: Run) -> None:
-    """Gather the predictions of every experiment that has all models of the plan."""
-    complete = [item for item in experiments if not list_missing([item], plan, run)]
-    run_experiments(complete, plan, run)
-
-
-def describe_missing(missing: Sequence[Unit]) -> str:
+def describe_missing(missing: Sequence[Job]) -> str:
     """What is left to train, in words; empty where nothing is."""
     if not missing:
         return ""
-    shown = [f"{u.experiment.name} {u.collection} fold {u.fold}" for u in missing[:MAX_SHOWN]]
+    shown = ", ".join(job.describe() for job in missing[:MAX_SHOWN])
     more = f" and {len(missing) - MAX_SHOWN} more" if len(missing) > MAX_SHOWN else ""
-    return f"{len(missing)} models are not trained yet: {', '.join(shown)}{more}"
+    return f"{len(missing)} models are not trained yet: {shown}{more}"
 
 
 def adopt(run: Run, sources: Sequence[Run]) -> int:
-    """Copy the units that the run lacks out of runs that were made alike; returns how many.
+    """Copy the jobs that the run lacks out of runs that were made alike; returns how many.
 
-    What an unfinished unit left beside its folder, such as a checkpoint, is copied as well. Other
+    What an unfinished job left beside its folder, such as a checkpoint, is copied as well. Other
     experiments of the sources are left aside; so are sources that were made differently, for many
-    things may be attached.
+    things may be attached, and jobs that are not what was written.
     """
-    own = _read(run)
-    names = set(own["settings"][EXPERIMENTS])
+    record = run.record()
     copied = 0
     for source in sources:
-        if find_differences(own, _read(source)):
+        if find_differences(record, source.record()):
             continue
-        for folder in sorted(source.folder.glob("*/units/*/fold-*")):
-            place = folder.relative_to(source.folder)
-            unit = place.with_name(place.name.partition(".")[0])
-            there = any((run.folder / path).exists() for path in (unit, place))
-            if place.parts[0] in names and not there:
-                _copy(folder, run.folder / place)
-                copied += place == unit
+        for name in run.experiments():
+            for folder in sorted((source.folder / name / JOBS).glob("*/fold-*")):
+                copied += _adopt_one(folder, run.folder / folder.relative_to(source.folder))
     return copied
+
+
+def _adopt_one(folder: Path, target: Path) -> bool:
+    """Whether a whole job was copied; a job that is there already stays."""
+    if folder.is_symlink() or folder.parent.is_symlink() or folder.parent.parent.is_symlink():
+        raise InputError(f"{folder}: expected a folder, found a link. Leave this run out.")
+    if folder.suffix == CHECKPOINTS:
+        if not target.exists() and not target.with_suffix("").exists():
+            _copy(folder, target)
+        return False
+    if target.exists():
+        return False
+    try:
+        check_job(folder)
+    except InputError as error:
+        say(f"Left out: {error}")
+        return False
+    _copy(folder, target)
+    return True
 
 
 @contextmanager
@@ -137,7 +124,7 @@ def join_runs(sources: Sequence[Run], folder: Path, *, replace: bool = False) ->
         raise InputError(
             "No run is among the inputs. Attach the outputs of the training notebooks."
         )
-    records = [_read(source) for source in sources]
+    records = [source.record() for source in sources]
     for source, record in zip(sources, records, strict=True):
         different = find_differences(records[0], record)
         if different:
@@ -145,13 +132,14 @@ def join_runs(sources: Sequence[Run], folder: Path, *, replace: bool = False) ->
                 f"{source.folder}: was made differently than {sources[0].folder}: its {different} "
                 "are others. Attach runs of one commit on the same data."
             )
+        compare_versions(source.folder, record)
     described = {name: value for r in records for name, value in r["settings"][EXPERIMENTS].items()}
+    experiments = [find_named_experiment(name) for name in described]
     settings = {**records[0]["settings"], EXPERIMENTS: described}
     with open_run(folder, settings, replace=replace) as run:
-        _copy_plan(sources[0], run)
+        _copy_split(sources[0], run)
         adopt(run, sources)
         plan = Plan(predictions.read(run.graphs), _NO_STORE)
-        experiments = [find_experiment(name) for name in described]
         missing = describe_missing(list_missing(experiments, plan, run))
         if missing:
             raise InputError(f"{missing}. Attach the outputs of the sessions that trained them.")
@@ -169,17 +157,12 @@ def find_differences(one: dict[str, Any], other: dict[str, Any]) -> str:
 _NO_STORE = Store(Path(), pl.DataFrame(), {})
 
 
-def _read(run: Run) -> dict[str, Any]:
-    record = run.record()
-    record["settings"].setdefault(EXPERIMENTS, {})
-    return record
-
-
-def _copy_plan(source: Run, run: Run) -> None:
-    for path in (source.graphs, source.labels, source.sample_submission()):
+def _copy_split(source: Run, run: Run) -> None:
+    check_split(source)
+    for path in (source.graphs, source.labels, source.split, source.sample_submission()):
         if path is not None and not (run.folder / path.name).is_file():
             with replace_file(run.folder / path.name) as temporary:
-                shutil.copyfile(path, temporary)
+                _copy_file(path, temporary)
 
 
 def _copy(folder: Path, target: Path) -> None:
@@ -187,7 +170,14 @@ def _copy(folder: Path, target: Path) -> None:
     with replace_folder(target) as temporary:
         for path in sorted(folder.rglob("*")):
             copy = temporary / path.relative_to(folder)
-            if path.is_dir():
+            if path.is_dir() and not path.is_symlink():
                 copy.mkdir()
             elif not path.name.startswith(TEMPORARY):
-                shutil.copyfile(path, copy)
+                _copy_file(path, copy)
+
+
+def _copy_file(path: Path, target: Path) -> None:
+    # A link in somebody else's folder may lead to any file of ours.
+    if path.is_symlink() or not path.is_file():
+        raise InputError(f"{path}: expected a plain file, found a link or something else.")
+    shutil.copyfile(path, target)

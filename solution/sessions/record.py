@@ -17,7 +17,7 @@ KERNEL_RECORD = "kernel.json"
 State = Literal["running", "stopped", "finished"]
 
 
-class KernelRecord(BaseModel):
+class SessionRecord(BaseModel):
     """What happened in a session."""
 
     notebook: str
@@ -28,7 +28,7 @@ class KernelRecord(BaseModel):
     files: dict[str, str] = {}  # SHA-256 by path, of all outputs
 
 
-def write_record(record: KernelRecord, folder: Path) -> None:
+def write_record(record: SessionRecord, folder: Path) -> None:
     """Write it into the folder, with what the files there are now."""
     files = {
         path.relative_to(folder).as_posix(): checksum(path)
@@ -40,11 +40,11 @@ def write_record(record: KernelRecord, folder: Path) -> None:
         temporary.write_text(text + "\n", encoding="utf-8")
 
 
-def read_record(folder: Path) -> KernelRecord:
+def read_record(folder: Path) -> SessionRecord:
     """The record in the folder; InputError where it is none."""
     path = folder / KERNEL_RECORD
     try:
-        return KernelRecord.model_validate_json(path.read_text(encoding="utf-8"))
+        return SessionRecord.model_validate_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise InputError(
             f"{path}: is not among the outputs, so they are of another notebook, or of a session "
@@ -56,7 +56,7 @@ def read_record(folder: Path) -> KernelRecord:
         ) from error
 
 
-def find_damaged(record: KernelRecord, folder: Path) -> list[str]:
+def find_damaged(record: SessionRecord, folder: Path) -> list[str]:
     """The outputs that are missing in the folder or are not what was written."""
     return [
         name

@@ -19,7 +19,7 @@ from types import FrameType
 
 from solution.data.folders import SAMPLE, find_roots
 from solution.runs.folder import RECORD, RUNS, STORES, Run
-from solution.sessions.record import KERNEL_RECORD, KernelRecord, State, read_record, write_record
+from solution.sessions.record import KERNEL_RECORD, SessionRecord, State, read_record, write_record
 from solution.store.store import is_store
 from solution.system.commit import read_commit
 from solution.system.errors import InputError
@@ -35,7 +35,7 @@ class OutOfTimeError(BaseException):
 
 
 @dataclass(frozen=True)
-class Kernel:
+class Session:
     """Where a notebook reads and writes."""
 
     notebook: str
@@ -47,11 +47,11 @@ class Kernel:
     begun: float  # time.monotonic()
 
     @classmethod
-    def begin(cls, notebook: str, push: str = "") -> "Kernel":
+    def begin(cls, notebook: str, push: str = "") -> "Session":
         """Find out where this is, and leave the record of a session that is not finished."""
         on_kaggle = "KAGGLE_KERNEL_RUN_TYPE" in os.environ
         runs = (CHECKOUT / RUNS).resolve()
-        kernel = cls(
+        session = cls(
             notebook,
             push,
             inputs=find_inputs() if on_kaggle else runs,
@@ -60,11 +60,11 @@ class Kernel:
             on_kaggle=on_kaggle,
             begun=time.monotonic(),
         )
-        kernel.output.mkdir(parents=True, exist_ok=True)
-        kernel.leave_record("running")
+        session.output.mkdir(parents=True, exist_ok=True)
+        session.leave_record("running")
         place = "a Kaggle kernel" if on_kaggle else "this computer"
         say(f"{notebook} on {place}, code of commit {read_commit() or 'unknown'}.")
-        return kernel
+        return session
 
     @property
     def run(self) -> Path:
@@ -133,7 +133,7 @@ class Kernel:
 
     def leave_record(self, state: State, note: str = "") -> None:
         """Write kernel.json, by which a pull knows these outputs."""
-        record = KernelRecord(
+        record = SessionRecord(
             notebook=self.notebook,
             push=self.push,
             commit=read_commit() or "",

@@ -6,32 +6,39 @@ from typing import overload
 
 from solution.domain.graph import Graph
 from solution.domain.memo import Budget
+from solution.features.preparation import Preparation
 from solution.store.graph_file import read_prepared
+
+AS_IT_IS = Preparation(None)
 
 
 class GraphCache:
     """Graphs that were read, the first ones kept while they take little memory together."""
 
     def __init__(self, max_bytes: int = 1 << 30) -> None:
-        self._graphs: dict[Path, Graph] = {}
+        self._graphs: dict[tuple[Path, Preparation], Graph] = {}
         self._budget = Budget(max_bytes)
 
-    def read(self, path: Path) -> Graph:
-        """Read the file, or return the graph that was read from it before."""
-        if path in self._graphs:
-            return self._graphs[path]
-        graph = read_prepared(path)
+    def read(self, path: Path, preparation: Preparation = AS_IT_IS) -> Graph:
+        """Read the file and prune it, or return the graph that was read so before."""
+        key = path, preparation
+        if key in self._graphs:
+            return self._graphs[key]
+        graph = preparation.prune(read_prepared(path))
         if self._budget.take(graph.nbytes):
-            self._graphs[path] = graph
+            self._graphs[key] = graph
         return graph
 
 
 class LazyGraphs(Sequence[Graph]):
     """The graphs of prepared files, read one at a time through the cache."""
 
-    def __init__(self, paths: Sequence[Path], cache: GraphCache) -> None:
+    def __init__(
+        self, paths: Sequence[Path], cache: GraphCache, preparation: Preparation = AS_IT_IS
+    ) -> None:
         self._paths = list(paths)
         self._cache = cache
+        self._preparation = preparation
 
     def __len__(self) -> int:
         return len(self._paths)
@@ -42,5 +49,5 @@ class LazyGraphs(Sequence[Graph]):
     def __getitem__(self, index: slice) -> "LazyGraphs": ...
     def __getitem__(self, index: int | slice) -> "Graph | LazyGraphs":
         if isinstance(index, slice):
-            return LazyGraphs(self._paths[index], self._cache)
-        return self._cache.read(self._paths[index])
+            return LazyGraphs(self._paths[index], self._cache, self._preparation)
+        return self._cache.read(self._paths[index], self._preparation)

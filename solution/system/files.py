@@ -58,24 +58,47 @@ def write_json(value: dict[str, Any], path: Path) -> None:
         temporary.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
 
 
+def read_json(path: Path, what: str) -> dict[str, Any]:
+    """The object in a JSON file; InputError where it is not the record of `what`."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(
+            f"{path}: expected the record of {what}, but: {error.strerror}."
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: expected the record of {what}, but: {error}.") from error
+    if not isinstance(value, dict):
+        raise InputError(f"{path}: expected the record of {what}, found {str(value)[:40]!r}.")
+    return value
+
+
 @contextmanager
-def locked(folder: Path, advice: str) -> Iterator[None]:
-    """Hold the folder itself as a lock; the system gives it back even after a kill."""
+def locked(folder: Path, advice: str, *, shared: bool = False) -> Iterator[None]:
+    """Hold the folder itself as a lock; the system gives it back even after a kill.
+
+    Args:
+        shared: others may hold it so too, but nobody alone.
+    """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        if not take_lock(descriptor):
+        if not take_lock(descriptor, shared=shared):
             raise InputError(f"{folder}: another process is at work in it. {advice}")
         yield
     finally:
         os.close(descriptor)
 
 
-def take_lock(descriptor: int) -> bool:
+def take_lock(descriptor: int, *, shared: bool = False) -> bool:
     """Lock an open file or folder for this process; False where another one has it."""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+    except OSError:
+        if not shared:
+            raise
+        # A mount that is read-only may have no locks, and nobody who could change it.
     return True
 
 
@@ -92,8 +115,8 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Delete a file, or a folder with all that is in it."""
-    if path.is_dir():
+    """Delete a file, or a folder with all that is in it; of a link, the link."""
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)

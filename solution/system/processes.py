@@ -1,16 +1,20 @@
-"""Worker processes: how many there may be, and how they end.
+"""Worker processes: how they start, how many there may be, and how they end.
 
-They are spawned: a forked process inherits the locks of threads that it does not have.
+A process that has threads is never forked, for the fork would inherit locks that nobody opens.
+Workers that need little are spawned. Those that need libraries which take seconds to import are
+forked from a server that has imported them and done nothing else (where the system allows it).
 """
 
 import multiprocessing
 import os
 import signal
+import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from multiprocessing.context import ForkServerContext, SpawnContext
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +25,8 @@ from threadpoolctl import threadpool_limits
 from solution.system.errors import InputError
 
 MEMORY_OF_CONTAINER = Path("/sys/fs/cgroup/memory.max")
-CONTEXT = multiprocessing.get_context("spawn")
+Context = SpawnContext | ForkServerContext
+SPAWN = multiprocessing.get_context("spawn")
 
 
 def count_cores() -> int:
@@ -43,21 +48,35 @@ def one_thread() -> threadpool_limits:
     return threadpool_limits(limits=1, user_api="blas")
 
 
+def fork_server(modules: Sequence[str]) -> Context:
+    """Where workers start that have `modules` imported already.
+
+    There is one server a process; the first call decides what it imports. None of the modules may
+    begin threads that others wait for. On macOS, whose frameworks must not be forked, it spawns.
+    """
+    if sys.platform == "darwin":
+        return SPAWN
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(modules))
+    return context
+
+
 @contextmanager
 def open_pool(
-    count: int, initializer: Callable[..., None], *arguments: Any
+    count: int, initializer: Callable[..., None], *arguments: Any, context: Context = SPAWN
 ) -> Iterator[ProcessPoolExecutor]:
     """Workers that end at once where anything goes wrong, and with the process that began them.
 
     Args:
         initializer: called once in every worker with `arguments`.
+        context: how they start.
 
     Raises:
         InputError: a worker was killed, as the system does when memory runs out.
     """
-    pool = ProcessPoolExecutor(
-        count, CONTEXT, initializer=_begin, initargs=(initializer, *arguments)
-    )
+    # A server may be older than what the environment says now.
+    begin = (dict(os.environ), initializer, *arguments)
+    pool = ProcessPoolExecutor(count, context, initializer=_begin, initargs=begin)
     try:
         yield pool
     except BrokenProcessPool as error:
@@ -73,7 +92,9 @@ def open_pool(
         pool.shutdown(cancel_futures=True)
 
 
-def _begin(initializer: Callable[..., None], *arguments: Any) -> None:
+def _begin(environment: dict[str, str], initializer: Callable[..., None], *arguments: Any) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that began them
     threading.Thread(target=_end_with_parent, daemon=True).start()
     initializer(*arguments)

@@ -30,12 +30,16 @@ def fit_without(
 ) -> Ranker:
     """A ranker that has learned from all folds of the collections but one."""
     fit_on, validate_on = split_training(plan, collections, fold, seed)
-    return settings.build(seed).fit(plan.load(fit_on), plan.load(validate_on), report)
+    return settings.build(seed).fit(
+        plan.load(fit_on, settings), plan.load(validate_on, settings), report
+    )
 
 
-def held_out(plan: Plan, collection: str, fold: int) -> LazyGraphs:
-    """The labelled graphs of the fold."""
-    return plan.load(plan.held_out(collection, fold))
+def held_out(
+    plan: Plan, collection: str, fold: int, settings: RankerSettings | None = None
+) -> LazyGraphs:
+    """The labelled graphs of the fold, as a ranker of the settings needs them."""
+    return plan.load(plan.held_out(collection, fold), settings)
 
 
 def score_graphs(

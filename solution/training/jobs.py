@@ -1,11 +1,10 @@
-"""Units: what an experiment consists of, and which units share a model.
+"""Jobs: the models that an experiment consists of.
 
-A unit is an experiment on one collection, without one fold, with one seed: a trained model and what
-it predicts. Where an experiment learns from collections together, the units that leave out the same
-fold of them have the same model, which is trained once.
+A job is one trained model: of an experiment, on a group of collections that it learns from jointly
+(mostly a group of one), without one fold, with one seed. It ranks every collection of its group.
+Jobs do not depend on each other, so they may be done in any order and anywhere.
 """
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,77 +13,105 @@ import polars as pl
 
 from solution.experiments.base import Experiment
 from solution.runs.folder import Run
+from solution.runs.job import check_job
+from solution.system.errors import InputError
+from solution.system.files import remove
+from solution.system.progress import console
 from solution.training.folds import NO_FOLD
 from solution.training.plan import IS_LABELLED, Plan
 
 
 @dataclass(frozen=True)
-class Unit:
-    """An experiment on one collection, without one fold, with one seed."""
+class Job:
+    """A model to be trained."""
 
     experiment: Experiment
-    collection: str
+    group: tuple[str, ...]  # the collections that it learns from
+    collections: tuple[str, ...]  # those of them that it ranks
     fold: int  # NO_FOLD: it learns from every labelled graph and only predicts the test graphs
     seed: int
 
-    @property
-    def learns_from(self) -> tuple[str, ...]:
-        """The collections that its model learns from."""
-        return self.experiment.learns_from(self.collection)
-
     def folder(self, run: Run) -> Path:
-        return run.unit(self.experiment.name, self.collection, self.fold, self.seed)
-
-    def address(self) -> tuple[str, str, str, int, int]:
-        """What another process makes it again from."""
-        experiment = self.experiment
-        return experiment.origin, experiment.source, self.collection, self.fold, self.seed
+        return run.job(self.experiment.name, self.group, self.fold, self.seed)
 
     def describe(self) -> str:
         """What people call it."""
         fold = "all graphs" if self.fold == NO_FOLD else f"fold {self.fold}"
         seed = f" seed {self.seed}" if len(self.experiment.seeds) > 1 else ""
-        return f"{self.experiment.name} {self.collection} {fold}{seed}"
+        return f"{self.experiment.name} {' + '.join(self.collections)} {fold}{seed}"
 
 
-def list_units(experiment: Experiment, plan: Plan) -> list[Unit]:
-    """The units of an experiment: one for each collection, fold and seed.
+@dataclass(frozen=True)
+class Choice:
+    """Which jobs of a plan are meant: those that rank one of the collections, of these folds."""
+
+    collections: tuple[str, ...] = ()  # empty: all
+    folds: tuple[int, ...] = ()  # empty: all
+
+    def includes(self, job: Job) -> bool:
+        """Whether the job is meant; one that has no fold to leave out is of all folds."""
+        ranks = not self.collections or bool(set(self.collections) & set(job.collections))
+        return ranks and (not self.folds or job.fold in (NO_FOLD, *self.folds))
+
+
+EVERYTHING = Choice()
+
+
+def list_jobs(experiment: Experiment, plan: Plan, choice: Choice = EVERYTHING) -> list[Job]:
+    """The jobs of an experiment: one for each group of collections, fold and seed.
 
     A collection whose graphs cannot be divided gets one whose model predicts only the test graphs;
     one without labelled graphs gets it only where the ranker learns nothing anyway.
     """
-    units = []
+    ranked: dict[tuple[tuple[str, ...], int], list[str]] = {}
+    needed = IS_LABELLED if experiment.ranker.learns else pl.lit(value=True)
     for collection in experiment.collections:
-        needed = IS_LABELLED if experiment.ranker.build(0).learns else pl.lit(value=True)
         if plan.rows(collection, needed).is_empty():
             continue
-        folds = plan.folds(collection) or [NO_FOLD]
-        units += [Unit(experiment, collection, f, seed) for f in folds for seed in experiment.seeds]
-    return units
+        for fold in plan.folds(collection) or [NO_FOLD]:
+            ranked.setdefault((experiment.learns_from(collection), fold), []).append(collection)
+    jobs = [
+        Job(experiment, group, tuple(collections), fold, seed)
+        for (group, fold), collections in ranked.items()
+        for seed in experiment.seeds
+    ]
+    return [job for job in jobs if choice.includes(job)]
 
 
-def list_missing(experiments: Sequence[Experiment], plan: Plan, run: Run) -> list[Unit]:
-    """The units of the plan that the run does not have."""
-    units = [unit for experiment in experiments for unit in list_units(experiment, plan)]
-    return [unit for unit in units if not unit.folder(run).exists()]
+def list_missing(
+    experiments: Sequence[Experiment], plan: Plan, run: Run, choice: Choice = EVERYTHING
+) -> list[Job]:
+    """The jobs of the plan that the run does not have, or not as they were written."""
+    jobs = [job for experiment in experiments for job in list_jobs(experiment, plan, choice)]
+    return [job for job in jobs if find_defect(job, run) is not None]
 
 
-def order(units: Sequence[Unit]) -> list[Unit]:
-    """One unit of every model first, so that the others find it trained."""
-    seen = set()
-    first: list[Unit] = []
-    rest: list[Unit] = []
-    for unit in units:
-        model = unit.experiment.name, unit.learns_from, unit.fold, unit.seed
-        (rest if model in seen else first).append(unit)
-        seen.add(model)
-    return [*first, *rest]
-
-
-def find_twin(unit: Unit, run: Run) -> Unit | None:
-    """Another unit with the same model, if it is trained."""
-    for collection in unit.learns_from:
-        other = dataclasses.replace(unit, collection=collection)
-        if collection != unit.collection and other.folder(run).exists():
-            return other
+def find_defect(job: Job, run: Run) -> str | None:
+    """Why the run does not have the job, in words; None where it has, as it was written."""
+    folder = job.folder(run)
+    if not folder.exists():
+        return "not trained yet"
+    try:
+        record = check_job(folder)
+    except InputError as error:
+        return str(error)
+    expected = (job.experiment.name, job.experiment.source, job.fold, job.seed, job.group)
+    found = (record.experiment, record.source, record.fold, record.seed, record.learned_from)
+    if expected != found or set(record.collections) != set(job.collections):
+        return f"{folder}: holds another model ({record.experiment}, {found[2:]})."
     return None
+
+
+def remove_damaged(jobs: Sequence[Job], run: Run) -> list[Job]:
+    """The jobs that are still to be done; what is there of them and is not whole is deleted."""
+    missing = []
+    for job in jobs:
+        defect, folder = find_defect(job, run), job.folder(run)
+        if defect is None:
+            remove(run.checkpoints(folder))
+            continue
+        if folder.exists():
+            console.print(f"{defect} It is trained again.", style="yellow", markup=False)
+            remove(folder)
+        missing.append(job)
+    return missing

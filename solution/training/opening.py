@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +10,14 @@ from solution.data.folders import find_files, find_sample_submission
 from solution.domain import predictions
 from solution.domain.collection import NAMES, SAMPLE_SUBMISSION
 from solution.experiments.base import Experiment
+from solution.features.preparation import Preparation
 from solution.runs.folder import EXPERIMENTS, Run
-from solution.runs.record import open_run
-from solution.store.preparation import Preparation, check_preparation
+from solution.runs.record import check_split, open_run, seal_split
+from solution.store.preparation import check_preparation
 from solution.store.preparing import prepare_store
 from solution.store.store import Store, is_store, read_preparation
 from solution.system.errors import InputError
-from solution.system.files import replace_file
+from solution.system.files import locked, replace_file
 from solution.system.progress import console
 from solution.training.folds import Scheme
 from solution.training.plan import IS_LABELLED, Plan, choose_few, make_plan
@@ -41,56 +42,82 @@ def open_experiments(
     settings = describe_run(experiments, plan, scheme, folds)
     with open_run(folder, settings, replace=replace) as run:
         warn_about_gaps(plan)
-        save_plan(plan, run)
+        save_split(plan, run)
         yield plan, run
 
 
+@contextmanager
 def open_store(
     data: Path,
     place: Path,
     experiments: Sequence[Experiment],
     *,
-    limit: bool,
-    rebuild: bool,
-    workers: int | None,
-) -> Store:
-    """The store that `data` is, or the one that is made of it in `place`.
+    limit: bool = False,
+    named: bool = False,
+    workers: int | None = None,
+) -> Iterator[Store]:
+    """The store that `data` is, or the one that is made of it in `place`; nobody changes it inside.
+
+    A store is bound to how it was prepared: where experiments need more of the graphs than the one
+    in `place` has, another is made beside it.
 
     Args:
         limit: a quick look: only a few graphs of other data are prepared.
-        rebuild: make a store in `place` again where it does not serve the experiments.
+        named: `place` was named by the user, and is the only one that may be used.
         workers: processes that prepare; by default one per core.
 
     Raises:
         InputError: the store does not serve the experiments, or the data cannot be prepared.
     """
-    needed = {experiment.ranker.build(0).hops for experiment in experiments}
-    hops = None if None in needed else max(number for number in needed if number is not None)
+    hops = find_needed_hops(experiments)
     if is_store(data):
-        store = Store.open(data)
-        check_preparation(store.preparation, hops, data)
-        return store
+        folder = data
+    else:
+        folder = place if named else choose_place(place, hops)
+        _prepare(data, folder, hops, limit=limit, named=named, workers=workers)
+    with locked(folder, "Wait until the data is prepared.", shared=True):
+        store = Store.open(folder)
+        check_preparation(store.preparation, hops, folder)
+        yield store
+
+
+def find_needed_hops(experiments: Sequence[Experiment]) -> int | None:
+    """How much of the graphs serves all experiments; None: everything."""
+    needed = {experiment.ranker.needed_hops for experiment in experiments}
+    return None if None in needed else max(number for number in needed if number is not None)
+
+
+def choose_place(place: Path, hops: int | None) -> Path:
+    """Where data is prepared with so many hops: in `place` itself, if what is there serves."""
+    usual = hops == Preparation().hops
+    if _serves(place, hops) or (usual and not is_store(place)):
+        return place
+    return place.with_name(f"{place.name}-{'whole' if hops is None else f'hops-{hops}'}")
+
+
+def _serves(folder: Path, hops: int | None) -> bool:
+    if not is_store(folder):
+        return False
+    kept = read_preparation(folder).get("hops")
+    return kept is None or (hops is not None and kept >= hops)
+
+
+def _prepare(
+    data: Path, folder: Path, hops: int | None, *, limit: bool, named: bool, workers: int | None
+) -> None:
     files = find_files(data)
     if limit:
         chosen = choose_few([f.collection.name for f in files], [f.split for f in files])
         files = [files[position] for position in chosen]
-    return prepare_store(
+    kept = read_preparation(folder)["hops"] if _serves(folder, hops) else hops
+    prepare_store(
         files,
-        place,
-        _choose_preparation(place, hops),
+        folder,
+        Preparation(kept),
         find_sample_submission(data),
         workers=workers,
-        rebuild=rebuild,
+        rebuild=not named,  # one of another version of this program is made again
     )
-
-
-def _choose_preparation(store: Path, hops: int | None) -> Preparation:
-    """As the store there was prepared, if that serves; otherwise what is needed, and no more."""
-    with suppress(InputError):
-        kept = read_preparation(store)
-        check_preparation(kept, hops, store)
-        return Preparation(kept["hops"])
-    return Preparation(hops)
 
 
 def describe_run(
@@ -101,15 +128,17 @@ def describe_run(
     return {EXPERIMENTS: described, "scheme": scheme, "folds": folds, **plan.settings()}
 
 
-def save_plan(plan: Plan, run: Run) -> None:
+def save_split(plan: Plan, run: Run) -> None:
     """Write the graphs with their folds, the labels and the sample submission into the run."""
     if plan.sample_submission is not None:
         with replace_file(run.folder / SAMPLE_SUBMISSION) as temporary:
             shutil.copyfile(plan.sample_submission, temporary)
-    if run.labels.is_file():  # written last, so the graphs are there too
-        return
-    predictions.write(plan.graphs, run.graphs)
-    predictions.write(plan.labels(), run.labels)
+    try:
+        check_split(run)
+    except InputError:  # not there yet, or not as it was written: it is drawn anew, and the same
+        predictions.write(plan.graphs, run.graphs)
+        predictions.write(plan.labels(), run.labels)
+        seal_split(run)
 
 
 def warn_about_gaps(plan: Plan) -> None:

@@ -1,10 +1,13 @@
 """The fold loop: fit on all folds but one, predict the one that was left out and the test graphs.
 
-The folder of a unit (solution.training.jobs) appears when it is complete and is never trained
-again, so a run that was killed goes on after its last unit and ends with the same predictions.
+The folder of a job (solution.training.jobs) appears when it is complete and is never trained again,
+so a run that was killed goes on after its last job and ends with the same predictions.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 
 import polars as pl
 
@@ -13,98 +16,137 @@ from solution.experiments.base import Experiment, find_experiment
 from solution.runs.folder import Run
 from solution.store.store import Store
 from solution.system.errors import InputError
-from solution.system.files import remove
 from solution.system.parquet import read_by_graphs, write_batches
 from solution.system.progress import bars
 from solution.system.report import Report
-from solution.training.executors.local import count_places, run_watched
-from solution.training.fit import train_unit
-from solution.training.jobs import Unit, list_units, order
+from solution.training.executors.base import Executor, Task
+from solution.training.executors.local import LocalExecutor
+from solution.training.fit import train_job
+from solution.training.jobs import EVERYTHING, Choice, Job, find_defect, list_jobs, remove_damaged
 from solution.training.plan import Plan
 from solution.training.watch import ProgressBars, Watch
 
 
 def run_experiments(
-    experiments: Sequence[Experiment], plan: Plan, run: Run, workers: int | None = None
+    experiments: Sequence[Experiment],
+    plan: Plan,
+    run: Run,
+    workers: int | None = None,
+    choice: Choice = EVERYTHING,
 ) -> None:
-    """Train every unit that is not there yet; then gather each experiment's predictions."""
-    units = [unit for experiment in experiments for unit in list_units(experiment, plan)]
+    """Train every chosen job that is not there yet; then gather what is complete."""
+    jobs = [job for experiment in experiments for job in list_jobs(experiment, plan, choice)]
     with bars() as progress:
-        train_units(units, plan, run, ProgressBars(progress, len(units), "Training"), workers)
+        train_jobs(jobs, plan, run, ProgressBars(progress, len(jobs), "Training"), workers)
     for experiment in experiments:
-        gather(list_units(experiment, plan), plan, run)
+        gather(experiment, plan, run)
 
 
-def train_units(
-    units: Sequence[Unit], plan: Plan, run: Run, watch: Watch, workers: int | None = None
+def train_jobs(
+    jobs: Sequence[Job], plan: Plan, run: Run, watch: Watch, workers: int | None = None
 ) -> None:
-    """Train every unit that is not there yet.
+    """Train every job that is not there yet.
 
     Args:
         workers: processes, by default one a GPU or a core. An experiment that was made in this
             process, rather than found by its name or file, is trained here.
     """
-    missing = []
-    for unit in order(units):
-        if unit.folder(run).exists():
-            remove(run.checkpoints(unit.folder(run)))
-            watch.advance()
-        else:
-            missing.append(unit)
-    count = min(workers or count_places(), len(missing))
-    if count > 1 and all(unit.experiment.origin for unit in missing):
-        tasks = [(unit.describe(), unit.address()) for unit in missing]
-        run_watched(_train_there, tasks, watch, count, _begin, plan.graphs, plan.store, run)
-        return
-    for unit in missing:
-        with watch.unit(unit.describe()) as report:
-            train_unit(unit, plan, run, report)
+    missing = remove_damaged(jobs, run)
+    for _ in range(len(jobs) - len(missing)):
+        watch.advance()
+    here = [job for job in missing if not job.experiment.origin]
+    elsewhere = [job for job in missing if job.experiment.origin]
+    executor: Executor = LocalExecutor(workers)
+    executor.run(
+        Trainer(plan.graphs, plan.store, run),
+        [Task(job.describe(), _address(job)) for job in elsewhere],
+        watch,
+    )
+    for job in here:
+        with watch.job(job.describe()) as report:
+            train_job(job, plan, run, report)
         watch.advance()
 
 
-_place: tuple[Plan, Run]  # of a worker process
+def _address(job: Job) -> tuple[str, str, tuple[str, ...], tuple[str, ...], int, int]:
+    experiment = job.experiment
+    return experiment.origin, experiment.source, job.group, job.collections, job.fold, job.seed
 
 
-def _begin(graphs: pl.DataFrame, store: Store, run: Run) -> None:
-    global _place
-    _place = Plan(graphs, store), run
+@dataclass(frozen=True)
+class Trainer:
+    """The work of a run: trains a job by its address, in any process that sees the folders."""
+
+    graphs: pl.DataFrame
+    store: Store
+    run: Run
+
+    @cached_property
+    def plan(self) -> Plan:
+        """Made where the work is done, so that its graphs are read there."""
+        return Plan(self.graphs, self.store)
+
+    def __call__(
+        self,
+        origin: str,
+        source: str,
+        group: tuple[str, ...],
+        collections: tuple[str, ...],
+        fold: int,
+        seed: int,
+        report: Report,
+    ) -> None:
+        """Train the job; InputError where its experiment was changed meanwhile."""
+        experiment = find_experiment(origin)
+        if experiment.source != source:
+            raise InputError(
+                f"{origin}: was changed while its models were trained. Give the changed experiment "
+                "another name, or start its run afresh with --replace."
+            )
+        train_job(Job(experiment, group, collections, fold, seed), self.plan, self.run, report)
 
 
-def _train_there(
-    origin: str, source: str, collection: str, fold: int, seed: int, report: Report
-) -> None:
-    experiment = find_experiment(origin)
-    if experiment.source != source:
-        raise InputError(
-            f"{origin}: was changed while its models were trained. Give the changed experiment "
-            "another name, or start its run afresh with --replace."
-        )
-    train_unit(Unit(experiment, collection, fold, seed), *_place, report)
+def gather(experiment: Experiment, plan: Plan, run: Run) -> tuple[str, ...]:
+    """Check and join the predictions of the collections whose jobs are all there; these."""
+    jobs = list_jobs(experiment, plan)
+    lacking = {name for job in jobs if find_defect(job, run) for name in job.collections}
+    complete = {name for job in jobs for name in job.collections} - lacking
+    if complete:
+        kept = [job for job in jobs if complete & set(job.collections)]
+        for part in predictions.PARTS:
+            _check_part(kept, plan, run, part)
+            _join_part(kept, complete, run, part)
+    return tuple(name for name in experiment.collections if name in complete)
 
 
-def gather(units: Sequence[Unit], plan: Plan, run: Run) -> None:
-    """Check the predictions of an experiment's units, and join them into its two files."""
-    if not units:
-        return
-    experiment = units[0].experiment
+def _check_part(jobs: Sequence[Job], plan: Plan, run: Run, part: str) -> None:
     labels = predictions.read(run.labels)
-    for part in predictions.PARTS:
-        paths = [unit.folder(run) / f"{part}.parquet" for unit in units]
-        for unit, path in zip(units, paths, strict=True):
-            asked = _questions(unit, plan, labels, part)
-            predictions.check_predictions(predictions.read(path), asked, str(path))
-        joined = (
-            pl.concat(frames.values()).sort(predictions.KEYS)
-            for _, frames in read_by_graphs({str(path): path for path in paths})
-        )
-        write_batches(joined, predictions.SCHEMA, run.predictions(experiment.name, part))
+    for job in jobs:
+        path = _part(job, run, part)
+        requested = _requested(job, plan, labels, part)
+        predictions.check_predictions(predictions.read(path), requested, str(path))
 
 
-def _questions(unit: Unit, plan: Plan, labels: pl.DataFrame, part: str) -> pl.DataFrame:
-    """collection, graph, config of what the unit must have predicted."""
+def _join_part(jobs: Sequence[Job], complete: set[str], run: Run, part: str) -> None:
+    paths = {str(job.folder(run)): _part(job, run, part) for job in jobs}
+    joined = (
+        pl.concat(frames.values()).sort(predictions.KEYS)
+        for collection, frames in read_by_graphs(paths)
+        if collection in complete
+    )
+    path = run.predictions(jobs[0].experiment.name, part)
+    write_batches(joined, predictions.SCHEMA, path)
+
+
+def _part(job: Job, run: Run, part: str) -> Path:
+    return job.folder(run) / f"{part}.parquet"
+
+
+def _requested(job: Job, plan: Plan, labels: pl.DataFrame, part: str) -> pl.DataFrame:
+    """collection, graph, config of what the job must have predicted."""
     if part == "test":
-        return plan.test_questions(unit.collection)
-    held_out = plan.held_out(unit.collection, unit.fold)
+        return pl.concat([plan.test_questions(name) for name in job.collections])
+    held_out = pl.concat([plan.held_out(name, job.fold) for name in job.collections])
     return labels.drop("runtime").join(
         held_out, on=["collection", "graph"], how="semi", maintain_order="left"
     )

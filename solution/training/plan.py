@@ -15,6 +15,8 @@ import polars as pl
 
 from solution.domain.evaluated_configs import choose_configs
 from solution.domain.predictions import QUESTION_KEYS, RANKING_SCHEMA
+from solution.features.preparation import Preparation
+from solution.models.base import RankerSettings
 from solution.store.lazy_graphs import GraphCache, LazyGraphs
 from solution.store.store import Store, graph_path
 from solution.training.folds import NO_FOLD, Scheme, assign_folds
@@ -48,10 +50,18 @@ class Plan:
         """The rows of the labelled graphs of all other folds."""
         return self.rows(collection, IS_LABELLED, pl.col("fold") != fold)
 
-    def load(self, rows: pl.DataFrame) -> LazyGraphs:
-        """The graphs of `rows`, in the same order."""
+    def load(self, rows: pl.DataFrame, ranker: RankerSettings | None = None) -> LazyGraphs:
+        """The graphs of `rows`, in the same order: as the `ranker` needs them, or as they are."""
         keys = rows.select("collection", "split", "graph").iter_rows()
-        return LazyGraphs([graph_path(self.store.folder, *key) for key in keys], self.cache)
+        paths = [graph_path(self.store.folder, *key) for key in keys]
+        return LazyGraphs(paths, self.cache, self._prune(ranker))
+
+    def _prune(self, ranker: RankerSettings | None) -> Preparation:
+        """What a store that keeps more than the ranker needs has to be pruned by."""
+        kept = self.store.preparation.get("hops")
+        if ranker is None or ranker.needed_hops == kept:
+            return Preparation(None)
+        return Preparation(ranker.needed_hops)
 
     def folds(self, collection: str) -> list[int]:
         """The folds that can be held out: none where all labelled graphs share one group."""
@@ -77,10 +87,11 @@ class Plan:
         ).explode("config")
 
     def settings(self) -> dict[str, Any]:
-        """What identifies the data."""
+        """What identifies the data: not how much of it the store keeps, which no ranker notices."""
         content = self.graphs.drop("checksum").write_csv()
         digest = hashlib.sha256(content.encode()).hexdigest()[:16]
-        return {"graphs": len(self.graphs), "data": digest, **self.store.preparation}
+        version = self.store.preparation.get("version")
+        return {"graphs": len(self.graphs), "data": digest, "version": version}
 
 
 def make_plan(store: Store, scheme: Scheme, num_folds: int, *, limit: bool = False) -> Plan:

@@ -4,7 +4,6 @@ The models are those of `fastslow run` and lie where it looks for them, so eithe
 the other began.
 """
 
-import dataclasses
 from collections.abc import Sequence
 
 import polars as pl
@@ -16,8 +15,8 @@ from solution.experiments.base import Experiment
 from solution.runs.folder import Run
 from solution.system.errors import InputError
 from solution.system.terminal import make_table
-from solution.training.jobs import Unit, list_missing, list_units
-from solution.training.out_of_fold import gather, train_units
+from solution.training.jobs import Choice, list_jobs
+from solution.training.out_of_fold import gather, train_jobs
 from solution.training.plan import Plan
 from solution.training.watch import LiveTable
 
@@ -44,27 +43,16 @@ def train_experiment(
     workers: int | None = None,
 ) -> Table:
     """Train the experiment's models on `collections`; the out-of-fold scores of what is there."""
-    wanted = dataclasses.replace(experiment, collections=tuple(collections))
-    units = list_units(wanted, plan)
-    if not units:
+    jobs = list_jobs(experiment, plan, Choice(tuple(collections)))
+    if not jobs:
         raise InputError(
             f"{experiment.name}: the data has no labelled graphs of {', '.join(collections)}. "
             "Choose other collections or other data."
         )
-    with LiveTable(experiment.name, len(units)) as watch:
-        train_units(units, plan, run, watch, workers)
-    gather(_list_complete(experiment, plan, run), plan, run)
+    with LiveTable(experiment.name, len(jobs)) as watch:
+        train_jobs(jobs, plan, run, watch, workers)
+    gather(experiment, plan, run)
     return _tabulate(experiment, run)
-
-
-def _list_complete(experiment: Experiment, plan: Plan, run: Run) -> list[Unit]:
-    """The units of every collection whose models are all there."""
-    complete = []
-    for collection in experiment.collections:
-        part = dataclasses.replace(experiment, collections=(collection,))
-        if not list_missing([part], plan, run):
-            complete += list_units(part, plan)
-    return complete
 
 
 def _tabulate(experiment: Experiment, run: Run) -> Table:

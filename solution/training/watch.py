@@ -19,14 +19,14 @@ OTHER_LINES = 5  # of the screen: title, header, rule, prompt
 
 
 class Watch(Protocol):
-    """Shows how the fits of units go on."""
+    """Shows how the jobs go on."""
 
-    def unit(self, name: str) -> AbstractContextManager[Report]:
+    def job(self, name: str) -> AbstractContextManager[Report]:
         """Around a fit; what it reports is shown meanwhile."""
         ...
 
     def advance(self) -> None:
-        """Another unit is there."""
+        """Another job is done."""
         ...
 
 
@@ -38,7 +38,7 @@ class ProgressBars:
         self._overall = progress.add_task(description, total=total, note="")
 
     @contextmanager
-    def unit(self, name: str) -> Iterator[Report]:
+    def job(self, name: str) -> Iterator[Report]:
         """Show a bar for the fit called `name` inside the block."""
         task = self._progress.add_task(name, total=None, note="")
 
@@ -106,7 +106,7 @@ class LiveTable:
         self._live.stop()
 
     @contextmanager
-    def unit(self, name: str) -> Iterator[Report]:
+    def job(self, name: str) -> Iterator[Report]:
         """Show a line for the fit called `name`; it stays when the fit is over."""
         line = Line(name.removeprefix(f"{self._title} "))
         self._lines.append(line)
@@ -134,7 +134,7 @@ class LiveTable:
             line.seconds, line.is_over = time.monotonic() - line.started, True
 
     def advance(self) -> None:
-        """Another unit is there."""
+        """Another job is done."""
         self._advanced += 1
 
     def render(self) -> Table:

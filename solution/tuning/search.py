@@ -122,13 +122,13 @@ class Search:
         wanted = {
             "ranker": repr(self.experiment.ranker),
             "collections": list(self.experiment.collections),
-            "together": [list(group) for group in self.experiment.together],
+            "train_jointly": [list(group) for group in self.experiment.train_jointly],
             "folds": {name: self.plan.folds(name) for name in self.experiment.collections},
             "data": self.plan.settings()["data"],
         }
         known = study.user_attrs or wanted
         for name, value in wanted.items():
-            found = known.get(name, [])  # searches of before there was `together` had none
+            found = known.get(name, [])  # searches of before there was `train_jointly` had none
             if found != value:
                 raise InputError(
                     f"{self.folder}: holds a search with another {name} ({found}, now {value}). "
@@ -152,7 +152,7 @@ class Search:
                 if key not in models:  # the last one, if it ranks several collections
                     models = {key: fit_without(settings, self.plan, *key, self.seed)}
                 ranker = models[key]
-                scores = score_graphs(ranker, held_out(self.plan, collection, fold))
+                scores = score_graphs(ranker, held_out(self.plan, collection, fold, settings))
                 found.setdefault(collection, []).append(scores[:, 0])
                 value = _mean_of_collections(list(found.values()))
                 trial.report(value, number)

@@ -116,7 +116,8 @@ def write_experiment(name: str, searched: Experiment, settings: Any, note: str) 
     return (
         f'"""{note}"""\n\n' + "\n".join(sorted(imports)) + "\n\n"
         f"EXPERIMENT = Experiment(\n    name={name!r},\n"
-        f"    collections={searched.collections!r},\n    together={searched.together!r},\n"
+        f"    collections={searched.collections!r},\n"
+        f"    train_jointly={searched.train_jointly!r},\n"
         f"    ranker={settings!r},\n    seeds={searched.seeds!r},\n)\n"
     )
 

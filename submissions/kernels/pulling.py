@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.table import Table
 
 from solution.runs.folder import RUNS
-from solution.sessions.record import KERNEL_RECORD, KernelRecord, find_damaged, read_record
+from solution.sessions.record import KERNEL_RECORD, SessionRecord, find_damaged, read_record
 from solution.system.errors import InputError
 from solution.system.files import replace_folder
 from solution.system.progress import console
@@ -32,7 +32,7 @@ class Progress:
 
     push: Push
     session: Session
-    record: KernelRecord | None = None  # of the outputs, where the latest session has ended
+    record: SessionRecord | None = None  # of the outputs, where the latest session has ended
 
     @property
     def is_ours(self) -> bool:
@@ -164,7 +164,7 @@ def _read_log(latest: Push, kernels: Kernels) -> str:
     return "\n".join([f"the log, kept in {logs[0]}, ends with", *lines[-LOG_LINES:], ""])
 
 
-def _download(latest: Push, folder: Path, kernels: Kernels) -> KernelRecord:
+def _download(latest: Push, folder: Path, kernels: Kernels) -> SessionRecord:
     """Download until every file is what the session wrote.
 
     Raises InputError where it is of another push, or some files stay damaged.

@@ -94,11 +94,7 @@ def _summarise(evidence: Evidence) -> Headline:
         value, between, graphs = mean["value"], (mean["low"], mean["high"]), int(mean["graphs"])
         label = f"{evidence.collections[0].name}; not all five collections are in this run"
     record = evidence.run.record()
-    models = sum(
-        len(evidence.run.units(name, collection.name))
-        for name in evidence.run.experiments()
-        for collection in evidence.collections
-    )
+    models = sum(len(evidence.run.jobs(name)) for name in evidence.run.experiments())
     scope = (
         f"{count(models, 'model')} of {count(len(evidence.members) - 1, 'experiment')} on "
         f"{count(graphs, 'labelled graph')}, merged by the recipe {evidence.recipe.name}."

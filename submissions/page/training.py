@@ -1,11 +1,11 @@
 """The parts of the page on how the models were made: learning curves, cost, settings."""
 
-import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from solution.domain.collection import COLLECTIONS
+from solution.domain.collection import NAMES
 from solution.runs.folder import Run
+from solution.runs.job import JobRecord, read_job
 from submissions.page.canvas import Figure
 from submissions.page.charts import draw_curves
 from submissions.page.text import Section, Table, count, number
@@ -21,20 +21,19 @@ def describe_curves(run: Run) -> Section:
     rows: list[list[str]] = []
     points: list[list[str]] = []
     for name in run.experiments():
-        for collection in COLLECTIONS:
-            units = run.units(name, collection.name)
-            curves = {unit.name: _split(_read(unit).get("curve")) for unit in units}
+        for collections, jobs in group_jobs(run, name).items():
+            curves = {folder.name: _split(record.curve) for folder, record in jobs.items()}
             kept = [curve for parts in curves.values() for curve in parts]
             if kept:
-                figures.append(_draw(collection.name, name, kept))
+                figures.append(_draw(collections, name, kept))
             points += [
-                [name, collection.name, unit.replace("-", " "), _list_points(curve)]
-                for unit, parts in curves.items()
+                [name, collections, folder.replace("-", " "), _list_points(curve)]
+                for folder, parts in curves.items()
                 for curve in parts
             ]
             rows += [
-                [name, collection.name, unit.replace("-", " "), *_summarise(curve)]
-                for unit, parts in curves.items()
+                [name, collections, folder.replace("-", " "), *_summarise(curve)]
+                for folder, parts in curves.items()
                 for curve in parts
             ]
     if not figures:
@@ -64,13 +63,10 @@ def describe_making(run: Run) -> Section:
     """What the run cost, and everything needed to make it again."""
     costs = []
     for name in run.experiments():
-        for collection in COLLECTIONS:
-            records = [_read(unit) for unit in run.units(name, collection.name)]
-            seconds = [r["seconds"] for r in records if "seconds" in r]
-            memory = [r["peak_megabytes"] for r in records if "peak_megabytes" in r]
-            if seconds and memory:
-                cost = [str(len(records)), f"{sum(seconds):,.1f}", f"{max(memory):,.0f}"]
-                costs.append([name, collection.name, *cost])
+        for collections, jobs in group_jobs(run, name).items():
+            seconds = sum(record.seconds for record in jobs.values())
+            memory = max(record.peak_megabytes for record in jobs.values())
+            costs.append([name, collections, str(len(jobs)), f"{seconds:,.1f}", f"{memory:,.0f}"])
     record = run.record()
     settings = {k: v for k, v in record["settings"].items() if k not in HIDDEN}
     facts = {**settings, "commit": record.get("commit") or "not known"}
@@ -94,14 +90,19 @@ def describe_making(run: Run) -> Section:
     )
 
 
-def _read(unit: Path) -> dict[str, Any]:
-    return dict(json.loads((unit / "unit.json").read_text(encoding="utf-8")))
+def group_jobs(run: Run, experiment: str) -> dict[str, dict[Path, JobRecord]]:
+    """The jobs of an experiment by the collections that they rank, in the competition's order."""
+    found: dict[str, dict[Path, JobRecord]] = {}
+    for folder in run.jobs(experiment):
+        record = read_job(folder)
+        found.setdefault(", ".join(record.collections), {})[folder] = record
+    return dict(sorted(found.items(), key=lambda item: NAMES.index(item[0].split(", ")[0])))
 
 
-def _split(points: list[tuple[float, float]] | None) -> list[Curve]:
+def _split(points: Sequence[tuple[int, float]]) -> list[Curve]:
     """A curve for each fit: one that starts again at a lower step is another model."""
     curves: list[Curve] = []
-    for step, score in points or []:
+    for step, score in points:
         if not curves or step <= curves[-1][-1][0]:
             curves.append([])
         curves[-1].append((step, score))

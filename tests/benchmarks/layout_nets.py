@@ -26,11 +26,11 @@ from solution.data.npz import read_graph
 from solution.domain.collection import LAYOUT
 from solution.domain.graph import Graph
 from solution.domain.metrics import bootstrap_mean, kendall_tau, mean_of_means
+from solution.features.preparation import Preparation
 from solution.models.base import Ranker
 from solution.models.layout.layout_gnn import LayoutGnnSettings
 from solution.models.papers.tgraph import TGraphSettings
 from solution.models.wrappers import SublistAverage
-from solution.store.preparation import Preparation
 from solution.store.preparing import prepare_store
 from solution.store.store import Store
 from solution.system.processes import open_pool

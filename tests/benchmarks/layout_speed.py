@@ -16,11 +16,11 @@ from solution.data.npz import read_graph
 from solution.domain.collection import LAYOUT
 from solution.domain.evaluated_configs import choose_configs
 from solution.domain.graph import Graph
+from solution.features.preparation import Preparation
 from solution.models.layout.layout_gnn import LayoutGnnSettings
 from solution.models.nets.net_ranker import NetRanker
 from solution.models.nets.training_loop import train
 from solution.models.papers.tgraph import TGraphSettings
-from solution.store.preparation import Preparation
 from solution.system.report import silent
 from solution.system.terminal import make_table
 from solution.training.plan import IS_LABELLED, Plan

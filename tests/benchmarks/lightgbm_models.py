@@ -25,11 +25,11 @@ from solution.domain.vocabulary import TILE_BLOCKS
 from solution.experiments.base import find_experiment
 from solution.features.layout import layout_table
 from solution.features.nodes import numeric_features
+from solution.features.preparation import Preparation
 from solution.features.tile.tile_table import FEATURES, tile_table
 from solution.models.base import RankerSettings
 from solution.models.trees.boosted_trees import GraphRows
 from solution.models.trees.lightgbm_ranker import LightGBMRanker, LightGBMSettings
-from solution.store.preparation import Preparation
 from solution.system.progress import track
 from solution.system.terminal import make_table, output
 from solution.training.plan import IS_LABELLED
@@ -54,8 +54,6 @@ class AggregatedSettings(LightGBMSettings):
 
 class AggregatedRanker(LightGBMRanker):
     """Sum, mean and maximum of node features; the mean of the configuration's 18 numbers."""
-
-    settings_class = AggregatedSettings
 
     def rows_of(self, graph: Graph) -> np.ndarray:
         nodes = numeric_features(graph)

@@ -16,8 +16,8 @@ import polars as pl
 from solution.data.folders import find_files
 from solution.domain.collection import collection
 from solution.domain.metrics import Mean, bootstrap_mean, kendall_tau, top_k_slowdown
+from solution.features.preparation import Preparation
 from solution.models.base import RankerSettings
-from solution.store.preparation import Preparation
 from solution.store.preparing import prepare_store
 from solution.store.store import Store
 from solution.system.processes import count_cores, open_pool

@@ -28,8 +28,8 @@ from solution.data.folders import find_files
 from solution.domain.collection import LAYOUT, TILE
 from solution.domain.graph import Graph
 from solution.domain.metrics import list_mle, ordered_pair_accuracy, top_k_slowdown
+from solution.features.preparation import Preparation
 from solution.models.base import Ranker, RankerSettings
-from solution.store.preparation import Preparation
 from solution.store.preparing import prepare_store
 from solution.store.store import Store
 from solution.system.cost import measure
@@ -92,7 +92,7 @@ def begin(stores: dict[bool, Path]) -> None:
 
 def plan_of(settings: RankerSettings) -> Plan:
     """The plan with the nodes that the system looks at."""
-    return _plans[settings.build(0).hops is None]
+    return _plans[settings.needed_hops is None]
 
 
 def learned(settings: RankerSettings, collection: str, fold: int) -> list[Graph]:

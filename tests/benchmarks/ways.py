@@ -47,7 +47,7 @@ def load(folder: Path) -> dict[str, Any]:
 def prepare(folder: Path) -> dict[str, Any]:
     """Prepare the file."""
     from solution.data.folders import find_files
-    from solution.store.preparation import Preparation
+    from solution.features.preparation import Preparation
     from solution.store.preparing import prepare_store
 
     store = folder / "store-of-one"
@@ -94,9 +94,9 @@ def predict_whole(folder: Path) -> dict[str, Any]:
 def _predict(folder: Path, pruning: str, limit: int | None) -> dict[str, Any]:
     from solution.data.npz import read_graph
     from solution.domain.collection import collection
+    from solution.features.preparation import Preparation
     from solution.models.layout.layout_gnn import LayoutGnnSettings
     from solution.models.nets.training_loop import TrainingSettings
-    from solution.store.preparation import Preparation
     from tests.made.graphs import make_layout_graph
 
     settings = LayoutGnnSettings(pruning=pruning, training=TrainingSettings(epochs=1))
@@ -121,8 +121,8 @@ def train_many_nodes(folder: Path) -> dict[str, Any]:
 def _train(file: Path) -> dict[str, Any]:
     from solution.data.npz import read_graph
     from solution.domain.collection import collection
+    from solution.features.preparation import Preparation
     from solution.models.layout.layout_gnn import LayoutGnnSettings
-    from solution.store.preparation import Preparation
 
     graph = Preparation(1)(read_graph(file, collection("layout:xla:random")))
     runtimes = np.random.default_rng(0).random(graph.num_configs) + 1.0  # test files have none

@@ -112,8 +112,8 @@ def test_explain_after_a_run(fastslow: FastSlow, tmp_path: Path) -> None:
     unknown = fastslow("explain", "linear_ridge_001", "kernel_99", "--run", "runs/data")
     assert unknown.returncode == 2
     assert "'kernel_99': expected one graph" in unknown.stderr
-    for unit in (tmp_path / "runs" / "data" / "linear_ridge_001" / "units").rglob(f"fold-{fold}-*"):
-        shutil.rmtree(unit)
+    for job in (tmp_path / "runs" / "data" / "linear_ridge_001" / "jobs").rglob(f"fold-{fold}-*"):
+        shutil.rmtree(job)
     seen = fastslow(*call)
     assert seen.returncode == 2
     assert "has no model of linear_ridge_001 for tile:xla that has not seen kernel_3" in seen.stderr

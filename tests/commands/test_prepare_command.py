@@ -8,7 +8,7 @@ from subprocess import CompletedProcess
 import pytest
 
 from solution.data.folders import find_files
-from solution.store.preparation import Preparation
+from solution.features.preparation import Preparation
 from solution.store.preparing import prepare_store
 from solution.store.store import Store
 from solution.system.errors import InputError
@@ -23,17 +23,12 @@ from dataclasses import dataclass
 
 from solution.domain.collection import NAMES
 from solution.experiments.base import Experiment
-from solution.models.nothing import NothingRanker
-
-
-class WideRanker(NothingRanker):
-    hops = 2
+from solution.models.nothing import NothingSettings
 
 
 @dataclass(frozen=True)
-class WideSettings:
-    def build(self, seed):
-        return WideRanker()
+class WideSettings(NothingSettings):
+    needed_hops = 2
 
 
 EXPERIMENT = Experiment(name="wide", collections=NAMES, ranker=WideSettings())
@@ -185,8 +180,12 @@ def test_run_makes_what_its_experiments_need_and_refuses_a_store_without(
     assert "keeps 1 hop(s)" in result.stderr
     assert "--hops 2" in result.stderr
     assert not (tmp_path / "runs").exists()
+    assert_done(fastslow("run", "data", *NOTHING, "--run", "runs/near"))
+    near = snapshot(tmp_path / "stores" / "data")
     assert_done(fastslow("run", "data", *wide))
-    assert Store.open(tmp_path / "stores" / "data").preparation["hops"] == 2
+    assert Store.open(tmp_path / "stores" / "data-hops-2").preparation["hops"] == 2
+    assert snapshot(tmp_path / "stores" / "data") == near  # another run may be reading it
+    assert_done(fastslow("run", "data", *NOTHING, "--run", "runs/near"))
 
 
 def test_run_keeps_a_store_that_serves_and_never_touches_one_that_was_named(

@@ -14,7 +14,7 @@ from rich.console import Console
 from solution.experiments.base import find_experiment
 from solution.store.store import Store
 from solution.system.errors import InputError
-from solution.training.jobs import list_units
+from solution.training.jobs import list_jobs
 from solution.training.opening import open_experiments
 from solution.training.summary import check_collections, train_experiment
 from solution.training.watch import LiveTable
@@ -39,14 +39,12 @@ def test_collections_are_trained_one_by_one_into_the_same_run(
     assert done.returncode == 0, done.stderr
     assert first in done.stdout
     predictions = run / "quick_layout_gnn" / "out_of_fold" / "predictions.parquet"
-    assert pl.read_parquet(predictions)["collection"].unique().to_list() == [first]
+    assert set(pl.read_parquet(predictions)["collection"]) == {first, second}  # one model's
     assert not list(run.rglob("*.checkpoints"))
+    models = {path: path.stat().st_mtime_ns for path in run.rglob("job.json")}
     done = train(sample_store, run, "--collection", second)
     assert done.returncode == 0, done.stderr
-    assert set(pl.read_parquet(predictions)["collection"]) == {first, second}
-    models = {path: path.stat().st_mtime_ns for path in run.rglob("unit.json")}
-    assert train(sample_store, run).returncode == 0
-    assert {path: path.stat().st_mtime_ns for path in run.rglob("unit.json")} == models
+    assert {path: path.stat().st_mtime_ns for path in run.rglob("job.json")} == models
 
 
 def test_a_collection_that_the_experiment_does_not_have_is_named(
@@ -90,13 +88,13 @@ def test_the_scores_of_every_collection_are_shown(sample_store: Store, tmp_path:
         [experiment], sample_store, tmp_path / "run", scheme="architecture", folds=2
     ) as (plan, run):
         table = train_experiment(experiment, experiment.collections, plan, run)
-    assert table.row_count == len({unit.collection for unit in list_units(experiment, plan)})
+    assert table.row_count == len({job.collections for job in list_jobs(experiment, plan)})
 
 
 @pytest.mark.parametrize("resumed_at", [0, 5])
 def test_the_live_table_says_how_a_fit_goes(resumed_at: int) -> None:
     watch = LiveTable("mine", total=2)
-    with watch.unit("fold 0") as report:
+    with watch.job("fold 0") as report:
         for epoch in range(resumed_at + 1, 9):
             report(epoch, 20, "", 0.5 + epoch / 100, loss=1 / epoch, rate=1234.0)
         shown = io.StringIO()

@@ -10,11 +10,11 @@ import pytest
 from solution.data.folders import find_files
 from solution.domain.collection import TILE
 from solution.experiments.base import Experiment, find_experiment
+from solution.features.preparation import Preparation
 from solution.models.linear import LinearRanker, RidgeSettings
 from solution.models.nothing import NothingSettings
 from solution.models.tile.tile_gnn import TileGnnSettings
 from solution.models.trees.lightgbm_ranker import LightGBMSettings
-from solution.store.preparation import Preparation
 from solution.store.preparing import prepare_store
 from solution.system.errors import InputError
 from solution.training.plan import make_plan

@@ -14,7 +14,7 @@ from solution.domain.predictions import SCHEMA, write
 from solution.experiments.base import list_experiments
 from solution.runs.folder import Run
 from solution.system.errors import InputError
-from solution.system.files import write_json
+from solution.system.sealing import write_sealed
 
 VALID = """
 method = "mean_rank"
@@ -160,7 +160,7 @@ def write_run(folder: Path, experiments: list[str]) -> Run:
     """Predictions of both parts by each experiment, on two configurations of one graph."""
     run = Run(folder)
     settings = {"experiments": dict.fromkeys(experiments, {})}
-    write_json({"settings": settings}, folder / "run.json")
+    write_sealed({"settings": settings}, folder / "run.json")
     for place, name in enumerate(experiments):
         rows = [("tile:xla", "a", config, 0, 0, config * (-1.0) ** place) for config in (0, 1)]
         frame = pl.DataFrame(rows, schema=SCHEMA, orient="row")

@@ -22,7 +22,7 @@ from solution.domain import predictions
 from solution.domain.collection import COLLECTIONS
 from solution.domain.predictions import SCHEMA
 from solution.runs.folder import Run
-from solution.system.files import write_json
+from solution.system.sealing import write_sealed
 from submissions.ledger import Ledger, read_ledger
 from tests.kaggle.server import KaggleServer
 from tests.kaggle.world import World
@@ -33,7 +33,13 @@ RECIPE = "[members]\none = 1.0\n"
 CONFIGS = {"layout": 4, "tile": 6}
 UNSET = "unset"
 LABELLED = 3  # graphs with labels in each collection
-PRELOADED = ("scipy.stats", "solution.cli", "submissions.report", "submissions.sending", "submissions.scores")
+PRELOADED = (
+    "scipy.stats",
+    "solution.cli",
+    "submissions.report",
+    "submissions.sending",
+    "submissions.scores",
+)
 
 # multiprocessing reads the exit code of every process, whoever began it, whenever one is started:
 # two threads that do so at once lose it.
@@ -57,7 +63,7 @@ def make_run(folder: Path, seed: int = 0) -> Run:
                 if not is_test:
                     labels.append((name, graph, config, 1 + score + random.random()))
     run = Run(folder)
-    write_json({"settings": {"experiments": {"one": {}}, "data": "da7a"}}, folder / "run.json")
+    write_sealed({"settings": {"experiments": {"one": {}}, "data": "da7a"}}, folder / "run.json")
     columns = ["collection", "graph", "split", "configs"]
     pl.DataFrame(graphs, columns, orient="row").write_parquet(run.graphs)
     columns = ["collection", "graph", "config", "runtime"]

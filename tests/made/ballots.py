@@ -11,7 +11,7 @@ from ensembles.methods import METHODS, Method
 from solution.domain import predictions
 from solution.domain.predictions import SCHEMA
 from solution.runs.folder import Run
-from solution.system.files import write_json
+from solution.system.sealing import write_sealed
 
 LAYOUT = "layout:xla:random"
 LABELS = pl.Schema({**{k: SCHEMA[k] for k in ("collection", "graph", "config")}, "runtime": float})
@@ -50,7 +50,7 @@ def write_run(folder: Path, noises: Sequence[float], graphs: int = 8, seed: int 
     frames = {name: pl.concat([layout[name], tile[name]]) for name in layout}
     frames["nothing_001"] = frames["member_0"].with_columns(pl.lit(0, pl.Float32).alias("score"))
     run = Run(folder)
-    write_json({"settings": {"experiments": dict.fromkeys(frames, {})}}, folder / "run.json")
+    write_sealed({"settings": {"experiments": dict.fromkeys(frames, {})}}, folder / "run.json")
     for name, frame in frames.items():
         for part in predictions.PARTS:
             predictions.write(frame, run.predictions(name, part))

@@ -8,12 +8,12 @@ from typing import Self
 import numpy as np
 
 from solution.domain.graph import Graph
-from solution.models.base import Ranker
+from solution.models.base import Ranker, RankerSettings
 from solution.system.report import Report, silent
 
 
 @dataclass(frozen=True)
-class PlacesSettings:
+class PlacesSettings(RankerSettings):
     """There is nothing to set."""
 
     def build(self, seed: int) -> "PlacesRanker":
@@ -34,6 +34,5 @@ class PlacesRanker(Ranker):
     def save(self, folder: Path) -> None:
         pass
 
-    @classmethod
-    def load(cls, folder: Path) -> Self:
-        return cls()
+    def load(self, folder: Path) -> Self:
+        return self

@@ -1,6 +1,5 @@
 """A run folder with everything in it that a report can show, made without training anything."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +8,7 @@ import polars as pl
 from solution.domain import predictions
 from solution.domain.collection import NAMES
 from solution.runs.folder import Run
+from solution.runs.job import JobRecord, write_job
 from solution.runs.record import open_run
 
 GRAPHS, CONFIGS = 6, 30
@@ -55,7 +55,7 @@ def make_run(
                 scores = [_predict(labels, error, seed, generator) for seed in seeds]
                 predictions.write(pl.concat(scores), run.predictions(name, part))
             for collection in collections:
-                _write_units(run, name, collection, seeds, generator, curves=curves)
+                _write_jobs(run, name, collection, seeds, generator, curves=curves)
     return run
 
 
@@ -76,7 +76,7 @@ def _predict(
     return labels.drop("runtime").with_columns(**columns).cast(dict(predictions.SCHEMA))
 
 
-def _write_units(
+def _write_jobs(
     run: Run,
     name: str,
     collection: str,
@@ -87,10 +87,22 @@ def _write_units(
 ) -> None:
     for seed in seeds:
         rising = 0.6 - 0.4 * np.exp(-np.arange(20) / 5) + generator.normal(0, 0.01, 20)
-        curve = [[step + 1, round(score, 5)] for step, score in enumerate(rising.tolist())]
-        record = {"seconds": 1.5, "peak_megabytes": 300.0, "fitted_on": [], "validated_on": []}
-        if curves and name != "nothing_001":
-            record["curve"] = curve  # type: ignore[assignment]
-        unit = run.unit(name, collection, 0, seed)
-        unit.mkdir(parents=True)
-        (unit / "unit.json").write_text(json.dumps(record), encoding="utf-8")
+        curve = [(step + 1, round(score, 5)) for step, score in enumerate(rising.tolist())]
+        folder = run.job(name, [collection], 0, seed)
+        folder.mkdir(parents=True)
+        record = JobRecord(
+            experiment=name,
+            source="",
+            collections=(collection,),
+            learned_from=(collection,),
+            fold=0,
+            seed=seed,
+            versions={},
+            seconds=1.5,
+            peak_megabytes=300.0,
+            fitted_on=[],
+            validated_on=[],
+            curve=curve if curves and name != "nothing_001" else [],
+            files={},
+        )
+        write_job(record, folder)

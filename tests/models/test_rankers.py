@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from solution.domain.codebook import encode
 from solution.domain.graph import Graph
 from solution.models.base import Ranker, RankerSettings
+from solution.models.catalogue import load_model, save_model
 from solution.models.labels import grade
 from solution.models.layout.layout_gnn import LayoutGnnSettings
 from solution.models.linear import LassoSettings, OrdinarySettings, RidgeSettings
@@ -32,6 +33,7 @@ from solution.models.wrappers import PermutationAverageSettings, SublistAverageS
 from tests.made.graphs import make_layout_graph, make_tile_graph, renumber_nodes
 from tests.made.places import PlacesSettings
 
+OWN = [PlacesSettings()]  # settings of the user's own, as far as loading is concerned
 TRAINING = TrainingSettings(epochs=3, patience=None, graphs_per_step=2, configs_per_graph=8)
 FEW_NODES = NodeSettings(trained=5, scored=6)
 TREES = LightGBMSettings(rounds=20, min_data_in_leaf=3)
@@ -116,8 +118,10 @@ def assert_ranker(settings: RankerSettings, graphs: list[Graph], folder: Path) -
     _assert_equal_configs_score_equal(ranker, graph)
     again = settings.build(seed=0).fit(train, [valid])
     np.testing.assert_array_equal(again.predict(graph), scores)
-    ranker.save(folder)
-    np.testing.assert_array_equal(type(ranker).load(folder).predict(graph), scores)
+    save_model(ranker, settings, 0, folder)
+    loaded = load_model(folder, [settings, *OWN])
+    assert loaded.settings == settings
+    np.testing.assert_array_equal(loaded.ranker.predict(graph), scores)
 
 
 def _assert_order_of_configs_is_free(ranker: Ranker, graph: Graph, scores: np.ndarray) -> None:

@@ -1,14 +1,14 @@
 """Averages over lists of configurations: what they change, and what they must leave alone."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
+from solution.domain.collection import TILE
 from solution.domain.graph import Graph
+from solution.experiments.base import Experiment
+from solution.models.nothing import NothingSettings
 from solution.models.trees.lightgbm_ranker import LightGBMSettings
 from solution.models.wrappers import (
-    ListAverage,
     PermutationAverage,
     PermutationAverageSettings,
     SublistAverage,
@@ -44,7 +44,8 @@ def test_a_ranker_that_ignores_the_list_is_left_as_it_is(
     averaged = settings.build(0).fit([graph], [])
     alone = TREES.build(0).fit([graph], [])
     np.testing.assert_array_equal(averaged.predict(graph), alone.predict(graph))
-    assert averaged.hops == alone.hops
+    assert settings.needed_hops == TREES.needed_hops
+    assert settings.learns == TREES.learns
 
 
 @pytest.mark.parametrize("graph", GRAPHS, ids=["layout", "tile"])
@@ -70,7 +71,9 @@ def test_orders_differ_and_average_the_places_out() -> None:
 
 def test_another_seed_draws_other_lists() -> None:
     graph = make_tile_graph(2, configs=12)
-    one, two = (SublistAverageSettings(PlacesSettings(), 4, 1).build(seed) for seed in (0, 1))
+    one, two = (
+        SublistAverageSettings(PlacesSettings(), size=4, times=1).build(seed) for seed in (0, 1)
+    )
     assert (one.predict(graph) != two.predict(graph)).any()
 
 
@@ -80,11 +83,8 @@ def test_counts_below_one_are_refused(arguments: dict[str, int]) -> None:
         SublistAverage(PlacesRanker(), **arguments, seed=0)
 
 
-def test_a_record_that_names_no_ranker_is_refused(tmp_path: Path) -> None:
-    average: ListAverage = PermutationAverage(PlacesRanker(), times=1, seed=0)
-    average.save(tmp_path)
-    record = tmp_path / "average.json"
-    text = record.read_text(encoding="utf-8").replace("PlacesRanker", "np")
-    record.write_text(text, encoding="utf-8")
-    with pytest.raises(TypeError, match=r"average\.json"):
-        PermutationAverage.load(tmp_path)
+def test_what_wraps_a_ranker_that_learns_nothing_learns_nothing() -> None:
+    settings = PermutationAverageSettings(NothingSettings())
+    assert not settings.learns
+    experiment = Experiment("averaged", TILE, settings)
+    assert not experiment.ranker.learns

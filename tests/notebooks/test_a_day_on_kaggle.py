@@ -59,8 +59,8 @@ def test_models_and_predictions_come_back(name: str, day: Day) -> None:
         )
         asked = set(own.select("collection", "graph").iter_rows())
         assert set(frame.select("collection", "graph").unique().iter_rows()) == asked
-        models = list((run.folder / experiment / "units").glob("*/*/model/*"))
-        assert models or not find_experiment(experiment).ranker.build(0).learns
+        models = list((run.folder / experiment / "jobs").glob("*/*/model/*"))
+        assert models or not find_experiment(experiment).ranker.learns
 
 
 def test_the_submission_is_that_of_all_models_together(day: Day) -> None:

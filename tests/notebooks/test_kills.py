@@ -20,7 +20,7 @@ from tests.notebooks.sandbox import Session, read_text
 
 NAME = "3-train-tile-and-lightgbm"
 VALUES = {"LIMIT": True, "NUM_FOLDS": 2, "EXPERIMENTS": "tile_*"}
-UNITS = 4  # two experiments, two folds
+JOBS = 4  # two experiments, two folds
 
 
 def make_session(folder: Path, store: Store, earlier: Session | None = None) -> Session:
@@ -36,16 +36,16 @@ def run(session: Session) -> str:
     return read_text(session.run(set_values(find_notebook(NAME).read(), VALUES)))
 
 
-def count_units(session: Session) -> int:
-    return len(list(session.working.glob("run/*/units/*/fold-*/unit.json")))
+def count_jobs(session: Session) -> int:
+    return len(list(session.working.glob("run/*/jobs/*/fold-*/job.json")))
 
 
-def send_when(session: Session, number: int, units: int) -> threading.Thread:
+def send_when(session: Session, number: int, jobs: int) -> threading.Thread:
     """Send the signal to the session's kernel as soon as it has so many models."""
 
     def watch() -> None:
         deadline = time.monotonic() + 120
-        while count_units(session) < units and time.monotonic() < deadline:
+        while count_jobs(session) < jobs and time.monotonic() < deadline:
             time.sleep(0.01)
         for child in psutil.Process().children(recursive=True):
             with suppress(psutil.NoSuchProcess):  # it may have ended meanwhile
@@ -76,17 +76,17 @@ def test_killed_asked_to_stop_and_resumed(sample_store: Store, tmp_path: Path) -
     with pytest.raises(InputError, match="The notebook failed"):
         run(killed)
     watcher.join()
-    assert 1 <= count_units(killed) < UNITS
+    assert 1 <= count_jobs(killed) < JOBS
     assert read_record(killed.working).state == "running"
 
     asked = make_session(tmp_path / "asked", sample_store, killed)
-    watcher = send_when(asked, signal.SIGTERM, count_units(killed) + 1)
+    watcher = send_when(asked, signal.SIGTERM, count_jobs(killed) + 1)
     printed = run(asked)
     watcher.join()
-    assert f"Models from earlier sessions: {count_units(killed)}" in printed
+    assert f"Models from earlier sessions: {count_jobs(killed)}" in printed
     assert "Stopped (asked by a signal)" in printed
     assert "models are not trained yet" in printed
-    assert count_units(killed) < count_units(asked) < UNITS
+    assert count_jobs(killed) < count_jobs(asked) < JOBS
     assert read_record(asked.working).state == "stopped"
 
     last = make_session(tmp_path / "last", sample_store, asked)

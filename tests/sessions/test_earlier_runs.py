@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,18 +10,12 @@ from solution.domain import predictions
 from solution.experiments.base import Experiment, find_experiment
 from solution.runs.folder import Run
 from solution.runs.record import open_run
-from solution.sessions.earlier_runs import (
-    adopt,
-    describe_missing,
-    gather_complete,
-    join_runs,
-    match,
-    select,
-)
+from solution.sessions.earlier_runs import adopt, choose, describe_missing, join_runs, match
 from solution.store.store import Store
 from solution.system.errors import InputError
-from solution.training.jobs import list_missing
-from solution.training.opening import describe_run, save_plan
+from solution.system.sealing import write_sealed
+from solution.training.jobs import EVERYTHING, Choice, list_missing
+from solution.training.opening import describe_run, save_split
 from solution.training.out_of_fold import run_experiments
 from solution.training.plan import Plan, make_plan
 
@@ -36,15 +31,14 @@ def train(
     folder: Path,
     experiments: Sequence[Experiment],
     plan: Plan,
-    chosen: Plan,
+    chosen: Choice = EVERYTHING,
     sources: Sequence[Run] = (),
 ) -> Run:
     """One session: it takes over what there is, and trains what was chosen."""
     with open_run(folder, describe_run(experiments, plan, "architecture", 3)) as run:
-        save_plan(plan, run)
+        save_split(plan, run)
         adopt(run, sources)
-        run_experiments(experiments, chosen, run)
-        gather_complete(experiments, plan, run)
+        run_experiments(experiments, plan, run, choice=chosen)
     return run
 
 
@@ -62,28 +56,28 @@ def test_patterns() -> None:
 
 def test_what_cannot_be_chosen_is_said(plan: Plan) -> None:
     with pytest.raises(InputError, match="there are 0, 1, 2"):
-        select(plan, folds="1,7")
+        choose(plan, folds="1,7")
     with pytest.raises(InputError, match="expected numbers"):
-        select(plan, folds="one")
+        choose(plan, folds="one")
     with pytest.raises(InputError, match="There are layout:xla:default"):
-        select(plan, "layout:tpu")
+        choose(plan, "layout:tpu")
 
 
 def test_sessions_that_share_the_folds_make_the_run_of_one(plan: Plan, tmp_path: Path) -> None:
     """Fold 0 in one session, the others in another that takes the first one over."""
     experiments = [find_experiment(TILES)]
-    whole = train(tmp_path / "whole", experiments, plan, plan)
-    first = train(tmp_path / "first", experiments, plan, select(plan, folds="0"))
+    whole = train(tmp_path / "whole", experiments, plan)
+    first = train(tmp_path / "first", experiments, plan, choose(plan, folds="0"))
     missing = list_missing(experiments, plan, first)
     unfinished = missing[0].folder(first).with_name("fold-1-seed-0.checkpoints")
     unfinished.mkdir()
     (unfinished / "state").write_text("of an unfinished fit")
-    assert [unit.fold for unit in missing] == [1, 2]
+    assert [job.fold for job in missing] == [1, 2]
     assert describe_missing(missing).startswith("2 models are not trained yet: tile_lightgbm_001")
     with open_run(tmp_path / "new", describe_run(experiments, plan, "architecture", 3)) as new:
         assert adopt(new, [first]) == 1
         assert (new.folder / unfinished.relative_to(first.folder) / "state").is_file()
-    rest = train(tmp_path / "rest", experiments, plan, select(plan, folds="1,2"), [first])
+    rest = train(tmp_path / "rest", experiments, plan, choose(plan, folds="1,2"), [first])
     assert list_missing(experiments, plan, rest) == []
     assert read_all(rest, TILES) == read_all(whole, TILES)
 
@@ -91,11 +85,11 @@ def test_sessions_that_share_the_folds_make_the_run_of_one(plan: Plan, tmp_path:
 def test_joined_runs_are_the_run_of_one(plan: Plan, tmp_path: Path) -> None:
     """Different experiments, and different collections of one, each in a session of its own."""
     nothing, tiles = find_experiment(NOTHING), find_experiment(TILES)
-    whole = train(tmp_path / "whole", [nothing, tiles], plan, plan)
+    whole = train(tmp_path / "whole", [nothing, tiles], plan)
     sources = [
-        train(tmp_path / "a", [tiles], plan, plan),
-        train(tmp_path / "b", [nothing], plan, select(plan, "layout:*")),
-        train(tmp_path / "c", [nothing], plan, select(plan, "tile:*")),
+        train(tmp_path / "a", [tiles], plan),
+        train(tmp_path / "b", [nothing], plan, choose(plan, "layout:*")),
+        train(tmp_path / "c", [nothing], plan, choose(plan, "tile:*")),
     ]
     with join_runs(sources, tmp_path / "joined") as run:
         assert run.experiments() == [TILES, NOTHING]
@@ -111,11 +105,51 @@ def test_what_was_made_differently_is_left_aside(sample_store: Store, tmp_path: 
     """Other folds, other code: not adopted, and joining says what differs."""
     experiments = [find_experiment(NOTHING)]
     plans = [make_plan(sample_store, "architecture", 3, limit=limit) for limit in (True, False)]
-    one = train(tmp_path / "one", experiments, plans[0], plans[0])
-    other = train(tmp_path / "other", experiments, plans[1], select(plans[1], "layout:xla:random"))
+    one = train(tmp_path / "one", experiments, plans[0])
+    other = train(tmp_path / "other", experiments, plans[1], choose(plans[1], "layout:xla:random"))
     with open_run(tmp_path / "new", describe_run(experiments, plans[0], "architecture", 3)) as run:
         assert adopt(run, [other]) == 0
         assert adopt(run, [other, one]) == len(list_missing(experiments, plans[0], Run(tmp_path)))
         assert adopt(run, [one]) == 0
     with pytest.raises(InputError, match="its graphs, data are others"):
         join_runs([one, other], tmp_path / "joined").__enter__()
+
+
+def forge(source: Run, experiments: dict[str, Any]) -> Run:
+    record = source.record()
+    record["settings"]["experiments"] = experiments
+    write_sealed(record, source.folder / "run.json")
+    return source
+
+
+def test_a_name_in_somebody_elses_record_is_never_executed(plan: Plan, tmp_path: Path) -> None:
+    source = train(tmp_path / "theirs", [find_experiment(NOTHING)], plan)
+    witness = tmp_path / "executed"
+    evil = source.folder / "evil.py"
+    evil.write_text(f"from pathlib import Path\nPath({str(witness)!r}).touch()\n")
+    for name in (str(evil), "../theirs/evil.py", "os"):
+        with pytest.raises(InputError, match="is not an experiment"):
+            join_runs([forge(source, {name: {}})], tmp_path / "joined").__enter__()
+    assert not witness.exists()
+    assert not (tmp_path / "joined").exists()
+
+
+@pytest.mark.parametrize("where", ["file", "job", "group", "graphs"])
+def test_links_in_somebody_elses_run_are_not_followed(
+    where: str, plan: Plan, tmp_path: Path
+) -> None:
+    source = train(tmp_path / "theirs", [find_experiment(TILES)], plan)
+    secret = tmp_path / "secret"
+    job = source.jobs(TILES)[0]
+    replaced = {
+        "file": job / "model" / "model.txt",
+        "job": job,
+        "group": job.parent,
+        "graphs": source.graphs,
+    }[where]
+    replaced.rename(secret)
+    replaced.symlink_to(secret)
+    with pytest.raises(InputError, match="link|not there as it was written|not trained yet"):
+        join_runs([source], tmp_path / "joined").__enter__()
+    copied = (tmp_path / "joined" / job.relative_to(source.folder)).exists()
+    assert not copied

@@ -9,14 +9,14 @@ import pytest
 
 from solution.sessions.record import (
     KERNEL_RECORD,
-    KernelRecord,
+    SessionRecord,
     find_damaged,
     read_record,
     write_record,
 )
-from solution.sessions.session import Kernel, find_attached_data
+from solution.sessions.session import Session, find_attached_data
 from solution.system.errors import InputError
-from solution.system.files import write_json
+from solution.system.sealing import write_sealed
 from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
 
 MOUNTS = ("predict-ai-model-runtime", "competitions/predict-ai-model-runtime")
@@ -45,17 +45,17 @@ def test_the_data_is_found_wherever_it_is_mounted(mount: str, shape: str, kaggle
         write_graph(make_tile_graph(number, name=f"kernel{number}"), sample)
     (kaggle / "other").mkdir()
     (kaggle / "other" / "matrix.npz").write_bytes(b"something else")
-    assert Kernel.begin("notebook").find_data() == kaggle / mount
+    assert Session.begin("notebook").find_data() == kaggle / mount
 
 
 def test_a_store_is_preferred_and_nothing_is_an_error(kaggle: Path) -> None:
-    kernel = Kernel.begin("notebook")
+    kernel = Session.begin("notebook")
     with pytest.raises(InputError, match="no npz files and no prepared store are attached"):
         kernel.find_data()
     write_graph(make_layout_graph(), kaggle / "competition")
     store = kaggle / "datasets" / "me" / "store"
     store.mkdir(parents=True)
-    write_json({"format": 1, "preparation": {}}, store / "store.json")
+    write_sealed({"format": 1, "preparation": {}}, store / "store.json")
     assert find_attached_data(kaggle) == kaggle / "competition"
     (store / "graphs.parquet").write_bytes(b"")
     assert find_attached_data(kaggle) == store
@@ -65,7 +65,7 @@ def test_on_a_laptop_outputs_go_to_runs(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.delenv("KAGGLE_KERNEL_RUN_TYPE", raising=False)
     monkeypatch.setattr("solution.sessions.session.RUNS", tmp_path / "runs")
     monkeypatch.setenv("FASTSLOW_DATA", str(tmp_path))
-    kernel = Kernel.begin("2-train", push="key")
+    kernel = Session.begin("2-train", push="key")
     assert kernel.output == tmp_path / "runs" / "2-train"
     assert kernel.find_data() == tmp_path
     assert read_record(kernel.output).state == "running"
@@ -77,10 +77,10 @@ def test_on_a_laptop_outputs_go_to_runs(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_runs_are_found_by_the_notebook_that_left_them(kaggle: Path) -> None:
     for place, name in (("a", "2-train"), ("notebooks/me/b", "3-train"), ("c", "4-merge")):
-        write_record(KernelRecord(notebook=name), kaggle_folder := kaggle / place)
-        write_json({"settings": {}}, kaggle_folder / "run" / "run.json")
-    write_json({"settings": {}}, kaggle / "a-run-of-somebody" / "run.json")
-    kernel = Kernel.begin("4-merge")
+        write_record(SessionRecord(notebook=name), kaggle_folder := kaggle / place)
+        write_sealed({"settings": {}}, kaggle_folder / "run" / "run.json")
+    write_sealed({"settings": {}}, kaggle / "a-run-of-somebody" / "run.json")
+    kernel = Session.begin("4-merge")
     found = [
         run.folder.parent.relative_to(kaggle).as_posix() for run in kernel.find_runs("2-*,3-*")
     ]
@@ -93,7 +93,7 @@ def test_a_session_ends_quietly(
     ended_by: str, kaggle: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """At its limit and when it is asked to; afterwards signals are as they were."""
-    kernel = Kernel.begin("notebook")
+    kernel = Session.begin("notebook")
     before = signal.getsignal(signal.SIGTERM)
     reached = False
     with kernel.time_limit(0.1 / 3600 if ended_by == "time" else 1):
@@ -115,7 +115,7 @@ def test_a_record_knows_its_files(tmp_path: Path) -> None:
     for name in ("one", "run/two", ".hidden", "run/.partial-three"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(name)
-    write_record(KernelRecord(notebook="n", state="finished"), tmp_path)
+    write_record(SessionRecord(notebook="n", state="finished"), tmp_path)
     record = read_record(tmp_path)
     assert sorted(record.files) == ["one", "run/two"]
     assert find_damaged(record, tmp_path) == []

@@ -16,7 +16,7 @@ import pytest
 
 from solution.data.folders import find_files
 from solution.domain.graph import Graph
-from solution.store.preparation import Preparation
+from solution.features.preparation import Preparation
 from solution.store.preparing import prepare_store
 from solution.store.store import Store
 from solution.system.errors import InputError

@@ -11,11 +11,12 @@ from solution.data.folders import GraphFile, find_files, find_sample_submission
 from solution.data.npz import read_graph
 from solution.domain.graph import Graph
 from solution.features.padding import repair_padding
+from solution.features.preparation import Preparation
 from solution.features.pruning import keep_neighbourhood
 from solution.store import preparation, preparing
 from solution.store import store as module
 from solution.store.graph_file import read_prepared
-from solution.store.preparation import Preparation, check_preparation
+from solution.store.preparation import check_preparation
 from solution.store.preparing import prepare_store
 from solution.store.store import Store, is_store
 from solution.system.errors import InputError

@@ -14,7 +14,7 @@ from solution.runs.folder import Run
 from solution.runs.record import open_run
 from solution.store.store import Store
 from solution.system.errors import InputError
-from solution.training.opening import save_plan
+from solution.training.opening import save_split
 from solution.training.out_of_fold import run_experiments
 from solution.training.plan import make_plan
 from submissions.page.build import write_page
@@ -142,7 +142,7 @@ def test_a_real_run_and_its_command(
     plan = make_plan(sample_store, "architecture", 2, limit=True)
     settings = {"experiments": {item.name: item.describe() for item in experiments}}
     with open_run(tmp_path / "out", settings) as run:
-        save_plan(plan, run)
+        save_split(plan, run)
         run_experiments(experiments, plan, run)
     (tmp_path / "mine.toml").write_text("[members]\ntile_lightgbm_001 = 1\nnothing_001 = 1\n")
     done = fastslow("report", "--run", "out", "--recipe", "mine.toml")

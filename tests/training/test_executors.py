@@ -8,21 +8,25 @@ import sys
 import time
 from pathlib import Path
 
+import polars as pl
 import psutil
 import pytest
 
+from solution.domain.collection import TILE
 from solution.experiments.base import find_experiment
+from solution.runs.folder import Run
 from solution.store.store import Store
 from solution.system import processes
 from solution.system.errors import InputError
 from solution.system.progress import bars
 from solution.system.report import silent
-from solution.training import out_of_fold
-from solution.training.executors.local import _Screen, choose_gpu, count_places
+from solution.training.executors.local import _Screen, choose_gpu, count_slots
+from solution.training.out_of_fold import Trainer
 from solution.training.watch import ProgressBars
 from tests.conftest import REPOSITORY
 
 FASTSLOW = Path(sys.executable).parent / "fastslow"
+NO_STORE = Store(Path(), pl.DataFrame(), {})
 EXPERIMENTS = REPOSITORY / "tests" / "made" / "experiments"
 
 
@@ -60,7 +64,7 @@ def test_a_worker_that_fails_ends_the_others(
     assert process.returncode == 2
     assert words in printed
     assert "Traceback" not in printed
-    assert not list(tmp_path.rglob("unit.json"))
+    assert not list(tmp_path.rglob("job.json"))
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
@@ -68,7 +72,7 @@ def test_workers_end_with_the_command(
     how: signal.Signals, sample_store: Store, tmp_path: Path
 ) -> None:
     process = start("ends_badly", sample_store, tmp_path / "run", 2, "never")
-    begun = tmp_path / "run" / "ends_badly" / "units"
+    begun = tmp_path / "run" / "ends_badly" / "jobs"
     while len(list(begun.rglob("*.checkpoints"))) < 2:
         assert process.poll() is None, process.communicate()
         time.sleep(0.05)
@@ -93,7 +97,7 @@ def test_a_container_bounds_the_memory(tmp_path: Path, monkeypatch: pytest.Monke
     assert processes.available_memory() > free / 2
     limit.write_text("1000000\n", encoding="utf-8")
     assert processes.available_memory() == 1_000_000
-    assert count_places() == 1
+    assert count_slots() == 1
 
 
 def test_an_experiment_that_is_changed_meanwhile_is_not_trained_on(tmp_path: Path) -> None:
@@ -102,7 +106,9 @@ def test_an_experiment_that_is_changed_meanwhile_is_not_trained_on(tmp_path: Pat
     source = find_experiment(str(file)).source
     file.write_text(file.read_text(encoding="utf-8") + "# changed\n", encoding="utf-8")
     with pytest.raises(InputError, match=r"quick_tile_gnn.py: was changed"):
-        out_of_fold._train_there(str(file), source, "tile:xla", 0, 0, silent)
+        Trainer(pl.DataFrame(), NO_STORE, Run(tmp_path))(
+            str(file), source, TILE, TILE, 0, 0, silent
+        )
 
 
 def test_a_message_may_arrive_after_the_result() -> None:
@@ -115,5 +121,5 @@ def test_a_message_may_arrive_after_the_result() -> None:
         assert [task.completed for task in progress.tasks] == [1]
 
 
-def test_there_is_always_a_place() -> None:
-    assert 1 <= count_places() <= max(1, os.cpu_count() or 1)
+def test_there_is_always_a_slot() -> None:
+    assert 1 <= count_slots() <= max(1, os.cpu_count() or 1)

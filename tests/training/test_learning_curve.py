@@ -1,16 +1,16 @@
 """A unit keeps the validation scores that its ranker reported, and reporting changes nothing."""
 
-import json
 from pathlib import Path
 
 from solution.experiments.base import find_experiment
+from solution.runs.job import read_job
 from solution.runs.record import open_run
 from solution.store.store import Store
 from solution.system.report import silent
-from solution.training.fit import train_unit
-from solution.training.jobs import list_units
+from solution.training.fit import train_job
+from solution.training.jobs import list_jobs
 from solution.training.learning_curve import MAX_POINTS, LearningCurve
-from solution.training.opening import save_plan
+from solution.training.opening import save_split
 from solution.training.out_of_fold import run_experiments
 from solution.training.plan import make_plan
 
@@ -53,19 +53,19 @@ def test_a_long_curve_is_thinned_and_keeps_its_best_and_its_ends() -> None:
     assert [step for step, _ in points] == sorted(step for step, _ in points)
 
 
-def test_units_of_rankers_that_learn_have_a_curve(tmp_path: Path, sample_store: Store) -> None:
+def test_jobs_of_rankers_that_learn_have_a_curve(tmp_path: Path, sample_store: Store) -> None:
     """And the report that listens changes no byte of the predictions."""
     plan = make_plan(sample_store, "architecture", 2)
     experiments = [find_experiment(name) for name in ("nothing_001", "tile_lightgbm_001")]
     with open_run(tmp_path / "run", {"experiments": {}}) as run:
-        save_plan(plan, run)
+        save_split(plan, run)
         run_experiments(experiments, plan, run)
         for experiment in experiments:
-            unit = list_units(experiment, plan)[0]
-            folder = unit.folder(run)
-            curve = json.loads((folder / "unit.json").read_text())["curve"]
-            assert bool(curve) == experiment.ranker.build(0).learns
+            job = list_jobs(experiment, plan)[0]
+            folder = job.folder(run)
+            curve = read_job(folder).curve
+            assert bool(curve) == experiment.ranker.learns
             assert all(len(point) == 2 and point[0] >= 1 for point in curve)
             before = (folder / "out_of_fold.parquet").read_bytes()
-            train_unit(unit, plan, run, silent)
+            train_job(job, plan, run, silent)
             assert (folder / "out_of_fold.parquet").read_bytes() == before

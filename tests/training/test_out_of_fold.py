@@ -1,6 +1,5 @@
 """No model ever predicts a graph that it has seen; runs resume and end the same."""
 
-import json
 import os
 import signal
 import subprocess
@@ -20,15 +19,17 @@ from solution.domain import predictions
 from solution.domain.collection import LAYOUT, NAMES
 from solution.domain.graph import Graph
 from solution.experiments.base import Experiment
+from solution.features.preparation import Preparation
+from solution.models.base import RankerSettings
 from solution.models.nothing import NothingRanker
 from solution.runs.folder import Run
+from solution.runs.job import read_job
 from solution.runs.record import open_run
-from solution.store.preparation import Preparation
 from solution.store.preparing import prepare_store
 from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.system.report import Report, silent
-from solution.training.opening import save_plan
+from solution.training.opening import save_split
 from solution.training.out_of_fold import run_experiments
 from solution.training.plan import Plan, make_plan
 from tests.conftest import REPOSITORY
@@ -45,10 +46,11 @@ class Witness:
     asked: list[list[tuple[str, str]]] = field(default_factory=list)
 
 
+WITNESSES: list[Witness] = []
+
+
 class WitnessRanker(NothingRanker):
     """Predicts nothing, but remembers every graph that it was fitted or stopped on."""
-
-    learns = True
 
     def __init__(self, witness: Witness) -> None:
         self.witness = witness
@@ -67,21 +69,22 @@ class WitnessRanker(NothingRanker):
 
 
 @dataclass(frozen=True)
-class WitnessSettings:
-    witness: Witness
+class WitnessSettings(RankerSettings):
+    number: int
 
     def build(self, seed: int) -> WitnessRanker:
-        return WitnessRanker(self.witness)
+        return WitnessRanker(WITNESSES[self.number])
 
 
 def run_witness(
     folder: Path, store: Store, scheme: Literal["architecture", "graph"]
 ) -> tuple[Witness, Plan, Run]:
     witness = Witness()
-    experiment = Experiment("witness", NAMES, WitnessSettings(witness))
+    WITNESSES.append(witness)
+    experiment = Experiment("witness", NAMES, WitnessSettings(len(WITNESSES) - 1))
     plan = make_plan(store, scheme, num_folds=4)
     with open_run(folder, {"experiments": {}}) as run:
-        save_plan(plan, run)
+        save_split(plan, run)
         run_experiments([experiment], plan, run)
     return witness, plan, run
 
@@ -111,10 +114,10 @@ def test_early_stopping_and_fitting_share_no_graph(tmp_path: Path, sample_store:
     named = pl.concat_str("collection", "graph", separator=":")
     groups = dict(plan.graphs.select(named, "group").rows())
     for collection in NAMES:
-        for unit in run.units("witness", collection):
-            record = json.loads((unit / "unit.json").read_text())
-            fitted = {groups[name] for name in record["fitted_on"]}
-            stopped = {groups[name] for name in record["validated_on"]}
+        for folder in run.jobs("witness", collection):
+            record = read_job(folder)
+            fitted = {groups[name] for name in record.fitted_on}
+            stopped = {groups[name] for name in record.validated_on}
             assert fitted
             assert stopped
             assert not fitted & stopped
@@ -145,22 +148,22 @@ def start_run(folder: Path, sample: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, cwd=folder.parent, stdout=quiet, stderr=quiet)
 
 
-def count_units(folder: Path) -> int:
-    return len(list(folder.glob("*/units/*/fold-*")))
+def count_jobs(folder: Path) -> int:
+    return len(list(folder.glob("*/jobs/*/fold-*")))
 
 
 def test_killed_run_resumes_and_ends_with_the_same_bytes(tmp_path: Path, sample: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     assert start_run(whole, sample).wait() == 0
     process = start_run(killed, sample)
-    while count_units(killed) < 3 and process.poll() is None:
+    while count_jobs(killed) < 3 and process.poll() is None:
         time.sleep(0.01)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    done = count_units(killed)
-    assert 3 <= done < count_units(whole)
+    done = count_jobs(killed)
+    assert 3 <= done < count_jobs(whole)
     assert not (killed / "submission.csv").exists()
-    before = {path: path.stat().st_mtime_ns for path in killed.glob("*/units/*/*/unit.json")}
+    before = {path: path.stat().st_mtime_ns for path in killed.glob("*/jobs/*/*/job.json")}
     assert start_run(killed, sample).wait() == 0
     assert all(path.stat().st_mtime_ns == time_ for path, time_ in before.items())
     files = [path.relative_to(whole) for path in whole.rglob("*.parquet")]
@@ -182,8 +185,9 @@ def test_labels_of_test_graphs_are_never_used(tmp_path: Path) -> None:
 
 
 @dataclass(frozen=True)
-class BrokenSettings:
+class BrokenSettings(RankerSettings):
     scores: tuple[float, ...]
+    learns = False
 
     def build(self, seed: int) -> "BrokenRanker":
         return BrokenRanker(self.scores)
@@ -207,7 +211,7 @@ def test_a_model_with_unusable_scores_is_not_kept(
     plan = make_plan(prepare(tmp_path), "graph", num_folds=2)
     experiment = Experiment("broken", LAYOUT, BrokenSettings(scores))
     with open_run(tmp_path / "run", {"experiments": {}}) as run:
-        save_plan(plan, run)
+        save_split(plan, run)
         with pytest.raises(InputError, match=message):
             run_experiments([experiment], plan, run)
-    assert count_units(tmp_path / "run") == 0
+    assert count_jobs(tmp_path / "run") == 0

@@ -31,6 +31,7 @@ from solution.features.layout.tensors import FEATURES, describe_layouts
 from solution.features.nodes import NUM_NUMERIC, numeric_features
 from solution.features.pruning import PRUNINGS
 from solution.features.work import configurable_shares, tensor_shares
+from solution.models.base import RankerSettings
 from solution.models.layout.colour_refinement import Neighbours
 from solution.models.layout.computation import NUM_SHARES, Structure, plan_states
 from solution.models.nets.layers import Mlp, standardise
@@ -45,7 +46,7 @@ NUM_PAIR_FEATURES = len(FEATURES) + 2  # and how frequent the layout is, as shar
 
 
 @dataclass(frozen=True)
-class LayoutGnnSettings:
+class LayoutGnnSettings(RankerSettings):
     """Settings of the layout net."""
 
     width: int = 64  # of nodes and pairs
@@ -74,6 +75,10 @@ class LayoutGnnSettings:
                 f"rounds is {self.rounds}, expected even widths: both signs of a half."
             )
 
+    @property
+    def needed_hops(self) -> int | None:
+        return self.hops if self.pruning == "neighbourhood" else None
+
     def build(self, seed: int) -> "LayoutGnnRanker":
         """Make a ranker that is not fitted yet."""
         return LayoutGnnRanker(self, seed)
@@ -93,7 +98,6 @@ class LayoutInputs:
 class LayoutGnnRanker(NetRanker[LayoutGnnSettings, LayoutInputs]):
     """The layout net as a Ranker."""
 
-    settings_class = LayoutGnnSettings
     scaled_tables = ("numeric", "pair_features")
 
     def prepare(self, graph: Graph) -> LayoutInputs:
@@ -101,10 +105,6 @@ class LayoutGnnRanker(NetRanker[LayoutGnnSettings, LayoutInputs]):
 
     def make_net(self) -> "LayoutGnn":
         return LayoutGnn(self.settings)
-
-    @property
-    def hops(self) -> int | None:
-        return self.settings.hops if self.settings.pruning == "neighbourhood" else None
 
 
 @cache

@@ -1,9 +1,11 @@
 """The state of a fit on disk, so that a fit that was stopped goes on and ends the same.
 
 One safetensors file, written atomically and loaded without pickle: weights, optimizer, averages,
-the best weights so far, the random number generators, and which fit it belongs to.
+the best weights so far, the random number generators, which fit it belongs to, and a seal: the
+checksum of all this, without which a damaged byte would make another model and nobody would know.
 """
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -16,29 +18,42 @@ from torch import Tensor
 from solution.system.files import replace_file
 
 NAME = "checkpoint.safetensors"
-RECORD = "record"
+RECORD, SEAL = "record", "seal"
 
 
 def save_checkpoint(folder: Path, tensors: dict[str, Tensor], record: dict[str, Any]) -> None:
     """Write tensors and a record of JSON values into an existing folder."""
     contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    text = json.dumps(record)
     with replace_file(folder / NAME) as temporary:
-        save_file(contiguous, temporary, {RECORD: json.dumps(record)})
+        save_file(contiguous, temporary, {RECORD: text, SEAL: _seal(contiguous, text)})
 
 
 def load_checkpoint(folder: Path, fit: str) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
     """What was written for the same `fit`; None where there is nothing, or it is of another one.
 
-    A file that cannot be read counts as none: the fit then starts anew, which costs time only.
+    A file that is not what was written counts as none: the fit then starts anew, which costs time
+    only.
     """
     path = folder / NAME
     try:
         with safe_open(path, framework="pt") as file:
-            record = json.loads(file.metadata()[RECORD])
+            facts = file.metadata()
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError):
+        if facts[SEAL] != _seal(tensors, facts[RECORD]):
+            return None
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError):
         return None
+    record = json.loads(facts[RECORD])
     return (tensors, record) if record.get("fit") == fit else None
+
+
+def _seal(tensors: dict[str, Tensor], record: str) -> str:
+    digest = hashlib.sha256(record.encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
 
 
 def flatten_optimizer(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

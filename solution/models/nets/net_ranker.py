@@ -1,7 +1,6 @@
 """The Ranker around a net: prepare graphs, scale, train, predict, save without pickle."""
 
 import dataclasses
-import json
 from abc import abstractmethod
 from collections.abc import Sequence
 from itertools import chain
@@ -10,7 +9,6 @@ from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
-from pydantic import TypeAdapter
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -28,7 +26,7 @@ from solution.models.nets.training_loop import (
 from solution.models.sampling import choose_rows, deduplicated
 from solution.system.report import Report, silent
 
-WEIGHTS, SETTINGS = "weights.safetensors", "settings.json"
+WEIGHTS = "weights.safetensors"
 
 
 class NetSettings(Protocol):
@@ -47,7 +45,6 @@ Inputs = TypeVar("Inputs", bound=Any)  # a frozen dataclass, mostly of tensors
 class NetRanker(Ranker, Generic[Settings, Inputs]):
     """Trains and applies a net; a subclass says how a graph is prepared and what the net is."""
 
-    settings_class: ClassVar[type]
     scaled_tables: ClassVar[tuple[str, ...]]  # fields (rows, columns) of the inputs to standardise
 
     def __init__(self, settings: Settings, seed: int) -> None:
@@ -128,31 +125,24 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
             for part, values in dataclasses.asdict(scaler).items():
                 tensors[f"scaler.{name}.{part}"] = torch.from_numpy(values)
         save_file({name: value.contiguous() for name, value in tensors.items()}, folder / WEIGHTS)
-        record = {"settings": dataclasses.asdict(self.settings), "seed": self.seed}  # type: ignore[call-overload]
-        (folder / SETTINGS).write_text(json.dumps(record, indent=2), encoding="utf-8")
 
-    @classmethod
-    def load(cls, folder: Path) -> Self:
-        record = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
-        ranker = cls(
-            TypeAdapter(cls.settings_class).validate_python(record["settings"]), record["seed"]
-        )
+    def load(self, folder: Path) -> Self:
         tensors = load_file(folder / WEIGHTS)
-        ranker.scalers_ = {
+        self.scalers_ = {
             name: Scaler(
                 **{
                     field.name: tensors[f"scaler.{name}.{field.name}"].numpy()
                     for field in dataclasses.fields(Scaler)
                 }
             )
-            for name in cls.scaled_tables
+            for name in self.scaled_tables
         }
-        ranker.net_ = ranker.make_net().to(ranker.device)
+        self.net_ = self.make_net().to(self.device)
         prefix = "net."
-        ranker.net_.load_state_dict(
+        self.net_.load_state_dict(
             {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
         )
-        return ranker
+        return self
 
     def _example(self, graph: Graph, max_configs: int | None) -> Example[Inputs]:
         rows = choose_rows(graph, max_configs, self.seed)

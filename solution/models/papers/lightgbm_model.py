@@ -46,7 +46,6 @@ class StudyTreeSettings(PointwiseSettings):
 class StudyTreeRanker(PointwiseRanker):
     """Boosted trees that predict the runtime."""
 
-    settings_class = StudyTreeSettings
     on_feature_table = False
 
     def rows_of(self, graph: Graph) -> np.ndarray:
@@ -86,10 +85,6 @@ class StudyLassoSettings(LassoSettings):
 class StudyLinearRanker(LinearRanker):
     """A linear model that predicts the runtime."""
 
-    kinds = {
-        kind.__name__: kind
-        for kind in (StudyOrdinarySettings, StudyRidgeSettings, StudyLassoSettings)
-    }
     on_feature_table = False
 
     def rows_of(self, graph: Graph) -> np.ndarray:

@@ -16,7 +16,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any, ClassVar, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import torch
@@ -27,8 +27,10 @@ from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.memo import PerGraph
 from solution.features.pruning import PRUNINGS
+from solution.models.base import RankerSettings
 from solution.models.layout.colour_refinement import Neighbours, mix_neighbours
-from solution.models.nets.net_ranker import NetRanker, NetSettings
+from solution.models.nets.net_ranker import NetRanker
+from solution.models.nets.training_loop import TrainingSettings
 from solution.models.papers.rows import RowInputs, prepare_rows
 
 OPCODE_WIDTH = 32
@@ -171,16 +173,18 @@ def _as_numbers(tokens: Tensor) -> Tensor:
     return tokens.float() / vocabulary.MAX_RANK
 
 
-class NodeNetSettings(NetSettings, Protocol):
-    """The settings of a net that may look at some nodes only."""
+class NodeRankerSettings(RankerSettings):
+    """The settings of a net that may look at some nodes only; a subclass has them as fields."""
+
+    nodes: NodeSettings
+    training: TrainingSettings
 
     @property
-    def nodes(self) -> NodeSettings:
-        """Which ones."""
-        ...
+    def needed_hops(self) -> int | None:
+        return self.nodes.hops if self.nodes.pruning == "neighbourhood" else None
 
 
-Settings = TypeVar("Settings", bound=NodeNetSettings)
+Settings = TypeVar("Settings", bound=NodeRankerSettings)
 Inputs = TypeVar("Inputs", bound=NodeInputs)
 
 
@@ -191,11 +195,6 @@ class NodeRanker(NetRanker[Settings, Inputs]):
 
     def prepare(self, graph: Graph) -> Any:
         return prepare_nodes(graph, self.settings.nodes)
-
-    @property
-    def hops(self) -> int | None:
-        nodes = self.settings.nodes
-        return nodes.hops if nodes.pruning == "neighbourhood" else None
 
 
 class NodeNet(nn.Module):

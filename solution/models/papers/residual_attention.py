@@ -22,12 +22,12 @@ from torch import Tensor
 from solution.models.nets.convolutions import both_ways
 from solution.models.nets.layers import Mlp, SelfAttention
 from solution.models.nets.training_loop import TrainingSettings
-from solution.models.papers.nodes import NodeInputs, NodeRanker, NodeSettings
+from solution.models.papers.nodes import NodeInputs, NodeRanker, NodeRankerSettings, NodeSettings
 from solution.models.papers.tpugraphs import JoinedNet
 
 
 @dataclass(frozen=True)
-class ResidualSettings:
+class ResidualSettings(NodeRankerSettings):
     """Settings of the residual net."""
 
     width: int = 64
@@ -48,8 +48,6 @@ class ResidualSettings:
 
 class ResidualRanker(NodeRanker[ResidualSettings, NodeInputs]):
     """The residual net as a Ranker."""
-
-    settings_class = ResidualSettings
 
     def make_net(self) -> "ResidualNet":
         return ResidualNet(self.settings)

@@ -36,6 +36,7 @@ from torch.nn import functional
 
 from solution.domain.graph import Graph
 from solution.domain.memo import PerGraph
+from solution.models.base import RankerSettings
 from solution.models.nets.convolutions import BothWaysBlock
 from solution.models.nets.layers import Mlp
 from solution.models.nets.net_ranker import NetRanker
@@ -49,7 +50,7 @@ CHUNK_VALUES = 1 << 22  # of a layer, while predicting
 
 
 @dataclass(frozen=True)
-class SegmentSettings:
+class SegmentSettings(RankerSettings):
     """Settings of segment training."""
 
     width: int = 128
@@ -66,6 +67,10 @@ class SegmentSettings:
         default_factory=lambda: TrainingSettings(configs_per_graph=32)
     )
 
+    @property
+    def needed_hops(self) -> int | None:
+        return self.hops
+
     def build(self, seed: int) -> "SegmentRanker":
         """Make a ranker that is not fitted yet."""
         return SegmentRanker(self, seed)
@@ -74,7 +79,6 @@ class SegmentSettings:
 class SegmentRanker(NetRanker[SegmentSettings, SegmentedInputs]):
     """Segment training as a Ranker."""
 
-    settings_class = SegmentSettings
     scaled_tables = ("numeric",)
 
     def prepare(self, graph: Graph) -> SegmentedInputs:
@@ -83,10 +87,6 @@ class SegmentRanker(NetRanker[SegmentSettings, SegmentedInputs]):
 
     def make_net(self) -> "SegmentNet":
         return SegmentNet(self.settings)
-
-    @property
-    def hops(self) -> int | None:
-        return self.settings.hops
 
     def finish(
         self,

@@ -21,6 +21,7 @@ from torch.nn import functional
 from torch_geometric.nn import SAGEConv
 
 from solution.domain.graph import Graph
+from solution.models.base import RankerSettings
 from solution.models.nets.layers import standardise
 from solution.models.nets.net_ranker import NetRanker
 from solution.models.nets.training_loop import TrainingSettings
@@ -32,7 +33,7 @@ TEMPERATURE = 0.5  # at the start
 
 
 @dataclass(frozen=True)
-class TGraphSettings:
+class TGraphSettings(RankerSettings):
     """Settings of TGraph; those of the winners, but for the number of epochs."""
 
     width: int = 256
@@ -50,7 +51,6 @@ class TGraphSettings:
 class TGraphRanker(NetRanker[TGraphSettings, RowInputs]):
     """TGraph as a Ranker."""
 
-    settings_class = TGraphSettings
     scaled_tables = ("numeric",)
 
     def prepare(self, graph: Graph) -> RowInputs:

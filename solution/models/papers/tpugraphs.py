@@ -32,6 +32,7 @@ from solution.models.papers.nodes import (
     NodeInputs,
     NodeNet,
     NodeRanker,
+    NodeRankerSettings,
     NodeRows,
     NodeSettings,
     layout_numbers,
@@ -39,7 +40,7 @@ from solution.models.papers.nodes import (
 
 
 @dataclass(frozen=True)
-class TpuGraphsSettings:
+class TpuGraphsSettings(NodeRankerSettings):
     """Settings of the layout baseline."""
 
     width: int = 64
@@ -59,8 +60,6 @@ class TpuGraphsSettings:
 
 class TpuGraphsRanker(NodeRanker[TpuGraphsSettings, NodeInputs]):
     """The layout baseline as a Ranker."""
-
-    settings_class = TpuGraphsSettings
 
     def make_net(self) -> "TpuGraphs":
         return TpuGraphs(self.settings)

@@ -27,6 +27,7 @@ from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.memo import PerGraph
 from solution.features.nodes import NUM_NUMERIC, numeric_features
+from solution.models.base import RankerSettings
 from solution.models.nets.convolutions import BLOCKS, join_graphs
 from solution.models.nets.layers import Mlp
 from solution.models.nets.net_ranker import NetRanker
@@ -38,7 +39,7 @@ NUM_CONFIG = vocabulary.NUM_TILE_FEATURES
 
 
 @dataclass(frozen=True)
-class TpuGraphsTileSettings:
+class TpuGraphsTileSettings(RankerSettings):
     """Settings of the tile baselines."""
 
     width: int = 64
@@ -71,7 +72,6 @@ class KernelInputs:
 class TpuGraphsTileRanker(NetRanker[TpuGraphsTileSettings, KernelInputs]):
     """A tile baseline as a Ranker."""
 
-    settings_class = TpuGraphsTileSettings
     scaled_tables = ("numeric", "configs")
 
     def prepare(self, graph: Graph) -> KernelInputs:

@@ -38,6 +38,7 @@ from solution.models.papers.nodes import (
     NodeInputs,
     NodeNet,
     NodeRanker,
+    NodeRankerSettings,
     NodeRows,
     NodeSettings,
     layout_numbers,
@@ -47,7 +48,7 @@ NOT_NEIGHBOURS = 0.1
 
 
 @dataclass(frozen=True)
-class ViolationSettings:
+class ViolationSettings(NodeRankerSettings):
     """Settings of the net with the violation ratio."""
 
     width: int = 64
@@ -87,7 +88,6 @@ class ViolationInputs(NodeInputs):
 class ViolationRanker(NodeRanker[ViolationSettings, ViolationInputs]):
     """The net with the violation ratio as a Ranker."""
 
-    settings_class = ViolationSettings
     scaled_tables = ("numeric", "ratio")
 
     def prepare(self, graph: Graph) -> ViolationInputs:

@@ -28,6 +28,7 @@ from solution.features.table import distinct_rows
 from solution.features.tile.fusions import inline_fusions
 from solution.features.tile.loop_tokens import TOKEN_FEATURES, dimension_tokens
 from solution.features.tile.tiling import find_tiling
+from solution.models.base import RankerSettings
 from solution.models.nets.convolutions import BLOCKS, join_graphs
 from solution.models.nets.layers import Mlp, SelfAttention
 from solution.models.nets.net_ranker import NetRanker
@@ -38,7 +39,7 @@ MAX_VALUES = 1 << 21  # of a layer that are in memory at once while predicting w
 
 
 @dataclass(frozen=True)
-class TileGnnSettings:
+class TileGnnSettings(RankerSettings):
     """Settings of the tile net that joins late."""
 
     width: int = 64
@@ -79,7 +80,6 @@ class TileInputs:
 class TileGnnRanker(NetRanker[TileGnnSettings, TileInputs]):
     """The tile net that joins late as a Ranker."""
 
-    settings_class = TileGnnSettings
     scaled_tables = ("numeric", "table")
 
     def prepare(self, graph: Graph) -> TileInputs:
@@ -91,8 +91,6 @@ class TileGnnRanker(NetRanker[TileGnnSettings, TileInputs]):
 
 class EarlyTileGnnRanker(TileGnnRanker):
     """The tile net that joins early as a Ranker."""
-
-    settings_class = EarlyTileGnnSettings
 
     def make_net(self) -> "EarlyTileGnn":
         return EarlyTileGnn(self.settings, len(self.scalers_["table"].mean))

@@ -7,29 +7,28 @@ Source: LightGBM (Ke et al., NIPS 2017). One without any net was 11th in the com
 the most different member of an ensemble with nets.
 """
 
-import json
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import lightgbm
 import numpy as np
-from pydantic import TypeAdapter
 
 from solution.domain.graph import Graph
 from solution.domain.metrics import score_ranking
 from solution.features.table import distinct_rows
-from solution.models.base import Ranker
+from solution.models.base import Ranker, RankerSettings
 from solution.models.sampling import choose_rows, deduplicated, share_rows
 from solution.system.report import Report, silent
 
+MODEL = "model.txt"
 SMALL_TABLE = 1 << 20
 
 
 @dataclass(frozen=True)
-class TreeSettings:
+class TreeSettings(RankerSettings):
     """Settings of all kinds; names are LightGBM's own where it has one."""
 
     rounds: int = 400
@@ -84,7 +83,6 @@ class TrainingTable:
 class BoostedTrees(Ranker):
     """Trains one booster; a subclass says on what, and how its output becomes scores."""
 
-    settings_class: ClassVar[type]
     grouped: ClassVar[bool] = False  # the loss compares the rows of a graph
     on_feature_table: ClassVar[bool] = True  # its columns are those of solution.features.columns
     questions_per_row: ClassVar[int] = 1
@@ -178,18 +176,11 @@ class BoostedTrees(Ranker):
 
     def save(self, folder: Path) -> None:
         booster = self.fitted()
-        booster.save_model(folder / "model.txt", num_iteration=booster.best_iteration)
-        record = {"settings": asdict(self.settings), "seed": self.seed}
-        (folder / "settings.json").write_text(json.dumps(record, indent=2), encoding="utf-8")
+        booster.save_model(folder / MODEL, num_iteration=booster.best_iteration)
 
-    @classmethod
-    def load(cls, folder: Path) -> Self:
-        record = json.loads((folder / "settings.json").read_text(encoding="utf-8"))
-        ranker = cls(
-            TypeAdapter(cls.settings_class).validate_python(record["settings"]), record["seed"]
-        )
-        ranker.booster_ = lightgbm.Booster(model_file=folder / "model.txt")
-        return ranker
+    def load(self, folder: Path) -> Self:
+        self.booster_ = lightgbm.Booster(model_file=folder / MODEL)
+        return self
 
     def _rows(self, graph: Graph, limit: int) -> GraphRows:
         rows = choose_rows(graph, limit, self.seed)

@@ -60,7 +60,6 @@ class LightGBMRanker(RowTrees):
     list meet. Grades are those of the whole graph, so they mean the same in all its lists.
     """
 
-    settings_class = LightGBMSettings
     grouped = True
 
     def make_table(self, graphs: Sequence[GraphRows]) -> TrainingTable:
@@ -110,8 +109,6 @@ class PointwiseSettings(TreeSettings):
 
 class PointwiseRanker(RowTrees):
     """Regression of a configuration's normalised rank inside its graph."""
-
-    settings_class = PointwiseSettings
 
     def label(self, runtimes: np.ndarray) -> np.ndarray:
         return normalised_rank(runtimes)

@@ -39,7 +39,6 @@ class PairwiseSettings(TreeSettings):
 class PairwiseRanker(BoostedTrees):
     """Trees on differences of rows."""
 
-    settings_class = PairwiseSettings
     questions_per_row = 16  # opponents that are enough to stop early by
 
     def make_table(self, graphs: Sequence[GraphRows]) -> TrainingTable:

@@ -1,24 +1,47 @@
-"""Watched work in several processes at once, each with its own GPU or its share of the cores."""
+"""Tasks in several processes of this machine at once, each with its own GPU or share of the
+cores."""
 
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, wait
 from contextlib import ExitStack
+from dataclasses import dataclass
 from multiprocessing.queues import Queue
 from multiprocessing.sharedctypes import Synchronized
 from typing import Any
 
-from solution.system.processes import CONTEXT, available_memory, count_cores, open_pool
+from threadpoolctl import threadpool_limits
+
+from solution.system.processes import available_memory, count_cores, fork_server, open_pool
 from solution.system.report import Report
+from solution.training.executors.base import Task, Work
 from solution.training.watch import Watch
 
 BYTES_OF_A_WORKER = 5 << 30  # tables of the whole tile collection take most of it
 POLL_SECONDS = 0.1
+REPORT_SECONDS = 0.1  # of a task: who watches cannot read faster, and a queue takes only so much
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+# What takes six seconds to import. Not polars: it begins threads when it is imported.
+STACK = (
+    "joblib",
+    "lightgbm",
+    "lightning_fabric",
+    "psutil",
+    "pydantic",
+    "rich.live",
+    "rich.progress",
+    "safetensors.torch",
+    "scipy.sparse",
+    "scipy.stats",
+    "threadpoolctl",
+    "torch",
+    "torch_geometric.nn",
+)
 
 
-def count_places() -> int:
+def count_slots() -> int:
     """How many models can be fitted at once: as many as GPUs, or cores that have enough memory."""
     gpus = count_gpus()
     if gpus:
@@ -32,31 +55,32 @@ def count_gpus() -> int:
     return int(torch.cuda.device_count()) if torch is not None else 0
 
 
-def run_watched(
-    function: Callable[..., None],
-    tasks: Sequence[tuple[str, tuple[Any, ...]]],
-    watch: Watch,
-    count: int,
-    begin: Callable[..., None],
-    *shared: Any,
-) -> None:
-    """Call `function(*arguments, report)` for each task in one of `count` processes.
+@dataclass(frozen=True)
+class LocalExecutor:
+    """Processes of this machine, or this very process where one is enough."""
 
-    Args:
-        function: at the top level of a module, so that other processes find it.
-        tasks: names to watch them by, and arguments; begun in this order.
-        begin: called once in every process with `shared`.
+    workers: int | None = None  # at once; None: one a GPU, or a core with enough memory
 
-    Raises:
-        InputError: a process was killed; or whatever the function raises, the others ended.
-    """
-    messages, places = CONTEXT.Queue(), CONTEXT.Value("i", 0)
-    screen = _Screen(watch, [name for name, _ in tasks])
-    arguments = (messages, places, count, count_gpus(), begin, *shared)
-    with screen, open_pool(count, _begin, *arguments) as pool:
+    def run(self, work: Work, tasks: Sequence[Task], watch: Watch) -> None:
+        """Do all tasks; see Executor."""
+        count = min(self.workers or count_slots(), len(tasks))
+        if count > 1:
+            _run_apart(work, tasks, watch, count)
+            return
+        for task in tasks:
+            with watch.job(task.name) as report:
+                work(*task.arguments, report)
+            watch.advance()
+
+
+def _run_apart(work: Work, tasks: Sequence[Task], watch: Watch, count: int) -> None:
+    context = fork_server(STACK)
+    messages, slots = context.Queue(), context.Value("i", 0)
+    screen = _Screen(watch, [task.name for task in tasks])
+    begin = (_begin, messages, slots, count, count_gpus(), work)
+    with screen, open_pool(count, *begin, context=context) as pool:
         running = {
-            pool.submit(_work, function, number, own): number
-            for number, (_, own) in enumerate(tasks)
+            pool.submit(_work, number, task.arguments): number for number, task in enumerate(tasks)
         }
         while running:
             done, _ = wait(running, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
@@ -81,8 +105,8 @@ class _Screen(ExitStack):
         if number in self._finished:  # a message may arrive after the result
             return
         if number not in self._open:
-            own = self.enter_context(ExitStack())
-            self._open[number] = own, own.enter_context(self._watch.unit(self._names[number]))
+            stack = self.enter_context(ExitStack())
+            self._open[number] = stack, stack.enter_context(self._watch.job(self._names[number]))
         if facts:
             self._open[number][1](*facts, **more)
 
@@ -95,35 +119,69 @@ class _Screen(ExitStack):
 
 
 _messages: "Queue[tuple[int, tuple[Any, ...], dict[str, Any]]]"  # of a worker process
+_task_work: Work
 
 
 def _begin(
-    messages: "Queue[Any]",
-    places: "Synchronized[int]",
-    count: int,
-    gpus: int,
-    begin: Callable[..., None],
-    *shared: Any,
+    messages: "Queue[Any]", slots: "Synchronized[int]", count: int, gpus: int, work: Work
 ) -> None:
-    global _messages
-    _messages = messages
-    with places.get_lock():
-        place, places.value = places.value, places.value + 1
-    os.environ["OMP_NUM_THREADS"] = str(max(1, count_cores() // count))
+    global _messages, _task_work
+    _messages, _task_work = messages, work
+    # Nobody reads once the last result is there: a worker must not wait for that to end.
+    _messages.cancel_join_thread()
+    with slots.get_lock():
+        slot, slots.value = slots.value, slots.value + 1
+    threads = max(1, count_cores() // count)
+    os.environ["OMP_NUM_THREADS"] = str(threads)  # for libraries that are loaded from now on
+    limit_threads(threads)
     if gpus:
-        os.environ[VISIBLE] = choose_gpu(place, gpus, os.environ.get(VISIBLE))
-    begin(*shared)
+        os.environ[VISIBLE] = choose_gpu(slot, gpus, os.environ.get(VISIBLE))
 
 
-def choose_gpu(place: int, gpus: int, visible: str | None) -> str:
-    """The GPU of the worker number `place`: one of those that may be used, by name or number."""
+def limit_threads(threads: int) -> None:
+    """For libraries that are loaded already, as in a process that was forked with them."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.set_num_threads(threads)
+    threadpool_limits(limits=threads)
+
+
+def choose_gpu(slot: int, gpus: int, visible: str | None) -> str:
+    """The GPU of the worker number `slot`: one of those that may be used, by name or number."""
     names = visible.split(",") if visible else [str(number) for number in range(gpus)]
-    return names[place % gpus]
+    return names[slot % gpus]
 
 
-def _work(function: Callable[..., None], number: int, arguments: tuple[Any, ...]) -> None:
-    def report(*facts: Any, **more: Any) -> None:
-        _messages.put((number, facts, more))
+def _work(number: int, arguments: tuple[Any, ...]) -> None:
+    report = _Throttled(lambda *facts, **more: _messages.put((number, facts, more)))
+    report.begin()
+    _task_work(*arguments, report)
 
-    report()
-    function(*arguments, report)
+
+class _Throttled:
+    """A Report that passes on ten reports a second, and every best score."""
+
+    def __init__(self, send: Callable[..., None]) -> None:
+        self._send = send
+        self._next = 0.0
+        self._best: float | None = None
+
+    def begin(self) -> None:
+        """The task is begun."""
+        self._send()
+
+    def __call__(
+        self,
+        done: int,
+        total: int,
+        note: str = "",
+        score: float | None = None,
+        **facts: float | None,
+    ) -> None:
+        """Pass it on, or not."""
+        is_best = score is not None and (self._best is None or score > self._best)
+        now = time.monotonic()
+        if is_best or now >= self._next:
+            self._best = score if is_best else self._best
+            self._next = now + REPORT_SECONDS
+            self._send(done, total, note, score, **facts)

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from solution.domain.collection import TILE
 from solution.domain.graph import Graph
 from solution.experiments.base import Experiment
+from solution.models.base import RankerSettings
 from solution.models.nothing import NothingRanker
 from solution.system.errors import InputError
 from solution.system.report import Report, silent
 
 
 @dataclass(frozen=True)
-class EndsBadlySettings:
+class EndsBadlySettings(RankerSettings):
     """Settings of the ranker; there are none."""
 
     def build(self, seed: int) -> "EndsBadly":
@@ -25,8 +26,6 @@ class EndsBadlySettings:
 
 class EndsBadly(NothingRanker):
     """Its fit never ends well, and without an ending it takes an hour."""
-
-    learns = True
 
     def fit(
         self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent

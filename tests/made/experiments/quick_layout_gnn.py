@@ -8,6 +8,6 @@ from solution.models.nets.training_loop import TrainingSettings
 EXPERIMENT = Experiment(
     name="quick_layout_gnn",
     collections=XLA,
-    together=(XLA,),
+    train_jointly=(XLA,),
     ranker=LayoutGnnSettings(width=16, training=TrainingSettings(epochs=2, configs_per_graph=8)),
 )

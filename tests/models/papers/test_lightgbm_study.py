@@ -8,10 +8,10 @@ from sklearn.linear_model import LinearRegression
 
 from solution.analysis.contributions import explain_difference
 from solution.domain.metrics import kendall_tau
+from solution.models.catalogue import load_model, save_model
 from solution.models.linear import LinearSettings
 from solution.models.papers.lightgbm_model import (
     StudyLassoSettings,
-    StudyLinearRanker,
     StudyOrdinarySettings,
     StudyRidgeSettings,
     StudyTreeSettings,
@@ -59,8 +59,8 @@ def test_trees_learn_runtimes_and_linear_models_one_order_for_all_kernels() -> N
     "settings", [StudyOrdinarySettings(), StudyRidgeSettings(), StudyLassoSettings()]
 )
 def test_each_kind_comes_back_as_itself(settings: LinearSettings, tmp_path: Path) -> None:
-    settings.build(0).fit(GRAPHS[:3], []).save(tmp_path)
-    assert StudyLinearRanker.load(tmp_path).settings == settings
+    save_model(settings.build(0).fit(GRAPHS[:3], []), settings, 0, tmp_path)
+    assert load_model(tmp_path).settings == settings
 
 
 def test_what_is_not_on_a_feature_table_is_not_explained_by_it() -> None:

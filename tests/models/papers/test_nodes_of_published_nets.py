@@ -121,4 +121,4 @@ def test_nodes_are_pruned_or_drawn(
     nodes: NodeSettings, expected: tuple[int, int], hops: int | None
 ) -> None:
     assert _counts(nodes) == expected
-    assert TpuGraphsSettings(nodes=nodes).build(0).hops == hops
+    assert TpuGraphsSettings(nodes=nodes).needed_hops == hops

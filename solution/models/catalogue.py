@@ -1,0 +1,184 @@
+"""What a saved model says of itself, and the one table of what may be loaded.
+
+    MODEL/
+        model.json     format, kind, settings, seed, preparation, checksums of the other files;
+        sealed ...            what the ranker learned, as its `save` writes it
+
+A kind is looked up here, never imported by a name that stands in a file. A ranker of the user's own
+is of the kind "own:NAME" and is loaded only where the user names the experiment that it is of.
+"""
+
+import importlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
+
+from solution.domain.graph import Graph
+from solution.features.preparation import VERSION, Preparation
+from solution.models.base import Ranker, RankerSettings
+from solution.system.errors import InputError
+from solution.system.sealing import check_files, list_checksums, read_sealed, write_sealed
+
+RECORD, FORMAT = "model.json", 1
+OWN = "own:"
+
+# The module of each kind's settings; only the one that is asked for is imported.
+_PLACES = {
+    "nothing": "nothing.NothingSettings",
+    "least_squares": "linear.OrdinarySettings",
+    "ridge": "linear.RidgeSettings",
+    "lasso": "linear.LassoSettings",
+    "lambdarank": "trees.lightgbm_ranker.LightGBMSettings",
+    "pointwise": "trees.lightgbm_ranker.PointwiseSettings",
+    "pairwise": "trees.pairwise_ranker.PairwiseSettings",
+    "layout_net": "layout.layout_gnn.LayoutGnnSettings",
+    "tile_net": "tile.tile_gnn.TileGnnSettings",
+    "early_tile_net": "tile.tile_gnn.EarlyTileGnnSettings",
+    "permutation_average": "wrappers.PermutationAverageSettings",
+    "sublist_average": "wrappers.SublistAverageSettings",
+    "tpugraphs": "papers.tpugraphs.TpuGraphsSettings",
+    "tpugraphs_tile": "papers.tpugraphs_tile.TpuGraphsTileSettings",
+    "tgraph": "papers.tgraph.TGraphSettings",
+    "residual": "papers.residual_attention.ResidualSettings",
+    "segment_training": "papers.segment_training.SegmentSettings",
+    "violation": "papers.violation.ViolationSettings",
+    "study_trees": "papers.lightgbm_model.StudyTreeSettings",
+    "study_least_squares": "papers.lightgbm_model.StudyOrdinarySettings",
+    "study_ridge": "papers.lightgbm_model.StudyRidgeSettings",
+    "study_lasso": "papers.lightgbm_model.StudyLassoSettings",
+}
+KINDS = tuple(_PLACES)
+_ROOM = __name__.rpartition(".")[0]
+
+
+@dataclass(frozen=True)
+class Model:
+    """A fitted ranker with the preparation that its graphs need."""
+
+    ranker: Ranker
+    settings: RankerSettings
+    seed: int
+    preparation: Preparation
+
+    def predict(self, graph: Graph) -> np.ndarray:
+        """Scores (num_configs,) float32 of a graph of a file, or of any store that serves."""
+        return self.ranker.predict(self.preparation(graph))
+
+
+def kind_of(settings: RankerSettings) -> str:
+    """The kind in the table, or the user's own."""
+    where = f"{type(settings).__module__}.{type(settings).__qualname__}"
+    for kind, place in _PLACES.items():
+        if where == f"{_ROOM}.{place}":
+            return kind
+    return OWN + type(settings).__qualname__
+
+
+def describe_settings(settings: RankerSettings) -> dict[str, Any]:
+    """The kind and the fields, as plain values.
+
+    Raises InputError where a field is none that JSON has.
+    """
+    described = {
+        name: describe_settings(value) if isinstance(value, RankerSettings) else _plain(value)
+        for name, value in ((name, getattr(settings, name)) for name in _names(type(settings)))
+    }
+    try:
+        json.dumps(described)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"{type(settings).__qualname__}: expected settings of plain values (numbers, words, "
+            f"tuples, dataclasses), but: {error}."
+        ) from error
+    return {"kind": kind_of(settings), "settings": described}
+
+
+def read_settings(record: Mapping[str, Any], own: Sequence[RankerSettings] = ()) -> RankerSettings:
+    """The settings that were described; `own` are the user's that it may be one of.
+
+    Raises InputError where the kind is not known here, or a field is not what it has.
+    """
+    kind = record.get("kind")
+    found = _find_class(kind, own)
+    values = record.get("settings")
+    names = _names(found)
+    if not isinstance(values, Mapping) or set(values) != set(names):
+        raise InputError(f"kind {kind!r}: expected the settings {names}, found {values!r}.")
+    hints = get_type_hints(found)
+    try:
+        return found(**{name: _read_value(hints[name], values[name], own) for name in names})
+    except (ValidationError, ValueError, TypeError) as error:
+        raise InputError(f"kind {kind!r}: settings that it cannot have: {error}") from error
+
+
+def save_model(ranker: Ranker, settings: RankerSettings, seed: int, folder: Path) -> None:
+    """Write the model into an existing folder, with all that it takes to use it."""
+    ranker.save(folder)
+    preparation = Preparation(settings.needed_hops).describe()
+    record = {**describe_settings(settings), "seed": seed, "preparation": preparation}
+    write_sealed({"format": FORMAT, **record, "files": list_checksums(folder)}, folder / RECORD)
+
+
+def load_model(folder: Path, own: Sequence[RankerSettings] = ()) -> Model:
+    """Read a model that says itself what it is.
+
+    Args:
+        own: settings of the user's own experiments, of which it may be one.
+
+    Raises:
+        InputError: there is none, it is not what was written, its kind is not known, or it needs
+            another preparation than this program makes.
+    """
+    path = folder / RECORD
+    record = read_sealed(path, "a model")
+    check_files(folder, record.get("files"), path)
+    if record.get("format") != FORMAT:
+        raise InputError(f"{path}: has format {record.get('format')!r}, expected {FORMAT}.")
+    try:
+        settings = read_settings(record, own)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+    preparation, seed = Preparation(settings.needed_hops), record.get("seed")
+    if record.get("preparation") != preparation.describe() or not isinstance(seed, int):
+        raise InputError(
+            f"{path}: its graphs were prepared as {record.get('preparation')!r}, expected "
+            f"{preparation.describe()} (version {VERSION} is this program's). Train it again."
+        )
+    return Model(settings.build(seed).load(folder), settings, seed, preparation)
+
+
+def _find_class(kind: object, own: Sequence[RankerSettings]) -> type[RankerSettings]:
+    if isinstance(kind, str) and kind in _PLACES:
+        module, _, name = _PLACES[kind].rpartition(".")
+        found: type[RankerSettings] = vars(importlib.import_module(f"{_ROOM}.{module}"))[name]
+        return found
+    for settings in own:
+        if kind == kind_of(settings):
+            return type(settings)
+    raise InputError(
+        f"kind {kind!r} is not known. There are {', '.join(KINDS)}; a model of your own is loaded "
+        "with the experiment that it is of."
+    )
+
+
+def _names(kind: type[RankerSettings]) -> list[str]:
+    """The fields of settings; those that are no dataclass have nothing to set."""
+    return [field.name for field in fields(kind)] if is_dataclass(kind) else []
+
+
+def _read_value(hint: Any, value: Any, own: Sequence[RankerSettings]) -> Any:
+    if hint is RankerSettings:
+        return read_settings(value, own)
+    return TypeAdapter(hint).validate_python(value)
+
+
+def _plain(value: Any) -> Any:
+    """As JSON gives it back: dataclasses are mappings, tuples lists."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    return [_plain(item) for item in value] if isinstance(value, tuple | list) else value

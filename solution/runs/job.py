@@ -1,0 +1,60 @@
+"""What the folder of a job says of itself: whose model it is, and what was written.
+
+fold-F-seed-S/
+    model/                          the trained model (solution.models.catalogue)
+    out_of_fold.parquet             what it predicts of the graphs that it has not seen
+    test.parquet                    what it predicts of the test graphs
+    job.json                        this record, sealed, with the checksums of the others
+"""
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from solution.system.errors import InputError
+from solution.system.sealing import check_files, list_checksums, read_sealed, write_sealed
+
+RECORD = "job.json"
+
+
+@dataclass(frozen=True)
+class JobRecord:
+    """A trained model of a run, and how it came to be."""
+
+    experiment: str
+    source: str  # a hash of the experiment's file
+    collections: tuple[str, ...]  # that it ranks
+    learned_from: tuple[str, ...]  # the collections that it learned from
+    fold: int  # that it has not seen
+    seed: int
+    versions: dict[str, str]  # of the libraries that it was trained with
+    seconds: float
+    peak_megabytes: float
+    fitted_on: list[str]  # COLLECTION:GRAPH
+    validated_on: list[str]
+    curve: list[tuple[int, float]]  # step, validation score
+    files: dict[str, str]  # checksums
+
+
+def write_job(record: JobRecord, folder: Path) -> None:
+    """Write the record of all that is in the folder, last."""
+    sealed = dataclasses.replace(record, files=list_checksums(folder, leave_out=[RECORD]))
+    write_sealed(dataclasses.asdict(sealed), folder / RECORD)
+
+
+def read_job(folder: Path) -> JobRecord:
+    """The record of a job; InputError where it is not what was written."""
+    path = folder / RECORD
+    try:
+        return TypeAdapter(JobRecord).validate_python(read_sealed(path, "a trained model"))
+    except ValidationError as error:
+        raise InputError(f"{path}: expected the record of a trained model, but: {error}") from error
+
+
+def check_job(folder: Path) -> JobRecord:
+    """The record of a job whose files are what was written; InputError where one is not."""
+    record = read_job(folder)
+    check_files(folder, record.files, folder / RECORD)
+    return record

@@ -1,0 +1,58 @@
+"""What a training notebook does: take over what there is, train until the time is up, gather."""
+
+from dataclasses import dataclass
+
+from solution.experiments import DEFAULTS
+from solution.experiments.base import find_experiment
+from solution.runs.folder import Run
+from solution.runs.record import open_run
+from solution.sessions.earlier_runs import adopt, choose, describe_missing, match
+from solution.sessions.session import Session
+from solution.system.terminal import say
+from solution.training.folds import Scheme
+from solution.training.jobs import list_missing
+from solution.training.opening import describe_run, open_store, save_split, warn_about_gaps
+from solution.training.out_of_fold import run_experiments
+from solution.training.plan import make_plan
+
+
+@dataclass(frozen=True)
+class Share:
+    """What of the work one session does."""
+
+    experiments: str = "*"  # patterns of the default experiments; the last that fits decides
+    collections: str = "*"
+    folds: str = ""  # such as "0,3"; empty: all
+    hours: float = 11.5  # a kernel is killed after 12
+
+
+def train_session(
+    session: Session,
+    share: Share,
+    *,
+    scheme: Scheme = "architecture",
+    num_folds: int = 5,
+    limit: bool = False,
+    replace: bool = False,
+) -> tuple[Run, str]:
+    """Train a session's share of the default experiments, after those of earlier sessions.
+
+    The data is prepared once for all experiments, so that the runs of all notebooks fit together.
+
+    Returns:
+        The run, and what is left to train, in words.
+    """
+    everything = [find_experiment(name) for name in DEFAULTS]
+    experiments = [find_experiment(name) for name in match(DEFAULTS, share.experiments)]
+    data, place = session.find_data(), session.store(limit=limit)
+    with open_store(data, place, everything, limit=limit) as store:
+        plan = make_plan(store, scheme, num_folds, limit=limit)
+        warn_about_gaps(plan)
+        choice = choose(plan, share.collections, share.folds)
+        settings = describe_run(experiments, plan, scheme, num_folds)
+        with open_run(session.run, settings, replace=replace) as run:
+            save_split(plan, run)
+            say(f"Models from earlier sessions: {adopt(run, session.find_runs())}")
+            with session.time_limit(share.hours):
+                run_experiments(experiments, plan, run, choice=choice)
+        return run, describe_missing(list_missing(experiments, plan, run, choice))

@@ -1,0 +1,45 @@
+"""A ranker that leaves a file wherever the environment says, for each fit, in any process."""
+
+import os
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from solution.domain.collection import NLP, XLA
+from solution.domain.graph import Graph
+from solution.experiments.base import Experiment
+from solution.models.linear import LinearRanker, RidgeSettings
+from solution.system.report import Report, silent
+
+
+@dataclass(frozen=True)
+class CountedSettings(RidgeSettings):
+    """Settings of a ridge that is counted."""
+
+    max_configs: int = 10
+
+    def build(self, seed: int) -> "CountedRidge":
+        """Make a ranker that is not fitted yet."""
+        return CountedRidge(self, seed)
+
+
+class CountedRidge(LinearRanker):
+    """Ridge that leaves a file for each fit."""
+
+    def fit(
+        self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
+    ) -> Self:
+        descriptor, _ = tempfile.mkstemp(dir=os.environ["COUNTED_FITS"])
+        os.close(descriptor)
+        time.sleep(0.2)  # so that other workers are at work meanwhile
+        return super().fit(graphs, validation, report)
+
+
+EXPERIMENT = Experiment(
+    name="counted_fits",
+    collections=(*XLA, *NLP),
+    ranker=CountedSettings(),
+    train_jointly=(XLA, NLP),
+)
