@@ -1,6 +1,6 @@
 """Out-of-fold scores of recipes, a few graphs at a time; an experiment is a recipe by itself."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import polars as pl
 
@@ -51,7 +51,7 @@ def score_recipes(run: Run, recipes: Mapping[str, Recipe]) -> pl.DataFrame:
     paths = {name: run.predictions(name, "out_of_fold") for name in sorted(used)}
     parts = [pl.DataFrame(schema=TABLE_SCHEMA)]
     for collection, frames in read_by_graphs({n: p for n, p in paths.items() if p.is_file()}):
-        asked = _labels_of(labels, frames)
+        own_labels = labels_of(labels, frames.values())
         scaled: dict[Method, dict[str, pl.DataFrame]] = {}
         for label, recipe in recipes.items():
             if recipe.method not in scaled:
@@ -60,7 +60,7 @@ def score_recipes(run: Run, recipes: Mapping[str, Recipe]) -> pl.DataFrame:
             if not _says_something(collection, frames, recipe):
                 continue
             merged = merge_scaled(collection, scaled[recipe.method], recipe)
-            scores = score_graphs(merged, asked).with_columns(member=pl.lit(label))
+            scores = score_graphs(merged, own_labels).with_columns(member=pl.lit(label))
             parts.append(scores.select(TABLE_SCHEMA.names()).cast(TABLE_SCHEMA))
     return pl.concat(parts).sort("collection", "graph", maintain_order=True)
 
@@ -69,7 +69,7 @@ def _says_something(collection: str, frames: Mapping[str, pl.DataFrame], recipe:
     return any(n in frames for n in [*recipe.weights(collection), recipe.fallback or ""])
 
 
-def _labels_of(labels: pl.DataFrame, frames: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
+def labels_of(labels: pl.DataFrame, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
     """The labels of the graphs of these frames: joins with all of them would take long."""
-    graphs = pl.concat([frame.select("collection", "graph") for frame in frames.values()]).unique()
+    graphs = pl.concat([frame.select("collection", "graph") for frame in frames]).unique()
     return labels.join(graphs, on=["collection", "graph"], how="semi")

@@ -50,7 +50,7 @@ def submit(
     if not allow_dirty:
         tree.check_clean()
     built = build_submission(Run.existing(run_folder), find_recipe(recipe))
-    output.print(tabulate(built.lines))
+    output.print(tabulate(built.scores))
     say(built.written.describe())
     check_complete(built)
     outcome = send(pack(built, tree), settings, force=force, dry_run=dry_run)

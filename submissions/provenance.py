@@ -140,7 +140,7 @@ def pack(built: Built, tree: Tree) -> Parcel:
         "rows_copied_from_sample": built.written.kept,
         "recipe": built.recipe.model_dump(mode="json"),
         "experiments": built.recipe.names(),
-        "scores": {name: round(value, 6) for name, value in built.scores().items()},
+        "scores": {name: round(value, 6) for name, value in built.scores.of_ensemble().items()},
         "data": str(run["settings"].get("data", "")),
         "commit": tree.commit,
         "changed": list(tree.changed),

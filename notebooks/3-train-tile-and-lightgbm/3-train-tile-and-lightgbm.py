@@ -52,7 +52,7 @@ from solution.training.jobs import list_missing
 from solution.training.opening import describe_run, open_store, save_plan, warn_about_gaps
 from solution.training.out_of_fold import run_experiments
 from solution.training.plan import make_plan
-from submissions.report import collect_lines, tabulate
+from submissions.report import collect_scores, tabulate
 
 # %% [markdown]
 # ## The data
@@ -89,5 +89,5 @@ missing = list_missing(experiments, chosen, run)
 # Out of fold: every graph is predicted by a model that has seen no program of its structure.
 
 # %%
-output.print(tabulate(collect_lines(run, DEFAULT_RECIPE)))
+output.print(tabulate(collect_scores(run, DEFAULT_RECIPE)))
 kernel.finish(describe_missing(missing))

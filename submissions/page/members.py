@@ -5,7 +5,7 @@ import polars as pl
 from ensembles.statistics import MEAN, leave_one_out, rank_correlations
 from submissions.page.charts import Row, draw_bars, draw_heat_map, draw_intervals
 from submissions.page.evidence import Evidence
-from submissions.page.text import Section, Table, interval, listed, number, signed
+from submissions.page.text import Section, Table, interval, listed, number, percent, signed
 
 
 def describe_agreement(evidence: Evidence) -> Section:
@@ -103,7 +103,7 @@ def describe_gains(evidence: Evidence) -> Section:
                 row["member"],
                 signed(row["gain"]),
                 interval(row["low"], row["high"]),
-                f"{row['probability']:.0%}",
+                percent(row["probability"]),
             ]
             for row in own
         ]
