@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 
 from ensembles.alignment import CONFIG, check_aligned
-from ensembles.methods import METHODS, Method, combine, normalise
+from ensembles.methods import METHODS, Method, combine, normalise, to_shares
 from solution.domain import predictions
 from solution.domain.metrics import score_ranking
 from solution.runs.folder import Run
@@ -32,7 +32,7 @@ class Ballot:
 
         Remembered: fits on different parts of the graphs ask for the same weights again and again.
         """
-        shares = weights / weights.sum()
+        shares = to_shares(weights)
         key = method, shares.tobytes()
         if key not in self._scores:
             merged = combine(self.votes[method], shares, method).astype(np.float32)

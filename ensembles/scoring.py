@@ -6,7 +6,7 @@ import polars as pl
 
 from ensembles.merge import merge_scaled
 from ensembles.methods import Method, normalise
-from ensembles.recipe import Recipe
+from ensembles.recipe import Recipe, make_recipe
 from solution.domain import predictions
 from solution.domain.metrics import score_graphs
 from solution.runs.folder import Run
@@ -23,12 +23,13 @@ TABLE_SCHEMA = pl.Schema(
 
 
 def alone(experiment: str, method: Method = "mean_rank") -> Recipe:
-    """The recipe that is an experiment by itself, its folds and seeds averaged by the method."""
-    return Recipe(
-        name=experiment,
-        method=method,
-        members={experiment: 1.0},
-        allow_missing=frozenset({"members"}),
+    """The recipe that is an experiment by itself, its folds and seeds averaged by the method.
+
+    Raises InputError where the experiment has a name that no recipe can have.
+    """
+    members = {"members": {experiment: 1.0}, "allow_missing": {"members"}}
+    return make_recipe(
+        f"experiment {experiment!r}", {"name": experiment, "method": method, **members}
     )
 
 
@@ -48,7 +49,8 @@ def score_recipes(run: Run, recipes: Mapping[str, Recipe]) -> pl.DataFrame:
     labels = predictions.read(run.labels)
     used = {name for recipe in recipes.values() for name in recipe.names()}
     used |= {recipe.fallback for recipe in recipes.values() if recipe.fallback}
-    paths = {name: run.predictions(name, "out_of_fold") for name in sorted(used)}
+    present = sorted(used & set(run.experiments()))
+    paths = {name: run.predictions(name, "out_of_fold") for name in present}
     parts = [pl.DataFrame(schema=TABLE_SCHEMA)]
     for collection, frames in read_by_graphs({n: p for n, p in paths.items() if p.is_file()}):
         own_labels = labels_of(labels, frames.values())

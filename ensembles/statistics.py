@@ -250,9 +250,10 @@ def _summarise(value: np.floating, means: np.ndarray, graphs: int) -> tuple[floa
 
 def _weighed_in(run: Run, recipe: Recipe, member: str) -> list[str]:
     """The collections that the member predicts and the recipe asks it for."""
-    predicted = (
-        pl.scan_parquet(run.predictions(member, "out_of_fold")).select("collection").unique()
-    )
+    path = run.predictions(member, "out_of_fold")
+    if not path.is_file():
+        return []
+    predicted = pl.scan_parquet(path).select("collection").unique()
     found = predicted.collect(engine="streaming")["collection"]
     return [name for name in found if member in recipe.weights(name)]
 
