@@ -58,8 +58,8 @@ class Recipe(BaseModel):
     def without(self, member: str) -> "Recipe":
         """The same recipe, the member left out; it may be left with none in a collection."""
         own = {
-            place: {name: weight for name, weight in weights.items() if name != member}
-            for place, weights in self.collections.items()
+            collection: {name: weight for name, weight in weights.items() if name != member}
+            for collection, weights in self.collections.items()
         }
         rest = {name: weight for name, weight in self.members.items() if name != member}
         return self.model_copy(update={"members": rest, "collections": own})

@@ -82,18 +82,18 @@ def resample_means(
     """
     means = [np.empty((resamples, part.scores.shape[1])) for part in parts]
     sources: dict[str, list[int]] = defaultdict(list)
-    for place, part in enumerate(parts):
-        sources[collection(part.collection).source].append(place)
-    for source, places in sources.items():
-        programs = sorted({name for place in places for name in parts[place].graphs})
+    for index, part in enumerate(parts):
+        sources[collection(part.collection).source].append(index)
+    for source, indices in sources.items():
+        programs = sorted({name for index in indices for name in parts[index].graphs})
         number = {name: column for column, name in enumerate(programs)}
-        columns = [[number[name] for name in parts[place].graphs] for place in places]
+        columns = [[number[name] for name in parts[index].graphs] for index in indices]
         generator = np.random.default_rng([seed, *source.encode()])
         step = max(1, CHUNK_CELLS // len(programs))
         for start in range(0, resamples, step):
             times = _draw(generator, min(step, resamples - start), len(programs))
-            for place, own in zip(places, columns, strict=True):
-                means[place][start : start + step] = _average(times[:, own], parts[place].scores)
+            for index, own in zip(indices, columns, strict=True):
+                means[index][start : start + step] = _average(times[:, own], parts[index].scores)
     return means
 
 

@@ -8,7 +8,7 @@ from ensembles.merge import merge_scaled
 from ensembles.methods import Method, normalise
 from ensembles.recipe import Recipe, make_recipe
 from solution.domain import predictions
-from solution.domain.metrics import score_graphs
+from solution.domain.metrics import score_predictions
 from solution.runs.folder import Run
 from solution.system.parquet import read_by_graphs
 
@@ -62,7 +62,7 @@ def score_recipes(run: Run, recipes: Mapping[str, Recipe]) -> pl.DataFrame:
             if not _says_something(collection, frames, recipe):
                 continue
             merged = merge_scaled(collection, scaled[recipe.method], recipe)
-            scores = score_graphs(merged, own_labels).with_columns(member=pl.lit(label))
+            scores = score_predictions(merged, own_labels).with_columns(member=pl.lit(label))
             parts.append(scores.select(TABLE_SCHEMA.names()).cast(TABLE_SCHEMA))
     return pl.concat(parts).sort("collection", "graph", maintain_order=True)
 

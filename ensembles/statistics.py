@@ -28,7 +28,7 @@ from ensembles.resampling import (
 )
 from ensembles.scoring import alone, labels_of, score_recipes
 from solution.domain import predictions
-from solution.domain.metrics import score_graphs
+from solution.domain.metrics import score_predictions
 from solution.runs.folder import Run
 from solution.system.errors import InputError
 from solution.system.parquet import GRAPH, read_by_graphs
@@ -138,7 +138,7 @@ def _score_seeds(run: Run, experiment: str, labels: pl.DataFrame) -> pl.DataFram
     path = run.predictions(experiment, "out_of_fold")
     for _, frames in read_by_graphs({experiment: path} if path.is_file() else {}):
         for (seed,), own in frames[experiment].group_by("seed", maintain_order=True):
-            scores = score_graphs(own, labels_of(labels, [own]))
+            scores = score_predictions(own, labels_of(labels, [own]))
             parts.append(scores.with_columns(seed=pl.lit(seed, pl.Int32)))
     return pl.concat(parts)
 

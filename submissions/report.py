@@ -10,7 +10,7 @@ from rich.table import Table
 from ensembles.resampling import mean_of_all
 from solution.domain import predictions
 from solution.domain.collection import COLLECTIONS, Collection
-from solution.domain.metrics import Mean, bootstrap_mean, score_graphs
+from solution.domain.metrics import Mean, bootstrap_mean, score_predictions
 from solution.runs.folder import Run
 from solution.system.files import replace_file
 from solution.system.terminal import make_table
@@ -50,7 +50,7 @@ def collect_scores(run: Run, recipe: str) -> Scores:
     merged = f"{ENSEMBLE} {recipe}"
     paths[merged] = run.ranking(recipe, "out_of_fold")
     scored = {
-        name: score_graphs(predictions.read(path), labels)
+        name: score_predictions(predictions.read(path), labels)
         for name, path in paths.items()
         if path.is_file()
     }

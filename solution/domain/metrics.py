@@ -81,7 +81,7 @@ def score_ranking(collection_name: str, scores: np.ndarray, runtimes: np.ndarray
     return metric(scores, runtimes)
 
 
-def score_graphs(predictions: pl.DataFrame, labels: pl.DataFrame) -> pl.DataFrame:
+def score_predictions(predictions: pl.DataFrame, labels: pl.DataFrame) -> pl.DataFrame:
     """Score every predicted graph.
 
     Args:

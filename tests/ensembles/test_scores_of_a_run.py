@@ -18,7 +18,7 @@ from ensembles.statistics import (
 )
 from ensembles.tables import show_comparison, show_search
 from solution.domain import predictions
-from solution.domain.metrics import score_graphs
+from solution.domain.metrics import score_predictions
 from solution.domain.predictions import SCHEMA
 from solution.runs.folder import Run
 from solution.system.errors import InputError
@@ -52,7 +52,7 @@ def test_the_table_scores_every_graph_by_every_experiment_and_the_recipe(run: Ru
     ]  # fmt: skip
     assert len(table) == 2 * 8 * 5
     labels = predictions.read(run.labels)
-    own = score_graphs(predictions.read(run.predictions("member_0", "out_of_fold")), labels)
+    own = score_predictions(predictions.read(run.predictions("member_0", "out_of_fold")), labels)
     found = table.filter(pl.col("member") == "member_0").drop("member")
     assert found.equals(own.sort("collection", "graph"))
 
@@ -143,7 +143,7 @@ def test_the_spread_over_seeds_is_that_of_their_mean_scores(tmp_path: Path) -> N
     both = pl.concat([first, second.with_columns(seed=pl.lit(1, SCHEMA["seed"]))])
     predictions.write(both, run.predictions("member_0", "out_of_fold"))
     scores = [
-        score_graphs(frame, labels).filter(collection=LAYOUT)["score"].mean()
+        score_predictions(frame, labels).filter(collection=LAYOUT)["score"].mean()
         for frame in (first, second)
     ]
     found = reseed_spread(run).filter(collection=LAYOUT, member="member_0").row(0, named=True)
