@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from solution.domain.predictions import QUESTION_KEYS
+from solution.domain.predictions import REQUEST_KEYS
 from solution.system.errors import InputError
 from solution.system.parquet import GRAPH
 
-CONFIG = QUESTION_KEYS
+CONFIG = REQUEST_KEYS
 
 
 def check_aligned(members: Mapping[str, pl.DataFrame]) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 
 from ensembles.alignment import CONFIG, check_aligned
-from ensembles.methods import METHODS, Method, combine, normalise
+from ensembles.methods import METHODS, Method, combine, normalise, to_shares
 from solution.domain import predictions
 from solution.domain.metrics import score_ranking
 from solution.runs.folder import Run
@@ -21,7 +21,7 @@ class Ballot:
 
     collection: str
     graph: str
-    group: str  # graphs of one structure; they are never on both sides of a fit
+    group: str  # as the run's folds were drawn; one group is never on both sides of a fit
     votes: dict[Method, np.ndarray]  # (members, configs) on the method's scale, float32
     targets: dict[Method, np.ndarray]  # (configs,) the runtimes on the same scale, float32
     runtimes: np.ndarray  # (configs,)
@@ -32,7 +32,7 @@ class Ballot:
 
         Remembered: fits on different parts of the graphs ask for the same weights again and again.
         """
-        shares = weights / weights.sum()
+        shares = to_shares(weights)
         key = method, shares.tobytes()
         if key not in self._scores:
             merged = combine(self.votes[method], shares, method).astype(np.float32)
@@ -88,19 +88,19 @@ def make_ballots(
     Args:
         frames: by member, predictions of the same configurations.
         labels: collection, graph, config, runtime.
-        groups: by collection and graph.
+        groups: by collection and graph: a structure, or with folds by graph a graph's name.
     """
     table: pl.DataFrame | None = None
     for method in methods:
         scaled = {name: normalise(frame, method) for name, frame in frames.items()}
         check_aligned(scaled)
         keys = next(iter(scaled.values())).select(CONFIG)
-        asked = keys.join(labels, on=CONFIG, how="left", maintain_order="left")
-        _check_labels(asked)
-        truth = asked.select(*CONFIG, fold=pl.lit(0), seed=pl.lit(0), score="runtime")
+        labelled = keys.join(labels, on=CONFIG, how="left", maintain_order="left")
+        _check_labels(labelled)
+        truth = labelled.select(*CONFIG, fold=pl.lit(0), seed=pl.lit(0), score="runtime")
         columns = [pl.Series(f"{method}/{name}", frame["score"]) for name, frame in scaled.items()]
         target = pl.Series(f"{method}/", normalise(truth, method)["score"])
-        table = (asked if table is None else table).with_columns(*columns, target)
+        table = (labelled if table is None else table).with_columns(*columns, target)
     if table is None:
         return []
     return [
@@ -121,8 +121,8 @@ def _make_ballot(
     return Ballot(*key, groups[key], votes, targets, table["runtime"].to_numpy())
 
 
-def _check_labels(asked: pl.DataFrame) -> None:
-    missing = asked.filter(pl.col("runtime").is_null())
+def _check_labels(labelled: pl.DataFrame) -> None:
+    missing = labelled.filter(pl.col("runtime").is_null())
     if len(missing):
         lacks = missing.row(0, named=True)
         raise InputError(

@@ -27,8 +27,13 @@ def merge_run(run: Run, recipe: Recipe) -> None:
 
 
 def find_members(run: Run, recipe: Recipe, part: str) -> dict[str, Path]:
-    """The prediction files of the recipe's members that the run has, and of its fallback."""
-    known = [name for name in recipe.names() if run.predictions(name, "test").is_file()]
+    """The prediction files of the recipe's members that the run has, and of its fallback.
+
+    Only experiments of the run's record count: what else lies in its folder has other folds.
+    """
+    present = run.experiments()
+    known = [name for name in recipe.names() if name in present]
+    known = [name for name in known if run.predictions(name, "test").is_file()]
     names = [*known, *([recipe.fallback] if recipe.fallback else [])]
     return {name: run.predictions(name, part) for name in names}
 

@@ -90,7 +90,7 @@ def combine(votes: np.ndarray, weights: np.ndarray, method: Method) -> np.ndarra
     Args:
         weights: (members,), not negative, with a positive sum; only their ratios matter.
     """
-    shares = weights / weights.sum()
+    shares = to_shares(weights)
     if method == "median_rank":
         return _weighted_median(votes, shares)
     # Added up one by one: a matrix product may round equal configurations differently.
@@ -98,6 +98,15 @@ def combine(votes: np.ndarray, weights: np.ndarray, method: Method) -> np.ndarra
     for share, vote in zip(shares, votes, strict=True):
         merged += share * vote
     return merged
+
+
+def to_shares(weights: np.ndarray) -> np.ndarray:
+    """Weights (members,), not negative, with a positive sum, divided by their sum."""
+    # The sum of large weights may be infinite. A power of two divides without rounding, so shares
+    # of all others are the same to the last digit.
+    _, exponent = np.frexp(weights.max())
+    scaled = np.ldexp(weights, -exponent)
+    return scaled / scaled.sum()
 
 
 def _scale(method: Method) -> pl.Expr:

@@ -1,7 +1,8 @@
 """What fitted weights reach on graphs that they were not fitted on.
 
-The graphs are divided into parts, those of one structure together; for every part, weights are
-fitted on the other parts and scored on it. The naive number, of weights scored on the graphs that
+The graphs are divided into parts, those of one group together: of one structure, or only copies of
+one graph, as the run's folds were drawn. For every part, weights are fitted on the other parts and
+scored on it. The naive number, of weights scored on the graphs that
 they were fitted on, is higher by the optimism. The same holds for the choice among candidates, so
 that a search is one more thing to be learned on some graphs and scored on others.
 
@@ -45,7 +46,7 @@ Choose = Callable[[Sequence[Ballot]], Rule]  # learns a rule from labelled graph
 class Estimate:
     """Scores (graphs,) in the order of the ballots."""
 
-    nested: np.ndarray  # by rules that have seen neither the graph nor one of its structure
+    nested: np.ndarray  # by rules that have seen neither the graph nor one of its group
     naive: np.ndarray  # by the rule that has seen all of them
 
 

@@ -14,21 +14,23 @@ layout_lightgbm_001 = 1.0
 """
 
 import tomllib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from ensembles.methods import Method
 from solution.domain.collection import NAMES
 from solution.system.errors import InputError
+from solution.system.names import check_name
 
 RECIPES = Path(__file__).parent / "recipes"
 
-Name = Annotated[str, Field(pattern=f"^({'|'.join(NAMES)})$")]
-Weight = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Weights = Annotated[dict[str, Weight], Field(min_length=1)]
+CollectionName = Annotated[str, Field(pattern=f"^({'|'.join(NAMES)})$")]
+Name = Annotated[str, AfterValidator(check_name)]  # a folder of the run
+Weight = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
+Weights = Annotated[dict[Name, Weight], Field(min_length=1)]
 
 
 class Recipe(BaseModel):
@@ -36,11 +38,11 @@ class Recipe(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: str
+    name: Name
     method: Method = "mean_rank"
     members: Weights
-    collections: dict[Name, Weights] = {}  # a collection's own weights
-    fallback: str | None = None  # ranks the collections that no member predicts
+    collections: dict[CollectionName, Weights] = {}  # a collection's own weights
+    fallback: Name | None = None  # ranks the collections that no member predicts
     allow_missing: frozenset[Literal["members", "graphs"]] = frozenset()
 
     def weights(self, collection: str) -> dict[str, float]:
@@ -56,8 +58,8 @@ class Recipe(BaseModel):
     def without(self, member: str) -> "Recipe":
         """The same recipe, the member left out; it may be left with none in a collection."""
         own = {
-            place: {name: weight for name, weight in weights.items() if name != member}
-            for place, weights in self.collections.items()
+            collection: {name: weight for name, weight in weights.items() if name != member}
+            for collection, weights in self.collections.items()
         }
         rest = {name: weight for name, weight in self.members.items() if name != member}
         return self.model_copy(update={"members": rest, "collections": own})
@@ -101,11 +103,23 @@ def find_recipe(name: str) -> Recipe:
             "a TOML file."
         )
     try:
-        return Recipe(name=path.stem, **tomllib.loads(path.read_text(encoding="utf-8")))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, TypeError) as error:
+        fields = tomllib.loads(path.read_text(encoding="utf-8"))
+    except RecursionError:
+        raise InputError(f"{path}: not a valid TOML recipe: it is nested too deeply.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: not a valid TOML recipe: {error}.") from error
+    if "name" in fields:
+        raise InputError(f"{path}: name: a recipe is called as its file is. Delete the line.")
+    return make_recipe(str(path), {"name": path.stem, **fields})
+
+
+def make_recipe(source: str, fields: Mapping[str, Any]) -> Recipe:
+    """A recipe of these fields; where they are not valid, InputError that names the source."""
+    try:
+        return Recipe(**fields)
     except ValidationError as error:
         found = "; ".join(
-            f"{'.'.join(map(str, defect['loc']))}: {defect['msg']}" for defect in error.errors()
+            f"{'.'.join(map(str, defect['loc']))}: {defect['msg'].removeprefix('Value error, ')}"
+            for defect in error.errors()
         )
-        raise InputError(f"{path}: {found}. See ensembles/recipe.py for an example.") from error
+        raise InputError(f"{source}: {found}. See ensembles/recipe.py for an example.") from error

@@ -1,46 +1,148 @@
-"""Means over graphs that are drawn again, and the score tables that they are drawn from."""
+"""How far means over graphs would move on other programs: programs are drawn again.
 
-from collections.abc import Iterator
+A program that both searches of a source visit is one draw for both, and so it is for all members:
+its scores there are alike, so collections that share programs do not make each other's mean surer.
+The sources are drawn by themselves. Everything that gives an interval of a mean over collections
+asks here.
+
+Source: Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, chapters 6, 8 and 13.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
-from solution.domain.collection import NAMES
+from solution.domain.collection import COLLECTIONS, NAMES, collection
+from solution.domain.metrics import Mean
 from solution.system.errors import InputError
 
-CHUNK_CELLS = 4_000_000  # of (resamples, graphs) at a time
+RESAMPLES = 10_000
+LEVEL = 0.95  # of intervals
+CHUNK_CELLS = 4_000_000  # of (resamples, programs) at a time
 
 
-def resample_means(scores: np.ndarray, resamples: int, seed: int) -> np.ndarray:
-    """The means (resamples, members) of rows of `scores` (graphs, members) drawn with replacement.
+@dataclass(frozen=True, eq=False)
+class CollectionScores:
+    """What members reached on the same graphs of a collection."""
 
-    Every resample draws as many graphs as there are, the same ones for all members.
+    collection: str
+    graphs: list[str]  # a program has the same name in all collections of its source
+    members: list[str]
+    scores: np.ndarray  # (graphs, members)
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Where a mean would lie on other programs."""
+
+    low: float
+    high: float
+    standard_error: float
+
+
+def read_scores(table: pl.DataFrame) -> list[CollectionScores]:
+    """A score table by collection, in the competition's order.
+
+    Args:
+        table: collection, graph, member, score.
+
+    Raises:
+        InputError: a member lacks graphs of a collection that others have; no such collection.
     """
-    graphs = len(scores)
-    generator = np.random.default_rng(seed)
-    means = np.empty((resamples, scores.shape[1]))
-    step = max(1, CHUNK_CELLS // graphs)
-    for start in range(0, resamples, step):
-        count = min(step, resamples - start)
-        drawn = generator.integers(graphs, size=(count, graphs), dtype=np.int32)
-        drawn += np.arange(count, dtype=np.int32)[:, None] * np.int32(graphs)
-        times = np.bincount(drawn.ravel(), minlength=count * graphs).reshape(count, graphs)
-        means[start : start + count] = times @ scores / graphs
+    found = []
+    present = table["collection"].unique().to_list()
+    for name in sorted(present, key=lambda name: COLLECTIONS.index(collection(name))):
+        own = table.filter(pl.col("collection") == name)
+        wide = own.pivot("member", index="graph", values="score").sort("graph")
+        members = [column for column in wide.columns if column != "graph"]
+        for member in members:
+            missing = wide.filter(pl.col(member).is_null())["graph"]
+            if len(missing):
+                raise InputError(
+                    f"{member} has no score for {name}:{missing[0]}, and {len(missing) - 1} "
+                    "more that others have. Paired statistics need the same graphs for all."
+                )
+        scores = wide.select(members).to_numpy()
+        found.append(CollectionScores(name, wide["graph"].to_list(), members, scores))
+    return found
+
+
+def resample_means(
+    parts: Sequence[CollectionScores], resamples: int = RESAMPLES, seed: int = 0
+) -> list[np.ndarray]:
+    """The means over graphs of programs that are drawn with replacement, as many as there are.
+
+    Returns:
+        For each collection (resamples, members). All are of the same resamples, so they may be
+        added and subtracted. NaN in a resample that drew no program of the collection, as happens
+        where it has few of its source's.
+    """
+    means = [np.empty((resamples, part.scores.shape[1])) for part in parts]
+    sources: dict[str, list[int]] = defaultdict(list)
+    for index, part in enumerate(parts):
+        sources[collection(part.collection).source].append(index)
+    for source, indices in sources.items():
+        programs = sorted({name for index in indices for name in parts[index].graphs})
+        number = {name: column for column, name in enumerate(programs)}
+        columns = [[number[name] for name in parts[index].graphs] for index in indices]
+        generator = np.random.default_rng([seed, *source.encode()])
+        step = max(1, CHUNK_CELLS // len(programs))
+        for start in range(0, resamples, step):
+            times = _draw(generator, min(step, resamples - start), len(programs))
+            for index, own in zip(indices, columns, strict=True):
+                means[index][start : start + step] = _average(times[:, own], parts[index].scores)
     return means
 
 
-def iterate_collections(table: pl.DataFrame) -> Iterator[tuple[str, int, list[str], np.ndarray]]:
-    """Collection, number of graphs, members in the table's order, scores (graphs, members)."""
-    present = table["collection"].unique(maintain_order=True).to_list()
-    for collection in sorted(present, key=lambda n: (NAMES.index(n) if n in NAMES else 9, n)):
-        own = table.filter(pl.col("collection") == collection)
-        wide = own.pivot("member", index="graph", values="score").sort("graph")
-        members = [name for name in wide.columns if name != "graph"]
-        for name in members:
-            missing = wide.filter(pl.col(name).is_null())["graph"]
-            if len(missing):
-                raise InputError(
-                    f"{name} has no score for {collection}:{missing[0]}, and {len(missing) - 1} "
-                    "more that others have. Paired statistics need the same graphs for all."
-                )
-        yield collection, len(wide), members, wide.select(members).to_numpy()
+def _draw(generator: np.random.Generator, count: int, programs: int) -> np.ndarray:
+    """How often (count, programs) each program is drawn in each resample."""
+    drawn = generator.integers(programs, size=(count, programs), dtype=np.int32)
+    # Resamples are laid one after the other, so that one count of whole numbers does for all.
+    drawn += np.arange(count, dtype=np.int32)[:, None] * np.int32(programs)
+    return np.bincount(drawn.ravel(), minlength=count * programs).reshape(count, programs)
+
+
+def _average(times: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """Means (resamples, members) of scores (graphs, members) that count `times` each."""
+    graphs = times.sum(axis=1, keepdims=True)
+    with np.errstate(invalid="ignore"):  # 0 / 0 where none was drawn
+        return (times @ scores) / graphs
+
+
+def find_interval(means: np.ndarray, graphs: int) -> Interval | None:
+    """The 95% percentile interval of resampled means (resamples,).
+
+    None where the mean is of a collection of fewer than two `graphs`: drawing one again and again
+    says nothing. Resamples that are NaN do not count.
+    """
+    means = means[~np.isnan(means)]
+    if graphs < 2 or not len(means):
+        return None
+    low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Interval(float(low), float(high), float(means.std()))
+
+
+def mean_over_collections(scores: pl.DataFrame, resamples: int = RESAMPLES, seed: int = 0) -> Mean:
+    """The mean over collections of the mean over graphs, as Kaggle's score, with its interval.
+
+    Args:
+        scores: collection, graph, score; of one ranker, or differences of two.
+
+    Returns:
+        Its interval is NaN where a collection has fewer than two graphs.
+    """
+    parts = read_scores(scores.with_columns(member=pl.lit("")))
+    value = float(np.mean([part.scores.mean() for part in parts]))
+    means = np.mean(resample_means(parts, resamples, seed), axis=0)[:, 0]
+    found = find_interval(means, min(len(part.graphs) for part in parts))
+    nothing = float("nan")
+    low, high = (found.low, found.high) if found else (nothing, nothing)
+    return Mean(value, low, high, sum(len(part.graphs) for part in parts))
+
+
+def mean_of_all(scores: pl.DataFrame) -> Mean | None:
+    """`mean_over_collections` of all five; None where one is missing."""
+    return mean_over_collections(scores) if set(scores["collection"]) == set(NAMES) else None

@@ -1,14 +1,14 @@
 """Out-of-fold scores of recipes, a few graphs at a time; an experiment is a recipe by itself."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import polars as pl
 
 from ensembles.merge import merge_scaled
 from ensembles.methods import Method, normalise
-from ensembles.recipe import Recipe
+from ensembles.recipe import Recipe, make_recipe
 from solution.domain import predictions
-from solution.domain.metrics import score_graphs
+from solution.domain.metrics import score_predictions
 from solution.runs.folder import Run
 from solution.system.parquet import read_by_graphs
 
@@ -23,12 +23,13 @@ TABLE_SCHEMA = pl.Schema(
 
 
 def alone(experiment: str, method: Method = "mean_rank") -> Recipe:
-    """The recipe that is an experiment by itself, its folds and seeds averaged by the method."""
-    return Recipe(
-        name=experiment,
-        method=method,
-        members={experiment: 1.0},
-        allow_missing=frozenset({"members"}),
+    """The recipe that is an experiment by itself, its folds and seeds averaged by the method.
+
+    Raises InputError where the experiment has a name that no recipe can have.
+    """
+    members = {"members": {experiment: 1.0}, "allow_missing": {"members"}}
+    return make_recipe(
+        f"experiment {experiment!r}", {"name": experiment, "method": method, **members}
     )
 
 
@@ -48,10 +49,11 @@ def score_recipes(run: Run, recipes: Mapping[str, Recipe]) -> pl.DataFrame:
     labels = predictions.read(run.labels)
     used = {name for recipe in recipes.values() for name in recipe.names()}
     used |= {recipe.fallback for recipe in recipes.values() if recipe.fallback}
-    paths = {name: run.predictions(name, "out_of_fold") for name in sorted(used)}
+    present = sorted(used & set(run.experiments()))
+    paths = {name: run.predictions(name, "out_of_fold") for name in present}
     parts = [pl.DataFrame(schema=TABLE_SCHEMA)]
     for collection, frames in read_by_graphs({n: p for n, p in paths.items() if p.is_file()}):
-        asked = _labels_of(labels, frames)
+        own_labels = labels_of(labels, frames.values())
         scaled: dict[Method, dict[str, pl.DataFrame]] = {}
         for label, recipe in recipes.items():
             if recipe.method not in scaled:
@@ -60,7 +62,7 @@ def score_recipes(run: Run, recipes: Mapping[str, Recipe]) -> pl.DataFrame:
             if not _says_something(collection, frames, recipe):
                 continue
             merged = merge_scaled(collection, scaled[recipe.method], recipe)
-            scores = score_graphs(merged, asked).with_columns(member=pl.lit(label))
+            scores = score_predictions(merged, own_labels).with_columns(member=pl.lit(label))
             parts.append(scores.select(TABLE_SCHEMA.names()).cast(TABLE_SCHEMA))
     return pl.concat(parts).sort("collection", "graph", maintain_order=True)
 
@@ -69,7 +71,7 @@ def _says_something(collection: str, frames: Mapping[str, pl.DataFrame], recipe:
     return any(n in frames for n in [*recipe.weights(collection), recipe.fallback or ""])
 
 
-def _labels_of(labels: pl.DataFrame, frames: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
+def labels_of(labels: pl.DataFrame, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
     """The labels of the graphs of these frames: joins with all of them would take long."""
-    graphs = pl.concat([frame.select("collection", "graph") for frame in frames.values()]).unique()
+    graphs = pl.concat([frame.select("collection", "graph") for frame in frames]).unique()
     return labels.join(graphs, on=["collection", "graph"], how="semi")

@@ -78,19 +78,22 @@ def list_candidates(
     ]
 
 
-def choose_best(candidates: Sequence[Candidate]) -> tuple[Choose, list[Candidate]]:
-    """The rule of the candidate with the best nested mean, and a list that notes every choice."""
-    chosen: list[Candidate] = []
+def learn_choice(candidates: Sequence[Candidate]) -> Choose:
+    """How a search learns: the rule of the candidate that does best on these graphs, nested."""
 
     def choose(ballots: Sequence[Ballot]) -> Rule:
-        means = [
-            mean_of_collections(ballots, estimate_nested(ballots, candidate.learn()))
-            for candidate in candidates
-        ]
-        chosen.append(candidates[int(np.argmax(np.nan_to_num(means, nan=-np.inf)))])
-        return chosen[-1].learn()(ballots)
+        nested = [estimate_nested(ballots, candidate.learn()) for candidate in candidates]
+        return choose_best(candidates, ballots, nested).learn()(ballots)
 
-    return choose, chosen
+    return choose
+
+
+def choose_best(
+    candidates: Sequence[Candidate], ballots: Sequence[Ballot], nested: Sequence[np.ndarray]
+) -> Candidate:
+    """The candidate with the best mean of its nested scores (graphs,); the first of equals."""
+    means = [mean_of_collections(ballots, scores) for scores in nested]
+    return candidates[int(np.argmax(np.nan_to_num(means, nan=-np.inf)))]
 
 
 def search(run: Run, members: Sequence[str], candidates: Sequence[Candidate]) -> Proposal:
@@ -103,20 +106,17 @@ def search(run: Run, members: Sequence[str], candidates: Sequence[Candidate]) ->
     names, ballots = drop_constants(names, ballots)
     if not ballots:
         raise InputError(f"none of {', '.join(members)} ranks anything. Choose other experiments.")
-    scores: dict[str, np.ndarray] = {}
-    naive: dict[str, float] = {}
-    for candidate in candidates:
-        found = estimate(ballots, candidate.learn())
-        scores[candidate.name] = found.nested
-        naive[candidate.name] = mean_of_collections(ballots, found.naive)
-    choose, chosen = choose_best(candidates)
-    whole = estimate(ballots, choose)
-    scores[WHOLE] = whole.nested
-    naive[WHOLE] = mean_of_collections(ballots, whole.naive)
+    found = {candidate.name: estimate(ballots, candidate.learn()) for candidate in candidates}
+    naive = {name: mean_of_collections(ballots, own.naive) for name, own in found.items()}
+    scores = {name: own.nested for name, own in found.items()}
+    proposed = choose_best(candidates, ballots, [scores[c.name] for c in candidates])
+    # The search as a whole: on all graphs it ends with what is proposed, on other graphs with what
+    # it would have proposed from these.
+    naive[WHOLE] = naive[proposed.name]
+    scores[WHOLE] = estimate_nested(ballots, learn_choice(candidates))
     best = estimate(ballots, learn(fit_best, candidates[0].method))
     scores |= {BEST: best.nested, HINDSIGHT: best.naive}
     table = _tabulate(ballots, scores)
-    proposed = chosen[0]  # of all graphs: `estimate` begins with the naive number
     lines = _compare_all(table, naive)
     return Proposal(proposed, proposed.learn()(ballots), names, table, lines)
 
@@ -173,7 +173,7 @@ def _tabulate(ballots: Sequence[Ballot], scores: Mapping[str, np.ndarray]) -> pl
 def _compare_all(table: pl.DataFrame, naive: Mapping[str, float]) -> pl.DataFrame:
     if table.is_empty():
         raise InputError(
-            "every collection has graphs of one structure only: nothing can be learned on some "
+            "every collection has graphs of one group only: nothing can be learned on some "
             "graphs and scored on others. Use a recipe of equal weights."
         )
     rows = []

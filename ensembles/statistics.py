@@ -1,15 +1,14 @@
 """How sure a score is: everything over graphs, paired, because graphs differ more than rankers do.
 
 A score table holds the out-of-fold score of every graph by every member (Kendall's tau for layout,
-the top-5 score for tile; higher is better). Resampling its graphs, the same ones for every member,
-says how far the means would move on other graphs of the same kind. It does not say how far another
-seed would move them: `reseed_spread` does.
-
-Source: Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, chapters 6 and 13.
+the top-5 score for tile; higher is better). Resampling its programs, the same ones for every
+member, says how far the means would move on other graphs of the same kind. It does not say how far
+another seed would move them: `reseed_spread` does.
 """
 
 from collections.abc import Sequence
-from itertools import product
+from dataclasses import replace
+from itertools import combinations
 from statistics import NormalDist
 from typing import Any
 
@@ -19,18 +18,24 @@ import polars as pl
 from ensembles.alignment import CONFIG
 from ensembles.methods import normalise
 from ensembles.recipe import Recipe, check_recipe
-from ensembles.resampling import iterate_collections, resample_means
-from ensembles.scoring import alone, score_recipes
+from ensembles.resampling import (
+    LEVEL,
+    RESAMPLES,
+    CollectionScores,
+    find_interval,
+    read_scores,
+    resample_means,
+)
+from ensembles.scoring import alone, labels_of, score_recipes
 from solution.domain import predictions
-from solution.domain.metrics import score_graphs
+from solution.domain.metrics import score_predictions
 from solution.runs.folder import Run
 from solution.system.errors import InputError
 from solution.system.parquet import GRAPH, read_by_graphs
 
-RESAMPLES = 10_000
-LEVEL = 0.95  # of intervals
 ENSEMBLE = "ensemble"
 MEAN = "mean"  # the row over all collections
+DIFFERENCE = ["low", "high", "standard_error", "probability", "graphs"]  # said of one
 
 
 def score_table(run: Run, recipe: Recipe) -> pl.DataFrame:
@@ -64,16 +69,14 @@ def leave_one_out(
     check_recipe(recipe, run.experiments())
     names = [name for name in recipe.names() if name in run.experiments()]
     table = score_recipes(run, {recipe.name: recipe, **{f"-{n}": recipe.without(n) for n in names}})
-    gains = []
+    rows: list[tuple[Any, ...]] = []
     for name in names:
         both = pl.col("member").is_in([recipe.name, f"-{name}"])
         own = table.filter(both, pl.col("collection").is_in(_weighed_in(run, recipe, name)))
         if own["member"].n_unique() == 2:
             found = compare(own, recipe.name, f"-{name}", resamples, seed)
-            gains.append(
-                found.select("collection", pl.lit(name).alias("member"), pl.exclude("collection"))
-            )
-    return pl.concat(gains).rename({"difference": "gain"})
+            rows += [(collection, name, *rest) for collection, *rest in found.iter_rows()]
+    return _to_frame(rows, ["collection", "member", "gain", *DIFFERENCE], texts=2)
 
 
 def rank_correlations(run: Run, experiments: Sequence[str]) -> pl.DataFrame:
@@ -88,16 +91,25 @@ def rank_correlations(run: Run, experiments: Sequence[str]) -> pl.DataFrame:
     rows: list[tuple[str, str, str, float | None]] = []
     for collection, frames in read_by_graphs({n: p for n, p in paths.items() if p.is_file()}):
         ranked = {name: normalise(frame) for name, frame in frames.items()}
-        for left, right in product(ranked, repeat=2):
-            both = ranked[left].join(ranked[right], on=CONFIG, suffix="_of_right")
-            rho = pl.corr("score", "score_of_right", method="spearman").alias("rho")
-            rows += [(collection, left, right, r) for r in both.group_by(GRAPH).agg(rho)["rho"]]
+        for name, own in ranked.items():
+            with_itself = own.select(*GRAPH, left="score", right="score")
+            rows += [(collection, name, name, rho) for rho in _correlate(with_itself)]
+        for left, right in combinations(ranked, 2):
+            other = ranked[right].select(*CONFIG, right="score")
+            found = _correlate(ranked[left].rename({"score": "left"}).join(other, on=CONFIG))
+            rows += [(collection, left, right, rho) for rho in found]
+            rows += [(collection, right, left, rho) for rho in found]
     schema = {"collection": pl.String, "left": pl.String, "right": pl.String, "rho": pl.Float64}
-    found = pl.DataFrame(rows, schema=schema, orient="row").with_columns(
-        pl.col("rho").fill_nan(None)
+    pairs = pl.DataFrame(rows, schema=schema, orient="row").group_by(
+        "collection", "left", "right", maintain_order=True
     )
-    pairs = found.group_by("collection", "left", "right", maintain_order=True)
     return pairs.agg(pl.col("rho").mean().alias("correlation"))
+
+
+def _correlate(both: pl.DataFrame) -> list[float | None]:
+    """Spearman's rho of the columns left and right in each graph; None where one is constant."""
+    rho = pl.corr("left", "right", method="spearman").fill_nan(None).alias("rho")
+    return both.group_by(GRAPH).agg(rho)["rho"].to_list()
 
 
 def reseed_spread(run: Run) -> pl.DataFrame:
@@ -108,33 +120,27 @@ def reseed_spread(run: Run) -> pl.DataFrame:
         deviation over the seeds; null where there is one), seeds.
     """
     labels = predictions.read(run.labels)
-    rows = []
+    rows: list[tuple[Any, ...]] = []
     for name in run.experiments():
-        path = run.predictions(name, "out_of_fold")
-        if not path.is_file():
-            continue
-        parts = [
-            score_graphs(own, labels).with_columns(seed=pl.lit(seed))
-            for _, frames in read_by_graphs({name: path})
-            for (seed,), own in frames[name].group_by("seed", maintain_order=True)
-        ]
-        per_seed = pl.concat(parts).group_by("collection", "seed").agg(pl.col("score").mean())
-        for (collection,), own in per_seed.sort("collection", "seed").group_by(
-            "collection", maintain_order=True
-        ):
-            values = own["score"]
-            rows.append(
-                (
-                    collection,
-                    name,
-                    values.mean(),
-                    values.min(),
-                    values.max(),
-                    values.std(),
-                    len(own),
-                )
-            )
+        per_seed = _score_seeds(run, name, labels).group_by("collection", "seed")
+        means = per_seed.agg(pl.col("score").mean()).sort("collection", "seed")
+        for (collection,), own in means.group_by("collection", maintain_order=True):
+            value = own["score"]
+            spread = (value.mean(), value.min(), value.max(), value.std())
+            rows.append((collection, name, *spread, len(own)))
     return _to_frame(rows, ["collection", "member", "value", "low", "high", "spread", "seeds"], 2)
+
+
+def _score_seeds(run: Run, experiment: str, labels: pl.DataFrame) -> pl.DataFrame:
+    """collection, graph, score, seed; no rows where nothing was predicted out of fold."""
+    schema = {"collection": pl.String, "graph": pl.String, "score": pl.Float64, "seed": pl.Int32}
+    parts = [pl.DataFrame(schema=schema)]
+    path = run.predictions(experiment, "out_of_fold")
+    for _, frames in read_by_graphs({experiment: path} if path.is_file() else {}):
+        for (seed,), own in frames[experiment].group_by("seed", maintain_order=True):
+            scores = score_predictions(own, labels_of(labels, [own]))
+            parts.append(scores.with_columns(seed=pl.lit(seed, pl.Int32)))
+    return pl.concat(parts)
 
 
 def bootstrap(table: pl.DataFrame, resamples: int = RESAMPLES, seed: int = 0) -> pl.DataFrame:
@@ -147,12 +153,13 @@ def bootstrap(table: pl.DataFrame, resamples: int = RESAMPLES, seed: int = 0) ->
         collection, member, value, low, high, standard_error, graphs; the interval is null where
         there are fewer than two graphs.
     """
-    rows = []
-    for collection, graphs, members, scores in iterate_collections(table):
-        means = resample_means(scores, resamples, seed)
-        for column, member in enumerate(members):
-            spread = _interval(means[:, column], graphs)
-            rows.append((collection, member, scores[:, column].mean(), *spread, graphs))
+    rows: list[tuple[Any, ...]] = []
+    parts = read_scores(table)
+    for part, means in zip(parts, resample_means(parts, resamples, seed), strict=True):
+        graphs = len(part.graphs)
+        for column, member in enumerate(part.members):
+            spread = _unpack(means[:, column], graphs)
+            rows.append((part.collection, member, part.scores[:, column].mean(), *spread, graphs))
     columns = ["collection", "member", "value", "low", "high", "standard_error", "graphs"]
     return _to_frame(rows, columns, texts=2)
 
@@ -169,7 +176,8 @@ def compare(
     Returns:
         collection, difference (a - b, of means), low, high, standard_error, probability (that a
         beats b: the share of the resamples in which it does, ties counted half), graphs. The last
-        row, "mean", is over the collections, each resampled by itself, as Kaggle's score is.
+        row, "mean", is over the collections, as Kaggle's score is. Interval and probability are
+        null where there are fewer than two graphs, and the mean's with those of any collection.
 
     Raises:
         InputError: there is no such member, or no collection with both.
@@ -178,23 +186,18 @@ def compare(
     for name in (a, b):
         if name not in known:
             raise InputError(f"{name!r} has no scores. There are: {', '.join(known)}.")
-    rows: list[tuple[str | float | None, ...]] = []
-    totals: list[np.ndarray] = []
-    values, sizes = [], []
-    for collection, graphs, members, scores in iterate_collections(table):
-        if a in members and b in members:
-            gaps = scores[:, [members.index(a)]] - scores[:, [members.index(b)]]
-            means = resample_means(gaps, resamples, seed + len(rows))[:, 0]
-            rows.append((collection, *_summarise(gaps.mean(), means, graphs), graphs))
-            totals.append(means)
-            values.append(gaps.mean())
-            sizes.append(graphs)
-    if not rows:
+    parts = [_subtract(s, a, b) for s in read_scores(table) if a in s.members and b in s.members]
+    if not parts:
         raise InputError(f"{a} and {b} predict no collection in common. Compare others.")
-    overall = _summarise(np.mean(values), np.mean(totals, axis=0), min(sizes))
+    means = [own[:, 0] for own in resample_means(parts, resamples, seed)]
+    values, sizes = [part.scores.mean() for part in parts], [len(part.graphs) for part in parts]
+    rows = [
+        (part.collection, *_summarise(value, own, size), size)
+        for part, value, own, size in zip(parts, values, means, sizes, strict=True)
+    ]
+    overall = _summarise(np.mean(values), np.mean(means, axis=0), min(sizes))
     rows.append((MEAN, *overall, sum(sizes)))
-    columns = ["collection", "difference", "low", "high", "standard_error", "probability", "graphs"]
-    return _to_frame(rows, columns, texts=1)
+    return _to_frame(rows, ["collection", "difference", *DIFFERENCE], texts=1)
 
 
 def detectable_difference(
@@ -211,36 +214,46 @@ def detectable_difference(
     """
     factor = NormalDist().inv_cdf(0.5 + level / 2) + NormalDist().inv_cdf(power)
     rows = []
-    for collection, graphs, members, scores in iterate_collections(table):
-        if reference not in members:
+    for part in read_scores(table):
+        if reference not in part.members:
             continue
-        gaps = scores - scores[:, [members.index(reference)]]
-        for column, member in enumerate(members):
+        gaps, graphs = (
+            part.scores - part.scores[:, [part.members.index(reference)]],
+            len(part.graphs),
+        )
+        for column, member in enumerate(part.members):
             if member != reference:
                 deviation = float(gaps[:, column].std(ddof=1)) if graphs > 1 else None
                 found = None if deviation is None else factor * deviation / np.sqrt(graphs)
-                rows.append((collection, member, deviation, found, graphs))
+                rows.append((part.collection, member, deviation, found, graphs))
     return _to_frame(rows, ["collection", "member", "deviation", "detectable", "graphs"], texts=2)
 
 
-def _interval(means: np.ndarray, graphs: int) -> tuple[float | None, float | None, float | None]:
+def _subtract(part: CollectionScores, a: str, b: str) -> CollectionScores:
+    """What `a` has more than `b` in every graph, as the only member."""
+    first, second = (part.scores[:, [part.members.index(name)]] for name in (a, b))
+    return replace(part, members=[f"{a} - {b}"], scores=first - second)
+
+
+def _unpack(means: np.ndarray, graphs: int) -> tuple[float | None, float | None, float | None]:
     """Low, high and standard error of resampled means (resamples,)."""
-    if graphs < 2:
-        return None, None, None
-    low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return float(low), float(high), float(means.std())
+    found = find_interval(means, graphs)
+    return (found.low, found.high, found.standard_error) if found else (None, None, None)
 
 
 def _summarise(value: np.floating, means: np.ndarray, graphs: int) -> tuple[float | None, ...]:
-    probability = float((means > 0).mean() + (means == 0).mean() / 2)
-    return float(value), *_interval(means, graphs), probability
+    """The value, its interval, and the probability that it is above zero."""
+    drawn = means[~np.isnan(means)]
+    probability = float((drawn > 0).mean() + (drawn == 0).mean() / 2) if graphs > 1 else None
+    return float(value), *_unpack(means, graphs), probability
 
 
 def _weighed_in(run: Run, recipe: Recipe, member: str) -> list[str]:
     """The collections that the member predicts and the recipe asks it for."""
-    predicted = (
-        pl.scan_parquet(run.predictions(member, "out_of_fold")).select("collection").unique()
-    )
+    path = run.predictions(member, "out_of_fold")
+    if not path.is_file():
+        return []
+    predicted = pl.scan_parquet(path).select("collection").unique()
     found = predicted.collect(engine="streaming")["collection"]
     return [name for name in found if member in recipe.weights(name)]
 

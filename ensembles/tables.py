@@ -34,7 +34,7 @@ def show_comparison(run: Run, a: str, b: str) -> Table:
             str(line["graphs"]),
             f"{line['difference']:+.4f}",
             interval,
-            f"{line['probability']:.3f}",
+            _show_probability(line["probability"]),
             style="bold" if line["collection"] == MEAN else "",
         )
     return shown
@@ -67,11 +67,15 @@ def show_search(run: Run, fits: Sequence[str], out: Path) -> Table:
             f"{line['nested']:.4f}",
             f"{line['naive']:.4f}",
             f"{line['optimism']:+.4f}",
-            f"{line['beats_best']:.3f}",
-            f"{line['beats_hindsight']:.3f}",
+            _show_probability(line["beats_best"]),
+            _show_probability(line["beats_hindsight"]),
             style="bold" if line["candidate"] == proposal.candidate.name else "",
         )
     return shown
+
+
+def _show_probability(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
 
 
 def _find(run: Run, name: str) -> Recipe:

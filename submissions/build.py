@@ -9,7 +9,7 @@ from solution.domain.collection import COLLECTIONS
 from solution.runs.folder import Run
 from solution.system.errors import InputError
 from submissions.checker import read_rows
-from submissions.report import ENSEMBLE, Line, collect_lines, score_overall, write_scores
+from submissions.report import Scores, collect_scores, write_scores
 from submissions.writer import Written, write_submission
 
 
@@ -20,14 +20,7 @@ class Built:
     run: Run
     recipe: Recipe
     written: Written
-    lines: list[Line]
-
-    def scores(self) -> dict[str, float]:
-        """The ensemble's out-of-fold score by collection, and under "mean" that of all five."""
-        own = [line for line in self.lines if line.ranker.startswith(ENSEMBLE)]
-        scores = {line.collection.name: line.score.value for line in own}
-        overall = score_overall(self.lines)
-        return scores if overall is None else {**scores, "mean": overall.value}
+    scores: Scores
 
 
 def build_submission(run: Run, recipe: Recipe) -> Built:
@@ -42,9 +35,9 @@ def build_submission(run: Run, recipe: Recipe) -> Built:
         run.sample_submission(),
         run.submission,
     )
-    lines = collect_lines(run, recipe.name)
-    write_scores(lines, run)
-    return Built(run, recipe, written, lines)
+    scores = collect_scores(run, recipe.name)
+    write_scores(scores.lines, run)
+    return Built(run, recipe, written, scores)
 
 
 def check_complete(built: Built) -> None:

@@ -50,7 +50,7 @@ def submit(
     if not allow_dirty:
         tree.check_clean()
     built = build_submission(Run.existing(run_folder), find_recipe(recipe))
-    output.print(tabulate(built.lines))
+    output.print(tabulate(built.scores))
     say(built.written.describe())
     check_complete(built)
     outcome = send(pack(built, tree), settings, force=force, dry_run=dry_run)
@@ -68,18 +68,18 @@ def scores() -> None:
     from submissions.failures import KaggleError
     from submissions.kaggle import Kaggle
     from submissions.settings import read_settings
-    from submissions.settling import Register
+    from submissions.tracker import Tracker
 
-    register = Register(Kaggle(read_settings()))
+    tracker = Tracker(Kaggle(read_settings()))
     failure = None
     try:
-        ledger = scores.update_ledger(register)
+        ledger = scores.update_ledger(tracker)
     except KaggleError as error:
-        ledger, failure = register.read(), error
+        ledger, failure = tracker.read(), error
     output.print(scores.tabulate_ledger(ledger))
     output.print(scores.tabulate_standing(ledger))
     say(scores.describe_correlation(ledger))
-    say(f"Ledger: {register.path} ({len(ledger.lines)} line(s))")
+    say(f"Ledger: {tracker.path} ({len(ledger.lines)} line(s))")
     if failure:
         raise failure
 
@@ -93,10 +93,10 @@ def leaderboard() -> None:
     from submissions.kaggle import Kaggle
     from submissions.leaderboard import best_public, tabulate_leaderboard
     from submissions.settings import read_settings
-    from submissions.settling import Register
+    from submissions.tracker import Tracker
 
     kaggle = Kaggle(read_settings())
-    ours = best_public(Register(kaggle).read())
+    ours = best_public(Tracker(kaggle).read())
     output.print(tabulate_leaderboard(kaggle.list_leaderboard(), ours))
     if ours is None:
         say("The ledger has no public score of ours yet; `make scores` fetches them.")

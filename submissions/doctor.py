@@ -167,7 +167,7 @@ def _examine_ledger(settings: Settings) -> Finding:
     except InputError as error:
         return Finding("Ledger", "not readable", str(error), stops=True)
     found = f"{len(ledger.lines)} line(s)"
-    open_lines = [line["key"] for line in ledger.unsettled()]
+    open_lines = [line["key"] for line in ledger.in_doubt()]
     if open_lines:
         advice = f"Unknown whether {', '.join(open_lines)} arrived: `make submit` looks first."
         return Finding("Ledger", found, advice)

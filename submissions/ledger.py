@@ -22,7 +22,7 @@ from pathlib import Path
 from solution.domain.collection import NAMES
 from solution.system.errors import InputError
 from solution.system.files import replace_file
-from submissions.locks import locked
+from submissions.locks import wait_for_lock
 
 OOF_COLUMNS = {name: "oof_" + name.replace(":", "_") for name in NAMES}
 COLUMNS = (
@@ -59,7 +59,7 @@ class Ledger:
         """The line of a submission."""
         return next((line for line in self.lines if line["key"] == key), None)
 
-    def unsettled(self) -> list[Line]:
+    def in_doubt(self) -> list[Line]:
         """The lines of which nobody knows whether they arrived."""
         return [line for line in self.lines if line["state"] == "sending"]
 
@@ -191,7 +191,7 @@ def read_number(cell: str | None) -> float | None:
 def edit_ledger(path: Path) -> Iterator[Ledger]:
     """Read, change and write the file as one step that no other process can come between."""
     lock = path.with_name(f".{path.name}.lock")
-    with locked(lock, 60.0, "is writing the ledger"):
+    with wait_for_lock(lock, 60.0, "is writing the ledger"):
         ledger = read_ledger(path)
         before = repr(ledger)
         yield ledger

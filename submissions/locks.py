@@ -14,7 +14,7 @@ BETWEEN_TRIES = 0.05  # seconds
 
 
 @contextmanager
-def locked(path: Path, seconds: float, what: str) -> Iterator[int]:
+def wait_for_lock(path: Path, seconds: float, what: str) -> Iterator[int]:
     """Hold the lock file at `path`; yields its descriptor.
 
     A child process that is handed the descriptor holds the lock as well: where this process is

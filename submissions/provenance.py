@@ -76,8 +76,8 @@ def _git(*command: str) -> str:
 
 
 @dataclass(frozen=True)
-class Parcel:
-    """What is to be sent. A key is used for one upload only."""
+class Upload:
+    """What is to be sent. A key is used for one sending only."""
 
     file: Path
     fingerprint: str  # start of the file's SHA-256
@@ -104,7 +104,7 @@ class Parcel:
         }
 
     def message(self, key: str) -> str:
-        """One ASCII line that ties the score on Kaggle to this parcel."""
+        """One ASCII line that ties the score on Kaggle to this upload."""
         facts = {"key": key, **self.values, "oof": self.values["oof_mean"]}
         shown = ("key", "file", "commit", "recipe", "oof")
         words = [f"{name}={_plain(str(facts[name]))}" for name in shown if facts[name]]
@@ -129,7 +129,7 @@ def make_key(now: datetime) -> str:
     return f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
 
 
-def pack(built: Built, tree: Tree) -> Parcel:
+def pack(built: Built, tree: Tree) -> Upload:
     """Take the built submission with everything that tells where it comes from."""
     run = built.run.record()
     fingerprint = _digest(built.written.path)
@@ -140,13 +140,13 @@ def pack(built: Built, tree: Tree) -> Parcel:
         "rows_copied_from_sample": built.written.kept,
         "recipe": built.recipe.model_dump(mode="json"),
         "experiments": built.recipe.names(),
-        "scores": {name: round(value, 6) for name, value in built.scores().items()},
+        "scores": {name: round(value, 6) for name, value in built.scores.of_ensemble().items()},
         "data": str(run["settings"].get("data", "")),
         "commit": tree.commit,
         "changed": list(tree.changed),
         "run": {"folder": str(built.run.folder), **run},
     }
-    return Parcel(built.written.path, fingerprint, facts, tree, built.run.folder / "scores.csv")
+    return Upload(built.written.path, fingerprint, facts, tree, built.run.folder / "scores.csv")
 
 
 def _digest(path: Path) -> str:

@@ -6,9 +6,10 @@ import numpy as np
 import polars as pl
 from rich.table import Table
 
+from ensembles.resampling import mean_of_all
 from solution.domain import predictions
 from solution.domain.collection import COLLECTIONS, Collection
-from solution.domain.metrics import Mean, bootstrap_mean, mean_of_means, score_graphs
+from solution.domain.metrics import Mean, bootstrap_mean, score_predictions
 from solution.runs.folder import Run
 from solution.runs.job import read_job
 from solution.system.files import replace_file
@@ -28,13 +29,28 @@ class Line:
     peak_megabytes: float | None
 
 
-def collect_lines(run: Run, recipe: str) -> list[Line]:
-    """Score everything in the run folder, collection by collection, the ensemble last."""
+@dataclass(frozen=True)
+class Scores:
+    """What a run reached, out of fold."""
+
+    lines: list[Line]  # collection by collection, the ensemble last
+    overall: Mean | None  # the ensemble's, over the five collections; None where one is missing
+
+    def of_ensemble(self) -> dict[str, float]:
+        """The ensemble's score by collection, and under "mean" that of all five."""
+        own = [line for line in self.lines if line.ranker.startswith(ENSEMBLE)]
+        scores = {line.collection.name: line.score.value for line in own}
+        return scores if self.overall is None else {**scores, "mean": self.overall.value}
+
+
+def collect_scores(run: Run, recipe: str) -> Scores:
+    """Score everything in the run folder."""
     labels = predictions.read(run.labels)
     paths = {name: run.predictions(name, "out_of_fold") for name in run.experiments()}
-    paths[f"{ENSEMBLE} {recipe}"] = run.ranking(recipe, "out_of_fold")
+    merged = f"{ENSEMBLE} {recipe}"
+    paths[merged] = run.ranking(recipe, "out_of_fold")
     scored = {
-        name: score_graphs(predictions.read(path), labels)
+        name: score_predictions(predictions.read(path), labels)
         for name, path in paths.items()
         if path.is_file()
     }
@@ -46,22 +62,10 @@ def collect_lines(run: Run, recipe: str) -> list[Line]:
                 lines.append(
                     Line(collection, name, bootstrap_mean(own), *_cost(run, name, collection))
                 )
-    return lines
+    return Scores(lines, mean_of_all(scored[merged]) if merged in scored else None)
 
 
-def score_overall(lines: list[Line]) -> Mean | None:
-    """The ensemble's mean over the five collections; None where one is missing."""
-    own = [line.score for line in lines if line.ranker.startswith(ENSEMBLE)]
-    if len(own) < len(COLLECTIONS):
-        return None
-    return mean_of_means(
-        np.array([score.value for score in own]),
-        np.array([score.standard_error for score in own]),
-        sum(score.graphs for score in own),
-    )
-
-
-def tabulate(lines: list[Line]) -> Table:
+def tabulate(scores: Scores) -> Table:
     """The table that `fastslow run` ends with; 80 columns wide."""
     table = make_table(
         "Out-of-fold scores, higher is better",
@@ -72,7 +76,7 @@ def tabulate(lines: list[Line]) -> Table:
     for column in ("Score", "95% interval", "Time", "Memory"):
         table.add_column(column, justify="right", no_wrap=True)
     for collection in COLLECTIONS:
-        own = [line for line in lines if line.collection == collection]
+        own = [line for line in scores.lines if line.collection == collection]
         if own:
             graphs = own[0].score.graphs
             table.add_row(f"{collection.name}, {collection.metric}, {graphs} graphs", style="cyan")
@@ -81,10 +85,9 @@ def tabulate(lines: list[Line]) -> Table:
             memory = "" if line.peak_megabytes is None else f"{line.peak_megabytes:.0f} MB"
             style = "bold" if line.ranker.startswith(ENSEMBLE) else ""
             table.add_row(f"  {line.ranker}", *_show_mean(line.score), seconds, memory, style=style)
-    overall = score_overall(lines)
-    if overall is not None:
+    if scores.overall is not None:
         table.add_row("mean of the five", style="cyan")
-        table.add_row(f"  {ENSEMBLE}", *_show_mean(overall), style="bold")
+        table.add_row(f"  {ENSEMBLE}", *_show_mean(scores.overall), style="bold")
     return table
 
 

@@ -10,7 +10,7 @@ from rich.table import Table
 from solution.system.terminal import make_table
 from submissions.kaggle import Submission
 from submissions.ledger import OOF_COLUMNS, Ledger, Line, edit_ledger, read_number
-from submissions.settling import Register, note, read_time, show_time
+from submissions.tracker import Tracker, note, read_time, show_time
 
 ANCHORS = Path(__file__).parent / "anchors.csv"  # from the authors' own texts
 SHORT = ("xla def", "xla ran", "nlp def", "nlp ran", "tile xla")
@@ -37,15 +37,15 @@ def read_anchors() -> list[Anchor]:
     return sorted(anchors, key=lambda anchor: -anchor.private)
 
 
-def update_ledger(register: Register) -> Ledger:
+def update_ledger(tracker: Tracker) -> Ledger:
     """Fetch all submissions into the ledger, those of other machines and of the website as well."""
-    listed = register.look()
-    with edit_ledger(register.path) as ledger:
+    listed = tracker.look()
+    with edit_ledger(tracker.path) as ledger:
         known = {line["ref"] for line in ledger.lines}
         for submission in listed:
             if str(submission.ref) not in known:
                 _add(ledger, submission)
-    return register.read()
+    return tracker.read()
 
 
 def _add(ledger: Ledger, submission: Submission) -> None:

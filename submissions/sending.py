@@ -1,7 +1,7 @@
 """Submit once and never twice: the order of steps that survives a failure between any two.
 
-1. take the lock; the upload's own process holds it too, so that an upload whose parent was killed
-   keeps the next submit waiting
+1. take the lock; the process that uploads holds it too, so that it keeps the next submit waiting
+   where its parent was killed
 2. look: earlier submissions whose fate is unknown are found in Kaggle's list, or are shown to be
    missing from it, before anything else is done
 3. refuse what was sent already, and ask for the remaining slots
@@ -23,10 +23,10 @@ from submissions.calls import pause
 from submissions.failures import KaggleError
 from submissions.kaggle import Kaggle, Limits, Submission
 from submissions.ledger import Ledger, Line, edit_ledger
-from submissions.locks import locked
-from submissions.provenance import Parcel, make_key
+from submissions.locks import wait_for_lock
+from submissions.provenance import Upload, make_key
 from submissions.settings import Settings
-from submissions.settling import Register, UnknownError, show_time
+from submissions.tracker import Tracker, UnknownError, show_time
 
 DONE, UNKNOWN, NOT_SCORED = 0, 3, 4  # exit codes; InputError makes it 2
 LONGEST_POLL = 60.0  # seconds
@@ -42,9 +42,9 @@ class Outcome:
 
 
 def submit(
-    parcel: Parcel, settings: Settings, *, force: bool = False, dry_run: bool = False
+    upload: Upload, settings: Settings, *, force: bool = False, dry_run: bool = False
 ) -> Outcome:
-    """Send the parcel, confirm that it arrived, and wait for its score.
+    """Send the upload, confirm that it arrived, and wait for its score.
 
     Args:
         force: send although the same file was sent before, or no slot seems to be left.
@@ -55,55 +55,55 @@ def submit(
     """
     lock = settings.submissions / ".submitting.lock"
     try:
-        with locked(lock, settings.lock_seconds, "is submitting") as held:
-            register = Register(Kaggle(settings, (held,)))
-            _remove_leftovers(register)
-            key = find_earlier(register, parcel, force=force)
+        with wait_for_lock(lock, settings.lock_seconds, "is submitting") as held:
+            tracker = Tracker(Kaggle(settings, (held,)))
+            _remove_leftovers(tracker)
+            key = find_earlier(tracker, upload, force=force)
             if key is None and dry_run:
-                message = parcel.message(make_key(datetime.now(UTC)))
+                message = upload.message(make_key(datetime.now(UTC)))
                 return Outcome(DONE, f"Nothing was sent. The message would be: {message}")
-            key = key or send(register, parcel)
-        return follow(register, key)
+            key = key or send(tracker, upload)
+        return follow(tracker, key)
     except UnknownError as error:
         return Outcome(UNKNOWN, str(error))
     except KeyboardInterrupt:
         return Outcome(UNKNOWN, "Stopped. Run the same command again: it looks what arrived.")
 
 
-def find_earlier(register: Register, parcel: Parcel, *, force: bool) -> str | None:
+def find_earlier(tracker: Tracker, upload: Upload, *, force: bool) -> str | None:
     """The key under which this file arrived unseen, or waits for its score; else None.
 
     Raises InputError where it must not be sent: known already, or no slot left.
     """
-    ledger = register.read()
-    in_doubt = {line["key"] for line in ledger.unsettled()}
+    ledger = tracker.read()
+    in_doubt = {line["key"] for line in ledger.in_doubt()}
     if not force:
-        waiting = _refuse_known(ledger, parcel)
+        waiting = _refuse_known(ledger, upload)
         if waiting:
             return waiting
-    listed, limits = register.settle()
-    same = register.read().of_file(parcel.fingerprint)
+    listed, limits = tracker.reconcile()
+    same = tracker.read().of_file(upload.fingerprint)
     arrived = [line["key"] for line in same if line["key"] in in_doubt]
     if arrived:  # even with force: it is what was asked for
         return arrived[-1]
     if not force:
-        _refuse_listed(listed, parcel, register.path)
-        _check_slots(limits or register.kaggle.ask_limits(), register.settings.competition)
+        _refuse_listed(listed, upload, tracker.path)
+        _check_slots(limits or tracker.kaggle.ask_limits(), tracker.settings.competition)
     return None
 
 
-def send(register: Register, parcel: Parcel) -> str:
+def send(tracker: Tracker, upload: Upload) -> str:
     """Upload until the list shows it; returns its key.
 
     Raises InputError where it did not arrive, UnknownError where nobody can say.
     """
-    settings = register.settings
+    settings = tracker.settings
     wait = settings.wait_seconds
     for left in reversed(range(settings.tries)):
-        key, failure = _upload(register, parcel)
+        key, failure = _send_once(tracker, upload)
         in_doubt = failure is None or failure.kind.undecided
-        _settle_upload(register, key, failure, settings.quiet_seconds if in_doubt else 0.0)
-        line = register.read().find(key)
+        _reconcile(tracker, key, failure, settings.quiet_seconds if in_doubt else 0.0)
+        line = tracker.read().find(key)
         if line and line["state"] != "failed":
             return key
         if failure is None:
@@ -118,49 +118,49 @@ def send(register: Register, parcel: Parcel) -> str:
     raise AssertionError("unreachable")
 
 
-def follow(register: Register, key: str) -> Outcome:
+def follow(tracker: Tracker, key: str) -> Outcome:
     """Wait for the score of a submission that is listed."""
-    settings = register.settings
+    settings = tracker.settings
     deadline = time.monotonic() + settings.score_seconds
-    wait, problem = 0.0 if register.skew is None else settings.poll_seconds, ""
-    while (line := register.read().find(key)) and line["state"] == "pending":
+    wait, problem = 0.0 if tracker.skew is None else settings.poll_seconds, ""
+    while (line := tracker.read().find(key)) and line["state"] == "pending":
         if wait and time.monotonic() + wait > deadline:  # without a wait, look once at least
             break
         pause(wait, "Waiting for the score")
         wait = max(settings.poll_seconds, min(wait * 1.5, LONGEST_POLL))
         try:
-            register.look()
+            tracker.look()
             problem = ""
         except KaggleError as error:
             problem = f" {error}"
             if not error.kind.passing:
                 break
     outcome = _describe(key, line or {}, problem)
-    return Outcome(outcome.code, outcome.message + _describe_skew(register.skew))
+    return Outcome(outcome.code, outcome.message + _describe_skew(tracker.skew))
 
 
-def _remove_leftovers(register: Register) -> None:
+def _remove_leftovers(tracker: Tracker) -> None:
     """Delete the temporary files of a submit that was killed; both locks keep others out."""
-    with edit_ledger(register.path):
-        remove_leftovers(register.settings.submissions)
+    with edit_ledger(tracker.path):
+        remove_leftovers(tracker.settings.submissions)
 
 
-def _upload(register: Register, parcel: Parcel) -> tuple[str, KaggleError | None]:
+def _send_once(tracker: Tracker, upload: Upload) -> tuple[str, KaggleError | None]:
     now = datetime.now(UTC)
     key = make_key(now)
-    file = parcel.store(register.settings.submissions / "sent", key)
-    with edit_ledger(register.path) as ledger:
-        ledger.put(key, when=show_time(now), state="sending", **parcel.values)
+    file = upload.store(tracker.settings.submissions / "sent", key)
+    with edit_ledger(tracker.path) as ledger:
+        ledger.put(key, when=show_time(now), state="sending", **upload.values)
     try:
-        register.kaggle.upload(file, parcel.message(key))
+        tracker.kaggle.upload(file, upload.message(key))
     except KaggleError as error:
         return key, error
     return key, None
 
 
-def _settle_upload(register: Register, key: str, failure: KaggleError | None, quiet: float) -> None:
+def _reconcile(tracker: Tracker, key: str, failure: KaggleError | None, quiet: float) -> None:
     try:
-        register.settle(quiet)
+        tracker.reconcile(quiet)
     except InputError as error:
         said = "Kaggle said that it was submitted." if failure is None else str(failure)
         raise UnknownError(
@@ -169,25 +169,25 @@ def _settle_upload(register: Register, key: str, failure: KaggleError | None, qu
         ) from error
 
 
-def _refuse_known(ledger: Ledger, parcel: Parcel) -> str | None:
+def _refuse_known(ledger: Ledger, upload: Upload) -> str | None:
     """The key of the same file where it waits for its score; InputError where it has one."""
-    for line in reversed(ledger.of_file(parcel.fingerprint)):
+    for line in reversed(ledger.of_file(upload.fingerprint)):
         if line["state"] == "pending":
             return line["key"]
         if line["state"] != "sending":
             raise InputError(
-                f"{parcel.file}: the same file was submitted on {line['when']} as {line['key']} "
+                f"{upload.file}: the same file was submitted on {line['when']} as {line['key']} "
                 f"(public {line['public'] or '-'}, private {line['private'] or '-'}). It would "
                 "score the same. To send it all the same, give --force (make: FORCE=1)."
             )
     return None
 
 
-def _refuse_listed(listed: list[Submission], parcel: Parcel, ledger: Path) -> None:
+def _refuse_listed(listed: list[Submission], upload: Upload, ledger: Path) -> None:
     for submission in listed:
-        if submission.field("file") == parcel.fingerprint:
+        if submission.field("file") == upload.fingerprint:
             raise InputError(
-                f"{parcel.file}: Kaggle has the same file as number {submission.ref} of "
+                f"{upload.file}: Kaggle has the same file as number {submission.ref} of "
                 f"{submission.date}, which {ledger} may not know. `make scores` adds it. To send "
                 "it all the same, give --force (make: FORCE=1)."
             )

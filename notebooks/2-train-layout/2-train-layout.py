@@ -47,7 +47,7 @@ from solution.domain import predictions
 from solution.sessions.session import Session
 from solution.sessions.train_session import Share, train_session
 from solution.system.terminal import output
-from submissions.report import collect_lines, tabulate
+from submissions.report import collect_scores, tabulate
 
 # %% [markdown]
 # ## Training
@@ -76,5 +76,5 @@ output.print(show_summaries(predictions.read(run.graphs)))
 # Out of fold: every graph is predicted by a model that has seen no program of its structure.
 
 # %%
-output.print(tabulate(collect_lines(run, DEFAULT_RECIPE)))
+output.print(tabulate(collect_scores(run, DEFAULT_RECIPE)))
 session.finish(missing)

@@ -47,7 +47,7 @@ from submissions.scores import (
     update_ledger,
 )
 from submissions.settings import read_settings
-from submissions.settling import Register
+from submissions.tracker import Tracker
 
 # %matplotlib inline
 
@@ -56,17 +56,17 @@ session = Session.begin("5-leaderboard", PUSH)
 pushed = read_settings()
 shutil.copyfile(pushed.submissions / "ledger.csv", session.output / "ledger.csv")
 kaggle = Kaggle(pushed.model_copy(update={"submissions": session.output}))
-register = Register(kaggle)
+tracker = Tracker(kaggle)
 places = []
 if find_credentials():
     try:
-        update_ledger(register)
+        update_ledger(tracker)
         places = kaggle.list_leaderboard()
     except InputError as error:
         say(f"The ledger stays as it was. {error}")
 else:
     say("There are no credentials here, so the ledger stays as it was.")
-ledger = register.read()
+ledger = tracker.read()
 
 # %% [markdown]
 # ## Submissions

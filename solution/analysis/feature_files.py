@@ -7,7 +7,7 @@ import polars as pl
 
 from solution.domain.collection import Collection
 from solution.domain.graph import Graph
-from solution.domain.predictions import QUESTION_KEYS, RANKING_SCHEMA
+from solution.domain.predictions import RANKING_SCHEMA, REQUEST_KEYS
 from solution.features.columns import features_of
 from solution.features.table import feature_table
 from solution.system.parquet import write_batches
@@ -33,7 +33,7 @@ def write_table(graphs: Iterable[Graph], collection: Collection, path: Path) -> 
     Only some graphs are in memory at once, so the table may be larger than memory.
     """
     names = [feature.name for feature in features_of(collection)]
-    schema = pl.Schema({name: RANKING_SCHEMA[name] for name in QUESTION_KEYS})
+    schema = pl.Schema({name: RANKING_SCHEMA[name] for name in REQUEST_KEYS})
     schema.update({name: pl.Float32() for name in names})
     schema["runtime"] = pl.Float64()
     write_batches(keyed_tables(graphs), schema, path)

@@ -123,5 +123,5 @@ def finish(run: Run, recipe_name: str) -> None:
     from submissions.report import tabulate
 
     built = build_submission(run, find_recipe(recipe_name))
-    output.print(tabulate(built.lines))
+    output.print(tabulate(built.scores))
     say(built.written.describe())

@@ -81,7 +81,7 @@ def score_ranking(collection_name: str, scores: np.ndarray, runtimes: np.ndarray
     return metric(scores, runtimes)
 
 
-def score_graphs(predictions: pl.DataFrame, labels: pl.DataFrame) -> pl.DataFrame:
+def score_predictions(predictions: pl.DataFrame, labels: pl.DataFrame) -> pl.DataFrame:
     """Score every predicted graph.
 
     Args:
@@ -116,27 +116,10 @@ class Mean:
     high: float
     graphs: int
 
-    @property
-    def standard_error(self) -> float:
-        """Half the interval's width over 1.96."""
-        return (self.high - self.low) / (2 * 1.96)
-
     def __format__(self, spec: str) -> str:
         """Each number by `spec`: f"{mean:.3f}" is such as 0.571 (0.542 to 0.600)."""
         value, low, high = (format(number, spec) for number in (self.value, self.low, self.high))
         return f"{value} ({low} to {high})"
-
-
-def mean_of_means(values: np.ndarray, standard_errors: np.ndarray, graphs: int) -> Mean:
-    """The mean over collections, as Kaggle's score, which are treated as independent.
-
-    Args:
-        values: (collections,) their means.
-        standard_errors: (collections,) of these; where one is NaN, so is the interval.
-    """
-    value = float(np.mean(values))
-    margin = 1.96 * float(np.linalg.norm(standard_errors)) / len(values)
-    return Mean(value, value - margin, value + margin, graphs)
 
 
 def bootstrap_mean(values: np.ndarray, resamples: int = 9999) -> Mean:

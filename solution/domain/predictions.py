@@ -30,8 +30,8 @@ KEYS = ["collection", "graph", "config", "fold", "seed"]
 RANKING_SCHEMA = pl.Schema(
     {name: SCHEMA[name] for name in ("collection", "graph", "config", "score")}
 )
-# Which configurations of which graphs are asked for.
-QUESTION_KEYS = ["collection", "graph", "config"]
+# Which configurations of which graphs are requested.
+REQUEST_KEYS = ["collection", "graph", "config"]
 
 MAX_SHOWN = 3
 
@@ -87,7 +87,7 @@ def check_predictions(predictions: pl.DataFrame, questions: pl.DataFrame, source
         ),
         "graphs are unknown": predictions.join(asked, on=graph, how="anti"),
         "predictions are of configurations that were not asked for": predictions.join(
-            questions, on=QUESTION_KEYS, how="anti"
+            questions, on=REQUEST_KEYS, how="anti"
         ),
         "graphs have no prediction": asked.join(
             predictions, on=["collection", "graph"], how="anti"
@@ -105,7 +105,7 @@ def _is_exact(predictions: pl.DataFrame, questions: pl.DataFrame) -> bool:
         len(predictions) == len(questions)
         and predictions.select("fold", "seed").n_unique() <= 1
         and bool(predictions["score"].is_finite().fill_null(value=False).all())
-        and predictions.select(QUESTION_KEYS).equals(questions.select(QUESTION_KEYS))
+        and predictions.select(REQUEST_KEYS).equals(questions.select(REQUEST_KEYS))
     )
 
 

@@ -21,6 +21,7 @@ from solution.experiments import published
 from solution.models.base import RankerSettings
 from solution.models.catalogue import describe_settings
 from solution.system.errors import InputError
+from solution.system.names import check_name
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,10 @@ class Experiment:
     origin: str = ""  # the name or the file that it was found by; empty where it was made here
 
     def __post_init__(self) -> None:
+        try:
+            check_name(self.name)
+        except ValueError as error:
+            raise InputError(f"{self.name!r}: {error}. Rename the experiment.") from None
         named = [name for group in self.train_jointly for name in group]
         sources = [{collection(name).source for name in group} for group in self.train_jointly]
         if len(set(named)) < len(named) or any(len(found) > 1 for found in sources):

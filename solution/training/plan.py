@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from solution.domain.evaluated_configs import choose_configs
-from solution.domain.predictions import QUESTION_KEYS, RANKING_SCHEMA
+from solution.domain.predictions import RANKING_SCHEMA, REQUEST_KEYS
 from solution.features.preparation import Preparation
 from solution.models.base import RankerSettings
 from solution.store.lazy_graphs import GraphCache, LazyGraphs
@@ -120,9 +120,9 @@ def choose_few(collections: Sequence[str], splits: Sequence[str]) -> list[int]:
 
 
 def _keyed(key: tuple[str, str], configs: np.ndarray, runtimes: np.ndarray) -> pl.DataFrame:
-    schema = pl.Schema({name: RANKING_SCHEMA[name] for name in QUESTION_KEYS})
+    schema = pl.Schema({name: RANKING_SCHEMA[name] for name in REQUEST_KEYS})
     schema["runtime"] = pl.Float64()
     frame = pl.DataFrame({"config": configs, "runtime": runtimes}).with_columns(
         pl.lit(key[0]).alias("collection"), pl.lit(key[1]).alias("graph")
     )
-    return frame.select(*QUESTION_KEYS, "runtime").cast(schema)
+    return frame.select(*REQUEST_KEYS, "runtime").cast(schema)

@@ -10,7 +10,7 @@ import polars as pl
 from rich.table import Table
 
 from solution.domain import predictions
-from solution.domain.metrics import bootstrap_mean, score_graphs
+from solution.domain.metrics import bootstrap_mean, score_predictions
 from solution.experiments.base import Experiment
 from solution.runs.folder import Run
 from solution.system.errors import InputError
@@ -63,7 +63,7 @@ def _tabulate(experiment: Experiment, run: Run) -> Table:
         table.add_column(name, justify="left" if name == "Collection" else "right", no_wrap=True)
     for (collection, seed), part in own.group_by("collection", "seed", maintain_order=True):
         asked = labels.filter(pl.col("collection") == collection)
-        mean = bootstrap_mean(score_graphs(part, asked)["score"].to_numpy())
+        mean = bootstrap_mean(score_predictions(part, asked)["score"].to_numpy())
         interval = f"{mean.low:.3f} to {mean.high:.3f}"
         table.add_row(str(collection), str(seed), str(mean.graphs), f"{mean.value:.3f}", interval)
     return table

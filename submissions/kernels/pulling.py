@@ -19,8 +19,8 @@ from solution.system.terminal import make_table
 from submissions.failures import KaggleError
 from submissions.kernels.calls import Kernels, Session
 from submissions.kernels.notebooks import Notebook, list_notebooks
-from submissions.kernels.pushing import UnknownPushError, settle
-from submissions.kernels.register import Push, read_register, record, records
+from submissions.kernels.pushes import Push, read_pushes, record, records
+from submissions.kernels.pushing import UnknownPushError, reconcile
 
 LOG_LINES = 15
 MAX_SHOWN = 3
@@ -66,11 +66,11 @@ def report_progress(kernels: Kernels) -> tuple[Table, list[str]]:
     lines = []
     for notebook in list_notebooks():
         try:
-            settle(notebook, kernels)
-            latest = read_register(notebook.name).latest
+            reconcile(notebook, kernels)
+            latest = read_pushes(notebook.name).latest
             state, advice = ("never pushed", "") if latest is None else _describe(latest, kernels)
         except (UnknownPushError, KaggleError) as error:
-            latest, state, advice = read_register(notebook.name).latest, "unknown", str(error)
+            latest, state, advice = read_pushes(notebook.name).latest, "unknown", str(error)
         commit, when = (latest.commit[:12], latest.when[:16]) if latest else ("", "")
         table.add_row(notebook.name, commit, when.replace("T", " "), state)
         lines += [f"{notebook.name}: {advice}."] if advice else []
@@ -106,7 +106,7 @@ def pull(notebook: Notebook, kernels: Kernels, *, replace: bool = False) -> Path
     Raises InputError where they are not there yet, not of that push, not whole or not finished;
     runs/NAME is then as it was.
     """
-    latest = read_register(notebook.name).arrived
+    latest = read_pushes(notebook.name).arrived
     if latest is None:
         raise InputError(
             f"{notebook.name}: nothing was pushed from here that could be pulled. "

@@ -29,17 +29,17 @@ from submissions.kernels.packaging import (
     provide_package,
     write_metadata,
 )
-from submissions.kernels.register import (
+from submissions.kernels.pushes import (
     Push,
     Uploaded,
-    read_register,
+    read_pushes,
     read_uploaded,
     record,
     record_uploaded,
     records,
     show_now,
 )
-from submissions.locks import locked
+from submissions.locks import wait_for_lock
 from submissions.provenance import Tree, make_key
 from submissions.settings import Settings
 
@@ -70,11 +70,11 @@ def push(order: Order, settings: Settings) -> Outcome:
     Raises InputError where nothing was pushed.
     """
     lock = records() / ".pushing.lock"
-    with locked(lock, settings.lock_seconds, "is pushing") as held:
+    with wait_for_lock(lock, settings.lock_seconds, "is pushing") as held:
         kernels = Kernels(settings, (held,))
         user = kernels.find_user()
         try:
-            earlier = settle(order.notebook, kernels)
+            earlier = reconcile(order.notebook, kernels)
             if earlier is not None and _is_same(earlier, order):
                 return Outcome(DONE, f"It had arrived already. {_describe(earlier, order)}")
             package = provide_package(order.tree, settings.wheels, settings.kernel_python)
@@ -89,12 +89,12 @@ class UnknownPushError(Exception):
     """Nobody can say at present whether a push arrived."""
 
 
-def settle(notebook: Notebook, kernels: Kernels) -> Push | None:
+def reconcile(notebook: Notebook, kernels: Kernels) -> Push | None:
     """Decide about a push in state "pushing"; returns it where it arrived.
 
     Raises UnknownPushError where Kaggle cannot be asked.
     """
-    latest = read_register(notebook.name).latest
+    latest = read_pushes(notebook.name).latest
     if latest is None or latest.state != "pushing":
         return None
     return _look(notebook, latest, kernels)

@@ -20,7 +20,7 @@ from submissions.page.leaderboard import LEDGER, describe_leaderboard
 from submissions.page.members import describe_agreement, describe_gains, describe_weights
 from submissions.page.nesting import describe_optimism
 from submissions.page.scores import describe_graphs, describe_scores
-from submissions.page.text import count, interval, number, signed
+from submissions.page.text import count, interval, number, percent, signed
 from submissions.page.training import describe_curves, describe_making
 
 REPORT = "report.html"
@@ -113,9 +113,14 @@ def _compare(evidence: Evidence) -> list[str]:
     gain = evidence.gain_over_best
     if gain is None:
         return []
+    surely = (
+        "These graphs are too few to say how likely that holds on others"
+        if gain["probability"] is None
+        else "On other graphs of this kind it would be the better one with a probability of "
+        f"{percent(gain['probability'])}"
+    )
     return [
         f"Against the best single member of each collection it gains {signed(gain['difference'])} "
-        f"({interval(gain['low'], gain['high'])}). On other graphs of this kind it would be the "
-        f"better one with a probability of {gain['probability']:.0%}; the best member is chosen "
+        f"({interval(gain['low'], gain['high'])}). {surely}; the best member is chosen "
         "by these very scores, which flatters it."
     ]

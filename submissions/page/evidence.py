@@ -7,9 +7,10 @@ from functools import cached_property
 import polars as pl
 
 from ensembles.recipe import Recipe
+from ensembles.resampling import mean_of_all
 from ensembles.statistics import ENSEMBLE, bootstrap, compare, score_table
-from solution.domain.collection import COLLECTIONS, NAMES, Collection
-from solution.domain.metrics import Mean, mean_of_means
+from solution.domain.collection import COLLECTIONS, Collection
+from solution.domain.metrics import Mean
 from solution.runs.folder import Run
 
 CONTROL = 0.0  # a ranker that scores this in every layout graph ranks nothing
@@ -63,14 +64,10 @@ class Evidence:
 
     def overall(self, member: str) -> Mean | None:
         """The mean over the five collections; None where one is missing."""
-        own = self.means.filter(pl.col("member") == member)
-        if len(own) < len(NAMES):
-            return None
-        errors = own["standard_error"].fill_null(float("nan")).to_numpy()
-        return mean_of_means(own["value"].to_numpy(), errors, int(own["graphs"].sum()))
+        return mean_of_all(self.scores.filter(pl.col("member") == member).drop("member"))
 
     @cached_property
-    def gain_over_best(self) -> dict[str, float] | None:
+    def gain_over_best(self) -> dict[str, float | None] | None:
         """The recipe less the best experiment of each collection, all collections together.
 
         None where there is nothing to compare. The best one is chosen by these very scores, which

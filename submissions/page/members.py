@@ -1,11 +1,13 @@
 """The parts of the page on the ensemble's members: how alike, how heavy, and what each adds."""
 
+import numpy as np
 import polars as pl
 
+from ensembles.methods import to_shares
 from ensembles.statistics import MEAN, leave_one_out, rank_correlations
 from submissions.page.charts import Row, draw_bars, draw_heat_map, draw_intervals
 from submissions.page.evidence import Evidence
-from submissions.page.text import Section, Table, interval, listed, number, signed
+from submissions.page.text import Section, Table, interval, listed, number, percent, signed
 
 
 def describe_agreement(evidence: Evidence) -> Section:
@@ -53,8 +55,7 @@ def describe_weights(evidence: Evidence) -> Section:
     for collection in evidence.collections:
         scored = {str(mean["member"]) for mean in evidence.means_of(collection.name)}
         weights = {n: w for n, w in recipe.weights(collection.name).items() if n in scored}
-        total = sum(weights.values())
-        shares = [Row(name, weight / total) for name, weight in weights.items()]
+        shares = _share(weights)
         if not shares and recipe.fallback in scored:
             shares = [Row(f"{recipe.fallback} (fallback)", 1.0)]
         if shares:
@@ -77,6 +78,13 @@ def describe_weights(evidence: Evidence) -> Section:
             )
         ],
     )
+
+
+def _share(weights: dict[str, float]) -> list[Row]:
+    if not weights:
+        return []
+    shares = to_shares(np.array(list(weights.values())))
+    return [Row(name, float(share)) for name, share in zip(weights, shares, strict=True)]
 
 
 def describe_gains(evidence: Evidence) -> Section:
@@ -103,7 +111,7 @@ def describe_gains(evidence: Evidence) -> Section:
                 row["member"],
                 signed(row["gain"]),
                 interval(row["low"], row["high"]),
-                f"{row['probability']:.0%}",
+                percent(row["probability"]),
             ]
             for row in own
         ]

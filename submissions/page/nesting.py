@@ -24,7 +24,7 @@ def describe_optimism(evidence: Evidence) -> Section:
             ANCHOR,
             TITLE,
             "Not known for this run: it takes two members that rank something, and labelled graphs "
-            "of at least two structures in a collection. Add experiments or graphs, and run again.",
+            "of at least two groups in a collection. Add experiments or graphs, and run again.",
         )
     table = [
         [n, number(nested), number(naive), signed(naive - nested)] for n, nested, naive in rows
@@ -37,7 +37,8 @@ def describe_optimism(evidence: Evidence) -> Section:
         "Weights that are fitted and scored on the same graphs look better than they are. Here "
         f"the members are weighted in {len(rows)} ways, merged by "
         f"{evidence.recipe.method.replace('_', ' ')}, and each way is scored twice: on the graphs "
-        "that it was fitted on, and on graphs of structures that it has not seen.",
+        "that it was fitted on, and on graphs of groups that it has not seen. A group is what "
+        "stays together in a fold of this run.",
         [figure],
         [Table("Fitted weights", ["Fit", "On other graphs", "On the same", "Optimism"], table)],
         "A dot is the score on other graphs, a ring the one on the same graphs; the line between "

@@ -54,6 +54,11 @@ def signed(value: float | None) -> str:
     return NOTHING if value is None else f"{value:+.3f}".replace("-", MINUS)
 
 
+def percent(value: float | None) -> str:
+    """A probability."""
+    return NOTHING if value is None else f"{value:.0%}"
+
+
 def show_times(value: float) -> str:
     """How many times as slow."""
     return f"{value:.2f}×" if value < 10 else f"{value:,.0f}×"

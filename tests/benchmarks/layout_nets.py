@@ -21,11 +21,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ensembles.resampling import mean_over_collections
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
 from solution.domain.collection import LAYOUT
 from solution.domain.graph import Graph
-from solution.domain.metrics import bootstrap_mean, kendall_tau, mean_of_means
+from solution.domain.metrics import bootstrap_mean, kendall_tau
 from solution.features.preparation import Preparation
 from solution.models.base import Ranker
 from solution.models.layout.layout_gnn import LayoutGnnSettings
@@ -122,19 +123,18 @@ def show_accuracy(scores: pl.DataFrame) -> Table:
         .sort("collection", "graph")
     )
     epochs = scores.group_by("collection", "net").agg(pl.col("epochs").mean())
-    means = []
     for collection in LAYOUT:
         own = graphs.filter(pl.col("collection") == collection)
         difference = bootstrap_mean((own["ours"] - own["TGraph"]).to_numpy())
-        means.append(difference)
         run = dict(epochs.filter(collection=collection).select("net", "epochs").iter_rows())
         table.add_row(
             collection, str(len(own)), f"{own['TGraph'].mean():.3f}", f"{own['ours'].mean():.3f}",
             f"{CEILINGS[collection]:.2f}",
             f"{difference:+.3f}", f"{run['TGraph']:.0f} / {run['ours']:.0f}",
         )  # fmt: skip
-    values, errors = zip(*((mean.value, mean.standard_error) for mean in means), strict=True)
-    mean = mean_of_means(np.array(values), np.array(errors), len(graphs))
+    mean = mean_over_collections(
+        graphs.select("collection", "graph", score=pl.col("ours") - pl.col("TGraph"))
+    )
     table.add_row("mean (bar: +0.050)", "", "", "", "", f"{mean:+.3f}", "")
     return table
 

@@ -1,17 +1,18 @@
 """What `make papers` found as tables on the screen, in README and log, and as a plot."""
 
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 from rich.table import Table
 
+from ensembles.resampling import mean_over_collections
 from solution.analysis.graph_picture import save_figure
 from solution.domain.collection import LAYOUT, TILE
-from solution.domain.metrics import Mean, bootstrap_mean, mean_of_means
+from solution.domain.metrics import Mean, bootstrap_mean
 from solution.system.files import replace_file
 from solution.system.terminal import make_table
 from tests.benchmarks.paper_systems import LAYOUT_SYSTEMS, ORDERS, TILE_SYSTEMS
@@ -34,16 +35,13 @@ def of_graphs(scores: pl.DataFrame, column: str = "score") -> pl.DataFrame:
 
 
 def mean_over(graphs: pl.DataFrame, collections: Sequence[str], column: str) -> Mean:
-    """The mean of the collections' means, with its interval over graphs."""
-    own = [
-        bootstrap_mean(graphs.filter(pl.col("collection") == name)[column].to_numpy())
-        for name in collections
-    ]
-    if len(own) == 1:
-        return own[0]
-    values = np.array([mean.value for mean in own])
-    errors = np.array([mean.standard_error for mean in own])
-    return mean_of_means(values, errors, len(graphs))
+    """The mean of the collections' means, with its interval over programs; NaN where one lacks."""
+    own = graphs.filter(pl.col("collection").is_in(collections))
+    if own["collection"].n_unique() < len(collections):
+        return Mean(math.nan, math.nan, math.nan, 0)
+    if len(collections) == 1:
+        return bootstrap_mean(own[column].to_numpy())
+    return mean_over_collections(own.select("collection", "graph", score=column))
 
 
 def tabulate(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ensembles.methods import METHODS, RANK_METHODS, Method, merge, normalise
+from ensembles.methods import METHODS, RANK_METHODS, Method, merge, normalise, to_shares
 from solution.domain.predictions import RANKING_SCHEMA
 from solution.system.errors import InputError
 from tests.ensembles.test_rank_average import make_predictions, score_tables, slow_rank, to_ranks
@@ -97,6 +97,28 @@ def test_the_merge_is_that_of_brute_force(
         for key in votes[0]
     }
     assert merged == pytest.approx(expected, rel=1e-5, abs=1e-6)
+
+
+@pytest.mark.parametrize("factor", [1e308, 1e-300, 5e-324])
+@pytest.mark.parametrize("method", METHODS)
+def test_only_the_ratios_of_weights_matter_however_large_they_are(
+    method: Method, factor: float
+) -> None:
+    scores = {"one": [1, 2, 3, 4, 4], "two": [4, 1, 2, 1, 3]}
+    members = {
+        name: normalise(make_predictions({("tile:xla", "a", (0, 0)): own}), method)
+        for name, own in scores.items()
+    }
+    equal = merge(members, {"one": 1.0, "two": 1.0}, method)
+    assert merge(members, {"one": factor, "two": factor}, method).equals(equal)
+    assert equal["score"].n_unique() > 1
+
+
+@given(st.lists(st.floats(1e-9, 1e9), min_size=1, max_size=9))
+@settings(deadline=None)
+def test_shares_are_weights_over_their_sum_to_the_last_digit(weights: list[float]) -> None:
+    values = np.array(weights)
+    np.testing.assert_array_equal(to_shares(values), values / values.sum())
 
 
 @pytest.mark.parametrize("method", RANK_METHODS)

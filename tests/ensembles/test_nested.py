@@ -15,7 +15,8 @@ from ensembles.search import (
     BEST,
     HINDSIGHT,
     WHOLE,
-    choose_best,
+    drop_constants,
+    learn_choice,
     list_candidates,
     search,
     write_recipe,
@@ -26,7 +27,7 @@ from tests.made.ballots import draw_ballots, write_run
 
 
 class WatchfulRule(Rule):
-    """Refuses to score a graph of a structure that its weights saw, and notes what it scores."""
+    """Refuses to score a graph of a group that its weights saw, and notes what it scores."""
 
     seen: set[str]
     scored: list[str]
@@ -38,7 +39,7 @@ class WatchfulRule(Rule):
 
 
 @pytest.mark.parametrize("parts", [2, 5, 50])
-def test_no_graph_is_scored_by_weights_that_saw_its_structure(parts: int) -> None:
+def test_no_graph_is_scored_by_weights_that_saw_its_group(parts: int) -> None:
     ballots = draw_ballots([0.5, 1.0], graphs=14, methods=("mean_rank",))
     scored: list[str] = []
 
@@ -57,8 +58,9 @@ def test_a_search_chooses_without_the_graphs_that_it_is_scored_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ballots = draw_ballots([0.5, 1.0], graphs=8, methods=("mean_rank", "z_score"))
-    choose, chosen = choose_best(list_candidates(("mean_rank", "z_score"), ("equal", "best")))
+    choose = learn_choice(list_candidates(("mean_rank", "z_score"), ("equal", "best")))
     allowed: set[str] = set()
+    choices = 0
     score = Ballot.score
 
     def guard(ballot: Ballot, *arguments: object) -> float:
@@ -66,6 +68,8 @@ def test_a_search_chooses_without_the_graphs_that_it_is_scored_on(
         return score(ballot, *arguments)  # type: ignore[arg-type]
 
     def choose_watched(rest: Sequence[Ballot]) -> Rule:
+        nonlocal choices
+        choices += 1
         allowed.clear()
         allowed.update(ballot.group for ballot in rest)
         with monkeypatch.context() as patch:
@@ -73,7 +77,7 @@ def test_a_search_chooses_without_the_graphs_that_it_is_scored_on(
             return choose(rest)
 
     assert np.isfinite(estimate_nested(ballots, choose_watched, parts=4)).all()
-    assert len(chosen) == 4
+    assert choices == 4
 
 
 def test_groups_stay_together_and_parts_are_even() -> None:
@@ -97,7 +101,7 @@ def test_fixed_weights_show_no_optimism_and_fitted_ones_do() -> None:
     assert fitted.naive.mean() > fitted.nested.mean()
 
 
-def test_one_structure_alone_cannot_be_nested() -> None:
+def test_one_group_alone_cannot_be_nested() -> None:
     ballots = draw_ballots([0.5], graphs=2, methods=("mean_rank",))
     scores = estimate_nested(ballots, learn(fit_equal, "mean_rank"))
     assert np.isnan(scores).all()
@@ -120,6 +124,26 @@ def test_a_search_proposes_a_recipe_that_can_be_read_again(tmp_path: Path) -> No
         weights = dict(zip(names, found.rule.weights[collection], strict=True))
         expected = {name: weight for name, weight in weights.items() if weight > 0}
         assert recipe.weights(collection) == pytest.approx(expected, abs=1e-4)
+
+
+def test_what_is_proposed_is_the_best_line_fitted_on_all_graphs(tmp_path: Path) -> None:
+    run = write_run(tmp_path, [0.4, 0.6, 0.8], graphs=10)
+    candidates = list_candidates(("mean_rank", "z_score"), ("best", "equal"))
+    found = search(run, run.experiments(), candidates)
+    lines = {row["candidate"]: row for row in found.candidates.iter_rows(named=True)}
+    whole = lines.pop(WHOLE)
+    best = max(lines.values(), key=lambda line: line["nested"])
+    assert found.candidate.name == best["candidate"]
+    assert whole["naive"] == best["naive"]
+    names, ballots = read_ballots(run, run.experiments(), ["mean_rank", "z_score"])
+    names, ballots = drop_constants(names, ballots)
+    rule = found.candidate.learn()(ballots)
+    for name, weights in found.rule.weights.items():
+        np.testing.assert_array_equal(weights, rule.weights[name])
+    scored = np.array([rule.score(ballot) for ballot in ballots])
+    assert whole["naive"] == pytest.approx(mean_of_collections(ballots, scored))
+    on_all = learn_choice(candidates)(ballots)
+    assert on_all.method == rule.method
 
 
 def test_a_search_needs_members_that_say_something(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from ensembles.merge import merge_files, merge_run
 from ensembles.methods import normalise
-from ensembles.recipe import Recipe, find_recipe, list_recipes
+from ensembles.recipe import Recipe, find_recipe, list_recipes, make_recipe
+from ensembles.scoring import alone, score_recipes
 from solution.domain import predictions
 from solution.domain.predictions import SCHEMA, write
 from solution.experiments.base import list_experiments
@@ -58,6 +59,14 @@ def test_members_are_all_that_a_recipe_needs(tmp_path: Path) -> None:
         (VALID.replace("1.0", "nan"), "members.one"),
         (VALID.replace("1.0", "inf"), "members.one"),
         (VALID.replace("1.0", '"heavy"'), "members.one"),
+        (VALID.replace("1.0", "true"), "members.one"),
+        (VALID.replace("1.0", '"1"'), "members.one"),
+        (VALID.replace("one", '"../other/one"'), "'../other/one'"),
+        (VALID.replace("one", '"/tmp/one"'), "'/tmp/one'"),
+        (VALID.replace("one", '""'), "found ''"),
+        (VALID.replace("one", '"a\\nb"'), r"'a\nb'"),
+        (VALID + '[collections."tile:xla"]\n"../one" = 1.0\n', "'../one'"),
+        (VALID.replace('"nothing"', '"../nothing"'), "'../nothing'"),
         ("[members]\n", "members"),
         ("members = 3\n", "members"),
         ('method = "mean_rank"\n', "members"),
@@ -74,6 +83,28 @@ def test_a_recipe_with_a_mistake_is_refused_by_file_and_place(
     with pytest.raises(InputError, match=re.escape(name)) as caught:
         find_recipe(name)
     assert named in str(caught.value)
+
+
+@pytest.mark.parametrize(("opening", "closing"), [("[", ""), ("[", "]"), ("{a=", "}")])
+def test_a_recipe_that_is_nested_deeply_is_refused(
+    tmp_path: Path, opening: str, closing: str
+) -> None:
+    name = write_recipe(tmp_path, "members = " + opening * 5000 + "1" + closing * 5000)
+    with pytest.raises(InputError, match=re.escape(f"{name}: not a valid TOML recipe: it is nes")):
+        find_recipe(name)
+
+
+@pytest.mark.parametrize("name", ["..toml", "...toml", "....toml", "a b.toml", "-a.toml"])
+def test_a_recipe_whose_name_is_no_folder_of_a_run_is_refused(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_text(VALID, encoding="utf-8")
+    with pytest.raises(InputError, match=re.escape(f"{name}: name: expected a name of letters")):
+        find_recipe(str(path))
+
+
+def test_whole_and_broken_numbers_are_weights(tmp_path: Path) -> None:
+    recipe = find_recipe(write_recipe(tmp_path, '[members]\none = 3\ntwo = 0.5\n"_3.a-b" = 1e-300'))
+    assert recipe.members == {"one": 3.0, "two": 0.5, "_3.a-b": 1e-300}
 
 
 def test_a_recipe_that_is_no_text_is_refused(tmp_path: Path) -> None:
@@ -167,6 +198,40 @@ def write_run(folder: Path, experiments: list[str]) -> Run:
         for part in ("out_of_fold", "test"):
             predictions.write(frame, run.predictions(name, part))
     return run
+
+
+def test_only_experiments_of_the_record_are_merged(tmp_path: Path) -> None:
+    """A folder with predictions that no experiment of the run made: perhaps of other folds."""
+    run = write_run(tmp_path, ["one", "two", "stray"])
+    write_sealed({"settings": {"experiments": {"one": {}, "two": {}}}}, tmp_path / "run.json")
+    allowed = frozenset({"members"})
+    members = {"one": 3.0, "two": 1.0, "stray": 9.0}
+    merge_run(run, Recipe(name="with", members=members, allow_missing=allowed))
+    merge_run(run, Recipe(name="without", members={"one": 3.0, "two": 1.0}))
+    for part in predictions.PARTS:
+        merged = (predictions.read(run.ranking(name, part)) for name in ("with", "without"))
+        assert next(merged).equals(next(merged))
+    labels = pl.DataFrame({"collection": "tile:xla", "graph": "a", "config": [0, 1]})
+    runtimes = labels.with_columns(pl.col("config").cast(pl.Int32), runtime=pl.Series([1.0, 3.0]))
+    predictions.write(runtimes, run.labels)
+    recipe = Recipe(name="r", members={"stray": 1.0}, allow_missing=allowed)
+    assert score_recipes(run, {"r": recipe}).is_empty()
+
+
+def test_an_experiment_of_a_record_is_no_way_out_of_the_run_either() -> None:
+    with pytest.raises(InputError, match=r"experiment '\.\./other/one': name: expected a name"):
+        alone("../other/one")
+
+
+def test_a_recipe_neither_reads_nor_writes_outside_the_run(tmp_path: Path) -> None:
+    write_run(tmp_path / "other", ["one"])
+    run = write_run(tmp_path / "run", ["one", "two"])
+    before = sorted(tmp_path.rglob("*"))
+    for name, member in (("r", "../other/one"), ("r", str(tmp_path / "other/one")), ("..", "one")):
+        fields = {"name": name, "members": {member: 1.0}, "allow_missing": {"members"}}
+        with pytest.raises(InputError, match="expected a name"):
+            merge_run(run, make_recipe("mine.toml", fields))
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_a_run_gets_the_ranking_of_both_parts(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from ensembles.statistics import (
 )
 from ensembles.tables import show_comparison, show_search
 from solution.domain import predictions
-from solution.domain.metrics import score_graphs
+from solution.domain.metrics import score_predictions
 from solution.domain.predictions import SCHEMA
 from solution.runs.folder import Run
 from solution.system.errors import InputError
@@ -52,7 +52,7 @@ def test_the_table_scores_every_graph_by_every_experiment_and_the_recipe(run: Ru
     ]  # fmt: skip
     assert len(table) == 2 * 8 * 5
     labels = predictions.read(run.labels)
-    own = score_graphs(predictions.read(run.predictions("member_0", "out_of_fold")), labels)
+    own = score_predictions(predictions.read(run.predictions("member_0", "out_of_fold")), labels)
     found = table.filter(pl.col("member") == "member_0").drop("member")
     assert found.equals(own.sort("collection", "graph"))
 
@@ -80,6 +80,50 @@ def test_a_member_is_worth_what_is_lost_without_it(run: Run) -> None:
     assert gains["low"].le(gains["gain"]).all()
 
 
+def test_the_only_member_of_a_recipe_without_a_fallback_adds_nothing_that_can_be_said(
+    run: Run,
+) -> None:
+    found = leave_one_out(run, Recipe(name="r", members={"member_0": 1.0}), resamples=50)
+    assert found.is_empty()
+    assert found.columns == leave_one_out(run, RECIPE, resamples=50).columns
+
+
+def test_an_experiment_that_predicts_nothing_out_of_fold_has_no_lines(tmp_path: Path) -> None:
+    """As one on a collection whose graphs share one architecture, so that none can be held out."""
+    run = write_run(tmp_path, [0.3, 0.5])
+    nothing = pl.DataFrame(schema=SCHEMA)
+    predictions.write(nothing, run.predictions("member_1", "out_of_fold"))
+    recipe = Recipe(name="r", members={"member_0": 1.0, "member_1": 1.0}, fallback="nothing_001")
+    assert set(reseed_spread(run)["member"]) == {"member_0", "nothing_001"}
+    assert set(leave_one_out(run, recipe, resamples=50)["member"]) == {"member_0"}
+    assert "member_1" not in rank_correlations(run, run.experiments())["left"]
+    for name in run.experiments():
+        predictions.write(nothing, run.predictions(name, "out_of_fold"))
+    assert reseed_spread(run).is_empty()
+    assert rank_correlations(run, run.experiments()).is_empty()
+
+
+def test_correlations_are_those_of_every_graph_by_itself(run: Run) -> None:
+    from scipy.stats import spearmanr
+
+    names = ["member_0", "member_2"]
+    frames = [
+        predictions.read(run.predictions(name, "out_of_fold")).filter(collection=TILE)
+        for name in names
+    ]
+    both = frames[0].join(frames[1], on=["graph", "config"], suffix="_of_other")
+    expected = [
+        spearmanr(own["score"], own["score_of_other"]).statistic
+        for _, own in both.group_by("graph")
+    ]
+    found = rank_correlations(run, names).filter(collection=TILE)
+    assert len(found) == 4
+    pairs = {(one, other): rho for _, one, other, rho in found.iter_rows()}
+    assert pairs["member_0", "member_2"] == pytest.approx(sum(expected) / len(expected))
+    assert pairs["member_2", "member_0"] == pairs["member_0", "member_2"]
+    assert pairs["member_2", "member_2"] == pytest.approx(1)
+
+
 def test_members_correlate_as_their_noise_lets_them(run: Run) -> None:
     found = rank_correlations(run, run.experiments())
     pairs = {(c, one, other): rho for c, one, other, rho in found.iter_rows()}
@@ -99,7 +143,7 @@ def test_the_spread_over_seeds_is_that_of_their_mean_scores(tmp_path: Path) -> N
     both = pl.concat([first, second.with_columns(seed=pl.lit(1, SCHEMA["seed"]))])
     predictions.write(both, run.predictions("member_0", "out_of_fold"))
     scores = [
-        score_graphs(frame, labels).filter(collection=LAYOUT)["score"].mean()
+        score_predictions(frame, labels).filter(collection=LAYOUT)["score"].mean()
         for frame in (first, second)
     ]
     found = reseed_spread(run).filter(collection=LAYOUT, member="member_0").row(0, named=True)
@@ -172,6 +216,13 @@ def test_a_comparison_shows_both_ways_of_naming(run: Run, tmp_path: Path) -> Non
         show_comparison(run, "member_0", "nobody")
     with pytest.raises(InputError, match="with itself"):
         show_comparison(run, "member_0", "member_0")
+
+
+def test_a_comparison_on_one_graph_has_no_probability(tmp_path: Path) -> None:
+    one = write_run(tmp_path, [0.3, 0.5], graphs=1)
+    shown = show(show_comparison(one, "member_0", "nothing_001"))
+    assert shown.count("too few graphs") == 3
+    assert "1.000" not in shown
 
 
 def test_a_search_shows_the_nested_number_and_writes_the_recipe(run: Run, tmp_path: Path) -> None:

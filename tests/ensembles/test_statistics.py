@@ -1,48 +1,15 @@
 """Paired statistics against slow loops and textbook formulas."""
 
 import numpy as np
-import polars as pl
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from ensembles.resampling import resample_means
-from ensembles.scoring import TABLE_SCHEMA
 from ensembles.statistics import bootstrap, compare, detectable_difference
 from solution.system.errors import InputError
-
-
-def make_table(scores: dict[tuple[str, str], list[float]]) -> pl.DataFrame:
-    """By collection and member, the scores of its graphs."""
-    rows = [
-        (collection, f"graph {place:04}", member, float(value))
-        for (collection, member), values in scores.items()
-        for place, value in enumerate(values)
-    ]
-    return pl.DataFrame(rows, schema=TABLE_SCHEMA, orient="row")
+from tests.made.ballots import make_score_table as make_table
 
 
 def draw_scores(seed: int, graphs: int) -> list[float]:
     return np.random.default_rng(seed).normal(0.5, 0.2, graphs).tolist()
-
-
-@given(st.integers(1, 9), st.integers(1, 4), st.integers(1, 50), st.integers(0, 5))
-@settings(max_examples=20, deadline=None)
-def test_resampled_means_are_those_of_a_slow_loop(
-    graphs: int, members: int, resamples: int, seed: int
-) -> None:
-    scores = np.random.default_rng(7).normal(size=(graphs, members))
-    drawn = np.random.default_rng(seed).integers(graphs, size=(resamples, graphs), dtype=np.int32)
-    slow = np.array([[np.mean(column[row]) for column in scores.T] for row in drawn])
-    np.testing.assert_allclose(resample_means(scores, resamples, seed), slow, atol=1e-12)
-
-
-def test_resampling_in_chunks_keeps_the_spread(monkeypatch: pytest.MonkeyPatch) -> None:
-    scores = np.array(draw_scores(0, 40))[:, None]
-    monkeypatch.setattr("ensembles.resampling.CHUNK_CELLS", 1000)
-    means = resample_means(scores, 5000, seed=0)
-    assert means.mean() == pytest.approx(scores.mean(), abs=0.005)
-    assert means.std() == pytest.approx(scores.std() / np.sqrt(40), rel=0.05)
 
 
 def test_the_interval_is_about_two_standard_errors_wide() -> None:
@@ -54,10 +21,12 @@ def test_the_interval_is_about_two_standard_errors_wide() -> None:
     assert line["high"] - line["low"] == pytest.approx(2 * 1.96 * line["standard_error"], rel=0.05)
 
 
-def test_a_single_graph_has_no_interval() -> None:
+def test_a_single_graph_has_no_interval_and_no_probability() -> None:
     table = make_table({("tile:xla", "one"): [0.5], ("tile:xla", "two"): [0.4]})
     assert bootstrap(table)["low"].to_list() == [None, None]
-    assert compare(table, "one", "two")["low"].to_list() == [None, None]
+    found = compare(table, "one", "two")
+    for column in ("low", "high", "standard_error", "probability"):
+        assert found[column].to_list() == [None, None]
     assert detectable_difference(table, "one")["detectable"].to_list() == [None]
 
 
@@ -98,6 +67,37 @@ def test_the_mean_is_over_collections_and_not_over_graphs() -> None:
     assert found["graphs"].to_list() == [4, 100, 104]
     first, second, mean = found["standard_error"].to_list()
     assert mean == pytest.approx(np.hypot(first, second) / 2, rel=0.05)
+
+
+def test_a_mean_with_a_single_graph_in_a_collection_has_none_either() -> None:
+    table = make_table(
+        {
+            ("layout:xla:random", "one"): draw_scores(9, 20),
+            ("layout:xla:random", "two"): [0.0] * 20,
+            ("tile:xla", "one"): [0.9],
+            ("tile:xla", "two"): [0.8],
+        }
+    )
+    own, single, mean = compare(table, "one", "two").rows(named=True)
+    assert own["probability"] == 1
+    assert own["low"] < own["difference"] < own["high"]
+    assert single["probability"] is single["low"] is None
+    assert mean["probability"] is mean["low"] is None
+    assert mean["difference"] == pytest.approx((own["difference"] + 0.1) / 2)
+
+
+def test_programs_that_stand_in_both_searches_make_the_mean_no_surer() -> None:
+    """With the same differences in both, the second search says nothing new."""
+    gaps = draw_scores(4, 30)
+    scores = {("layout:xla:random", "one"): gaps, ("layout:xla:random", "two"): [0.1] * 30}
+    one_search = compare(make_table(scores), "one", "two").row(-1, named=True)
+    scores |= {
+        ("layout:xla:default", name): scores["layout:xla:random", name] for _, name in scores
+    }
+    both = compare(make_table(scores), "one", "two").row(-1, named=True)
+    assert both["graphs"] == 60
+    for name in ("difference", "low", "high", "standard_error", "probability"):
+        assert both[name] == pytest.approx(one_search[name])
 
 
 def test_the_probability_is_that_of_a_normal_mean() -> None:

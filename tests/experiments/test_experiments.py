@@ -55,6 +55,13 @@ def test_a_broken_experiment_is_refused_with_its_file(
     assert str(path) in str(caught.value)
 
 
+@pytest.mark.parametrize("name", ["my model", "...", "é", "a/b"])
+def test_an_experiment_is_called_so_that_a_folder_and_a_recipe_can_be(name: str) -> None:
+    quick = find_experiment(str(QUICK))
+    with pytest.raises(InputError, match="expected a name of letters"):
+        dataclasses.replace(quick, name=name)
+
+
 @pytest.mark.parametrize("name", ["no_such_experiment", "nowhere/mine.py", "base"])
 def test_an_unknown_experiment_is_refused(name: str) -> None:
     with pytest.raises(InputError, match=name):

@@ -16,7 +16,7 @@ from solution.sessions.record import SessionRecord, State, write_record
 from submissions.kernels.installing import MANIFEST, SCRIPT
 from submissions.kernels.notebooks import find_notebook
 from submissions.kernels.packaging import name_commit
-from submissions.kernels.register import Register
+from submissions.kernels.pushes import Pushes
 from submissions.provenance import read_tree
 from tests.conftest import REPOSITORY
 from tests.kaggle.kernel_world import (
@@ -58,9 +58,9 @@ def pull(shop: Place, *options: str) -> Done:
     return shop.call("kernels", "pull", NAME, *options)
 
 
-def read_pushes(shop: Place, name: str = NAME) -> Register:
+def read_pushes(shop: Place, name: str = NAME) -> Pushes:
     text = (shop.folder / "runs" / "kernels" / f"{name}.json").read_text()
-    return Register.model_validate_json(text)
+    return Pushes.model_validate_json(text)
 
 
 def finish_session(

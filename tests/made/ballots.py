@@ -1,6 +1,6 @@
-"""Ballots and runs made by a seed, with members of known worth."""
+"""Ballots, score tables and runs made by a seed, with members of known worth."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +8,7 @@ import polars as pl
 
 from ensembles.ballots import Ballot, make_ballots
 from ensembles.methods import METHODS, Method
+from ensembles.scoring import TABLE_SCHEMA
 from solution.domain import predictions
 from solution.domain.predictions import SCHEMA
 from solution.runs.folder import Run
@@ -32,6 +33,16 @@ def make_tables(
         rows = [(*key, 0, 0, score) for key, score in zip(keys, scores, strict=True)]
         members[f"member_{place}"] = pl.DataFrame(rows, schema=SCHEMA, orient="row")
     return members, labels
+
+
+def make_score_table(scores: Mapping[tuple[str, str], Sequence[float]]) -> pl.DataFrame:
+    """By collection and member, the scores of its graphs, which have the same names in all."""
+    rows = [
+        (collection, f"graph {place:04}", member, float(value))
+        for (collection, member), values in scores.items()
+        for place, value in enumerate(values)
+    ]
+    return pl.DataFrame(rows, schema=TABLE_SCHEMA, orient="row")
 
 
 def draw_ballots(

@@ -7,7 +7,9 @@ import numpy as np
 import polars as pl
 import pytest
 
+from ensembles.merge import merge_run
 from ensembles.recipe import find_recipe
+from solution.domain import predictions
 from solution.domain.metrics import kendall_tau
 from solution.experiments.base import find_experiment
 from solution.runs.folder import Run
@@ -19,8 +21,10 @@ from solution.training.out_of_fold import run_experiments
 from solution.training.plan import make_plan
 from submissions.page.build import write_page
 from submissions.page.canvas import Scale, spanning
+from submissions.page.evidence import Evidence
 from submissions.page.labels import MEDIAN_GAP, simulate
 from submissions.page.leaderboard import read_sent
+from submissions.report import collect_scores
 from tests.conftest import FastSlow
 from tests.made.run import LEDGER, RECIPE, make_run
 
@@ -133,6 +137,45 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
         assert words in page.said(name)
     assert "too few graphs" in page.said("scores")
     assert "not all five collections are in this run" in page.said("")
+
+
+def test_the_page_and_the_table_of_a_run_have_one_interval_of_the_mean(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(RECIPE, encoding="utf-8")
+    run, recipe = make_run(tmp_path / "run"), find_recipe(str(path))
+    merge_run(run, recipe)
+    evidence = Evidence(run, recipe)
+    overall = evidence.overall(evidence.ensemble)
+    assert overall is not None
+    assert collect_scores(run, recipe.name).overall == overall
+    assert overall.low < overall.value < overall.high
+
+
+def test_a_single_member_without_a_fallback_cannot_be_left_out(tmp_path: Path) -> None:
+    recipe = tmp_path / "single.toml"
+    recipe.write_text("[members]\nnet_001 = 1\n", encoding="utf-8")
+    page = Page(write_page(make_run(tmp_path / "run"), find_recipe(str(recipe))))
+    assert list(page.sections) == EVERY
+    assert "No member can be left out" in page.said("gains")
+
+
+def test_an_experiment_without_a_held_out_graph_does_not_stop_the_report(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    nothing = pl.DataFrame(schema=predictions.SCHEMA)
+    predictions.write(nothing, run.predictions("trees_001", "out_of_fold"))
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text(RECIPE, encoding="utf-8")
+    page = Page(write_page(run, find_recipe(str(recipe))))
+    assert_stands_alone(page)
+    assert list(page.sections) == EVERY
+    assert "trees_001" not in page.said("scores")
+
+
+def test_one_graph_a_collection_has_no_probability(tmp_path: Path) -> None:
+    page = report(tmp_path, graphs=1)
+    assert "These graphs are too few to say how likely that holds on others" in page.said("")
+    assert "100%" not in page.said("gains")
+    assert "mean of the five" in page.said("scores")
 
 
 def test_a_real_run_and_its_command(

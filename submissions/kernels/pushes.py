@@ -49,7 +49,7 @@ class Uploaded(BaseModel):
     version: int
 
 
-class Register(BaseModel):
+class Pushes(BaseModel):
     """All pushes of a notebook, the newest last."""
 
     pushes: list[Push] = []
@@ -74,16 +74,16 @@ def records() -> Path:
     return RUNS / "kernels"
 
 
-def read_register(notebook: str) -> Register:
+def read_pushes(notebook: str) -> Pushes:
     """The pushes of the notebook, of which there may be none."""
-    return _read(Register, records() / f"{notebook}.json") or Register()
+    return _read(Pushes, records() / f"{notebook}.json") or Pushes()
 
 
 def record(notebook: str, push: Push) -> Push:
     """Write the push into its notebook's file; returns it."""
-    register = read_register(notebook)
-    register.put(push)
-    _write(register, records() / f"{notebook}.json")
+    pushes = read_pushes(notebook)
+    pushes.put(push)
+    _write(pushes, records() / f"{notebook}.json")
     return push
 
 

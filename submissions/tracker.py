@@ -16,8 +16,8 @@ class UnknownError(InputError):
 
 
 @dataclass
-class Register:
-    """The ledger's file and the list that it is held against."""
+class Tracker:
+    """Keeps the ledger in step with the list that Kaggle has."""
 
     kaggle: Kaggle
     skew: float | None = None  # seconds that Kaggle's clock is ahead of ours, where it was seen
@@ -48,7 +48,7 @@ class Register:
                     note(ledger, key, submission)
         return listed
 
-    def settle(self, quiet: float | None = None) -> tuple[list[Submission], Limits | None]:
+    def reconcile(self, quiet: float | None = None) -> tuple[list[Submission], Limits | None]:
         """Look, and decide about every line in state "sending".
 
         Args:
@@ -62,22 +62,22 @@ class Register:
             UnknownError: what it answers does not fit together.
         """
         listed = self.look()
-        unsettled = self.read().unsettled()
-        if not unsettled:
+        in_doubt = self.read().in_doubt()
+        if not in_doubt:
             return listed, None
         quiet = self.settings.quiet_seconds if quiet is None else quiet
-        wait = max(_time_left(line, self.settings, quiet) for line in unsettled)
+        wait = max(_time_left(line, self.settings, quiet) for line in in_doubt)
         if wait > 0:
             pause(wait, "Looking whether an earlier submission arrived")
             listed = self.look()
-            unsettled = self.read().unsettled()
-        if not unsettled:
+            in_doubt = self.read().in_doubt()
+        if not in_doubt:
             return listed, None
         limits = self.kaggle.ask_limits()
-        for line in unsettled:
+        for line in in_doubt:
             _check_missing(listed, limits, line, self.path)
         with edit_ledger(self.path) as ledger:
-            for line in unsettled:
+            for line in in_doubt:
                 ledger.put(line["key"], state="failed")
         return listed, limits
 
