@@ -21,6 +21,7 @@ from solution.features.table import distinct_rows
 from solution.models.base import Ranker, RankerSettings
 from solution.models.labels import normalised_rank
 from solution.models.sampling import choose_rows, deduplicated, share_rows
+from solution.models.settings import check_penalties
 from solution.system.report import Report, silent
 
 MODEL = "model.npz"
@@ -64,6 +65,9 @@ class RidgeSettings(LinearSettings):
 
     grid: tuple[float, ...] = (0.1, 1.0, 10.0, 100.0, 1e3, 1e4, 1e5)
 
+    def __post_init__(self) -> None:
+        check_penalties("grid", self.grid)
+
     @property
     def penalties(self) -> tuple[float, ...]:
         return self.grid
@@ -80,6 +84,9 @@ class LassoSettings(LinearSettings):
 
     grid: tuple[float, ...] = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
     max_iterations: int = 500
+
+    def __post_init__(self) -> None:
+        check_penalties("grid", self.grid)
 
     @property
     def penalties(self) -> tuple[float, ...]:

@@ -38,6 +38,7 @@ from solution.models.nets.layers import Mlp, standardise
 from solution.models.nets.net_ranker import NetRanker
 from solution.models.nets.sparse import SparseMatrix
 from solution.models.nets.training_loop import TrainingSettings
+from solution.models.settings import check_choice, check_even_widths
 
 CHUNK_VALUES = 1 << 22  # (configuration, node) values of x, had they no state in common
 OPCODE_WIDTH = 16
@@ -70,10 +71,8 @@ class LayoutGnnSettings(RankerSettings):
     )
 
     def __post_init__(self) -> None:
-        if any(width % 2 for width in self.rounds):
-            raise ValueError(
-                f"rounds is {self.rounds}, expected even widths: both signs of a half."
-            )
+        check_even_widths("rounds", self.rounds)  # both signs of a half
+        check_choice("pruning", self.pruning, PRUNINGS)
 
     @property
     def needed_hops(self) -> int | None:

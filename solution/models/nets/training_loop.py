@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from solution.domain.metrics import score_ranking
 from solution.models.nets.fit_state import FitState
 from solution.models.nets.losses import LOSSES
+from solution.models.settings import check_choice
 from solution.system.memory import SpareMemory
 from solution.system.report import Report
 
@@ -37,7 +38,7 @@ NetInputs = TypeVar("NetInputs", contravariant=True)
 class TrainingSettings:
     """How a net is trained; one epoch shows every graph, large ones more than once."""
 
-    loss: str = "pairwise_hinge"
+    loss: str = "pairwise_hinge"  # a name in models.nets.losses.LOSSES
     epochs: int = 60
     # Epochs without a better validation score before it stops. None: it never stops early and
     # learns from the validation graphs as well.
@@ -52,6 +53,9 @@ class TrainingSettings:
     min_steps: int = 1
     max_configs: int | None = 1000  # distinct configurations of a graph to learn from; None: all
     validation_configs: int = 1000  # distinct configurations of a graph to stop early on
+
+    def __post_init__(self) -> None:
+        check_choice("loss", self.loss, LOSSES)
 
 
 @dataclass(frozen=True)

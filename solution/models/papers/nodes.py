@@ -32,6 +32,7 @@ from solution.models.layout.colour_refinement import Neighbours, mix_neighbours
 from solution.models.nets.net_ranker import NetRanker
 from solution.models.nets.training_loop import TrainingSettings
 from solution.models.papers.rows import RowInputs, prepare_rows
+from solution.models.settings import check_choice
 
 OPCODE_WIDTH = 32
 NUM_NUMERIC = vocabulary.NUM_NODE_FEATURES  # the last six are the layout in the program
@@ -48,6 +49,9 @@ class NodeSettings:
     hops: int = 1  # kept around the configurable nodes
     trained: int | None = None  # random nodes of a graph at each step; None: all
     scored: int | None = None  # nodes of a graph that is predicted; None: all
+
+    def __post_init__(self) -> None:
+        check_choice("pruning", self.pruning, PRUNINGS)
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,8 @@ from solution.models.nets.training_loop import Example, TrainingSettings, train
 from solution.models.papers.embedding_table import EmbeddingTable
 from solution.models.papers.rows import Rows
 from solution.models.papers.segmented_rows import SegmentedInputs, prepare_segments
+from solution.models.papers.segments import PARTITIONS
+from solution.models.settings import check_choice
 from solution.system.report import Report, silent
 
 CHUNK_VALUES = 1 << 22  # of a layer, while predicting
@@ -56,7 +58,7 @@ class SegmentSettings(RankerSettings):
     width: int = 128
     rounds: int = 3  # of convolution
     hops: int | None = 1  # kept around the configurable nodes; None: the whole graph
-    partition: str = "metis"  # a name in features.segments.PARTITIONS
+    partition: str = "metis"  # a name in models.papers.segments.PARTITIONS
     # Of a segment. None: one segment holds the whole graph, which is training on full graphs.
     max_nodes: int | None = 1000
     chosen: int | None = 1  # segments that gradients go through in a step; None: all
@@ -66,6 +68,9 @@ class SegmentSettings(RankerSettings):
     training: TrainingSettings = field(
         default_factory=lambda: TrainingSettings(configs_per_graph=32)
     )
+
+    def __post_init__(self) -> None:
+        check_choice("partition", self.partition, PARTITIONS)
 
     @property
     def needed_hops(self) -> int | None:

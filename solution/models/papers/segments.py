@@ -29,14 +29,8 @@ def divide(graph: Graph, partition: str, max_nodes: int | None) -> list[np.ndarr
         partition: a name in PARTITIONS.
         max_nodes: of a segment; METIS may exceed it by a few percent. None: all nodes are one.
 
-    Raises:
-        InputError: pymetis is not installed, or there is no such partition.
+    Raises InputError where pymetis is not installed and METIS is asked for.
     """
-    if partition not in PARTITIONS:
-        raise InputError(
-            f"partition is {partition!r}, expected one of {', '.join(PARTITIONS)}. Change the "
-            "settings of the experiment."
-        )
     order = topological_order(graph)
     count = 1 if max_nodes is None else -(-graph.num_nodes // max_nodes)
     return PARTITIONS[partition](graph, order, count) if count > 1 else [order]

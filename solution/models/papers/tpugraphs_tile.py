@@ -33,6 +33,7 @@ from solution.models.nets.layers import Mlp
 from solution.models.nets.net_ranker import NetRanker
 from solution.models.nets.training_loop import TrainingSettings
 from solution.models.papers.nodes import CHUNK_VALUES, OPCODE_WIDTH
+from solution.models.settings import check_choice
 
 JOINS = ("late", "early")
 NUM_CONFIG = vocabulary.NUM_TILE_FEATURES
@@ -43,16 +44,16 @@ class TpuGraphsTileSettings(RankerSettings):
     """Settings of the tile baselines."""
 
     width: int = 64
-    block: str | None = "sage"  # or gcn; None: no graph, an MLP on the sum of the nodes
+    block: str | None = "sage"  # as in the tile net; None: no graph, an MLP on the sum of the nodes
     rounds: int = 3
-    join: str = "late"  # or early
+    join: str = "late"  # a name in JOINS
     training: TrainingSettings = TrainingSettings(
         loss="list_mle", graphs_per_step=10, configs_per_graph=10
     )
 
     def __post_init__(self) -> None:
-        if self.join not in JOINS:
-            raise ValueError(f"join is {self.join!r}, expected one of {', '.join(JOINS)}.")
+        check_choice("block", self.block, (*BLOCKS, None))
+        check_choice("join", self.join, JOINS)
 
     def build(self, seed: int) -> "TpuGraphsTileRanker":
         """Make a ranker that is not fitted yet."""

@@ -33,6 +33,7 @@ from solution.models.nets.convolutions import BLOCKS, join_graphs
 from solution.models.nets.layers import Mlp, SelfAttention
 from solution.models.nets.net_ranker import NetRanker
 from solution.models.nets.training_loop import TrainingSettings
+from solution.models.settings import check_choice
 
 OPCODE_WIDTH = 16
 MAX_VALUES = 1 << 21  # of a layer that are in memory at once while predicting with an early join
@@ -44,11 +45,14 @@ class TileGnnSettings(RankerSettings):
 
     width: int = 64
     blocks: int = 2
-    block: str = "both_ways"  # or sage, gcn
+    block: str = "both_ways"  # a name in models.nets.convolutions.BLOCKS
     tokens: bool = False  # the loops of the kernel as tokens, beside the table
     heads: int = 0  # of the attention across configurations; 0: none
     dropout: float = 0.1
     training: TrainingSettings = field(default_factory=TrainingSettings)
+
+    def __post_init__(self) -> None:
+        check_choice("block", self.block, BLOCKS)
 
     def build(self, seed: int) -> "TileGnnRanker":
         """Make a ranker that is not fitted yet."""

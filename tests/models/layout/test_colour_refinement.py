@@ -159,8 +159,3 @@ def test_sparse_product_and_its_gradient_are_those_of_the_dense_one(
     torch.testing.assert_close(gradient, dense.T @ weight)
     with torch.autocast("cpu", torch.bfloat16):  # products with weights may be short, sums not
         assert torch.equal(matrix @ x, product)
-
-
-def test_the_widths_of_rounds_are_even() -> None:
-    with pytest.raises(ValueError, match="expected even"):
-        LayoutGnnSettings(rounds=(8, 5))

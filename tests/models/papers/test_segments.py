@@ -78,11 +78,6 @@ def test_without_pymetis_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(divide(graph, "metis", None)) == 1
 
 
-def test_an_unknown_partition_is_refused() -> None:
-    with pytest.raises(InputError, match="'random', expected one of metis, topological"):
-        divide(make_wide_graph(configs=4), "random", 10)
-
-
 GRAPHS = [name_graph("layout:xla:random", name) for name in "ab"]
 writes = st.lists(
     st.tuples(

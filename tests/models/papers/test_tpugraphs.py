@@ -150,11 +150,6 @@ def test_kernels_and_configurations_are_scored_alike_together_and_alone(
         assert of_graph == pytest.approx(together[row, column].item(), abs=1e-5)
 
 
-def test_an_unknown_join_is_refused() -> None:
-    with pytest.raises(ValueError, match="expected one of late, early"):
-        TpuGraphsTileSettings(join="sideways")
-
-
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.8, 1.0])
 def test_edge_sampling_keeps_the_stated_share(share: float) -> None:
     edges = torch.stack([torch.arange(50), torch.arange(50) + 1])

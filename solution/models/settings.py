@@ -1,0 +1,53 @@
+"""What a setting may be, checked when the settings are made.
+
+A wrong word that is found later is found after minutes of preparing, or never.
+"""
+
+from collections.abc import Collection
+from difflib import get_close_matches
+from typing import Any
+
+from solution.system.errors import InputError
+
+
+def check_choice(setting: str, value: object, choices: Collection[str | None]) -> None:
+    """Raise InputError where the value of a setting is none of `choices`."""
+    known = tuple(choices)  # a dict would want to hash the value
+    if value in known:
+        return
+    alike = get_close_matches(str(value), [name for name in known if name is not None], n=1)
+    meant = f" Did you mean {alike[0]!r}?" if alike else ""
+    raise _wrong(setting, value, f"one of {', '.join(map(str, known))}", meant)
+
+
+def check_even_widths(setting: str, value: Any) -> None:
+    """Raise InputError where the value is no tuple of one even width or more."""
+    if not _is_filled(value) or not all(_is_even_width(width) for width in value):
+        raise _wrong(setting, value, "a tuple of one even width or more, such as (64, 64)")
+
+
+def check_penalties(setting: str, value: Any) -> None:
+    """Raise InputError where the value is no tuple of one penalty or more."""
+    if not _is_filled(value) or not all(_is_penalty(penalty) for penalty in value):
+        raise _wrong(
+            setting, value, "a tuple of one number or more, none below 0, such as (0.1, 1.0)"
+        )
+
+
+def _is_filled(value: Any) -> bool:
+    return isinstance(value, tuple) and len(value) > 0
+
+
+def _is_even_width(value: Any) -> bool:
+    return isinstance(value, int) and value > 0 and value % 2 == 0
+
+
+def _is_penalty(value: Any) -> bool:
+    return isinstance(value, (int, float)) and value >= 0  # False for NaN
+
+
+def _wrong(setting: str, value: object, expected: str, meant: str = "") -> InputError:
+    return InputError(
+        f"{setting} is {value!r}, expected {expected}.{meant} Change the settings of the "
+        "experiment."
+    )
