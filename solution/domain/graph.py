@@ -7,6 +7,7 @@ rely on what is checked here.
 import dataclasses
 import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -71,9 +72,9 @@ class Graph:
         assert isinstance(self.configs, np.ndarray)
         return self.configs
 
-    @property
+    @cached_property
     def distinct(self) -> Distinct:
-        """Which configurations differ."""
+        """Which configurations differ; kept, for to find it every configuration is hashed."""
         if isinstance(self.configs, Codebook):
             return self.configs.distinct
         return deduplicate(self.configs)

@@ -20,7 +20,7 @@ from solution.features.nodes import Scaler, fit_scaler
 from solution.features.table import distinct_rows
 from solution.models.base import Ranker, RankerSettings
 from solution.models.labels import normalised_rank
-from solution.models.sampling import choose_rows, deduplicated, share_rows
+from solution.models.sampling import choose_rows, share_rows
 from solution.models.settings import check_penalties
 from solution.system.report import Report, silent
 
@@ -130,7 +130,7 @@ class LinearRanker(Ranker):
     def predict(self, graph: Graph) -> np.ndarray:
         # Row by row, so that a row's score does not depend on its neighbours' places.
         scores = self.contributions(self.rows_of(graph)).sum(axis=1)
-        return scores.astype(np.float32)[deduplicated(graph).inverse]
+        return scores.astype(np.float32)[graph.distinct.inverse]
 
     def rows_of(self, graph: Graph) -> np.ndarray:
         """The table (distinct configs, columns) float32 that it learns from."""

@@ -5,9 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from solution.domain.graph import Graph
-from solution.domain.memo import PerGraph
-
-deduplicated = PerGraph(lambda graph: graph.distinct)
 
 
 @dataclass(frozen=True)
@@ -32,10 +29,9 @@ def choose_rows(graph: Graph, limit: int | None, seed: int) -> TrainingRows:
     """
     if graph.runtimes is None:
         raise ValueError(f"{graph.name} has no labels to learn from")
-    distinct = deduplicated(graph)
-    runtimes = distinct.mean(graph.runtimes)
+    runtimes = graph.distinct.mean(graph.runtimes)
     if limit is None or len(runtimes) <= limit:
         return TrainingRows(graph, runtimes)  # the same object, so what is kept for it is found
     chosen = np.sort(np.random.default_rng(seed).choice(len(runtimes), limit, replace=False))
-    copies = np.flatnonzero(np.isin(distinct.inverse, chosen))
+    copies = np.flatnonzero(np.isin(graph.distinct.inverse, chosen))
     return TrainingRows(graph.select(copies), runtimes[chosen])

@@ -214,6 +214,11 @@ def test_distinct_configurations_expand_to_all_of_them(graph: Graph) -> None:
     assert np.array_equal(rows[0], rows[1])
 
 
+@pytest.mark.parametrize("graph", [make_layout_graph(), make_tile_graph()], ids=["layout", "tile"])
+def test_which_configurations_differ_is_found_once(graph: Graph) -> None:
+    assert graph.distinct is graph.distinct
+
+
 def test_selecting_nothing_is_refused() -> None:
     with pytest.raises(InvalidGraphError, match="0 configurations"):
         make_tile_graph().select(np.empty(0, np.int64))

@@ -23,7 +23,7 @@ from solution.models.nets.training_loop import (
     pick_device,
     train,
 )
-from solution.models.sampling import choose_rows, deduplicated
+from solution.models.sampling import choose_rows
 from solution.system.report import Report, silent
 
 WEIGHTS = "weights.safetensors"
@@ -115,7 +115,7 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
         inputs = self._scale(self.prepare(graph))
         with one_thread():
             scores = as_ranking(self.net_).score_graph(inputs)
-        return scores[deduplicated(graph).inverse]
+        return scores[graph.distinct.inverse]
 
     def save(self, folder: Path) -> None:
         if self.net_ is None:

@@ -20,7 +20,7 @@ from solution.domain.graph import Graph
 from solution.domain.metrics import score_ranking
 from solution.features.table import distinct_rows
 from solution.models.base import Ranker, RankerSettings
-from solution.models.sampling import choose_rows, deduplicated, share_rows
+from solution.models.sampling import choose_rows, share_rows
 from solution.system.report import Report, silent
 
 MODEL = "model.txt"
@@ -146,7 +146,7 @@ class BoostedTrees(Ranker):
 
     def predict(self, graph: Graph) -> np.ndarray:
         scores = self.score_rows(self.rows_of(graph))
-        return np.asarray(scores, np.float32)[deduplicated(graph).inverse]
+        return np.asarray(scores, np.float32)[graph.distinct.inverse]
 
     def rows_of(self, graph: Graph) -> np.ndarray:
         """The table (distinct configs, columns) float32 that it learns from."""

@@ -10,7 +10,6 @@ from solution.models.papers.tgraph import (
     TGraph,
     TGraphSettings,
 )
-from solution.models.sampling import deduplicated
 from tests.made.graphs import make_layout_graph
 
 
@@ -50,4 +49,4 @@ def test_the_score_depends_on_the_configurations_beside_it_but_not_on_their_orde
     torch.testing.assert_close(net.score_batch([inputs], order[:, None])[:, 0], together[order])
     fewer = net.score_batch([inputs], np.arange(2)[:, None])[:, 0]
     assert not torch.allclose(fewer, together[:2], atol=1e-4)
-    assert len(deduplicated(graph).first) == len(net.score_graph(inputs))
+    assert len(graph.distinct.first) == len(net.score_graph(inputs))
