@@ -12,6 +12,7 @@ Source: the early-join and late-join GraphSAGE baselines of TpuGraphs (Phothilim
 with the tile table instead of the 24 raw numbers.
 """
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -77,6 +78,7 @@ class TileInputs:
     edge_index: Tensor  # (2, edges) int64, from operand to consumer
     output: Tensor  # (1,) int64: the node whose tensor is cut into tiles
     table: Tensor  # (distinct configs, columns) float32
+    # No loops where the settings ask for no tokens, which would be two fifths of all that is kept.
     tokens: Tensor  # (distinct configs, loops, TOKEN_FEATURES) float32
     active: Tensor  # (loops,) float32
 
@@ -87,7 +89,11 @@ class TileGnnRanker(NetRanker[TileGnnSettings, TileInputs]):
     scaled_tables = ("numeric", "table")
 
     def prepare(self, graph: Graph) -> TileInputs:
-        return _prepared(graph)
+        inputs = prepare(graph)
+        if not self.settings.tokens:
+            return inputs
+        found = find_tokens(graph)
+        return dataclasses.replace(inputs, tokens=found.tokens, active=found.active)
 
     def make_net(self) -> "TileGnn":
         return TileGnn(self.settings, len(self.scalers_["table"].mean))
@@ -100,22 +106,35 @@ class EarlyTileGnnRanker(TileGnnRanker):
         return EarlyTileGnn(self.settings, len(self.scalers_["table"].mean))
 
 
-def prepare(graph: Graph) -> TileInputs:
-    """Describe the nodes, with fusions inlined, and the distinct configurations."""
+def _prepare(graph: Graph) -> TileInputs:
+    """Describe the nodes, with fusions inlined, and the distinct configurations, without tokens."""
     kernel = inline_fusions(graph)
-    tokens, active = dimension_tokens(kernel)
     return TileInputs(
         opcodes=torch.from_numpy(kernel.node_opcodes.astype(np.int64)),
         numeric=torch.from_numpy(numeric_features(kernel)),
         edge_index=torch.from_numpy(kernel.edges.T[::-1].copy()),
         output=torch.tensor([find_tiling(kernel).node]),
         table=torch.from_numpy(distinct_rows(graph)),
-        tokens=torch.from_numpy(tokens[graph.distinct.first]),
-        active=torch.from_numpy(active),
+        tokens=torch.empty(len(graph.distinct.first), 0, TOKEN_FEATURES),
+        active=torch.empty(0),
     )
 
 
-_prepared = PerGraph(prepare)
+@dataclass(frozen=True)
+class LoopTokens:
+    """The loops of a kernel as tokens, with the fields of TileInputs."""
+
+    tokens: Tensor
+    active: Tensor
+
+
+def _find_tokens(graph: Graph) -> LoopTokens:
+    tokens, active = dimension_tokens(inline_fusions(graph))
+    return LoopTokens(torch.from_numpy(tokens[graph.distinct.first]), torch.from_numpy(active))
+
+
+# Apart from each other, so that nets with tokens and without share what both take.
+prepare, find_tokens = PerGraph(_prepare), PerGraph(_find_tokens)
 
 
 class TileGnn(nn.Module):
