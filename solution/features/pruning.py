@@ -26,8 +26,11 @@ def keep_neighbourhood(graph: Graph, hops: int = 1) -> Graph:
 def keep_nodes(graph: Graph, kept: np.ndarray) -> Graph:
     """Keep the nodes `kept` (k,), in this order, and the edges between them.
 
-    All configurable nodes must be among them.
+    All configurable nodes must be among them. Where all nodes stay as they are, so does the graph:
+    what is kept for it (solution.domain.memo) is found again.
     """
+    if np.array_equal(kept, np.arange(graph.num_nodes)):
+        return graph
     position = np.full(graph.num_nodes, -1)
     position[kept] = np.arange(len(kept))
     inside = (position[graph.edges] >= 0).all(axis=1)

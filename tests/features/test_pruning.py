@@ -13,7 +13,7 @@ from torch_geometric.utils import k_hop_subgraph, to_undirected
 from solution.domain import vocabulary
 from solution.domain.collection import collection
 from solution.domain.graph import Graph
-from solution.features.pruning import keep_neighbourhood, merge_rest, neighbourhood
+from solution.features.pruning import keep_neighbourhood, keep_nodes, merge_rest, neighbourhood
 from tests.made.graphs import make_tile_graph
 
 LABEL = 30  # a column that carries each node's number, to recognise it afterwards
@@ -104,6 +104,22 @@ def test_the_kept_edges_are_those_between_kept_nodes_in_order(graph: Graph, hops
     names = pruned.node_features[:, LABEL].astype(int)
     expected = [[u, v] for u, v in graph.edges.tolist() if {u, v} <= set(names.tolist())]
     assert names[pruned.edges].reshape(-1, 2).tolist() == expected
+
+
+@given(graphs(), st.integers(0, 3))
+@settings(max_examples=60, deadline=None)
+def test_a_pruned_graph_has_nothing_left_to_cut_and_comes_back_itself(
+    graph: Graph, hops: int
+) -> None:
+    pruned = keep_neighbourhood(graph, hops)
+    assert keep_neighbourhood(pruned, hops) is pruned
+
+
+def test_nodes_in_another_order_are_another_graph() -> None:
+    graph = make_graph(3, [(1, 0), (2, 1)], [1])
+    turned = keep_nodes(graph, np.array([2, 1, 0]))
+    assert turned.node_features[:, LABEL].tolist() == [2, 1, 0]
+    assert turned.edges.tolist() == [[1, 2], [0, 1]]
 
 
 @pytest.mark.parametrize("prune", [keep_neighbourhood, merge_rest])
