@@ -15,16 +15,15 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing.context import ForkServerContext, SpawnContext
-from pathlib import Path
 from typing import Any
 
 import joblib
 import psutil
 from threadpoolctl import threadpool_limits
 
+from solution.system.container import memory_left
 from solution.system.errors import InputError
 
-MEMORY_OF_CONTAINER = Path("/sys/fs/cgroup/memory.max")
 Context = SpawnContext | ForkServerContext
 SPAWN = multiprocessing.get_context("spawn")
 
@@ -35,12 +34,9 @@ def count_cores() -> int:
 
 
 def available_memory() -> int:
-    """The bytes that are free, or that the container may have at most."""
-    free = int(psutil.virtual_memory().available)
-    try:
-        return min(free, int(MEMORY_OF_CONTAINER.read_text()))
-    except (OSError, ValueError):  # there is none, or it has no limit
-        return free
+    """The bytes that are free, and that the container may still take."""
+    free, left = int(psutil.virtual_memory().available), memory_left()
+    return free if left is None else min(free, left)
 
 
 def one_thread() -> threadpool_limits:

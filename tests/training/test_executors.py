@@ -16,7 +16,6 @@ from solution.domain.collection import TILE
 from solution.experiments.base import find_experiment
 from solution.runs.folder import Run
 from solution.store.store import Store
-from solution.system import processes
 from solution.system.errors import InputError
 from solution.system.progress import bars
 from solution.system.report import silent
@@ -87,17 +86,6 @@ def test_workers_end_with_the_command(
 def test_each_worker_has_a_gpu_of_those_that_may_be_used() -> None:
     assert [choose_gpu(place, 2, None) for place in range(3)] == ["0", "1", "0"]
     assert [choose_gpu(place, 2, "3,MIG-5") for place in range(2)] == ["3", "MIG-5"]
-
-
-def test_a_container_bounds_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    limit = tmp_path / "memory.max"
-    monkeypatch.setattr(processes, "MEMORY_OF_CONTAINER", limit)
-    free = processes.available_memory()
-    limit.write_text("max\n", encoding="utf-8")
-    assert processes.available_memory() > free / 2
-    limit.write_text("1000000\n", encoding="utf-8")
-    assert processes.available_memory() == 1_000_000
-    assert count_slots() == 1
 
 
 def test_an_experiment_that_is_changed_meanwhile_is_not_trained_on(tmp_path: Path) -> None:

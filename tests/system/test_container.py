@@ -1,0 +1,100 @@
+"""What is left of the memory of a container, by the files that Linux shows of it."""
+
+from pathlib import Path
+
+import psutil
+import pytest
+
+from solution.system import processes
+from solution.system.container import memory_left
+
+MB = 1_000_000
+NO_LIMIT = {"memory.max": "max", "memory.limit_in_bytes": 9223372036854771712}
+
+
+def make_group(folder: Path, version: int, limit: int | None, taken: int, files: int = 0) -> None:
+    """The files of one group; half of the files that were read have been used twice."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if version == 2:
+        names, total = ("memory.max", "memory.current"), ""
+    else:
+        names, total = ("memory.limit_in_bytes", "memory.usage_in_bytes"), "total_"
+    written = NO_LIMIT[names[0]] if limit is None else limit
+    (folder / names[0]).write_text(f"{written}\n", encoding="utf-8")
+    (folder / names[1]).write_text(f"{taken}\n", encoding="utf-8")
+    lines = [f"{total}{kind}_file {files // 2}" for kind in ("active", "inactive")]
+    lines = ["anon 7", "active_file 1", *lines, f"{total}inactive_anon {taken}"]
+    (folder / "memory.stat").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def make_membership(folder: Path, version: int, group: str) -> Path:
+    file = folder / "membership"
+    line = f"0::{group}" if version == 2 else f"4:cpu,memory:{group}"
+    file.write_text(f"9:name=systemd:/elsewhere\n1:cpuset:/\n{line}\n", encoding="utf-8")
+    return file
+
+
+def mounted(groups: Path, version: int) -> Path:
+    return groups if version == 2 else groups / "memory"
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize(
+    ("limit", "taken", "files", "left"),
+    [
+        (16_000 * MB, 10_000 * MB, 0, 6_000 * MB),  # not all 16 GB
+        (16_000 * MB, 10_000 * MB, 3_000 * MB, 9_000 * MB),  # files are given up when needed
+        (1_000 * MB, 1_200 * MB, 0, 0),  # over the limit for a moment
+        (1_000 * MB, 100 * MB, 200 * MB, 1_000 * MB),  # read at two moments
+        (None, 100 * MB, 0, None),
+    ],
+)
+def test_it_is_the_limit_less_what_is_taken_but_for_files(
+    tmp_path: Path, version: int, limit: int | None, taken: int, files: int, left: int | None
+) -> None:
+    make_group(mounted(tmp_path, version), version, limit, taken, files)
+    found = memory_left(tmp_path, make_membership(tmp_path, version, "/docker/4f1"))
+    if left is None:
+        assert found is None or found > 1 << 60
+    else:
+        assert found == left
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_tightest_group_around_the_process_counts(tmp_path: Path, version: int) -> None:
+    root, membership = mounted(tmp_path, version), make_membership(tmp_path, version, "/pod/own")
+    make_group(root / "pod" / "own", version, None, 100 * MB)
+    make_group(root / "pod", version, 4_000 * MB, 3_000 * MB)  # others in it take most
+    make_group(root / "other", version, 10 * MB, 0)
+    assert memory_left(tmp_path, membership) == 1_000 * MB
+    make_group(root / "pod" / "own", version, 500 * MB, 100 * MB)
+    assert memory_left(tmp_path, membership) == 400 * MB
+
+
+def test_where_there_are_no_groups_nothing_is_bounded(tmp_path: Path) -> None:
+    assert memory_left(tmp_path, tmp_path / "none") is None
+    assert memory_left(tmp_path, make_membership(tmp_path, 2, "/")) is None
+
+
+def test_a_limit_counts_where_nothing_else_is_told(tmp_path: Path) -> None:
+    (tmp_path / "memory.max").write_text("1000000", encoding="utf-8")
+    assert memory_left(tmp_path, make_membership(tmp_path, 2, "/")) == MB
+
+
+def test_no_more_is_available_than_the_machine_has_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert 0 < processes.available_memory() <= psutil.virtual_memory().total
+    make_group(tmp_path, 2, 1 << 60, 0)
+    membership = make_membership(tmp_path, 2, "/")
+    monkeypatch.setattr(processes, "memory_left", lambda: memory_left(tmp_path, membership))
+    assert 0 < processes.available_memory() <= psutil.virtual_memory().total
+
+
+def test_less_is_available_where_the_container_leaves_less(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_group(tmp_path, 2, 16_000 * MB, 15_000 * MB)
+    membership = make_membership(tmp_path, 2, "/")
+    monkeypatch.setattr(processes, "memory_left", lambda: memory_left(tmp_path, membership))
+    assert processes.available_memory() == 1_000 * MB
