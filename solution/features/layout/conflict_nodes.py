@@ -13,7 +13,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from solution.domain.graph import Graph
-from solution.features.layout.conflicts import FEATURES, Claims, find_claims
+from solution.features.layout.conflicts import FEATURES, Constraints, find_constraints
 
 ORDER_DIFFERS = FEATURES.index("order_differs")
 
@@ -22,8 +22,8 @@ ORDER_DIFFERS = FEATURES.index("order_differs")
 class Importance:
     """Which nodes are sides of which tensors."""
 
-    claims: Claims
-    sides: csr_array  # (contested tensors, nodes) float32, 1 for a side
+    constraints: Constraints
+    sides: csr_array  # (tensors, nodes) float32, 1 for a side
 
     @property
     def nodes(self) -> np.ndarray:
@@ -32,17 +32,17 @@ class Importance:
 
     def of(self, codes: np.ndarray) -> np.ndarray:
         """Which nodes (configs, nodes) bool are, for `codes` (configs, configurable)."""
-        differs = self.claims.describe(codes)[:, :, ORDER_DIFFERS].astype(np.float32)
+        differs = self.constraints.describe(codes)[:, :, ORDER_DIFFERS].astype(np.float32)
         return np.asarray(differs @ self.sides > 0)
 
 
 def find_importance(graph: Graph) -> Importance:
     """The sides of every tensor of a layout graph on which two layouts may disagree."""
-    claims = find_claims(graph)
-    counts = np.diff(np.append(claims.starts, len(claims.configurable)))
-    tensor = np.arange(len(claims.nodes))
+    constraints = find_constraints(graph)
+    counts = np.diff(np.append(constraints.starts, len(constraints.configurable)))
+    tensor = np.arange(len(constraints.nodes))
     rows = np.concatenate([tensor, np.repeat(tensor, counts)])
-    columns = np.concatenate([claims.nodes, graph.configurable[claims.configurable]])
+    columns = np.concatenate([constraints.nodes, graph.configurable[constraints.configurable]])
     ones = np.ones(len(rows), np.float32)
     sides = csr_array((ones, (rows, columns)), shape=(len(tensor), graph.num_nodes))
-    return Importance(claims, sides)
+    return Importance(constraints, sides)

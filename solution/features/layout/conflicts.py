@@ -1,9 +1,9 @@
-"""Where a configuration asks for one tensor in different dimension orders: that costs a copy.
+"""Where layout constraints on one tensor conflict: that costs a copy.
 
-A tensor may be ordered several times: as the output of the node that makes it and as the input or
-kernel of every node that reads it. A node that works element by element hands an order on, and so
-does a transpose, with its dimensions renamed. Where the orders that are given disagree, the
-compiler has to copy the tensor in between, and the cost grows with its size.
+A configuration may order a tensor several times: as the output of the node that makes it and as
+the input or kernel of every node that reads it. A node that works element by element hands an order
+on, and so does a transpose, with its dimensions renamed. Where the orders that are given disagree,
+the compiler has to copy the tensor in between, and the cost grows with its size.
 
 Source: the copies between neighbours are a feature of the competition's 11th place (LightGBM).
 """
@@ -20,7 +20,7 @@ from solution.features.operands import NONE, find_operands
 from solution.features.padding import tensor_ranks
 
 FEATURES = (
-    "claimed",  # 1 where the configuration gives the tensor any order
+    "constrained",  # 1 where the configuration gives the tensor any order
     "minor_differs",  # 1 where two of the given orders make different dimensions contiguous
     "order_differs",  # 1 where they differ in the two most minor dimensions
 )
@@ -29,25 +29,25 @@ UNSET = -1
 
 
 @dataclass(frozen=True)
-class Claims:
-    """Every place where a layout may order a tensor, and what each layout says there."""
+class Constraints:
+    """The layout constraints on tensors that have several, and what each layout makes of them."""
 
-    nodes: np.ndarray  # (contested,) int64 whose output tensor several places may order
-    starts: np.ndarray  # (contested,) int64 the first claim of each
-    configurable: np.ndarray  # (claims,) int64 position of the claiming configurable node
-    offsets: np.ndarray  # (claims,) int64 where its layouts begin in `minor` and `order`
-    minor: np.ndarray  # (claims x layouts of the node,) int8 contiguous dimension, or UNSET
+    nodes: np.ndarray  # (tensors,) int64 the node whose output each tensor is
+    starts: np.ndarray  # (tensors,) int64 the first constraint of each
+    configurable: np.ndarray  # (constraints,) int64 position of the configurable node that orders
+    offsets: np.ndarray  # (constraints,) int64 where its layouts begin in `minor` and `order`
+    minor: np.ndarray  # (constraints x layouts of the node,) int8 contiguous dimension, or UNSET
     order: np.ndarray  # (...,) int8 a number for the two most minor dimensions, or UNSET
 
     def describe(self, codes: np.ndarray) -> np.ndarray:
-        """Features (configs, contested, len(FEATURES)) uint8 of `codes` (configs, configurable).
+        """Features (configs, tensors, len(FEATURES)) uint8 of `codes` (configs, configurable).
 
         The codes are a codebook's: which of its node's layouts a configuration gives it.
         """
         if len(self.nodes) == 0:
             return np.zeros((len(codes), 0, len(FEATURES)), np.uint8)
-        places = codes[:, self.configurable] + self.offsets
-        minor, order = self.minor[places], self.order[places]
+        entries = codes[:, self.configurable] + self.offsets
+        minor, order = self.minor[entries], self.order[entries]
         return np.stack(
             [
                 np.maximum.reduceat(minor, self.starts, axis=1) != UNSET,
@@ -58,17 +58,17 @@ class Claims:
         ).astype(np.uint8)
 
     def _differ(self, values: np.ndarray) -> np.ndarray:
-        """Whether the given ones of a tensor's `values` (configs, claims) are not all equal."""
+        """Whether those of a tensor's `values` (configs, constraints) that are set differ."""
         largest = np.maximum.reduceat(values, self.starts, axis=1)
         given = np.where(values == UNSET, np.int8(np.iinfo(np.int8).max), values)
         return np.minimum.reduceat(given, self.starts, axis=1) < largest
 
 
-def _find_claims(graph: Graph) -> Claims:
-    """The claims on every tensor of the graph on which there are at least two."""
-    claims = _list_claims(graph)
+def _find_constraints(graph: Graph) -> Constraints:
+    """The constraints on every tensor of the graph on which there are at least two."""
+    constraints = _list_constraints(graph)
     number = {node: place for place, node in enumerate(graph.configurable.tolist())}
-    contested = sorted(node for node, own in claims.items() if len(own) > 1)
+    nodes = sorted(node for node, found in constraints.items() if len(found) > 1)
     layouts = graph.layouts.layouts.reshape(-1, len(LAYOUT_TENSORS), MAX_RANK)
     starts: list[int] = []
     configurable: list[int] = []
@@ -76,10 +76,10 @@ def _find_claims(graph: Graph) -> Claims:
     minors: list[np.ndarray] = []
     orders: list[np.ndarray] = []
     size = 0
-    for node in contested:
+    for node in nodes:
         starts.append(len(configurable))
         sizes = graph.node_features[node, vocabulary.SHAPE_DIMENSIONS]
-        for source, tensor, renamed in claims[node]:
+        for source, tensor, renamed in constraints[node]:
             place = number[source]
             first, last = graph.layouts.starts[place : place + 2]
             minor, order = _number_orders(layouts[first:last, tensor], renamed, sizes)
@@ -88,8 +88,8 @@ def _find_claims(graph: Graph) -> Claims:
             minors.append(minor)
             orders.append(order)
             size += len(minor)
-    return Claims(
-        nodes=np.array(contested, np.int64),
+    return Constraints(
+        nodes=np.array(nodes, np.int64),
         starts=np.array(starts, np.int64),
         configurable=np.array(configurable, np.int64),
         offsets=np.array(offsets, np.int64),
@@ -98,29 +98,29 @@ def _find_claims(graph: Graph) -> Claims:
     )
 
 
-find_claims = PerGraph(_find_claims)
+find_constraints = PerGraph(_find_constraints)
 
-Claim = tuple[int, int, np.ndarray]  # the configurable node, which of its tensors, new names
+Constraint = tuple[int, int, np.ndarray]  # the configurable node, which of its tensors, new names
 SAME_NAMES = np.arange(MAX_RANK)
 
 
-def _list_claims(graph: Graph) -> dict[int, list[Claim]]:
+def _list_constraints(graph: Graph) -> dict[int, list[Constraint]]:
     """Who may order the output tensor of each node."""
-    claims: dict[int, list[Claim]] = {}
+    constraints: dict[int, list[Constraint]] = {}
     operands = find_operands(graph)
     for node in graph.configurable.tolist():
-        claims.setdefault(node, []).append((node, OUTPUT, SAME_NAMES))
+        constraints.setdefault(node, []).append((node, OUTPUT, SAME_NAMES))
         for tensor, read in ((INPUT, operands.input[node]), (KERNEL, operands.kernel[node])):
             if read != NONE:
-                claims.setdefault(int(read), []).append((node, tensor, SAME_NAMES))
+                constraints.setdefault(int(read), []).append((node, tensor, SAME_NAMES))
     is_configurable = np.zeros(graph.num_nodes, bool)
     is_configurable[graph.configurable] = True
     for consumer, producer in graph.edges[is_configurable[graph.edges[:, 1]]].tolist():
         if not is_configurable[consumer]:
             renamed = _hands_on(graph, producer, consumer)
             if renamed is not None:
-                claims.setdefault(consumer, []).append((producer, OUTPUT, renamed))
-    return claims
+                constraints.setdefault(consumer, []).append((producer, OUTPUT, renamed))
+    return constraints
 
 
 def _hands_on(graph: Graph, producer: int, consumer: int) -> np.ndarray | None:

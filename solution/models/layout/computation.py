@@ -13,7 +13,7 @@ from torch import Tensor
 from solution.domain.codebook import Codebook
 from solution.domain.ragged import offsets, starts_of
 from solution.features.layout import conflicts
-from solution.features.layout.conflicts import Claims
+from solution.features.layout.conflicts import Constraints
 from solution.models.layout.colour_refinement import (
     Neighbours,
     States,
@@ -34,7 +34,7 @@ class Structure:
     consumers: Neighbours
     configurable: np.ndarray  # (configurable,) int64
     shares: np.ndarray  # (nodes, NUM_SHARES) float32: 1 / nodes, of operations, of three tensors
-    claims: Claims
+    constraints: Constraints
     codebook: Codebook  # its codes may be a mapped file, of which only what is asked for is read
 
     @property
@@ -70,8 +70,8 @@ def plan_states(
         codes = graph.codebook.codes[own]
         first = graph.codebook.starts[:-1] + (total + pair)
         colours[node + graph.configurable] = (codes + first).T
-        claimed = graph.claims.describe(codes)
-        extra[node + graph.claims.nodes] = claimed.transpose(1, 0, 2)
+        constrained = graph.constraints.describe(codes)
+        extra[node + graph.constraints.nodes] = constrained.transpose(1, 0, 2)
     states = number_states(colours)
     pairs = colours[states.nodes, states.configs] - total
     configured = np.flatnonzero(pairs >= 0)

@@ -25,7 +25,7 @@ from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.memo import PerGraph
 from solution.features.layout import conflicts
-from solution.features.layout.conflicts import find_claims
+from solution.features.layout.conflicts import find_constraints
 from solution.features.layout.frequency import share_of_pairs
 from solution.features.layout.tensors import FEATURES, describe_layouts
 from solution.features.nodes import NUM_NUMERIC, numeric_features
@@ -130,7 +130,7 @@ def prepare(graph: Graph, pruning: str, hops: int) -> LayoutInputs:
             consumers=Neighbours.of(producer, consumer, pruned.num_nodes),
             configurable=pruned.configurable,
             shares=shares,
-            claims=find_claims(pruned),
+            constraints=find_constraints(pruned),
             codebook=pairs,
         ),
     )

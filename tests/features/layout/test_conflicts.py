@@ -1,4 +1,4 @@
-"""Claims of different orders on one tensor, against hand-worked programs and a slow search."""
+"""Layout constraints that conflict, against hand-worked programs and a slow search."""
 
 import dataclasses
 
@@ -10,7 +10,7 @@ from solution.domain import vocabulary
 from solution.domain.codebook import encode
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import OPCODE_IDS
-from solution.features.layout.conflicts import FEATURES, find_claims
+from solution.features.layout.conflicts import FEATURES, find_constraints
 from tests.made.graphs import make_layout_graph, make_nodes
 
 OUTPUT, INPUT = slice(0, 6), slice(6, 12)
@@ -45,9 +45,9 @@ def make_chain(
 
 def describe(graph: Graph, node: int) -> list[dict[str, bool]]:
     """What is said of a node's tensor, a dictionary a configuration."""
-    claims = find_claims(graph)
-    found = claims.describe(graph.layouts.codes)[graph.layouts.rows]
-    column = claims.nodes.tolist().index(node)
+    constraints = find_constraints(graph)
+    found = constraints.describe(graph.layouts.codes)[graph.layouts.rows]
+    column = constraints.nodes.tolist().index(node)
     return [dict(zip(FEATURES, row.tolist(), strict=True)) for row in found[:, column].astype(bool)]
 
 
@@ -60,7 +60,7 @@ def test_an_order_is_handed_on_element_by_element() -> None:
         {1: ([2, 1, 0], []), 3: ([], [0, 1, 2])},
     ]
     said = describe(make_chain("tanh", (4, 6, 3), orders), node=2)
-    assert [line["claimed"] for line in said] == [False, True, True, True, True]
+    assert [line["constrained"] for line in said] == [False, True, True, True, True]
     assert [line["minor_differs"] for line in said] == [False, False, False, False, True]
     assert [line["order_differs"] for line in said] == [False, False, False, True, True]
 
@@ -87,7 +87,7 @@ def test_a_transpose_renames_the_dimensions() -> None:
 
 def test_an_operation_that_changes_the_shape_hands_nothing_on() -> None:
     orders: Orders = [{1: ([2, 1, 0], []), 3: ([], [0, 1])}]
-    assert 2 not in find_claims(make_chain("reduce", (4, 6), orders)).nodes
+    assert 2 not in find_constraints(make_chain("reduce", (4, 6), orders)).nodes
 
 
 @settings(max_examples=40, deadline=None)
@@ -97,9 +97,9 @@ def test_a_tensor_that_is_ordered_twice(seed: int) -> None:
     graph = make_layout_graph(seed, configs=30)
     sizes = graph.node_features[4, vocabulary.SHAPE_DIMENSIONS]
     for config, said in zip(graph.layouts.expand(), describe(graph, node=4), strict=True):
-        claims = [config[0, OUTPUT], config[1, INPUT]]
-        orders = [[d for d in claim if d >= 0 and sizes[d] > 1] for claim in claims]
+        constraints = [config[0, OUTPUT], config[1, INPUT]]
+        orders = [[d for d in constraint if d >= 0 and sizes[d] > 1] for constraint in constraints]
         asked = [order for order in orders if order]
-        assert said["claimed"] == bool(asked)
+        assert said["constrained"] == bool(asked)
         assert said["minor_differs"] == (len({order[0] for order in asked}) > 1)
         assert said["order_differs"] == (len({tuple(order[:2]) for order in asked}) > 1)

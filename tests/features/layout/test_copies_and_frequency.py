@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from solution.features.layout import copies, frequency
-from solution.features.layout.conflicts import find_claims
+from solution.features.layout.conflicts import find_constraints
 from solution.features.work import num_bytes
 from tests.features.layout.test_tensors import random_graph
 from tests.made.graphs import make_layout_graph
@@ -18,11 +18,11 @@ SEEDS = st.integers(0, 10_000)
 @settings(max_examples=25, deadline=None)
 def test_copies_are_counted_tensor_by_tensor(seed: int) -> None:
     graph = random_graph(seed)
-    claims = find_claims(graph)
+    constraints = find_constraints(graph)
     found = copies.count_copies(graph)
     assert found.shape == (len(graph.layouts.codes), len(copies.FEATURES))
-    described = claims.describe(graph.layouts.codes)
-    sizes = num_bytes(graph)[claims.nodes]
+    described = constraints.describe(graph.layouts.codes)
+    sizes = num_bytes(graph)[constraints.nodes]
     for config, tensors in enumerate(described):
         count = sum(int(order) for _, _, order in tensors)
         moved = sum(size * int(order) for size, (_, _, order) in zip(sizes, tensors, strict=True))

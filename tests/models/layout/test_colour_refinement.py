@@ -80,8 +80,8 @@ def pool_alone(net: LayoutGnn, inputs: LayoutInputs, graph: Graph, config: int) 
         layout = torch.cat([tokens, inputs.pair_features[pair]])
         x[node] = nodes[node] + net.pair(nodes[[node]], torch.tensor([0]), layout[None])[0]
     extra = torch.zeros(len(x), len(conflicts.FEATURES))
-    claimed = structure.claims.describe(structure.codebook.codes[[config]])[0]
-    extra[structure.claims.nodes] = torch.from_numpy(claimed).float()
+    constrained = structure.constraints.describe(structure.codebook.codes[[config]])[0]
+    extra[structure.constraints.nodes] = torch.from_numpy(constrained).float()
     for block in net.blocks:
         messages = [block.weights(value).view(3, -1) for value in x]
         after = []
