@@ -1,13 +1,13 @@
 """Which nodes of which configurations a graph net cannot tell apart: they are computed once.
 
 After k rounds of message passing a node knows the layouts of its neighbourhood of k hops and
-nothing else. In two configurations that agree there it is in the same state, and candidates of a
-search agree in most places: of 48 sampled ones the nodes are in 2 to 11 times fewer states after
-one round. So a net works on states instead of on (configuration, node) pairs, which changes its
+nothing else. In two configurations that agree there it has the same colour, and candidates of a
+search agree in most places: of 48 sampled ones the nodes have 2 to 11 times fewer colours after one
+round. So a net works on colours instead of on (configuration, node) pairs, which changes its
 results by nothing but rounding.
 
-    configurations ──▶ states 0 ──round──▶ states 1 ──round──▶ states 2 ──▶ sums over nodes
-                       node, layout        1 hop               2 hops
+    configurations ──▶ colours 0 ──round──▶ colours 1 ──round──▶ colours 2 ──▶ sums over nodes
+                       node, layout         1 hop                2 hops
 
 Source: colour refinement (Weisfeiler and Leman, 1968), as used to compare what graph nets can see
 (Xu et al., "How powerful are graph neural networks?", 2019).
@@ -68,28 +68,28 @@ class Neighbours:
 
 
 @dataclass(frozen=True)
-class States:
-    """The distinct states of the nodes after some rounds."""
+class Colours:
+    """The distinct colours of the nodes after some rounds; no two nodes have one in common."""
 
-    numbers: np.ndarray  # (nodes, configs) int64, 0 ... states - 1
-    nodes: np.ndarray  # (states,) int64 the node of each state
-    configs: np.ndarray  # (states,) int64 one of the configurations in which it is in it
+    numbers: np.ndarray  # (nodes, configs) int64, 0 ... colours - 1
+    nodes: np.ndarray  # (colours,) int64 the node that has each
+    configs: np.ndarray  # (colours,) int64 one of the configurations in which it has it
 
-    def at(self, states: "States") -> np.ndarray:
-        """Our numbers (states,) of the nodes in the configurations of other `states`."""
-        return self.numbers[states.nodes, states.configs]
-
-
-def number_states(colours: np.ndarray) -> States:
-    """Number the distinct `colours` (nodes, configs); those of two nodes must never be equal."""
-    _, first, numbers = np.unique(colours, return_index=True, return_inverse=True)
-    nodes, configs = np.divmod(first, colours.shape[1])
-    return States(numbers.reshape(colours.shape), nodes, configs)
+    def at(self, others: "Colours") -> np.ndarray:
+        """Our numbers (others,) of the nodes in the configurations of `others`."""
+        return self.numbers[others.nodes, others.configs]
 
 
-def refine(states: States, operands: Neighbours, consumers: Neighbours) -> States:
-    """The states after one more round."""
-    return number_states(mix_neighbours(states.numbers.astype(np.uint64), operands, consumers))
+def number_colours(labels: np.ndarray) -> Colours:
+    """Number the distinct `labels` (nodes, configs); those of two nodes must never be equal."""
+    _, first, numbers = np.unique(labels, return_index=True, return_inverse=True)
+    nodes, configs = np.divmod(first, labels.shape[1])
+    return Colours(numbers.reshape(labels.shape), nodes, configs)
+
+
+def refine(colours: Colours, operands: Neighbours, consumers: Neighbours) -> Colours:
+    """The colours after one more round."""
+    return number_colours(mix_neighbours(colours.numbers.astype(np.uint64), operands, consumers))
 
 
 def mix_neighbours(colours: np.ndarray, operands: Neighbours, consumers: Neighbours) -> np.ndarray:
@@ -99,11 +99,11 @@ def mix_neighbours(colours: np.ndarray, operands: Neighbours, consumers: Neighbo
 
 
 def exchange(
-    before: States, after: States, operands: Neighbours, consumers: Neighbours
+    before: Colours, after: Colours, operands: Neighbours, consumers: Neighbours
 ) -> SparseRows:
-    """What each state hears in a round: (states after, 3 x states before).
+    """What each colour hears in a round: (colours after, 3 x colours before).
 
-    Of three columns for each state before, a state adds the first of its own, the mean of the
+    Of three columns for each colour before, a colour adds the first of its own, the mean of the
     second over its operands' and the mean of the third over its consumers'.
     """
     rows, columns = [np.arange(len(after.nodes))], [3 * before.at(after)]

@@ -1,4 +1,4 @@
-"""What a net on states has to compute for some configurations of some graphs.
+"""What a net on colours has to compute for some configurations of some graphs.
 
 Everything here is counting and sorting; the net multiplies.
 """
@@ -15,10 +15,10 @@ from solution.domain.ragged import offsets, starts_of
 from solution.features.layout import conflicts
 from solution.features.layout.conflicts import Constraints
 from solution.models.layout.colour_refinement import (
+    Colours,
     Neighbours,
-    States,
     exchange,
-    number_states,
+    number_colours,
     refine,
 )
 from solution.models.nets.sparse import SparseMatrix, SparseRows, select
@@ -28,7 +28,7 @@ NUM_SHARES = 5
 
 @dataclass(frozen=True)
 class Structure:
-    """What of a layout graph decides which states there are, and how they are summed."""
+    """What of a layout graph decides which colours there are, and how they are summed."""
 
     operands: Neighbours
     consumers: Neighbours
@@ -47,37 +47,37 @@ class Structure:
 
 
 @dataclass(frozen=True)
-class StatePlan:
+class Computation:
     """The nodes of the graphs, and their (node, layout) pairs, are numbered one after the other."""
 
-    nodes: Tensor  # (states 0,) int64 the node of each
-    configured: Tensor  # (configured,) int64 those states 0 that have a layout
+    nodes: Tensor  # (colours 0,) int64 the node of each
+    configured: Tensor  # (configured,) int64 those colours 0 that have a layout
     pairs: Tensor  # (configured,) int64 their (node, layout) pair
-    rounds: list[tuple[SparseMatrix, Tensor, SparseMatrix]]  # what StateBlock takes
-    pooling: SparseMatrix  # (configs x graphs x NUM_SHARES, states after all rounds)
+    rounds: list[tuple[SparseMatrix, Tensor, SparseMatrix]]  # what ColourBlock takes
+    pooling: SparseMatrix  # (configs x graphs x NUM_SHARES, colours after all rounds)
 
 
-def plan_states(
+def plan_computation(
     graphs: Sequence[Structure], configs: np.ndarray, rounds: int, device: torch.device
-) -> StatePlan:
+) -> Computation:
     """Plan the work for `configs` (configs, graphs), rows of the codes of each graph."""
     sizes = [graph.num_nodes for graph in graphs]
     total = sum(sizes)
-    colours = np.repeat(np.arange(total)[:, None], len(configs), axis=1)
+    labels = np.repeat(np.arange(total)[:, None], len(configs), axis=1)
     extra = np.zeros((total, len(configs), len(conflicts.FEATURES)), np.float32)
     first_pairs = offsets([graph.num_pairs for graph in graphs])
     for graph, own, node, pair in zip(graphs, configs.T, offsets(sizes), first_pairs, strict=True):
         codes = graph.codebook.codes[own]
         first = graph.codebook.starts[:-1] + (total + pair)
-        colours[node + graph.configurable] = (codes + first).T
+        labels[node + graph.configurable] = (codes + first).T
         constrained = graph.constraints.describe(codes)
         extra[node + graph.constraints.nodes] = constrained.transpose(1, 0, 2)
-    states = number_states(colours)
-    pairs = colours[states.nodes, states.configs] - total
+    colours = number_colours(labels)
+    pairs = labels[colours.nodes, colours.configs] - total
     configured = np.flatnonzero(pairs >= 0)
     operands = Neighbours.join([graph.operands for graph in graphs])
     consumers = Neighbours.join([graph.consumers for graph in graphs])
-    blocks, last = [], states
+    blocks, last = [], colours
     for _ in range(rounds):
         after = refine(last, operands, consumers)
         heard = SparseMatrix(exchange(last, after, operands, consumers), device)
@@ -85,8 +85,8 @@ def plan_states(
         own = SparseMatrix(select(last.at(after), len(last.nodes)), device)
         blocks.append((heard, seen, own))
         last = after
-    return StatePlan(
-        nodes=torch.from_numpy(states.nodes).to(device),
+    return Computation(
+        nodes=torch.from_numpy(colours.nodes).to(device),
         configured=torch.from_numpy(configured).to(device),
         pairs=torch.from_numpy(pairs[configured]).to(device),
         rounds=blocks,
@@ -94,7 +94,7 @@ def plan_states(
     )
 
 
-def _pool(graphs: Sequence[Structure], states: States) -> SparseRows:
+def _pool(graphs: Sequence[Structure], colours: Colours) -> SparseRows:
     """Sums over the nodes of each graph, weighted by their shares, for each configuration."""
     shares = np.concatenate([graph.shares for graph in graphs])
     graph_of = np.repeat(np.arange(len(graphs)), [graph.num_nodes for graph in graphs])
@@ -102,11 +102,11 @@ def _pool(graphs: Sequence[Structure], states: States) -> SparseRows:
     row = graph_of[node] * NUM_SHARES + share
     order = np.argsort(row, kind="stable")  # within one configuration, and so within each
     node, share = node[order], share[order]
-    num_configs = states.numbers.shape[1]
+    num_configs = colours.numbers.shape[1]
     counts = np.bincount(row, minlength=len(graphs) * NUM_SHARES)
     return SparseRows(
         starts=starts_of(np.tile(counts, num_configs)),
-        columns=states.numbers[node].T.ravel(),
+        columns=colours.numbers[node].T.ravel(),
         values=np.tile(shares[node, share], num_configs),
-        num_columns=len(states.nodes),
+        num_columns=len(colours.nodes),
     )

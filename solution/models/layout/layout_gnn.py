@@ -1,8 +1,8 @@
-"""A graph net for layout that computes every distinct state of a node once.
+"""A graph net for layout that computes every distinct colour of a node once.
 
     node features ──────────────┐
-    (node, layout) pairs ── MLP ┴─▶ states 0 ─▶ rounds of convolution ─▶ states k
-                                score ◀─ MLP ◀─ standardised over configurations ◀─ sums
+    (node, layout) pairs ── MLP ┴─▶ colours 0 ─▶ rounds of convolution ─▶ colours k
+                                 score ◀─ MLP ◀─ standardised over configurations ◀─ sums
 
 Candidate configurations agree in most of their layouts, so most nodes see the same neighbourhood in
 many of them: see solution.models.layout.colour_refinement. A configuration's score also depends on
@@ -33,14 +33,14 @@ from solution.features.pruning import PRUNINGS
 from solution.features.work import configurable_shares, tensor_shares
 from solution.models.base import RankerSettings
 from solution.models.layout.colour_refinement import Neighbours
-from solution.models.layout.computation import NUM_SHARES, Structure, plan_states
+from solution.models.layout.computation import NUM_SHARES, Structure, plan_computation
 from solution.models.nets.layers import Mlp, standardise
 from solution.models.nets.net_ranker import NetRanker
 from solution.models.nets.sparse import SparseMatrix
 from solution.models.nets.training_loop import TrainingSettings
 from solution.models.settings import check_choice, check_even_widths
 
-CHUNK_VALUES = 1 << 22  # (configuration, node) values of x, had they no state in common
+CHUNK_VALUES = 1 << 22  # (configuration, node) values of x, had they no colour in common
 OPCODE_WIDTH = 16
 TOKEN_WIDTH = 4
 NUM_PAIR_FEATURES = len(FEATURES) + 2  # and how frequent the layout is, as share and logarithm
@@ -172,7 +172,7 @@ class LayoutGnn(nn.Module):
         tokens = vocabulary.NUM_LAYOUT_FEATURES * TOKEN_WIDTH
         self.pair = PairMlp(self.width, tokens + NUM_PAIR_FEATURES)
         self.blocks = nn.ModuleList(
-            StateBlock(before, after, len(conflicts.FEATURES))
+            ColourBlock(before, after, len(conflicts.FEATURES))
             for before, after in pairwise((self.width, *settings.rounds))
         )
         last = settings.rounds[-1]
@@ -189,20 +189,22 @@ class LayoutGnn(nn.Module):
         The graphs become one disconnected graph with a common config axis.
         """
         structures = [inputs.structure for inputs in batch]
-        plan = plan_states(structures, configs, len(self.blocks), batch[0].opcodes.device)
+        computation = plan_computation(
+            structures, configs, len(self.blocks), batch[0].opcodes.device
+        )
         opcodes = self.opcode(torch.cat([inputs.opcodes for inputs in batch]))
         numeric = torch.cat([inputs.numeric for inputs in batch])
         nodes = self.node(torch.cat([opcodes, numeric], dim=-1))
         # Only the pairs that these configurations use: (configured, ...)
-        used = torch.cat([inputs.pair_tokens for inputs in batch])[plan.pairs]
-        features = torch.cat([inputs.pair_features for inputs in batch])[plan.pairs]
+        used = torch.cat([inputs.pair_tokens for inputs in batch])[computation.pairs]
+        features = torch.cat([inputs.pair_features for inputs in batch])[computation.pairs]
         tokens = self.token(used.long()).flatten(1)
         layouts = torch.cat([tokens, features], dim=-1)
-        pairs = self.pair(nodes, plan.nodes[plan.configured], layouts)
-        x = nodes[plan.nodes].index_add(0, plan.configured, pairs.to(nodes.dtype))
-        for block, (heard, extra, own) in zip(self.blocks, plan.rounds, strict=True):
+        pairs = self.pair(nodes, computation.nodes[computation.configured], layouts)
+        x = nodes[computation.nodes].index_add(0, computation.configured, pairs.to(nodes.dtype))
+        for block, (heard, extra, own) in zip(self.blocks, computation.rounds, strict=True):
             x = block(x, heard, extra, own)
-        return (plan.pooling @ x).view(*configs.shape, -1)
+        return (computation.pooling @ x).view(*configs.shape, -1)
 
     def _compare(self, pooled: Tensor) -> Tensor:
         return self.readout(self.dropout(standardise(pooled))).squeeze(-1)
@@ -223,18 +225,18 @@ class LayoutGnn(nn.Module):
         return self._compare(torch.cat(chunks))[:, 0].float().cpu().numpy()
 
 
-class StateBlock(nn.Module):
-    """A residual graph convolution on states (solution.models.layout.colour_refinement).
+class ColourBlock(nn.Module):
+    """A residual graph convolution on colours (solution.models.layout.colour_refinement).
 
     x' = S x + [GELU(u), GELU(-u)]
     u = norm(W x + W_operands mean(operands) + W_consumers mean(consumers) + W_e extra + b)
 
-    The products with the weights are taken before the states are spread to more of them, and half
-    the outputs are computed: both signs of them are used. S is the identity where the width stays,
-    and learned where it changes.
+    The products with the weights are taken before the colours are spread to more of them, and
+    half the outputs are computed: both signs of them are used. S is the identity where the width
+    stays, and learned where it changes.
 
-    Shapes: x (states before, inputs), heard (states after, 3 x states before), extra (states after,
-    extras), own (states after, states before) -> (states after, outputs).
+    Shapes: x (colours before, inputs), heard (colours after, 3 x colours before), extra (colours
+    after, extras), own (colours after, colours before) -> (colours after, outputs).
     Source: GraphSAGE (Hamilton et al., 2017), operands and consumers apart; both signs: CReLU
     (Shang et al., 2016).
     """

@@ -1,4 +1,4 @@
-"""Sharing states changes nothing: against a net that computes every configuration alone."""
+"""Sharing colours changes nothing: against a net that computes every configuration alone."""
 
 import itertools
 
@@ -14,13 +14,13 @@ from solution.domain.graph import Graph
 from solution.domain.ragged import starts_of
 from solution.features.layout import conflicts
 from solution.models.layout import layout_gnn
-from solution.models.layout.colour_refinement import Neighbours, States, number_states, refine
-from solution.models.layout.computation import plan_states
+from solution.models.layout.colour_refinement import Colours, Neighbours, number_colours, refine
+from solution.models.layout.computation import plan_computation
 from solution.models.layout.layout_gnn import LayoutGnn, LayoutGnnSettings, LayoutInputs, prepare
 from solution.models.nets.sparse import SparseMatrix, SparseRows
 from tests.made.graphs import make_layout_graph
 
-Colours = dict[tuple[int, int], tuple[object, ...]]
+Seen = dict[tuple[int, int], tuple[object, ...]]
 
 
 def draw_edges(seed: int, nodes: int) -> np.ndarray:
@@ -41,15 +41,15 @@ def neighbours(edges: np.ndarray, nodes: int) -> tuple[Neighbours, Neighbours]:
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10_000), st.integers(1, 7), st.integers(1, 6), st.integers(1, 3))
-def test_states_are_the_distinct_neighbourhoods(
+def test_colours_are_the_distinct_neighbourhoods(
     seed: int, nodes: int, configs: int, rounds: int
 ) -> None:
     edges = draw_edges(seed, nodes)
     layouts = np.random.default_rng(seed).integers(0, 2, (nodes, configs))
-    states = number_states(np.arange(nodes)[:, None] * 2 + layouts)
-    seen: Colours = {(v, c): (v, int(layouts[v, c])) for v in range(nodes) for c in range(configs)}
+    colours = number_colours(np.arange(nodes)[:, None] * 2 + layouts)
+    seen: Seen = {(v, c): (v, int(layouts[v, c])) for v in range(nodes) for c in range(configs)}
     for _ in range(rounds):
-        states = refine(states, *neighbours(edges, nodes))
+        colours = refine(colours, *neighbours(edges, nodes))
         seen = {
             (v, c): (
                 seen[v, c],
@@ -58,15 +58,15 @@ def test_states_are_the_distinct_neighbourhoods(
             )
             for v, c in seen
         }
-    assert_same_partition(states, seen)
+    assert_same_partition(colours, seen)
 
 
-def assert_same_partition(states: States, seen: Colours) -> None:
+def assert_same_partition(colours: Colours, seen: Seen) -> None:
     """Equal numbers where, and only where, the neighbourhoods are equal."""
     for a, b in itertools.combinations(seen, 2):
-        assert (states.numbers[a] == states.numbers[b]) == (seen[a] == seen[b])
-    for number, place in enumerate(zip(states.nodes, states.configs, strict=True)):
-        assert states.numbers[place] == number
+        assert (colours.numbers[a] == colours.numbers[b]) == (seen[a] == seen[b])
+    for number, place in enumerate(zip(colours.nodes, colours.configs, strict=True)):
+        assert colours.numbers[place] == number
 
 
 def pool_alone(net: LayoutGnn, inputs: LayoutInputs, graph: Graph, config: int) -> Tensor:
@@ -129,11 +129,11 @@ def test_predictions_compare_all_candidates_whatever_the_chunks(
     torch.testing.assert_close(backwards.flip(0).detach(), expected)
 
 
-def test_fewer_states_than_configurations_times_nodes() -> None:
+def test_fewer_colours_than_configurations_times_nodes() -> None:
     inputs = prepare(make_layout_graph(0, configs=40), "neighbourhood", 1)
     configs = np.arange(len(inputs.structure.codebook.codes))[:, None]
-    plan = plan_states([inputs.structure], configs, 2, torch.device("cpu"))
-    assert len(plan.nodes) < len(configs) * len(inputs.opcodes) / 4
+    computation = plan_computation([inputs.structure], configs, 2, torch.device("cpu"))
+    assert len(computation.nodes) < len(configs) * len(inputs.opcodes) / 4
 
 
 @settings(max_examples=30, deadline=None)
