@@ -94,17 +94,18 @@ def refine(colours: Colours, operands: Neighbours, consumers: Neighbours) -> Col
 
 def mix_neighbours(colours: np.ndarray, operands: Neighbours, consumers: Neighbours) -> np.ndarray:
     """A hash of each colour (nodes, k) uint64 together with those of the neighbours."""
-    heard = operands.sums(mix(colours, 1)) + mix(consumers.sums(mix(colours, 2)), 3)
-    return mix(mix(colours, 4) + heard, 5)
+    messages = operands.sums(mix(colours, 1)) + mix(consumers.sums(mix(colours, 2)), 3)
+    return mix(mix(colours, 4) + messages, 5)
 
 
-def exchange(
+def aggregate(
     before: Colours, after: Colours, operands: Neighbours, consumers: Neighbours
 ) -> SparseRows:
-    """What each colour hears in a round: (colours after, 3 x colours before).
+    """Which messages each colour adds up in a round: (colours after, 3 x colours before).
 
-    Of three columns for each colour before, a colour adds the first of its own, the mean of the
-    second over its operands' and the mean of the third over its consumers'.
+    A colour before sends three messages, which are columns beside each other: to itself, to its
+    consumers, to its operands. A colour after adds the first of what its node was, the mean of the
+    second over the node's operands and the mean of the third over its consumers.
     """
     rows, columns = [np.arange(len(after.nodes))], [3 * before.at(after)]
     weights = [np.ones(len(after.nodes))]

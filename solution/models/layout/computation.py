@@ -17,7 +17,7 @@ from solution.features.layout.conflicts import Constraints
 from solution.models.layout.colour_refinement import (
     Colours,
     Neighbours,
-    exchange,
+    aggregate,
     number_colours,
     refine,
 )
@@ -80,10 +80,10 @@ def plan_computation(
     blocks, last = [], colours
     for _ in range(rounds):
         after = refine(last, operands, consumers)
-        heard = SparseMatrix(exchange(last, after, operands, consumers), device)
+        aggregation = SparseMatrix(aggregate(last, after, operands, consumers), device)
         seen = torch.from_numpy(extra[after.nodes, after.configs]).to(device)
         own = SparseMatrix(select(last.at(after), len(last.nodes)), device)
-        blocks.append((heard, seen, own))
+        blocks.append((aggregation, seen, own))
         last = after
     return Computation(
         nodes=torch.from_numpy(colours.nodes).to(device),

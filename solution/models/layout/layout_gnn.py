@@ -202,8 +202,8 @@ class LayoutGnn(nn.Module):
         layouts = torch.cat([tokens, features], dim=-1)
         pairs = self.pair(nodes, computation.nodes[computation.configured], layouts)
         x = nodes[computation.nodes].index_add(0, computation.configured, pairs.to(nodes.dtype))
-        for block, (heard, extra, own) in zip(self.blocks, computation.rounds, strict=True):
-            x = block(x, heard, extra, own)
+        for block, (aggregation, extra, own) in zip(self.blocks, computation.rounds, strict=True):
+            x = block(x, aggregation, extra, own)
         return (computation.pooling @ x).view(*configs.shape, -1)
 
     def _compare(self, pooled: Tensor) -> Tensor:
@@ -235,8 +235,8 @@ class ColourBlock(nn.Module):
     half the outputs are computed: both signs of them are used. S is the identity where the width
     stays, and learned where it changes.
 
-    Shapes: x (colours before, inputs), heard (colours after, 3 x colours before), extra (colours
-    after, extras), own (colours after, colours before) -> (colours after, outputs).
+    Shapes: x (colours before, inputs), aggregation (colours after, 3 x colours before), extra
+    (colours after, extras), own (colours after, colours before) -> (colours after, outputs).
     Source: GraphSAGE (Hamilton et al., 2017), operands and consumers apart; both signs: CReLU
     (Shang et al., 2016).
     """
@@ -248,9 +248,11 @@ class ColourBlock(nn.Module):
         self.skip = nn.Identity() if inputs == outputs else nn.Linear(inputs, outputs, bias=False)
         self.norm = nn.LayerNorm(outputs // 2)
 
-    def forward(self, x: Tensor, heard: SparseMatrix, extra: Tensor, own: SparseMatrix) -> Tensor:
+    def forward(
+        self, x: Tensor, aggregation: SparseMatrix, extra: Tensor, own: SparseMatrix
+    ) -> Tensor:
         messages = self.weights(x).view(3 * len(x), -1)
-        update = self.norm(heard @ messages + self.extra(extra))
+        update = self.norm(aggregation @ messages + self.extra(extra))
         positive = functional.gelu(update)
         both = torch.cat([positive, positive - update], dim=-1)  # GELU(-u) = GELU(u) - u
         return both.add_(own @ self.skip(x))

@@ -19,7 +19,7 @@ def both_ways(edge_index: Tensor) -> Tensor:
 
 
 class BothWaysBlock(nn.Module):
-    """A residual graph convolution that hears operands and consumers apart.
+    """A residual graph convolution that weighs messages of operands and of consumers apart.
 
     x' = x + GELU(norm(W x + W_operands mean(operands) + W_consumers mean(consumers)))
 
@@ -38,8 +38,8 @@ class BothWaysBlock(nn.Module):
         self.norm = nn.LayerNorm(width)
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        heard = self.from_operands(x, edge_index) + self.from_consumers(x, edge_index.flip(0))
-        return x + functional.gelu(self.norm(heard))
+        messages = self.from_operands(x, edge_index) + self.from_consumers(x, edge_index.flip(0))
+        return x + functional.gelu(self.norm(messages))
 
 
 class SageBlock(nn.Module):
@@ -54,8 +54,8 @@ class SageBlock(nn.Module):
         self.norm = nn.LayerNorm(width)
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        heard = self.convolution(x, both_ways(edge_index))
-        return x + functional.gelu(self.norm(heard))
+        messages = self.convolution(x, both_ways(edge_index))
+        return x + functional.gelu(self.norm(messages))
 
 
 class GcnBlock(nn.Module):
@@ -75,9 +75,9 @@ class GcnBlock(nn.Module):
         edges, weights = gcn_norm(edges, num_nodes=len(x), dtype=x.dtype)
         # GCNConv itself weighs edges of (nodes, width) only.
         sent = self.convolution.lin(x)
-        heard = self.convolution.propagate(edges, x=sent.flatten(1), edge_weight=weights)
-        heard = heard.view_as(sent) + self.convolution.bias
-        return x + functional.gelu(self.norm(heard))
+        messages = self.convolution.propagate(edges, x=sent.flatten(1), edge_weight=weights)
+        messages = messages.view_as(sent) + self.convolution.bias
+        return x + functional.gelu(self.norm(messages))
 
 
 BLOCKS: dict[str, type[nn.Module]] = {

@@ -3,7 +3,7 @@
     node features, opcode, layouts ─▶ MLP ─▶ residual blocks ─▶ attention ─▶ mean ─▶ MLP ─▶ score
                            layouts ──────────▲ ▲
 
-Only some nodes of a graph are looked at, and of the edges between them a random share is heard at a
+Only some nodes of a graph are looked at, and of the edges between them a random share is kept at a
 training step, other ones at each: what the report calls segment dropout.
 
 Source: a student report on the competition (rank 239 of 616), which adds attention to the baseline
@@ -33,7 +33,7 @@ class ResidualSettings(NodeRankerSettings):
     width: int = 64
     rounds: int = 2
     heads: int = 4  # of the attention among nodes; 0: none
-    edges: float = 0.8  # share of the edges that are heard at a training step
+    edges: float = 0.8  # share of the edges that are kept at a training step
     nodes: NodeSettings = field(default_factory=lambda: NodeSettings(trained=100, scored=1000))
     training: TrainingSettings = field(
         default_factory=lambda: TrainingSettings(

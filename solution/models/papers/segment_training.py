@@ -19,7 +19,7 @@ p = 0.5 and a pairwise hinge. What differs:
 - an entry that the table does not know counts as 0 there; here its segment is also weighted as one
   that is always dropped, so that the expectation holds from the first step;
 - METIS divides by default; its code for TpuGraphs takes consecutive nodes ("topological" here);
-- blocks hear operands and consumers apart and have a norm (BothWaysBlock), instead of PReLU.
+- blocks weigh messages of operands and consumers apart and have a norm (BothWaysBlock), not PReLU.
 Where it is silent (what bounds the table, which numbers METIS sees): above, and
 solution.models.papers.segments.
 """

@@ -47,14 +47,14 @@ def topological_order(graph: Graph) -> np.ndarray:
     consumers, producers = rank[graph.edges].T
     by_producer = np.argsort(producers, kind="stable")
     bounds = np.searchsorted(producers[by_producer], np.arange(graph.num_nodes + 1)).tolist()
-    heard = consumers[by_producer].tolist()
+    reading = consumers[by_producer].tolist()
     waiting = np.bincount(consumers, minlength=graph.num_nodes).tolist()
     ready = [node for node, count in enumerate(waiting) if count == 0]  # sorted, so a heap
     order = []
     while ready:
         node = heapq.heappop(ready)
         order.append(node)
-        for consumer in heard[bounds[node] : bounds[node + 1]]:
+        for consumer in reading[bounds[node] : bounds[node + 1]]:
             waiting[consumer] -= 1
             if waiting[consumer] == 0:
                 heapq.heappush(ready, consumer)

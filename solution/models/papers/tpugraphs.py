@@ -68,8 +68,8 @@ class TpuGraphsRanker(NodeRanker[TpuGraphsSettings, NodeInputs]):
 class JoinedBlock(nn.Module):
     """x' = x + GELU(norm(W [x, layouts] + W_neighbours mean of [x, layouts] over neighbours)).
 
-    Shapes: x (nodes, configs, width), layouts (nodes, configs, 18), edge_index (2, edges) from whom
-    is heard to who hears -> (count, configs, width), of the first `count` nodes.
+    Shapes: x (nodes, configs, width), layouts (nodes, configs, 18), edge_index (2, edges) from
+    sender to receiver -> (count, configs, width), of the first `count` nodes.
     """
 
     def __init__(self, width: int) -> None:
@@ -79,8 +79,8 @@ class JoinedBlock(nn.Module):
 
     def forward(self, x: Tensor, layouts: Tensor, edge_index: Tensor, count: int) -> Tensor:
         joined = torch.cat([x, layouts], dim=-1)
-        heard = self.convolution((joined, joined[:count]), edge_index)
-        return x[:count] + functional.gelu(self.norm(heard))
+        messages = self.convolution((joined, joined[:count]), edge_index)
+        return x[:count] + functional.gelu(self.norm(messages))
 
 
 class JoinedNet(NodeNet):
@@ -97,7 +97,7 @@ class JoinedNet(NodeNet):
         """The nodes (nodes, configs, width) after all blocks.
 
         Args:
-            edges: (2, edges) from whom is heard to who hears.
+            edges: (2, edges) from sender to receiver.
             segment: the nodes (k,) that the gradient runs through; None: all.
         """
         given = layout_numbers(inputs, configs)
@@ -112,8 +112,8 @@ class JoinedNet(NodeNet):
         part = inputs.keep(segment)
         inside = self.rows(part, layout_numbers(part, configs))
         for block, constant in zip(self.blocks, constants, strict=True):
-            heard = torch.cat([inside, constant])
-            inside = block(heard, layouts[sources], local, len(segment))
+            senders = torch.cat([inside, constant])
+            inside = block(senders, layouts[sources], local, len(segment))
         return x.index_copy(0, segment, inside)
 
     def _encode(
@@ -162,11 +162,11 @@ def draw_segment(num_nodes: int, size: int) -> Tensor:
 
 
 def cut_segment(edges: Tensor, segment: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
-    """What the nodes of a segment hear.
+    """What sends messages to the nodes of a segment.
 
     Returns:
-        The segment and, behind it, the others that are heard (sources,); and the edges (2, k) into
-        the segment, numbered by their place among these.
+        The segment and, behind it, the others that send (sources,); and the edges (2, k) into the
+        segment, numbered by their position among these.
     """
     inside = torch.zeros(num_nodes, dtype=torch.bool, device=edges.device)
     inside[segment] = True

@@ -88,10 +88,10 @@ def pool_alone(net: LayoutGnn, inputs: LayoutInputs, graph: Graph, config: int) 
         for node, value in enumerate(x):
             operands = [messages[p][1] for c, p in graph.edges.tolist() if c == node]
             consumers = [messages[c][2] for c, p in graph.edges.tolist() if p == node]
-            heard = messages[node][0] + block.extra(extra[node])
+            received = messages[node][0] + block.extra(extra[node])
             for group in (operands, consumers):
-                heard = heard + (torch.stack(group).mean(0) if group else 0)
-            update = block.norm(heard)
+                received = received + (torch.stack(group).mean(0) if group else 0)
+            update = block.norm(received)
             signs = functional.gelu(torch.cat([update, -update]))
             after.append(block.skip(value) + signs)
         x = after

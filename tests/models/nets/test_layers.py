@@ -15,9 +15,9 @@ def test_block_equals_a_loop_over_the_edges() -> None:
     edge_index = torch.tensor(edges).T
     operands, consumers = torch.zeros_like(x), torch.zeros_like(x)
     for node in range(5):
-        heard = [x[source] for source, target in edges if target == node]
+        received = [x[source] for source, target in edges if target == node]
         told = [x[target] for source, target in edges if source == node]
-        operands[node] = torch.stack(heard).mean(0) if heard else 0
+        operands[node] = torch.stack(received).mean(0) if received else 0
         consumers[node] = torch.stack(told).mean(0) if told else 0
     first, second = block.from_operands, block.from_consumers
     message = first.lin_l(operands) + first.lin_r(x) + second.lin_l(consumers)

@@ -105,12 +105,12 @@ def test_a_segment_hears_its_neighbours() -> None:
 def test_a_block_hears_rows_and_layouts_of_its_neighbours() -> None:
     torch.manual_seed(0)
     block, x, layouts = JoinedBlock(4), torch.randn(5, 3, 4), torch.randn(5, 3, 18)
-    edges = [(0, 1), (2, 1), (1, 2), (4, 0)]  # nobody is heard by 3 and 4
+    edges = [(0, 1), (2, 1), (1, 2), (4, 0)]  # nobody sends to 3 and 4
     joined, convolution = torch.cat([x, layouts], dim=-1), block.convolution
     found = block(x, layouts, torch.tensor(edges).T, 5)
     for node in range(5):
-        heard = [joined[source] for source, target in edges if target == node]
-        mean = torch.stack(heard).mean(0) if heard else torch.zeros(3, 22)
+        received = [joined[source] for source, target in edges if target == node]
+        mean = torch.stack(received).mean(0) if received else torch.zeros(3, 22)
         message = convolution.lin_l(mean) + convolution.lin_r(joined[node])
         expected = x[node] + functional.gelu(block.norm(message))
         torch.testing.assert_close(found[node], expected)
