@@ -1,4 +1,4 @@
-"""Runtimes as labels that mean the same in every graph: ranks and grades."""
+"""Runtimes as labels that mean the same in every graph: ranks and relevance."""
 
 import numpy as np
 from scipy.stats import rankdata
@@ -9,6 +9,6 @@ def normalised_rank(runtimes: np.ndarray) -> np.ndarray:
     return (rankdata(runtimes) - 0.5) / len(runtimes)
 
 
-def grade(runtimes: np.ndarray, levels: int) -> np.ndarray:
-    """Grades (configs,) int32 from runtimes: levels - 1 for the fastest, 0 for the slowest."""
+def relevance(runtimes: np.ndarray, levels: int) -> np.ndarray:
+    """Relevance (configs,) int32 from runtimes: levels - 1 for the fastest, 0 for the slowest."""
     return (levels - 1 - np.floor(normalised_rank(runtimes) * levels)).astype(np.int32)

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from solution.domain.metrics import kendall_tau
 from solution.features.table import feature_table
 from solution.models.base import RankerSettings
-from solution.models.labels import grade, normalised_rank
+from solution.models.labels import normalised_rank, relevance
 from solution.models.linear import LassoSettings, OrdinarySettings, RidgeSettings
 from solution.models.trees.boosted_trees import GraphRows
-from solution.models.trees.lightgbm_ranker import LightGBMSettings, deal
+from solution.models.trees.lightgbm_ranker import LightGBMSettings, chunk
 from solution.models.trees.pairwise_ranker import PairwiseSettings, choose_opponents
 from tests.made.graphs import make_tile_graph
 
@@ -90,29 +90,29 @@ def test_pairwise_scores_are_wins_against_opponents(all_below: int) -> None:
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=6), st.integers(1, 20), st.integers(0, 9))
 @settings(max_examples=100, deadline=None)
-def test_dealt_lists_stay_inside_their_graph(sizes: list[int], length: int, seed: int) -> None:
-    order, new = deal(sizes, length, seed)
+def test_chunks_stay_inside_their_graph(sizes: list[int], length: int, seed: int) -> None:
+    order, new = chunk(sizes, length, seed)
     assert sorted(order) == list(range(sum(sizes)))
     assert max(new) <= length
     graph_of = np.repeat(np.arange(len(sizes)), sizes)[order]
     lists = np.split(graph_of, np.cumsum(new)[:-1])
     for graph, size in enumerate(sizes):
-        own = [len(members) for members in lists if members[0] == graph]
-        assert len(own) == -(-size // length)
-        assert max(own) - min(own) <= 1
+        chunks = [len(members) for members in lists if members[0] == graph]
+        assert len(chunks) == -(-size // length)
+        assert max(chunks) - min(chunks) <= 1
     assert all(len(set(members)) == 1 for members in lists)
 
 
-def test_lists_of_lambdarank_keep_the_grades_of_the_whole_graph() -> None:
+def test_lists_of_lambdarank_keep_the_relevance_in_the_whole_graph() -> None:
     runtimes = np.random.default_rng(0).permutation(100).astype(float)
     rows = GraphRows(runtimes[:, None].astype(np.float32), runtimes, "tile:xla")
     table = LightGBMSettings(list_length=30).build(0).make_table([rows, rows])
     assert table.sizes == [25] * 8
-    by_runtime = grade(np.arange(100.0), LightGBMSettings().relevance_levels)
+    by_runtime = relevance(np.arange(100.0), LightGBMSettings().relevance_levels)
     assert np.array_equal(table.labels, by_runtime[table.features[:, 0].astype(int)])
 
 
-def test_lambdarank_on_dealt_lists_learns_as_well() -> None:
+def test_lambdarank_on_chunks_learns_as_well() -> None:
     held_out = GRAPHS[5]
     taus = [
         kendall_tau(

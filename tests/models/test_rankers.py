@@ -12,7 +12,7 @@ from solution.domain.codebook import encode
 from solution.domain.graph import Graph
 from solution.models.base import Ranker, RankerSettings
 from solution.models.catalogue import load_model, save_model
-from solution.models.labels import grade
+from solution.models.labels import relevance
 from solution.models.layout.layout_gnn import LayoutGnnSettings
 from solution.models.linear import LassoSettings, OrdinarySettings, RidgeSettings
 from solution.models.nets.training_loop import TrainingSettings, learning_rate_factor, list_shown
@@ -276,6 +276,6 @@ def test_rows_that_are_drawn_keep_all_their_copies(limit: int, seed: int) -> Non
     assert all(kept.count(config) == whole.count(config) for config in kept)
 
 
-def test_grades_rise_with_speed_and_ties_share_one() -> None:
-    grades = grade(np.array([10.0, 30.0, 20.0, 20.0]), levels=5)
-    assert grades.tolist() == [4, 0, 2, 2]
+def test_relevance_rises_with_speed_and_ties_share_theirs() -> None:
+    found = relevance(np.array([10.0, 30.0, 20.0, 20.0]), levels=5)
+    assert found.tolist() == [4, 0, 2, 2]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from solution.domain.ragged import offsets
-from solution.models.labels import grade, normalised_rank
+from solution.models.labels import normalised_rank, relevance
 from solution.models.trees.boosted_trees import BoostedTrees, GraphRows, TrainingTable, TreeSettings
 
 
@@ -19,8 +19,8 @@ from solution.models.trees.boosted_trees import BoostedTrees, GraphRows, Trainin
 class LightGBMSettings(TreeSettings):
     """Settings of LightGBMRanker."""
 
-    relevance_levels: int = 31  # the ranks of a graph are binned into so many grades
-    list_length: int = 64  # the rows of a graph are dealt into lists of at most so many
+    relevance_levels: int = 31  # the ranks of a graph are binned into so many
+    list_length: int = 64  # the rows of a graph are divided into lists of at most so many
 
     def build(self, seed: int) -> "LightGBMRanker":
         """Make a ranker that is not fitted yet."""
@@ -57,7 +57,7 @@ class LightGBMRanker(RowTrees):
     """Lambdarank: pairs of a graph are pushed apart by what swapping them would change.
 
     All pairs of a graph are as many as its rows squared, and most say the same: only rows of one
-    list meet. Grades are those of the whole graph, so they mean the same in all its lists.
+    list meet. Relevance is that in the whole graph, so it means the same in all its lists.
     """
 
     grouped = True
@@ -66,17 +66,17 @@ class LightGBMRanker(RowTrees):
         table = super().make_table(graphs)
         if max(table.sizes) <= self.settings.list_length:
             return table
-        order, sizes = deal(table.sizes, self.settings.list_length, self.seed)
+        order, sizes = chunk(table.sizes, self.settings.list_length, self.seed)
         return TrainingTable(table.features[order], table.labels[order], sizes)
 
     def label(self, runtimes: np.ndarray) -> np.ndarray:
-        return grade(runtimes, self.settings.relevance_levels)
+        return relevance(runtimes, self.settings.relevance_levels)
 
     def score(self, output: np.ndarray, rows: int) -> np.ndarray:
         return -output  # the trees predict relevance
 
 
-def deal(sizes: Sequence[int], length: int, seed: int) -> tuple[np.ndarray, list[int]]:
+def chunk(sizes: Sequence[int], length: int, seed: int) -> tuple[np.ndarray, list[int]]:
     """Divide lists at random into as few as have at most `length` rows each, equally long.
 
     Args:
