@@ -47,12 +47,12 @@ def _find_operands(graph: Graph) -> Operands:
     consumers, producers = graph.edges[order].T
     for node in np.flatnonzero(np.isin(graph.node_opcodes, list(fits))):
         first, last = np.searchsorted(consumers, [node, node + 1])
-        own = np.unique(producers[first:last])
-        if len(own) == 0:
+        read = np.unique(producers[first:last])
+        if len(read) == 0:
             continue
         fit = fits[int(graph.node_opcodes[node])]
         # A reshape reads one tensor; x times x has one edge.
-        pairs = list(permutations(own, 2)) or [(own[0], own[0])]
+        pairs = list(permutations(read, 2)) or [(read[0], read[0])]
         best = max(pairs, key=lambda pair: _order(fit, graph.node_features, node, pair))
         found.input[node] = best[0]
         if graph.node_opcodes[node] != OPCODE_IDS["reshape"]:

@@ -117,10 +117,10 @@ class LinearRanker(Ranker):
         everything = [*graphs, *validation]  # nothing is stopped early, the folds are drawn inside
         limit = share_rows(self.settings.max_configs, self.settings.max_rows, len(everything))
         rows = [choose_rows(graph, limit, self.seed) for graph in everything]
-        tables = [self.rows_of(own.graph) for own in rows]
+        tables = [self.rows_of(part.graph) for part in rows]
         self.scaler_ = fit_scaler(tables)
         features = self.scaler_(np.concatenate(tables)).astype(np.float64)
-        labels = np.concatenate([self.label(own.runtimes) for own in rows])
+        labels = np.concatenate([self.label(part.runtimes) for part in rows])
         groups = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
         fitted = self._search(features, labels, groups)
         self.weights_ = np.asarray(fitted.coef_, np.float64)

@@ -66,9 +66,9 @@ def test_a_plan_is_on_the_device() -> None:
     computation = plan_computation([inputs.structure], configs, 2, torch.device("meta"))
     tensors = [computation.nodes, computation.configured, computation.pairs]
     matrices = [computation.pooling]
-    for aggregation, extra, own in computation.rounds:
+    for aggregation, extra, parents in computation.rounds:
         tensors.append(extra)
-        matrices += [aggregation, own]
+        matrices += [aggregation, parents]
     for matrix in matrices:
         tensors += [*matrix._forward, *matrix._transposed]
     assert {tensor.device.type for tensor in tensors} == {"meta"}

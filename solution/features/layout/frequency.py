@@ -31,8 +31,8 @@ def measure_frequency(pairs: Codebook) -> np.ndarray:
     step = max(1, BLOCK_ENTRIES // nodes)
     blocks = []
     for first in range(0, configs, step):
-        own = share[pairs.pairs(slice(first, first + step))]  # (configs, nodes)
-        columns = [own.mean(1), np.log(own).mean(1), own.min(1), (own == most).mean(1)]
+        used = share[pairs.pairs(slice(first, first + step))]  # (configs, nodes)
+        columns = [used.mean(1), np.log(used).mean(1), used.min(1), (used == most).mean(1)]
         blocks.append(np.stack(columns, axis=1))
     return np.concatenate(blocks)
 

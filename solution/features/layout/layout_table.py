@@ -104,9 +104,9 @@ def _count_pairs(graph: Graph, pairs: Codebook, described: pl.DataFrame) -> pl.D
     columns = {}
     for verb, marked in (("ordered", given), ("reordered", changed.to_series())):
         for name in CONFIGURABLE_OPCODES:
-            own = opcode == OPCODE_IDS[name]
+            of_opcode = opcode == OPCODE_IDS[name]
             nodes = max(1, int((graph.node_opcodes[graph.configurable] == OPCODE_IDS[name]).sum()))
-            columns[f"{verb}_{name}"] = marked.to_numpy() * own / nodes
+            columns[f"{verb}_{name}"] = marked.to_numpy() * of_opcode / nodes
     padding = np.expm1(described.select(f"{t}_waste" for t in LAYOUT_TENSORS).to_numpy())
     columns["moved_bytes"] = (padding * tensor_shares(graph)[pairs.node]).sum(axis=1)
     return pl.DataFrame(columns)
@@ -137,7 +137,7 @@ def _sum_over_nodes(graph: Graph, weighted: np.ndarray) -> np.ndarray:
     for opcode in np.unique(opcodes):
         nodes = np.flatnonzero(opcodes == opcode)
         columns = np.flatnonzero(weighted[opcodes[pairs.node] == opcode].any(axis=0))
-        own = np.ascontiguousarray(weighted[:, columns])
+        of_opcode = np.ascontiguousarray(weighted[:, columns])
         step = max(1, BLOCK_ENTRIES // len(nodes))
         for first in range(0, len(sums), step):
             block = slice(first, first + step)
@@ -145,7 +145,7 @@ def _sum_over_nodes(graph: Graph, weighted: np.ndarray) -> np.ndarray:
             starts = np.arange(0, index.size + 1, len(nodes))
             entries = (np.ones(index.size), index.ravel(), starts)
             uses = csr_array(entries, shape=(len(index), len(weighted)))
-            sums[block, columns] += uses @ own
+            sums[block, columns] += uses @ of_opcode
     return sums
 
 

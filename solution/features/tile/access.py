@@ -203,12 +203,12 @@ def _walk_dot(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
     is_left = int(find_operands(graph).input[node]) == producer
     if rank < 2 or len(axes) < 2:
         return (Axis(REDUCTION),) * rank
-    own = axes[-2] if is_left else axes[-1]
+    kept = axes[-2] if is_left else axes[-1]
     size = shapes[node, len(axes) - (2 if is_left else 1)]
     found = [*axes[: rank - 2], Axis(REDUCTION), Axis(REDUCTION)]
     places = [rank - 2, rank - 1] if is_left else [rank - 1, rank - 2]
     place = next((place for place in places if shapes[producer, place] == size), places[0])
-    found[place] = own
+    found[place] = kept
     return tuple(found[:rank])
 
 

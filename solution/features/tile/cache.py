@@ -69,8 +69,8 @@ def make_nest(tiling: Tiling, inner: int) -> Nest:
 def _order(tiling: Tiling, inner: int) -> list[int]:
     """Loops from the innermost outwards."""
     sums = [REDUCTION, *range(NUM_LOOPS - 1, WINDOW - 1, -1)]
-    own = list(range(MAX_RANK - 1, -1, -1))
-    rest = [tiling.rank - 1, *sums, *(loop for loop in own if loop != tiling.rank - 1)]
+    output = list(range(MAX_RANK - 1, -1, -1))
+    rest = [tiling.rank - 1, *sums, *(loop for loop in output if loop != tiling.rank - 1)]
     return [inner, *(loop for loop in rest if loop != inner)]
 
 

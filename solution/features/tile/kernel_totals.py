@@ -106,7 +106,7 @@ def _aggregate(graph: Graph) -> dict[str, float]:
         left &= ~masks[group]
     columns = {}
     for group, mask in {**masks, OTHER: left}.items():
-        own = size[mask] if mask.any() else np.zeros(1)
-        for how, value in (("sum", own.sum()), ("mean", own.mean()), ("max", own.max())):
+        sizes = size[mask] if mask.any() else np.zeros(1)
+        for how, value in (("sum", sizes.sum()), ("mean", sizes.mean()), ("max", sizes.max())):
             columns[f"{group}_{how}"] = float(np.log1p(value))
     return columns

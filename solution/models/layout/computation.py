@@ -66,8 +66,8 @@ def plan_computation(
     labels = np.repeat(np.arange(total)[:, None], len(configs), axis=1)
     extra = np.zeros((total, len(configs), len(conflicts.FEATURES)), np.float32)
     first_pairs = offsets([graph.num_pairs for graph in graphs])
-    for graph, own, node, pair in zip(graphs, configs.T, offsets(sizes), first_pairs, strict=True):
-        codes = graph.codebook.codes[own]
+    for graph, rows, node, pair in zip(graphs, configs.T, offsets(sizes), first_pairs, strict=True):
+        codes = graph.codebook.codes[rows]
         first = graph.codebook.starts[:-1] + (total + pair)
         labels[node + graph.configurable] = (codes + first).T
         constrained = graph.constraints.describe(codes)
@@ -82,8 +82,8 @@ def plan_computation(
         after = refine(last, operands, consumers)
         aggregation = SparseMatrix(aggregate(last, after, operands, consumers), device)
         seen = torch.from_numpy(extra[after.nodes, after.configs]).to(device)
-        own = SparseMatrix(select(last.at(after), len(last.nodes)), device)
-        blocks.append((aggregation, seen, own))
+        parents = SparseMatrix(select(last.at(after), len(last.nodes)), device)
+        blocks.append((aggregation, seen, parents))
         last = after
     return Computation(
         nodes=torch.from_numpy(colours.nodes).to(device),

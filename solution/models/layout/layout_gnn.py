@@ -202,8 +202,10 @@ class LayoutGnn(nn.Module):
         layouts = torch.cat([tokens, features], dim=-1)
         pairs = self.pair(nodes, computation.nodes[computation.configured], layouts)
         x = nodes[computation.nodes].index_add(0, computation.configured, pairs.to(nodes.dtype))
-        for block, (aggregation, extra, own) in zip(self.blocks, computation.rounds, strict=True):
-            x = block(x, aggregation, extra, own)
+        for block, (aggregation, extra, parents) in zip(
+            self.blocks, computation.rounds, strict=True
+        ):
+            x = block(x, aggregation, extra, parents)
         return (computation.pooling @ x).view(*configs.shape, -1)
 
     def _compare(self, pooled: Tensor) -> Tensor:
@@ -236,7 +238,8 @@ class ColourBlock(nn.Module):
     stays, and learned where it changes.
 
     Shapes: x (colours before, inputs), aggregation (colours after, 3 x colours before), extra
-    (colours after, extras), own (colours after, colours before) -> (colours after, outputs).
+    (colours after, extras), parents (colours after, colours before): which one each was before, ->
+    (colours after, outputs).
     Source: GraphSAGE (Hamilton et al., 2017), operands and consumers apart; both signs: CReLU
     (Shang et al., 2016).
     """
@@ -249,10 +252,10 @@ class ColourBlock(nn.Module):
         self.norm = nn.LayerNorm(outputs // 2)
 
     def forward(
-        self, x: Tensor, aggregation: SparseMatrix, extra: Tensor, own: SparseMatrix
+        self, x: Tensor, aggregation: SparseMatrix, extra: Tensor, parents: SparseMatrix
     ) -> Tensor:
         messages = self.weights(x).view(3 * len(x), -1)
         update = self.norm(aggregation @ messages + self.extra(extra))
         positive = functional.gelu(update)
         both = torch.cat([positive, positive - update], dim=-1)  # GELU(-u) = GELU(u) - u
-        return both.add_(own @ self.skip(x))
+        return both.add_(parents @ self.skip(x))

@@ -92,6 +92,6 @@ def join_graphs(sizes: Sequence[int], edges: Sequence[Tensor]) -> tuple[Tensor, 
     device = edges[0].device
     counts = torch.tensor(sizes)
     starts = torch.cumsum(counts, 0) - counts
-    shifted = [own + start for own, start in zip(edges, starts.tolist(), strict=True)]
+    shifted = [pairs + start for pairs, start in zip(edges, starts.tolist(), strict=True)]
     member = torch.repeat_interleave(torch.arange(len(counts)), counts)
     return starts.to(device), torch.cat(shifted, dim=1), member.to(device)

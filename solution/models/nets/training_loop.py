@@ -236,7 +236,7 @@ class _Steps:
     def _loss(self, examples: list[Example[Inputs]]) -> Tensor:
         size = self.settings.configs_per_graph
         chosen = [sample(len(e.runtimes), size, self.generator) for e in examples]
-        runtimes = [e.runtimes[own] for e, own in zip(examples, chosen, strict=True)]
+        runtimes = [e.runtimes[rows] for e, rows in zip(examples, chosen, strict=True)]
         scores = self.net.score_batch([e.inputs for e in examples], np.stack(chosen, axis=1))
         loss: Callable[[Tensor, Tensor], Tensor] = LOSSES[self.settings.loss]
         labels = torch.from_numpy(np.stack(runtimes, axis=1)).to(scores.device)

@@ -162,8 +162,8 @@ class NodeRows(nn.Module):
 
     def forward(self, inputs: NodeInputs, given: Tensor) -> Tensor:
         numeric = torch.cat([inputs.numeric, _as_numbers(inputs.tokens)], dim=-1)
-        own = self.node(torch.cat([self.opcode(inputs.opcodes), self.compress(numeric)], dim=-1))
-        rows = own[:, None].expand(-1, given.shape[1], -1)
+        nodes = self.node(torch.cat([self.opcode(inputs.opcodes), self.compress(numeric)], dim=-1))
+        rows = nodes[:, None].expand(-1, given.shape[1], -1)
         rows = rows.index_add(0, inputs.configurable, self.layout(given))
         return self.out(functional.gelu(rows))
 
@@ -240,7 +240,7 @@ class NodeNet(nn.Module):
 
     def score_batch(self, batch: Sequence[Any], configs: np.ndarray) -> Tensor:
         """(configs, graphs), a graph at a time."""
-        scores = [self.score(self.take(own), configs[:, i]) for i, own in enumerate(batch)]
+        scores = [self.score(self.take(item), configs[:, i]) for i, item in enumerate(batch)]
         return torch.stack(scores, dim=1)
 
     def count_values(self, inputs: Any) -> int:

@@ -192,10 +192,10 @@ class SegmentNet(nn.Module):
         weights = (inputs.shares * draw_weights(known, chosen, kept)).to(inputs.numeric.device)
         total = (weights[..., None] * others.to(weights.device)).sum(dim=1)
         for number in chosen.tolist():
-            own = self.embed_segment(inputs, number, configs)
-            total = total + weights[:, number, None] * own
+            embedded = self.embed_segment(inputs, number, configs)
+            total = total + weights[:, number, None] * embedded
             if self.table is not None:
-                self.table.write(inputs.key, configs, number, own)
+                self.table.write(inputs.key, configs, number, embedded)
         return total
 
     @torch.no_grad()

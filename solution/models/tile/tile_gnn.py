@@ -241,8 +241,8 @@ class EarlyTileGnn(TileGnn):
         """(configs, graphs, 2 width)."""
         of_config = self._encode_configs(batch, configs)
         outputs, edge_index, member = _merge(batch)
-        own = of_config.transpose(0, 1)[member]  # (nodes, configs, width)
-        x = self._convolve(self._encode_nodes(batch).unsqueeze(1) + own, edge_index)
+        of_node = of_config.transpose(0, 1)[member]  # (nodes, configs, width)
+        x = self._convolve(self._encode_nodes(batch).unsqueeze(1) + of_node, edge_index)
         pooled = self._pool(x, outputs, member).transpose(0, 1)  # (configs, graphs, width)
         return torch.cat([of_config, pooled], dim=-1)
 
