@@ -157,7 +157,7 @@ def _read_layouts(archive: zipfile.ZipFile, advance: Advance) -> Codebook:
         with archive.open(info) as member:
             return _encode_blocks(member, info.file_size)
     except LayoutValueError as error:
-        place = ", ".join(map(str, error.place))
+        place = ", ".join(map(str, error.index))
         raise ValueError(
             f"{LAYOUTS}[{place}] is {error.value}, expected a whole number from "
             f"{vocabulary.LAYOUT_UNSET} to {vocabulary.MAX_RANK - 1}"

@@ -23,11 +23,11 @@ LOWEST, HIGHEST = vocabulary.LAYOUT_UNSET, vocabulary.MAX_RANK - 1
 
 
 class LayoutValueError(ValueError):
-    """A value that no layout has; `place` is its (config, node, slot)."""
+    """A value that no layout has; `index` is its (config, node, slot)."""
 
-    def __init__(self, place: tuple[int, ...], value: float) -> None:
-        super().__init__(f"layout slot {place} is {value}")
-        self.place = place
+    def __init__(self, index: tuple[int, ...], value: float) -> None:
+        super().__init__(f"layout slot {index} is {value}")
+        self.index = index
         self.value = value
 
 

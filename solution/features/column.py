@@ -18,5 +18,5 @@ class Feature:
 
 
 def numbered(name: str, unit: str, reason: str, count: int) -> tuple[Feature, ...]:
-    """Features NAME_0 ... for the places of a list."""
-    return tuple(Feature(f"{name}_{place}", unit, reason) for place in range(count))
+    """Features NAME_0 ... of a list, one for each of its entries."""
+    return tuple(Feature(f"{name}_{number}", unit, reason) for number in range(count))

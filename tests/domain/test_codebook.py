@@ -215,7 +215,7 @@ def test_a_wrong_value_is_named_with_its_place_whatever_the_block(
     for make in (encode, lambda tensor: encode_in_blocks(tensor, [border])):
         with pytest.raises(LayoutValueError) as caught:
             make(wrong)
-        assert caught.value.place == place
+        assert caught.value.index == place
         np.testing.assert_equal(caught.value.value, value)
 
 

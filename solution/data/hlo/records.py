@@ -149,7 +149,7 @@ def _layouts(runs: Sequence[Any], nodes: int) -> Codebook:
             encoder.add(np.array(block).reshape(-1, nodes, NUM_LAYOUT_FEATURES))
     except LayoutValueError as error:
         raise InvalidGraphError(
-            [f"run {error.place[0]} has the dimension {error.value}"]
+            [f"run {error.index[0]} has the dimension {error.value}"]
         ) from error
     return encoder.finish()
 

@@ -67,7 +67,7 @@ class Constraints:
 def _find_constraints(graph: Graph) -> Constraints:
     """The constraints on every tensor of the graph on which there are at least two."""
     constraints = _list_constraints(graph)
-    number = {node: place for place, node in enumerate(graph.configurable.tolist())}
+    number = {node: position for position, node in enumerate(graph.configurable.tolist())}
     nodes = sorted(node for node, found in constraints.items() if len(found) > 1)
     layouts = graph.layouts.layouts.reshape(-1, len(LAYOUT_TENSORS), MAX_RANK)
     starts: list[int] = []
@@ -80,10 +80,10 @@ def _find_constraints(graph: Graph) -> Constraints:
         starts.append(len(configurable))
         sizes = graph.node_features[node, vocabulary.SHAPE_DIMENSIONS]
         for source, tensor, renamed in constraints[node]:
-            place = number[source]
-            first, last = graph.layouts.starts[place : place + 2]
+            position = number[source]
+            first, last = graph.layouts.starts[position : position + 2]
             minor, order = _number_orders(layouts[first:last, tensor], renamed, sizes)
-            configurable.append(place)
+            configurable.append(position)
             offsets.append(size)
             minors.append(minor)
             orders.append(order)

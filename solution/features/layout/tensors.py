@@ -83,11 +83,11 @@ def _describe_tensor(tensors: Tensors, node: np.ndarray, slots: np.ndarray) -> n
     second = np.where(ranks > 1, second, 1)
     minor_before = _size_at(sizes, before[:, 0])
     differs = said & (slots != before)
-    place = np.argmax(slots == before[:, :1], axis=1)  # of the once contiguous dimension
+    position = np.argmax(slots == before[:, :1], axis=1)  # of the once contiguous dimension
     stays = ~(slots == before[:, :1]).any(
         axis=1
     )  # partial layouts may not list it: then it is last
-    moved = np.where(stays, np.maximum(ranks - 1, 0), place) / np.maximum(ranks - 1, 1)
+    moved = np.where(stays, np.maximum(ranks - 1, 0), position) / np.maximum(ranks - 1, 1)
     columns = {
         "given": given,
         "changed": differs.any(axis=1),

@@ -95,8 +95,8 @@ def _find_walks(graph: Graph) -> list[Walk]:
     tiling = find_tiling(graph)
     order = physical_order(graph, tiling.node)
     start: list[Axis] = [Axis()] * len(order)
-    for place, dimension in enumerate(order):
-        start[dimension] = Axis(place)
+    for loop, dimension in enumerate(order):  # those of the output come first
+        start[dimension] = Axis(loop)
     axes = _trace(graph, tiling.node, tuple(start))
     parameters = np.flatnonzero(graph.node_opcodes == OPCODE_IDS["parameter"])
     ranks = tensor_ranks(graph)
@@ -115,7 +115,7 @@ def _make_walk(graph: Graph, node: int, axes: Axes | None) -> Walk:
     width = float(num_bytes(graph)[node] / num_elements(graph)[node])
     strides = width * np.append(np.cumprod(sizes[::-1])[::-1][1:], 1.0)
     known = axes or (Axis(),) * len(order)
-    return Walk(node, sizes, strides, tuple(known[place] for place in order), width)
+    return Walk(node, sizes, strides, tuple(known[dimension] for dimension in order), width)
 
 
 def _trace(graph: Graph, node: int, start: Axes) -> dict[int, Axes]:
@@ -153,8 +153,8 @@ def _step(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
 
 def _match_ends(made: np.ndarray, read: np.ndarray, axes: Axes) -> Axes:
     """Dimensions of a reshape: equal ones from either end are the same, the others unknown."""
-    kept = [place for place in range(len(made)) if made[place] > 1]
-    wanted = [place for place in range(len(read)) if read[place] > 1]
+    kept = [dimension for dimension in range(len(made)) if made[dimension] > 1]
+    wanted = [dimension for dimension in range(len(read)) if read[dimension] > 1]
     found = [Axis()] * len(read)
     while kept and wanted and made[kept[0]] == read[wanted[0]]:
         found[wanted.pop(0)] = axes[kept.pop(0)]
@@ -171,9 +171,9 @@ def _listed(graph: Graph, node: int, count: int) -> list[int]:
 def _walk_transpose(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
     rank = int(tensor_ranks(graph)[producer])
     found = [Axis()] * rank
-    for place, dimension in enumerate(_listed(graph, node, rank)):
-        if dimension < rank and place < len(axes):
-            found[dimension] = axes[place]
+    for made, read in enumerate(_listed(graph, node, rank)):
+        if read < rank and made < len(axes):
+            found[read] = axes[made]
     return tuple(found)
 
 
@@ -192,7 +192,7 @@ def _walk_reduce(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
     folded = set(_listed(graph, node, rank - len(axes)))
     left = iter(axes)
     return tuple(
-        Axis(REDUCTION) if place in folded else next(left, Axis()) for place in range(rank)
+        Axis(REDUCTION) if dimension in folded else next(left, Axis()) for dimension in range(rank)
     )
 
 
@@ -206,9 +206,8 @@ def _walk_dot(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
     kept = axes[-2] if is_left else axes[-1]
     size = shapes[node, len(axes) - (2 if is_left else 1)]
     found = [*axes[: rank - 2], Axis(REDUCTION), Axis(REDUCTION)]
-    places = [rank - 2, rank - 1] if is_left else [rank - 1, rank - 2]
-    place = next((place for place in places if shapes[producer, place] == size), places[0])
-    found[place] = kept
+    last = [rank - 2, rank - 1] if is_left else [rank - 1, rank - 2]
+    found[next((d for d in last if shapes[producer, d] == size), last[0])] = kept
     return tuple(found[:rank])
 
 
@@ -218,11 +217,12 @@ def _walk_convolution(graph: Graph, node: int, producer: int, axes: Axes) -> Axe
     if convolved is None or convolved.node != node or rank != len(axes):
         return (Axis(),) * rank
     numbers = np.maximum(graph.node_features[node], 0).astype(int)
-    place_of = {int(d): place for place, d in enumerate(physical_order(graph, convolved.kernel))}
+    order = physical_order(graph, convolved.kernel)
+    loop_of = {int(d): WINDOW + position for position, d in enumerate(order)}
     output_feature = int(numbers[vocabulary.CONVOLUTION_OUTPUT_FEATURE])
     output_batch = int(numbers[vocabulary.CONVOLUTION_OUTPUT_BATCH])
     if producer == convolved.kernel:
-        loops = [Axis(window=WINDOW + place_of.get(d, 0)) for d in range(rank)]
+        loops = [Axis(window=loop_of.get(d, WINDOW)) for d in range(rank)]
         loops[min(int(numbers[vocabulary.CONVOLUTION_KERNEL_OUTPUT]), rank - 1)] = axes[
             min(output_feature, rank - 1)
         ]
@@ -234,7 +234,7 @@ def _walk_convolution(graph: Graph, node: int, producer: int, axes: Axes) -> Axe
         read = int(numbers[vocabulary.CONVOLUTION_INPUT_SPATIAL][slot])
         kernel = int(numbers[vocabulary.CONVOLUTION_KERNEL_SPATIAL][slot])
         step = max(1.0, np.floor(shapes[producer, read] / max(shapes[node, made], 1)))
-        found[read] = Axis(axes[made].loop, WINDOW + place_of.get(kernel, 0), float(step))
+        found[read] = Axis(axes[made].loop, loop_of.get(kernel, WINDOW), float(step))
     found[min(int(numbers[vocabulary.CONVOLUTION_INPUT_BATCH]), rank - 1)] = axes[output_batch]
     feature = min(int(numbers[vocabulary.CONVOLUTION_INPUT_FEATURE]), rank - 1)
     of_kernel = int(numbers[vocabulary.CONVOLUTION_KERNEL_INPUT])
@@ -242,7 +242,7 @@ def _walk_convolution(graph: Graph, node: int, producer: int, axes: Axes) -> Axe
     found[feature] = (
         axes[min(output_feature, rank - 1)]  # a depthwise convolution keeps its features apart
         if grouped
-        else Axis(window=WINDOW + place_of.get(of_kernel, 0))
+        else Axis(window=loop_of.get(of_kernel, WINDOW))
     )
     return tuple(found)
 
@@ -257,10 +257,10 @@ def _walk_window(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
         Axis(
             axis.loop,
             axis.window,
-            float(max(1.0, np.floor(shapes[producer, place] / max(shapes[node, place], 1)))),
-            float(max(window[place], 1) - 1),
+            float(max(1.0, np.floor(shapes[producer, d] / max(shapes[node, d], 1)))),
+            float(max(window[d], 1) - 1),
         )
-        for place, axis in enumerate(axes)
+        for d, axis in enumerate(axes)
     )
 
 

@@ -95,8 +95,8 @@ def count_misses(walks: Sequence[Walk], nest: Nest, cache: Cache) -> np.ndarray:
 def count_blocks(walk: Walk, box: np.ndarray, block: int) -> np.ndarray:
     """Blocks (configs,) that boxes (configs, rank) touch; long strides take one for each step."""
     count = np.ones(len(box))
-    for place in range(len(walk.sizes)):
-        count *= 1 + (box[:, place] - 1) * min(1.0, walk.strides[place] / block)
+    for dimension, stride in enumerate(walk.strides):
+        count *= 1 + (box[:, dimension] - 1) * min(1.0, stride / block)
     return count
 
 
@@ -104,8 +104,8 @@ def _occupy(walk: Walk, box: np.ndarray, cache: Cache) -> np.ndarray:
     """Blocks (configs,) of the cache that the boxes keep busy, those of unused sets with them."""
     blocks = count_blocks(walk, box, cache.block)
     reached = np.ones(len(box))
-    for place in range(len(walk.sizes)):
-        stride, steps = walk.strides[place], box[:, place]
+    for dimension, stride in enumerate(walk.strides):
+        steps = box[:, dimension]
         if stride < cache.block:
             reached *= 1 + (steps - 1) * stride / cache.block
         else:

@@ -15,8 +15,8 @@ def dimension_tokens(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
     Returns:
         tokens (configs, NUM_LOOPS, TOKEN_FEATURES) float32 of about unit size: logarithms of the
         loop's length, of its tile, of the number of tiles, of what an uneven last tile adds, of the
-        tail of a vector of 16; place from the contiguous dimension; whether it is the output's, a
-        sum's or a kernel's.
+        tail of a vector of 16; distance from the contiguous dimension; whether it is the output's,
+        a sum's or a kernel's.
         active (NUM_LOOPS,) float32: 1 where the loop goes round.
     """
     tiling = find_tiling(graph)
@@ -24,14 +24,14 @@ def dimension_tokens(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
     length = np.broadcast_to(tiling.extents, tile.shape)
     loops = np.arange(NUM_LOOPS)
     kinds = [loops < MAX_RANK, loops == REDUCTION, loops >= WINDOW]
-    place = np.where(loops < MAX_RANK, tiling.rank - 1 - loops, 0) / MAX_RANK
+    distance = np.where(loops < MAX_RANK, tiling.rank - 1 - loops, 0) / MAX_RANK
     columns = [
         np.log(length) / 4,
         np.log(tile) / 4,
         np.log(count) / 4,
         np.log(count * tile / length),
         np.log((tile // 16 + tile % 16) * 16 / tile) / 2,
-        *(np.broadcast_to(value, tile.shape) for value in (place, *kinds)),
+        *(np.broadcast_to(value, tile.shape) for value in (distance, *kinds)),
     ]
     active = (tiling.extents > 1).astype(np.float32)
     return np.stack(columns, axis=2).astype(np.float32), active

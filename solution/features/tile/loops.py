@@ -35,7 +35,7 @@ FEATURES = (
     Feature("sum_vector_16", "log share", "tails of the sum's loop, for vectors of 16 numbers"),
     Feature("sum_even", "log ratio", "an uneven last step of the sum"),
     Feature("sum_restarts", "log count", "how often an unfinished sum is read and written again"),
-    *numbered("outer_trip", "log iterations", "the loop that many places outside the inner", OUTER),
+    *numbered("outer_trip", "log iterations", "the loop that many outside the inner", OUTER),
     *numbered("outer_count", "log count", "tiles along that loop", OUTER),
     Feature("window_trip", "log iterations", "kernel elements that a tile of a convolution takes"),
     Feature("window_count", "log count", "tiles of a convolution's kernel"),
@@ -105,19 +105,22 @@ def _starts(tiling: Tiling, inner: int) -> dict[str, np.ndarray]:
     never = np.zeros(len(tiling.tiles))
     names = ("inner_starts", "second_starts", "third_starts")
     return {
-        name: np.log(executions[place] / iterations) if place < len(executions) else never
-        for place, name in enumerate(names)
+        name: np.log(executions[level] / iterations) if level < len(executions) else never
+        for level, name in enumerate(names)
     }
 
 
 def _outer_loops(tiling: Tiling) -> dict[str, np.ndarray]:
     columns: dict[str, np.ndarray] = {}
-    for place in range(OUTER):
-        loop = tiling.rank - 2 - place
+    for distance in range(OUTER):
+        loop = tiling.rank - 2 - distance
         trip, count = np.ones(len(tiling.tiles)), np.ones(len(tiling.tiles))
         if loop >= 0:
             trip, count = tiling.tiles[:, loop], tiling.counts[:, loop]
-        columns |= {f"outer_trip_{place}": np.log(trip), f"outer_count_{place}": np.log(count)}
+        columns |= {
+            f"outer_trip_{distance}": np.log(trip),
+            f"outer_count_{distance}": np.log(count),
+        }
     return columns
 
 

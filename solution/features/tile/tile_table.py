@@ -30,7 +30,7 @@ CONFIGURATION = tuple(
     Feature(f"{block}_{slot}", "log1p as given", f"{what}: {_what}")
     for block, what in _BLOCKS.items()
     for slot, _what in (
-        *((place, f"bound {place}") for place in range(MAX_RANK)),
+        *((bound, f"bound {bound}") for bound in range(MAX_RANK)),
         ("sum", "sum of the bounds"),
         ("product", "product of the bounds"),
     )
@@ -94,21 +94,21 @@ def _fit(tiling: Tiling) -> Iterable[pl.Expr]:
         wastes.append(counts[-1] * tile / size)
         yield (tile / size).log().alias(f"share_{slot}")
         yield counts[-1].log().alias(f"tiles_{slot}")
-    for place in range(MINOR):
-        slot = tiling.rank - 1 - place
+    for distance in range(MINOR):
+        slot = tiling.rank - 1 - distance
         known = slot >= 0
         tile = pl.col(f"tile_{slot}") if known else pl.lit(0.0)
         given = pl.col(f"output_{slot}") > 0 if known else pl.lit(value=False)
-        yield pl.when(given).then(tile.log1p()).otherwise(0.0).alias(f"minor_{place}")
-        yield (counts[slot].log() if known else pl.lit(0.0)).alias(f"minor_tiles_{place}")
+        yield pl.when(given).then(tile.log1p()).otherwise(0.0).alias(f"minor_{distance}")
+        yield (counts[slot].log() if known else pl.lit(0.0)).alias(f"minor_tiles_{distance}")
     yield _product(counts).alias("tiles")
     yield _product(wastes).log().alias("waste")
-    for place, (name, unit) in enumerate((("lanes", LANES), ("sublanes", SUBLANES))):
-        slot = tiling.rank - 1 - place
+    for distance, (name, unit) in enumerate((("lanes", LANES), ("sublanes", SUBLANES))):
+        slot = tiling.rank - 1 - distance
         tile = pl.col(f"tile_{slot}") if slot >= 0 else pl.lit(float(unit))
         yield ((tile / unit).ceil() * unit / tile).log().alias(f"{name}_waste")
         waste = wastes[slot].log() if slot >= 0 else pl.lit(0.0)
-        yield waste.alias(("waste_minor", "waste_second")[place])
+        yield waste.alias(("waste_minor", "waste_second")[distance])
     yield _product([pl.col(name) for name in _tile_names()]).alias("tile_volume")
     yield from _sum(tiling)
 

@@ -52,7 +52,7 @@ def _find_tiling(graph: Graph) -> Tiling:
         extents[REDUCTION] = _reduction_length(graph)
     else:
         extents[WINDOW:] = physical_sizes(graph, kernel.kernel)
-        extents[WINDOW + kernel.output_place] = 1  # the output has a loop for its features
+        extents[WINDOW + kernel.output_position] = 1  # the output has a loop for its features
     window = tiles[:, TILE_BLOCKS["kernel"]][:, :MAX_RANK]
     if in_registers:
         bounds = bounds * _register_shape(graph, node)
@@ -178,7 +178,7 @@ class Convolved:
 
     node: int
     kernel: int  # the tensor of weights
-    output_place: int  # where the output features stand among its dimensions, from the major one
+    output_position: int  # where the output features stand among its dimensions, from the major one
 
 
 def _find_convolved(graph: Graph) -> Convolved | None:
@@ -190,8 +190,8 @@ def _find_convolved(graph: Graph) -> Convolved | None:
     node = int(nodes[np.argmax(num_elements(graph)[kernels[nodes]])])
     kernel = int(kernels[node])
     feature = int(graph.node_features[node, vocabulary.CONVOLUTION_KERNEL_OUTPUT])
-    places = np.flatnonzero(physical_order(graph, kernel) == feature)
-    return Convolved(node, kernel, int(places[0]) if len(places) else 0)
+    positions = np.flatnonzero(physical_order(graph, kernel) == feature)
+    return Convolved(node, kernel, int(positions[0]) if len(positions) else 0)
 
 
 find_convolved = PerGraph(_find_convolved)

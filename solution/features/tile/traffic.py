@@ -116,9 +116,9 @@ def touch(walk: Walk, tiling: Tiling) -> Touch:
 def _contiguous(walk: Walk, box: np.ndarray) -> np.ndarray:
     """Elements (configs,) that follow each other in memory."""
     run, whole = np.ones(len(box)), np.ones(len(box), bool)
-    for place in reversed(range(len(walk.sizes))):
-        run = np.where(whole, run * box[:, place], run)
-        whole &= box[:, place] >= walk.sizes[place]
+    for dimension in reversed(range(len(walk.sizes))):
+        run = np.where(whole, run * box[:, dimension], run)
+        whole &= box[:, dimension] >= walk.sizes[dimension]
     return run
 
 

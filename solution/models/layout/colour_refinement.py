@@ -109,10 +109,10 @@ def aggregate(
     """
     rows, columns = [np.arange(len(after.nodes))], [3 * before.at(after)]
     weights = [np.ones(len(after.nodes))]
-    for place, neighbours in enumerate((operands, consumers), start=1):
+    for message, neighbours in enumerate((operands, consumers), start=1):
         row, node, weight = neighbours.spread(after.nodes)
         rows.append(row)
-        columns.append(3 * before.numbers[node, after.configs[row]] + place)
+        columns.append(3 * before.numbers[node, after.configs[row]] + message)
         weights.append(weight)
     row = np.concatenate(rows)
     order = np.argsort(row, kind="stable")

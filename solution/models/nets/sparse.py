@@ -13,8 +13,8 @@ from torch.nn import functional
 class SparseRows(NamedTuple):
     """A sparse matrix by rows: row i has the entries starts[i] : starts[i + 1].
 
-    Entries may be in any order, and those of one place add up: scipy's matrices, which sort and
-    check themselves, take longer to make than to multiply.
+    Entries may be in any order, and those of one row and column add up: scipy's matrices, which
+    sort and check themselves, take longer to make than to multiply.
     """
 
     starts: np.ndarray  # (rows + 1,) int64

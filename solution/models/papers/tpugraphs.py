@@ -173,6 +173,6 @@ def cut_segment(edges: Tensor, segment: Tensor, num_nodes: int) -> tuple[Tensor,
     edges = edges[:, inside[edges[1]]]
     beyond = torch.unique(edges[0][~inside[edges[0]]])
     sources = torch.cat([segment, beyond])
-    place = torch.empty(num_nodes, dtype=torch.int64, device=edges.device)
-    place[sources] = torch.arange(len(sources), device=edges.device)
-    return sources, place[edges]
+    position = torch.empty(num_nodes, dtype=torch.int64, device=edges.device)
+    position[sources] = torch.arange(len(sources), device=edges.device)
+    return sources, position[edges]

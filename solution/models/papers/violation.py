@@ -73,15 +73,15 @@ class ViolationInputs(NodeInputs):
 
     ratio: Tensor  # (distinct configs, 1) float32
     importance: Importance | None  # None: not asked for
-    places: np.ndarray  # (nodes,) int64 the numbers of the nodes in `importance`
+    numbers: np.ndarray  # (nodes,) int64 of the nodes in `importance`
 
     def keep(self, nodes: Tensor) -> "ViolationInputs":
-        return dataclasses.replace(super().keep(nodes), places=self.places[nodes.cpu().numpy()])
+        return dataclasses.replace(super().keep(nodes), numbers=self.numbers[nodes.cpu().numpy()])
 
     def important(self, configs: np.ndarray) -> Tensor:
         """Whether each node is of importance (nodes, len(configs), 1) float32 in configurations."""
         assert self.importance is not None
-        found = self.importance.of(self.codebook.codes[configs])[:, self.places]
+        found = self.importance.of(self.codebook.codes[configs])[:, self.numbers]
         return torch.from_numpy(found.T[..., None].astype(np.float32)).to(self.opcodes.device)
 
 
@@ -97,7 +97,7 @@ class ViolationRanker(NodeRanker[ViolationSettings, ViolationInputs]):
             **{f.name: getattr(inputs, f.name) for f in dataclasses.fields(inputs)},
             ratio=_ratios(graph),
             importance=find(graph) if self.settings.importance else None,
-            places=np.arange(len(inputs.opcodes)),
+            numbers=np.arange(len(inputs.opcodes)),
         )
 
     def make_net(self) -> "ViolationNet":
@@ -144,7 +144,7 @@ class ViolationNet(NodeNet):
     def preferred(self, inputs: ViolationInputs) -> np.ndarray:
         if inputs.importance is None:
             return super().preferred(inputs)
-        return inputs.importance.nodes[inputs.places]
+        return inputs.importance.nodes[inputs.numbers]
 
     def score(self, inputs: ViolationInputs, configs: np.ndarray) -> Tensor:
         x = self.rows(inputs, layout_numbers(inputs, configs))

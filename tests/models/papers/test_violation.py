@@ -111,9 +111,9 @@ def test_nodes_of_importance_are_kept_first_and_their_mean_reaches_the_score() -
     ranker = ViolationSettings(width=8, importance=True, nodes=nodes).build(0)
     net, inputs = ViolationNet(ranker.settings), ranker.prepare(graph)
     for taken in (net.train().take(inputs), net.eval().take(inputs)):
-        assert {2, 4, 5, 6, 7} <= set(taken.places.tolist())
-        assert len(taken.places) == 6
+        assert {2, 4, 5, 6, 7} <= set(taken.numbers.tolist())
+        assert len(taken.numbers) == 6
         first = graph.layouts.rows[0]
         important = taken.important(np.array([first, graph.layouts.rows[1]]))[:, :, 0]
-        assert taken.places[important[:, 0].numpy() > 0].tolist() == [2, 4, 5]
+        assert taken.numbers[important[:, 0].numpy() > 0].tolist() == [2, 4, 5]
         assert important[:, 1].sum() == 0
