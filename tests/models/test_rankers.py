@@ -15,7 +15,7 @@ from solution.models.catalogue import load_model, save_model
 from solution.models.labels import relevance
 from solution.models.layout.layout_gnn import LayoutGnnSettings
 from solution.models.linear import LassoSettings, OrdinarySettings, RidgeSettings
-from solution.models.nets.training_loop import TrainingSettings, learning_rate_factor, list_shown
+from solution.models.nets.training_loop import TrainingSettings, learning_rate_factor, list_visits
 from solution.models.nothing import NothingSettings
 from solution.models.papers.lightgbm_model import StudyLassoSettings, StudyTreeSettings
 from solution.models.papers.nodes import NodeSettings
@@ -225,23 +225,23 @@ def test_the_learning_rate_warms_up_and_falls_for_any_number_of_steps(total: int
 
 
 @given(st.lists(st.integers(1, 500), min_size=1, max_size=9), st.integers(1, 50), st.integers(1, 9))
-def test_an_epoch_shows_configurations_about_once(
+def test_an_epoch_visits_configurations_about_once(
     sizes: list[int], configs_per_graph: int, visits: int
 ) -> None:
     training = TrainingSettings(configs_per_graph=configs_per_graph, visits=visits)
-    times = np.bincount(list_shown(sizes, training), minlength=len(sizes))
-    for size, shown in zip(sizes, times, strict=True):
-        assert 1 <= shown <= visits
-        assert shown == visits or shown * configs_per_graph >= size
-        assert shown == 1 or (shown - 1) * configs_per_graph < size
+    times = np.bincount(list_visits(sizes, training), minlength=len(sizes))
+    for size, count in zip(sizes, times, strict=True):
+        assert 1 <= count <= visits
+        assert count == visits or count * configs_per_graph >= size
+        assert count == 1 or (count - 1) * configs_per_graph < size
 
 
 @given(st.integers(1, 40), st.integers(1, 20), st.integers(1, 12))
-def test_an_epoch_of_few_graphs_shows_all_of_them_again(
+def test_an_epoch_of_few_graphs_visits_all_of_them_again(
     count: int, graphs_per_step: int, min_steps: int
 ) -> None:
     training = TrainingSettings(graphs_per_step=graphs_per_step, min_steps=min_steps)
-    times = np.bincount(list_shown([5] * count, training), minlength=count)
+    times = np.bincount(list_visits([5] * count, training), minlength=count)
     assert len(set(times)) == 1
     assert -(-times.sum() // graphs_per_step) >= min_steps
     assert times[0] == 1 or -(-(times.sum() - count) // graphs_per_step) < min_steps

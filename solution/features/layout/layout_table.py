@@ -75,9 +75,9 @@ def layout_table(graph: Graph, configs: np.ndarray | None = None) -> pl.DataFram
         copies.count_copies(graph),
         frequency.measure_frequency(pairs),
     ]
-    shown = pairs.rows if configs is None else pairs.rows[configs]
+    distinct = pairs.rows if configs is None else pairs.rows[configs]
     names = [*weighted.columns, *(f.name for f in (*copies.FEATURES, *frequency.FEATURES))]
-    rows = pl.DataFrame(np.concatenate(blocks, axis=1)[shown], schema=names)
+    rows = pl.DataFrame(np.concatenate(blocks, axis=1)[distinct], schema=names)
     context = [pl.lit(value).alias(name) for name, value in _context(graph).items()]
     moved = pl.col("moved_bytes").log1p()  # so far the padding alone
     frame = rows.lazy().with_columns(moved, *context)

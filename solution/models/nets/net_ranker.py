@@ -76,8 +76,8 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
         self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
     ) -> Self:
         training = self.settings.training
-        shown = graphs if training.patience is not None else chain(graphs, validation)
-        examples = [self._example(graph, training.max_configs) for graph in shown]
+        learned = graphs if training.patience is not None else chain(graphs, validation)
+        examples = [self._example(graph, training.max_configs) for graph in learned]
         self.scalers_ = {
             name: fit_scaler(getattr(example.inputs, name).numpy() for example in examples)
             for name in self.scaled_tables

@@ -36,7 +36,7 @@ NetInputs = TypeVar("NetInputs", contravariant=True)
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """How a net is trained; one epoch shows every graph, large ones more than once."""
+    """How a net is trained; one epoch visits every graph, large ones more than once."""
 
     loss: str = "pairwise_hinge"  # a name in models.nets.losses.LOSSES
     epochs: int = 60
@@ -47,9 +47,9 @@ class TrainingSettings:
     weight_decay: float = 1e-4
     graphs_per_step: int = 4
     configs_per_graph: int = 48  # sampled anew at each step
-    # An epoch shows a graph as often as its configurations fill a step, at most so many times.
+    # An epoch visits a graph as often as its configurations fill a step, at most so many times.
     visits: int = 1
-    # Where there are few graphs, an epoch shows all of them again, until it has so many steps.
+    # Where there are few graphs, an epoch visits all of them again, until it has so many steps.
     min_steps: int = 1
     max_configs: int | None = 1000  # distinct configurations of a graph to learn from; None: all
     validation_configs: int = 1000  # distinct configurations of a graph to stop early on
@@ -191,16 +191,16 @@ class _Steps:
         """The mean loss, and the configurations that were learned from per second."""
         self.net.train()
         settings, started = self.settings, time.perf_counter()
-        shown = list_shown([len(example.runtimes) for example in examples], settings)
-        steps = -(-len(shown) // settings.graphs_per_step)
+        visits = list_visits([len(example.runtimes) for example in examples], settings)
+        steps = -(-len(visits) // settings.graphs_per_step)
         losses = []
-        for number, batch in enumerate(self._batches(shown)):
+        for number, batch in enumerate(self._batches(visits)):
             factor = learning_rate_factor(epoch * steps + number, settings.epochs * steps)
             for group in self.optimizer.param_groups:
                 group["lr"] = factor * settings.learning_rate
             losses.append(self._step([examples[index] for index in batch]))
             self.memory.give_back()
-        learned = len(shown) * settings.configs_per_graph
+        learned = len(visits) * settings.configs_per_graph
         return float(np.mean(losses)), learned / (time.perf_counter() - started)
 
     def _step(self, examples: list[Example[Inputs]]) -> float:
@@ -215,8 +215,8 @@ class _Steps:
         self.optimizer.step()
         return total
 
-    def _batches(self, shown: np.ndarray) -> Iterator[np.ndarray]:
-        order, size = self.generator.permutation(shown), self.settings.graphs_per_step
+    def _batches(self, visits: np.ndarray) -> Iterator[np.ndarray]:
+        order, size = self.generator.permutation(visits), self.settings.graphs_per_step
         for first in range(0, len(order), size):
             yield order[first : first + size]
 
@@ -243,16 +243,16 @@ class _Steps:
         return loss(scores.float(), labels)
 
 
-def list_shown(sizes: Sequence[int], settings: TrainingSettings) -> np.ndarray:
-    """Which graphs an epoch shows (steps x graphs,), each as often as `settings` says.
+def list_visits(sizes: Sequence[int], settings: TrainingSettings) -> np.ndarray:
+    """The graphs (visits,) that an epoch visits, each as often as `settings` says.
 
     Args:
         sizes: Distinct configurations of each graph.
     """
     full_steps = -(-np.asarray(sizes) // settings.configs_per_graph)
-    shown = np.repeat(np.arange(len(sizes)), full_steps.clip(1, settings.visits))
+    visits = np.repeat(np.arange(len(sizes)), full_steps.clip(1, settings.visits))
     fewest = (settings.min_steps - 1) * settings.graphs_per_step + 1
-    return np.tile(shown, -(-fewest // len(shown)))
+    return np.tile(visits, -(-fewest // len(visits)))
 
 
 def sample(count: int, size: int, generator: np.random.Generator) -> np.ndarray:

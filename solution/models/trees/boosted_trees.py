@@ -120,9 +120,9 @@ class BoostedTrees(Ranker):
             rows = settings.max_rows // self.questions_per_row
             limit = share_rows(settings.max_configs, rows, len(validation))
             held_out = [self._rows(graph, limit) for graph in validation]
-            asked = [self.questions(graph.features) for graph in held_out]
-            sizes = [len(part) for part in asked]
-            table = TrainingTable(np.concatenate(asked), np.zeros(sum(sizes)), sizes)
+            questions = [self.questions(graph.features) for graph in held_out]
+            sizes = [len(part) for part in questions]
+            table = TrainingTable(np.concatenate(questions), np.zeros(sum(sizes)), sizes)
             valid_sets = [self.make_dataset(table, dataset)]
             callbacks.insert(0, lightgbm.early_stopping(settings.patience, verbose=False))
             metric = self._make_metric(held_out, sizes)

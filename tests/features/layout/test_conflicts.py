@@ -99,7 +99,7 @@ def test_a_tensor_that_is_ordered_twice(seed: int) -> None:
     for config, said in zip(graph.layouts.expand(), describe(graph, node=4), strict=True):
         constraints = [config[0, OUTPUT], config[1, INPUT]]
         orders = [[d for d in constraint if d >= 0 and sizes[d] > 1] for constraint in constraints]
-        asked = [order for order in orders if order]
-        assert said["constrained"] == bool(asked)
-        assert said["minor_differs"] == (len({order[0] for order in asked}) > 1)
-        assert said["order_differs"] == (len({tuple(order[:2]) for order in asked}) > 1)
+        given_orders = [order for order in orders if order]
+        assert said["constrained"] == bool(given_orders)
+        assert said["minor_differs"] == (len({order[0] for order in given_orders}) > 1)
+        assert said["order_differs"] == (len({tuple(order[:2]) for order in given_orders}) > 1)
