@@ -25,10 +25,14 @@ NONE = -1
 
 @dataclass(frozen=True)
 class Operands:
-    """The two tensors that a convolution, dot or reshape reads."""
+    """The two tensors that a convolution, dot or reshape reads.
+
+    They are called as the tensors of a layout are (solution.domain.vocabulary.LAYOUT_TENSORS), so
+    a kernel here is the weights of a convolution; elsewhere it is a small program that is tiled.
+    """
 
     input: np.ndarray  # (nodes,) node ids; NONE for other nodes
-    kernel: np.ndarray  # (nodes,) the second operand of a dot; NONE for a reshape
+    kernel: np.ndarray  # (nodes,) of a dot its second operand; NONE for a reshape
 
 
 def _find_operands(graph: Graph) -> Operands:

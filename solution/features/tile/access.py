@@ -33,7 +33,7 @@ class Axis:
     """Which loops move along one dimension of a tensor. No loop: it is always read whole."""
 
     loop: int | None = None
-    window: int | None = None  # the loop over a convolution's kernel
+    window: int | None = None  # the loop over a convolution's weights
     step: float = 1.0  # elements that one iteration of `loop` moves
     halo: float = 0.0  # elements that an iteration reads beside its own
 
@@ -217,11 +217,11 @@ def _walk_convolution(graph: Graph, node: int, producer: int, axes: Axes) -> Axe
     if convolved is None or convolved.node != node or rank != len(axes):
         return (Axis(),) * rank
     numbers = np.maximum(graph.node_features[node], 0).astype(int)
-    order = physical_order(graph, convolved.kernel)
+    order = physical_order(graph, convolved.weights)
     loop_of = {int(d): WINDOW + position for position, d in enumerate(order)}
     output_feature = int(numbers[vocabulary.CONVOLUTION_OUTPUT_FEATURE])
     output_batch = int(numbers[vocabulary.CONVOLUTION_OUTPUT_BATCH])
-    if producer == convolved.kernel:
+    if producer == convolved.weights:
         loops = [Axis(window=loop_of.get(d, WINDOW)) for d in range(rank)]
         loops[min(int(numbers[vocabulary.CONVOLUTION_KERNEL_OUTPUT]), rank - 1)] = axes[
             min(output_feature, rank - 1)
@@ -238,7 +238,7 @@ def _walk_convolution(graph: Graph, node: int, producer: int, axes: Axes) -> Axe
     found[min(int(numbers[vocabulary.CONVOLUTION_INPUT_BATCH]), rank - 1)] = axes[output_batch]
     feature = min(int(numbers[vocabulary.CONVOLUTION_INPUT_FEATURE]), rank - 1)
     of_kernel = int(numbers[vocabulary.CONVOLUTION_KERNEL_INPUT])
-    grouped = shapes[convolved.kernel, of_kernel] < shapes[producer, feature]
+    grouped = shapes[convolved.weights, of_kernel] < shapes[producer, feature]
     found[feature] = (
         axes[min(output_feature, rank - 1)]  # a depthwise convolution keeps its features apart
         if grouped

@@ -19,7 +19,7 @@ from solution.features.padding import tensor_ranks
 from solution.features.work import num_elements
 
 # The loops of a kernel: one for each dimension of the tensor that is cut, from major to minor, one
-# for the sum behind an element, one for each dimension of a convolution's kernel.
+# for the sum behind an element, one for each dimension of a convolution's weights.
 REDUCTION = MAX_RANK
 WINDOW = MAX_RANK + 1
 NUM_LOOPS = 2 * MAX_RANK + 1
@@ -47,16 +47,16 @@ def _find_tiling(graph: Graph) -> Tiling:
     node, in_registers = _find_cut_tensor(graph, bounds.max(axis=0))
     extents = np.ones(NUM_LOOPS)
     extents[:MAX_RANK] = physical_sizes(graph, node)
-    kernel = find_convolved(graph)
-    if kernel is None:
+    convolved = find_convolved(graph)
+    if convolved is None:
         extents[REDUCTION] = _reduction_length(graph)
     else:
-        extents[WINDOW:] = physical_sizes(graph, kernel.kernel)
-        extents[WINDOW + kernel.output_position] = 1  # the output has a loop for its features
+        extents[WINDOW:] = physical_sizes(graph, convolved.weights)
+        extents[WINDOW + convolved.output_position] = 1  # the output has a loop for its features
     window = tiles[:, TILE_BLOCKS["kernel"]][:, :MAX_RANK]
     if in_registers:
         bounds = bounds * _register_shape(graph, node)
-        window = window * _register_shape(graph, node if kernel is None else kernel.kernel)
+        window = window * _register_shape(graph, node if convolved is None else convolved.weights)
     step = tiles[:, TILE_BLOCKS["input"]][:, :1]
     given = np.concatenate([bounds, step, window], axis=1)
     whole = (given == 0) & (np.arange(NUM_LOOPS) >= REDUCTION)  # a bound that is not given
@@ -177,21 +177,22 @@ class Convolved:
     """The largest convolution of a kernel graph."""
 
     node: int
-    kernel: int  # the tensor of weights
+    weights: int  # the tensor that the competition calls its kernel
     output_position: int  # where the output features stand among its dimensions, from the major one
 
 
 def _find_convolved(graph: Graph) -> Convolved | None:
     """None where there is no convolution whose weights are known."""
-    kernels = find_operands(graph).kernel
-    nodes = np.flatnonzero((graph.node_opcodes == OPCODE_IDS["convolution"]) & (kernels != NONE))
+    weights_of = find_operands(graph).kernel
+    is_convolution = graph.node_opcodes == OPCODE_IDS["convolution"]
+    nodes = np.flatnonzero(is_convolution & (weights_of != NONE))
     if len(nodes) == 0:
         return None
-    node = int(nodes[np.argmax(num_elements(graph)[kernels[nodes]])])
-    kernel = int(kernels[node])
+    node = int(nodes[np.argmax(num_elements(graph)[weights_of[nodes]])])
+    weights = int(weights_of[node])
     feature = int(graph.node_features[node, vocabulary.CONVOLUTION_KERNEL_OUTPUT])
-    positions = np.flatnonzero(physical_order(graph, kernel) == feature)
-    return Convolved(node, kernel, int(positions[0]) if len(positions) else 0)
+    positions = np.flatnonzero(physical_order(graph, weights) == feature)
+    return Convolved(node, weights, int(positions[0]) if len(positions) else 0)
 
 
 find_convolved = PerGraph(_find_convolved)
