@@ -12,7 +12,7 @@ import numpy as np
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import MAX_RANK
 from solution.features.column import Columns, Feature
-from solution.features.tile.access import Walk, find_walks
+from solution.features.tile.access import find_walks
 from solution.features.tile.cache import (
     FIRST_LEVEL,
     SECOND_LEVEL,
@@ -24,6 +24,7 @@ from solution.features.tile.cache import (
 )
 from solution.features.tile.loops import innermost_loop
 from solution.features.tile.tiling import NUM_LOOPS, REDUCTION, WINDOW, Tiling, find_tiling
+from solution.features.tile.walk import Walk
 
 LINE, PAGE = 64, 4096  # bytes
 CACHES = {

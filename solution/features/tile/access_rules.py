@@ -1,0 +1,207 @@
+"""Which loops move along what an operation reads, by those that move along what it makes.
+
+One rule for each opcode that reads other elements than it makes; all others read the same ones.
+"""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from solution.domain import vocabulary
+from solution.domain.graph import Graph
+from solution.features.operands import find_operands
+from solution.features.padding import tensor_ranks
+from solution.features.tile.tiling import (
+    REDUCTION,
+    WINDOW,
+    Convolved,
+    find_convolved,
+    physical_order,
+)
+from solution.features.tile.walk import Axes, Axis
+
+
+def step_back(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
+    """The axes of what `node` reads from `producer`."""
+    shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
+    ranks = tensor_ranks(graph)
+    made, read = shapes[node, : ranks[node]], shapes[producer, : ranks[producer]]
+    opcode = vocabulary.OPCODES.get(int(graph.node_opcodes[node]), "")
+    rule = RULES.get(opcode)
+    if rule is not None:
+        return rule(graph, node, producer, axes)
+    if len(made) == len(read):
+        return axes
+    return _match_ends(made, read, axes)
+
+
+def _match_ends(made: np.ndarray, read: np.ndarray, axes: Axes) -> Axes:
+    """Dimensions of a reshape: equal ones from either end are the same, the others unknown."""
+    kept = [dimension for dimension in range(len(made)) if made[dimension] > 1]
+    wanted = [dimension for dimension in range(len(read)) if read[dimension] > 1]
+    found = [Axis()] * len(read)
+    while kept and wanted and made[kept[0]] == read[wanted[0]]:
+        found[wanted.pop(0)] = axes[kept.pop(0)]
+    while kept and wanted and made[kept[-1]] == read[wanted[-1]]:
+        found[wanted.pop()] = axes[kept.pop()]
+    return tuple(found)
+
+
+def _listed(graph: Graph, node: int, count: int) -> list[int]:
+    listed = graph.node_features[node, vocabulary.DIMENSIONS][:count].astype(int)
+    return [max(0, int(dimension)) for dimension in listed]
+
+
+def _walk_transpose(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
+    rank = int(tensor_ranks(graph)[producer])
+    found = [Axis()] * rank
+    for made, read in enumerate(_listed(graph, node, rank)):
+        if read < rank and made < len(axes):
+            found[read] = axes[made]
+    return tuple(found)
+
+
+def _walk_broadcast(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
+    rank = int(tensor_ranks(graph)[producer])
+    return tuple(
+        axes[dimension] if dimension < len(axes) else Axis()
+        for dimension in _listed(graph, node, rank)
+    )
+
+
+def _walk_reduce(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
+    rank = int(tensor_ranks(graph)[producer])
+    if rank < len(axes):  # the initial value, or the root of the computation that it calls
+        return (Axis(),) * rank
+    folded = set(_listed(graph, node, rank - len(axes)))
+    left = iter(axes)
+    return tuple(
+        Axis(REDUCTION) if dimension in folded else next(left, Axis()) for dimension in range(rank)
+    )
+
+
+def _walk_dot(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
+    """Batch dimensions lead; of the last two, the one that is not the sum's is the output's."""
+    shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
+    rank = int(tensor_ranks(graph)[producer])
+    is_left = int(find_operands(graph).input[node]) == producer
+    if rank < 2 or len(axes) < 2:
+        return (Axis(REDUCTION),) * rank
+    kept = axes[-2] if is_left else axes[-1]
+    size = shapes[node, len(axes) - (2 if is_left else 1)]
+    found = [*axes[: rank - 2], Axis(REDUCTION), Axis(REDUCTION)]
+    last = [rank - 2, rank - 1] if is_left else [rank - 1, rank - 2]
+    found[next((d for d in last if shapes[producer, d] == size), last[0])] = kept
+    return tuple(found[:rank])
+
+
+def _walk_convolution(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
+    """A convolution reads an image and weights; only the largest one of a kernel has loops."""
+    rank = int(tensor_ranks(graph)[producer])
+    convolved = find_convolved(graph)
+    if convolved is None or convolved.node != node or rank != len(axes):
+        return (Axis(),) * rank
+    if producer == convolved.weights:
+        return _walk_weights(graph, convolved, axes)
+    return _walk_image(graph, convolved, producer, axes)
+
+
+def _walk_weights(graph: Graph, convolved: Convolved, axes: Axes) -> Axes:
+    """Each dimension has a loop that sums, but for the output features: those are the output's."""
+    numbers, last = _dimension_numbers(graph, convolved.node), len(axes) - 1
+    found = [Axis(window=_loop_of(graph, convolved, d)) for d in range(len(axes))]
+    made = min(numbers[vocabulary.CONVOLUTION_OUTPUT_FEATURE], last)
+    found[min(numbers[vocabulary.CONVOLUTION_KERNEL_OUTPUT], last)] = axes[made]
+    return tuple(found)
+
+
+def _walk_image(graph: Graph, convolved: Convolved, image: int, axes: Axes) -> Axes:
+    """Images of a batch move with the output's, features with the weights', and space with both."""
+    numbers, last = _dimension_numbers(graph, convolved.node), len(axes) - 1
+    found = [Axis()] * len(axes)
+    for made, read, of_weights in _spatial_dimensions(numbers, len(axes)):
+        loop = _loop_of(graph, convolved, of_weights)
+        found[read] = Axis(axes[made].loop, loop, _stride(graph, convolved.node, made, image, read))
+    batch = min(numbers[vocabulary.CONVOLUTION_INPUT_BATCH], last)
+    found[batch] = axes[numbers[vocabulary.CONVOLUTION_OUTPUT_BATCH]]
+    feature = min(numbers[vocabulary.CONVOLUTION_INPUT_FEATURE], last)
+    of_weights = numbers[vocabulary.CONVOLUTION_KERNEL_INPUT]
+    shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
+    if shapes[convolved.weights, of_weights] < shapes[image, feature]:
+        # A depthwise convolution sums over no features: each of the output's reads one.
+        found[feature] = axes[min(numbers[vocabulary.CONVOLUTION_OUTPUT_FEATURE], last)]
+    else:
+        found[feature] = Axis(window=_loop_of(graph, convolved, of_weights))
+    return tuple(found)
+
+
+def _dimension_numbers(graph: Graph, node: int) -> np.ndarray:
+    """The node's features (140,) as whole numbers; those of dimensions that it has not are 0."""
+    return np.maximum(graph.node_features[node], 0).astype(int)
+
+
+def _loop_of(graph: Graph, convolved: Convolved, dimension: int) -> int:
+    """The loop that moves along a dimension of the weights: loops follow their physical order."""
+    positions = np.flatnonzero(physical_order(graph, convolved.weights) == dimension)
+    return WINDOW + (int(positions[0]) if len(positions) else 0)
+
+
+def _spatial_dimensions(numbers: np.ndarray, rank: int) -> Iterator[tuple[int, int, int]]:
+    """Which dimension of the output, of the image and of the weights belong together."""
+    others = (
+        numbers[vocabulary.CONVOLUTION_OUTPUT_BATCH],
+        numbers[vocabulary.CONVOLUTION_OUTPUT_FEATURE],
+    )
+    # Files do not tell the output's spatial dimensions: they are what is left, in order.
+    made = (dimension for dimension in range(rank) if dimension not in others)
+    read = numbers[vocabulary.CONVOLUTION_INPUT_SPATIAL]
+    of_weights = numbers[vocabulary.CONVOLUTION_KERNEL_SPATIAL]
+    return zip(made, read.tolist(), of_weights.tolist(), strict=False)
+
+
+def _stride(graph: Graph, node: int, made: int, producer: int, read: int) -> float:
+    """Elements of the producer's dimension that one of the node's dimension moves: at least 1."""
+    shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
+    return float(max(1.0, np.floor(shapes[producer, read] / max(shapes[node, made], 1))))
+
+
+def _walk_window(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
+    rank = int(tensor_ranks(graph)[producer])
+    if rank != len(axes):
+        return (Axis(),) * rank
+    window = graph.node_features[node, vocabulary.WINDOW_SIZE]
+    return tuple(
+        Axis(
+            axis.loop,
+            axis.window,
+            _stride(graph, node, d, producer, d),
+            float(max(window[d], 1) - 1),
+        )
+        for d, axis in enumerate(axes)
+    )
+
+
+def _walk_slice(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
+    """Slices at several offsets are how a stencil reads its neighbours: up to the difference."""
+    shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
+    rank = int(tensor_ranks(graph)[producer])
+    if rank != len(axes):
+        return (Axis(),) * rank
+    beyond = shapes[producer, :rank] - shapes[node, :rank]
+    halo = np.where((beyond > 0) & (beyond <= MAX_HALO), beyond, 0)
+    return tuple(
+        Axis(axis.loop, axis.window, axis.step, axis.halo + float(more))
+        for axis, more in zip(axes, halo, strict=True)
+    )
+
+
+MAX_HALO = 16  # a slice that cuts off more than this reads a part, no neighbours
+RULES: dict[str, Callable[[Graph, int, int, Axes], Axes]] = {
+    "transpose": _walk_transpose,
+    "broadcast": _walk_broadcast,
+    "reduce": _walk_reduce,
+    "dot": _walk_dot,
+    "convolution": _walk_convolution,
+    "reduce-window": _walk_window,
+    "slice": _walk_slice,
+}
