@@ -10,11 +10,11 @@ import pytest
 SCRIPT = """
 import json
 import numpy as np, psutil
-from solution import spare_memory
+from solution.system import memory as spare
 
-spare_memory.SPARE = 100 << 20
+spare.SPARE = 100 << 20
 resident = lambda: psutil.Process().memory_info().rss >> 20
-memory, found = spare_memory.SpareMemory(), [resident()]
+memory, found = spare.SpareMemory(), [resident()]
 arrays = [np.ones(12_500) for _ in range(2000)]  # 100 kB each: too small for pages of their own
 kept = arrays[::50]
 del arrays
