@@ -1,6 +1,7 @@
 """Which configurations of a labelled graph are predicted out of fold.
 
 A fixed, seeded choice per graph, the same for every experiment, so that predictions always align.
+Rankers are shown all configurations, for a score may depend on the list; these are scored.
 1,000 is the official evaluation protocol of TpuGraphs.
 """
 

@@ -100,7 +100,10 @@ class LassoSettings(LinearSettings):
 
 
 class LinearRanker(Ranker):
-    """One weight for each column."""
+    """One weight for each column.
+
+    Scores of layouts depend on the list: the table counts how frequent a layout is in it.
+    """
 
     on_feature_table: ClassVar[bool] = True  # its columns are those of solution.features.columns
 

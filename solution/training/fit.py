@@ -108,19 +108,25 @@ def split_training(
     return training.filter(~mask), training.filter(mask)
 
 
-def _predict(ranker: Ranker, graphs: LazyGraphs, job: Job, limit: int | None) -> list[pl.DataFrame]:
-    """Predict at most `limit` chosen configurations of each graph."""
+def _predict(
+    ranker: Ranker, graphs: LazyGraphs, job: Job, limit: int | None
+) -> list[pl.DataFrame]:
+    """The scores of at most `limit` chosen configurations of each graph.
+
+    The ranker is shown all of them, as it is in the test split: a score may depend on the list.
+    """
     frames = []
     for graph in graphs:
-        configs = choose_configs(graph.key, graph.num_configs, limit or graph.num_configs)
-        asked = graph if len(configs) == graph.num_configs else graph.select(configs)
-        scores = ranker.predict(asked)
-        if np.shape(scores) != configs.shape:
+        scores = ranker.predict(graph)
+        if np.shape(scores) != (graph.num_configs,):
             raise InputError(
                 f"{job.experiment.name}: predict returned scores of shape {np.shape(scores)} for "
-                f"{graph.name}, expected {configs.shape}: one a configuration."
+                f"{graph.name}, expected ({graph.num_configs},): one a configuration."
             )
-        frames.append(predictions.make_frame(graph.key, configs, scores, job.fold, job.seed))
+        configs = choose_configs(graph.key, graph.num_configs, limit or graph.num_configs)
+        frames.append(
+            predictions.make_frame(graph.key, configs, scores[configs], job.fold, job.seed)
+        )
     return frames
 
 

@@ -55,7 +55,7 @@ def score_graphs(
         if graph.runtimes is None:
             raise ValueError(f"{graph.name} has no labels to score against")
         configs = choose_configs(graph.key, graph.num_configs)
-        scores, runtimes = ranker.predict(graph.select(configs)), graph.runtimes[configs]
+        scores, runtimes = ranker.predict(graph)[configs], graph.runtimes[configs]
         own = score_ranking(graph.collection.name, scores, runtimes)
         rows.append([own, *(measure(scores, runtimes) for measure in more)])
     return np.array(rows)

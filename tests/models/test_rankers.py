@@ -116,12 +116,23 @@ def assert_ranker(settings: RankerSettings, graphs: list[Graph], folder: Path) -
     _assert_order_of_configs_is_free(ranker, graph, scores)
     _assert_order_of_nodes_is_free(ranker, graph, scores)
     _assert_equal_configs_score_equal(ranker, graph)
+    _assert_dependence_on_the_list_is_said(ranker, graph, scores)
     again = settings.build(seed=0).fit(train, [valid])
     np.testing.assert_array_equal(again.predict(graph), scores)
     save_model(ranker, settings, 0, folder)
     loaded = load_model(folder, [settings, *OWN])
     assert loaded.settings == settings
     np.testing.assert_array_equal(loaded.ranker.predict(graph), scores)
+
+
+def _assert_dependence_on_the_list_is_said(
+    ranker: Ranker, graph: Graph, scores: np.ndarray
+) -> None:
+    """Who compares scores of two lists must be told: in the docstring of the ranker."""
+    half = np.arange(graph.num_configs // 2)
+    same = np.allclose(ranker.predict(graph.select(half)), scores[half], atol=1e-5)
+    said = any("list" in (kind.__doc__ or "") for kind in type(ranker).__mro__[:-3])
+    assert same or said, f"{type(ranker).__name__} does not say that scores depend on the list"
 
 
 def _assert_order_of_configs_is_free(ranker: Ranker, graph: Graph, scores: np.ndarray) -> None:

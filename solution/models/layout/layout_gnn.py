@@ -95,7 +95,10 @@ class LayoutInputs:
 
 
 class LayoutGnnRanker(NetRanker[LayoutGnnSettings, LayoutInputs]):
-    """The layout net as a Ranker."""
+    """The layout net as a Ranker.
+
+    Its scores depend on the list: on how frequent layouts are in it, and on the mean of its sums.
+    """
 
     scaled_tables = ("numeric", "pair_features")
 

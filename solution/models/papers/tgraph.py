@@ -49,7 +49,10 @@ class TGraphSettings(RankerSettings):
 
 
 class TGraphRanker(NetRanker[TGraphSettings, RowInputs]):
-    """TGraph as a Ranker."""
+    """TGraph as a Ranker.
+
+    Its scores depend on the list, whose configurations attend to each other.
+    """
 
     scaled_tables = ("numeric",)
 

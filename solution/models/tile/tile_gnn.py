@@ -84,7 +84,10 @@ class TileInputs:
 
 
 class TileGnnRanker(NetRanker[TileGnnSettings, TileInputs]):
-    """The tile net that joins late as a Ranker."""
+    """The tile net that joins late as a Ranker.
+
+    With `heads` its scores depend on the list, whose configurations attend to each other.
+    """
 
     scaled_tables = ("numeric", "table")
 

@@ -81,7 +81,10 @@ class TrainingTable:
 
 
 class BoostedTrees(Ranker):
-    """Trains one booster; a subclass says on what, and how its output becomes scores."""
+    """Trains one booster; a subclass says on what, and how its output becomes scores.
+
+    Scores of layouts depend on the list: the table counts how frequent a layout is in it.
+    """
 
     grouped: ClassVar[bool] = False  # the loss compares the rows of a graph
     on_feature_table: ClassVar[bool] = True  # its columns are those of solution.features.columns

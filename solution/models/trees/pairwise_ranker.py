@@ -37,7 +37,10 @@ class PairwiseSettings(TreeSettings):
 
 
 class PairwiseRanker(BoostedTrees):
-    """Trees on differences of rows."""
+    """Trees on differences of rows.
+
+    Scores depend on the list: they are means over opponents in it.
+    """
 
     questions_per_row = 16  # opponents that are enough to stop early by
 
