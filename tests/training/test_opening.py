@@ -1,0 +1,74 @@
+"""A store is bound to its preparation: nobody changes what is read, and rankers do not notice."""
+
+from pathlib import Path
+
+import pytest
+
+from solution.data.folders import find_files
+from solution.domain import predictions
+from solution.experiments.base import Experiment, find_experiment
+from solution.features.preparation import Preparation
+from solution.models.linear import RidgeSettings
+from solution.runs.folder import Run
+from solution.runs.record import open_run
+from solution.store.preparing import prepare_store
+from solution.system.errors import InputError
+from solution.training.opening import choose_place, open_store, save_split
+from solution.training.out_of_fold import run_experiments
+from solution.training.plan import make_plan
+from tests.made.graphs import make_layout_graph, write_graph
+from tests.store.test_store import snapshot
+
+NOTHING = find_experiment("nothing_001")
+WHOLE = find_experiment("layout_tpugraphs_001")  # looks at the whole graph
+RIDGE = Experiment("ridge", ("layout:xla:random",), RidgeSettings(max_configs=6, grid=(1.0,)))
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    for seed in range(6):
+        write_graph(make_layout_graph(seed, name=f"p{seed}"), tmp_path / "data")
+    write_graph(make_layout_graph(7, name="asked"), tmp_path / "data", "test")
+    return tmp_path / "data"
+
+
+def test_experiments_that_need_more_get_a_store_beside_it(data: Path, tmp_path: Path) -> None:
+    place = tmp_path / "stores" / "data"
+    with open_store(data, place, [NOTHING]) as near:
+        before = snapshot(near.folder)
+        with open_store(data, place, [WHOLE]) as whole:
+            assert whole.folder == place.with_name("data-whole")
+            assert whole.preparation["hops"] is None
+        assert snapshot(near.folder) == before
+    assert choose_place(place, 1) == place
+    assert choose_place(place, 3) == place.with_name("data-hops-3")
+
+
+def test_a_store_that_is_read_is_not_changed(data: Path, tmp_path: Path) -> None:
+    place = tmp_path / "store"
+    with open_store(data, place, [NOTHING]) as store, open_store(data, place, [NOTHING]):
+        before = snapshot(store.folder)
+        write_graph(make_layout_graph(8, name="more"), data)
+        for preparation, replace in ((Preparation(1), False), (Preparation(None), True)):
+            with pytest.raises(InputError, match="another process is at work"):
+                prepare_store(find_files(data), place, preparation, replace=replace)
+        assert snapshot(store.folder) == before
+    prepare_store(find_files(data), place, Preparation(1))
+
+
+def run(data: Path, place: Path, folder: Path, *beside: Experiment) -> Run:
+    with open_store(data, place, [RIDGE, *beside]) as store, open_run(folder, {}) as opened:
+        plan = make_plan(store, "graph", num_folds=3)
+        save_split(plan, opened)
+        run_experiments([RIDGE], plan, opened)
+        assert "hops" not in plan.settings()
+    return opened
+
+
+def test_predictions_are_the_same_from_a_store_that_keeps_more(data: Path, tmp_path: Path) -> None:
+    near = run(data, tmp_path / "stores" / "data", tmp_path / "near")
+    whole = run(data, tmp_path / "stores" / "data", tmp_path / "whole", WHOLE)
+    for part in predictions.PARTS:
+        paths = (found.predictions("ridge", part) for found in (near, whole))
+        one, other = (path.read_bytes() for path in paths)
+        assert one == other
