@@ -8,13 +8,16 @@ the compiler has to copy the tensor in between, and the cost grows with its size
 Source: the copies between neighbours are a feature of the competition's 11th place (LightGBM).
 """
 
+from collections import defaultdict
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.memo import PerGraph
+from solution.domain.ragged import offsets
 from solution.domain.vocabulary import LAYOUT_TENSORS, MAX_RANK, OPCODE_IDS
 from solution.features.operands import NONE, find_operands
 from solution.features.padding import tensor_ranks
@@ -64,63 +67,53 @@ class Constraints:
         return np.minimum.reduceat(given, self.starts, axis=1) < largest
 
 
+class Constraint(NamedTuple):
+    """A configurable node whose layout orders the output tensor of some node."""
+
+    position: int  # among the configurable nodes
+    tensor: int  # which of its own tensors that is: OUTPUT, INPUT or KERNEL
+    renamed: np.ndarray  # (6,) what the dimensions there are called in the output tensor
+
+
 def _find_constraints(graph: Graph) -> Constraints:
     """The constraints on every tensor of the graph on which there are at least two."""
-    constraints = _list_constraints(graph)
-    number = {node: position for position, node in enumerate(graph.configurable.tolist())}
-    nodes = sorted(node for node, found in constraints.items() if len(found) > 1)
-    layouts = graph.layouts.layouts.reshape(-1, len(LAYOUT_TENSORS), MAX_RANK)
-    starts: list[int] = []
-    configurable: list[int] = []
-    offsets: list[int] = []
-    minors: list[np.ndarray] = []
-    orders: list[np.ndarray] = []
-    size = 0
-    for node in nodes:
-        starts.append(len(configurable))
-        sizes = graph.node_features[node, vocabulary.SHAPE_DIMENSIONS]
-        for source, tensor, renamed in constraints[node]:
-            position = number[source]
-            first, last = graph.layouts.starts[position : position + 2]
-            minor, order = _number_orders(layouts[first:last, tensor], renamed, sizes)
-            configurable.append(position)
-            offsets.append(size)
-            minors.append(minor)
-            orders.append(order)
-            size += len(minor)
+    found = sorted(_list_constraints(graph).items())
+    several = {node: constraints for node, constraints in found if len(constraints) > 1}
+    pairs = [(node, one) for node, constraints in several.items() for one in constraints]
+    numbers = [_number_orders(graph, node, one) for node, one in pairs]
+    nothing = np.empty(0, np.int8)  # where no tensor has several
     return Constraints(
-        nodes=np.array(nodes, np.int64),
-        starts=np.array(starts, np.int64),
-        configurable=np.array(configurable, np.int64),
-        offsets=np.array(offsets, np.int64),
-        minor=np.concatenate(minors) if minors else np.empty(0, np.int8),
-        order=np.concatenate(orders) if orders else np.empty(0, np.int8),
+        nodes=np.array(list(several), np.int64),
+        starts=offsets([len(constraints) for constraints in several.values()]),
+        configurable=np.array([one.position for _, one in pairs], np.int64),
+        offsets=offsets([len(minor) for minor, _ in numbers]),
+        minor=np.concatenate([nothing, *(minor for minor, _ in numbers)]),
+        order=np.concatenate([nothing, *(order for _, order in numbers)]),
     )
 
 
 find_constraints = PerGraph(_find_constraints)
-
-Constraint = tuple[int, int, np.ndarray]  # the configurable node, which of its tensors, new names
 SAME_NAMES = np.arange(MAX_RANK)
 
 
 def _list_constraints(graph: Graph) -> dict[int, list[Constraint]]:
-    """Who may order the output tensor of each node."""
-    constraints: dict[int, list[Constraint]] = {}
+    """What orders the output tensor of each node."""
+    found: dict[int, list[Constraint]] = defaultdict(list)
     operands = find_operands(graph)
-    for node in graph.configurable.tolist():
-        constraints.setdefault(node, []).append((node, OUTPUT, SAME_NAMES))
-        for tensor, read in ((INPUT, operands.input[node]), (KERNEL, operands.kernel[node])):
-            if read != NONE:
-                constraints.setdefault(int(read), []).append((node, tensor, SAME_NAMES))
-    is_configurable = np.zeros(graph.num_nodes, bool)
-    is_configurable[graph.configurable] = True
-    for consumer, producer in graph.edges[is_configurable[graph.edges[:, 1]]].tolist():
-        if not is_configurable[consumer]:
-            renamed = _hands_on(graph, producer, consumer)
-            if renamed is not None:
-                constraints.setdefault(consumer, []).append((producer, OUTPUT, renamed))
-    return constraints
+    for position, node in enumerate(graph.configurable.tolist()):
+        tensors = {OUTPUT: node, INPUT: operands.input[node], KERNEL: operands.kernel[node]}
+        for tensor, maker in tensors.items():
+            if maker != NONE:
+                found[int(maker)].append(Constraint(position, tensor, SAME_NAMES))
+    positions = np.full(graph.num_nodes, NONE)
+    positions[graph.configurable] = np.arange(len(graph.configurable))
+    for consumer, producer in graph.edges[positions[graph.edges[:, 1]] != NONE].tolist():
+        if positions[consumer] != NONE:
+            continue
+        renamed = _hands_on(graph, producer, consumer)
+        if renamed is not None:
+            found[consumer].append(Constraint(int(positions[producer]), OUTPUT, renamed))
+    return found
 
 
 def _hands_on(graph: Graph, producer: int, consumer: int) -> np.ndarray | None:
@@ -138,16 +131,21 @@ def _hands_on(graph: Graph, producer: int, consumer: int) -> np.ndarray | None:
 
 
 def _number_orders(
-    layouts: np.ndarray, renamed: np.ndarray, sizes: np.ndarray
+    graph: Graph, node: int, constraint: Constraint
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The contiguous dimension and the two most minor ones (layouts,) int8 of `layouts` (k, 6).
+    """The contiguous dimension and the two most minor ones (layouts,) int8 of the node's tensor.
 
-    A dimension of size 1 is passed over: where it stands changes nothing in memory.
+    Under each layout of the configurable node. A dimension of size 1 is passed over: where it
+    stands changes nothing in memory.
     """
+    sizes = graph.node_features[node, vocabulary.SHAPE_DIMENSIONS]
+    first, last = graph.layouts.starts[constraint.position : constraint.position + 2]
+    layouts = graph.layouts.layouts[first:last].reshape(-1, len(LAYOUT_TENSORS), MAX_RANK)
     minor, order = (np.full(len(layouts), UNSET, np.int8) for _ in range(2))
-    for row, layout in enumerate(layouts):
-        dimensions = [d for d in renamed[layout[layout >= 0]] if sizes[d] > 1]
+    for row, layout in enumerate(layouts[:, constraint.tensor]):
+        dimensions = [d for d in constraint.renamed[layout[layout >= 0]] if sizes[d] > 1]
         if dimensions:
             minor[row] = dimensions[0]
+            # Both as one number in base 7; the digit 6 where there is no second one.
             order[row] = dimensions[0] * (MAX_RANK + 1) + [*dimensions, MAX_RANK][1]
     return minor, order
