@@ -16,7 +16,8 @@ import numpy as np
 
 from solution.data.inflate import Advance, DeflatedMember, ignore, read_ahead
 from solution.domain import vocabulary
-from solution.domain.codebook import Codebook, LayoutEncoder, LayoutValueError, encode
+from solution.domain.codebook import Codebook
+from solution.domain.codebook_encoder import LayoutEncoder, LayoutValueError, encode
 from solution.domain.collection import Collection
 from solution.domain.graph import Graph, InvalidGraphError
 from solution.system.errors import InputError

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from solution.domain.codebook import encode
+from solution.domain.codebook_encoder import encode
 from solution.domain.graph import Graph
 from solution.store.graph_file import read_prepared, read_record, write_prepared
 from solution.system.errors import InputError

@@ -21,7 +21,8 @@ import numpy as np
 
 from solution.data.hlo.messages import MESSAGES, read_records
 from solution.data.hlo.nodes import Nodes, find_configurable, first, read_nodes, summarise
-from solution.domain.codebook import Codebook, LayoutEncoder, LayoutValueError
+from solution.domain.codebook import Codebook
+from solution.domain.codebook_encoder import LayoutEncoder, LayoutValueError
 from solution.domain.collection import Collection, collection
 from solution.domain.graph import Graph, InvalidGraphError
 from solution.domain.vocabulary import LAYOUT_TENSORS, LAYOUT_UNSET, MAX_RANK, NUM_LAYOUT_FEATURES

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from solution.domain import vocabulary
-from solution.domain.codebook import encode
+from solution.domain.codebook_encoder import encode
 from solution.domain.graph import Graph
 from solution.features.layout.conflict_nodes import find_importance
 from solution.features.layout.violations import violation_ratios

@@ -1,0 +1,141 @@
+"""From a config tensor to a codebook, a block of configurations at a time.
+
+block ──▶ 18 numbers as one key ──▶ number of the layout ──▶ number among its node's layouts
+          base 7, exact            KeyTable: all nodes       when all blocks are there
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from solution.domain import vocabulary
+from solution.domain.codebook import Codebook
+from solution.domain.duplicates import deduplicate
+from solution.domain.key_table import KeyTable
+
+TABLE_ENTRIES = 1 << 23  # (node, layout) entries of a table
+BLOCK_ENTRIES = 1 << 18  # (configuration, node) entries that are worked on at once
+SLOTS, NUM_TENSORS = vocabulary.MAX_RANK, len(vocabulary.LAYOUT_TENSORS)
+TOKENS = vocabulary.NUM_LAYOUT_TOKENS
+LOWEST, HIGHEST = vocabulary.LAYOUT_UNSET, vocabulary.MAX_RANK - 1
+
+
+class LayoutValueError(ValueError):
+    """A value that no layout has; `index` is its (config, node, slot)."""
+
+    def __init__(self, index: tuple[int, ...], value: float) -> None:
+        super().__init__(f"layout slot {index} is {value}")
+        self.index = index
+        self.value = value
+
+
+def encode(configs: np.ndarray) -> Codebook:
+    """The codebook of a whole config tensor (configs, configurable, 18) of numbers -1 ... 5."""
+    encoder = LayoutEncoder(*configs.shape[:2])
+    step = max(1, BLOCK_ENTRIES // max(1, configs.shape[1]))
+    for first in range(0, len(configs), step):
+        encoder.add(configs[first : first + step])
+    return encoder.finish()
+
+
+class LayoutEncoder:
+    """Builds a codebook from blocks of the config tensor, which is never whole in memory."""
+
+    def __init__(self, num_configs: int, num_nodes: int) -> None:
+        self._table = KeyTable()
+        # The number of each layout in the table of all nodes; widened when there are more.
+        self._ids = np.empty((num_configs, num_nodes), np.uint16)
+        self._filled = 0
+
+    def add(self, block: np.ndarray) -> None:
+        """Take the next configurations (k, configurable, 18).
+
+        Raises LayoutValueError where a value is not a whole number from -1 to 5.
+        """
+        _check_values(block, self._filled)
+        ids = self._table.number(_pack(block))
+        if len(self._table.keys) > np.iinfo(self._ids.dtype).max:
+            self._ids = self._ids.astype(np.uint32)
+        last = self._filled + len(block)
+        self._ids[self._filled : last] = ids.reshape(block.shape[:2])
+        self._filled = last
+
+    def finish(self) -> Codebook:
+        """The codebook of everything that was added; it does not depend on the blocks."""
+        distinct = deduplicate(self._ids)
+        ids = self._ids if len(distinct.first) == len(self._ids) else self._ids[distinct.first]
+        del self._ids
+        order = np.argsort(self._table.keys)  # by contents, whichever came first
+        # A table of nodes and all layouts must not grow with both.
+        step = max(1, TABLE_ENTRIES // max(1, len(order)))
+        parts = [_number_layouts(ids[:, n : n + step], order) for n in range(0, ids.shape[1], step)]
+        codes, positions, counts = zip(*parts, strict=True) if parts else ([ids], [order[:0]], [])
+        return Codebook(
+            layouts=_unpack(self._table.keys[np.concatenate(positions)]),
+            starts=np.cumsum(np.concatenate([[0], *counts])).astype(np.int64),
+            codes=np.concatenate(codes, axis=1),
+            rows=distinct.inverse,
+        )
+
+
+def _number_layouts(
+    ids: np.ndarray, order: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Number the layouts of each node (a column of `ids`) from 0, sorted by `order`.
+
+    Returns:
+        The numbers (configs, nodes), as narrow as they can be; the positions (pairs,) of each
+        node's layouts, node after node; and how many each node has (nodes,).
+    """
+    used = np.zeros((ids.shape[1], len(order)), bool)  # (nodes, all layouts)
+    rows = np.arange(ids.shape[1]) * len(order)  # where each node's row begins in the flat table
+    for block in _blocks(ids):
+        used.ravel()[block + rows] = True
+    ordered = used[:, order]
+    # A layout's number among those of its node is how many of them come before it.
+    number = np.empty(used.shape, np.int32)
+    number[:, order] = ordered.cumsum(axis=1, dtype=np.int32) - 1
+    counts = ordered.sum(axis=1)
+    numbers = np.empty(ids.shape, np.min_scalar_type(max(0, counts.max(initial=0) - 1)))
+    for block, target in zip(_blocks(ids), _blocks(numbers), strict=True):
+        target[...] = number.ravel()[block + rows]
+    return numbers, order[np.nonzero(ordered)[1]], counts
+
+
+def _blocks(rows: np.ndarray) -> Iterator[np.ndarray]:
+    step = max(1, BLOCK_ENTRIES // max(1, rows.shape[1]))
+    return (rows[first : first + step] for first in range(0, len(rows), step))
+
+
+def _check_values(block: np.ndarray, first: int) -> None:
+    """Raise LayoutValueError for the first wrong value; `first` is the block's first config."""
+    if block.size == 0:
+        return
+    inside = block.min() >= LOWEST and block.max() <= HIGHEST  # False for NaN
+    if inside and (block.dtype.kind in "iu" or not (np.rint(block) != block).any()):
+        return
+    wrong = ~((block >= LOWEST) & (block <= HIGHEST) & (np.rint(block) == block))
+    config, *rest = (int(position) for position in np.argwhere(wrong)[0])
+    raise LayoutValueError((first + config, *rest), float(block[(config, *rest)]))
+
+
+# The six slots of a tensor, shifted to 0 ... 6, are a number in base 7 below 2^24, which float32
+# sums exactly; three of them one below 7^18 < 2^53, which float64 does.
+_POWERS = (float(TOKENS) ** np.arange(SLOTS)[::-1]).astype(np.float32)
+_TENSORS = float(TOKENS) ** (SLOTS * np.arange(NUM_TENSORS)[::-1])
+_SHIFT = (TOKENS**vocabulary.NUM_LAYOUT_FEATURES - 1) // (TOKENS - 1)  # a 1 in every slot
+
+
+def _pack(block: np.ndarray) -> np.ndarray:
+    """Read the 18 values of each layout (k, configurable, 18), shifted, as one number in base 7."""
+    tensors = block.reshape(-1, SLOTS).astype(np.float32, copy=False) @ _POWERS
+    keys = tensors.reshape(-1, NUM_TENSORS).astype(np.float64) @ _TENSORS
+    return keys.astype(np.int64) + _SHIFT
+
+
+def _unpack(keys: np.ndarray) -> np.ndarray:
+    """The layouts (k, 18) int8 that were packed: the digits of each key."""
+    slots = np.empty((len(keys), vocabulary.NUM_LAYOUT_FEATURES), np.int8)
+    for slot in reversed(range(vocabulary.NUM_LAYOUT_FEATURES)):
+        keys, slots[:, slot] = np.divmod(keys, TOKENS)
+    return slots - np.int8(1)
