@@ -64,7 +64,7 @@ with join_runs(sources, session.run, replace=True) as run:
 # Out of fold, with 95% bootstrap intervals over graphs; then member by member, what it adds.
 
 # %%
-output.print(tabulate(built.lines))
+output.print(tabulate(built.scores))
 
 # %%
 for member in recipe.names():
