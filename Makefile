@@ -22,6 +22,7 @@
 PYTHON ?= python3
 VENV := .venv
 INSTALLED := $(VENV)/.installed
+COLLECTS := $(VENV)/.collects
 BIN := $(VENV)/bin
 SHARED ?= ../shared/data
 OPTIONS = $(if $(DATA),"$(DATA)") $(if $(RUN),--run "$(RUN)") $(if $(LIMIT),--limit) $(if $(REPLACE),--replace)
@@ -65,7 +66,7 @@ kernels-status: $(INSTALLED)
 kernels-pull: $(INSTALLED)
 	$(BIN)/fastslow kernels pull "$(NOTEBOOK)" $(if $(REPLACE),--replace)
 
-test: lint
+test: lint $(COLLECTS)
 	$(BIN)/pytest --numprocesses logical --dist loadgroup --no-loadscope-reorder
 
 lint: $(INSTALLED)
@@ -101,4 +102,8 @@ clean:
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	touch $@
+
+$(COLLECTS): $(INSTALLED)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev,collect]"
 	touch $@
