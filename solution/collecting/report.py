@@ -67,7 +67,8 @@ def draw_collections(collected: Sequence[Collected]) -> Figure:
     noisiest = sorted(some, key=lambda one: one.outcome.tau)[:MAX_PANELS]
     rows = -(-len(noisiest) // COLUMNS)
     figure = Figure(figsize=(12, 3.2 + 2.8 * rows), layout="constrained")
-    upper, lower = figure.subfigures(2, 1, height_ratios=[3.2, max(2.8 * rows, 0.1)])
+    parts = figure.subfigures(2, 1, height_ratios=[3.2, max(2.8 * rows, 0.1)])
+    upper, lower = np.asarray(parts, object).ravel()
     _draw_runtimes(upper.subplots(), some)
     panels = np.atleast_1d(lower.subplots(max(rows, 1), COLUMNS)).ravel()
     for axes, one in zip(panels, noisiest, strict=False):

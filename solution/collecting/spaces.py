@@ -133,7 +133,7 @@ def draw_new(
             name = name_configuration(values)
             if name not in known:
                 found.setdefault(name, values)
-    return list(found.values())
+    return list(found.values())[:count]
 
 
 def read_configuration(data: bytes, like: np.ndarray) -> np.ndarray:

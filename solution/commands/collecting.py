@@ -93,6 +93,32 @@ def tile(
 
 
 @app.command()
+def options(
+    programs: Programs,
+    out: Out = Path("collected-options"),
+    source: Annotated[Literal["xla", "nlp"], typer.Option(help="Where they belong.")] = "xla",
+    split: Split = "train",
+    configs: Configs = 60,
+    minutes: Minutes = None,
+    megabytes: Megabytes = 4096,
+    seconds: Seconds = 60,
+    seed: Seed = 0,
+    keep_flat: Flat = False,
+    replace: Replace = False,
+) -> None:
+    """Time programs with compile options that matter on a CPU.
+
+    Their npz files have an array more than the competition's, so they lie in a folder of their own.
+    """
+    from solution.collecting.options import OptionSpace
+
+    _collect(
+        programs, OptionSpace, out, f"layout:{source}:random", split, configs, minutes, megabytes,
+        seconds, seed, keep_flat, replace,
+    )  # fmt: skip
+
+
+@app.command()
 def report(
     folder: Annotated[Path, typer.Argument(help="What was given as --out.")] = Path("collected"),
     picture: Annotated[Path | None, typer.Option(help="Default: report.png in it.")] = None,

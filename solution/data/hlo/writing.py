@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 
 from solution.data.hlo.records import Record
-from solution.data.npz import LAYOUTS
+from solution.data.npz import LAYOUTS, OPTION_NAMES, OPTIONS
 from solution.data.npz_writer import Blocks, write_npz
+from solution.domain import vocabulary
 from solution.domain.codebook import Codebook
 
 BLOCK_VALUES = 1 << 22  # of the config tensor that are expanded at once: 16 MB
@@ -34,6 +35,8 @@ def _arrays(record: Record) -> dict[str, np.ndarray | Blocks]:
         "edge_index": graph.edges,
         "config_runtime": record.nanoseconds,
     }
+    if graph.options is not None:
+        arrays |= {OPTIONS: graph.options, OPTION_NAMES: np.array(vocabulary.OPTION_NAMES)}
     if graph.collection.kind == "layout":
         return arrays | {
             "node_config_ids": graph.configurable,
