@@ -6,6 +6,7 @@ import numpy as np
 
 from solution.system.errors import InputError
 
+TUPLE = 13  # of XLA's PrimitiveType
 SCALE = 0.1  # of random numbers: products of many layers stay finite
 HIGHEST_INTEGER = 8  # integers are below: mostly they are positions in something
 # By the numbers of XLA's PrimitiveType. bfloat16 is not one of numpy's own.
@@ -17,16 +18,26 @@ DTYPES = {1: "bool", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "uint8", 
 def make_arguments(module: Any, name: str, seed: int = 0) -> list[np.ndarray]:
     """An array for each parameter of the entry of a message Module, in order.
 
-    Raises InputError where a parameter is a tuple, or of a type that is not known.
+    Raises InputError where a parameter is a tuple among others, or of a type that is not known.
     """
     generator = np.random.default_rng(seed)
     return [_make_array(shape, name, generator) for shape in find_parameters(module)]
 
 
 def find_parameters(module: Any) -> list[Any]:
-    """The shapes of the parameters of the entry computation, in order."""
-    entry = find_entry(module)
-    parameters = [i for i in entry.instructions if i.opcode == "parameter"]
+    """The shapes of what the entry computation is called with; of an only tuple, its parts."""
+    shapes = _find_shapes(module)
+    return list(shapes[0].tuple_shapes) if is_tupled(module) else shapes
+
+
+def is_tupled(module: Any) -> bool:
+    """Whether the entry has one parameter, a tuple of all that it is called with."""
+    shapes = _find_shapes(module)
+    return len(shapes) == 1 and shapes[0].element_type == TUPLE
+
+
+def _find_shapes(module: Any) -> list[Any]:
+    parameters = [i for i in find_entry(module).instructions if i.opcode == "parameter"]
     return [i.shape for i in sorted(parameters, key=lambda i: int(i.parameter_number))]
 
 

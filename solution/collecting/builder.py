@@ -21,7 +21,8 @@ class Builder:
         Raises InputError where that fails: there is nothing to compare with.
         """
         try:
-            reply = self._child.ask(Open(self._program.plain, self._program.arguments))
+            program = self._program
+            reply = self._child.ask(Open(program.plain, program.arguments))
         except ChildDiedError as error:
             reply = Refusal(str(error))
         if isinstance(reply, Refusal):

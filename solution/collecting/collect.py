@@ -159,7 +159,9 @@ class Collection:
         reason = _find_reason(outcome)
         if not reason or (self._settings.keep_flat and len(outcome.configs) >= MIN_CONFIGS):
             summary["npz"] = str(self._write(outcome).relative_to(self._place.folder))
-        self.journal.finish(summary | {"left_out": reason})
+        # Where the time was too short for a graph, the same command goes on.
+        is_final = len(outcome.configs) >= MIN_CONFIGS
+        self.journal.finish(summary | {"left_out": reason}, is_final=is_final)
         return self.journal.state
 
     def _write(self, outcome: Outcome) -> Any:

@@ -105,16 +105,15 @@ class Compiler:
             raise RefusedError(_shorten(error)) from error
         return bytes(module.as_serialized_hlo_module_proto())
 
-    def compile(self, module: bytes, flags: Flags = Flags()) -> "Executable":  # noqa: B008 - frozen
+    def compile(self, module: bytes, flags: Flags) -> "Executable":
         """Compile for the first device.
 
         Raises RefusedError with what the compiler says; where it aborts, the process ends.
         """
+        options = self._compile_options(flags)
         try:
             stablehlo = import_module("jax.extend.mlir").hlo_to_stablehlo(module)
-            compiled = self._client.compile_and_load(
-                stablehlo, self._devices, self._compile_options(flags)
-            )
+            compiled = self._client.compile_and_load(stablehlo, self._devices, options)
         except Exception as error:
             raise RefusedError(_shorten(error)) from error
         return Executable(self._client, compiled)

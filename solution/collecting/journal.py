@@ -97,9 +97,9 @@ class Journal:
         """Their times."""
         return self.repeats.join(self.sound().select("config"), on="config", how="semi")
 
-    def finish(self, summary: Mapping[str, Any]) -> None:
-        """Write down that nothing is left to do, and what came out."""
-        self.state |= {"finished": True, **summary}
+    def finish(self, summary: Mapping[str, Any], *, is_final: bool) -> None:
+        """Write down what came out, and whether nothing is left to do."""
+        self.state |= {"finished": is_final, **summary}
         write_json(self.state, self.folder / STATE)
 
     def _open_state(self, identity: dict[str, Any]) -> dict[str, Any]:

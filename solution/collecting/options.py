@@ -1,10 +1,10 @@
 """Compile options that change a program's speed on a CPU; by how much depends on the program.
 
-They were chosen by measuring 25 of them on five programs, twice (`python -m
-tests.benchmarks.collecting options`): these moved some program by at least 8% in both, while two
-identical builds were up to 6% apart. Left out as noise: fast math, vector width, XNNPACK, oneDNN,
-the scheduler, region analysis, expensive passes, the optimization level, loop unrolling, and
-vectorizing straight code.
+They were chosen by trying some 30 on five programs, most of them twice: these moved some program by
+at least 8%, while two identical builds were up to 6% apart. Left out, as within noise or not the
+same in both trials: fast math, vector width, XNNPACK, oneDNN, the scheduler, region analysis,
+expensive passes, the optimization level, loop unrolling, vectorizing straight code.
+`python -m tests.benchmarks.collecting options` times each choice that is here alone.
 """
 
 from itertools import product

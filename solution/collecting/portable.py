@@ -7,6 +7,7 @@ as the plain program that they stand for. Instructions keep their ids.
 
 from typing import Any
 
+from solution.collecting.arguments import find_entry, is_tupled
 from solution.data.hlo.messages import MESSAGES
 from solution.data.hlo.nodes import find_places
 
@@ -29,6 +30,8 @@ def make_portable(module: Any) -> Any:
                 instruction.opcode = "call"
             rewritten += _join_halves(instruction, fresh)
         replace_instructions(computation, rewritten)
+    if is_tupled(copy):
+        _take_apart(copy, fresh)
     return copy
 
 
@@ -53,6 +56,42 @@ def replace_instructions(computation: Any, instructions: list[Any]) -> None:
 def lay_out(shape: Any) -> list[int]:
     """Row-major, minor to major."""
     return list(range(len(shape.dimensions)))[::-1]
+
+
+def _take_apart(module: Any, fresh: FreshIds) -> None:
+    """A parameter for each part of the tuple that is the entry's only one."""
+    entry = find_entry(module)
+    (whole,) = (i for i in entry.instructions if i.opcode == "parameter")
+    parts = [
+        _make_parameter(place, shape, fresh) for place, shape in enumerate(whole.shape.tuple_shapes)
+    ]
+    taken = {
+        i.id: parts[i.tuple_index].id
+        for i in entry.instructions
+        if i.opcode == "get-tuple-element" and list(i.operand_ids) == [whole.id]
+    }
+    kept = [i for i in entry.instructions if i.id not in taken and i.id != whole.id]
+    for instruction in kept:
+        operands = [taken.get(operand, operand) for operand in instruction.operand_ids]
+        instruction.operand_ids[:] = operands
+    entry.root_id = taken.get(entry.root_id, entry.root_id)
+    replace_instructions(entry, [*parts, *kept])
+    shape = module.host_program_shape
+    del shape.parameters[:]
+    del shape.parameter_names[:]
+    shape.parameters.extend(part.shape for part in parts)
+    shape.parameter_names.extend(part.name for part in parts)
+
+
+def _make_parameter(place: int, shape: Any, fresh: FreshIds) -> Any:
+    number = fresh.take()
+    return MESSAGES["Instruction"](
+        id=number,
+        name=f"parameter.{number}",
+        opcode="parameter",
+        shape=shape,
+        parameter_number=place,
+    )
 
 
 def _lay_out(shape: Any) -> None:
