@@ -11,7 +11,7 @@ from packaging.version import Version
 from solution.system.errors import InputError
 
 OLDEST = Version("0.0.14.dev0")  # earlier ones do not import beside today's torch
-INSTALL = "pip install --pre 'fast-or-slow[collect-torch]'"
+INSTALL = "pip install 'fast-or-slow[collect-torch]'"
 
 
 def translate(
@@ -23,14 +23,9 @@ def translate(
     """
     _check_installed(path)
     try:
-        torchax = import_module("torchax")
-        extract = (
-            import_module("torchax.interop").extract_jax if hasattr(torchax, "interop") else None
-        )
-        translated = (extract or torchax.extract_jax)(module.eval())
+        weights, function = import_module("torchax").extract_jax(module.eval())
     except Exception as error:
         raise InputError(f"{path}: torchax fails: {type(error).__name__}: {error}") from error
-    weights, function = translated
     return function, (weights, tuple(_as_numpy(value) for value in arguments))
 
 

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from solution.collecting.compiler import Compiler
 from solution.collecting.program import read_programs
 from solution.collecting.spaces import LayoutSpace, draw_new
 from solution.collecting.tiles import TileSpace
+from solution.data.hlo.messages import instructions
 from solution.system.errors import InputError
 from tests.conftest import REPOSITORY, FastSlow
 
@@ -133,3 +135,28 @@ def test_a_program_without_what_is_asked_for_is_one_message(
     (program,) = read_programs(EXAMPLES / "mlp.py", workers.compiling)
     with pytest.raises(InputError, match="expected one matrix product"):
         TileSpace(program)
+
+
+TORCH = """
+import torch
+
+torch.manual_seed(0)
+program = torch.nn.Sequential(
+    torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(8 * 14 * 14, 10)
+)
+arguments = (torch.randn(2, 3, 16, 16),)
+"""
+
+
+def test_a_torch_module_is_translated_or_the_extra_is_named(
+    workers: Workers, tmp_path: Path
+) -> None:
+    path = tmp_path / "net.py"
+    path.write_text(TORCH, encoding="utf-8")
+    if find_spec("torchax") is None:
+        with pytest.raises(InputError, match=r"fast-or-slow\[collect-torch\]"):
+            list(read_programs(path, workers.compiling))
+        return
+    (program,) = read_programs(path, workers.compiling)
+    assert {i.opcode for i in instructions(program.module)} >= {"convolution", "dot", "reshape"}
+    assert Builder(workers.compiling, program).open().executable
