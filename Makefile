@@ -12,6 +12,7 @@
 #   make kernels-status          how far the pushed notebooks are
 #   make kernels-pull NOTEBOOK=name   bring the outputs back into runs/NAME; REPLACE=1
 #   make kernels-package         only pack the code and what Kaggle's image lacks; DIRTY=1
+#   make collect-sample          many architectures compiled and timed: hours; goes on; OUT=folder HOURS=4
 #   make papers                  all published systems with the same time: 40 minutes; SHARED=folder of data
 #   make bench-layout            our layout net against the winners': 45 minutes; SHARED=folder of data
 #   make bench-tile              tile models out of fold, and on real TPU kernels: an hour; SHARED=...
@@ -22,15 +23,18 @@
 PYTHON ?= python3
 VENV := .venv
 INSTALLED := $(VENV)/.installed
+COLLECTS := $(VENV)/.collects
 BIN := $(VENV)/bin
 SHARED ?= ../shared/data
 OPTIONS = $(if $(DATA),"$(DATA)") $(if $(RUN),--run "$(RUN)") $(if $(LIMIT),--limit) $(if $(REPLACE),--replace)
 SUBMIT = $(if $(RECIPE),"$(RECIPE)") $(if $(RUN),--run "$(RUN)") $(if $(DRY_RUN),--dry-run) $(if $(FORCE),--force) $(if $(DIRTY),--allow-dirty)
+OUT ?= build/collected
+HOURS ?= 4
 PUSH = $(foreach pair,$(SET),--set "$(pair)") $(if $(RESUME),--resume) $(if $(DIRTY),--allow-dirty)
 
 .PHONY: run report test lint data submit scores leaderboard notebooks kernels-package kernels-push \
 	kernels-status kernels-pull papers bench-layout bench-tile bench-lightgbm bench-study bench-scale \
-	bench-segments clean
+	bench-segments collect-sample clean
 
 run: $(INSTALLED)
 	$(BIN)/fastslow run $(OPTIONS)
@@ -65,7 +69,7 @@ kernels-status: $(INSTALLED)
 kernels-pull: $(INSTALLED)
 	$(BIN)/fastslow kernels pull "$(NOTEBOOK)" $(if $(REPLACE),--replace)
 
-test: lint
+test: lint $(COLLECTS)
 	$(BIN)/pytest --numprocesses logical --dist loadgroup --no-loadscope-reorder
 
 lint: $(INSTALLED)
@@ -89,6 +93,9 @@ bench-scale: $(INSTALLED)
 bench-segments: $(INSTALLED)
 	$(BIN)/python -m tests.benchmarks.segments build/segments
 
+collect-sample: $(COLLECTS)
+	$(BIN)/python -m solution.collecting.sample "$(OUT)" --hours $(HOURS) --avoid "$(SHARED)/cpugraphs"
+
 papers: $(INSTALLED)
 	$(BIN)/python -m tests.benchmarks.papers "$(SHARED)/cpugraphs"
 
@@ -101,4 +108,8 @@ clean:
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	touch $@
+
+$(COLLECTS): $(INSTALLED)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev,collect]"
 	touch $@

@@ -5,6 +5,7 @@ import sys
 import typer
 from rich.console import Console
 
+from solution.commands.collecting import app as collecting_commands
 from solution.commands.data import app as data_commands
 from solution.commands.results import app as result_commands
 from solution.commands.training import app as training_commands
@@ -23,6 +24,7 @@ app = typer.Typer(
 app.add_typer(data_commands)  # check, inspect, prepare, data, features, module
 app.add_typer(training_commands)  # run, train, tune
 app.add_typer(result_commands)  # ensemble, compare, report, verify, explain
+app.add_typer(collecting_commands, name="collect")  # layout, tile, options, report
 app.add_typer(kaggle_commands)  # submit, scores, leaderboard, doctor
 app.add_typer(kernel_commands, name="kernels")
 

@@ -19,6 +19,8 @@ ROOMS = {
     "solution/features/layout": "What a layout configuration asks of the compiler.",
     "solution/features/tile": "What a tile does to the loops of a kernel.",
     "solution/store": "What we made of the data: repaired, pruned, encoded, mapped.",
+    "solution/collecting": "Your own programs compiled and timed, as npz files.",
+    "solution/collecting/examples": "Programs to collect, as a user would write them.",
     "solution/models": "The Ranker contract, the catalogue of kinds, and the small rankers.",
     "solution/models/nets": "What all graph nets share: the loop, losses, layers, checkpoints.",
     "solution/models/layout": "Our layout net.",

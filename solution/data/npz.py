@@ -24,6 +24,7 @@ from solution.system.errors import InputError
 
 BLOCK_BYTES = 2 << 20
 LAYOUTS = "node_config_feat"
+OPTIONS, OPTION_NAMES = "config_options", "config_option_names"  # our own extension
 
 
 class ByteSource(Protocol):
@@ -74,6 +75,7 @@ def read_graph(path: Path, collection: Collection, advance: Advance = ignore) ->
             runtimes=_runtimes(
                 arrays["config_runtime"], arrays.get("normalizers"), configs.shape[:1]
             ),
+            options=_read_options(archive),
         )
 
 
@@ -142,6 +144,19 @@ def _check_names(archive: zipfile.ZipFile, collection: Collection, path: Path) -
 def _read_array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
     with archive.open(f"{name}.npy") as member:
         return np.lib.format.read_array(member, allow_pickle=False)
+
+
+def _read_options(archive: zipfile.ZipFile) -> np.ndarray | None:
+    """The choices (configs, options) int8; None where the file has none, as the competition's."""
+    if OPTIONS not in _array_names(archive):
+        return None
+    names = _read_array(archive, OPTION_NAMES).tolist()
+    if names != list(vocabulary.OPTION_NAMES):
+        raise ValueError(
+            f"{OPTION_NAMES} is {names}, expected {list(vocabulary.OPTION_NAMES)}: it was written "
+            "by another version"
+        )
+    return _integers(_read_array(archive, OPTIONS), OPTIONS).astype(np.int8)
 
 
 def _read_layouts(archive: zipfile.ZipFile, advance: Advance) -> Codebook:

@@ -42,6 +42,8 @@ class Graph:
     configurable: np.ndarray  # (configurable nodes,) int64 node ids; none for tile
     configs: Codebook | np.ndarray  # layout: a codebook; tile: (configs, 24) float32
     runtimes: np.ndarray | None  # (configs,) float64, ns (tile: over normaliser); None: no labels
+    # (configs, options) int8 choices of vocabulary.OPTION_CHOICES; None: the compiler was told none
+    options: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         defects = _find_defects(self)
@@ -76,7 +78,9 @@ class Graph:
     def distinct(self) -> Distinct:
         """Which configurations differ; kept, for to find it every configuration is hashed."""
         if isinstance(self.configs, Codebook):
-            return self.configs.distinct
+            if self.options is None:
+                return self.configs.distinct
+            return deduplicate(np.column_stack([self.configs.rows, self.options]))
         return deduplicate(self.configs)
 
     @property
@@ -106,11 +110,10 @@ class Graph:
     def select(self, configs: np.ndarray) -> "Graph":
         """The same program with only the configurations at the positions `configs` (k,)."""
         runtimes = None if self.runtimes is None else self.runtimes[configs]
-        if isinstance(self.configs, Codebook):
-            return dataclasses.replace(
-                self, configs=self.configs.select(configs), runtimes=runtimes
-            )
-        return dataclasses.replace(self, configs=self.configs[configs], runtimes=runtimes)
+        options = None if self.options is None else self.options[configs]
+        own = self.configs
+        chosen = own.select(configs) if isinstance(own, Codebook) else own[configs]
+        return dataclasses.replace(self, configs=chosen, runtimes=runtimes, options=options)
 
 
 def _find_defects(graph: Graph) -> list[str]:
@@ -137,6 +140,8 @@ def _find_shape_defects(graph: Graph) -> list[str]:
         expected["node_config_ids"] = (graph.configurable, (0,))
     if graph.runtimes is not None:
         expected["config_runtime"] = (graph.runtimes, (configs,))
+    if graph.options is not None:
+        expected["config_options"] = (graph.options, (configs, len(vocabulary.OPTION_NAMES)))
     defects = [
         f"{name} has shape {_show_shape(array.shape)}, expected {_show_shape(shape)}"
         for name, (array, shape) in expected.items()
@@ -165,6 +170,7 @@ def _find_value_defects(graph: Graph) -> list[str]:
          graph.configurable[(graph.configurable < 0) | (graph.configurable >= nodes)]),
         ("node_config_ids names these nodes more than once:", _repeated(graph.configurable)),
         ("the configurations have NaN or infinite values in the rows", _rows_not_finite(graph)),
+        ("config_options has choices that are not known in the rows", _unknown_options(graph)),
     ]  # fmt: skip
     if graph.runtimes is not None:
         bad = np.flatnonzero(~(np.isfinite(graph.runtimes) & (graph.runtimes > 0)))
@@ -176,6 +182,13 @@ def _rows_not_finite(graph: Graph) -> np.ndarray:
     if isinstance(graph.configs, Codebook):  # checked where it is encoded
         return np.empty(0, np.int64)
     return np.flatnonzero(~np.isfinite(graph.configs).reshape(len(graph.configs), -1).all(axis=1))
+
+
+def _unknown_options(graph: Graph) -> np.ndarray:
+    if graph.options is None:
+        return np.empty(0, np.int64)
+    counts = np.array([len(choices) for choices in vocabulary.OPTION_CHOICES.values()])
+    return np.flatnonzero(((graph.options < 0) | (graph.options >= counts)).any(axis=1))
 
 
 def _repeated(values: np.ndarray) -> np.ndarray:

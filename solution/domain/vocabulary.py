@@ -71,3 +71,16 @@ TILE_BLOCKS = {"kernel": slice(0, 8), "output": slice(8, 16), "input": slice(16,
 
 # A register tile of the TPU: 8 sublanes by 128 lanes. Minor dimensions are padded up to it.
 SUBLANES, LANES = 8, 128
+
+# Our own extension: what the compiler is told beside layouts. A choice is its position; the first
+# one is the compiler's own. What each means stands in solution.collecting.options.
+OPTION_CHOICES = {
+    "library_fusions": (
+        "default", "none", "dot", "dot_alone", "elementwise", "reduce", "dot_and_reduce",
+    ),
+    "products": ("default", "own_loops"),
+    "size": ("default", "small"),
+    "min_max": ("default", "fast"),
+    "tiling_propagation": ("default", "on"),
+}  # fmt: skip
+OPTION_NAMES = tuple(OPTION_CHOICES)

@@ -46,6 +46,8 @@ def write_prepared(graph: Graph, record: dict[str, Any], path: Path) -> None:
         arrays["tiles"] = graph.configs
     if graph.runtimes is not None:
         arrays["runtimes"] = graph.runtimes
+    if graph.options is not None:
+        arrays["options"] = graph.options
     record = {"name": graph.name, "collection": graph.collection.name, SEAL: NO_SEAL, **record}
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     content = memoryview(save(contiguous, {RECORD: json.dumps(record)}))
@@ -93,6 +95,7 @@ def _build(record: dict[str, Any], arrays: dict[str, np.ndarray]) -> Graph:
         configurable=arrays["configurable"].astype(np.int64),
         configs=configs,
         runtimes=arrays.get("runtimes"),
+        options=arrays.get("options"),
     )
 
 

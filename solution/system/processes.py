@@ -88,6 +88,14 @@ def open_pool(
         pool.shutdown(cancel_futures=True)
 
 
+def start_child(target: Callable[..., None], *arguments: Any) -> Any:
+    """Start a process that calls `target`; it ends with the one that began it, even by a kill."""
+    begin = (dict(os.environ), target, *arguments)
+    process = SPAWN.Process(target=_begin, args=begin, daemon=True)
+    process.start()
+    return process
+
+
 def _begin(environment: dict[str, str], initializer: Callable[..., None], *arguments: Any) -> None:
     os.environ.clear()
     os.environ.update(environment)

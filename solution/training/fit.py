@@ -108,9 +108,7 @@ def split_training(
     return training.filter(~mask), training.filter(mask)
 
 
-def _predict(
-    ranker: Ranker, graphs: LazyGraphs, job: Job, limit: int | None
-) -> list[pl.DataFrame]:
+def _predict(ranker: Ranker, graphs: LazyGraphs, job: Job, limit: int | None) -> list[pl.DataFrame]:
     """The scores of at most `limit` chosen configurations of each graph.
 
     The ranker is shown all of them, as it is in the test split: a score may depend on the list.

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from solution.data.npz_writer import write_npz
 from solution.domain import vocabulary
 from solution.domain.codebook import Codebook
 from solution.domain.codebook_encoder import encode
@@ -167,6 +168,4 @@ def to_arrays(graph: Graph) -> dict[str, np.ndarray]:
 def write_graph(graph: Graph, folder: Path, split: str = "train") -> Path:
     """Write the graph where the competition's download has it below `folder`."""
     path = folder / "npz" / graph.collection.folder / split / f"{graph.name}.npz"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(path, **to_arrays(graph))
-    return path
+    return write_npz(to_arrays(graph), path)

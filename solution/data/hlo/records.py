@@ -25,7 +25,13 @@ from solution.domain.codebook import Codebook
 from solution.domain.codebook_encoder import LayoutEncoder, LayoutValueError
 from solution.domain.collection import Collection, collection
 from solution.domain.graph import Graph, InvalidGraphError
-from solution.domain.vocabulary import LAYOUT_TENSORS, LAYOUT_UNSET, MAX_RANK, NUM_LAYOUT_FEATURES
+from solution.domain.vocabulary import (
+    LAYOUT_TENSORS,
+    LAYOUT_UNSET,
+    MAX_RANK,
+    NUM_LAYOUT_FEATURES,
+    OPTION_NAMES,
+)
 from solution.system.errors import InputError
 from solution.system.progress import track
 
@@ -93,6 +99,7 @@ def _read_record(name: str, message: Any, collection_name: str | None) -> Record
         configurable=configurable,
         configs=_tiles(runs) if kind == "tile" else _layouts(runs, len(configurable)),
         runtimes=nanoseconds / divisor if nanoseconds.any() else None,
+        options=_options(runs),
     )
     left_out = given - len(runs)
     return Record(graph, message.module, nodes.splits, nanoseconds, normalizer, left_out)
@@ -137,6 +144,17 @@ def _tiles(runs: Sequence[Any]) -> np.ndarray:
 def _summarise_tile(bounds: Sequence[int]) -> list[int]:
     """As of the numbers of a node, but the product of none is 0."""
     return summarise(bounds, MAX_RANK) if len(bounds) else [0] * (MAX_RANK + 2)
+
+
+def _options(runs: Sequence[Any]) -> np.ndarray | None:
+    """The choices (configs, options) int8, all the compiler's own where a run has none."""
+    if not any(run.HasField("options") for run in runs):
+        return None
+    nothing = [0] * len(OPTION_NAMES)
+    rows = [list(run.options.choices) or nothing for run in runs]
+    if any(len(row) != len(OPTION_NAMES) for row in rows):
+        raise InvalidGraphError([f"a run has other than {len(OPTION_NAMES)} options"])
+    return np.array(rows, np.int64).clip(-1, 127).astype(np.int8)
 
 
 def _layouts(runs: Sequence[Any], nodes: int) -> Codebook:

@@ -1,0 +1,140 @@
+"""The parent's side of a child process: it is asked, watched, and ended where it goes too far."""
+
+import tempfile
+import time
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from solution.collecting.child import Refusal, serve
+from solution.system.errors import InputError
+from solution.system.processes import SPAWN, start_child
+
+WATCH_SECONDS = 0.02  # between two looks at a child's memory
+START_SECONDS = 120.0
+LAST_LINES = 4000  # bytes of what a child printed that are looked at
+
+
+class ChildDiedError(Exception):
+    """A child ended, or was ended, before it answered; the message says why."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a child may take for one request."""
+
+    seconds: float = 60.0
+    megabytes: int = 4096
+
+
+class Child:
+    """A process that compiles and runs programs; the next request starts another where it died."""
+
+    def __init__(self, limits: Limits, core: int | None = None) -> None:
+        self.limits = limits
+        self.core = core
+        self.platform, self.pinned = "", False
+        self._errors = Path(tempfile.mkstemp(prefix="fastslow-child-")[1])
+        self._process: Any = None
+        self._connection: Connection | None = None
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process is not None and self._process.is_alive()
+
+    def ask(self, request: Any, seconds: float | None = None) -> Any:
+        """The reply to a request.
+
+        Raises:
+            ChildDiedError: it died, took too much memory, or longer than `seconds`.
+            InputError: the user's own file is to blame, or jax is not there.
+        """
+        if not self.is_alive:
+            self._start()
+        assert self._connection is not None
+        try:
+            self._connection.send(request)
+        except OSError as error:
+            raise ChildDiedError(self._bury(self._last_words())) from error
+        return self._receive(seconds or self.limits.seconds)
+
+    def close(self) -> None:
+        """End the process."""
+        self._end()
+        self._errors.unlink(missing_ok=True)
+
+    def __enter__(self) -> "Child":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _start(self) -> None:
+        self._end()
+        self._connection, other = SPAWN.Pipe()
+        self._process = start_child(serve, other, self._errors, self.core)
+        other.close()
+        reply = self._receive(START_SECONDS)
+        if isinstance(reply, Refusal):
+            raise InputError(reply.reason)
+        self.platform, self.pinned = reply
+
+    def _receive(self, seconds: float) -> Any:
+        assert self._connection is not None
+        deadline = time.monotonic() + seconds
+        while not self._connection.poll(WATCH_SECONDS):
+            if time.monotonic() > deadline:
+                raise ChildDiedError(self._bury(f"it took more than {seconds:.0f} seconds"))
+            if self._memory() > self.limits.megabytes:
+                limit = self.limits.megabytes
+                raise ChildDiedError(self._bury(f"it took more than {limit:,} MB of memory"))
+            if not self._process.is_alive() and not self._connection.poll():
+                raise ChildDiedError(self._bury(self._last_words()))
+        try:
+            reply = self._connection.recv()
+        except (EOFError, OSError) as error:
+            raise ChildDiedError(self._bury(self._last_words())) from error
+        if isinstance(reply, Refusal) and reply.is_input:
+            raise InputError(reply.reason)
+        return reply
+
+    def _memory(self) -> float:
+        try:
+            return float(psutil.Process(self._process.pid).memory_info().rss / 2**20)
+        except psutil.Error:
+            return 0.0
+
+    def _bury(self, reason: str) -> str:
+        self._end()
+        return reason
+
+    def _last_words(self) -> str:
+        """What the compiler printed before it aborted, or how the process ended."""
+        self._process.join(1)
+        text = self._errors.read_text(errors="replace")[-LAST_LINES:]
+        for line in text.splitlines():
+            for word in ("Check failed: ", "LLVM ERROR: ", "Error: "):
+                if word in line:
+                    return line[line.index(word) :][:300]
+        return f"the process ended with {self._process.exitcode}"
+
+    def _end(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+        if self._connection is not None:
+            self._connection.close()
+        self._process = self._connection = None
+
+
+def choose_core() -> int | None:
+    """The core with the least work on it, of those this process may use; None: no pinning."""
+    process = psutil.Process()
+    if not hasattr(process, "cpu_affinity"):  # macOS
+        return None
+    loads = psutil.cpu_percent(interval=0.3, percpu=True)
+    allowed = [core for core in process.cpu_affinity() if core < len(loads)]
+    return min(allowed, key=lambda core: loads[core]) if allowed else None

@@ -1,0 +1,182 @@
+"""The compiler, through jax: the only file that knows what lies inside jax and jaxlib.
+
+Programs go in as serialized modules (HloModuleProto), executables come out as bytes that another
+process can load, so that compiling may end a process that measures nothing. What is used:
+
+* `jax.extend.mlir.hlo_to_stablehlo` and the client of `jax.extend.backend`, which compiles it;
+* `jaxlib._hlo` for HLO text, `jaxlib._jax` for options of a single compilation.
+"""
+
+import functools
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import numpy as np
+
+from solution.system.errors import InputError
+
+OLDEST, NEWEST = (0, 8), (0, 12)  # minor versions of jax that this file was written for
+INSTALL = "pip install 'fast-or-slow[collect]'"
+# Fields of CompileOptionsProto, ExecutableBuildOptionsProto and DebugOptions, by which options go
+# that have no name of their own: a map from text to text.
+BUILD_OPTIONS, DEBUG_OPTIONS, BACKEND_OPTIONS = 3, 3, 500
+
+
+class RefusedError(Exception):
+    """The compiler says why it does not compile a program."""
+
+
+@dataclass(frozen=True)
+class Flags:
+    """What a single compilation is told."""
+
+    options: tuple[tuple[str, bool | int | str], ...] = ()  # xla_cpu_..., by their names
+    backend: tuple[tuple[str, str], ...] = ()  # the map xla_backend_extra_options
+
+
+def check_installed() -> str:
+    """The version of jax; raise InputError where it is not there, or not one that this file knows.
+
+    jax itself is not imported.
+    """
+    try:
+        found = version("jax")
+        version("jaxlib")
+    except PackageNotFoundError as error:
+        raise InputError(
+            f"Programs are compiled by jax, which is not installed. Install it: {INSTALL}"
+        ) from error
+    minor = tuple(int(part) for part in found.split(".")[:2])
+    if minor < OLDEST:
+        raise InputError(f"jax {found} is older than {OLDEST[0]}.{OLDEST[1]}. Install: {INSTALL}")
+    return found
+
+
+class Compiler:
+    """One client of XLA, in the process that makes it; it keeps the cores that it finds."""
+
+    def __init__(self) -> None:
+        check_installed()
+        os.environ.setdefault("JAX_PLATFORMS", "cpu")
+        os.environ.setdefault("JAX_ENABLE_COMPILATION_CACHE", "false")  # shared with strangers
+        self._jax = import_module("jax")
+        self._internals = import_module("jaxlib._jax")
+        self._jax.config.update("jax_cpu_enable_async_dispatch", False)
+        self._client = import_module("jax.extend.backend").get_backend()
+        self._device = self._client.local_devices()[0]
+        self._devices = self._internals.DeviceList((self._device,))
+
+    @property
+    def platform(self) -> str:
+        """Such as cpu, and what jaxlib says of its version."""
+        return str(self._client.platform)
+
+    def lower(
+        self, function: Callable[..., Any], arguments: Sequence[Any]
+    ) -> tuple[bytes, list[np.ndarray]]:
+        """The module of a function as jax makes it, and its arguments in the order of the module.
+
+        Arguments are trees of arrays; their leaves become parameters, also those not used.
+        """
+        leaves = self._jax.tree_util.tree_leaves(arguments)
+        with self._jax.default_device(self._device):
+            lowered = self._jax.jit(function, keep_unused=True).lower(*arguments)
+            module = lowered.compiler_ir("hlo").as_serialized_hlo_module_proto()
+            values = [np.asarray(self._jax.numpy.asarray(leaf)) for leaf in leaves]
+        return module, values
+
+    def parse_stablehlo(self, text: str) -> bytes:
+        """The module of StableHLO in MLIR's text form."""
+        try:
+            computation = self._internals.mlir.mlir_module_to_xla_computation(text)
+        except Exception as error:
+            raise RefusedError(_shorten(error)) from error
+        return bytes(computation.as_serialized_hlo_module_proto())
+
+    def parse_hlo(self, text: str) -> bytes:
+        """The module of HLO in XLA's text form."""
+        try:
+            module = import_module("jaxlib._hlo").hlo_module_from_text(text)
+        except Exception as error:
+            raise RefusedError(_shorten(error)) from error
+        return bytes(module.as_serialized_hlo_module_proto())
+
+    def compile(self, module: bytes, flags: Flags) -> "Executable":
+        """Compile for the first device.
+
+        Raises RefusedError with what the compiler says; where it aborts, the process ends.
+        """
+        options = self._compile_options(flags)
+        try:
+            stablehlo = import_module("jax.extend.mlir").hlo_to_stablehlo(module)
+            compiled = self._client.compile_and_load(stablehlo, self._devices, options)
+        except Exception as error:
+            raise RefusedError(_shorten(error)) from error
+        return Executable(self._client, compiled)
+
+    def load(self, executable: bytes) -> "Executable":
+        """What `Executable.serialize` gave in another process of the same session."""
+        return Executable(
+            self._client, self._client.deserialize_executable(executable, self._devices, None)
+        )
+
+    def place(self, arguments: Sequence[np.ndarray]) -> list[Any]:
+        """The arguments on the device, in the types that they have."""
+        with self._jax.enable_x64(True):
+            return [self._jax.device_put(array, self._device) for array in arguments]
+
+    def _compile_options(self, flags: Flags) -> Any:
+        options = self._internals.CompileOptions()
+        if flags.backend:  # a message repeated in protobuf's bytes is merged with the first
+            pairs = [
+                _field(1, key.encode()) + _field(2, text.encode()) for key, text in flags.backend
+            ]
+            debug = b"".join(_field(BACKEND_OPTIONS, pair) for pair in pairs)
+            added = _field(BUILD_OPTIONS, _field(DEBUG_OPTIONS, debug))
+            options = type(options).ParseFromString(options.SerializeAsString() + added)
+        options.env_option_overrides = list(flags.options)
+        return options
+
+
+class Executable:
+    """A compiled program that can be run."""
+
+    def __init__(self, client: Any, compiled: Any) -> None:
+        self._client = client
+        self._compiled = compiled
+
+    def serialize(self) -> bytes:
+        """Bytes for Compiler.load; only for processes of the same session."""
+        return bytes(self._client.serialize_executable(self._compiled))
+
+    def call(self, arguments: list[Any]) -> list[Any]:
+        """Run once and wait for the results, which stay on the device."""
+        results = self._compiled.execute_sharded(arguments)
+        arrays = [shards[0] for shards in results.disassemble_into_single_device_arrays()]
+        for array in arrays:
+            array.block_until_ready()
+        return arrays
+
+    def run(self, arguments: list[Any]) -> list[np.ndarray]:
+        """Run once; the results as numpy arrays."""
+        return [np.asarray(array) for array in self.call(arguments)]
+
+
+def _shorten(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines or [type(error).__name__])[0][:300]
+
+
+def _field(number: int, data: bytes) -> bytes:
+    """A field of protobuf that holds bytes."""
+    return _varint(number << 3 | 2) + _varint(len(data)) + data
+
+
+@functools.cache
+def _varint(number: int) -> bytes:
+    low, rest = number & 127, number >> 7
+    return bytes([low | 128]) + _varint(rest) if rest else bytes([low])

@@ -1,0 +1,97 @@
+"""Ask the compiler for layouts: a LayoutConstraint behind each tensor that is to have one.
+
+It is the custom call that `jax.experimental.layout.with_layout_constraint` writes. Here it is put
+into the module itself, at the nodes of the graph, so that it works for a program of any origin and
+a node is the node that the features describe.
+"""
+
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+
+from solution.collecting.portable import FreshIds, make_portable, replace_instructions
+from solution.data.hlo.messages import MESSAGES, instructions
+from solution.domain.vocabulary import LAYOUT_UNSET, MAX_RANK
+
+OUTPUT = 0  # of the three tensors; 1 and 2 are the first and the second operand
+MIN_RANK = 2  # below there is nothing to choose
+NUM_TENSORS = {"reshape": 2, "dot": 3, "convolution": 3}
+
+
+def find_ranks(module: Any, configurable: np.ndarray) -> np.ndarray:
+    """The rank (configurable, 3) of each tensor whose layout may be set; 0 where none may be."""
+    shapes = {i.id: i.shape for i in instructions(module)}
+    nodes = list(instructions(module))
+    ranks = np.zeros((len(configurable), 3), np.int64)
+    for row, place in zip(ranks, configurable, strict=True):
+        node = nodes[place]
+        tensors = [node.shape, *(shapes[operand] for operand in node.operand_ids)]
+        for tensor, shape in enumerate(tensors[: NUM_TENSORS.get(node.opcode, 0)]):
+            rank = len(shape.dimensions)
+            row[tensor] = rank if MIN_RANK <= rank <= MAX_RANK else 0
+    return ranks
+
+
+def constrain(module: Any, configurable: np.ndarray, layouts: np.ndarray) -> bytes:
+    """The serialized module in which the tensors have the layouts.
+
+    Args:
+        configurable: (configurable,) nodes.
+        layouts: (configurable, 3, 6) minor to major, -1 where the compiler chooses; the first -1
+            ends a layout, and the dimensions that it leaves out follow, the last ones most minor.
+    """
+    copy = make_portable(module)
+    nodes = list(instructions(module))
+    wanted: dict[int, list[tuple[int, list[int]]]] = defaultdict(list)
+    for place, row in zip(configurable, layouts, strict=True):
+        for tensor, layout in enumerate(row):
+            if layout[0] != LAYOUT_UNSET:
+                wanted[nodes[place].id].append((tensor, layout[layout >= 0].tolist()))
+    fresh = FreshIds(copy)
+    for computation in copy.computations:
+        _constrain_computation(computation, wanted, fresh)
+    return bytes(copy.SerializeToString())
+
+
+def _constrain_computation(
+    computation: Any, wanted: dict[int, list[tuple[int, list[int]]]], fresh: FreshIds
+) -> None:
+    shapes = {i.id: i.shape for i in computation.instructions}
+    renamed: dict[int, int] = {}  # the node that others read instead of a constrained one
+    written: list[Any] = []
+    for instruction in computation.instructions:
+        own = instruction.id
+        operands = [renamed.get(operand, operand) for operand in instruction.operand_ids]
+        instruction.operand_ids[:] = operands
+        places = dict(wanted.get(own, []))
+        for place in sorted(places.keys() - {OUTPUT}):
+            operand = instruction.operand_ids[place - 1]
+            added = _add_constraint(operand, shapes[operand], places[place], fresh)
+            instruction.operand_ids[place - 1] = added.id
+            written.append(added)
+        written.append(instruction)
+        if OUTPUT in places:
+            added = _add_constraint(own, instruction.shape, places[OUTPUT], fresh)
+            renamed[own] = added.id
+            shapes[added.id] = instruction.shape
+            written.append(added)
+    computation.root_id = renamed.get(computation.root_id, computation.root_id)
+    replace_instructions(computation, written)
+
+
+def _add_constraint(operand: int, shape: Any, layout: list[int], fresh: FreshIds) -> Any:
+    number = fresh.take()
+    missing = [axis for axis in reversed(range(len(shape.dimensions))) if axis not in layout]
+    own = MESSAGES["Shape"].FromString(shape.SerializeToString())
+    own.layout.minor_to_major[:] = layout + missing
+    return MESSAGES["Instruction"](
+        id=number,
+        name=f"layout.{number}",
+        opcode="custom-call",
+        custom_call_target="LayoutConstraint",
+        shape=own,
+        operand_ids=[operand],
+        constrain_layout=True,
+        operand_shapes_with_layout=[shape],
+    )

@@ -1,0 +1,27 @@
+"""A multilayer perceptron: three products, each with a bias and a rectifier."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+random = np.random.default_rng(0)
+SIZES = (96, 192, 192, 48)
+
+
+def program(x, layers):
+    """The last layer's output (batch, 48)."""
+    for weights, bias in layers[:-1]:
+        x = jax.nn.relu(x @ weights + bias)
+    weights, bias = layers[-1]
+    return jnp.tanh(x @ weights + bias)
+
+
+def draw(*size):
+    """Small random numbers."""
+    return (0.1 * random.standard_normal(size)).astype(np.float32)
+
+
+arguments = (
+    draw(64, SIZES[0]),
+    [(draw(*pair), draw(pair[1])) for pair in zip(SIZES, SIZES[1:], strict=False)],
+)

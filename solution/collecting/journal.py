@@ -1,0 +1,133 @@
+"""What is known of a program's collection so far, on disk at every moment.
+
+A folder holds three files: `state.json` says of what it is; `candidates.parquet` has a row for
+each configuration, with its numbers and what the compiler made of it; `repeats.parquet` one for
+each run that was timed. A configuration is named by a hash of its numbers, so a time can only ever
+belong to the configuration that was run.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from solution.collecting.timing import SCHEMA
+from solution.system.errors import InputError
+from solution.system.files import remove_leftovers, replace_file, write_json
+
+CANDIDATES = pl.Schema(
+    {
+        "config": pl.String(),  # its name
+        "values": pl.Binary(),  # its numbers
+        "status": pl.String(),  # sound, wrong, refused or died
+        "note": pl.String(),  # what is wrong, or why it was refused or died
+        "compile_seconds": pl.Float64(),
+    }
+)
+SOUND, WRONG, REFUSED, DIED = "sound", "wrong", "refused", "died"
+STATE, CANDIDATE_FILE, REPEAT_FILE = "state.json", "candidates.parquet", "repeats.parquet"
+
+
+class Journal:
+    """The three files, and their content in memory."""
+
+    def __init__(self, folder: Path, identity: Mapping[str, Any]) -> None:
+        """Open the folder, or make it.
+
+        Args:
+            identity: what must be the same where a collection goes on.
+
+        Raises:
+            InputError: the folder is of another program, compiler, machine or search.
+        """
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(folder)
+        self.state = self._open_state(dict(identity))
+        self.candidates = read_log(folder / CANDIDATE_FILE, CANDIDATES)
+        self.repeats = read_log(folder / REPEAT_FILE, SCHEMA)
+
+    @property
+    def is_finished(self) -> bool:
+        return bool(self.state.get("finished"))
+
+    @property
+    def names(self) -> set[str]:
+        """Of all configurations that were tried."""
+        return set(self.candidates["config"])
+
+    @property
+    def next_turn(self) -> int:
+        """The number of the next pass."""
+        last = self.repeats["turn"].max()
+        return 0 if last is None else int(last) + 1  # type: ignore[arg-type]
+
+    def add_candidate(
+        self, config: str, values: np.ndarray, status: str, note: str, seconds: float
+    ) -> None:
+        """Remember what became of a configuration, and write it down."""
+        row = pl.DataFrame(
+            [(config, values.tobytes(), status, note, seconds)], CANDIDATES, orient="row"
+        )
+        self.candidates = pl.concat([self.candidates, row])
+        self._write(self.candidates, CANDIDATE_FILE)
+
+    def mark(self, config: str, status: str, note: str) -> None:
+        """Change what is known of a configuration; its times are no longer used."""
+        own = pl.col("config") == config
+        self.candidates = self.candidates.with_columns(
+            pl.when(own).then(pl.lit(status)).otherwise("status").alias("status"),
+            pl.when(own).then(pl.lit(note)).otherwise("note").alias("note"),
+        )
+        self._write(self.candidates, CANDIDATE_FILE)
+
+    def add_repeats(self, rows: Iterable[pl.DataFrame]) -> None:
+        """Add the times of whole passes, and write them down."""
+        self.repeats = pl.concat([self.repeats, *rows])
+        self._write(self.repeats, REPEAT_FILE)
+
+    def sound(self) -> pl.DataFrame:
+        """The configurations that compile and compute what they should."""
+        return self.candidates.filter(pl.col("status") == SOUND)
+
+    def sound_repeats(self) -> pl.DataFrame:
+        """Their times."""
+        return self.repeats.join(self.sound().select("config"), on="config", how="semi")
+
+    def finish(self, summary: Mapping[str, Any], *, is_final: bool) -> None:
+        """Write down what came out, and whether nothing is left to do."""
+        self.state |= {"finished": is_final, **summary}
+        write_json(self.state, self.folder / STATE)
+
+    def _open_state(self, identity: dict[str, Any]) -> dict[str, Any]:
+        path = self.folder / STATE
+        if not path.exists():
+            write_json({"identity": identity}, path)
+            return {"identity": identity}
+        state: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        found = state.get("identity", {})
+        other = [key for key in identity if found.get(key) != identity[key]]
+        if other:
+            raise InputError(
+                f"{self.folder}: another collection stands there; "
+                + ", ".join(f"its {key} is {found.get(key)}, not {identity[key]}" for key in other)
+                + ". Choose another --out, or add --replace."
+            )
+        return state
+
+    def _write(self, frame: pl.DataFrame, name: str) -> None:
+        with replace_file(self.folder / name) as temporary:
+            frame.write_parquet(temporary)
+
+
+def read_log(path: Path, schema: pl.Schema) -> pl.DataFrame:
+    """A file of the log; without rows where it is not there, InputError where it is none."""
+    if not path.exists():
+        return schema.to_frame()
+    try:
+        return pl.read_parquet(path).match_to_schema(schema)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise InputError(f"{path}: expected the log of a collection, but: {error}") from error

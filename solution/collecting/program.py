@@ -1,0 +1,95 @@
+"""A program to be collected: its module, what it is called with, and its graph."""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from solution.collecting.arguments import make_arguments
+from solution.collecting.child import Lower, Refusal
+from solution.collecting.children import Child, ChildDiedError
+from solution.collecting.portable import make_portable
+from solution.collecting.program_file import SUFFIXES
+from solution.data.hlo.messages import MESSAGES, read_records
+from solution.data.hlo.nodes import Nodes, find_configurable, read_nodes
+from solution.system.errors import InputError
+
+PROTOBUF = ".pb"
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """What is compiled in many configurations."""
+
+    name: str
+    module: Any  # the message Module, as the graph shows it
+    arguments: list[np.ndarray]
+
+    @cached_property
+    def nodes(self) -> Nodes:
+        return read_nodes(self.module)
+
+    @cached_property
+    def configurable(self) -> np.ndarray:
+        """The nodes (configurable,) whose layouts may be set, as TpuGraphs chooses them."""
+        return find_configurable(self.nodes.opcodes)
+
+    @cached_property
+    def plain(self) -> bytes:
+        """The serialized module as it is compiled where nothing is asked of the compiler."""
+        return bytes(make_portable(self.module).SerializeToString())
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of the module and its arguments."""
+        found = hashlib.sha256(self.module.SerializeToString(deterministic=True))
+        for array in self.arguments:
+            found.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
+        return found.hexdigest()[:16]
+
+
+def read_programs(path: Path, child: Child) -> Iterator[Program]:
+    """The programs of a file: one, or as many as a protobuf of tuning records has.
+
+    Raises:
+        InputError: no such file, of no known form, or one that jax or XLA refuses.
+    """
+    if not path.is_file():
+        raise InputError(f"{path}: there is no such file. Give a program's file.")
+    if path.suffix == PROTOBUF:
+        yield from _read_protobuf(path)
+    elif path.suffix in SUFFIXES:
+        yield _read_source(path, child)
+    else:
+        known = "; ".join(f"{suffix}: {what}" for suffix, what in SUFFIXES.items())
+        raise InputError(
+            f"{path}: expected the file of a program, by its suffix ({known}; {PROTOBUF}: a dump "
+            f"or tuning records), found {path.suffix or 'none'}."
+        )
+
+
+def _read_protobuf(path: Path) -> Iterator[Program]:
+    modules = [record.module for record in read_records(path)]
+    for place, module in enumerate(modules):
+        name = path.name.removesuffix(PROTOBUF).removesuffix(".hlo")
+        if len(modules) > 1:
+            name = f"{name}_{place}"
+        yield Program(name, module, make_arguments(module, f"{path}, {name}"))
+
+
+def _read_source(path: Path, child: Child) -> Program:
+    try:
+        reply = child.ask(Lower(path.absolute()))
+    except ChildDiedError as error:
+        raise InputError(f"{path}: reading it failed: {error}.") from error
+    if isinstance(reply, Refusal):
+        raise InputError(f"{path}: expected {SUFFIXES[path.suffix]}, but: {reply.reason}")
+    data, arguments = reply
+    module = MESSAGES["Module"].FromString(data)
+    if arguments is None:
+        arguments = make_arguments(module, str(path))
+    return Program(path.stem, module, arguments)

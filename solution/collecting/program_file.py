@@ -1,0 +1,78 @@
+"""Read the file of a program in the child: a python file with a jax function, or text of XLA's.
+
+    \"\"\"Ten lines are enough: `program` is the function, `arguments` what it is called with.\"\"\"
+
+    import jax.numpy as jnp
+
+    def program(x, weights):
+        return jnp.tanh(x @ weights)
+
+    arguments = (jnp.ones((64, 128)), jnp.ones((128, 32)))
+
+`arguments` may also be a function that returns them. `program` may be a torch module; then torchax
+translates it.
+"""
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from solution.collecting.compiler import Compiler
+from solution.system.errors import InputError
+
+EXPECTED = "expected a function `program` and a tuple `arguments` (or a function that returns it)"
+SUFFIXES = {
+    ".py": "python with a jax function or a torch module",
+    ".mlir": "StableHLO text",
+    ".stablehlo": "StableHLO text",
+    ".hlo": "HLO text",
+    ".txt": "HLO or StableHLO text",
+}
+
+
+def lower_file(compiler: Compiler, path: Path) -> tuple[bytes, list[np.ndarray] | None]:
+    """The serialized module of the file, and its arguments where it has some.
+
+    Raises:
+        InputError: a python file without a program, or with one that fails.
+        RefusedError: text that is none of XLA's.
+    """
+    if path.suffix == ".py":
+        function, arguments = _import_program(path)
+        try:
+            return compiler.lower(function, arguments)
+        except Exception as error:
+            raise _failed(path, "tracing `program` with `arguments`", error) from error
+    text = path.read_text(encoding="utf-8")
+    if "stablehlo." in text or "func.func" in text:
+        return compiler.parse_stablehlo(text), None
+    return compiler.parse_hlo(text), None
+
+
+def _import_program(path: Path) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    spec = importlib.util.spec_from_file_location(f"fastslow_program_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise InputError(f"{path}: expected a Python file that can be imported.")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+        arguments = getattr(module, "arguments", None)
+        arguments = arguments() if callable(arguments) else arguments
+    except Exception as error:
+        raise _failed(path, "importing it", error) from error
+    program = getattr(module, "program", None)
+    if not callable(program) or not isinstance(arguments, tuple | list):
+        raise InputError(f"{path}: {EXPECTED}, found {program!r} and {type(arguments).__name__}.")
+    if hasattr(program, "named_parameters"):
+        from solution.collecting.torch_module import translate
+
+        return translate(path, program, tuple(arguments))
+    return program, tuple(arguments)
+
+
+def _failed(path: Path, what: str, error: Exception) -> InputError:
+    first = (str(error).splitlines() or [""])[0]
+    return InputError(f"{path}: {what} failed: {type(error).__name__}: {first[:300]}")

@@ -1,0 +1,72 @@
+"""What was measured, as a tuning record of TpuGraphs and as an npz file of the competition.
+
+The npz file is made from the record as it lies on the disk, so both say the same.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from solution.collecting.program import Program
+from solution.collecting.spaces import Space, make_run
+from solution.data.hlo.messages import MESSAGES
+from solution.data.hlo.records import read_module_file
+from solution.data.hlo.writing import write_record
+from solution.domain.collection import collection
+from solution.system.files import replace_file
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a program's files go: a folder, a collection, a split."""
+
+    folder: Path
+    collection: str
+    split: str
+
+    def find(self, kind: str, name: str, suffix: str = "") -> Path:
+        """The path of a program's file of the kind, such as pb/tile/xla/train/NAME.pb."""
+        below = collection(self.collection).folder
+        return self.folder / kind / below / self.split / f"{name}{suffix}"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A configuration with its time; one without failed."""
+
+    values: np.ndarray
+    nanoseconds: int
+
+
+def make_record(program: Program, space: Space, measured: Sequence[Measured]) -> Any:
+    """The message TuningRecord of the configurations, in their order."""
+    record = MESSAGES["TuningRecord"](module=program.module)
+    record.fingerprint = int(program.digest, 16)
+    if collection_kind(space) == "layout":
+        record.config_index_to_node[:] = program.configurable.tolist()
+    for one in measured:
+        is_default = np.array_equal(one.values, space.default)
+        record.runs.append(make_run(space, one.values, one.nanoseconds, is_default=is_default))
+    return record
+
+
+def collection_kind(space: Space) -> str:
+    """Layout or tile."""
+    probe = MESSAGES["Run"]()
+    space.write(space.default, probe)
+    return str(probe.WhichOneof("configuration"))
+
+
+def write_graph(
+    program: Program, space: Space, measured: Sequence[Measured], place: Place
+) -> tuple[Path, Path]:
+    """Write record and npz file, atomically; their paths."""
+    path = place.find("pb", program.name, ".pb")
+    data = make_record(program, space, measured).SerializeToString(deterministic=True)
+    with replace_file(path) as temporary:
+        temporary.write_bytes(data)
+    (record,) = read_module_file(path, place.collection)
+    return path, write_record(record, place.folder, place.split)

@@ -1,0 +1,149 @@
+"""What may be configured of a program: layouts, tiles of a matrix product, compile options.
+
+A configuration is an array of small integers; its bytes name it everywhere, so that what was
+measured can never come to stand under another one's name.
+"""
+
+import hashlib
+from typing import Any, Protocol
+
+import numpy as np
+
+from solution.collecting.compiler import Flags
+from solution.collecting.constraints import constrain, find_ranks
+from solution.collecting.program import Program
+from solution.data.hlo.messages import MESSAGES
+from solution.domain.vocabulary import LAYOUT_UNSET, MAX_RANK
+from solution.system.errors import InputError
+
+# A configuration of the random search sets this share of its tensors, evenly on a logarithmic
+# scale, as most of cpugraphs' do; one around the compiler's choice sets few.
+RANDOM_SHARES = (0.03, 0.7)
+MUTATIONS = 4  # at most, of a configuration around the compiler's choice
+MAX_TRIES = 50  # to find a configuration that is not there yet
+
+
+def name_configuration(values: np.ndarray) -> str:
+    """The name of a configuration: a hash of its shape and its numbers."""
+    content = f"{values.shape}".encode() + np.ascontiguousarray(values, np.int16).tobytes()
+    return hashlib.blake2b(content, digest_size=8).hexdigest()
+
+
+class Space(Protocol):
+    """The configurations of one program."""
+
+    default: np.ndarray  # all is the compiler's choice
+    reference_counts: bool  # whether the program without anything asked is a configuration
+
+    def draw(
+        self, generator: np.random.Generator, count: int, parents: list[np.ndarray]
+    ) -> list[np.ndarray]:
+        """New configurations; `parents` are the fastest so far, where they are known."""
+        ...
+
+    def prepare(self, values: np.ndarray) -> tuple[bytes, Flags]:
+        """The module and what the compiler is told."""
+        ...
+
+    def write(self, values: np.ndarray, run: Any) -> None:
+        """Write the configuration into a message Run."""
+        ...
+
+
+class LayoutSpace:
+    """Layouts of the tensors at convolutions, dots and reshapes: values (configurable, 3, 6)."""
+
+    reference_counts = True
+
+    def __init__(self, program: Program, search: str) -> None:
+        self._program = program
+        self._search = search
+        self._ranks = find_ranks(program.module, program.configurable)
+        self._tensors = np.argwhere(self._ranks > 0)
+        shape = (len(program.configurable), 3, MAX_RANK)
+        self.default = np.full(shape, LAYOUT_UNSET, np.int8)
+        if not len(self._tensors):
+            raise InputError(
+                f"{program.name}: expected a convolution, dot or reshape of rank 2 to {MAX_RANK}, "
+                "whose layouts may be set, found none. Collect its options instead."
+            )
+
+    def draw(
+        self, generator: np.random.Generator, count: int, parents: list[np.ndarray]
+    ) -> list[np.ndarray]:
+        """Random ones near nothing set; or, around the compiler's choice, changes of parents."""
+        if self._search == "random":
+            return [self._draw_random(generator) for _ in range(count)]
+        own = parents or [self.default]
+        return [self._mutate(generator, own) for _ in range(count)]
+
+    def prepare(self, values: np.ndarray) -> tuple[bytes, Flags]:
+        """The module with constraints; the compiler is told nothing else."""
+        return constrain(self._program.module, self._program.configurable, values), Flags()
+
+    def write(self, values: np.ndarray, run: Any) -> None:
+        """The dimensions of three tensors a node; those that the compiler chooses stay empty."""
+        run.layout.layouts.SetInParent()
+        for node in values:
+            given = run.layout.layouts.nodes.add()
+            for tensor in node:
+                given.tensors.add().dims[:] = tensor[tensor != LAYOUT_UNSET].tolist()
+
+    def _draw_random(self, generator: np.random.Generator) -> np.ndarray:
+        share = np.exp(generator.uniform(*np.log(RANDOM_SHARES)))
+        chosen = self._tensors[generator.random(len(self._tensors)) < share]
+        if not len(chosen):
+            chosen = self._tensors[generator.integers(len(self._tensors), size=1)]
+        return self._set(self.default, chosen, generator)
+
+    def _mutate(self, generator: np.random.Generator, parents: list[np.ndarray]) -> np.ndarray:
+        """Tensors of two parents mixed, then some set anew or left to the compiler again."""
+        first, second = (parents[generator.integers(len(parents))] for _ in range(2))
+        mixed = np.where(generator.random(len(first)) < 0.5, first.T, second.T).T
+        count = min(len(self._tensors), int(generator.integers(1, MUTATIONS + 1)))
+        chosen = self._tensors[generator.choice(len(self._tensors), count, replace=False)]
+        changed = self._set(mixed, chosen, generator)
+        for node, tensor in chosen[generator.random(count) < 0.25]:
+            changed[node, tensor] = LAYOUT_UNSET
+        return changed
+
+    def _set(
+        self, values: np.ndarray, chosen: np.ndarray, generator: np.random.Generator
+    ) -> np.ndarray:
+        result = values.copy()
+        for node, tensor in chosen:
+            rank = self._ranks[node, tensor]
+            result[node, tensor, :rank] = generator.permutation(rank)
+        return result
+
+
+def draw_new(
+    space: Space,
+    known: set[str],
+    count: int,
+    generator: np.random.Generator,
+    parents: list[np.ndarray],
+) -> list[np.ndarray]:
+    """At most `count` configurations of the space whose names are not among the known."""
+    found: dict[str, np.ndarray] = {}
+    for _ in range(MAX_TRIES):
+        if len(found) == count:
+            break
+        for values in space.draw(generator, count - len(found), parents):
+            name = name_configuration(values)
+            if name not in known:
+                found.setdefault(name, values)
+    return list(found.values())[:count]
+
+
+def read_configuration(data: bytes, like: np.ndarray) -> np.ndarray:
+    """The configuration whose numbers, as bytes, stand in a log."""
+    return np.frombuffer(data, like.dtype).reshape(like.shape).copy()
+
+
+def make_run(space: Space, values: np.ndarray, nanoseconds: int, *, is_default: bool) -> Any:
+    """The message Run of a configuration; without a time it is one that failed."""
+    run = MESSAGES["Run"](is_default=is_default, error=not nanoseconds)
+    run.profile.compute_time_ns = nanoseconds
+    space.write(values, run)
+    return run

@@ -1,0 +1,45 @@
+"""A torch module as a jax function, through torchax, where a version of it is there that works."""
+
+from collections.abc import Callable
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from packaging.version import Version
+
+from solution.system.errors import InputError
+
+OLDEST = Version("0.0.14.dev0")  # earlier ones do not import beside today's torch
+INSTALL = "pip install 'fast-or-slow[collect-torch]'"
+
+
+def translate(
+    path: Path, module: Any, arguments: tuple[Any, ...]
+) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """A function of the module's weights and its arguments, and what it is called with.
+
+    Raises InputError where torchax is not there, is too old, or does not know an operation.
+    """
+    _check_installed(path)
+    try:
+        weights, function = import_module("torchax").extract_jax(module.eval())
+    except Exception as error:
+        raise InputError(f"{path}: torchax fails: {type(error).__name__}: {error}") from error
+    return function, (weights, tuple(_as_numpy(value) for value in arguments))
+
+
+def _check_installed(path: Path) -> None:
+    try:
+        found = version("torchax")
+    except PackageNotFoundError as error:
+        raise InputError(
+            f"{path}: a torch module is translated by torchax, which is not installed. "
+            f"Install it: {INSTALL}"
+        ) from error
+    if Version(found) < OLDEST:
+        raise InputError(f"{path}: torchax {found} is older than {OLDEST}. Install: {INSTALL}")
+
+
+def _as_numpy(value: Any) -> Any:
+    return value.detach().numpy() if hasattr(value, "detach") else value

@@ -1,0 +1,74 @@
+"""A row for each configuration of compile options: the choices, and the program that they meet.
+
+What an option is worth depends on what the program consists of, so each choice stands alone and
+times the shares of the program's work that it can act on.
+"""
+
+import numpy as np
+import polars as pl
+
+from solution.domain.graph import Graph
+from solution.domain.vocabulary import OPCODE_IDS, OPTION_CHOICES
+from solution.features.column import Feature
+from solution.features.work import num_bytes, num_operations
+
+PARTS = {
+    "dot": ("dot",),
+    "convolution": ("convolution",),
+    "reduce": ("reduce", "reduce-window"),
+    "min_max": ("maximum", "minimum", "clamp"),
+    "transcendental": ("exponential", "tanh", "log", "logistic", "power", "rsqrt", "divide"),
+    "loop": ("while",),
+}
+CHOICES = tuple(
+    f"{option}_{choice}" for option, choices in OPTION_CHOICES.items() for choice in choices[1:]
+)
+CONTEXT = (
+    *(Feature(f"graph_{part}_share", "share", f"bytes written by {part}") for part in PARTS),
+    Feature("graph_nodes", "log count", "nodes of the graph"),
+    Feature("graph_operations", "log1p operations", "work in all"),
+    Feature("graph_bytes", "log1p bytes", "output tensors in all"),
+)
+FEATURES = (
+    *(Feature(name, "0 or 1", "the compiler is told so") for name in CHOICES),
+    *CONTEXT,
+    *(
+        Feature(f"{name}_{part}", "share", f"the choice, times the share of {part}")
+        for name in CHOICES
+        for part in PARTS
+    ),
+)
+
+
+def option_table(graph: Graph) -> pl.DataFrame:
+    """Float32 columns FEATURES, a row for each configuration in order.
+
+    The graph must have options.
+    """
+    assert graph.options is not None
+    chosen = _mark_choices(graph.options)
+    context = _describe_program(graph)
+    shares = context[: len(PARTS)]
+    mixed = (chosen[:, :, None] * shares).reshape(len(chosen), -1)
+    rows = np.column_stack([chosen, np.tile(context, (len(chosen), 1)), mixed])
+    return pl.DataFrame(rows.astype(np.float32), schema=[feature.name for feature in FEATURES])
+
+
+def _mark_choices(options: np.ndarray) -> np.ndarray:
+    """A column (configs,) of 0 and 1 for each choice that is not the compiler's own."""
+    columns = [
+        options[:, place] == choice
+        for place, choices in enumerate(OPTION_CHOICES.values())
+        for choice in range(1, len(choices))
+    ]
+    return np.column_stack(columns).astype(np.float64)
+
+
+def _describe_program(graph: Graph) -> np.ndarray:
+    """The columns CONTEXT of the graph."""
+    written = num_bytes(graph)
+    opcodes, total = graph.node_opcodes, max(1.0, float(written.sum()))
+    ids = [[OPCODE_IDS[name] for name in names] for names in PARTS.values()]
+    shares = [float(written[np.isin(opcodes, own)].sum()) / total for own in ids]
+    operations = float(num_operations(graph).sum())
+    return np.array([*shares, np.log(graph.num_nodes), np.log1p(operations), np.log1p(total)])

@@ -1,0 +1,55 @@
+"""A compiler that dies, takes all memory or never ends costs one request."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from solution.collecting.builder import Builder
+from solution.collecting.child import Compile
+from solution.collecting.children import Child, Limits
+from solution.collecting.collect import Workers
+from solution.collecting.compiler import Flags
+from solution.collecting.program import read_programs
+from solution.collecting.tiles import FORCE, LIBRARIES_OFF, SIZE, TileSpace
+
+
+def test_wide_tiles_over_a_ragged_edge_are_found_wrong(workers: Workers, ragged: Path) -> None:
+    """XLA's own defect: 70 columns, tiles of four vectors."""
+    (program,) = read_programs(ragged, workers.compiling)
+    builder, space = Builder(workers.compiling, program), TileSpace(program)
+    wide, narrow = np.array((4, 4, 4), np.int16), np.array((8, 8, 2), np.int16)
+    status, note, compiled = builder.build(Compile(*space.prepare(wide)))
+    assert status == "wrong"
+    assert "numbers are wrong" in note
+    assert compiled.executable == b""
+    assert builder.build(Compile(*space.prepare(narrow)))[0] == "sound"
+
+
+def test_an_abort_of_the_compiler_costs_one_candidate(workers: Workers, ragged: Path) -> None:
+    (program,) = read_programs(ragged, workers.compiling)
+    builder = Builder(workers.compiling, program)
+    malformed = Flags(LIBRARIES_OFF, ((FORCE, "true"), (SIZE, "4:4:4")))
+    status, note, _ = builder.build(Compile(program.plain, malformed))
+    assert status == "died"
+    assert "Check failed" in note
+    assert builder.build(Compile(program.plain, Flags()))[0] == "sound"
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [(Limits(seconds=2), "more than 2 seconds"), (Limits(240, 290), "more than 290 MB")],
+)
+def test_a_tile_that_eats_all_memory_is_ended(
+    limits: Limits, expected: str, ragged: Path, workers: Workers
+) -> None:
+    (program,) = read_programs(ragged, workers.compiling)
+    huge = Flags(LIBRARIES_OFF, ((FORCE, "true"), (SIZE, "64:64:4*vectwidth")))
+    with Child(Limits(240), workers.compiling.core) as child:
+        builder = Builder(child, program)
+        builder.open()
+        child.limits = limits
+        status, note, _ = builder.build(Compile(program.plain, huge))
+        assert (status, expected in note) == ("died", True), note
+        child.limits = Limits(240)
+        assert builder.build(Compile(program.plain, Flags()))[0] == "sound"

@@ -1,0 +1,165 @@
+"""A collection from the program to the npz file, and what a kill leaves of it."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from solution.collecting.journal import CANDIDATE_FILE, REPEAT_FILE, STATE
+from solution.collecting.spaces import name_configuration
+from solution.data.hlo.messages import read_records
+from tests.conftest import FastSlow
+
+SMALL = ("--configs", "9", "--keep-flat", "--seconds", "200")
+KILLS = 10
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("collected")
+
+
+def collect(kind: str, program: Path, out: Path, minutes: float) -> subprocess.Popen[str]:
+    command = [Path(sys.executable).parent / "fastslow", "collect", kind, program, "--out", out]
+    return subprocess.Popen(
+        [*map(str, command), *SMALL, "--minutes", str(minutes)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def finish(process: "subprocess.Popen[str]") -> str:
+    printed, errors = process.communicate(timeout=900)
+    assert process.returncode == 0, errors
+    return printed
+
+
+@pytest.mark.parametrize(("kind", "place"), [("layout", "layout/xla/random"), ("tile", "tile/xla")])
+def test_a_program_becomes_files_that_the_competition_could_have_given(
+    kind: str, place: str, out: Path, ragged: Path, fastslow: FastSlow, tmp_path: Path
+) -> None:
+    assert "Repeat tau" in finish(collect(kind, ragged, out, 3))
+    npz, record = out / "npz" / place / "train/ragged.npz", out / "pb" / place / "train/ragged.pb"
+    checked = fastslow("check", out / "npz" / place.split("/")[0])
+    assert checked.returncode == 0, checked.stderr
+    again = fastslow("module", record, "--to", tmp_path / "again")
+    assert again.returncode == 0, again.stderr
+    copy = tmp_path / "again" / "npz" / place / "train/ragged.npz"
+    assert copy.read_bytes() == npz.read_bytes()
+    check_log(out / "log" / place / "train/ragged", npz, record)
+    assert (out / "report.png").exists() or fastslow("collect", "report", out).returncode == 0
+
+
+def check_log(log: Path, npz: Path, record: Path) -> None:
+    """Every label is the smallest time of its own configuration; wrong ones are no data."""
+    candidates = pl.read_parquet(log / CANDIDATE_FILE)
+    repeats = pl.read_parquet(log / REPEAT_FILE)
+    clock = json.loads((log / STATE).read_text())["clock"]
+    smallest = dict(repeats.group_by("config").agg(pl.col(f"{clock}_ns").min()).iter_rows())
+    sound = [row for row in candidates.iter_rows(named=True) if row["status"] == "sound"]
+    with np.load(npz) as arrays:
+        assert arrays["config_runtime"].tolist() == [smallest[row["config"]] for row in sound]
+    runs = read_records(record)[0].runs
+    assert [run.error for run in runs] == [
+        row["status"] != "sound" for row in candidates.iter_rows(named=True)
+    ]
+    assert candidates["config"].is_unique().all()
+
+
+def test_killed_ten_times_nothing_is_lost_and_nothing_stands_under_another_name(
+    tmp_path: Path, dense: Path
+) -> None:
+    """After each kill the log holds all that it held before, and each name is its numbers'."""
+    out, chance = tmp_path / "out", random.Random(0)
+    log = out / "log/layout/xla/random/train/dense"
+    known: dict[str, bytes] = {}
+    turns = 0
+    for _ in range(KILLS):
+        process = collect("layout", dense, out, 15)
+        wait_for_progress(process, log, len(known), turns)
+        time.sleep(chance.uniform(0, 1.5))
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        known, turns = check_nothing_lost(log, known, turns)
+    finish(collect("layout", dense, out, 6))
+    check_nothing_lost(log, known, turns)
+    npz = out / "npz/layout/xla/random/train/dense.npz"
+    check_log(log, npz, out / "pb/layout/xla/random/train/dense.pb")
+    assert "dense" in finish(collect("layout", dense, out, 6))  # finished: nothing is done again
+
+
+def wait_for_progress(
+    process: "subprocess.Popen[str]", log: Path, configs: int, turns: int
+) -> None:
+    """Until something is there that was not there before, or all is done."""
+    deadline = time.monotonic() + 240
+    while process.poll() is None and time.monotonic() < deadline:
+        found, last = read_progress(log)
+        if len(found) > configs or last > turns:
+            return
+        time.sleep(0.1)
+
+
+def read_progress(log: Path) -> tuple[dict[str, bytes], int]:
+    if not (log / CANDIDATE_FILE).exists():
+        return {}, 0
+    candidates = pl.read_parquet(log / CANDIDATE_FILE)
+    found = dict(candidates.select("config", "values").iter_rows())
+    if not (log / REPEAT_FILE).exists():
+        return found, 0
+    return found, pl.read_parquet(log / REPEAT_FILE)["turn"].n_unique()
+
+
+def check_nothing_lost(
+    log: Path, known: dict[str, bytes], turns: int
+) -> tuple[dict[str, bytes], int]:
+    found, last = read_progress(log)
+    assert known.items() <= found.items()
+    assert last >= turns
+    for name, data in found.items():
+        assert name == name_configuration(np.frombuffer(data, np.int8).reshape(-1, 3, 6))
+    return found, last
+
+
+def test_a_collection_of_another_program_is_not_gone_on_with(
+    out: Path, tmp_path: Path, dense: Path, ragged: Path
+) -> None:
+    finish(collect("tile", ragged, tmp_path / "out", 0.4))
+    ragged.write_text(ragged.read_text().replace("x @ weights", "2 * (x @ weights)"))
+    process = collect("tile", ragged, tmp_path / "out", 0.4)
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode == 2
+    assert "its program is" in errors
+    assert "--replace" in errors
+
+
+def test_without_jax_the_message_names_the_extra(tmp_path: Path, dense: Path) -> None:
+    """And nothing of jax is imported by the parent, which runs without it."""
+    code = (
+        "import sys, importlib.metadata as metadata\n"
+        "real = metadata.version\n"
+        "def version(name):\n"
+        "    if name.startswith('jax'): raise metadata.PackageNotFoundError(name)\n"
+        "    return real(name)\n"
+        "metadata.version = version\n"
+        "sys.modules['jax'] = None\n"
+        f"sys.argv = ['fastslow', 'collect', 'layout', {str(dense)!r}]\n"
+        "from solution.cli import main\n"
+        "main()\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert result.returncode == 2
+    assert "pip install 'fast-or-slow[collect]'" in result.stderr

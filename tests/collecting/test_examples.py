@@ -1,0 +1,162 @@
+"""The worked example runs as it stands, and every form of program is read."""
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from solution.collecting.builder import Builder
+from solution.collecting.child import Compile
+from solution.collecting.collect import Workers
+from solution.collecting.compiler import Compiler
+from solution.collecting.program import read_programs
+from solution.collecting.spaces import LayoutSpace, draw_new
+from solution.collecting.tiles import TileSpace
+from solution.data.hlo.messages import instructions
+from solution.system.errors import InputError
+from tests.conftest import REPOSITORY, FastSlow
+
+EXAMPLES = REPOSITORY / "solution" / "collecting" / "examples"
+STABLEHLO = """
+module @made {
+  func.func public @main(%arg0: tensor<8x16xf32>, %arg1: tensor<16x4xbf16>) -> tensor<32xf32> {
+    %0 = stablehlo.convert %arg1 : (tensor<16x4xbf16>) -> tensor<16x4xf32>
+    %1 = stablehlo.dot %arg0, %0 : (tensor<8x16xf32>, tensor<16x4xf32>) -> tensor<8x4xf32>
+    %2 = stablehlo.reshape %1 : (tensor<8x4xf32>) -> tensor<32xf32>
+    return %2 : tensor<32xf32>
+  }
+}
+"""
+HLO = """
+HloModule made, entry_computation_layout={(f32[8,16]{1,0}, s32[4]{0})->(f32[8,4]{1,0}, s32[4]{0})}
+
+ENTRY main {
+  x = f32[8,16]{1,0} parameter(0)
+  places = s32[4]{0} parameter(1)
+  t = f32[16,8]{1,0} transpose(x), dimensions={1,0}
+  w = f32[16,4]{1,0} slice(t), slice={[0:16], [0:4]}
+  product = f32[8,4]{1,0} dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT both = (f32[8,4]{1,0}, s32[4]{0}) tuple(product, places)
+}
+"""
+HALVES = """
+HloModule halves, entry_computation_layout={((s64[3]{0}, f32[8,4]{1,0}))->(s64[3]{0}, u32[3]{0})}
+
+ENTRY main {
+  all = (s64[3]{0}, f32[8,4]{1,0}) parameter(0)
+  x = s64[3]{0} get-tuple-element(all), index=0
+  low = u32[3]{0} custom-call(x), custom_call_target="X64SplitLow"
+  high = u32[3]{0} custom-call(x), custom_call_target="X64SplitHigh"
+  again = s64[3]{0} custom-call(low, high), custom_call_target="X64Combine"
+  ROOT both = (s64[3]{0}, u32[3]{0}) tuple(again, high)
+}
+"""
+
+
+def test_the_worked_example_runs(tmp_path: Path) -> None:
+    fastslow = Path(sys.executable).parent / "fastslow"
+    environment = os.environ | {"FASTSLOW": str(fastslow), "CONFIGS": "9"}
+    command = ["bash", str(EXAMPLES / "worked_example.sh"), str(tmp_path / "out"), "3"]
+    result = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=1200)
+    assert result.returncode == 0, result.stderr
+    for name in ("mlp", "cnn", "transformer", "product"):
+        assert name in result.stdout
+    assert (tmp_path / "out" / "report.png").exists()
+
+
+@pytest.mark.parametrize(("name", "text"), [("made.mlir", STABLEHLO), ("made.hlo", HLO)])
+def test_text_is_read_compiled_and_configured(
+    name: str, text: str, workers: Workers, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    (program,) = read_programs(path, workers.compiling)
+    builder, space = Builder(workers.compiling, program), LayoutSpace(program, "random")
+    builder.open()
+    for values in draw_new(space, set(), 3, np.random.default_rng(0), []):
+        assert builder.build(Compile(*space.prepare(values)))[:2] == ("sound", "")
+
+
+@pytest.mark.parametrize("place", [0, 1, 14])
+def test_dumps_of_a_tpu_are_compiled_for_the_cpu(place: int, workers: Workers, tpu: Path) -> None:
+    """Their fusions, tiled layouts and halves of integers are written as plain programs."""
+    programs = list(read_programs(tpu / "pb" / "op_tuning_data.pb", workers.compiling))
+    assert Builder(workers.compiling, programs[place]).open().executable
+
+
+def test_halves_of_integers_and_a_tuple_of_arguments_are_what_they_stand_for(
+    workers: Workers, tmp_path: Path
+) -> None:
+    """As in the modules of a TPU: the result is the argument again, and its upper half."""
+    path = tmp_path / "halves.hlo"
+    path.write_text(HALVES, encoding="utf-8")
+    (program,) = read_programs(path, workers.compiling)
+    assert [array.shape for array in program.arguments] == [(3,), (8, 4)]
+    large = np.array([1, 2**40 + 5, -7], np.int64)
+    program.arguments[0][:] = large
+    executable = Builder(workers.compiling, program).open().executable
+    assert executable
+    compiler = Compiler()
+    results = compiler.load(executable).run(compiler.place(program.arguments))
+    np.testing.assert_array_equal(results[0], large)
+    np.testing.assert_array_equal(results[1], (large >> 32).astype(np.uint32))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("a.py", "program = 1\narguments = ()", "expected a function `program`"),
+        ("a.py", "def program(x):\n    return x", "and NoneType"),
+        ("a.py", "import nothing_such", "importing it failed: ModuleNotFoundError"),
+        ("a.py", "def program(x):\n    return x.y\narguments = (1.0,)", "tracing `program`"),
+        ("a.mlir", "module { nonsense }", "expected StableHLO text"),
+        ("a.hlo", "nonsense", "expected HLO text"),
+        ("a.onnx", "", "expected the file of a program, by its suffix"),
+        ("a.pb", "", "found an empty file"),
+    ],
+)
+def test_what_is_no_program_is_one_message(
+    name: str, text: str, expected: str, workers: Workers, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=expected) as caught:
+        list(read_programs(path, workers.compiling))
+    assert str(caught.value).startswith(str(path))
+
+
+def test_a_program_without_what_is_asked_for_is_one_message(
+    workers: Workers, fastslow: FastSlow
+) -> None:
+    (program,) = read_programs(EXAMPLES / "mlp.py", workers.compiling)
+    with pytest.raises(InputError, match="expected one matrix product"):
+        TileSpace(program)
+
+
+TORCH = """
+import torch
+
+torch.manual_seed(0)
+program = torch.nn.Sequential(
+    torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(8 * 14 * 14, 10)
+)
+arguments = (torch.randn(2, 3, 16, 16),)
+"""
+
+
+def test_a_torch_module_is_translated_or_the_extra_is_named(
+    workers: Workers, tmp_path: Path
+) -> None:
+    path = tmp_path / "net.py"
+    path.write_text(TORCH, encoding="utf-8")
+    if find_spec("torchax") is None:
+        with pytest.raises(InputError, match=r"fast-or-slow\[collect-torch\]"):
+            list(read_programs(path, workers.compiling))
+        return
+    (program,) = read_programs(path, workers.compiling)
+    assert {i.opcode for i in instructions(program.module)} >= {"convolution", "dot", "reshape"}
+    assert Builder(workers.compiling, program).open().executable

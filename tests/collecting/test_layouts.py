@@ -1,0 +1,132 @@
+"""Layouts are really set, and change nothing but the time."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from solution.collecting.builder import Builder
+from solution.collecting.child import Compile, Compiled
+from solution.collecting.collect import Workers
+from solution.collecting.compiler import Flags
+from solution.collecting.constraints import constrain, find_ranks
+from solution.collecting.portable import make_portable
+from solution.collecting.program import Program, read_programs
+from solution.collecting.spaces import LayoutSpace, draw_new, name_configuration
+from solution.data.hlo.messages import MESSAGES, instructions
+from solution.data.hlo.nodes import read_nodes
+from tests.made import modules
+
+
+def unset(count: int) -> np.ndarray:
+    return np.full((count, 3, 6), -1, np.int8)
+
+
+def constraints(module: Any) -> list[Any]:
+    return [i for i in instructions(module) if i.custom_call_target == "LayoutConstraint"]
+
+
+def test_a_constraint_stands_between_a_node_and_all_that_read_it() -> None:
+    module, layouts = modules.make_module(), unset(2)
+    layouts[0, 0, :2] = (0, 1)  # the output of the dot
+    changed = MESSAGES["Module"].FromString(constrain(module, np.array([4, 5]), layouts))
+    (added,) = constraints(changed)
+    assert list(added.operand_ids) == [22]
+    assert list(added.shape.layout.minor_to_major) == [0, 1]
+    reshape = next(i for i in instructions(changed) if i.id == 23)
+    assert list(reshape.operand_ids) == [added.id]
+
+
+def test_an_operand_is_constrained_for_its_reader_alone() -> None:
+    module, layouts = modules.make_module(), unset(2)
+    layouts[0, 2, :2] = (0, 1)  # the right factor, which is also the left one
+    changed = MESSAGES["Module"].FromString(constrain(module, np.array([4, 5]), layouts))
+    (added,) = constraints(changed)
+    dot = next(i for i in instructions(changed) if i.id == 22)
+    assert list(dot.operand_ids) == [20, added.id]
+
+
+def test_a_layout_that_ends_early_is_filled_up() -> None:
+    module, layouts = modules.make_module(), unset(2)
+    layouts[0, 0, :1] = 0
+    changed = MESSAGES["Module"].FromString(constrain(module, np.array([4, 5]), layouts))
+    assert list(constraints(changed)[0].shape.layout.minor_to_major) == [0, 1]
+
+
+def test_nothing_set_is_the_program_itself() -> None:
+    module = modules.make_module()
+    assert (
+        constrain(module, np.array([4, 5]), unset(2)) == make_portable(module).SerializeToString()
+    )
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=60, deadline=None)
+def test_the_graph_without_constraints_is_the_graph(seed: int) -> None:
+    """Taken out again, constraints leave the program's instructions and edges."""
+    generator, module = np.random.default_rng(seed), modules.make_module()
+    program, layouts = Program("p", module, []), unset(2)
+    for node, tensor in np.argwhere(find_ranks(module, program.configurable) > 0):
+        if generator.random() < 0.5:
+            layouts[node, tensor, :2] = generator.permutation(2)
+    changed = MESSAGES["Module"].FromString(constrain(module, program.configurable, layouts))
+    behind = {i.id: i.operand_ids[0] for i in constraints(changed)}
+    assert len(behind) == (layouts[..., 0] >= 0).sum()
+
+    def origin(number: int) -> int:
+        return origin(behind[number]) if number in behind else number
+
+    kept = [i for i in instructions(changed) if i.id not in behind]
+    assert [i.id for i in kept] == [i.id for i in instructions(module)]
+    for found, expected in zip(kept, instructions(module), strict=True):
+        assert [origin(o) for o in found.operand_ids] == list(expected.operand_ids)
+    read_nodes(changed)  # every id is there, once
+
+
+def test_random_configurations_are_new_and_permutations(workers: Workers, dense: Path) -> None:
+    (program,) = read_programs(dense, workers.compiling)
+    for search in ("random", "default"):
+        space = LayoutSpace(program, search)
+        drawn = draw_new(
+            space, {name_configuration(space.default)}, 50, np.random.default_rng(0), []
+        )
+        assert len({name_configuration(values) for values in drawn}) == len(drawn) > 30
+        ranks = find_ranks(program.module, program.configurable)
+        for values in drawn:
+            for own, rank in zip(values.reshape(-1, 6), ranks.ravel(), strict=True):
+                given_dimensions = own[own >= 0].tolist()
+                assert given_dimensions in ([], *[[]]) or sorted(given_dimensions) == list(
+                    range(rank)
+                )
+
+
+def test_the_compiler_copies_where_a_layout_asks_for_it(workers: Workers, dense: Path) -> None:
+    """And the results stay what they were."""
+    (program,) = read_programs(dense, workers.compiling)
+    builder, space = Builder(workers.compiling, program), LayoutSpace(program, "random")
+    plain = builder.open()
+    drawn = draw_new(space, set(), 4, np.random.default_rng(1), [])
+    for values in drawn:
+        status, note, compiled = builder.build(Compile(*space.prepare(values)))
+        assert (status, note) == ("sound", "")
+        assert isinstance(compiled, Compiled)
+        assert compiled.executable != plain.executable
+
+
+def test_a_refused_program_is_a_status_and_not_the_end(workers: Workers, dense: Path) -> None:
+    (program,) = read_programs(dense, workers.compiling)
+    builder = Builder(workers.compiling, program)
+    status, note, _ = builder.build(Compile(program.plain, Flags((("xla_cpu_no_such", True),))))
+    assert status == "refused"
+    assert "xla_cpu_no_such" in note
+    assert builder.build(Compile(program.plain, Flags()))[0] == "sound"
+
+
+@pytest.mark.parametrize("left_out", ["schedule", "input_output_alias", "buffer_donor"])
+def test_what_belongs_to_one_backend_is_taken_out(left_out: str) -> None:
+    module = modules.make_module()
+    setattr(module, left_out, b"\x08\x01")
+    assert not getattr(make_portable(module), left_out)

@@ -1,0 +1,88 @@
+"""Options are taken by the compiler, stand in the files, and are read by features."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from solution.collecting.builder import Builder
+from solution.collecting.child import Compile
+from solution.collecting.collect import Workers
+from solution.collecting.options import OptionSpace
+from solution.collecting.program import Program, read_programs
+from solution.collecting.records import Measured, Place, write_graph
+from solution.data.npz import read_graph
+from solution.domain.collection import collection
+from solution.domain.graph import InvalidGraphError
+from solution.domain.vocabulary import OPTION_CHOICES, OPTION_NAMES
+from solution.features.option_table import FEATURES
+from solution.features.table import distinct_rows, feature_table
+from solution.store.graph_file import read_prepared, write_prepared
+from tests.made import modules
+
+EACH = [
+    (place, choice)
+    for place, choices in enumerate(OPTION_CHOICES.values())
+    for choice in range(1, len(choices))
+]
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Path:
+    """A program of seven nodes with nine choices of options, which take 100 to 900 ns."""
+    program = Program("p", modules.make_module(), [])
+    space = OptionSpace(program)
+    drawn = [space.default, *space.draw(np.random.default_rng(0), 8, [])[:8]]
+    measured = [Measured(values, 100 * place) for place, values in enumerate(drawn, 1)]
+    return write_graph(program, space, measured, Place(tmp_path, "layout:xla:random", "train"))[1]
+
+
+@pytest.mark.parametrize(("place", "choice"), EACH)
+def test_the_compiler_takes_each_choice(
+    place: int, choice: int, workers: Workers, dense: Path
+) -> None:
+    (program,) = read_programs(dense, workers.compiling)
+    builder, values = Builder(workers.compiling, program), np.zeros(len(OPTION_NAMES), np.int8)
+    values[place] = choice
+    builder.open()
+    assert builder.build(Compile(*OptionSpace(program).prepare(values)))[:2] == ("sound", "")
+
+
+def test_options_come_back_from_the_npz_file_and_from_the_store(
+    written: Path, tmp_path: Path
+) -> None:
+    graph = read_graph(written, collection("layout:xla:random"))
+    assert graph.options is not None
+    assert graph.options.shape == (9, len(OPTION_NAMES))
+    assert not graph.options[0].any()
+    assert graph.runtimes is not None
+    assert graph.runtimes.tolist() == [100 * place for place in range(1, 10)]
+    write_prepared(graph, {}, tmp_path / "g.safetensors")
+    again = read_prepared(tmp_path / "g.safetensors")
+    np.testing.assert_array_equal(again.options, graph.options)
+
+
+def test_configurations_that_differ_in_options_alone_are_distinct(written: Path) -> None:
+    graph = read_graph(written, collection("layout:xla:random"))
+    assert graph.options is not None
+    assert len(graph.distinct.first) == len(np.unique(graph.options, axis=0)) == 9
+    some = graph.select(np.array([3, 3, 1]))
+    np.testing.assert_array_equal(some.options, graph.options[[3, 3, 1]])
+    assert len(some.distinct.first) == 2
+
+
+def test_features_tell_choices_apart(written: Path) -> None:
+    graph = read_graph(written, collection("layout:xla:random"))
+    table = feature_table(graph)
+    assert table.columns == [feature.name for feature in FEATURES]
+    assert np.isfinite(table.to_numpy()).all()
+    assert len(np.unique(distinct_rows(graph), axis=0)) == 9
+
+
+def test_an_unknown_choice_is_refused(written: Path) -> None:
+    graph = read_graph(written, collection("layout:xla:random"))
+    assert graph.options is not None
+    bad = graph.options.copy()
+    bad[2, 0] = 99
+    with pytest.raises(InvalidGraphError, match="choices that are not known in the rows 2"):
+        type(graph)(**{**vars(graph), "options": bad})
