@@ -32,6 +32,11 @@ KAGGLE_LIBRARIES = (
     "bleach", "dateutil.relativedelta", "dotenv", "google.protobuf.field_mask_pb2", "kagglesdk",
     "packaging.version", "requests", "slugify", "tarfile", "tqdm", "urllib3",
 )  # fmt: skip
+# Read by sh and then by Python, as in the scripts of pip: a folder's name may have spaces.
+HEAD = f"""#!/bin/sh
+'''exec' "{sys.executable}" -IS "$0" "$@"
+' '''
+"""
 
 
 class Program:
@@ -80,7 +85,9 @@ class Server:
 
     def __init__(self, program: str, libraries: tuple[str, ...], **settings: str) -> None:
         self.program = BIN / program
-        self._libraries, self._settings = libraries, settings
+        # The frameworks of macOS must not be forked: there nothing is imported before.
+        self._libraries = () if sys.platform == "darwin" else libraries
+        self._settings = settings
         self._lock = threading.Lock()
         self._folder: Path | None = None
 
@@ -96,7 +103,7 @@ class Server:
         self._kept = tempfile.TemporaryDirectory(prefix="fork-server-")
         folder = Path(self._kept.name)
         script, source = folder / self.program.name, Path(fork_client.__file__)
-        script.write_text(f"#!{sys.executable} -IS\n{source.read_text('utf-8')}", "utf-8")
+        script.write_text(HEAD + source.read_text("utf-8"), "utf-8")
         script.chmod(0o755)
         with socket(AF_UNIX) as listener:
             listener.bind(str(folder / "socket"))
