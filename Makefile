@@ -2,7 +2,7 @@
 #   make run                     everything, on the bundled sample
 #   make run DATA=folder         the same on any folder; RUN=folder LIMIT=1 REPLACE=1 are options
 #   make report RUN=folder       one HTML page of what the run reached; RECIPE=name
-#   make test                    lint, types, import order, tests
+#   make test                    lint, types, import order, tests; make lint, make pytest: a part
 #   make data                    download the competition's data and check it; COLLECTION=name DATA=folder
 #   make submit RECIPE=name      merge, check, upload, confirm, score; RUN=folder DRY_RUN=1 FORCE=1 DIRTY=1
 #   make scores                  fetch all scores into submissions/ledger.csv and show them
@@ -32,9 +32,9 @@ OUT ?= build/collected
 HOURS ?= 4
 PUSH = $(foreach pair,$(SET),--set "$(pair)") $(if $(RESUME),--resume) $(if $(DIRTY),--allow-dirty)
 
-.PHONY: run report test lint data submit scores leaderboard notebooks kernels-package kernels-push \
-	kernels-status kernels-pull papers bench-layout bench-tile bench-lightgbm bench-study bench-scale \
-	bench-segments collect-sample clean
+.PHONY: run report test pytest lint silent-lint data submit scores leaderboard notebooks \
+	kernels-package kernels-push kernels-status kernels-pull papers bench-layout bench-tile \
+	bench-lightgbm bench-study bench-scale bench-segments collect-sample clean
 
 run: $(INSTALLED)
 	$(BIN)/fastslow run $(OPTIONS)
@@ -69,10 +69,19 @@ kernels-status: $(INSTALLED)
 kernels-pull: $(INSTALLED)
 	$(BIN)/fastslow kernels pull "$(NOTEBOOK)" $(if $(REPLACE),--replace)
 
-test: lint $(COLLECTS)
+# Lint runs beside the tests, which wait much; what it says stands below what they say.
+test: $(COLLECTS)
+	@mkdir -p build
+	@$(MAKE) --jobs=2 --keep-going --no-print-directory pytest silent-lint; \
+	ended=$$?; cat build/lint.txt; exit $$ended
+
+pytest: $(COLLECTS)
 	$(BIN)/pytest --numprocesses logical --dist loadgroup --no-loadscope-reorder
 
-lint: $(INSTALLED)
+silent-lint: $(COLLECTS)
+	@$(MAKE) --no-print-directory lint > build/lint.txt 2>&1
+
+lint: $(COLLECTS)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

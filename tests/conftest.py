@@ -2,7 +2,7 @@
 
 import os
 import subprocess
-import sys
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from solution.data.folders import SAMPLE, find_files
 from solution.features.preparation import Preparation
 from solution.store.preparing import prepare_store
 from solution.store.store import Store
+from tests.processes import FASTSLOW, TRAINING, run_cold
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # a process a core: more threads would wait for each other
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -24,10 +25,20 @@ FastSlow = Callable[..., subprocess.CompletedProcess[str]]
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Keep the tests that share what is slow to make in one process, where there are several."""
+    item.add_marker(pytest.mark.xdist_group(find_group(item)))
+
+
+def find_group(item: pytest.Item) -> str:
+    """Those that share a fixture which is slow to make, or else the test's file.
+
+    Stories, of tests/kaggle, are in two groups: where there are two processes, both tell some.
+    """
     used = getattr(item, "fixturenames", ())
-    shared = [name for name in ("story", "day") if name in used]  # of tests/kaggle, tests/notebooks
-    file = item.path.relative_to(Path(__file__).parent).as_posix()
-    item.add_marker(pytest.mark.xdist_group(shared[0] if shared else file))
+    if "story" in used:
+        return f"story-{zlib.crc32(item.name.encode()) % 2}"
+    if "day" in used:  # of tests/notebooks
+        return "day"
+    return item.path.relative_to(Path(__file__).parent).as_posix()
 
 
 @pytest.fixture
@@ -56,7 +67,17 @@ def fastslow(tmp_path: Path) -> FastSlow:
     """Run the real command in an empty folder and return what it printed."""
 
     def call(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-        command = [str(Path(sys.executable).parent / "fastslow"), *map(str, arguments)]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+        server = TRAINING if arguments[0] in ("run", "train", "tune", "explain") else FASTSLOW
+        return server.run(*arguments, cwd=tmp_path)
+
+    return call
+
+
+@pytest.fixture
+def cold_fastslow(tmp_path: Path) -> FastSlow:
+    """The same, started as users start it: for a test of each command, and of all else in them."""
+
+    def call(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        return run_cold(*arguments, cwd=tmp_path)
 
     return call

@@ -4,7 +4,6 @@ import dataclasses
 import io
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import polars as pl
@@ -19,16 +18,15 @@ from solution.training.opening import open_experiments
 from solution.training.summary import check_collections, train_experiment
 from solution.training.watch import LiveTable
 from tests.conftest import REPOSITORY
+from tests.processes import TRAINING
 
-FASTSLOW = Path(sys.executable).parent / "fastslow"
 EXPERIMENT = REPOSITORY / "tests" / "made" / "experiments" / "quick_layout_gnn.py"
 
 
 def train(store: Store, run: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """Run the command on two folds."""
-    command = [str(FASTSLOW), "train", str(EXPERIMENT), "--data", str(store.folder)]
-    command += ["--run", str(run), "--folds", "2", *options]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    where = ("--data", store.folder, "--run", run)
+    return TRAINING.run("train", EXPERIMENT, *where, "--folds", "2", *options)
 
 
 def test_collections_are_trained_one_by_one_into_the_same_run(

@@ -1,20 +1,22 @@
 """A place with a stand-in for Kaggle; and the long stories, several told at once.
 
 A story is a submit that fails or is killed, and the one after it. Stories wait more than they
-work, so all that a session asks for run in a few threads from the first test that looks at one.
+work, so all of a group run in a few threads from the first test that looks at one of them.
 """
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conftest import find_group
 from tests.kaggle.place import Place, make_run
 from tests.kaggle.server import KaggleServer
 
-THREADS = 3
+THREADS = 6
 
 
 @pytest.fixture
@@ -26,12 +28,37 @@ def place(tmp_path: Path) -> Iterator[Place]:
     server.stop()
 
 
+@dataclass
+class Stories:
+    """Those of this session, by the name of the test, begun group by group."""
+
+    pool: ThreadPoolExecutor
+    folders: pytest.TempPathFactory
+    items: list[pytest.Function]
+    run: Path
+    begun: dict[str, Future[Any]] = field(default_factory=dict)
+
+    def tell(self, name: str) -> Any:
+        """What happened in the story of this test; begins all of its group."""
+        if name not in self.begun:
+            group = next(find_group(item) for item in self.items if item.nodeid == name)
+            for item in self.items:
+                if find_group(item) == group:
+                    self.begun[item.nodeid] = self._begin(item)
+        return self.begun[name].result()
+
+    def _begin(self, item: pytest.Function) -> Future[Any]:
+        # What plays the story is `play`, of the same module as the test.
+        play: Callable[..., Any] = item.function.__globals__["play"]
+        return self.pool.submit(play, self.folders.mktemp("story"), self.run, item.callspec.params)
+
+
 @pytest.fixture(scope="session")
 def stories(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[str, Future[Any]]]:
-    """By the name of the test, the stories that this session asks for, all begun."""
-    asked = [
+) -> Iterator[Stories]:
+    """All the stories that this session may ask for."""
+    items = [
         item
         for item in request.session.items
         if isinstance(item, pytest.Function) and "story" in item.fixturenames
@@ -40,23 +67,12 @@ def stories(
     make_run(run)
     pool = ThreadPoolExecutor(THREADS, thread_name_prefix="story")
     try:
-        yield {
-            item.nodeid: pool.submit(
-                tell(item.function), tmp_path_factory.mktemp("story"), run, item.callspec.params
-            )
-            for item in asked
-        }
+        yield Stories(pool, tmp_path_factory, items, run)
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def tell(test: Callable[..., None]) -> Callable[..., Any]:
-    """The function beside the test that plays its story: `play`, of the same module."""
-    play: Callable[..., Any] = test.__globals__["play"]
-    return play
-
-
 @pytest.fixture
-def story(request: pytest.FixtureRequest, stories: dict[str, Future[Any]]) -> Any:
+def story(request: pytest.FixtureRequest, stories: Stories) -> Any:
     """What happened in the story of this test."""
-    return stories[request.node.nodeid].result()
+    return stories.tell(request.node.nodeid)

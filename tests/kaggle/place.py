@@ -1,18 +1,13 @@
 """What tests of the submit commands share: a run that can be sent, and a real command line.
 
-A command runs `solution.cli.main` in a process of its own that is forked from one which has
-imported everything already: the same code, processes and signals as `fastslow`, a second sooner.
-The kaggle CLI that it calls is the installed one, unmodified.
+`fastslow` and the kaggle CLI that it calls are the installed ones, unmodified, each in a process of
+its own that is forked from a server which has imported its libraries: see tests/processes.py.
 """
 
-import multiprocessing
 import os
-import signal
-import sys
-import threading
+import subprocess
+from contextlib import suppress
 from dataclasses import dataclass, field
-from multiprocessing.connection import wait
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import numpy as np
@@ -24,8 +19,10 @@ from solution.domain.predictions import SCHEMA
 from solution.runs.folder import Run
 from solution.system.sealing import write_sealed
 from submissions.ledger import Ledger, read_ledger
+from tests.fork_server import at_start
 from tests.kaggle.server import KaggleServer
 from tests.kaggle.world import World
+from tests.processes import FASTSLOW, KAGGLE, Program
 
 SECRET = "5ecret-0123456789-of-nobody"
 USER = "tester"
@@ -33,19 +30,6 @@ RECIPE = "[members]\none = 1.0\n"
 CONFIGS = {"layout": 4, "tile": 6}
 UNSET = "unset"
 LABELLED = 3  # graphs with labels in each collection
-PRELOADED = (
-    "scipy.stats",
-    "solution.cli",
-    "submissions.report",
-    "submissions.sending",
-    "submissions.scores",
-)
-
-# multiprocessing reads the exit code of every process, whoever began it, whenever one is started:
-# two threads that do so at once lose it.
-READING = threading.Lock()
-forks = multiprocessing.get_context("forkserver")
-forks.set_forkserver_preload([__name__, *PRELOADED])
 
 
 def make_run(folder: Path, seed: int = 0) -> Run:
@@ -94,28 +78,23 @@ class Done:
 class Running:
     """A command that was begun."""
 
-    process: BaseProcess
-    output: Path
+    program: Program
 
     @property
     def number(self) -> int:
-        """Of the process."""
-        assert self.process.pid is not None
-        return self.process.pid
+        """Of the process, and of the process group that it leads."""
+        return self.program.pid
 
     def ends_within(self, seconds: float) -> bool:
         """Wait for its end, so long."""
-        return bool(wait([self.process.sentinel], seconds))
+        with suppress(subprocess.TimeoutExpired):
+            self.program.wait(seconds)
+        return self.program.returncode is not None
 
     def finish(self) -> Done:
         """Wait for its end; the exit code of a kill is negative."""
-        assert self.ends_within(600)
-        with READING:
-            self.process.join()
-        code = self.process.exitcode
-        assert code is not None
-        texts = [(self.output / name).read_text() for name in ("out", "err")]
-        return Done(code, *texts)
+        printed = self.program.communicate(600)
+        return Done(self.program.wait(), *printed)
 
 
 @dataclass
@@ -125,7 +104,6 @@ class Place:
     folder: Path
     server: KaggleServer
     more: dict[str, str] = field(default_factory=dict)
-    runs: int = 0
 
     @property
     def world(self) -> World:
@@ -140,13 +118,18 @@ class Place:
         return Run(self.folder / "run")
 
     def environment(self) -> dict[str, str]:
-        """The user's environment, every connection led to the stand-in; short waits."""
+        """The user's environment, every connection led to the stand-in; short waits.
+
+        But not so short limits: a busy machine keeps a call waiting too, and that is no fault.
+        """
         proxy = f"http://127.0.0.1:{self.server.port}"
         for name in ("home", "tmp", "submissions"):
             (self.folder / name).mkdir(exist_ok=True)
-        kept = ("PATH", "LANG", "FASTSLOW_KAGGLE", "PYTHONPATH")
+        kept = ("PATH", "LANG", "FASTSLOW_KAGGLE")
         environment = {
+            "FASTSLOW_KAGGLE": str(KAGGLE.stand_in),
             **{name: os.environ[name] for name in kept if name in os.environ},
+            **at_start(os.environ),
             "HOME": str(self.folder / "home"),
             "TMPDIR": str(self.folder / "tmp"),
             "KAGGLE_API_ENVIRONMENT": "LOCALHOST",
@@ -158,8 +141,8 @@ class Place:
             "NO_PROXY": "",
             "COLUMNS": "80",
             "FASTSLOW_SUBMISSIONS": str(self.folder / "submissions"),
-            "FASTSLOW_CALL_SECONDS": "15",
-            "FASTSLOW_UPLOAD_SECONDS": "15",
+            "FASTSLOW_CALL_SECONDS": "50",
+            "FASTSLOW_UPLOAD_SECONDS": "50",
             "FASTSLOW_TRIES": "2",
             "FASTSLOW_WAIT_SECONDS": "0.05",
             "FASTSLOW_QUIET_SECONDS": "0.5",
@@ -171,16 +154,8 @@ class Place:
         return {name: value for name, value in environment.items() if value != UNSET}
 
     def start(self, *arguments: str) -> "Running":
-        """Begin a command."""
-        self.runs += 1
-        output = self.folder / f"output{self.runs}"
-        output.mkdir()
-        process = forks.Process(
-            target=_run_command, args=(arguments, self.environment(), self.folder, output)
-        )
-        with READING:
-            process.start()
-        return Running(process, output)
+        """Begin a command, in a process group of its own."""
+        return Running(FASTSLOW.start(*arguments, cwd=self.folder, env=self.environment(), group=0))
 
     def call(self, *arguments: str) -> Done:
         """Run a command to its end."""
@@ -193,19 +168,3 @@ class Place:
     def submit(self, *options: str) -> Done:
         """`fastslow submit` of this place's run."""
         return self.call(*self.submit_arguments(*options))
-
-
-def _run_command(
-    arguments: tuple[str, ...], environment: dict[str, str], folder: Path, output: Path
-) -> None:
-    os.setpgrp()
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    os.environ.clear()
-    os.environ.update(environment)
-    os.chdir(folder)
-    for number, name in ((1, "out"), (2, "err")):
-        os.dup2(os.open(output / name, os.O_WRONLY | os.O_CREAT), number)
-    sys.argv = ["fastslow", *arguments]
-    from solution.cli import main
-
-    main()

@@ -39,8 +39,6 @@ def play(folder: Path, run: Path, params: dict[str, Any]) -> Story:
         place = Place(folder, server)
         server.world.pending = 10**9  # it waits for its score until it is killed
         running = place.start(*place.submit_arguments())
-        while not (running.output / "err").exists():  # the command's first act
-            running.ends_within(0.002)
         while len(server.world.calls) < calls and not running.ends_within(0.002):
             pass
         running.ends_within(delay)

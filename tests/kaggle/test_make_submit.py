@@ -19,6 +19,13 @@ from tests.test_readme import COMMANDS
 TALKING = {"data", "submit", "scores", "leaderboard", "doctor"}
 
 
+@pytest.fixture
+def place(place: Place) -> Place:
+    """With the kaggle CLI that is found without being told, started as users start it."""
+    place.more["FASTSLOW_KAGGLE"] = UNSET
+    return place
+
+
 def run_shell(place: Place, words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         words, cwd=folder, env=place.environment(), capture_output=True, text=True, timeout=300
@@ -65,7 +72,7 @@ def test_a_clone_with_changes_is_refused_or_recorded(place: Place) -> None:
             shutil.copyfile(REPOSITORY / name, clone / name)
     subprocess.run([*git, "add", "--all"], cwd=clone, check=True)
     subprocess.run([*git, "commit", "--quiet", "--allow-empty", "-m", "x"], cwd=clone, check=True)
-    place.more = {"PYTHONPATH": str(clone), "FASTSLOW_SUBMISSIONS": str(clone / "submissions")}
+    place.more |= {"PYTHONPATH": str(clone), "FASTSLOW_SUBMISSIONS": str(clone / "submissions")}
     run = place.folder / "run"
     command = [
         sys.executable,
@@ -76,8 +83,8 @@ def test_a_clone_with_changes_is_refused_or_recorded(place: Place) -> None:
         "--run",
         str(run),
     ]
-    recipe = clone / "solution" / "cost.py"
-    recipe.write_text(recipe.read_text() + f"# changed by {SECRET}\n")
+    changed = clone / "solution" / "system" / "cost.py"
+    changed.write_text(changed.read_text() + f"# changed by {SECRET}\n")
     (clone / "my_model.py").write_text("mine = 1\n")
     refused = run_shell(place, command, clone)
     assert refused.returncode == 2
@@ -108,7 +115,7 @@ def test_a_submission_as_in_production(place: Place) -> None:
         check=True, capture_output=True,
     )  # fmt: skip
     place.server.certify(certificate, key)
-    place.more = {
+    place.more |= {
         "KAGGLE_API_ENVIRONMENT": UNSET,
         "KAGGLE_USERNAME": UNSET,
         "KAGGLE_KEY": UNSET,

@@ -5,7 +5,6 @@ import random
 import resource
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,10 +20,10 @@ from solution.store.preparing import prepare_store
 from solution.store.store import Store
 from solution.system.errors import InputError
 from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
+from tests.processes import FASTSLOW, Program, run_cold
 from tests.store.test_store import snapshot
 
 NUM_GRAPHS = 40
-QUIET = subprocess.DEVNULL
 LARGE, SMALL = 300, 3  # configurations
 
 
@@ -38,23 +37,19 @@ def write_data(folder: Path, configs: int) -> None:
     (folder / "data" / "sample_submission.csv").write_text(text)
 
 
-def command(*arguments: str | Path) -> list[str]:
-    return [str(Path(sys.executable).parent / "fastslow"), *map(str, arguments)]
+def prepare(folder: Path, *more: str | Path) -> subprocess.CompletedProcess[str]:
+    return FASTSLOW.run("prepare", "data", *more, cwd=folder)
 
 
-def prepare(
+def prepare_cold(
     folder: Path, *more: str | Path, before: Callable[[], None] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    arguments = command("prepare", "data", *more)
-    return subprocess.run(
-        arguments, cwd=folder, capture_output=True, text=True, timeout=120, preexec_fn=before
-    )
+    """In a new interpreter, which has a hash seed of its own; `before` is called in its process."""
+    return run_cold("prepare", "data", *more, cwd=folder, preexec_fn=before)
 
 
-def start(folder: Path, *more: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        command("prepare", "data", *more), cwd=folder, stdout=QUIET, stderr=QUIET
-    )
+def start(folder: Path, *more: str) -> Program:
+    return FASTSLOW.start("prepare", "data", *more, cwd=folder)
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +57,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with data, and in `whole` the store of an undisturbed preparation."""
     folder = tmp_path_factory.mktemp("work")
     write_data(folder, LARGE)
-    done = prepare(folder, "--out", "whole")
+    done = prepare_cold(folder, "--out", "whole")
     assert done.returncode == 0, done.stderr
     assert f"{NUM_GRAPHS} graphs" in done.stdout
     return folder
@@ -72,7 +67,7 @@ def count_graphs(store: Path) -> int:
     return sum(path.name[0] != "." for path in store.rglob("*.safetensors"))
 
 
-def wait_for(condition: Callable[[], bool], process: subprocess.Popen[bytes]) -> bool:
+def wait_for(condition: Callable[[], bool], process: Program) -> bool:
     """False where the process ends before."""
     while not condition():
         if process.poll() is not None:
@@ -81,7 +76,7 @@ def wait_for(condition: Callable[[], bool], process: subprocess.Popen[bytes]) ->
     return True
 
 
-def kill_with_children(process: subprocess.Popen[bytes]) -> None:
+def kill_with_children(process: Program) -> None:
     """Kill the process alone, as one does by hand; its workers must end by themselves."""
     children = psutil.Process(process.pid).children(recursive=True)
     os.kill(process.pid, signal.SIGKILL)
@@ -117,7 +112,7 @@ def test_an_unfinished_store_says_so(work: Path) -> None:
     process = start(work, "--out", store.name, "--workers", "1")
     assert wait_for(lambda: count_graphs(store) >= 1, process)
     kill_with_children(process)
-    check = subprocess.run(command("check", store), capture_output=True, text=True, check=False)
+    check = FASTSLOW.run("check", store)
     assert check.returncode == 2
     assert "its preparation was stopped" in check.stderr
     with pytest.raises(InputError, match="same `fastslow prepare` command"):
@@ -180,7 +175,7 @@ def test_files_that_may_not_be_large_enough_are_said(work: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
     arguments = ("--out", store, "--workers", "2")
-    assert_no_room(prepare(work, *arguments, before=restrict), "File too large", store)
+    assert_no_room(prepare_cold(work, *arguments, before=restrict), "File too large", store)
     assert prepare(work, *arguments).returncode == 0
     assert snapshot(store) == snapshot(work / "whole")
 
@@ -196,7 +191,8 @@ def test_no_room_for_the_index_is_said(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
     store = tmp_path / "store"
-    assert_no_room(prepare(tmp_path, "--out", store, before=restrict), "large", store)
+    done = prepare_cold(tmp_path, "--out", store, before=restrict)
+    assert_no_room(done, "large", store)
     assert count_graphs(store) == NUM_GRAPHS
     assert prepare(tmp_path, "--out", store).returncode == 0
     assert snapshot(store) == snapshot(tmp_path / "whole")

@@ -179,7 +179,7 @@ def test_one_graph_a_collection_has_no_probability(tmp_path: Path) -> None:
 
 
 def test_a_real_run_and_its_command(
-    fastslow: FastSlow, sample_store: Store, tmp_path: Path
+    cold_fastslow: FastSlow, sample_store: Store, tmp_path: Path
 ) -> None:
     experiments = [find_experiment(name) for name in ("nothing_001", "tile_lightgbm_001")]
     plan = make_plan(sample_store, "architecture", 2, limit=True)
@@ -188,7 +188,7 @@ def test_a_real_run_and_its_command(
         save_split(plan, run)
         run_experiments(experiments, plan, run)
     (tmp_path / "mine.toml").write_text("[members]\ntile_lightgbm_001 = 1\nnothing_001 = 1\n")
-    done = fastslow("report", "--run", "out", "--recipe", "mine.toml")
+    done = cold_fastslow("report", "--run", "out", "--recipe", "mine.toml")
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "Report: out/report.html"
     page = Page(tmp_path / "out" / "report.html")

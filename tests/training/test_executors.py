@@ -3,8 +3,6 @@
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -23,19 +21,17 @@ from solution.training.executors.local import _Screen, choose_gpu, count_slots
 from solution.training.out_of_fold import Trainer
 from solution.training.watch import ProgressBars
 from tests.conftest import REPOSITORY
+from tests.processes import TRAINING, Program
 
-FASTSLOW = Path(sys.executable).parent / "fastslow"
 NO_STORE = Store(Path(), pl.DataFrame(), {})
 EXPERIMENTS = REPOSITORY / "tests" / "made" / "experiments"
 
 
-def start(name: str, store: Store, run: Path, workers: int, ending: str = "") -> subprocess.Popen:  # type: ignore[type-arg]
+def start(name: str, store: Store, run: Path, workers: int, ending: str = "") -> Program:
     """`fastslow train` of a file on two folds."""
-    command = [FASTSLOW, "train", EXPERIMENTS / f"{name}.py", "--data", store.folder]
-    command += ["--run", run, "--folds", "2", "--workers", str(workers)]
+    options = ("--data", store.folder, "--run", run, "--folds", "2", "--workers", str(workers))
     environment = {**os.environ, "ENDING": ending}
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment)
+    return TRAINING.start("train", EXPERIMENTS / f"{name}.py", *options, env=environment)
 
 
 def test_predictions_do_not_depend_on_the_number_of_workers(

@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -34,6 +32,7 @@ from solution.training.out_of_fold import run_experiments
 from solution.training.plan import Plan, make_plan
 from tests.conftest import REPOSITORY
 from tests.made.graphs import make_layout_graph, write_graph
+from tests.processes import TRAINING, run_cold
 
 EXPERIMENTS = REPOSITORY / "tests" / "made" / "experiments"
 
@@ -135,17 +134,17 @@ def prepare(folder: Path) -> Store:
     return prepare_store(find_files(folder / "data"), folder / "store", Preparation())
 
 
-def start_run(folder: Path, sample: Path) -> subprocess.Popen[bytes]:
-    command = [str(Path(sys.executable).parent / "fastslow"), "run", str(sample), "--limit"]
-    command += ["--run", str(folder), "--folds", "3", "--recipe", "quick.toml"]
+def describe_run(folder: Path, sample: Path) -> list[str]:
+    """The arguments of `fastslow` in the folder above."""
+    arguments = ["run", str(sample), "--limit"]
+    arguments += ["--run", str(folder), "--folds", "3", "--recipe", "quick.toml"]
     for name in ("quick_layout_gnn", "quick_tile_gnn"):
-        command += ["--experiment", str(EXPERIMENTS / f"{name}.py")]
+        arguments += ["--experiment", str(EXPERIMENTS / f"{name}.py")]
     for name in ("nothing_001", "layout_lightgbm_001"):
-        command += ["--experiment", name]
+        arguments += ["--experiment", name]
     recipe = folder.parent / "quick.toml"
     recipe.write_text('fallback = "nothing_001"\n[members]\nquick_tile_gnn = 1\n', "utf-8")
-    quiet = subprocess.DEVNULL
-    return subprocess.Popen(command, cwd=folder.parent, stdout=quiet, stderr=quiet)
+    return arguments
 
 
 def count_jobs(folder: Path) -> int:
@@ -154,17 +153,20 @@ def count_jobs(folder: Path) -> int:
 
 def test_killed_run_resumes_and_ends_with_the_same_bytes(tmp_path: Path, sample: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    assert start_run(whole, sample).wait() == 0
-    process = start_run(killed, sample)
+    done = run_cold(*describe_run(whole, sample), cwd=tmp_path)  # with a hash seed of its own
+    assert done.returncode == 0, done.stderr
+    arguments = describe_run(killed, sample)
+    process = TRAINING.start(*arguments, cwd=tmp_path)
     while count_jobs(killed) < 3 and process.poll() is None:
         time.sleep(0.01)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    done = count_jobs(killed)
-    assert 3 <= done < count_jobs(whole)
+    count = count_jobs(killed)
+    assert 3 <= count < count_jobs(whole)
     assert not (killed / "submission.csv").exists()
     before = {path: path.stat().st_mtime_ns for path in killed.glob("*/jobs/*/*/job.json")}
-    assert start_run(killed, sample).wait() == 0
+    done = TRAINING.run(*arguments, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
     assert all(path.stat().st_mtime_ns == time_ for path, time_ in before.items())
     files = [path.relative_to(whole) for path in whole.rglob("*.parquet")]
     assert len(files) > 10

@@ -1,0 +1,84 @@
+"""Asks a fork server to run a program, hands over all that is the caller's, and waits for its end.
+
+Run as a program, it stands in for the one that the server forks: same arguments, environment,
+folder, process group and open files, and the same exit code. tests/processes.py puts it beside the
+server's socket. Standard library only, and little of it: it starts without the site's packages.
+"""
+
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+
+
+def ask(
+    address: str,
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    folder: str,
+    group: int,
+    files: Mapping[int, int],
+) -> socket.socket:
+    """Let the program begin; the connection tells its number, and then that it has ended.
+
+    Args:
+        group: the process group that it joins; 0: one of its own.
+        files: for each number that it is to find open, a descriptor of this process.
+    """
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(address)
+    call = {
+        "arguments": list(arguments),
+        "environment": dict(environment),
+        "folder": folder,
+        "group": group,
+        "numbers": list(files),
+    }
+    line = json.dumps(call).encode() + b"\n"  # JSON has no line breaks of its own
+    socket.send_fds(connection, [line], list(files.values()))
+    return connection
+
+
+def receive(connection: socket.socket) -> int:
+    """The next number that the server tells."""
+    told = connection.recv(4, socket.MSG_WAITALL)
+    if len(told) < 4:
+        raise ConnectionError("the fork server ended; its reason stands above")
+    return int.from_bytes(told, "big", signed=True)
+
+
+def finish(connection: socket.socket) -> int:
+    """The exit code, negative after a signal, of the program that ends or has ended."""
+    receive(connection)
+    connection.sendall(b"?")
+    return receive(connection)
+
+
+def is_inheritable(number: int) -> bool:
+    """Whether a program that this one starts finds the descriptor."""
+    try:
+        return os.get_inheritable(number)
+    except OSError:  # the one with which the list of them was read
+        return False
+
+
+def main() -> None:
+    """Be the program, as its caller sees it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group, and so it
+    opened = map(int, os.listdir("/dev/fd"))  # noqa: PTH208 - pathlib takes long to import
+    files = {number: number for number in opened if is_inheritable(number)}
+    address = f"{__file__.rpartition('/')[0]}/socket"
+    folder = os.getcwd()  # noqa: PTH109
+    connection = ask(address, sys.argv[1:], os.environ, folder, os.getpgrp(), files)
+    receive(connection)
+    code = finish(connection)
+    if code < 0:  # a signal ended it
+        signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+"""A fork server: imports what a program needs, then forks that program whenever it is asked.
+
+    python tests/fork_server.py LISTENER PROGRAM MODULE...
+
+It ends with its standard input. Each call is a connection to the socket LISTENER, from
+tests/fork_client.py. The program is the unmodified script that pip installed, run in a fork of this
+process as Python runs it; only the named libraries are there already. A module of the program
+itself never is: it may read the environment while it is imported. Between the two stands a guard,
+the parent of the program: it tells the caller how the program ended, and kills the program when
+the caller is gone.
+
+No Python thread may run here, for a fork copies a lock and not the thread that would release it.
+Those that numpy and polars begin sleep until they are used, and both expect forks.
+"""
+
+import atexit
+import fcntl
+import gc
+import importlib
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import sys
+import threading
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+# Read while Python or a library starts: a fork cannot take other values over.
+AT_START = ("PYTHON", "LD_", "OMP_")
+Call = tuple[dict[str, Any], list[int]]  # what is asked, and the files that came with it
+
+
+def serve(listener: socket.socket) -> Call:
+    """Take calls; returns in the program of each."""
+    while True:
+        ready, _, _ = select.select([listener, sys.stdin], [], [])
+        if sys.stdin in ready:  # the tests have ended
+            os._exit(0)
+        connection, _ = listener.accept()
+        if fork() == 0:
+            listener.close()
+            return guard(connection)
+        connection.close()
+
+
+def guard(connection: socket.socket) -> Call:
+    """Fork the program and wait for its end; returns in the program."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    call, files = read_call(connection)
+    ended, running = os.pipe()  # the program alone holds `running`, for as long as it runs
+    running = move(running, call["numbers"])
+    program = fork()
+    if program == 0:
+        connection.close()
+        os.close(ended)
+        return call, files
+    for file in (*files, running):
+        os.close(file)
+    with suppress(OSError):  # it does so as well: whoever comes first
+        os.setpgid(program, call["group"])
+    watch(program, ended, connection)
+    os._exit(0)
+
+
+def watch(program: int, ended: int, connection: socket.socket) -> None:
+    """Tell the caller the number of the program, that it has ended, and when asked, how."""
+    tell(program, connection)
+    ready, _, _ = select.select([ended, connection], [], [])
+    if connection in ready:  # nothing is asked yet: the caller is gone
+        os.kill(program, signal.SIGKILL)
+    tell(program, connection)
+    with suppress(ConnectionError):
+        connection.recv(1)  # until then the number is no other program's
+    _, status = os.waitpid(program, 0)
+    tell(os.waitstatus_to_exitcode(status), connection)
+
+
+def fork() -> int:
+    """Begin a copy of this process; it finds 0."""
+    with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+        return os.fork()  # later Pythons warn of any thread, also of those that sleep
+
+
+def read_call(connection: socket.socket) -> Call:
+    """Receive what is asked: one line of JSON."""
+    line, files, _, _ = socket.recv_fds(connection, 1 << 16, 253)  # more cannot be sent
+    while not line.endswith(b"\n"):
+        more = connection.recv(1 << 16)
+        if not more:  # the caller is gone, or only wanted to know that this is ready
+            os._exit(0)
+        line += more
+    return json.loads(line), files
+
+
+def tell(number: int, connection: socket.socket) -> None:
+    """Send a number to the caller, who may be gone."""
+    with suppress(OSError):
+        connection.sendall(number.to_bytes(4, "big", signed=True))
+
+
+def become(call: Mapping[str, Any], files: Sequence[int]) -> None:
+    """Take over what is the caller's."""
+    os.setpgid(0, call["group"])
+    place_files(files, call["numbers"])
+    wanted, own = at_start(call["environment"]), at_start(os.environ)
+    if wanted != own:
+        sys.exit(f"a fork server has {own} and cannot start a program with {wanted}: start it cold")
+    os.environ.clear()
+    os.environ.update(call["environment"])
+    os.chdir(call["folder"])
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def place_files(files: Sequence[int], numbers: Sequence[int]) -> None:
+    """Let each file be open under its number."""
+    moved = [move(file, numbers) for file in files]
+    for file, number in zip(moved, numbers, strict=True):
+        os.dup2(file, number)
+        os.close(file)
+
+
+def move(file: int, numbers: Sequence[int]) -> int:
+    """Out of the way of those that are to have these numbers."""
+    moved = fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, max(numbers) + 1)
+    os.close(file)
+    return moved
+
+
+def at_start(environment: Mapping[str, str]) -> dict[str, str]:
+    """What was read while this process started."""
+    return {name: value for name, value in environment.items() if name.startswith(AT_START)}
+
+
+def run(program: str) -> None:
+    """Run the script, and end as Python ends it.
+
+    But in the usual case the modules are left standing: to take torch down lasts a second.
+    """
+    code: Any = None
+    try:
+        runpy.run_path(program, run_name="__main__")
+    except SystemExit as end:
+        code = end.code
+        if not isinstance(code, int | None):  # a text, which Python prints
+            raise
+    threading._shutdown()  # waits for the other threads, as Python does
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code or 0)
+
+
+def main() -> None:
+    """Import the libraries, serve, and be the program."""
+    number, program, *modules = sys.argv[1:]
+    sys.path[0] = str(Path(program).parent)  # as when Python runs it
+    for name in modules:
+        importlib.import_module(name)
+    assert threading.active_count() == 1, threading.enumerate()
+    gc.freeze()  # the programs share the memory of the libraries: collectors would copy it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the programs
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system itself buries the guards
+    call, files = serve(socket.socket(fileno=int(number)))
+    become(call, files)
+    sys.argv = [program, *call["arguments"]]
+    run(program)
+
+
+if __name__ == "__main__":
+    main()
