@@ -26,6 +26,7 @@ class Passes:
         self._generator = generator
         self._executables: dict[str, bytes] = {}
         self._runs: dict[str, int] = {}  # of a visit
+        self._is_open = False  # the child may still hold another program's arguments
 
     @property
     def loaded(self) -> list[str]:
@@ -53,7 +54,7 @@ class Passes:
         return self._child.ask(Run(name, self._runs[name]))
 
     def _load(self, name: str) -> Any:
-        if not self._child.is_alive:
+        if not self._child.is_alive or not self._is_open:
             self._reopen()
         estimate = self._child.ask(Load(name, self._executables[name]))
         if not isinstance(estimate, Refusal):
@@ -77,6 +78,7 @@ class Passes:
 
     def _reopen(self) -> None:
         self._child.ask(Open(b"", self._program.arguments))
+        self._is_open = True
         for name in self._runs:
             self._child.ask(Load(name, self._executables[name]))
 

@@ -52,7 +52,6 @@ def measure_noise(folder: Path, count: int) -> pl.DataFrame:
             executables = build_some(program, compiling, 40)
             journal = Journal(folder / "log" / program.name, {"time": time.time_ns()})
             passes = Passes(timing, program, journal, np.random.default_rng(0))
-            timing.ask(Open(b"", program.arguments))
             passes.load(executables)
             for _ in range(16):
                 passes.make_pass()
@@ -107,7 +106,6 @@ def measure_options(folder: Path, count: int) -> pl.DataFrame:
                     executables[name] = made.executable
             journal = Journal(folder / "log" / program.name, {"time": time.time_ns()})
             passes = Passes(timing, program, journal, np.random.default_rng(0))
-            timing.ask(Open(b"", program.arguments))
             passes.load(executables)
             for _ in range(16):
                 passes.make_pass()

@@ -132,6 +132,18 @@ def check_nothing_lost(
     return found, last
 
 
+def test_one_command_collects_programs_with_other_arguments_one_after_the_other(
+    tmp_path: Path, dense: Path, ragged: Path, fastslow: FastSlow
+) -> None:
+    out = tmp_path / "out"
+    read = fastslow("collect", "layout", dense, ragged, "--out", out, *SMALL, "--minutes", "4")
+    assert read.returncode == 0, read.stderr
+    for name in ("dense", "ragged"):
+        candidates = pl.read_parquet(out / f"log/layout/xla/random/train/{name}" / CANDIDATE_FILE)
+        assert set(candidates["status"]) == {"sound"}
+        assert (out / f"npz/layout/xla/random/train/{name}.npz").exists()
+
+
 def test_a_collection_of_another_program_is_not_gone_on_with(
     out: Path, tmp_path: Path, dense: Path, ragged: Path
 ) -> None:
