@@ -32,7 +32,7 @@ OUT ?= build/collected
 HOURS ?= 4
 PUSH = $(foreach pair,$(SET),--set "$(pair)") $(if $(RESUME),--resume) $(if $(DIRTY),--allow-dirty)
 
-.PHONY: run report test pytest lint silent-lint data submit scores leaderboard notebooks \
+.PHONY: run report test test-slow pytest lint silent-lint data submit scores leaderboard notebooks \
 	kernels-package kernels-push kernels-status kernels-pull papers bench-layout bench-tile \
 	bench-lightgbm bench-study bench-scale bench-segments collect-sample clean
 
@@ -77,6 +77,9 @@ test: $(COLLECTS)
 
 pytest: $(COLLECTS)
 	$(BIN)/pytest --numprocesses logical --dist loadgroup --no-loadscope-reorder
+
+test-slow: $(COLLECTS)
+	$(BIN)/pytest -m slow
 
 silent-lint: $(COLLECTS)
 	@$(MAKE) --no-print-directory lint > build/lint.txt 2>&1

@@ -1,6 +1,6 @@
 """Compile options that change a program's speed on a CPU; by how much depends on the program.
 
-They were chosen by trying some 30 on five programs, most of them twice: these moved some program by
+They were chosen by trying some 30 on five programs, on a busy machine: these moved some program by
 at least 8%, while two identical builds were up to 6% apart. Left out, as within noise or not the
 same in both trials: fast math, vector width, XNNPACK, oneDNN, the scheduler, region analysis,
 expensive passes, the optimization level, loop unrolling, vectorizing straight code.

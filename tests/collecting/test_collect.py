@@ -76,6 +76,7 @@ def check_log(log: Path, npz: Path, record: Path) -> None:
     assert candidates["config"].is_unique().all()
 
 
+@pytest.mark.slow
 def test_killed_ten_times_nothing_is_lost_and_nothing_stands_under_another_name(
     tmp_path: Path, dense: Path
 ) -> None:

@@ -57,6 +57,7 @@ ENTRY main {
 """
 
 
+@pytest.mark.slow
 def test_the_worked_example_runs(tmp_path: Path) -> None:
     fastslow = Path(sys.executable).parent / "fastslow"
     environment = os.environ | {"FASTSLOW": str(fastslow), "CONFIGS": "9"}
