@@ -3,13 +3,13 @@
 import sys
 
 import typer
-from rich.console import Console
 
 from solution.commands.collecting import app as collecting_commands
 from solution.commands.data import app as data_commands
 from solution.commands.results import app as result_commands
 from solution.commands.training import app as training_commands
 from solution.system.errors import InputError
+from solution.system.terminal import PlainConsole, accept_any_text
 from submissions.commands import app as kaggle_commands
 from submissions.kernels.commands import app as kernel_commands
 
@@ -31,11 +31,19 @@ app.add_typer(kernel_commands, name="kernels")
 
 def main() -> None:
     """Run the command line; bad input is one message and exit code 2."""
+    accept_any_text()
     try:
         app()
     except (InputError, OSError) as error:  # OSError: no space, no permission, a folder in the way
-        Console(stderr=True, soft_wrap=True).print(f"Error: {error}", style="red", markup=False)
-        sys.exit(EXIT_BAD_INPUT)
+        _end(str(error))
+    except MemoryError as error:
+        _end(f"the memory is not enough. Close other programs, or use fewer workers. {error}")
+
+
+def _end(message: str) -> None:
+    console = PlainConsole(stderr=True, soft_wrap=True)
+    console.print(f"Error: {message}", style="red", markup=False)
+    sys.exit(EXIT_BAD_INPUT)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ HEADER = ["ID", "TopConfigs"]
 MAX_SHOWN = 3
 MAX_FIELD = 1 << 30
 MAX_DIGITS = 9
+MAX_TEXT = 300  # characters of the file that a message repeats; an ID has fewer
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ def check_submission(path: Path, expected: Expected, shown: Path | None = None) 
 
     Refuses a wrong header, missing, unknown or repeated IDs, and in a row: what is not an index,
     repeated indices, indices out of range, and counts other than all (layout) or five (tile).
+    Refuses a file without rows as well.
 
     Args:
         shown: how messages name the file, where it has another name for the time being.
@@ -40,10 +42,14 @@ def check_submission(path: Path, expected: Expected, shown: Path | None = None) 
     name = shown or path
     rows = read_rows(path, name)
     _check_ids(name, [row[0] for row in rows], expected)
+    if not rows:
+        raise InputError(f"{name}: has no rows, for {expected.source} asks for none.")
     for line, (graph, configs) in enumerate(rows, start=2):
         defect = _find_defect(graph, configs, expected.num_configs[graph])
         if defect:
-            raise InputError(f"{name}, line {line}, {graph}: {defect}. Write the file again.")
+            raise InputError(
+                f"{name}, line {line}, {_shorten(graph)}: {defect}. Write the file again."
+            )
     return len(rows)
 
 
@@ -58,7 +64,8 @@ def read_rows(path: Path, shown: Path) -> list[tuple[str, str]]:
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{shown}: not a CSV file: {error}.") from error
     if header != HEADER:
-        raise InputError(f"{shown}: expected the header ID,TopConfigs, found {','.join(header)!r}.")
+        found = _shorten(",".join(header))
+        raise InputError(f"{shown}: expected the header ID,TopConfigs, found {found!r}.")
     for line, row in enumerate(rows, start=2):
         if len(row) != len(HEADER):
             raise InputError(f"{shown}, line {line}: expected 2 columns, found {len(row)}.")
@@ -74,8 +81,9 @@ def _check_ids(path: Path, names: list[str], expected: Expected) -> None:
     for verb, found in findings.items():
         if found:
             raise InputError(
-                f"{path}: {verb} {len(found)} ID(s), such as {', '.join(found[:MAX_SHOWN])}; "
-                f"{len(expected.num_configs)} rows are expected by {expected.source}."
+                f"{path}: {verb} {len(found)} ID(s), such as "
+                f"{', '.join(map(_shorten, found[:MAX_SHOWN]))}; {len(expected.num_configs)} rows "
+                f"are expected by {expected.source}."
             )
 
 
@@ -95,6 +103,11 @@ def _find_defect(name: str, text: str, num_configs: int | None) -> str | None:
     if len(indices) != wanted:
         return f"expected {wanted} indices, found {len(indices)}"
     return None
+
+
+def _shorten(text: str) -> str:
+    """A message shows what is in the file, which may be of any length."""
+    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}..."
 
 
 def count_wanted(name: str, num_configs: int) -> int:

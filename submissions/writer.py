@@ -29,6 +29,8 @@ class Written:
 
     def describe(self) -> str:
         """What the user should know of it."""
+        if not self.rows:
+            return "Submission: none, for the data has neither test graphs nor a sample of one."
         lines = [f"Submission: {self.path} ({self.rows} rows, checked)"]
         if self.kept:
             lines.append(
@@ -45,7 +47,8 @@ class Written:
 def write_submission(
     ranking: pl.DataFrame, graphs: pl.DataFrame, sample: Path | None, path: Path
 ) -> Written:
-    """Write and check a submission, atomically: a defect leaves no file.
+    """Write and check a submission, atomically: a defect leaves no file, and neither does data
+    that asks for no row.
 
     Args:
         ranking: collection, graph, config, score of the test graphs.
@@ -56,6 +59,9 @@ def write_submission(
         InputError: a test graph has no ranking, or the file does not pass the checker.
     """
     expected, sampled = expect(graphs, sample), _read_sample(sample)
+    if not expected.num_configs:
+        path.unlink(missing_ok=True)
+        return Written(path, 0, 0, 0)
     rankings = _order(ranking)
     rows: dict[str, str] = {}
     for name, num_configs in expected.num_configs.items():
@@ -96,7 +102,12 @@ def _order(ranking: pl.DataFrame) -> dict[str, list[int]]:
 
 
 def _read_sample(sample: Path | None) -> dict[str, str]:
-    return {} if sample is None else dict(read_rows(sample, sample))
+    if sample is None:
+        return {}
+    rows = dict(read_rows(sample, sample))
+    if not rows:
+        raise InputError(f"{sample}: has no rows below its header. Get the file again.")
+    return rows
 
 
 def _write_csv(rows: dict[str, str], path: Path) -> None:

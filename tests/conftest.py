@@ -3,7 +3,7 @@
 import os
 import subprocess
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from solution.data.folders import SAMPLE, find_files
 from solution.features.preparation import Preparation
 from solution.store.preparing import prepare_store
 from solution.store.store import Store
+from tests.made.guarded import Guard, open_guard
 from tests.processes import FASTSLOW, TRAINING, run_cold
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # a process a core: more threads would wait for each other
@@ -51,6 +52,13 @@ def sample() -> Path:
 def sample_store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     """The bundled sample, prepared; not to be changed."""
     return prepare_store(find_files(SAMPLE), tmp_path_factory.mktemp("store"), Preparation())
+
+
+@pytest.fixture(scope="session")
+def guard() -> Iterator[Guard]:
+    """A process with little memory and time, for input that may want much."""
+    with open_guard() as found:
+        yield found
 
 
 @pytest.fixture

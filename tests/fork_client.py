@@ -75,7 +75,8 @@ def main() -> None:
     receive(connection)
     code = finish(connection)
     if code < 0:  # a signal ended it
-        signal.signal(-code, signal.SIG_DFL)
+        if -code != signal.SIGKILL:  # which nobody can have changed
+            signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     sys.exit(code)
 

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from solution.analysis import measures
+from solution.analysis.graph_picture import show_name
 from solution.domain.collection import NAMES
 from solution.domain.graph import Graph
 from solution.domain.metrics import kendall_tau
@@ -97,7 +98,7 @@ def draw_configurations(graph: Graph) -> Figure:
     shown = axes.scatter(coordinates[:, 0], coordinates[:, 1], c=colours, cmap="viridis_r", s=10)
     figure.colorbar(shown, label="runtime, as a rank (0: fastest, 100: slowest)")
     _label_components(axes, shares)
-    axes.set_title(f"Configurations of {graph.collection.name}:{graph.name}", fontsize=10)
+    axes.set_title(f"Configurations of {graph.collection.name}:{show_name(graph)}", fontsize=10)
     return figure
 
 
@@ -114,7 +115,7 @@ def draw_across(graphs: Sequence[Graph]) -> Figure:
         parts = np.split(coordinates, ends)
         for number, (graph, part) in enumerate(zip(shown, parts, strict=True)):
             x, y = part.T
-            axes.scatter(x, y, s=6, color=f"C{number}", alpha=0.6, label=_shorten(graph.name))
+            axes.scatter(x, y, s=6, color=f"C{number}", alpha=0.6, label=_shorten(show_name(graph)))
         axes.legend(fontsize=6, markerscale=2, frameon=False, loc="best")
         _label_components(axes, shares)
     return figure
@@ -146,7 +147,7 @@ def draw_violations(graphs: Sequence[Graph]) -> Figure:
     right.set_xlabel("nodes whose largest dimension is not minor-most (%)")
     right.set_ylabel("runtime over the fastest")
     right.set_title(
-        f"The strongest: {graph.key[0]}:{graph.name}, tau {taus[strongest]:+.2f}", fontsize=10
+        f"The strongest: {graph.key[0]}:{show_name(graph)}, tau {taus[strongest]:+.2f}", fontsize=10
     )
     return figure
 
@@ -158,7 +159,7 @@ def draw_opcodes(graphs: Sequence[Graph]) -> Figure:
     ordered = sorted(programs.values(), key=measures.fastest)
     figure = Figure(figsize=(12, 2 + 0.22 * len(ordered)), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=[1, 2.4])
-    names = [_shorten(graph.name) for graph in ordered]
+    names = [_shorten(show_name(graph)) for graph in ordered]
     for name, colour in COLOURS.items():
         own = [place for place, graph in enumerate(ordered) if graph.key[0] == name]
         times = [measures.fastest(ordered[place]) / 1e6 for place in own]

@@ -21,7 +21,7 @@ from solution.models.catalogue import Model, load_model
 from solution.models.trees.pairwise_ranker import PairwiseRanker
 from solution.runs.folder import Run
 from solution.store.lazy_graphs import GraphCache, LazyGraphs
-from solution.store.store import Store, graph_path
+from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.system.terminal import make_table
 from solution.training.fit import MODEL
@@ -106,17 +106,13 @@ def find_graph(store: Store, experiment: Experiment, name: str) -> Graph:
             f"{store.folder}, found {', '.join(found) or 'none'}. Give its name, or "
             "COLLECTION:NAME."
         )
-    return _load(store, rows)[0]
+    return store.load(rows, GraphCache())[0]
 
 
 def labelled_graphs(store: Store, collection: str) -> LazyGraphs:
     """Those of the collection that have labels."""
-    return _load(store, store.graphs.filter(pl.col("collection") == collection, "labelled"))
-
-
-def _load(store: Store, rows: pl.DataFrame) -> LazyGraphs:
-    keys = rows.select("collection", "split", "graph").iter_rows()
-    return LazyGraphs([graph_path(store.folder, *key) for key in keys], GraphCache())
+    rows = store.graphs.filter(pl.col("collection") == collection, "labelled")
+    return store.load(rows, GraphCache())
 
 
 def load_unseen(run: Run, experiment: Experiment, graph: Graph) -> tuple[Model, Path]:

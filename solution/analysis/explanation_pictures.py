@@ -12,7 +12,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
 from solution.analysis.explanation import Explanation
-from solution.analysis.graph_picture import save_figure
+from solution.analysis.graph_picture import save_figure, show_name
 from solution.analysis.measures import principal_components
 from solution.domain.graph import Graph
 from solution.features.column import Feature
@@ -33,7 +33,7 @@ def draw_contributions(explanation: Explanation, path: Path) -> None:
     axes[0].barh([explanation.features[place].name for place in order], values, color=colours)
     axes[0].axvline(0, color="black", linewidth=0.8)
     axes[0].set_title(
-        f"{explanation.graph.name}: configuration {explanation.slow} over {explanation.fast}"
+        f"{show_name(explanation.graph)}: configuration {explanation.slow} over {explanation.fast}"
     )
     axes[0].set_xlabel(f"contribution to the {explanation.total} (red: slower, blue: faster)")
     _draw_importance(axes[1], explanation.features, explanation.importance)
@@ -61,7 +61,7 @@ def draw_components(graph: Graph, others: Sequence[Graph], path: Path) -> None:
         runtimes = graph.distinct.mean(graph.runtimes)
         colours, label = np.log2(runtimes / runtimes.min()), "log2 runtime over the fastest"
     _scatter(axes[0], rows, colours, label)
-    axes[0].set_title(f"{len(rows):,} configurations of {graph.name}")
+    axes[0].set_title(f"{len(rows):,} configurations of {show_name(graph)}")
     tables, places = _sample([other for other in others if other.runtimes is not None])
     if len(tables):
         _scatter(axes[1], tables, places, "place inside the graph (0 fastest, 1 slowest)")

@@ -10,8 +10,8 @@ from solution.analysis.feature_files import write_table
 from solution.domain.collection import Collection
 from solution.features.column import Feature
 from solution.features.columns import FEATURES
-from solution.store.lazy_graphs import GraphCache, LazyGraphs
-from solution.store.store import Store, graph_path
+from solution.store.lazy_graphs import GraphCache
+from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.system.progress import track
 from solution.system.terminal import make_table
@@ -46,8 +46,7 @@ def write_collection(store: Store, collection: Collection, path: Path) -> int:
     rows = store.graphs.filter(store.graphs["collection"] == collection.name)
     if rows.is_empty():
         raise InputError(f"{store.folder}: has no graph of {collection.name}.")
-    ordered = rows.sort("graph").select("collection", "split", "graph").iter_rows()
-    graphs = LazyGraphs([graph_path(store.folder, *key) for key in ordered], GraphCache(0))
+    graphs = store.load(rows.sort("graph"), GraphCache(0))
     with track(graphs, f"Table of {collection.name}") as tracked:
         write_table(tracked, collection, path)
     return int(rows["configs"].sum())

@@ -1,5 +1,6 @@
 """Draw a graph: its operations from inputs to output, and how its runtimes spread."""
 
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,12 @@ from matplotlib.figure import Figure
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import OPCODES
 from solution.system.files import replace_file
+from solution.system.terminal import escape
 
 MAX_COLOURS = 7
 REST_COLOUR = "#b8b8b8"
 MAX_LABELLED_NODES = 60
+LEAST_SPREAD = 1e-9  # below it, runtimes are equal
 
 
 def draw_graph(graph: Graph, path: Path) -> None:
@@ -25,7 +28,8 @@ def draw_graph(graph: Graph, path: Path) -> None:
 
 def save_figure(figure: Figure, path: Path) -> None:
     """Write a figure as PNG."""
-    with replace_file(path) as temporary:
+    with replace_file(path) as temporary, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")  # a name in another script has boxes
         figure.savefig(temporary, dpi=130, format="png")
 
 
@@ -38,6 +42,11 @@ def make_figure(graph: Graph) -> Figure:
     if graph.runtimes is not None:
         _draw_runtimes(graph, axes[1, 0])
     return figure
+
+
+def show_name(graph: Graph) -> str:
+    """The graph's name in a picture: it is no formula and moves no cursor."""
+    return escape(graph.name).replace("$", r"\$")
 
 
 def node_depths(graph: Graph) -> np.ndarray:
@@ -70,7 +79,7 @@ def _draw_program(graph: Graph, axes: Axes) -> None:
     if graph.num_nodes <= MAX_LABELLED_NODES:
         for (x, y), opcode in zip(places, graph.node_opcodes, strict=True):
             axes.text(x, y + 0.25, OPCODES[int(opcode)], ha="center", fontsize=7)
-    axes.set_title(f"{graph.collection.name}:{graph.name}: {graph.num_nodes:,} operations")
+    axes.set_title(f"{graph.collection.name}:{show_name(graph)}: {graph.num_nodes:,} operations")
     axes.set_xlabel("longest way from an input (operations)")
     axes.set_yticks([])
     axes.margins(0.06, 0.12)
@@ -104,7 +113,9 @@ def _node_groups(graph: Graph) -> Iterator[tuple[str, np.ndarray, dict[str, Any]
 
 def _draw_runtimes(graph: Graph, axes: Axes) -> None:
     assert graph.runtimes is not None
-    axes.hist(graph.runtimes / graph.runtimes.min(), bins=min(60, graph.num_configs), color="C0")
+    slower = graph.runtimes / graph.runtimes.min() - 1
+    bins = min(60, graph.num_configs) if slower.max() > LEAST_SPREAD else 1
+    axes.hist(1 + slower, bins=bins, color="C0")
     axes.set_title(f"Runtimes of {graph.num_configs:,} configurations")
     axes.set_xlabel("runtime over the fastest")
     axes.set_ylabel("configurations")

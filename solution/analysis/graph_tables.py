@@ -53,7 +53,10 @@ def show_summaries(summaries: pl.DataFrame) -> Table:
 def show_graph(graph: Graph) -> list[Table]:
     """Sizes, opcodes, configurable nodes or tile sizes, and runtimes."""
     tables = [_show_sizes(graph), _show_opcodes(graph)]
-    tables.append(_show_configurable(graph) if len(graph.configurable) else _show_tiles(graph))
+    if graph.collection.kind == "tile":
+        tables.append(_show_tiles(graph))
+    elif len(graph.configurable):  # a program may have nothing to configure
+        tables.append(_show_configurable(graph))
     if graph.runtimes is not None:
         tables.append(_show_runtimes(graph))
     return tables

@@ -17,7 +17,8 @@ from solution.system.errors import InputError
 
 SAMPLE = Path(__file__).parent / "sample"  # the bundled data
 
-HIDDEN = (".", "__MACOSX")
+HIDDEN = (".", "__MACOSX", "lost+found")  # the last is root's own, on many disks
+MAX_NAME = 1000  # characters of a line in which a graph's name ends
 EXPECTED = "layout/{xla,nlp}/{default,random}/{train,valid,test}/*.npz or tile/xla/{...}/*.npz"
 
 
@@ -52,7 +53,8 @@ def check_exists(folder: Path | None) -> Path | None:
 def find_files(folder: Path) -> list[GraphFile]:
     """Every graph below `folder` (or the one file that it is), sorted by collection, split, name.
 
-    Raises InputError where there is none, or where one graph is there twice.
+    Raises InputError where there is none, where one graph is there twice, or where a folder cannot
+    be read.
     """
     check_exists(folder)
     visible = [folder] if folder.is_file() else sorted(_walk(folder))
@@ -128,14 +130,19 @@ def _is_sample_submission(path: Path) -> bool:
     if not path.is_file():
         return False
     with path.open(encoding="utf-8", errors="replace") as file:
-        header, first = file.readline().strip(), file.readline()
+        header, first = file.readline(MAX_NAME).strip(), file.readline(MAX_NAME)
     return header == "ID,TopConfigs" and first.partition(",")[0].rpartition(":")[0] in BY_NAME
 
 
 def _walk(folder: Path, pattern: str = "*.npz") -> Iterator[Path]:
-    """Files below `folder` that match, also through links; hidden folders are passed over."""
+    """Files below `folder` that match, also through links; hidden folders are passed over.
+
+    Raises InputError where a folder cannot be read: what is in it would be left out.
+    """
+    if folder.is_file():
+        return
     visited: set[str] = set()
-    for here, folders, files in os.walk(folder, followlinks=True):
+    for here, folders, files in os.walk(folder, onerror=_refuse_folder, followlinks=True):
         real = os.path.realpath(here)
         if real in visited:  # a link to a folder above
             folders.clear()
@@ -145,6 +152,13 @@ def _walk(folder: Path, pattern: str = "*.npz") -> Iterator[Path]:
         for name in files:
             if fnmatch(name, pattern) and not name.startswith(HIDDEN):
                 yield Path(here, name)
+
+
+def _refuse_folder(error: OSError) -> None:
+    raise InputError(
+        f"{error.filename}: the folder cannot be read: {error.strerror}. Make it readable, or take "
+        "it out of the data."
+    ) from error
 
 
 def _check_unique(files: list[GraphFile]) -> None:

@@ -31,18 +31,20 @@ def map_files(
     files: Sequence[GraphFile],
     description: str,
     workers: int | None = None,
+    worth_a_worker: int = BYTES_WORTH_A_WORKER,
 ) -> list[R]:
     """The results in the order of `files`. The largest files are begun first.
 
     Args:
         function: at the top level of a module, so that other processes find it.
         workers: processes; by default one per core, and none where the files are small.
+        worth_a_worker: bytes of files for which it pays to start a process.
 
     Raises:
         InputError: a worker was killed, as the system does when memory runs out.
     """
     sizes = [file.size for file in files]
-    useful = -(-sum(sizes) // BYTES_WORTH_A_WORKER)
+    useful = -(-sum(sizes) // worth_a_worker)
     count = workers or min(count_cores(), len(files), useful)
     with byte_bars() as progress:
         task = progress.add_task(description, total=sum(sizes), note="")

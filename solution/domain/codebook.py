@@ -14,6 +14,8 @@ import numpy as np
 from solution.domain import vocabulary
 from solution.domain.duplicates import Distinct
 
+LOWEST, HIGHEST = vocabulary.LAYOUT_UNSET, vocabulary.MAX_RANK - 1
+
 
 @dataclass(frozen=True, eq=False)
 class Codebook:
@@ -64,3 +66,32 @@ class Codebook:
         # All of them: the codes stay where they are, in memory or in a file.
         codes = self.codes if len(used) == len(self.codes) else self.codes[used]
         return dataclasses.replace(self, codes=codes, rows=rows.astype(np.int64))
+
+
+def check_codebook(book: Codebook, *, with_codes: bool = True) -> None:
+    """Compare the four arrays with each other, where they come from a file.
+
+    Args:
+        with_codes: whether every code is looked at; of a mapped file that reads all of it.
+
+    Raises:
+        ValueError: a layout, node or row that is named is not there.
+    """
+    expected = {
+        "layouts": (book.layouts, (None, vocabulary.NUM_LAYOUT_FEATURES)),
+        "codes": (book.codes, (None, None)),
+        "starts": (book.starts, (1 + book.codes.shape[-1],)),
+        "rows": (book.rows, (None,)),
+    }
+    for name, (array, shape) in expected.items():
+        if array.ndim != len(shape) or shape[-1] not in (None, array.shape[-1]):
+            raise ValueError(f"{name} has shape {array.shape}")
+    counts = np.diff(book.starts)
+    if book.starts[0] != 0 or book.starts[-1] != len(book.layouts) or (counts < 0).any():
+        raise ValueError(f"starts does not divide {len(book.layouts)} layouts")
+    if ((book.layouts < LOWEST) | (book.layouts > HIGHEST)).any():
+        raise ValueError(f"layouts holds other numbers than {LOWEST} to {HIGHEST}")
+    if ((book.rows < 0) | (book.rows >= len(book.codes))).any():
+        raise ValueError(f"rows names other rows than the {len(book.codes)} of codes")
+    if with_codes and (book.codes >= counts).any():
+        raise ValueError("codes names a layout that its node does not have")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from solution.domain import vocabulary
-from solution.domain.codebook import Codebook
+from solution.domain.codebook import HIGHEST, LOWEST, Codebook
 from solution.domain.duplicates import deduplicate
 from solution.domain.key_table import KeyTable
 
@@ -17,7 +17,6 @@ TABLE_ENTRIES = 1 << 23  # (node, layout) entries of a table
 BLOCK_ENTRIES = 1 << 18  # (configuration, node) entries that are worked on at once
 SLOTS, NUM_TENSORS = vocabulary.MAX_RANK, len(vocabulary.LAYOUT_TENSORS)
 TOKENS = vocabulary.NUM_LAYOUT_TOKENS
-LOWEST, HIGHEST = vocabulary.LAYOUT_UNSET, vocabulary.MAX_RANK - 1
 
 
 class LayoutValueError(ValueError):

@@ -17,6 +17,9 @@ from solution.domain.collection import Collection
 from solution.domain.duplicates import Distinct, deduplicate
 
 MAX_SHOWN = 5
+LARGEST = 2.0**63  # of a whole number of 64 bits, which all node features were
+
+Checks = list[tuple[str, np.ndarray]]  # what is wrong, and where
 
 
 class InvalidGraphError(ValueError):
@@ -143,16 +146,17 @@ def _find_shape_defects(graph: Graph) -> list[str]:
     if graph.options is not None:
         expected["config_options"] = (graph.options, (configs, len(vocabulary.OPTION_NAMES)))
     defects = [
-        f"{name} has shape {_show_shape(array.shape)}, expected {_show_shape(shape)}"
+        f"{name} has shape {show_shape(array.shape)}, expected {show_shape(shape)}"
         for name, (array, shape) in expected.items()
-        if not _matches(array.shape, shape)
+        if not matches(array.shape, shape)
     ]
     if not defects and (nodes == 0 or configs == 0):
         defects.append(f"the graph has {nodes} nodes and {configs} configurations")
     return defects
 
 
-def _matches(shape: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
+def matches(shape: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
+    """Whether it is the `expected` shape, in which None is any size."""
     pairs = zip(expected, shape, strict=False)
     return len(shape) == len(expected) and all(want in (None, have) for want, have in pairs)
 
@@ -160,28 +164,79 @@ def _matches(shape: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
 def _find_value_defects(graph: Graph) -> list[str]:
     nodes, opcodes = graph.num_nodes, graph.node_opcodes
     checks = [
-        ("node_feat has NaN or infinite values in the nodes",
-         np.flatnonzero(~np.isfinite(graph.node_features).all(axis=1))),
+        *_check_features(graph),
         (f"node_opcode has ids outside 0...{vocabulary.VIRTUAL}:",
          np.unique(opcodes[(opcodes < 0) | (opcodes > vocabulary.VIRTUAL)])),
         (f"edge_index points outside the nodes 0...{nodes - 1} in the rows",
-         np.flatnonzero(((graph.edges < 0) | (graph.edges >= nodes)).any(axis=1))),
+         _rows_of((graph.edges < 0) | (graph.edges >= nodes))),
         (f"node_config_ids points outside the nodes 0...{nodes - 1}:",
          graph.configurable[(graph.configurable < 0) | (graph.configurable >= nodes)]),
         ("node_config_ids names these nodes more than once:", _repeated(graph.configurable)),
         ("the configurations have NaN or infinite values in the rows", _rows_not_finite(graph)),
         ("config_options has choices that are not known in the rows", _unknown_options(graph)),
+        *_check_runtimes(graph),
     ]  # fmt: skip
-    if graph.runtimes is not None:
-        bad = np.flatnonzero(~(np.isfinite(graph.runtimes) & (graph.runtimes > 0)))
-        checks.append(("config_runtime is not positive for the configurations", bad))
     return [f"{text} {_show_values(found)}" for text, found in checks if len(found)]
+
+
+def _check_features(graph: Graph) -> Checks:
+    """Sizes are multiplied and dimension numbers are looked up, so they must be such."""
+    features = graph.node_features
+    if not (features.min() >= -LARGEST and features.max() <= LARGEST):  # as with NaN
+        finite = np.isfinite(features)
+        return [
+            ("node_feat has NaN or infinite values in the nodes", _rows_of(~finite)),
+            ("node_feat has numbers beyond 64 bits in the nodes",
+             _rows_of(finite & (np.abs(features) > LARGEST))),
+        ]  # fmt: skip
+    sizes = features[:, vocabulary.SHAPE_DIMENSIONS].astype(np.float64)
+    elements = np.prod(np.where(sizes == 0, 1, sizes).T, axis=0)
+    wrong = _rows_of(sizes < 0) if sizes.min() < 0 else np.flatnonzero(elements >= LARGEST)
+    return [
+        ("node_feat has a shape with a size below 0, or of 2^63 elements, in the nodes", wrong),
+        (f"node_feat has dimension numbers other than -1...{vocabulary.MAX_RANK - 1} in the nodes",
+         _wrong_dimension_numbers(graph)),
+    ]  # fmt: skip
+
+
+def _wrong_dimension_numbers(graph: Graph) -> np.ndarray:
+    """The nodes (k,) with one that is outside, or not whole.
+
+    A node that stands for many has the means of theirs.
+    """
+    is_wrong = np.zeros(graph.num_nodes, bool)
+    for columns in vocabulary.DIMENSION_NUMBERS:
+        numbers = graph.node_features[:, columns]
+        broken = numbers != np.rint(numbers)
+        if broken.any():
+            is_wrong |= broken.any(axis=1) & (graph.node_opcodes != vocabulary.VIRTUAL)
+        if numbers.min() < -1 or numbers.max() >= vocabulary.MAX_RANK:
+            is_wrong |= ((numbers < -1) | (numbers >= vocabulary.MAX_RANK)).any(axis=1)
+    return np.flatnonzero(is_wrong)
+
+
+def _rows_of(marks: np.ndarray) -> np.ndarray:
+    """The rows (k,) of `marks` (rows, columns) in which any is set; most often there is none."""
+    return np.flatnonzero(marks.any(axis=1)) if marks.any() else np.empty(0, np.int64)
+
+
+def _check_runtimes(graph: Graph) -> Checks:
+    """They are compared as quotients, so those must be numbers too."""
+    if graph.runtimes is None:
+        return []
+    bad = np.flatnonzero(~(np.isfinite(graph.runtimes) & (graph.runtimes > 0)))
+    checks = [("config_runtime is not positive for the configurations", bad)]
+    ends = np.array([graph.runtimes.min(), graph.runtimes.max()])
+    with np.errstate(over="ignore"):
+        if not len(bad) and np.isinf(ends[1] / ends[0]):
+            checks.append(("config_runtime has times whose quotient is no number:", ends))
+    return checks
 
 
 def _rows_not_finite(graph: Graph) -> np.ndarray:
     if isinstance(graph.configs, Codebook):  # checked where it is encoded
         return np.empty(0, np.int64)
-    return np.flatnonzero(~np.isfinite(graph.configs).reshape(len(graph.configs), -1).all(axis=1))
+    return _rows_of(~np.isfinite(graph.configs))
 
 
 def _unknown_options(graph: Graph) -> np.ndarray:
@@ -201,5 +256,6 @@ def _show_values(values: np.ndarray) -> str:
     return shown + (f" and {len(values) - MAX_SHOWN} more" if len(values) > MAX_SHOWN else "")
 
 
-def _show_shape(shape: tuple[int | None, ...]) -> str:
+def show_shape(shape: tuple[int | None, ...]) -> str:
+    """As messages have it."""
     return "(" + ", ".join("any" if size is None else str(size) for size in shape) + ")"

@@ -2,7 +2,8 @@
 
 import dataclasses
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -30,10 +31,23 @@ class Budget:
         self._left += count
 
 
+@contextmanager
+def naming(graph: Graph) -> Iterator[None]:
+    """Note in whatever fails meanwhile with which graph it was."""
+    try:
+        yield
+    except Exception as error:
+        note = f"It happened with the graph {':'.join(graph.key)}."
+        if note not in getattr(error, "__notes__", ()):  # of one memo inside another
+            error.add_note(note)
+        raise
+
+
 class PerGraph(Generic[T]):
     """A function of a graph whose results are kept as long as the graph itself, while they fit.
 
-    Folds and seeds share their graphs, so what depends on the graph alone is computed once.
+    Folds and seeds share their graphs, so what depends on the graph alone is computed once. Where
+    the function fails, its error names the graph.
     """
 
     budget = Budget(1 << 30)  # of all functions together
@@ -45,7 +59,8 @@ class PerGraph(Generic[T]):
     def __call__(self, graph: Graph) -> T:
         if graph in self._results:
             return self._results[graph]
-        result = self._function(graph)
+        with naming(graph):
+            result = self._function(graph)
         size = count_bytes(result)
         if self.budget.take(size):
             self._results[graph] = result

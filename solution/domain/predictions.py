@@ -12,7 +12,7 @@ import polars as pl
 
 from solution.system.errors import InputError
 from solution.system.files import replace_file
-from solution.system.parquet import ROW_GROUP, writing
+from solution.system.parquet import ROW_GROUP, reading, writing
 
 SCHEMA = pl.Schema(
     {
@@ -122,10 +122,8 @@ def read(path: Path, columns: Sequence[str] = ("collection", "graph")) -> pl.Dat
     """Read a Parquet file; raise InputError where it is missing, broken or lacks `columns`."""
     if not path.is_file():
         raise InputError(f"{path}: there is no such file. Make it with `fastslow run`.")
-    try:
+    with reading(path, "a Parquet file"):
         frame = pl.read_parquet(path)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise InputError(f"{path}: expected a Parquet file, but: {error}") from error
     missing = [name for name in columns if name not in frame.columns]
     if missing:
         raise InputError(

@@ -55,6 +55,8 @@ CONVOLUTION_INPUT_SPATIAL = slice(95, 99)
 CONVOLUTION_KERNEL_SPATIAL = slice(101, 105)
 CONVOLUTION_DIMENSIONS = slice(93, 107)
 NODE_LAYOUT = slice(134, 140)  # minor to major
+# All that number the dimensions of a tensor: 0 ... 5, or -1 where a slot is not used.
+DIMENSION_NUMBERS = (DIMENSIONS, CONVOLUTION_DIMENSIONS, NODE_LAYOUT)
 
 # Bytes of one element: invalid pred s8 s16 s32 s64 u8 u16 u32 u64 f16 f32 f64 bf16 c64 c128
 # tuple opaque token.

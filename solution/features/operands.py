@@ -83,7 +83,7 @@ def _order(
 def _fit_convolution(node: np.ndarray, shapes: np.ndarray) -> int:
     """How many facts agree if `shapes` (2, 6) are input and kernel of the convolution."""
     output = node[vocabulary.SHAPE_DIMENSIONS]
-    numbers = np.maximum(node, 0).astype(np.int64)
+    numbers = np.clip(node, 0, vocabulary.MAX_RANK - 1).astype(np.int64)
     input_batch = numbers[vocabulary.CONVOLUTION_INPUT_BATCH]
     kernel_output = numbers[vocabulary.CONVOLUTION_KERNEL_OUTPUT]
     output_batch = numbers[vocabulary.CONVOLUTION_OUTPUT_BATCH]

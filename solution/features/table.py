@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 
 from solution.domain.graph import Graph
-from solution.domain.memo import PerGraph
+from solution.domain.memo import PerGraph, naming
 from solution.features.layout.layout_table import layout_table
 from solution.features.option_table import option_table
 from solution.features.tile.tile_table import tile_table
@@ -15,9 +15,10 @@ def feature_table(graph: Graph) -> pl.DataFrame:
 
     Where the compiler was told options, those of solution.features.option_table.
     """
-    if graph.options is not None:
-        return option_table(graph)
-    return (layout_table if graph.collection.kind == "layout" else tile_table)(graph)
+    with naming(graph):
+        if graph.options is not None:
+            return option_table(graph)
+        return (layout_table if graph.collection.kind == "layout" else tile_table)(graph)
 
 
 def _compute_distinct(graph: Graph) -> np.ndarray:

@@ -22,7 +22,8 @@ from solution.domain.graph import Graph
 from solution.features.preparation import VERSION, Preparation
 from solution.models.base import Ranker, RankerSettings
 from solution.system.errors import InputError
-from solution.system.sealing import check_files, list_checksums, read_sealed, write_sealed
+from solution.system.files import write_sealed
+from solution.system.sealing import check_files, list_checksums, read_record
 
 RECORD, FORMAT = "model.json", 1
 OWN = "own:"
@@ -135,7 +136,7 @@ def load_model(folder: Path, own: Sequence[RankerSettings] = ()) -> Model:
             another preparation than this program makes.
     """
     path = folder / RECORD
-    record = read_sealed(path, "a model")
+    record = read_record(path, "a model")
     check_files(folder, record.get("files"), path)
     if record.get("format") != FORMAT:
         raise InputError(f"{path}: has format {record.get('format')!r}, expected {FORMAT}.")

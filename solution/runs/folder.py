@@ -28,7 +28,7 @@ from typing import Any
 from solution.domain.collection import SAMPLE_SUBMISSION
 from solution.runs.job import read_job
 from solution.system.errors import InputError
-from solution.system.sealing import read_sealed
+from solution.system.sealing import read_record as read_sealed_record
 
 RUNS = Path(os.environ.get("FASTSLOW_RUNS", "runs"))
 STORES = Path(os.environ.get("FASTSLOW_STORES", "stores"))
@@ -108,7 +108,7 @@ class Run:
 def read_record(folder: Path) -> dict[str, Any]:
     """The record of a run; InputError where it is not one, for then the folder is not ours."""
     path = folder / RECORD
-    found = read_sealed(path, "a run")
+    found = read_sealed_record(path, "a run")
     settings = found.get("settings")
     if not isinstance(settings, dict) or not isinstance(settings.get(EXPERIMENTS, {}), dict):
         raise InputError(

@@ -14,7 +14,8 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from solution.system.errors import InputError
-from solution.system.sealing import check_files, list_checksums, read_sealed, write_sealed
+from solution.system.files import write_sealed
+from solution.system.sealing import check_files, list_checksums, read_record
 
 RECORD = "job.json"
 
@@ -48,7 +49,7 @@ def read_job(folder: Path) -> JobRecord:
     """The record of a job; InputError where it is not what was written."""
     path = folder / RECORD
     try:
-        return TypeAdapter(JobRecord).validate_python(read_sealed(path, "a trained model"))
+        return TypeAdapter(JobRecord).validate_python(read_record(path, "a trained model"))
     except ValidationError as error:
         raise InputError(f"{path}: expected the record of a trained model, but: {error}") from error
 

@@ -12,9 +12,17 @@ from typing import Any
 from solution.runs.folder import EXPERIMENTS, RECORD, Run, read_record
 from solution.system.commit import read_commit
 from solution.system.errors import InputError
-from solution.system.files import TEMPORARY, checksum, locked, remove, remove_leftovers
+from solution.system.files import (
+    TEMPORARY,
+    checksum,
+    locked,
+    remove,
+    remove_leftovers,
+    write_sealed,
+)
 from solution.system.progress import console
-from solution.system.sealing import check_files, read_sealed, write_sealed
+from solution.system.sealing import check_files
+from solution.system.sealing import read_record as read_sealed_record
 
 # The rooms and files whose code decides predictions; an experiment's own file is in its record.
 DECIDING = (
@@ -133,7 +141,9 @@ def seal_split(run: Run) -> None:
 
 def check_split(run: Run) -> None:
     """Raise InputError where the graphs or the labels are not what was written."""
-    check_files(run.folder, read_sealed(run.split, "the folds of a run").get("files"), run.split)
+    check_files(
+        run.folder, read_sealed_record(run.split, "the folds of a run").get("files"), run.split
+    )
 
 
 def _differences(wanted: dict[str, Any], found: dict[str, Any]) -> str:

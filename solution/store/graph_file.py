@@ -3,24 +3,33 @@
 The format is safetensors: a length, a JSON header, the arrays one after the other. It holds no
 pickle, other programs read it, and an array in it is a piece of the file, so what is not looked at
 is never loaded. (The library's own numpy reader copies whole arrays, so they are mapped here.)
+
+The header holds a checksum of every array and one of itself, the seal, all of what was meant to be
+written. So the seal stands for every byte of the file. Whoever reads an array compares its
+checksum; of a mapped one, which is not read whole, only `check_prepared` does.
 """
 
 import hashlib
 import json
+import math
+import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 from safetensors.numpy import save
 
-from solution.domain.codebook import Codebook
+from solution.data.folders import parse_path
+from solution.domain.codebook import Codebook, check_codebook
 from solution.domain.collection import collection
 from solution.domain.graph import Graph
 from solution.system.errors import InputError
-from solution.system.files import replace_file
+from solution.system.files import open_regular, replace_file
 
 SUFFIX = ".safetensors"
 RECORD = "record"  # the one entry of the header's metadata
+SUMS = "sums"  # in the record: a checksum of each array
 SEAL = "header"  # in the record: a checksum of the whole header, in which it stands as zeros
 NO_SEAL = 64 * "0"
 DTYPES = {
@@ -28,12 +37,43 @@ DTYPES = {
     "I8": np.int8, "I32": np.int32, "I64": np.int64,
     "F32": np.float32, "F64": np.float64,
 }  # fmt: skip
-MAX_HEADER = 100 << 20  # as the library's
+ARRAYS = {  # that a file may have, and of which types
+    "node_features": ("F32",), "node_opcodes": ("U8",), "edges": ("I32",),
+    "configurable": ("I32",), "tiles": ("F32",), "runtimes": ("F32", "F64"),
+    "layouts": ("I8",), "starts": ("I64",), "codes": ("U8", "U16", "U32"), "rows": ("I32",),
+}  # fmt: skip
+MAX_HEADER = 1 << 20  # bytes; it has three thousand
 MAPPED_BYTES = 1 << 20  # from this size on: a mapped file stays open
+BLOCK_BYTES = 1 << 20  # that are read at once to compute a checksum
 
 
-def write_prepared(graph: Graph, record: dict[str, Any], path: Path) -> None:
-    """Write the graph and what is known of it atomically; equal graphs give equal bytes."""
+@dataclass(frozen=True)
+class _Place:
+    """Where an array lies in the file."""
+
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    first: int
+    last: int
+    sum: str
+
+    @property
+    def is_mapped(self) -> bool:
+        return self.last - self.first >= MAPPED_BYTES
+
+
+@dataclass(frozen=True)
+class _Header:
+    record: dict[str, Any]  # what was written beside the arrays
+    places: dict[str, _Place]
+    seal: str
+
+
+def write_prepared(graph: Graph, record: dict[str, Any], path: Path) -> str:
+    """Write the graph and what is known of it atomically, and return the file's seal.
+
+    Equal graphs give equal bytes. Where `record` has the graph's "split", a reader compares it.
+    """
     arrays = {
         "node_features": graph.node_features,
         "node_opcodes": graph.node_opcodes,
@@ -48,47 +88,78 @@ def write_prepared(graph: Graph, record: dict[str, Any], path: Path) -> None:
         arrays["runtimes"] = graph.runtimes
     if graph.options is not None:
         arrays["options"] = graph.options
-    record = {"name": graph.name, "collection": graph.collection.name, SEAL: NO_SEAL, **record}
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    content = memoryview(save(contiguous, {RECORD: json.dumps(record)}))
+    sums = {name: _sum(array.reshape(-1).view(np.uint8).data) for name, array in contiguous.items()}
+    names = {"name": graph.name, "collection": graph.collection.name}
+    text = json.dumps({**names, SEAL: NO_SEAL, SUMS: sums, **record})
+    content = memoryview(save(contiguous, {RECORD: text}))
     start = 8 + int.from_bytes(content[:8], "little")
     header = bytes(content[:start])
+    seal = _sum(header)
     with replace_file(path) as temporary, temporary.open("wb") as file:
-        file.write(header.replace(_quoted(NO_SEAL), _quoted(_seal(header)), 1))
+        file.write(header.replace(_quoted(NO_SEAL), _quoted(seal), 1))
         file.write(content[start:])
+    return seal
 
 
 def read_record(path: Path) -> dict[str, Any]:
     """What was written beside the arrays; the arrays are not touched."""
-    with path.open("rb") as file:
-        return _read_header(path, file)[0]
+    with _open(path) as file:
+        return _read_header(path, file).record
 
 
-def read_prepared(path: Path) -> Graph:
+def check_prepared(path: Path, seal: str | None = None) -> tuple[str, dict[str, Any]]:
+    """Read every byte of a file, and return its seal and what was written beside the arrays.
+
+    Raises InputError where a byte is not as it was written, and as read_prepared does.
+    """
+    with _open(path) as file:
+        header = _read_header(path, file, seal)
+        for name, place in header.places.items():
+            file.seek(place.first)
+            digest, left = hashlib.sha256(), place.last - place.first
+            while left > 0 and (block := file.read(min(left, BLOCK_BYTES))):
+                digest.update(block)
+                left -= len(block)
+            _compare(path, name, digest.hexdigest(), place)
+        return header.seal, header.record
+
+
+def read_prepared(path: Path, seal: str | None = None) -> Graph:
     """Read the graph; the codes of many configurations are read when they are looked at.
 
+    Args:
+        seal: what the file must have; by default any.
+
     Raises:
-        InputError: the file is missing, truncated or not a prepared graph.
+        InputError: the file is missing, damaged, no prepared graph, or another one than its path
+            and the `seal` say.
     """
+    with _open(path) as file:
+        header = _read_header(path, file, seal)
+        try:
+            arrays = {name: _read_array(path, file, name, p) for name, p in header.places.items()}
+            return _build(header, arrays)
+        except (KeyError, TypeError, ValueError) as error:
+            raise _broken(path, f"{type(error).__name__}: {error}") from error
+
+
+def _open(path: Path) -> BinaryIO:
     try:
-        with path.open("rb") as file:
-            record, entries, start = _read_header(path, file)
-            arrays = {name: _read_array(file, start, entry) for name, entry in entries.items()}
-            return _build(record, arrays)
+        return open_regular(path)
     except FileNotFoundError as error:
         raise InputError(f"{path}: there is no such file. Prepare the data again.") from error
-    except (KeyError, TypeError, ValueError) as error:
-        raise _broken(path, f"{type(error).__name__}: {error}") from error
 
 
-def _build(record: dict[str, Any], arrays: dict[str, np.ndarray]) -> Graph:
+def _build(header: _Header, arrays: dict[str, np.ndarray]) -> Graph:
     if "tiles" in arrays:
         configs: Codebook | np.ndarray = arrays["tiles"]
     else:
         configs = Codebook(*(arrays[name] for name in ("layouts", "starts", "codes", "rows")))
+        check_codebook(configs, with_codes=not header.places["codes"].is_mapped)
     return Graph(
-        name=record["name"],
-        collection=collection(record["collection"]),
+        name=header.record["name"],
+        collection=collection(header.record["collection"]),
         node_features=arrays["node_features"],
         node_opcodes=arrays["node_opcodes"],
         edges=arrays["edges"].astype(np.int64),
@@ -99,30 +170,57 @@ def _build(record: dict[str, Any], arrays: dict[str, np.ndarray]) -> Graph:
     )
 
 
-def _read_header(path: Path, file: BinaryIO) -> tuple[dict[str, Any], dict[str, Any], int]:
-    """The record, where each array lies, and where the first one begins."""
+def _read_header(path: Path, file: BinaryIO, wanted: str | None = None) -> _Header:
+    """The header, after all that it says of the file and the file's path says of it is compared."""
+    size = os.fstat(file.fileno()).st_size
     length = file.read(8)
     start = 8 + int.from_bytes(length, "little")
-    if len(length) < 8 or start > min(path.stat().st_size, MAX_HEADER):
+    if len(length) < 8 or start > min(size, MAX_HEADER):
         raise _broken(path, "it has no header")
     text = file.read(start - 8)
     try:
         entries = json.loads(text)
         record = json.loads(entries.pop("__metadata__")[RECORD])
-        seal = record.pop(SEAL)
-        end = start + max(entry["data_offsets"][1] for entry in entries.values())
-        sound = _seal((length + text).replace(_quoted(seal), _quoted(NO_SEAL), 1)) == seal
-    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        seal, sums = record.pop(SEAL), record.pop(SUMS)
+        places = {name: _place(name, entry, start, sums) for name, entry in entries.items()}
+        end = max(place.last for place in places.values())
+        sound = _sum((length + text).replace(_quoted(seal), _quoted(NO_SEAL), 1)) == seal
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise _broken(path, f"it has no such header ({type(error).__name__}: {error})") from error
     if not sound:
         raise _broken(path, "its header is damaged")
-    if end != path.stat().st_size:
-        raise _broken(path, f"it has {path.stat().st_size} bytes, expected {end}")
-    return record, entries, start
+    if end != size:
+        raise _broken(path, f"it has {size} bytes, expected {end}")
+    if wanted not in (None, seal):
+        raise _broken(path, "it is not the file that was written for this graph")
+    _check_identity(path, record)
+    return _Header(record, places, seal)
 
 
-def _seal(header: bytes) -> str:
-    return hashlib.sha256(header).hexdigest()
+def _place(name: str, entry: dict[str, Any], start: int, sums: dict[str, str]) -> _Place:
+    shape, (first, last) = tuple(entry["shape"]), entry["data_offsets"]
+    if entry["dtype"] not in ARRAYS[name]:
+        raise ValueError(f"{name} is {entry['dtype']}")
+    dtype = np.dtype(DTYPES[entry["dtype"]])
+    if not all(type(number) is int and number >= 0 for number in (*shape, first, last)):
+        raise ValueError(f"{name} has the shape {shape} and lies from {first} to {last}")
+    if math.prod(shape) * dtype.itemsize != last - first:
+        raise ValueError(f"{name} of shape {shape} has {last - first} bytes")
+    return _Place(dtype, shape, start + first, start + last, sums[name])
+
+
+def _check_identity(path: Path, record: dict[str, Any]) -> None:
+    """Where a store has a file says of which graph it must be."""
+    expected = parse_path(path)
+    if expected is None:
+        return
+    found = (record.get("collection"), record.get("split"), record.get("name"))
+    if found != (expected.collection.name, expected.split, expected.name):
+        raise _broken(path, f"it is of the graph {' '.join(map(str, found))}")
+
+
+def _sum(content: bytes | memoryview) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def _quoted(seal: str) -> bytes:
@@ -130,19 +228,19 @@ def _quoted(seal: str) -> bytes:
     return rf"\"{SEAL}\": \"{seal}\"".encode()
 
 
-def _read_array(file: BinaryIO, start: int, entry: dict[str, Any]) -> np.ndarray:
-    shape, (first, last) = tuple(entry["shape"]), entry["data_offsets"]
-    dtype = np.dtype(DTYPES[entry["dtype"]])
-    count = int(np.prod(shape, dtype=np.int64))
-    if count * dtype.itemsize != last - first:
-        raise ValueError(f"an array of shape {shape} has {last - first} bytes")
-    if last - first >= MAPPED_BYTES:
-        return np.memmap(file, dtype, "r", start + first, shape).view(np.ndarray)
-    file.seek(start + first)
-    return np.frombuffer(file.read(last - first), dtype).reshape(shape)
+def _read_array(path: Path, file: BinaryIO, name: str, place: _Place) -> np.ndarray:
+    if place.is_mapped:
+        return np.memmap(file, place.dtype, "r", place.first, place.shape).view(np.ndarray)
+    file.seek(place.first)
+    content = file.read(place.last - place.first)
+    _compare(path, name, _sum(content), place)
+    return np.frombuffer(content, place.dtype).reshape(place.shape)
+
+
+def _compare(path: Path, name: str, found: str, place: _Place) -> None:
+    if found != place.sum:
+        raise _broken(path, f"its array {name} is not what was written")
 
 
 def _broken(path: Path, why: str) -> InputError:
-    return InputError(
-        f"{path}: expected a prepared graph, but {why}. Delete it, and prepare the data again."
-    )
+    return InputError(f"{path}: expected a prepared graph, but {why}. Prepare the data again.")

@@ -19,24 +19,35 @@ class GraphCache:
         self._graphs: dict[tuple[Path, Preparation], Graph] = {}
         self._budget = Budget(max_bytes)
 
-    def read(self, path: Path, preparation: Preparation = AS_IT_IS) -> Graph:
-        """Read the file and prune it, or return the graph that was read so before."""
+    def read(
+        self, path: Path, preparation: Preparation = AS_IT_IS, seal: str | None = None
+    ) -> Graph:
+        """Read the file, which must have the `seal`, and prune it; or what was read so before."""
         key = path, preparation
         if key in self._graphs:
             return self._graphs[key]
-        graph = preparation.prune(read_prepared(path))
+        graph = preparation.prune(read_prepared(path, seal))
         if self._budget.take(graph.nbytes):
             self._graphs[key] = graph
         return graph
 
 
 class LazyGraphs(Sequence[Graph]):
-    """The graphs of prepared files, read one at a time through the cache."""
+    """The graphs of prepared files, read one at a time through the cache.
+
+    Args:
+        seals: what the files must have, in the same order; by default any.
+    """
 
     def __init__(
-        self, paths: Sequence[Path], cache: GraphCache, preparation: Preparation = AS_IT_IS
+        self,
+        paths: Sequence[Path],
+        cache: GraphCache,
+        preparation: Preparation = AS_IT_IS,
+        seals: Sequence[str | None] | None = None,
     ) -> None:
         self._paths = list(paths)
+        self._seals = [None] * len(paths) if seals is None else list(seals)
         self._cache = cache
         self._preparation = preparation
 
@@ -49,5 +60,7 @@ class LazyGraphs(Sequence[Graph]):
     def __getitem__(self, index: slice) -> "LazyGraphs": ...
     def __getitem__(self, index: int | slice) -> "Graph | LazyGraphs":
         if isinstance(index, slice):
-            return LazyGraphs(self._paths[index], self._cache, self._preparation)
-        return self._cache.read(self._paths[index], self._preparation)
+            return LazyGraphs(
+                self._paths[index], self._cache, self._preparation, self._seals[index]
+            )
+        return self._cache.read(self._paths[index], self._preparation, self._seals[index])

@@ -19,6 +19,11 @@ def check_preparation(preparation: Mapping[str, Any], needed: int | None, store:
             f"{store}: was prepared in version {version}, expected {VERSION}. Prepare the data "
             "again."
         )
+    if not (kept is None or (type(kept) is int and kept > 0)):
+        raise InputError(
+            f"{store}: keeps {kept!r} hops, expected a positive number or null. Prepare the data "
+            "again."
+        )
     if kept is not None and (needed is None or kept < needed):
         wanted = "--whole" if needed is None else f"--hops {needed}"
         raise InputError(

@@ -3,21 +3,23 @@
 import dataclasses
 import errno
 import io
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 import polars as pl
+from pydantic import TypeAdapter
 
 from solution.data.folders import GraphFile
 from solution.data.inflate import Advance
 from solution.data.npz import fingerprint
 from solution.data.parallel_files import map_files
-from solution.data.scan import join_defects, read_labelled, summarise
+from solution.data.scan import Summary, join_defects, read_labelled, summarise
 from solution.domain.collection import SAMPLE_SUBMISSION
 from solution.domain.graph import Graph
-from solution.store.graph_file import SUFFIX, read_record, write_prepared
+from solution.store.graph_file import SUFFIX, check_prepared, write_prepared
 from solution.store.store import (
     FORMAT,
     GRAPHS,
@@ -28,22 +30,23 @@ from solution.store.store import (
     graph_path,
     is_store,
     read_store_record,
+    seal_file,
 )
 from solution.system.errors import InputError
 from solution.system.files import (
     TEMPORARY,
-    checksum,
     locked,
     remove,
     remove_leftovers,
     replace_file,
-    write_json,
+    write_sealed,
 )
 
 OTHERWISE = (
     "Choose another folder (--out; with `fastslow run`: --store), or prepare everything again with "
     "`fastslow prepare DATA --out FOLDER --replace`."
 )
+SUMMARY = TypeAdapter(Summary)
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -80,17 +83,23 @@ def prepare_store(
     wanted = {"format": FORMAT, "preparation": preparation.describe()}
     replace = replace or (rebuild and is_store(folder) and read_store_record(folder) != wanted)
     _check_folder(folder, wanted, replace=replace)
+    seals: dict[Path, str] = {}
     if not replace:
         _check_no_others(folder, files)
-        finished = (folder / INDEX).is_file()
-        if finished and _is_up_to_date(Store.open(folder), files, sample_submission):
-            return Store.open(folder)
+        store = _open_sound(folder)
+        if store is not None and _is_up_to_date(store, files, sample_submission):
+            return store
+        seals = {} if store is None else store.seals()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder, "Wait for it, or choose another folder."):
             _begin(folder, wanted, replace=replace)
+            prepare_file = partial(
+                _prepare_file, folder=folder, preparation=preparation, seals=seals
+            )
             try:
-                _prepare_all(files, folder, preparation, sample_submission, workers)
+                rows = map_files(prepare_file, files, "Preparing", workers)
+                _finish(folder, wanted, rows, sample_submission)
             finally:  # workers that were ended leave what they were writing
                 remove_leftovers(folder)
     except OSError as error:
@@ -103,51 +112,95 @@ def prepare_store(
     return Store.open(folder)
 
 
-def _prepare_all(
-    files: Sequence[GraphFile],
+def _open_sound(folder: Path) -> Store | None:
+    """The store there; None where it is unfinished or its list is damaged, to be made again."""
+    try:
+        return Store.open(folder)
+    except InputError:
+        return None
+
+
+def _finish(
     folder: Path,
-    preparation: GraphPreparation,
+    wanted: dict[str, Any],
+    rows: Sequence[dict[str, Any] | str],
     sample_submission: Path | None,
-    workers: int | None,
 ) -> None:
-    prepare_file = partial(_prepare_file, folder=folder, preparation=preparation)
-    rows = map_files(prepare_file, files, "Preparing", workers)
+    """Write the list of the graphs and the copy of the sample, and seal them."""
     if defects := [row for row in rows if isinstance(row, str)]:
         raise InputError(join_defects(defects))
-    remove(folder / SAMPLE_SUBMISSION)
+    contents = {}
     if sample_submission is not None:
-        with replace_file(folder / SAMPLE_SUBMISSION) as temporary:
-            temporary.write_bytes(sample_submission.read_bytes())
+        contents[SAMPLE_SUBMISSION] = sample_submission.read_bytes()
     index = io.BytesIO()  # polars has errors of its own for a disk that is full
     pl.DataFrame(rows, schema=INDEX_SCHEMA).write_parquet(index)
-    with replace_file(folder / INDEX) as temporary:
-        temporary.write_bytes(index.getvalue())
+    contents[INDEX] = index.getvalue()
+    remove(folder / SAMPLE_SUBMISSION)
+    for name, content in contents.items():
+        with replace_file(folder / name) as temporary:
+            temporary.write_bytes(content)
+    files = {name: seal_file(content) for name, content in contents.items()}
+    write_sealed({**wanted, "files": files}, folder / RECORD)
 
 
 def _prepare_file(
-    file: GraphFile, advance: Advance, *, folder: Path, preparation: GraphPreparation
+    file: GraphFile,
+    advance: Advance,
+    *,
+    folder: Path,
+    preparation: GraphPreparation,
+    seals: Mapping[Path, str],
 ) -> dict[str, Any] | str:
-    """Write the prepared graph, if it is not there; its row, or what is wrong with it."""
+    """Write the prepared graph, if it is not there and sound; its row, or what is wrong with it."""
     try:
         target = graph_path(folder, file.collection.name, file.split, file.name)
         source = fingerprint(file.path)
-        if target.is_file():
-            record = read_record(target)
-            if record["source"] != source:
-                return _changed(file, folder)
+        finished = _find_finished(target, seals.get(target), preparation)
+        if finished is not None:
+            row = finished
         else:
-            graph = read_labelled(file, advance)
-            summary = summarise(graph, file.split)
-            record = {"source": source, "summary": dataclasses.asdict(summary)}
-            if file.split == "test":  # unseen, even where somebody has the labels
-                graph = dataclasses.replace(graph, runtimes=None)
-            write_prepared(preparation(graph), record, target)
-            if fingerprint(file.path) != source:
-                remove(target)
-                return f"{file.path}: was changed while it was read. Start again."
-        return {**record["summary"], "source": source, "checksum": checksum(target)}
+            row = _write_graph(file, advance, target, preparation, source)
+        return _changed(file, folder) if row["source"] != source else row
     except InputError as error:
         return str(error)
+
+
+def _find_finished(
+    path: Path, seal: str | None, preparation: GraphPreparation
+) -> dict[str, Any] | None:
+    """The row of a graph that was prepared before; None where its file is not as it was written.
+
+    Args:
+        seal: what the list says that the file has, where there still is a list.
+    """
+    try:
+        found, record = check_prepared(path, seal)
+        summary = SUMMARY.validate_json(json.dumps(record["summary"]), strict=True)
+        if record["preparation"] != preparation.describe():
+            return None
+        return {**dataclasses.asdict(summary), "source": record["source"], "checksum": found}
+    except (InputError, ValueError, LookupError):
+        return None
+
+
+def _write_graph(
+    file: GraphFile, advance: Advance, target: Path, preparation: GraphPreparation, source: str
+) -> dict[str, Any]:
+    graph = read_labelled(file, advance)
+    summary = dataclasses.asdict(summarise(graph, file.split))
+    record = {
+        "split": file.split,
+        "source": source,
+        "preparation": preparation.describe(),
+        "summary": summary,
+    }
+    if file.split == "test":  # unseen, even where somebody has the labels
+        graph = dataclasses.replace(graph, runtimes=None)
+    seal = write_prepared(preparation(graph), record, target)
+    if fingerprint(file.path) != source:
+        remove(target)
+        raise InputError(f"{file.path}: was changed while it was read. Start again.")
+    return {**summary, "source": source, "checksum": seal}
 
 
 def _changed(file: GraphFile, folder: Path) -> str:
@@ -176,13 +229,13 @@ def _begin(folder: Path, wanted: dict[str, Any], *, replace: bool) -> None:
             remove(path)
     remove_leftovers(folder)
     remove(folder / INDEX)
-    write_json(wanted, folder / RECORD)
+    write_sealed(wanted, folder / RECORD)
 
 
 def _is_up_to_date(
     store: Store, files: Sequence[GraphFile], sample_submission: Path | None
 ) -> bool:
-    """Whether the store is whole and of exactly these files; InputError where one has changed."""
+    """Whether the store is sound and of exactly these files; InputError where one has changed."""
     sources = dict(zip(store.paths(), store.graphs["source"], strict=True))
     found = {graph_path(store.folder, f.collection.name, f.split, f.name): f for f in files}
     if sources.keys() != found.keys() or not all(path.is_file() for path in found):
@@ -190,9 +243,8 @@ def _is_up_to_date(
     changed = [file for path, file in found.items() if fingerprint(file.path) != sources[path]]
     if changed:
         raise InputError(join_defects([_changed(file, store.folder) for file in changed]))
-    samples = (store.sample_submission, sample_submission)
-    kept, given = (path and path.read_bytes() for path in samples)
-    return kept == given
+    given = None if sample_submission is None else seal_file(sample_submission.read_bytes())
+    return store.files.get(SAMPLE_SUBMISSION) == given and not store.find_defects()
 
 
 def _check_no_others(folder: Path, files: Sequence[GraphFile]) -> None:

@@ -1,32 +1,42 @@
-"""How files are written, so that a kill at any moment loses nothing and leaves no half of one."""
+"""How files are written, so that a kill at any moment loses nothing and leaves no half of one.
+
+And how they are read where anybody may have written them: only regular files are opened, and a
+sealed record tells whether it is what was written.
+"""
 
 import fcntl
 import hashlib
 import json
 import os
+import secrets
 import shutil
-import tempfile
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
 from solution.system.errors import InputError
 
 TEMPORARY = ".partial-"
+SEAL = "seal"  # in a sealed record: the checksum of all the rest
+MAX_JSON = 64 << 20  # bytes; a record has a few thousand
+KINDS = {stat.S_IFDIR: "folder", stat.S_IFIFO: "pipe", stat.S_IFSOCK: "socket"}
 
 
 @contextmanager
 def replace_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary path; when the block succeeds it becomes `path`, atomically."""
+    """Yield a temporary path; when the block succeeds it becomes `path`, atomically.
+
+    Who may read it says the umask, as of any new file.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(prefix=TEMPORARY, dir=path.parent)
-    os.close(descriptor)
-    temporary = Path(name)
+    temporary = _temporary(path)
+    os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     try:
         yield temporary
         _sync(temporary)
-        temporary.chmod(0o644)
         temporary.replace(path)
         _sync(path.parent)
     finally:
@@ -37,13 +47,13 @@ def replace_file(path: Path) -> Iterator[Path]:
 def replace_folder(folder: Path) -> Iterator[Path]:
     """Yield a temporary folder; when the block succeeds it takes the place of `folder`."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=folder.parent))
+    temporary = _temporary(folder)
+    temporary.mkdir()
     try:
         yield temporary
-        for path in temporary.rglob("*"):
-            if path.is_file():
+        for path in (*temporary.rglob("*"), temporary):
+            if path.is_file() or path.is_dir():  # a folder's own names must last as well
                 _sync(path)
-        temporary.chmod(0o755)
         if folder.exists():
             shutil.rmtree(folder)
         temporary.replace(folder)
@@ -55,22 +65,83 @@ def replace_folder(folder: Path) -> Iterator[Path]:
 def write_json(value: dict[str, Any], path: Path) -> None:
     """Write `value` atomically as readable JSON."""
     with replace_file(path) as temporary:
-        temporary.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+        temporary.write_text(_render(value), encoding="utf-8")
 
 
-def read_json(path: Path, what: str) -> dict[str, Any]:
-    """The object in a JSON file; InputError where it is not the record of `what`."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(
-            f"{path}: expected the record of {what}, but: {error.strerror}."
-        ) from error
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: expected the record of {what}, but: {error}.") from error
-    if not isinstance(value, dict):
-        raise InputError(f"{path}: expected the record of {what}, found {str(value)[:40]!r}.")
+def read_json(path: Path, expected: str) -> dict[str, Any]:
+    """The object in a JSON file that anybody may have written.
+
+    Args:
+        expected: what it should be, for messages, such as "the record of a store".
+
+    Raises:
+        InputError: the file is not such JSON, or nested too deeply.
+        FileNotFoundError: there is none.
+    """
+    return _parse(_read_text(path, expected), path, expected)
+
+
+def write_sealed(value: dict[str, Any], path: Path) -> None:
+    """Write `value` as write_json does, with a checksum of itself."""
+    write_json({**value, SEAL: _digest(value)}, path)
+
+
+def read_sealed(path: Path, expected: str) -> dict[str, Any]:
+    """What write_sealed wrote; raises as read_json does, and where a single byte is another."""
+    text = _read_text(path, expected)
+    value = _parse(text, path, expected)
+    value.pop(SEAL, None)
+    if text != _render({**value, SEAL: _digest(value)}):
+        raise InputError(f"{path}: expected {expected} as it was written, but it is damaged.")
     return value
+
+
+def _read_text(path: Path, expected: str) -> str:
+    with open_regular(path) as file:
+        content = file.read(MAX_JSON + 1)
+    if len(content) > MAX_JSON:
+        raise InputError(f"{path}: expected {expected}, found more than {MAX_JSON:,} bytes.")
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: expected {expected}, but: {error}.") from error
+
+
+def _parse(text: str, path: Path, expected: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text, parse_constant=_refuse_constant)
+        json.dumps(value, ensure_ascii=False).encode()  # half of a pair of surrogates is no text
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: expected {expected}, but: {error}.") from error
+    if not isinstance(value, dict):
+        raise InputError(f"{path}: expected {expected}, found {type(value).__name__}.")
+    return value
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _render(value: dict[str, Any]) -> str:
+    return json.dumps(value, indent=2) + "\n"
+
+
+def _digest(value: dict[str, Any]) -> str:
+    return hashlib.sha256(_render(value).encode()).hexdigest()
+
+
+def open_regular(path: Path) -> BufferedReader:
+    """Open a file to read its bytes.
+
+    Raises InputError where it is a folder, or a pipe or device, which may never begin or never end;
+    otherwise what open() raises.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # else a pipe waits for its writer
+    kind = stat.S_IFMT(os.fstat(descriptor).st_mode)
+    if kind != stat.S_IFREG:
+        os.close(descriptor)
+        raise InputError(f"{path}: expected a file, found a {KINDS.get(kind, 'device')}.")
+    return os.fdopen(descriptor, "rb")
 
 
 @contextmanager
@@ -104,7 +175,7 @@ def take_lock(descriptor: int, *, shared: bool = False) -> bool:
 
 def checksum(path: Path) -> str:
     """The SHA-256 of the file."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -120,6 +191,10 @@ def remove(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
+
+
+def _temporary(path: Path) -> Path:
+    return path.with_name(f"{TEMPORARY}{secrets.token_hex(8)}")
 
 
 def _sync(path: Path) -> None:

@@ -81,22 +81,36 @@ def writing(path: Path) -> Iterator[None]:
         raise InputError(f"{path}: cannot be written: {error}") from error
 
 
+@contextmanager
+def reading(path: Path, expected: str) -> Iterator[None]:
+    """Turn what polars says of a file that is none into a message that names it.
+
+    On damage it may panic as well, and what it raises then is no Exception.
+
+    Args:
+        expected: what the file should be, such as "a file of predictions".
+    """
+    try:
+        yield
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+        raise InputError(f"{path}: expected {expected}, but: {error}") from error
+
+
 def _count_rows(path: Path) -> pl.DataFrame:
     """collection, graph, rows, and the offset of the first row, in the order of a sorted file."""
-    try:
+    if not path.is_file():
+        raise InputError(f"{path}: there is no such file. Make it with `fastslow run`.")
+    with reading(path, "a file of predictions"):
         counted = pl.scan_parquet(path).group_by(GRAPH).agg(pl.len().cast(pl.Int64).alias("rows"))
         counts = counted.collect(engine="streaming").sort(GRAPH)
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: there is no such file. Make it with `fastslow run`.") from error
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise InputError(f"{path}: expected a file of predictions, but: {error}") from error
     return counts.with_columns((pl.col("rows").cum_sum() - pl.col("rows")).alias("offset"))
 
 
 def _read_graphs(path: Path, counts: pl.DataFrame, wanted: pl.DataFrame) -> pl.DataFrame:
     own = counts.join(wanted, on=GRAPH, how="semi", maintain_order="left")
     offset, length = (own["offset"][0], int(own["rows"].sum())) if len(own) else (0, 0)
-    frame = pl.scan_parquet(path).slice(offset, length).collect()
+    with reading(path, "a file of predictions"):
+        frame = pl.scan_parquet(path).slice(offset, length).collect()
     found = frame.select(GRAPH).with_columns(pl.struct(GRAPH).rle_id().alias("run")).unique("run")
     if not found.sort("run").select(GRAPH).equals(own.select(GRAPH)):
         raise InputError(

@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -26,6 +27,7 @@ from solution.system.errors import InputError
 
 Context = SpawnContext | ForkServerContext
 SPAWN = multiprocessing.get_context("spawn")
+LONGEST_FOLDER = 70  # of the 107 bytes of a socket's path; multiprocessing adds 33
 
 
 def count_cores() -> int:
@@ -48,9 +50,10 @@ def fork_server(modules: Sequence[str]) -> Context:
     """Where workers start that have `modules` imported already.
 
     There is one server a process; the first call decides what it imports. None of the modules may
-    begin threads that others wait for. On macOS, whose frameworks must not be forked, it spawns.
+    begin threads that others wait for. On macOS, whose frameworks must not be forked, it spawns; so
+    it does where the folder of temporary files has a longer name than a socket in it can have.
     """
-    if sys.platform == "darwin":
+    if sys.platform == "darwin" or len(tempfile.gettempdir()) > LONGEST_FOLDER:
         return SPAWN
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(modules))

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator, Sized
 from contextlib import contextmanager
 from typing import TypeVar
 
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -19,9 +18,11 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from solution.system.terminal import PlainConsole
+
 T = TypeVar("T")
 
-console = Console(stderr=True)  # standard output is for results
+console = PlainConsole(stderr=True)  # standard output is for results
 
 
 class RateColumn(ProgressColumn):
@@ -44,7 +45,7 @@ def byte_bars() -> Progress:
 
 def _make_bars(done: ProgressColumn, speed: ProgressColumn) -> Progress:
     return Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),  # may have the name of a file
         BarColumn(bar_width=24),
         done,
         speed,

@@ -18,7 +18,7 @@ from solution.domain.predictions import RANKING_SCHEMA, REQUEST_KEYS
 from solution.features.preparation import Preparation
 from solution.models.base import RankerSettings
 from solution.store.lazy_graphs import GraphCache, LazyGraphs
-from solution.store.store import Store, graph_path
+from solution.store.store import Store
 from solution.training.folds import NO_FOLD, Scheme, assign_folds
 
 IS_LABELLED = pl.col("fold") != NO_FOLD
@@ -52,9 +52,7 @@ class Plan:
 
     def load(self, rows: pl.DataFrame, ranker: RankerSettings | None = None) -> LazyGraphs:
         """The graphs of `rows`, in the same order: as the `ranker` needs them, or as they are."""
-        keys = rows.select("collection", "split", "graph").iter_rows()
-        paths = [graph_path(self.store.folder, *key) for key in keys]
-        return LazyGraphs(paths, self.cache, self._prune(ranker))
+        return self.store.load(rows, self.cache, self._prune(ranker))
 
     def _prune(self, ranker: RankerSettings | None) -> Preparation:
         """What a store that keeps more than the ranker needs has to be pruned by."""

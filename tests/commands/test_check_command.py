@@ -53,7 +53,7 @@ def pickle_opcodes(path: Path) -> None:
 
 DEFECTS: dict[str, tuple[Callable[[Path], None], str]] = {
     "truncated": (truncate, "truncated or not an npz file"),
-    "pickled": (pickle_opcodes, "Object arrays cannot be loaded"),
+    "pickled": (pickle_opcodes, "node_opcode holds object"),
     "shape": (change("node_feat", lambda a: a[:, :139]), "node_feat has shape (8, 139)"),
     "nan": (change("node_feat", lambda a: put(a, (3, 7), np.nan)), "node_feat has NaN"),
     "index": (change("edge_index", lambda a: put(a, (0, 1), 8)), "edge_index points outside"),

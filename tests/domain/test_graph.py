@@ -58,98 +58,141 @@ def test_graph_counts_and_names_itself() -> None:
     assert graph.nbytes == sum(array.nbytes for array in arrays_of(graph))
 
 
-LAYOUT_DEFECTS: dict[str, tuple[Change, str]] = {
-    "too few feature columns": (
-        lambda g: {"node_features": g.node_features[:, :139]},
-        "node_feat has shape (8, 139), expected (any, 140)",
-    ),
-    "flat features": (lambda g: {"node_features": g.node_features.ravel()}, "node_feat has shape"),
-    "an opcode too few": (
-        lambda g: {"node_opcodes": g.node_opcodes[:-1]},
-        "node_opcode has shape (7), expected (8)",
-    ),
-    "edges with three columns": (
-        lambda g: {"edges": np.zeros((4, 3), np.int64)},
-        "edge_index has shape (4, 3), expected (any, 2)",
-    ),
-    "flat edges": (lambda g: {"edges": g.edges.ravel()}, "edge_index has shape (14)"),
-    "configs for another number of nodes": (
-        lambda g: {"configs": encode(g.layouts.expand()[:, :2])},
-        "node_config_feat has shape (12, 2, 18), expected (any, 3, 18)",
-    ),
-    "a runtime too few": (
-        lambda g: {"runtimes": g.runtimes[:-1]},
-        "config_runtime has shape (11), expected (12)",
-    ),
-    "ids in a column": (lambda g: {"configurable": g.configurable[:, None]}, "node_config_ids"),
-    "ids without dimension": (lambda g: {"configurable": np.array(2)}, "node_config_ids"),
-    "features without dimension": (
-        lambda g: {"node_features": np.array(1, np.float32)},
-        "node_feat",
-    ),
-    "no nodes": (
-        lambda g: {
-            "node_features": g.node_features[:0],
-            "node_opcodes": g.node_opcodes[:0],
-            "edges": g.edges[:0],
-            "configurable": g.configurable[:0],
-            "configs": encode(g.layouts.expand()[:, :0]),
-        },
-        "the graph has 0 nodes and 12 configurations",
-    ),
-    "no configs": (
-        lambda g: {"configs": encode(g.layouts.expand()[:0]), "runtimes": g.runtimes[:0]},
-        "the graph has 8 nodes and 0 configurations",
-    ),
-    "NaN feature": (
-        lambda g: {"node_features": put(g.node_features, (3, 7), np.nan)},
-        "node_feat has NaN or infinite values in the nodes 3",
-    ),
-    "infinite feature": (
-        lambda g: {"node_features": put(g.node_features, (4, 0), np.inf)},
-        "node_feat has NaN or infinite values in the nodes 4",
-    ),
-    "unknown opcode": (
-        lambda g: {"node_opcodes": put(g.node_opcodes, 2, vocabulary.NUM_OPCODES)},
-        f"node_opcode has ids outside 0...{vocabulary.VIRTUAL}: {vocabulary.NUM_OPCODES}",
-    ),
-    "negative opcode": (
-        lambda g: {"node_opcodes": put(g.node_opcodes.astype(np.int64), 2, -1)},
-        "node_opcode",
-    ),
-    "edge beyond the last node": (
-        lambda g: {"edges": put(g.edges, (6, 1), 8)},
-        "edge_index points outside the nodes 0...7 in the rows 6",
-    ),
-    "edge before the first node": (
-        lambda g: {"edges": put(g.edges, (5, 0), -1)},
-        "edge_index points outside the nodes 0...7 in the rows 5",
-    ),
-    "repeated id": (
-        lambda g: {"configurable": np.array([2, 5, 2])},
-        "node_config_ids names these nodes more than once: 2",
-    ),
-    "id beyond the last node": (
-        lambda g: {"configurable": np.array([2, 5, 8])},
-        "node_config_ids points outside the nodes 0...7: 8",
-    ),
-    "id before the first node": (
-        lambda g: {"configurable": np.array([2, 5, -1])},
-        "node_config_ids points outside the nodes 0...7: -1",
-    ),
-} | {
-    f"runtime {value}": (
-        lambda g, value=value: {"runtimes": put(g.runtimes, 9, value)},
-        "config_runtime is not positive for the configurations 9",
-    )
-    for value in (0.0, -1.0, np.nan, np.inf)
-}
+NO_SHAPE = "node_feat has a shape with a size below 0, or of 2^63 elements,"
+NO_NUMBERS = "node_feat has dimension numbers other than -1...5"
+LAYOUT_DEFECTS: dict[str, tuple[Change, str]] = (
+    {
+        "too few feature columns": (
+            lambda g: {"node_features": g.node_features[:, :139]},
+            "node_feat has shape (8, 139), expected (any, 140)",
+        ),
+        "flat features": (
+            lambda g: {"node_features": g.node_features.ravel()},
+            "node_feat has shape",
+        ),
+        "an opcode too few": (
+            lambda g: {"node_opcodes": g.node_opcodes[:-1]},
+            "node_opcode has shape (7), expected (8)",
+        ),
+        "edges with three columns": (
+            lambda g: {"edges": np.zeros((4, 3), np.int64)},
+            "edge_index has shape (4, 3), expected (any, 2)",
+        ),
+        "flat edges": (lambda g: {"edges": g.edges.ravel()}, "edge_index has shape (14)"),
+        "configs for another number of nodes": (
+            lambda g: {"configs": encode(g.layouts.expand()[:, :2])},
+            "node_config_feat has shape (12, 2, 18), expected (any, 3, 18)",
+        ),
+        "a runtime too few": (
+            lambda g: {"runtimes": g.runtimes[:-1]},
+            "config_runtime has shape (11), expected (12)",
+        ),
+        "ids in a column": (lambda g: {"configurable": g.configurable[:, None]}, "node_config_ids"),
+        "ids without dimension": (lambda g: {"configurable": np.array(2)}, "node_config_ids"),
+        "features without dimension": (
+            lambda g: {"node_features": np.array(1, np.float32)},
+            "node_feat",
+        ),
+        "no nodes": (
+            lambda g: {
+                "node_features": g.node_features[:0],
+                "node_opcodes": g.node_opcodes[:0],
+                "edges": g.edges[:0],
+                "configurable": g.configurable[:0],
+                "configs": encode(g.layouts.expand()[:, :0]),
+            },
+            "the graph has 0 nodes and 12 configurations",
+        ),
+        "no configs": (
+            lambda g: {"configs": encode(g.layouts.expand()[:0]), "runtimes": g.runtimes[:0]},
+            "the graph has 8 nodes and 0 configurations",
+        ),
+        "NaN feature": (
+            lambda g: {"node_features": put(g.node_features, (3, 7), np.nan)},
+            "node_feat has NaN or infinite values in the nodes 3",
+        ),
+        "infinite feature": (
+            lambda g: {"node_features": put(g.node_features, (4, 0), np.inf)},
+            "node_feat has NaN or infinite values in the nodes 4",
+        ),
+        "unknown opcode": (
+            lambda g: {"node_opcodes": put(g.node_opcodes, 2, vocabulary.NUM_OPCODES)},
+            f"node_opcode has ids outside 0...{vocabulary.VIRTUAL}: {vocabulary.NUM_OPCODES}",
+        ),
+        "negative opcode": (
+            lambda g: {"node_opcodes": put(g.node_opcodes.astype(np.int64), 2, -1)},
+            "node_opcode",
+        ),
+        "edge beyond the last node": (
+            lambda g: {"edges": put(g.edges, (6, 1), 8)},
+            "edge_index points outside the nodes 0...7 in the rows 6",
+        ),
+        "edge before the first node": (
+            lambda g: {"edges": put(g.edges, (5, 0), -1)},
+            "edge_index points outside the nodes 0...7 in the rows 5",
+        ),
+        "repeated id": (
+            lambda g: {"configurable": np.array([2, 5, 2])},
+            "node_config_ids names these nodes more than once: 2",
+        ),
+        "id beyond the last node": (
+            lambda g: {"configurable": np.array([2, 5, 8])},
+            "node_config_ids points outside the nodes 0...7: 8",
+        ),
+        "id before the first node": (
+            lambda g: {"configurable": np.array([2, 5, -1])},
+            "node_config_ids points outside the nodes 0...7: -1",
+        ),
+        "runtimes without a quotient": (
+            lambda g: {"runtimes": np.r_[5e-324, g.runtimes[1:]]},
+            "config_runtime has times whose quotient is no number: 5e-324",
+        ),
+    }
+    | {
+        f"feature {column} of {value}": (
+            lambda g, column=column, value=value: {
+                "node_features": put(g.node_features, (4, column), value)
+            },
+            f"{message} in the nodes 4",
+        )
+        for message, values, columns in (
+            ("node_feat has numbers beyond 64 bits", (3e38, -1e19), (0, 21, 40, 133)),
+            (NO_SHAPE, (-1, -5e18), range(21, 27)),
+            (NO_SHAPE, (2.0**63, 2.0**62), (23, 26)),  # beside two other sizes
+            (NO_NUMBERS, (-2, 6, 0.5, 1e6), (31, 36, 93, 106, 134, 139)),
+        )
+        for value in values
+        for column in columns
+    }
+    | {
+        f"runtime {value}": (
+            lambda g, value=value: {"runtimes": put(g.runtimes, 9, value)},
+            "config_runtime is not positive for the configurations 9",
+        )
+        for value in (0.0, -1.0, np.nan, np.inf)
+    }
+)
 
 
 @pytest.mark.parametrize("defect", LAYOUT_DEFECTS)
 def test_defect_of_a_layout_graph_is_refused_by_name(defect: str) -> None:
     change, message = LAYOUT_DEFECTS[defect]
     assert message in refuse(make_layout_graph(), change)
+
+
+def test_numbers_that_a_program_may_have_are_accepted() -> None:
+    """Wrapped products, sizes of 0 and padding; a node that stands for many has their means."""
+    graph = make_layout_graph()
+    for column, value in (
+        (vocabulary.SHAPE_PRODUCT, -(2.0**63)), (vocabulary.SHAPE_PRODUCT, 2.0**63), (21, 0.0),
+        (26, 2.0**40), (134, -1), (31, 5), (61, -1), (67, -2),
+    ):  # fmt: skip
+        dataclasses.replace(graph, node_features=put(graph.node_features, (3, column), value))
+    dataclasses.replace(
+        graph,
+        node_features=put(graph.node_features, (3, 134), 0.25),
+        node_opcodes=put(graph.node_opcodes, 3, vocabulary.VIRTUAL),
+    )
 
 
 TILE_DEFECTS: dict[str, tuple[Change, str]] = {

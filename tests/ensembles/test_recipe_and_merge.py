@@ -15,7 +15,7 @@ from solution.domain.predictions import SCHEMA, write
 from solution.experiments.base import list_experiments
 from solution.runs.folder import Run
 from solution.system.errors import InputError
-from solution.system.sealing import write_sealed
+from solution.system.files import write_sealed
 
 VALID = """
 method = "mean_rank"

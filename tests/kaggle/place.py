@@ -17,7 +17,7 @@ from solution.domain import predictions
 from solution.domain.collection import COLLECTIONS
 from solution.domain.predictions import SCHEMA
 from solution.runs.folder import Run
-from solution.system.sealing import write_sealed
+from solution.system.files import write_sealed
 from submissions.ledger import Ledger, read_ledger
 from tests.fork_server import at_start
 from tests.kaggle.server import KaggleServer

@@ -12,7 +12,7 @@ from ensembles.scoring import TABLE_SCHEMA
 from solution.domain import predictions
 from solution.domain.predictions import SCHEMA
 from solution.runs.folder import Run
-from solution.system.sealing import write_sealed
+from solution.system.files import write_sealed
 
 LAYOUT = "layout:xla:random"
 LABELS = pl.Schema({**{k: SCHEMA[k] for k in ("collection", "graph", "config")}, "runtime": float})

@@ -25,7 +25,7 @@ from solution.models.nothing import NothingSettings
 from solution.models.trees.lightgbm_ranker import LightGBMSettings
 from solution.models.wrappers import PermutationAverageSettings
 from solution.system.errors import InputError
-from solution.system.sealing import read_sealed, write_sealed
+from solution.system.files import read_sealed, write_sealed
 from tests.made.graphs import make_layout_graph, make_tile_graph
 from tests.made.places import PlacesSettings
 

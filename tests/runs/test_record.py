@@ -10,7 +10,7 @@ import pytest
 
 from solution.runs.record import open_run
 from solution.system.errors import InputError
-from solution.system.sealing import write_sealed
+from solution.system.files import write_sealed
 from tests.conftest import REPOSITORY
 from tests.runs.test_runs import SETTINGS, names
 

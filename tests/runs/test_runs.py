@@ -11,8 +11,7 @@ import pytest
 from solution.runs.folder import Run
 from solution.runs.record import LIBRARIES, fingerprint_code, open_run
 from solution.system.errors import InputError
-from solution.system.files import replace_file, replace_folder, write_json
-from solution.system.sealing import write_sealed
+from solution.system.files import replace_file, replace_folder, write_json, write_sealed
 
 SETTINGS: dict[str, Any] = {"folds": 5, "scheme": "architecture", "seeds": (0, 1)}
 

@@ -16,7 +16,7 @@ from solution.sessions.record import (
 )
 from solution.sessions.session import Session, find_attached_data
 from solution.system.errors import InputError
-from solution.system.sealing import write_sealed
+from solution.system.files import write_sealed
 from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
 
 MOUNTS = ("predict-ai-model-runtime", "competitions/predict-ai-model-runtime")

@@ -148,7 +148,7 @@ def test_a_truncated_file_is_refused(kept: float, tmp_path: Path) -> None:
         path = write(tmp_path, graph)
         content = path.read_bytes()
         path.write_bytes(content[: int(kept * len(content)) if 0 < kept < 1 else int(kept)])
-        assert "Delete it, and prepare the data again." in refusal(path)
+        assert "Prepare the data again." in refusal(path)
         with pytest.raises(InputError):
             read_record(path)
 

@@ -165,6 +165,42 @@ def test_the_checker_refuses_a_wrong_header(tmp_path: Path, header: str) -> None
 
 
 @pytest.mark.parametrize(
+    ("header", "lines"),
+    [("x" * 10**6, GOOD), (None, [*GOOD, "y" * 10**6 + ",0"]), (None, 2 * [f"{'z' * 10**6},0"])],
+)
+def test_a_message_repeats_little_of_a_long_line(
+    header: str | None, lines: list[str], tmp_path: Path
+) -> None:
+    with pytest.raises(InputError) as caught:
+        check(tmp_path, lines, *filter(None, [header]))
+    assert 100 < len(str(caught.value)) < 1500
+
+
+def test_the_checker_refuses_a_file_without_rows(tmp_path: Path) -> None:
+    path = tmp_path / "submission.csv"
+    path.write_text("ID,TopConfigs\n")
+    with pytest.raises(InputError, match="has no rows"):
+        check_submission(path, Expected({}, "nothing"))
+
+
+def test_a_sample_without_rows_is_refused_and_leaves_no_submission(tmp_path: Path) -> None:
+    path = tmp_path / "submission.csv"
+    with pytest.raises(InputError, match=r"sample_submission\.csv: has no rows"):
+        write_submission(make_ranking(SCORES), GRAPHS, write_sample(tmp_path, []), path)
+    assert not path.exists()
+
+
+def test_data_without_a_test_split_has_no_submission(tmp_path: Path) -> None:
+    path = tmp_path / "submission.csv"
+    path.write_text("of an earlier run")
+    graphs = GRAPHS.filter(pl.col("split") != "test")
+    written = write_submission(make_ranking({}), graphs, None, path)
+    assert written.rows == 0
+    assert "Submission: none" in written.describe()
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
     ("lines", "message"),
     [
         (GOOD[1:], "lacks 1 ID"),

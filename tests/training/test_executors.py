@@ -14,6 +14,7 @@ from solution.domain.collection import TILE
 from solution.experiments.base import find_experiment
 from solution.runs.folder import Run
 from solution.store.store import Store
+from solution.system import processes
 from solution.system.errors import InputError
 from solution.system.progress import bars
 from solution.system.report import silent
@@ -107,3 +108,12 @@ def test_a_message_may_arrive_after_the_result() -> None:
 
 def test_there_is_always_a_slot() -> None:
     assert 1 <= count_slots() <= max(1, os.cpu_count() or 1)
+
+
+def test_where_a_socket_has_no_room_workers_are_spawned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / ("long" * 20)
+    folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    assert processes.fork_server([]) is processes.SPAWN

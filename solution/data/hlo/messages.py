@@ -6,6 +6,7 @@ protobuf compiler writes works with a few versions of the library only, and Kagg
     XLA_FLAGS="--xla_dump_to=FOLDER --xla_dump_hlo_as_proto"   writes such modules, *.hlo.pb
 """
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError, Message
 
 from solution.system.errors import InputError
+from solution.system.files import open_regular
 
 MAX_BYTES = (1 << 31) - 1  # a message of protobuf is not larger
 DESCRIPTION = Path(__file__).parent / "hlo.binpb"
@@ -62,17 +64,16 @@ def read_records(path: Path) -> list[Any]:
 
 def _read(path: Path) -> bytes:
     try:
-        size = path.stat().st_size
-        if size > MAX_BYTES:
-            raise InputError(
-                f"{path}: expected at most {MAX_BYTES:,} bytes, which a protobuf message may have, "
-                f"found {size:,}. Divide the records among several files."
-            )
-        data = path.read_bytes()
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > MAX_BYTES:
+                raise InputError(
+                    f"{path}: expected at most {MAX_BYTES:,} bytes, which a protobuf message may "
+                    f"have, found {size:,}. Divide the records among several files."
+                )
+            data = file.read()
     except FileNotFoundError as error:
         raise InputError(f"{path}: there is no such file.") from error
-    except IsADirectoryError as error:
-        raise InputError(f"{path}: expected a file, found a folder. Name one in it.") from error
     if not data:
         raise InputError(f"{path}: {EXPECTED}; found an empty file. {ADVICE}")
     return data

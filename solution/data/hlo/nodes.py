@@ -7,7 +7,6 @@ products wrap around as 64-bit integers do, and become float32 at the end.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -94,7 +93,10 @@ def first(values: Sequence[int], length: int, missing: int = 0) -> list[int]:
 
 def summarise(values: Sequence[int], length: int) -> list[int]:
     """The first `length` of the values, their sum and their product; of none, 0 and 1."""
-    return [*first(values, length), wrap(sum(values)), wrap(prod(values))]
+    product = 1
+    for value in values:  # wrapped each time: the whole product may have millions of digits
+        product = wrap(product * value)
+    return [*first(values, length), wrap(sum(values)), product]
 
 
 def wrap(value: int) -> int:

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ from solution.system.progress import track
 DEFAULT_COLLECTIONS = {"layout": "layout:xla:random", "tile": "tile:xla"}
 NO_TIME = 1  # nanoseconds: up to here a run was not timed
 BLOCK_RUNS = 256  # whose layouts are in memory as numbers at once
-MAX_NAME = 150  # characters
+MAX_NAME = 150  # bytes; a file system takes 255, and a number and a suffix follow
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,13 +194,26 @@ def _layout_row(data: bytes) -> tuple[int, ...]:
 def _names(path: Path, messages: Sequence[Any]) -> list[str]:
     """The file's name for its only record; as in the competition, module and fingerprint for many.
 
-    Names are made safe for a file system; equal ones are numbered.
+    Names are made safe for a file system; equal ones are numbered until none is as another.
     """
     if len(messages) == 1:
         return [_safe(path.stem)]
     names = [_safe(f"{m.module.name}_{_signed(m.fingerprint):x}") for m in messages]
     counts = Counter(names)
-    return [f"{name}_{place}" if counts[name] > 1 else name for place, name in enumerate(names)]
+    taken = {name for name in names if counts[name] == 1}
+    return [
+        name if counts[name] == 1 else _number(name, place, taken)
+        for place, name in enumerate(names)
+    ]
+
+
+def _number(name: str, place: int, taken: set[str]) -> str:
+    """The name with a number that makes it another than those `taken`, which it joins."""
+    numbered = next(
+        numbered for number in count(place) if (numbered := f"{name}_{number}") not in taken
+    )
+    taken.add(numbered)
+    return numbered
 
 
 def _signed(fingerprint: int) -> int:
@@ -207,4 +221,6 @@ def _signed(fingerprint: int) -> int:
 
 
 def _safe(name: str) -> str:
-    return re.sub(r"[^\w.+-]+", "_", name).lstrip(".")[:MAX_NAME] or "module"
+    """At most MAX_NAME bytes of letters, digits and few signs; file systems count bytes."""
+    safe = re.sub(r"[^\w.+-]+", "_", name).lstrip(".")
+    return safe.encode(errors="replace")[:MAX_NAME].decode(errors="ignore") or "module"

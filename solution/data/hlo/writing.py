@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from solution.data.hlo.records import Record
-from solution.data.npz import LAYOUTS, OPTION_NAMES, OPTIONS
+from solution.data.npz import OPTION_NAMES, OPTIONS
+from solution.data.npz_arrays import LAYOUTS
 from solution.data.npz_writer import Blocks, write_npz
 from solution.domain import vocabulary
 from solution.domain.codebook import Codebook

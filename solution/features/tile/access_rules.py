@@ -89,17 +89,18 @@ def _walk_dot(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
         return (Axis(REDUCTION),) * rank
     kept = axes[-2] if is_left else axes[-1]
     size = shapes[node, len(axes) - (2 if is_left else 1)]
-    found = [*axes[: rank - 2], Axis(REDUCTION), Axis(REDUCTION)]
+    lead = [*axes, *(Axis(),) * rank][: rank - 2]  # an output may lack dimensions of its operand
+    found = [*lead, Axis(REDUCTION), Axis(REDUCTION)]
     last = [rank - 2, rank - 1] if is_left else [rank - 1, rank - 2]
     found[next((d for d in last if shapes[producer, d] == size), last[0])] = kept
-    return tuple(found[:rank])
+    return tuple(found)
 
 
 def _walk_convolution(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
     """A convolution reads an image and weights; only the largest one of a kernel has loops."""
     rank = int(tensor_ranks(graph)[producer])
     convolved = find_convolved(graph)
-    if convolved is None or convolved.node != node or rank != len(axes):
+    if convolved is None or convolved.node != node or rank != len(axes) or rank == 0:
         return (Axis(),) * rank
     if producer == convolved.weights:
         return _walk_weights(graph, convolved, axes)
@@ -108,7 +109,7 @@ def _walk_convolution(graph: Graph, node: int, producer: int, axes: Axes) -> Axe
 
 def _walk_weights(graph: Graph, convolved: Convolved, axes: Axes) -> Axes:
     """Each dimension has a loop that sums, but for the output features: those are the output's."""
-    numbers, last = _dimension_numbers(graph, convolved.node), len(axes) - 1
+    numbers, last = _dimension_numbers(graph, convolved.node, len(axes)), len(axes) - 1
     found = [Axis(window=_loop_of(graph, convolved, d)) for d in range(len(axes))]
     made = min(numbers[vocabulary.CONVOLUTION_OUTPUT_FEATURE], last)
     found[min(numbers[vocabulary.CONVOLUTION_KERNEL_OUTPUT], last)] = axes[made]
@@ -117,7 +118,7 @@ def _walk_weights(graph: Graph, convolved: Convolved, axes: Axes) -> Axes:
 
 def _walk_image(graph: Graph, convolved: Convolved, image: int, axes: Axes) -> Axes:
     """Images of a batch move with the output's, features with the weights', and space with both."""
-    numbers, last = _dimension_numbers(graph, convolved.node), len(axes) - 1
+    numbers, last = _dimension_numbers(graph, convolved.node, len(axes)), len(axes) - 1
     found = [Axis()] * len(axes)
     for made, read, of_weights in _spatial_dimensions(numbers, len(axes)):
         loop = _loop_of(graph, convolved, of_weights)
@@ -135,9 +136,9 @@ def _walk_image(graph: Graph, convolved: Convolved, image: int, axes: Axes) -> A
     return tuple(found)
 
 
-def _dimension_numbers(graph: Graph, node: int) -> np.ndarray:
-    """The node's features (140,) as whole numbers; those of dimensions that it has not are 0."""
-    return np.maximum(graph.node_features[node], 0).astype(int)
+def _dimension_numbers(graph: Graph, node: int, rank: int) -> np.ndarray:
+    """The node's features (140,) as numbers of `rank` dimensions, whatever stands there."""
+    return np.clip(graph.node_features[node], 0, rank - 1).astype(int)
 
 
 def _loop_of(graph: Graph, convolved: Convolved, dimension: int) -> int:

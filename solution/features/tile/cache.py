@@ -9,6 +9,7 @@ sets that a power-of-two stride leaves unused as in Lam, Rothberg and Wolf, "The
 and optimizations of blocked algorithms", ASPLOS 1991.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -118,4 +119,4 @@ def distinct_sets(stride: float, cache: Cache) -> float:
     """Sets that a walk with this stride (bytes) reaches: few where it is a power of two."""
     if stride < cache.block or stride % cache.block:
         return cache.sets
-    return float(cache.sets / np.gcd(cache.sets, int(stride // cache.block)))
+    return cache.sets / math.gcd(cache.sets, int(stride // cache.block))

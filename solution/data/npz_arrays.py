@@ -1,0 +1,197 @@
+"""The arrays of one npz file, whose headers are looked at before anything is inflated.
+
+A few megabytes of zip inflate to as many gigabytes, so shape, type and size come first. No pickle
+is ever loaded.
+"""
+
+import math
+import sys
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from solution.data.inflate import Advance, DeflatedMember, read_ahead
+from solution.domain import vocabulary
+from solution.domain.codebook import Codebook
+from solution.domain.codebook_encoder import LayoutEncoder, LayoutValueError, encode
+from solution.domain.graph import InvalidGraphError, matches, show_shape
+from solution.system.errors import InputError
+from solution.system.files import open_regular
+
+BLOCK_BYTES = 2 << 20
+LAYOUTS = "node_config_feat"
+# The competition's largest arrays have 24 MB, its largest tensor of layouts 2.5 GB.
+MAX_ARRAY_BYTES = 2 << 30
+MAX_LAYOUT_BYTES = 64 << 30
+NUMBERS, WHOLE_NUMBERS = "fiu", "iu"  # kinds of dtypes
+
+
+class ByteSource(Protocol):
+    """What can be read from."""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """The next `size` bytes, or all that are left; fewer only at the end."""
+        ...
+
+
+@contextmanager
+def open_arrays(path: Path) -> Iterator[zipfile.ZipFile]:
+    """Open the file; whatever a broken one provokes becomes one message that names the defect.
+
+    Raises InputError where it is missing, no regular file or no zip file, and for all that is wrong
+    with its arrays.
+    """
+    with _naming(path), np.errstate(over="ignore"):  # what overflows is looked at as a value
+        _check_text(path.name)
+        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
+            yield archive
+
+
+def array_names(archive: zipfile.ZipFile) -> set[str]:
+    """What np.load would offer; a member in a folder or with another suffix is no array."""
+    return {name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")}
+
+
+def read_array(
+    archive: zipfile.ZipFile, name: str, expected: tuple[int | None, ...], kinds: str = NUMBERS
+) -> np.ndarray:
+    """Read an array of the `expected` shape, in which None is any size.
+
+    Raises ValueError where it has another shape, other `kinds` of numbers or is too large, and as
+    zipfile does where it is damaged.
+    """
+    with archive.open(f"{name}.npy") as member:
+        shape, _, dtype = _read_header(member, name)
+    if dtype.kind not in kinds:
+        wanted = "whole numbers" if kinds == WHOLE_NUMBERS else "numbers"
+        raise ValueError(f"{name} holds {dtype}, expected {wanted}")
+    if not matches(shape, expected):
+        raise ValueError(f"{name} has shape {show_shape(shape)}, expected {show_shape(expected)}")
+    _check_size(shape, dtype, name, MAX_ARRAY_BYTES)
+    with archive.open(f"{name}.npy") as member:
+        array = np.lib.format.read_array(member, allow_pickle=False)
+        if member.read(1):  # only at the end is the checksum looked at
+            raise ValueError(f"{name} holds more than the shape {show_shape(shape)} of its header")
+    return array
+
+
+def read_layouts(archive: zipfile.ZipFile, configs: int, nodes: int, advance: Advance) -> Codebook:
+    """The layout configurations (configs, configurable nodes, 18), block by block.
+
+    Args:
+        configs: how many there must be.
+        nodes: how many configurable nodes there must be.
+        advance: called with the compressed bytes as they are read.
+
+    Raises:
+        ValueError: another shape or type, or a value that no layout has.
+    """
+    info = archive.getinfo(f"{LAYOUTS}.npy")
+    try:
+        with archive.open(info) as member:
+            shape, fortran_order, dtype = _read_header(member, LAYOUTS)
+            _check_layouts(shape, dtype, configs, nodes)
+            if fortran_order or 0 in shape:  # no block of rows is in one piece
+                _check_size(shape, dtype, LAYOUTS, MAX_ARRAY_BYTES)
+                member.seek(0)
+                return encode(np.lib.format.read_array(member, allow_pickle=False))
+        if info.compress_type == zipfile.ZIP_DEFLATED:
+            return _encode_blocks(DeflatedMember(archive, info, advance), info.file_size)
+        with archive.open(info) as member:
+            return _encode_blocks(member, info.file_size)
+    except LayoutValueError as error:
+        place = ", ".join(map(str, error.index))
+        raise ValueError(
+            f"{LAYOUTS}[{place}] is {error.value}, expected a whole number from "
+            f"{vocabulary.LAYOUT_UNSET} to {vocabulary.MAX_RANK - 1}"
+        ) from error
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    advice = "Get the file again, or take it out of the folder."
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: there is no such file.") from error
+    except InputError:
+        raise
+    except MemoryError as error:
+        raise InputError(
+            f"{path}: the memory is not enough to read it. Close other programs, or use fewer "
+            "workers."
+        ) from error
+    except InvalidGraphError as error:
+        raise InputError(f"{path}: " + "; ".join(error.defects) + f". {advice}") from error
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+        raise InputError(f"{path}: truncated or not an npz file ({error}). {advice}") from error
+    except ValueError as error:
+        raise InputError(f"{path}: {error}. {advice}") from error
+    except Exception as error:  # a flipped bit in a header can provoke anything
+        kind = type(error).__name__
+        raise InputError(f"{path}: cannot be read ({kind}: {error}). {advice}") from error
+
+
+def _check_text(name: str) -> None:
+    """A graph is called as its file, and tables of names are UTF-8."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        encoding = sys.getfilesystemencoding()
+        raise ValueError(
+            f"its name is no text in {encoding}, as names of files are read here; rename it, or "
+            "set PYTHONUTF8=1 where it is UTF-8"
+        ) from None
+
+
+def _read_header(member: ByteSource, name: str) -> tuple[tuple[int, ...], bool, np.dtype]:
+    version = np.lib.format.read_magic(member)
+    readers = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }
+    if version not in readers:
+        raise ValueError(f"{name} has npy format {version}, expected 1.0 or 2.0")
+    return readers[version](member)
+
+
+def _check_layouts(shape: tuple[int, ...], dtype: np.dtype, configs: int, nodes: int) -> None:
+    expected = (configs, nodes, vocabulary.NUM_LAYOUT_FEATURES)
+    if shape != expected or dtype.kind not in NUMBERS:
+        raise ValueError(
+            f"{LAYOUTS} is {dtype} of shape {show_shape(shape)}, expected float32 of shape "
+            f"{show_shape(expected)}: config_runtime has {configs} configurations, node_config_ids "
+            f"{nodes} nodes"
+        )
+    _check_size(shape, dtype, LAYOUTS, MAX_LAYOUT_BYTES)
+
+
+def _check_size(shape: tuple[int, ...], dtype: np.dtype, name: str, most: int) -> None:
+    size = math.prod(shape) * dtype.itemsize
+    if size > most:
+        raise ValueError(f"{name} takes {size:,} bytes, expected at most {most:,}")
+
+
+def _encode_blocks(member: ByteSource, file_size: int) -> Codebook:
+    """Encode the tensor in blocks of whole rows of about BLOCK_BYTES."""
+    (configs, nodes, slots), _, dtype = _read_header(member, LAYOUTS)
+    row_bytes = nodes * slots * dtype.itemsize
+    if configs * row_bytes > file_size:
+        raise ValueError(
+            f"{LAYOUTS} ends early: {configs} rows take {configs * row_bytes} bytes, it has "
+            f"{file_size}"
+        )
+    encoder, step = LayoutEncoder(configs, nodes), max(1, BLOCK_BYTES // row_bytes)
+    sizes = [min(step, configs - first) * row_bytes for first in range(0, configs, step)]
+    for data, size in zip(read_ahead(member.read, sizes), sizes, strict=True):
+        if len(data) < size:
+            raise ValueError(f"{LAYOUTS} ends early")
+        encoder.add(np.frombuffer(data, dtype).reshape(-1, nodes, slots))
+    if member.read(1):  # only at the end is the checksum looked at
+        raise ValueError(f"{LAYOUTS} holds more than the {configs} rows of its header")
+    return encoder.finish()

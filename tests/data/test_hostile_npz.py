@@ -1,0 +1,197 @@
+"""Files that want memory or time without end, or are called so that nobody can write it down."""
+
+import dataclasses
+import io
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from solution.data.folders import GraphFile
+from solution.data.npz import fingerprint, read_graph
+from solution.data.npz_arrays import MAX_ARRAY_BYTES
+from solution.data.scan import scan
+from solution.domain.collection import collection
+from solution.domain.graph import Graph
+from solution.system.errors import InputError
+from tests.conftest import FastSlow
+from tests.made.graphs import make_layout_graph, make_tile_graph, to_arrays, write_graph
+from tests.made.guarded import Guard
+
+LAYOUT, TILE = make_layout_graph(), make_tile_graph()
+
+
+def header(*shape: int, fortran_order: bool = False, descr: str = "<f4") -> bytes:
+    stream = io.BytesIO()
+    described = {"descr": descr, "fortran_order": fortran_order, "shape": shape}
+    np.lib.format.write_array_header_1_0(stream, described)
+    return stream.getvalue()
+
+
+def write_members(folder: Path, graph: Graph, **changes: bytes) -> Path:
+    """The file with some members as any bytes."""
+    path = folder / f"{graph.name}.npz"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, array in to_arrays(graph).items():
+            content = io.BytesIO()
+            np.lib.format.write_array(content, array)
+            archive.writestr(f"{name}.npy", changes.get(name, content.getvalue()))
+    return path
+
+
+def refusal(guard: Guard, path: Path, graph: Graph) -> str:
+    """The message, from a process that has little memory and time."""
+    with pytest.raises(InputError) as caught:
+        guard.call(read_graph, path, graph.collection)
+    assert str(path) in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("fortran_order", [False, True])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        (10**12, 0, 18), (0, 10**12, 18), (10**12, 3, 18), (12, 10**12, 18), (13, 3, 18),
+        (12, 4, 18), (12, 3, 17), (12, 3), (2**63, 3, 18), (-1, 3, 18), (12, 3, 18, 1),
+    ],
+)  # fmt: skip
+def test_layouts_of_another_shape_are_refused_before_they_are_read(
+    shape: tuple[int, ...], fortran_order: bool, tmp_path: Path, guard: Guard
+) -> None:
+    member = header(*shape, fortran_order=fortran_order) + bytes(5000)
+    path = write_members(tmp_path, LAYOUT, node_config_feat=member)
+    message = refusal(guard, path, LAYOUT)
+    assert "expected float32 of shape (12, 3, 18)" in message
+    assert "config_runtime has 12 configurations, node_config_ids 3 nodes" in message
+
+
+@pytest.mark.parametrize(
+    ("graph", "name", "shape", "expected"),
+    [
+        (LAYOUT, "node_feat", (10**6, 140), "(8, 140)"),
+        (LAYOUT, "edge_index", (10**8, 3), "(any, 2)"),
+        (LAYOUT, "node_config_ids", (10**4, 10**4), "(any)"),
+        (TILE, "config_feat", (10**7, 24), "(12, 24)"),
+        (TILE, "config_runtime_normalizers", (10**9,), "(12)"),
+    ],
+)
+def test_an_array_of_another_shape_is_refused_by_its_header(
+    graph: Graph, name: str, shape: tuple[int, ...], expected: str, tmp_path: Path, guard: Guard
+) -> None:
+    descr = "<i8" if name in ("edge_index", "node_config_ids") else "<f4"
+    path = write_members(tmp_path, graph, **{name: header(*shape, descr=descr) + bytes(5000)})
+    message = refusal(guard, path, graph)
+    assert f"{name} has shape ({', '.join(map(str, shape))}), expected {expected}" in message
+
+
+def test_a_large_array_is_refused_whatever_its_shape(tmp_path: Path, guard: Guard) -> None:
+    rows = MAX_ARRAY_BYTES // 4 + 1
+    path = write_members(tmp_path, LAYOUT, config_runtime=header(rows))
+    assert f"expected at most {MAX_ARRAY_BYTES:,}" in refusal(guard, path, LAYOUT)
+
+
+@pytest.mark.parametrize("name", to_arrays(TILE))
+def test_an_array_with_more_than_its_header_says_is_refused(
+    name: str, tmp_path: Path, guard: Guard
+) -> None:
+    stream = io.BytesIO()
+    np.lib.format.write_array(stream, to_arrays(TILE)[name])
+    path = write_members(tmp_path, TILE, **{name: stream.getvalue() + bytes(9)})
+    assert f"{name} holds more than" in refusal(guard, path, TILE)
+
+
+def put_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def put_device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+@pytest.mark.parametrize("put", [put_pipe, put_device])
+def test_pipes_and_devices_are_refused(
+    put: Callable[[Path], None], tmp_path: Path, guard: Guard
+) -> None:
+    path = tmp_path / "program.npz"
+    put(path)
+    assert "expected a file, found a" in refusal(guard, path, LAYOUT)
+    with pytest.raises(InputError, match="expected a file"):
+        guard.call(fingerprint, path)
+
+
+def test_a_pipe_beside_sound_files_is_a_defect_of_its_own(
+    fastslow: FastSlow, tmp_path: Path
+) -> None:
+    path = write_graph(make_layout_graph(name="sound"), tmp_path / "data")
+    os.mkfifo(path.with_name("pipe.npz"))
+    for command in (("check", "data"), ("prepare", "data")):
+        result = fastslow(*command)
+        assert result.returncode == 2
+        assert "pipe.npz: expected a file, found a pipe" in result.stderr
+        assert "Traceback" not in result.stderr
+
+
+def test_a_name_that_is_no_text_is_a_defect_that_names_the_file(
+    fastslow: FastSlow, tmp_path: Path
+) -> None:
+    path = write_graph(make_layout_graph(name="sound"), tmp_path / "data")
+    strange = os.path.join(os.fsencode(path.parent), b"\xff\xfe.npz")  # noqa: PTH118
+    os.link(path, strange)
+    for command in (("check", "data"), ("prepare", "data"), ("inspect", os.fsdecode(strange))):
+        result = fastslow(*command)
+        assert result.returncode == 2
+        assert r"\udcff\udcfe.npz: its name is no text in utf-8" in result.stderr
+        assert "Traceback" not in result.stderr
+        assert "sound.npz" not in result.stderr
+
+
+def test_a_name_beyond_the_locale_is_a_defect_that_says_what_helps(tmp_path: Path) -> None:
+    write_graph(make_layout_graph(name="père"), tmp_path / "data")
+    command = [str(Path(sys.executable).parent / "fastslow"), "check", "data"]
+    poor = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    for changes, code in ((poor, 2), (poor | {"PYTHONUTF8": "1"}, 0)):
+        environment = {**os.environ, **changes}
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, env=environment)
+        assert done.returncode == code, done.stderr
+        assert b"Traceback" not in done.stderr
+        assert (b"set PYTHONUTF8=1" in done.stderr) == (code == 2)
+
+
+@pytest.mark.parametrize("shortest", [5e-324, 1e-300])
+def test_runtimes_whose_quotient_is_no_number_are_refused(
+    shortest: float, tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    path = tmp_path / "npz/layout/xla/random/train/program.npz"
+    path.parent.mkdir(parents=True)
+    runtimes = np.r_[shortest, np.full(11, 1e10)]
+    np.savez(path, **(to_arrays(LAYOUT) | {"config_runtime": runtimes}))
+    summaries, defects = scan([GraphFile(path, collection("layout:xla:random"), "train")])
+    assert not recwarn.list
+    assert len(summaries) + len(defects) == 1
+    for defect in defects:
+        assert f"whose quotient is no number: {shortest}, 1" in defect
+    assert np.isfinite(summaries["spread"].to_numpy()).all()
+
+
+def test_numbers_that_overflow_are_refused_without_a_warning(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    features = LAYOUT.node_features.astype(np.float64)
+    features[2, 3] = 1e300
+    path = tmp_path / "program.npz"
+    np.savez(path, **(to_arrays(LAYOUT) | {"node_feat": features}))
+    with pytest.raises(InputError, match="infinite values in the nodes 2"):
+        read_graph(path, LAYOUT.collection)
+    assert not recwarn.list
+
+
+def test_a_graph_can_be_as_the_guard_reads_it(tmp_path: Path, guard: Guard) -> None:
+    """The refusals above are not those of the guard."""
+    for graph in (LAYOUT, dataclasses.replace(TILE, name="other")):
+        read = guard.call(read_graph, write_members(tmp_path, graph), graph.collection)
+        assert read.num_configs == graph.num_configs

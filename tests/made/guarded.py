@@ -1,0 +1,73 @@
+"""Hostile input is read in a process of its own, with little memory and little time.
+
+A regression then fails a test, instead of filling the machine or waiting for ever.
+"""
+
+import resource
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, TimeoutError
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from multiprocessing import get_context
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+MEMORY = 1 << 30  # bytes, beside what the process has when it begins
+SECONDS = 120  # processor time is shared, so this is much
+
+
+class Guard:
+    """One process that calls functions, which it must find by their names; it is begun again."""
+
+    def __init__(self) -> None:
+        self._pool: ProcessPoolExecutor | None = None
+
+    def call(
+        self,
+        function: Callable[Arguments, Result],
+        *arguments: Arguments.args,
+        **options: Arguments.kwargs,
+    ) -> Result:
+        """The result, or what the function raises.
+
+        Raises AssertionError where it needs more time than SECONDS, or its process is killed.
+        """
+        self._pool = self._pool or ProcessPoolExecutor(1, get_context("spawn"))
+        future = self._pool.submit(_limited, function, *arguments, **options)
+        try:
+            return future.result(SECONDS)
+        except (TimeoutError, BrokenProcessPool) as error:
+            self.close()
+            kind = type(error).__name__
+            raise AssertionError(f"{function.__name__}{arguments}: {kind} {error}") from error
+
+    def close(self) -> None:
+        """End the process, whatever it is at."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            for process in list(pool._processes.values()):
+                process.kill()
+            pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def open_guard() -> Iterator[Guard]:
+    guard = Guard()
+    try:
+        yield guard
+    finally:
+        guard.close()
+
+
+def _limited(
+    function: Callable[Arguments, Result], *arguments: Arguments.args, **options: Arguments.kwargs
+) -> Result:
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    most = pages * resource.getpagesize() + MEMORY
+    resource.setrlimit(resource.RLIMIT_AS, (most, resource.RLIM_INFINITY))
+    try:
+        return function(*arguments, **options)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))

@@ -1,0 +1,82 @@
+"""No name of a file commands the terminal, and any text can be printed."""
+
+import os
+import re
+import subprocess
+import sys
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.text import Text
+
+from solution.system.terminal import PlainConsole, escape, make_table
+from tests.conftest import FastSlow
+from tests.made.graphs import make_layout_graph, write_graph
+
+TITLE = "\x1b]0;owned\x07"
+HOSTILE = {
+    "colour": ("\x1b[31mred", r"\x1b[31mred"),
+    "title": (TITLE, r"\x1b]0;owned"),
+    "clipboard": ("\x1b]52;c;aGk=\x07", r"\x1b]52;c;aGk="),
+    "control sequence in one byte": ("\x9b31m", r"\x9b31m"),
+    "carriage return": ("bad\rgood", "bad"),
+    "backspace": ("bad\b\b\bgood", "bad"),
+    "other direction": ("\u202egnp.npz", r"\u202egnp.npz"),
+    "separator of lines": ("one\u2028two", r"one\u2028two"),
+    "no text": ("\udcff", r"\udcff"),
+}
+COMMANDS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+@pytest.mark.parametrize(("text", "shown"), HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_what_a_terminal_would_obey_is_escaped(text: str, shown: str, is_terminal: bool) -> None:
+    file = StringIO()
+    console = PlainConsole(file=file, force_terminal=is_terminal, color_system=None, width=60)
+    console.print(text, markup=False, soft_wrap=True)
+    assert shown in file.getvalue()
+    table = make_table(Text(text))
+    table.add_column("Name")
+    table.add_row(Text(text))
+    console.print(table)
+    assert not COMMANDS.search(file.getvalue())
+
+
+@given(st.text())
+def test_escaped_text_has_no_commands_and_other_text_stays(text: str) -> None:
+    assert not COMMANDS.search(escape(text))
+    assert escape(escape(text)) == escape(text)
+    if not COMMANDS.search(text) and not re.search("[\u061c\u200e\u200f]", text):
+        assert escape(text) == text
+
+
+def test_colours_of_our_own_stay() -> None:
+    file = StringIO()
+    console = PlainConsole(file=file, force_terminal=True, color_system="standard", width=60)
+    console.print(f"[red]bad {TITLE}", highlight=False)
+    assert file.getvalue() == "\x1b[31mbad \\x1b]0;owned\x1b[0m\n"
+
+
+def test_a_defect_shows_its_file_escaped(fastslow: FastSlow, tmp_path: Path) -> None:
+    path = write_graph(make_layout_graph(name=f"x{TITLE}"), tmp_path / "data")
+    shown = fastslow("inspect", path)
+    assert shown.returncode == 0, shown.stderr
+    assert not COMMANDS.search(shown.stdout + shown.stderr)
+    path.write_bytes(b"x")
+    result = fastslow("check", "data")
+    assert result.returncode == 2
+    assert r"x\x1b]0;owned" in result.stderr
+    assert not COMMANDS.search(result.stdout + result.stderr)
+
+
+def test_text_beyond_the_encoding_is_printed_as_an_escape(tmp_path: Path) -> None:
+    write_graph(make_layout_graph(name="père"), tmp_path / "data")
+    command = [str(Path(sys.executable).parent / "fastslow"), "inspect"]
+    command += [str(path) for path in (tmp_path / "data").rglob("*.npz")]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert rb"p\xe8re" in done.stdout
