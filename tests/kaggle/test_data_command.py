@@ -76,6 +76,7 @@ def test_a_broken_download_goes_on_where_it_was(place: Place) -> None:
         (make_archive([("npz/layout/xla/random/train/a.npz", b"x")]), "a.npz"),
         (make_archive([("bomb", bytes(3_000_000))]), "more than the 0.0 GB that are allowed"),
     ],
+    ids=["that leads out", "that is a page", "of a broken file", "that is too large"],
 )
 def test_a_bad_archive_harms_nothing(place: Place, archive: bytes, words: str) -> None:
     (place.folder / "mine").write_bytes(b"mine")
