@@ -4,7 +4,8 @@ import dataclasses
 import errno
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -90,7 +91,7 @@ def prepare_store(
         if store is not None and _is_up_to_date(store, files, sample_submission):
             return store
         seals = {} if store is None else store.seals()
-    try:
+    with _saying_no_room(folder):
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder, "Wait for it, or choose another folder."):
             _begin(folder, wanted, replace=replace)
@@ -102,6 +103,13 @@ def prepare_store(
                 _finish(folder, wanted, rows, sample_submission)
             finally:  # workers that were ended leave what they were writing
                 remove_leftovers(folder)
+    return Store.open(folder)
+
+
+@contextmanager
+def _saying_no_room(folder: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         if error.errno in NO_ROOM:
             raise InputError(
@@ -109,7 +117,6 @@ def prepare_store(
                 "same command again."
             ) from error
         raise
-    return Store.open(folder)
 
 
 def _open_sound(folder: Path) -> Store | None:
