@@ -77,18 +77,15 @@ def check_codebook(book: Codebook, *, with_codes: bool = True) -> None:
     Raises:
         ValueError: a layout, node or row that is named is not there.
     """
-    expected = {
-        "layouts": (book.layouts, (None, vocabulary.NUM_LAYOUT_FEATURES)),
-        "codes": (book.codes, (None, None)),
-        "starts": (book.starts, (1 + book.codes.shape[-1],)),
-        "rows": (book.rows, (None,)),
-    }
-    for name, (array, shape) in expected.items():
-        if array.ndim != len(shape) or shape[-1] not in (None, array.shape[-1]):
-            raise ValueError(f"{name} has shape {array.shape}")
+    dimensions = {name: array.ndim for name, array in book.arrays().items()}
+    if dimensions != {"layouts": 2, "starts": 1, "codes": 2, "rows": 1}:
+        raise ValueError(f"the arrays have {dimensions} dimensions")
+    if book.layouts.shape[1] != vocabulary.NUM_LAYOUT_FEATURES:
+        raise ValueError(f"layouts has shape {book.layouts.shape}")
     counts = np.diff(book.starts)
-    if book.starts[0] != 0 or book.starts[-1] != len(book.layouts) or (counts < 0).any():
-        raise ValueError(f"starts does not divide {len(book.layouts)} layouts")
+    ends = book.starts[[0, -1]].tolist() if len(book.starts) == 1 + book.codes.shape[1] else []
+    if ends != [0, len(book.layouts)] or (counts < 0).any():
+        raise ValueError(f"starts does not divide the {len(book.layouts)} layouts among the nodes")
     if ((book.layouts < LOWEST) | (book.layouts > HIGHEST)).any():
         raise ValueError(f"layouts holds other numbers than {LOWEST} to {HIGHEST}")
     if ((book.rows < 0) | (book.rows >= len(book.codes))).any():

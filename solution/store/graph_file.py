@@ -41,6 +41,7 @@ ARRAYS = {  # that a file may have, and of which types
     "node_features": ("F32",), "node_opcodes": ("U8",), "edges": ("I32",),
     "configurable": ("I32",), "tiles": ("F32",), "runtimes": ("F32", "F64"),
     "layouts": ("I8",), "starts": ("I64",), "codes": ("U8", "U16", "U32"), "rows": ("I32",),
+    "options": ("I8",),
 }  # fmt: skip
 MAX_HEADER = 1 << 20  # bytes; it has three thousand
 MAPPED_BYTES = 1 << 20  # from this size on: a mapped file stays open
@@ -140,7 +141,7 @@ def read_prepared(path: Path, seal: str | None = None) -> Graph:
         try:
             arrays = {name: _read_array(path, file, name, p) for name, p in header.places.items()}
             return _build(header, arrays)
-        except (KeyError, TypeError, ValueError) as error:
+        except (LookupError, TypeError, ValueError) as error:
             raise _broken(path, f"{type(error).__name__}: {error}") from error
 
 

@@ -19,7 +19,8 @@ def check_preparation(preparation: Mapping[str, Any], needed: int | None, store:
             f"{store}: was prepared in version {version}, expected {VERSION}. Prepare the data "
             "again."
         )
-    if not (kept is None or (type(kept) is int and kept > 0)):
+    is_number = type(kept) is int and kept > 0
+    if "hops" not in preparation or not (kept is None or is_number):
         raise InputError(
             f"{store}: keeps {kept!r} hops, expected a positive number or null. Prepare the data "
             "again."
