@@ -2,10 +2,13 @@
 
 A configuration may order a tensor several times: as the output of the node that makes it and as
 the input or kernel of every node that reads it. A node that works element by element hands an order
-on, and so does a transpose, with its dimensions renamed. Where the orders that are given disagree,
-the compiler has to copy the tensor in between, and the cost grows with its size.
+on, and so does a transpose, with its dimensions renamed; a call or a copy does not, for what it
+makes may be ordered anew. Where the orders that are given disagree, the compiler has to copy the
+tensor in between, and the cost grows with its size.
 
-Source: the copies between neighbours are a feature of the competition's 11th place (LightGBM).
+Sources: the copies between neighbours are a feature of the competition's 11th place (LightGBM);
+what hands an order on are XLA's operations that cannot change a layout
+(LayoutAssignment::InstructionCanChangeLayout).
 """
 
 from collections import defaultdict
@@ -29,6 +32,17 @@ FEATURES = (
 )
 OUTPUT, INPUT, KERNEL = range(len(LAYOUT_TENSORS))
 UNSET = -1
+KEEPING = """
+abs add all-reduce all-to-all and atan2 bitcast-convert cbrt ceil clamp collective-permute compare
+complex convert cosine count-leading-zeros divide dynamic-slice dynamic-update-slice exponential
+exponential-minus-one fft floor imag is-finite log log-plus-one logistic map maximum minimum
+multiply negate not or pad popcnt power real reduce-precision reduce-window remainder reverse
+round-nearest-afz round-nearest-even rsqrt scatter select select-and-scatter shift-left
+shift-right-arithmetic shift-right-logical sign sine slice sort sqrt stochastic-convert subtract tan
+tanh triangular-solve xor
+"""
+KEEPS_ORDER = np.zeros(vocabulary.NUM_OPCODES, bool)  # of an operand that has the same shape
+KEEPS_ORDER[[OPCODE_IDS[name] for name in KEEPING.split()]] = True
 
 
 @dataclass(frozen=True)
@@ -120,7 +134,8 @@ def _hands_on(graph: Graph, producer: int, consumer: int) -> np.ndarray | None:
     """What the producer's dimensions (6,) are called in the consumer; None: other dimensions."""
     shape, before = graph.node_features[[consumer, producer], vocabulary.SHAPE_DIMENSIONS]
     if graph.node_opcodes[consumer] != OPCODE_IDS["transpose"]:
-        return SAME_NAMES if (shape == before).all() else None
+        keeps = KEEPS_ORDER[graph.node_opcodes[consumer]] and (shape == before).all()
+        return SAME_NAMES if keeps else None
     rank = int(tensor_ranks(graph)[consumer])
     order = graph.node_features[consumer, vocabulary.DIMENSIONS][:rank].astype(np.int64)
     if sorted(order) != list(range(rank)) or (before[order] != shape[:rank]).any():

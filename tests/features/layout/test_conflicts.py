@@ -85,6 +85,12 @@ def test_a_transpose_renames_the_dimensions() -> None:
     assert [line["order_differs"] for line in describe(graph, node=2)] == [False, True]
 
 
+def test_what_may_order_its_output_anew_hands_nothing_on() -> None:
+    orders: Orders = [{1: ([2, 1, 0], []), 3: ([], [0, 1, 2])}]
+    for opcode in ("call", "fusion", "copy", "custom-call"):
+        assert 2 not in find_constraints(make_chain(opcode, (4, 6, 3), orders)).nodes
+
+
 def test_an_operation_that_changes_the_shape_hands_nothing_on() -> None:
     orders: Orders = [{1: ([2, 1, 0], []), 3: ([], [0, 1])}]
     assert 2 not in find_constraints(make_chain("reduce", (4, 6), orders)).nodes
