@@ -11,7 +11,7 @@ from scipy.stats import spearmanr
 from solution.domain.graph import Graph
 from solution.experiments.base import find_experiment, list_experiments
 from solution.features.nodes import fit_scaler
-from solution.models.layout.computation import plan_computation
+from solution.models.layout.computation import derive_computation
 from solution.models.nets import net_ranker
 from solution.models.nets import training_loop as training
 from solution.models.nets.losses import LOSSES
@@ -63,7 +63,7 @@ def test_a_plan_is_on_the_device() -> None:
     """Nothing else says so: sums and selections take their indices from anywhere."""
     inputs = build("layout_gnn_001").prepare(make_graph("layout_gnn_001", 0))
     configs = np.arange(CONFIGS)[:, None]
-    computation = plan_computation([inputs.structure], configs, 2, torch.device("meta"))
+    computation = derive_computation([inputs.structure], configs, 2, torch.device("meta"))
     tensors = [computation.nodes, computation.configured, computation.pairs]
     matrices = [computation.pooling]
     for aggregation, extra, parents in computation.rounds:

@@ -57,10 +57,10 @@ class Computation:
     pooling: SparseMatrix  # (configs x graphs x NUM_SHARES, colours after all rounds)
 
 
-def plan_computation(
+def derive_computation(
     graphs: Sequence[Structure], configs: np.ndarray, rounds: int, device: torch.device
 ) -> Computation:
-    """Plan the work for `configs` (configs, graphs), rows of the codes of each graph."""
+    """What the net computes for `configs` (configs, graphs), rows of the codes of each graph."""
     sizes = [graph.num_nodes for graph in graphs]
     total = sum(sizes)
     labels = np.repeat(np.arange(total)[:, None], len(configs), axis=1)

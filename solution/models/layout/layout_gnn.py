@@ -33,7 +33,7 @@ from solution.features.pruning import PRUNINGS
 from solution.features.work import configurable_shares, tensor_shares
 from solution.models.base import RankerSettings
 from solution.models.layout.colour_refinement import Neighbours
-from solution.models.layout.computation import NUM_SHARES, Structure, plan_computation
+from solution.models.layout.computation import NUM_SHARES, Structure, derive_computation
 from solution.models.nets.layers import Mlp, standardise
 from solution.models.nets.net_ranker import NetRanker
 from solution.models.nets.sparse import SparseMatrix
@@ -192,7 +192,7 @@ class LayoutGnn(nn.Module):
         The graphs become one disconnected graph with a common config axis.
         """
         structures = [inputs.structure for inputs in batch]
-        computation = plan_computation(
+        computation = derive_computation(
             structures, configs, len(self.blocks), batch[0].opcodes.device
         )
         opcodes = self.opcode(torch.cat([inputs.opcodes for inputs in batch]))

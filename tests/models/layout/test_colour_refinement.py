@@ -15,7 +15,7 @@ from solution.domain.ragged import starts_of
 from solution.features.layout import conflicts
 from solution.models.layout import layout_gnn
 from solution.models.layout.colour_refinement import Colours, Neighbours, number_colours, refine
-from solution.models.layout.computation import plan_computation
+from solution.models.layout.computation import derive_computation
 from solution.models.layout.layout_gnn import LayoutGnn, LayoutGnnSettings, LayoutInputs, prepare
 from solution.models.nets.sparse import SparseMatrix, SparseRows
 from tests.made.graphs import make_layout_graph
@@ -132,7 +132,7 @@ def test_predictions_compare_all_candidates_whatever_the_chunks(
 def test_fewer_colours_than_configurations_times_nodes() -> None:
     inputs = prepare(make_layout_graph(0, configs=40), "neighbourhood", 1)
     configs = np.arange(len(inputs.structure.codebook.codes))[:, None]
-    computation = plan_computation([inputs.structure], configs, 2, torch.device("cpu"))
+    computation = derive_computation([inputs.structure], configs, 2, torch.device("cpu"))
     assert len(computation.nodes) < len(configs) * len(inputs.opcodes) / 4
 
 
