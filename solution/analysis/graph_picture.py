@@ -3,13 +3,14 @@
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
+from solution.analysis.program_drawing import Drawing, describe_fastest, describe_node, lay_out
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import OPCODES
 from solution.system.files import replace_file
@@ -18,6 +19,8 @@ from solution.system.terminal import escape
 MAX_COLOURS = 7
 REST_COLOUR = "#b8b8b8"
 MAX_LABELLED_NODES = 60
+MAX_LABELLED_LAYOUTS = 40
+FASTEST_COLOUR = "#a03030"
 LEAST_SPREAD = 1e-9  # below it, runtimes are equal
 
 
@@ -36,9 +39,11 @@ def save_figure(figure: Figure, path: Path) -> None:
 def make_figure(graph: Graph) -> Figure:
     """The program with operands left of consumers, and a histogram of its runtimes."""
     panels = 1 if graph.runtimes is None else 2
-    figure = Figure(figsize=(12, 4 + 3.2 * panels), layout="constrained")
-    axes = figure.subplots(panels, 1, squeeze=False, height_ratios=[2.6, 1][:panels])
-    _draw_program(graph, axes[0, 0])
+    drawing = lay_out(graph)
+    height = float(np.clip(np.ptp(drawing.places[:, 1]) * 0.35 + 2.5, 4.5, 16))
+    figure = Figure(figsize=(13, height + 2.8 * (panels - 1)), layout="constrained")
+    axes = figure.subplots(panels, 1, squeeze=False, height_ratios=[height, 2.8][:panels])
+    _draw_program(drawing, axes[0, 0])
     if graph.runtimes is not None:
         _draw_runtimes(graph, axes[1, 0])
     return figure
@@ -49,51 +54,60 @@ def show_name(graph: Graph) -> str:
     return escape(graph.name).replace("$", r"\$")
 
 
-def node_depths(graph: Graph) -> np.ndarray:
-    """The longest way (nodes,) from an input to each node; nodes on or behind a cycle have 0."""
-    waiting = np.bincount(graph.edges[:, 0], minlength=graph.num_nodes)
-    depths = np.zeros(graph.num_nodes, np.int64)
-    consumers, producers = graph.edges[np.argsort(graph.edges[:, 1], kind="stable")].T
-    ready = list(np.flatnonzero(waiting == 0))
-    while ready:
-        node = ready.pop()
-        first, last = np.searchsorted(producers, [node, node + 1])
-        for consumer in consumers[first:last]:
-            depths[consumer] = max(depths[consumer], depths[node] + 1)
-            waiting[consumer] -= 1
-            if waiting[consumer] == 0:
-                ready.append(consumer)
-    return np.where(waiting > 0, 0, depths)
-
-
-def _draw_program(graph: Graph, axes: Axes) -> None:
-    places = _place_nodes(graph)
-    lines = places[graph.edges[:, ::-1]]
-    alpha = float(np.clip(200 / max(1, len(lines)), 0.01, 0.2))  # many edges must not hide nodes
-    axes.add_collection(LineCollection(lines, colors="black", alpha=alpha, linewidths=0.6))
-    size = float(np.clip(9000 / graph.num_nodes, 4, 90))
+def _draw_program(drawing: Drawing, axes: Axes) -> None:
+    graph, places = drawing.graph, drawing.places
+    lines = drawing.find_edges()
+    if graph.num_nodes <= MAX_LABELLED_NODES:
+        for producer, consumer in lines:
+            arrow = {"arrowstyle": "-|>", "color": "#808080", "shrinkA": 7, "shrinkB": 7, "lw": 0.8}
+            axes.annotate(
+                "", xy=tuple(consumer), xytext=tuple(producer), arrowprops=arrow, zorder=1
+            )
+    else:
+        alpha = float(np.clip(200 / max(1, len(lines)), 0.05, 0.3))  # must not hide nodes
+        axes.add_collection(
+            LineCollection(list(lines), colors="black", alpha=alpha, linewidths=0.6)
+        )
+    size = float(np.clip(9000 / graph.num_nodes, 12, 90))
     for label, members, style in _node_groups(graph):
         x, y = places[members].T
         scale = 2.2 if "edgecolors" in style else 1
         axes.scatter(x, y, s=scale * size, label=f"{label} ({members.sum():,})", **style)
-    if graph.num_nodes <= MAX_LABELLED_NODES:
-        for (x, y), opcode in zip(places, graph.node_opcodes, strict=True):
-            axes.text(x, y + 0.25, OPCODES[int(opcode)], ha="center", fontsize=7)
-    axes.set_title(f"{graph.collection.name}:{show_name(graph)}: {graph.num_nodes:,} operations")
-    axes.set_xlabel("longest way from an input (operations)")
-    axes.set_yticks([])
+    _label_nodes(drawing, axes)
+    said = f": {graph.num_nodes + drawing.left_out:,} operations"
+    if drawing.left_out:
+        said += f", of which {graph.num_nodes:,} are settable or beside a settable one"
+    axes.set_title(f"{graph.collection.name}:{show_name(graph)}{said}")
+    axes.set_axis_off()
     axes.margins(0.06, 0.12)
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=8)
 
 
-def _place_nodes(graph: Graph) -> np.ndarray:
-    """Places (nodes, 2): depth to the right, nodes of the same depth above each other."""
-    depths = node_depths(graph)
-    heights = np.zeros(graph.num_nodes)
-    for depth in np.unique(depths):
-        members = np.flatnonzero(depths == depth)
-        heights[members] = np.arange(len(members)) - (len(members) - 1) / 2
-    return np.stack([depths, heights], axis=1)
+def _label_nodes(drawing: Drawing, axes: Axes) -> None:
+    """What each node is where there is room, and what the fastest configuration asks of it."""
+    graph = drawing.graph
+    fastest = describe_fastest(graph)
+    named = list(range(graph.num_nodes))
+    if len(named) > MAX_LABELLED_NODES:
+        named = graph.configurable.tolist()
+    for node in named if len(named) <= MAX_LABELLED_NODES else ():
+        words = describe_node(graph, node).replace(" ", "\n", 1)
+        _write(axes, drawing.places[node], words, -7, "black")
+    if len(fastest) > MAX_LABELLED_LAYOUTS:
+        return  # they would stand on each other
+    for node, words in fastest.items():
+        _write(axes, drawing.places[node], words, 7, FASTEST_COLOUR)
+    if fastest:
+        axes.plot([], [], " ", label="above a node: the layouts of the\nfastest configuration")
+
+
+def _write(axes: Axes, place: np.ndarray, words: str, points: int, colour: str) -> None:
+    """Words so many points above a node, or below it."""
+    side: Literal["bottom", "top"] = "bottom" if points > 0 else "top"
+    axes.annotate(
+        words, (place[0], place[1]), xytext=(0, points), textcoords="offset points",
+        ha="center", va=side, fontsize=6.5, color=colour,
+    )  # fmt: skip
 
 
 def _node_groups(graph: Graph) -> Iterator[tuple[str, np.ndarray, dict[str, Any]]]:
@@ -102,7 +116,7 @@ def _node_groups(graph: Graph) -> Iterator[tuple[str, np.ndarray, dict[str, Any]
     named = opcodes[np.argsort(-counts, kind="stable")][:MAX_COLOURS]
     for colour, opcode in enumerate(named):
         members = graph.node_opcodes == opcode
-        yield OPCODES[int(opcode)], members, {"color": f"C{colour}", "zorder": 2}
+        yield OPCODES.get(int(opcode), "others"), members, {"color": f"C{colour}", "zorder": 2}
     if len(named) < len(opcodes):
         rest = ~np.isin(graph.node_opcodes, named)
         yield "other", rest, {"color": REST_COLOUR, "zorder": 2}
