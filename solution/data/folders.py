@@ -57,6 +57,8 @@ def find_files(folder: Path) -> list[GraphFile]:
     be read.
     """
     check_exists(folder)
+    if folder.is_file() and folder.suffix != ".npz":
+        raise InputError(f"{folder}: expected a folder or an npz file, found another file.")
     visible = [folder] if folder.is_file() else sorted(_walk(folder))
     files = [file for path in visible if (file := parse_path(path)) is not None]
     if not files:
@@ -96,6 +98,8 @@ def parse_path(path: Path) -> GraphFile | None:
 
 def identify_file(path: Path, collection_name: str | None = None) -> GraphFile:
     """Identify a single file: by its path, by `collection_name`, or by the arrays in it."""
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder. Give one npz file in it.")
     if not path.is_file():
         raise InputError(f"{path}: there is no such file. Give one npz file.")
     if collection_name is not None:

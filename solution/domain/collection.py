@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from solution.system.errors import InputError
+from solution.system.names import suggest
 
 SPLITS = ("train", "valid", "test")
 SAMPLE_SUBMISSION = "sample_submission.csv"  # beside the npz folder: the rows that Kaggle asks for
@@ -51,5 +52,7 @@ TILE = tuple(c.name for c in COLLECTIONS if c.kind == "tile")
 def collection(name: str) -> Collection:
     """Return the collection called `name`; raise InputError with the five names otherwise."""
     if name not in BY_NAME:
-        raise InputError(f"{name!r} is not a collection. The five are: {', '.join(NAMES)}.")
+        raise InputError(
+            f"{name!r} is not a collection.{suggest(name, NAMES)} The five are: {', '.join(NAMES)}."
+        )
     return BY_NAME[name]

@@ -4,6 +4,7 @@ And how they are read where anybody may have written them: only regular files ar
 sealed record tells whether it is what was written.
 """
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -31,9 +32,10 @@ def replace_file(path: Path) -> Iterator[Path]:
 
     Who may read it says the umask, as of any new file.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _temporary(path)
-    os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    with _name_refusal(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     try:
         yield temporary
         _sync(temporary)
@@ -46,9 +48,10 @@ def replace_file(path: Path) -> Iterator[Path]:
 @contextmanager
 def replace_folder(folder: Path) -> Iterator[Path]:
     """Yield a temporary folder; when the block succeeds it takes the place of `folder`."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = _temporary(folder)
-    temporary.mkdir()
+    with _name_refusal(folder.parent):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        temporary.mkdir()
     try:
         yield temporary
         for path in (*temporary.rglob("*"), temporary):
@@ -60,6 +63,32 @@ def replace_folder(folder: Path) -> Iterator[Path]:
         _sync(folder.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def check_writable(folder: Path) -> None:
+    """Raise InputError where no file could be written in the folder, before what takes long.
+
+    A folder that is not there is not made: the nearest one above it counts.
+    """
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    temporary = _temporary(there / "test")
+    with _name_refusal(folder):
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        temporary.unlink()
+
+
+@contextmanager
+def _name_refusal(folder: Path) -> Iterator[None]:
+    """Name the folder that the user gave, not the file that was tried in it."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+        raise InputError(
+            f"{folder}: may not be written ({error.strerror}). Choose another folder, or make it "
+            "yours."
+        ) from error
 
 
 def write_json(value: dict[str, Any], path: Path) -> None:

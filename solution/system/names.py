@@ -1,6 +1,8 @@
-"""Names that become folders of a run: of its experiments and recipes."""
+"""Names that people type: which become folders of a run, and what a misspelt one meant."""
 
 import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 NAME = re.compile(r"[A-Za-z0-9_][\w.-]*")  # no separator, nothing that is hidden, no ".."
 
@@ -13,3 +15,9 @@ def check_name(name: str) -> str:
             f"or _, found {name!r}"
         )
     return name
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """A sentence that begins with a space: the nearest known names; empty if none is near."""
+    near = get_close_matches(name, list(known), n=3, cutoff=0.6)
+    return f" Did you mean {' or '.join(near)}?" if near else ""

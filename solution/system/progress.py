@@ -12,13 +12,12 @@ from rich.progress import (
     ProgressColumn,
     Task,
     TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
     TransferSpeedColumn,
 )
 from rich.text import Text
 
 from solution.system.terminal import PlainConsole
+from solution.system.wording import spell
 
 T = TypeVar("T")
 
@@ -31,6 +30,18 @@ class RateColumn(ProgressColumn):
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
         return Text("" if speed is None else f"{speed:.3g}/s", style="progress.data.speed")
+
+
+class TimeColumn(ProgressColumn):
+    """The time until now, and the time left where it is known."""
+
+    max_refresh = 0.5  # seconds, so that it can be read
+
+    def render(self, task: Task) -> Text:
+        words = spell(task.finished_time or task.elapsed or 0.0)
+        if not task.finished and task.time_remaining is not None:
+            words += f", {spell(task.time_remaining)} left"
+        return Text(words, style="progress.elapsed")
 
 
 def bars() -> Progress:
@@ -49,9 +60,7 @@ def _make_bars(done: ProgressColumn, speed: ProgressColumn) -> Progress:
         BarColumn(bar_width=24),
         done,
         speed,
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
+        TimeColumn(),
         TextColumn("{task.fields[note]}"),
         console=console,
     )

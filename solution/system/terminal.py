@@ -1,18 +1,22 @@
 """How results are printed: tables and plain lines, and no name of a file commands the terminal."""
 
+import copy
+import dataclasses
+import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from io import TextIOWrapper
 
 from rich import box
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 # Control characters but tab and newline, separators of lines, what turns the direction of text, and
 # bytes of a file's name that are no text.
+WIDE = 240  # characters of a line of a file
 UNPRINTABLE = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
@@ -38,7 +42,12 @@ class PlainConsole(Console):
             yield Segment(text if control else escape(text), style, control)
 
 
-output = PlainConsole()
+def _choose_width() -> int | None:
+    """Off a terminal nobody's screen is too narrow, unless somebody says so; None: rich decides."""
+    return None if sys.stdout.isatty() or "COLUMNS" in os.environ else WIDE
+
+
+output = PlainConsole(width=_choose_width())
 
 
 def say(text: str) -> None:
@@ -53,9 +62,46 @@ def accept_any_text() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def make_table(title: str | Text | None = None, caption: str | None = None) -> Table:
-    """An empty table in the one look that all of them have. In a Text, brackets are no markup."""
-    return Table(
+class FittingTable(Table):
+    """A table whose less important columns go first where the screen is narrow."""
+
+    expendable: Sequence[str] = ()  # headers, the first to go first
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        shown, gone = self, []
+        for header in self.expendable:
+            if shown._count_needed(console) <= options.max_width:
+                break
+            shown = shown._without(header)
+            gone.append(header)
+        yield from Table.__rich_console__(shown, console, options)
+        if gone:
+            yield Text(f"Left out, for the screen is narrow: {', '.join(gone)}.")
+
+    def _count_needed(self, console: Console) -> int:
+        """Characters of a line in which nothing is cut: a column may wrap where it says so."""
+        needed = 0
+        for column in self.columns:
+            sizes = [console.measure(cell) for cell in (column.header, *column.cells)]
+            needed += max(size.maximum if column.no_wrap else size.minimum for size in sizes)
+        return needed + len(self.columns)  # a space behind each
+
+    def _without(self, header: str) -> "FittingTable":
+        shown = copy.copy(self)
+        kept = [column for column in self.columns if column.header != header]
+        shown.columns = [dataclasses.replace(c, _index=place) for place, c in enumerate(kept)]
+        return shown
+
+
+def make_table(
+    title: str | Text | None = None, caption: str | None = None, expendable: Sequence[str] = ()
+) -> FittingTable:
+    """An empty table in the one look that all of them have. In a Text, brackets are no markup.
+
+    Args:
+        expendable: headers of columns that a narrow screen may lack, the first to go first.
+    """
+    table = FittingTable(
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
         show_edge=False,
@@ -64,3 +110,5 @@ def make_table(title: str | Text | None = None, caption: str | None = None) -> T
         caption=caption,
         caption_justify="left",
     )
+    table.expendable = expendable
+    return table

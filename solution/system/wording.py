@@ -1,0 +1,18 @@
+"""Durations and counts as people say them."""
+
+
+def spell(seconds: float) -> str:
+    """A duration: 0.4 s, 12 s, 3 min 5 s, 1 h 20 min."""
+    if seconds < 1:
+        return f"{max(seconds, 0.0):.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def count(number: int, name: str) -> str:
+    """A number of things: 1 graph, 1,200 graphs."""
+    return f"{number:,} {name}" if number == 1 else f"{number:,} {name}s"
