@@ -23,7 +23,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from ensembles.methods import Method
 from solution.domain.collection import NAMES
 from solution.system.errors import InputError
-from solution.system.names import check_name
+from solution.system.names import check_name, suggest
 
 RECIPES = Path(__file__).parent / "recipes"
 
@@ -68,11 +68,12 @@ class Recipe(BaseModel):
 def check_recipe(recipe: Recipe, experiments: Collection[str]) -> None:
     """Refuse a recipe that cannot merge these experiments, before hours are spent on them.
 
-    Where it allows missing members, one that is there is enough.
+    Where it allows missing members, one that is there is enough; all may be missing only where
+    nothing but the fallback is there.
     """
     names = ", ".join(experiments)
     missing = [name for name in recipe.names() if name not in experiments]
-    some = len(missing) < len(recipe.names()) or recipe.fallback is not None
+    some = len(missing) < len(recipe.names()) or set(experiments) == {recipe.fallback}
     if missing and not ("members" in recipe.allow_missing and some):
         raise InputError(
             f"recipe {recipe.name} merges {', '.join(missing)}, but the experiments are "
@@ -99,8 +100,8 @@ def find_recipe(name: str) -> Recipe:
     path = Path(name) if name.endswith(".toml") else RECIPES / f"{name}.toml"
     if not path.is_file():
         raise InputError(
-            f"{name!r} is not a recipe. There are {', '.join(list_recipes())}; or give the path of "
-            "a TOML file."
+            f"{name!r} is not a recipe.{suggest(name, list_recipes())} There are "
+            f"{', '.join(list_recipes())}; or give the path of a TOML file."
         )
     try:
         fields = tomllib.loads(path.read_text(encoding="utf-8"))

@@ -7,6 +7,7 @@ more: the choice itself is made on some graphs and scored on others.
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,7 @@ BEST = "best member"  # of every collection; chosen on other graphs, as everythi
 HINDSIGHT = "best member in hindsight"  # chosen on the graphs that it is scored on
 WHOLE = "search"
 SMALLEST = 0.005  # a share below it is no member
+BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")  # of TOML, without quotes
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,17 @@ class Proposal:
     members: dict[str, list[str]]  # by collection, in the order of the weights
     table: pl.DataFrame  # nested scores of every graph; members: candidates, WHOLE, BEST, HINDSIGHT
     candidates: pl.DataFrame  # candidate, nested, naive, optimism; probabilities to beat these two
+
+    def shares(self) -> dict[str, dict[str, float]]:
+        """What each member counts, by collection; those that hardly count are left out."""
+        return {
+            collection: {
+                name: float(share)
+                for name, share in zip(names, self.rule.weights[collection], strict=True)
+                if share >= SMALLEST
+            }
+            for collection, names in self.members.items()
+        }
 
 
 def list_candidates(
@@ -139,7 +152,7 @@ def drop_constants(
 
 def write_recipe(proposal: Proposal, path: Path, fallback: str | None) -> None:
     """Write the proposal as a recipe file, atomically."""
-    everyone = sorted({name for names in proposal.members.values() for name in names})
+    first, *others = proposal.shares().items()
     found = proposal.candidates.filter(pl.col("candidate") == WHOLE).row(0, named=True)
     lines = [
         f"# Proposed by a search: {proposal.candidate.name}. Mean over the collections, the choice",
@@ -147,15 +160,21 @@ def write_recipe(proposal: Proposal, path: Path, fallback: str | None) -> None:
         f'method = "{proposal.candidate.method}"',
         *([f"fallback = {json.dumps(fallback)}"] if fallback else []),
         "",
-        "[members] # where no table below says something else",
-        *(f"{json.dumps(name)} = 1.0" for name in everyone),
+        "[members]",
+        *_list_shares(first[1]),
     ]
-    for collection, names in proposal.members.items():
-        shares = dict(zip(names, proposal.rule.weights[collection], strict=True))
-        own = [f"{json.dumps(n)} = {w:.4f}" for n, w in shares.items() if w >= SMALLEST]
-        lines += ["", f'[collections."{collection}"]', *own]
+    for collection, shares in others:
+        if shares != first[1]:
+            lines += ["", f'[collections."{collection}"]', *_list_shares(shares)]
     with replace_file(path) as temporary:
         temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _list_shares(shares: Mapping[str, float]) -> list[str]:
+    return [
+        f"{name if BARE_KEY.fullmatch(name) else json.dumps(name)} = {share:.4f}"
+        for name, share in shares.items()
+    ]
 
 
 def _tabulate(ballots: Sequence[Ballot], scores: Mapping[str, np.ndarray]) -> pl.DataFrame:

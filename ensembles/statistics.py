@@ -185,7 +185,11 @@ def compare(
     known = table["member"].unique().sort().to_list()
     for name in (a, b):
         if name not in known:
-            raise InputError(f"{name!r} has no scores. There are: {', '.join(known)}.")
+            there = ", ".join(known) or "none at all"
+            raise InputError(
+                f"{name!r} has no scores out of fold; there are of: {there}. If its training is "
+                "not finished, `fastslow run` goes on with it."
+            )
     parts = [_subtract(s, a, b) for s in read_scores(table) if a in s.members and b in s.members]
     if not parts:
         raise InputError(f"{a} and {b} predict no collection in common. Compare others.")

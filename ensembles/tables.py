@@ -2,48 +2,85 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import polars as pl
 from rich.table import Table
 
 from ensembles.recipe import Recipe, check_recipe, find_recipe
 from ensembles.scoring import alone, score_recipes
-from ensembles.search import QUICK_FITS, list_candidates, search, write_recipe
+from ensembles.search import (
+    BEST,
+    QUICK_FITS,
+    WHOLE,
+    Proposal,
+    list_candidates,
+    search,
+    write_recipe,
+)
 from ensembles.statistics import MEAN, compare
 from solution.runs.folder import Run
 from solution.system.errors import InputError
 from solution.system.terminal import make_table
 
+SURE = 0.95  # the probability from which on one is called better
 
-def show_comparison(run: Run, a: str, b: str) -> Table:
+
+def show_comparison(run: Run, a: str, b: str) -> tuple[str, Table]:
     """How much better `a` is than `b` out of fold; each an experiment of the run or a recipe.
+
+    Returns:
+        The verdict in a sentence, and the table.
 
     Raises InputError where one is neither, or they have no collection in common.
     """
     if a == b:
         raise InputError(f"{a} is compared with itself. Give two different names.")
     table = score_recipes(run, {a: _find(run, a), b: _find(run, b)})
-    shown = make_table(f"{a} against {b}, out of fold; above 0: {a} is better")
+    lines = compare(table, a, b)
+    shown = make_table(
+        "Difference of scores, out of fold; above 0: the first is better",
+        expendable=("Graphs", "Probability"),
+    )
     for name in ("Collection", "Graphs", "Difference", "95% interval", "Probability"):
         shown.add_column(name, justify="left" if name == "Collection" else "right", no_wrap=True)
-    for line in compare(table, a, b).iter_rows(named=True):
+    for line in lines.iter_rows(named=True):
         interval = "too few graphs"
         if line["low"] is not None:
             interval = f"{line['low']:+.4f} to {line['high']:+.4f}"
         shown.add_row(
-            "mean of these" if line["collection"] == MEAN else line["collection"],
+            f"mean of {len(lines) - 1}" if line["collection"] == MEAN else line["collection"],
             str(line["graphs"]),
             f"{line['difference']:+.4f}",
             interval,
             _show_probability(line["probability"]),
             style="bold" if line["collection"] == MEAN else "",
         )
-    return shown
+    return _judge(a, b, lines.row(-1, named=True)), shown
 
 
-def show_search(run: Run, fits: Sequence[str], out: Path) -> Table:
+def _judge(a: str, b: str, mean: dict[str, Any]) -> str:
+    """What the mean over the collections says, in a sentence."""
+    if mean["low"] is None:
+        return f"{a} against {b}: the graphs are too few to tell which is better."
+    difference, sure = mean["difference"], mean["probability"]
+    better, worse = (a, b) if difference >= 0 else (b, a)
+    likely = max(sure, 1 - sure)
+    if likely < SURE:
+        return (
+            f"{a} and {b} cannot be told apart: {better} is {abs(difference):.4f} better here, and "
+            f"on other graphs with probability {likely:.2f}."
+        )
+    return f"{better} is better than {worse}, by {abs(difference):.4f} (probability {likely:.3f})."
+
+
+def show_search(run: Run, fits: Sequence[str], out: Path) -> tuple[str, Table]:
     """Search a recipe among the run's experiments and write it to `out`.
 
     The best of the table's candidates is written; what such a choice is worth is its last line.
+
+    Returns:
+        The finding in a sentence, and the table.
     """
     fallback = "nothing_001" if "nothing_001" in run.experiments() else None
     members = [name for name in run.experiments() if name != fallback]
@@ -58,6 +95,7 @@ def show_search(run: Run, fits: Sequence[str], out: Path) -> Table:
         "Naive: fitted on the graphs it is scored on. Beats: probability to beat the best member "
         "of every collection, that being chosen on other graphs or in hindsight. search: the "
         "choice of the best line, made on other graphs too.",
+        expendable=("Hindsight", "Naive", "Optimism"),
     )
     for name in ("Candidate", "Nested", "Naive", "Optimism", "Beats", "Hindsight"):
         shown.add_column(name, justify="left" if name == "Candidate" else "right", no_wrap=True)
@@ -71,7 +109,24 @@ def show_search(run: Run, fits: Sequence[str], out: Path) -> Table:
             _show_probability(line["beats_hindsight"]),
             style="bold" if line["candidate"] == proposal.candidate.name else "",
         )
-    return shown
+    return _advise(proposal), shown
+
+
+def _advise(proposal: Proposal) -> str:
+    """What to do, from what the search as a whole is worth against the best member alone."""
+    lines = {line["candidate"]: line for line in proposal.candidates.iter_rows(named=True)}
+    whole = lines[WHOLE]
+    best = proposal.table.filter(pl.col("member") == BEST).group_by("collection")
+    alone_score = float(best.agg(pl.col("score").mean())["score"].to_numpy().mean())
+    said = f"{whole['nested']:.4f} against {alone_score:.4f} on graphs that it was not chosen on"
+    if (whole["beats_best"] or 0) >= SURE:
+        return f"Take the proposed recipe: it beats the best member alone, {said}."
+    names = sorted({name for shares in proposal.shares().values() for name in shares})
+    if len(names) == 1:
+        return f"Take {names[0]} alone: no merge is better ({said})."
+    return (
+        f"The proposed recipe cannot be told from the best member alone ({said}): take the simpler."
+    )
 
 
 def _show_probability(value: float | None) -> str:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from ensembles.last_recipe import recall, remember
 from ensembles.merge import merge_run
 from ensembles.recipe import Recipe
 from solution.domain import predictions
@@ -21,6 +22,18 @@ class Built:
     recipe: Recipe
     written: Written
     scores: Scores
+    before: str | None  # the recipe of the submission.csv that was overwritten
+
+    def describe(self) -> str:
+        """What the user should know of it."""
+        words = self.written.describe()
+        if self.before in (None, self.recipe.name):
+            return words
+        return (
+            f"{words}\nMerged by {self.recipe.name}; what lay there before was merged by "
+            f"{self.before}, and `fastslow ensemble {self.before} --run {self.run.folder}` makes "
+            "it again."
+        )
 
 
 def build_submission(run: Run, recipe: Recipe) -> Built:
@@ -28,6 +41,7 @@ def build_submission(run: Run, recipe: Recipe) -> Built:
 
     Raises InputError where the recipe does not fit the run, or the file would not pass the checker.
     """
+    last = recall(run.folder)
     merge_run(run, recipe)
     written = write_submission(
         predictions.read(run.ranking(recipe.name, "test")),
@@ -35,9 +49,10 @@ def build_submission(run: Run, recipe: Recipe) -> Built:
         run.sample_submission(),
         run.submission,
     )
-    scores = collect_scores(run, recipe.name)
+    scores = collect_scores(run, recipe)
     write_scores(scores.lines, run)
-    return Built(run, recipe, written, scores)
+    remember(run, recipe)
+    return Built(run, recipe, written, scores, last.name if last else None)
 
 
 def check_complete(built: Built) -> None:

@@ -13,12 +13,13 @@ from pathlib import Path
 from solution.domain.collection import collection
 from solution.domain.metrics import TOP_K
 from solution.system.errors import InputError
+from solution.system.wording import count
 
 HEADER = ["ID", "TopConfigs"]
 MAX_SHOWN = 3
 MAX_FIELD = 1 << 30
 MAX_DIGITS = 9
-MAX_TEXT = 300  # characters of the file that a message repeats; an ID has fewer
+MAX_TEXT = 60  # characters of the file that a message repeats; an ID has fewer
 
 
 @dataclass(frozen=True)
@@ -74,14 +75,14 @@ def read_rows(path: Path, shown: Path) -> list[tuple[str, str]]:
 
 def _check_ids(path: Path, names: list[str], expected: Expected) -> None:
     findings = {
-        "repeats": [name for name, count in Counter(names).items() if count > 1],
-        "has unknown": [name for name in names if name not in expected.num_configs],
-        "lacks": sorted(set(expected.num_configs) - set(names)),
+        "repeats {}": [name for name, times in Counter(names).items() if times > 1],
+        "has {} that nothing asks for": [n for n in names if n not in expected.num_configs],
+        "lacks {}": sorted(set(expected.num_configs) - set(names)),
     }
-    for verb, found in findings.items():
+    for words, found in findings.items():
         if found:
             raise InputError(
-                f"{path}: {verb} {len(found)} ID(s), such as "
+                f"{path}: {words.format(count(len(found), 'ID'))}, such as "
                 f"{', '.join(map(_shorten, found[:MAX_SHOWN]))}; {len(expected.num_configs)} rows "
                 f"are expected by {expected.source}."
             )

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from ensembles import DEFAULT_RECIPE
 from solution.runs.folder import RUNS, Run
 from solution.system.terminal import output, say
 
@@ -24,7 +23,9 @@ Dirty = Annotated[bool, typer.Option("--allow-dirty", help="Record uncommitted c
 
 @app.command()
 def submit(
-    recipe: Annotated[str, typer.Argument(help="Name, or path of a TOML file.")] = DEFAULT_RECIPE,
+    recipe: Annotated[
+        str | None, typer.Argument(help="Name, or path of a TOML file. Default: the run's last.")
+    ] = None,
     run_folder: Annotated[Path, typer.Option("--run", help="A run folder.")] = RUNS / "sample",
     force: Force = False,
     dry_run: DryRun = False,
@@ -38,7 +39,7 @@ def submit(
     sent, the message says why; 3 nobody knows yet whether it arrived, give the command again; 4
     Kaggle has it and could not score it.
     """
-    from ensembles.recipe import find_recipe
+    from ensembles.last_recipe import choose_recipe
     from submissions.build import build_submission, check_complete
     from submissions.provenance import pack, read_tree
     from submissions.report import tabulate
@@ -47,11 +48,14 @@ def submit(
 
     settings = read_settings()
     tree = read_tree()
-    if not allow_dirty:
+    if dry_run and tree.changed:
+        say(f"Not committed, so the upload itself would be refused: {', '.join(tree.changed)}.")
+    elif not allow_dirty:
         tree.check_clean()
-    built = build_submission(Run.existing(run_folder), find_recipe(recipe))
+    run = Run.existing(run_folder)
+    built = build_submission(run, choose_recipe(run, recipe))
     output.print(tabulate(built.scores))
-    say(built.written.describe())
+    say(built.describe())
     check_complete(built)
     outcome = send(pack(built, tree), settings, force=force, dry_run=dry_run)
     say(outcome.message)

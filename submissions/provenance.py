@@ -114,7 +114,7 @@ class Upload:
         """Copy the file and its provenance to sent/KEY, atomically; return the copy's path."""
         with replace_folder(sent / key) as folder:
             shutil.copyfile(self.file, folder / "submission.csv")
-            if _digest(folder / "submission.csv") != self.fingerprint:
+            if fingerprint_file(folder / "submission.csv") != self.fingerprint:
                 raise InputError(f"{self.file}: it changed meanwhile. Run the command again.")
             shutil.copyfile(self.scores, folder / "scores.csv")
             write_json({"key": key, **self.facts}, folder / "provenance.json")
@@ -132,7 +132,7 @@ def make_key(now: datetime) -> str:
 def pack(built: Built, tree: Tree) -> Upload:
     """Take the built submission with everything that tells where it comes from."""
     run = built.run.record()
-    fingerprint = _digest(built.written.path)
+    fingerprint = fingerprint_file(built.written.path)
     facts = {
         "packed": datetime.now(UTC).isoformat(timespec="seconds"),
         "sha256_start": fingerprint,
@@ -149,7 +149,8 @@ def pack(built: Built, tree: Tree) -> Upload:
     return Upload(built.written.path, fingerprint, facts, tree, built.run.folder / "scores.csv")
 
 
-def _digest(path: Path) -> str:
+def fingerprint_file(path: Path) -> str:
+    """The start of the SHA-256 of a submission, by which the ledger knows it."""
     return hashlib.sha256(path.read_bytes()).hexdigest()[:FINGERPRINT]
 
 

@@ -10,17 +10,20 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from ensembles.last_recipe import recall
 from ensembles.recipe import Recipe
 from solution.runs.folder import Run
+from solution.runs.origin import recall_origin
 from solution.system.errors import InputError
 from solution.system.files import replace_file
+from solution.system.wording import count
 from submissions.page.evidence import Evidence
 from submissions.page.labels import describe_ceiling, describe_runtimes
 from submissions.page.leaderboard import LEDGER, describe_leaderboard
 from submissions.page.members import describe_agreement, describe_gains, describe_weights
 from submissions.page.nesting import describe_optimism
 from submissions.page.scores import describe_graphs, describe_scores
-from submissions.page.text import count, interval, number, percent, signed
+from submissions.page.text import interval, number, percent, signed
 from submissions.page.training import describe_curves, describe_making
 
 REPORT = "report.html"
@@ -42,7 +45,8 @@ def write_page(run: Run, recipe: Recipe, path: Path | None = None, ledger: Path 
     """Write the page, atomically, and return its path.
 
     Args:
-        path: report.html in the run folder where it is None.
+        path: where it is None, report.html in the run folder, or report-RECIPE.html if the run was
+            merged by another recipe last.
         ledger: the CSV of submissions; there may be none.
 
     Raises:
@@ -77,10 +81,15 @@ def write_page(run: Run, recipe: Recipe, path: Path | None = None, ledger: Path 
     page = environment.get_template("page.html").render(
         headline=_summarise(evidence), sections=sections
     )
-    path = path or run.folder / REPORT
+    path = path or run.folder / _name_report(run, recipe)
     with replace_file(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
     return path
+
+
+def _name_report(run: Run, recipe: Recipe) -> str:
+    last = recall(run.folder)
+    return REPORT if last is None or last.name == recipe.name else f"report-{recipe.name}.html"
 
 
 def _summarise(evidence: Evidence) -> Headline:
@@ -104,9 +113,27 @@ def _summarise(evidence: Evidence) -> Headline:
         value=number(value),
         label=label,
         interval=interval(*between),
-        sentences=[scope, *_compare(evidence)],
+        sentences=[*_place(evidence.run), scope, *_compare(evidence)],
         commit=str(record.get("commit") or "not known"),
     )
+
+
+def _place(run: Run) -> list[str]:
+    """What it was measured on, so that a page that is passed on is not taken for a Kaggle score."""
+    origin = recall_origin(run)
+    if origin is None:
+        return ["Measured out of fold on data of one's own: these are no Kaggle scores."]
+    words = (
+        f"Measured out of fold on {Path(origin.data).name}, on {origin.date}, with "
+        f"{origin.machine}: these are no Kaggle scores."
+    )
+    if not origin.is_sample:
+        return [words]
+    return [
+        words,
+        "The sample is a part of programs that XLA compiled and a CPU timed: it stands for the "
+        "task, and its scores must never be quoted as TpuGraphs results.",
+    ]
 
 
 def _compare(evidence: Evidence) -> list[str]:

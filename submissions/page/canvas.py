@@ -5,6 +5,7 @@ Marks carry classes, never colours: the style sheet knows those. The template wr
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 WIDTH = 328.0
@@ -127,11 +128,22 @@ def spanning(values: list[float], *, start: float = MARGIN, end: float = WIDTH -
     return Scale(low - air, high + air, start, end)
 
 
-def draw_axis(canvas: Canvas, scale: Scale, top: float, bottom: float) -> None:
-    """Vertical grid lines with their values below; the zero line is stronger."""
+def draw_axis(
+    canvas: Canvas,
+    scale: Scale,
+    top: float,
+    bottom: float,
+    strips: Sequence[tuple[float, float]] = (),
+) -> None:
+    """Vertical grid lines with their values below; the zero line is stronger.
+
+    Args:
+        strips: where the lines are drawn, from top to bottom of each; they leave names free.
+    """
     for value in scale.ticks():
         x = scale(value)
-        canvas.line(x, top, x, bottom, "zero" if value == 0 else "grid")
+        for upper, lower in strips or [(top, bottom)]:
+            canvas.line(x, upper, x, lower, "zero" if value == 0 else "grid")
         anchor = "start" if x < scale.start + 8 else "end" if x > scale.end - 8 else "middle"
         canvas.words(x, bottom + 14, show_tick(value), "tick", anchor)
 

@@ -9,6 +9,7 @@ from submissions.page.canvas import show_tick as show
 from submissions.page.text import number, show_times, signed
 
 ROW = 36.0  # a ranker's name, and its marks below
+NAMED = 18.0  # of which the name takes so much
 AXIS = 20.0
 PLOT = 176.0  # height of a picture with two axes
 MAX_SPECKS = 20  # in one place; more would only lie on top of each other
@@ -41,7 +42,7 @@ def draw_intervals(
     canvas, bottom = Canvas(), len(rows) * ROW
     ends = [e for row in rows for e in (row.value, row.low, row.high) if e is not None]
     scale = spanning([*ends, 0.0] if difference else ends)
-    draw_axis(canvas, scale, 0, bottom)
+    draw_axis(canvas, scale, 0, bottom, _below_names(len(rows), ROW))
     for place, row in enumerate(rows):
         y, css = place * ROW + 26, " strong" if row.strong else ""
         _name(canvas, place * ROW, row, signed(row.value) if difference else number(row.value))
@@ -58,7 +59,7 @@ def draw_strips(title: str, rows: Sequence[tuple[Row, Sequence[float]]], floor: 
     canvas, bottom = Canvas(), len(rows) * (ROW + 10)
     every = [max(value, floor) for _, values in rows for value in values]
     scale = spanning(every)
-    draw_axis(canvas, scale, 0, bottom)
+    draw_axis(canvas, scale, 0, bottom, _below_names(len(rows), ROW + 10))
     for place, (row, values) in enumerate(rows):
         top, css = place * (ROW + 10), " strong" if row.strong else ""
         _name(canvas, top, row, f"mean {number(row.value)}")
@@ -102,7 +103,7 @@ def draw_pairs(title: str, pairs: Sequence[Pair], what: tuple[str, str]) -> Figu
     """A dot and a ring for each pair, joined by a line."""
     canvas, bottom = Canvas(), len(pairs) * ROW
     scale = spanning([value for pair in pairs for value in (pair.first, pair.second)])
-    draw_axis(canvas, scale, 0, bottom)
+    draw_axis(canvas, scale, 0, bottom, _below_names(len(pairs), ROW))
     for place, pair in enumerate(pairs):
         y, row = place * ROW + 26, Row(pair.name, pair.first)
         _name(canvas, place * ROW, row, f"{number(pair.first)} ({number(pair.second)})")
@@ -183,10 +184,10 @@ def draw_curves(
     title: str, curves: Sequence[Sequence[tuple[float, float]]], subtitle: str, alternative: str
 ) -> Figure:
     """A line for each model, a dot at its best step."""
-    canvas, left, bottom = Canvas(), 40.0, PLOT
+    canvas, left, bottom = Canvas(), 40.0, PLOT + 16
     steps = [step for curve in curves for step, _ in curve]
     across = Scale(min(steps), max(steps), left, WIDTH - MARGIN)
-    up = spanning([score for curve in curves for _, score in curve], start=bottom, end=8)
+    up = spanning([score for curve in curves for _, score in curve], start=bottom, end=24)
     _draw_plane(canvas, across, up, whole=True)
     for curve in curves:
         canvas.curve([(across(step), up(score)) for step, score in curve], "curve")
@@ -194,7 +195,8 @@ def draw_curves(
         step, score = max(curve, key=lambda point: point[1])
         hint = f"best at step {step:g}: {number(score)}"
         canvas.dot(across(step), up(score), 3.2, "dot strong", hint)
-    return Figure(title, alternative, bottom + AXIS, canvas.marks, subtitle=subtitle)
+    _name_axes(canvas, ("step", "inner score"), bottom)
+    return Figure(title, alternative, bottom + 40, canvas.marks, subtitle=subtitle)
 
 
 @dataclass(frozen=True)
@@ -227,12 +229,16 @@ def draw_scatter(
         hint = f"{point.name}: {axes[0]} {number(point.x)}, {axes[1]} {number(point.y)}"
         css = "ring" if point.open else "dot faint strong"
         canvas.dot(across(point.x), up(point.y), 3.6, css, hint)
-    canvas.words(MARGIN, 12, f"↑ {axes[1]}", "tick")
-    canvas.words(WIDTH - MARGIN, bottom + 32, f"{axes[0]} →", "tick", "end")
+    _name_axes(canvas, axes, bottom)
     shown = sorted(points, key=lambda point: point.y)
     told = "; ".join(f"{p.name} {number(p.x)} and {number(p.y)}" for p in shown[:3])
     alternative = f"{title}, {axes[0]} against {axes[1]}, {len(points)} points, lowest: {told}."
     return Figure(title, alternative, bottom + 40, canvas.marks)
+
+
+def _name_axes(canvas: Canvas, axes: tuple[str, str], bottom: float) -> None:
+    canvas.words(MARGIN, 12, f"↑ {axes[1]}", "tick")
+    canvas.words(WIDTH - MARGIN, bottom + 32, f"{axes[0]} →", "tick", "end")
 
 
 def _draw_plane(canvas: Canvas, across: Scale, up: Scale, *, whole: bool = False) -> None:
@@ -245,6 +251,11 @@ def _draw_plane(canvas: Canvas, across: Scale, up: Scale, *, whole: bool = False
         x = across(value)
         canvas.line(x, up.start, x, up.start + 4, "zero")
         canvas.words(x, up.start + 16, show(value), "tick", "middle" if x < 310 else "end")
+
+
+def _below_names(rows: int, height: float) -> list[tuple[float, float]]:
+    """The strips of a picture in which no name stands."""
+    return [(place * height + NAMED, (place + 1) * height) for place in range(rows)]
 
 
 def _name(canvas: Canvas, top: float, row: Row, value: str) -> None:

@@ -13,6 +13,7 @@ from submissions.page.evidence import Evidence
 from submissions.page.text import Section, Table, number, show_times
 
 BINS = 36
+FEW = 10  # graphs with repeats: fewer are a table, no picture
 COPIES = 10  # noisy copies of a graph's labels
 # The median of |a - b| of two normal numbers, in standard deviations of one.
 MEDIAN_GAP = 0.954
@@ -103,7 +104,7 @@ def describe_ceiling(evidence: Evidence) -> Section:
         "An estimate. Identical configurations have different labels; their median gap is a "
         "graph’s noise. It is read as log-normal with two timings each, and noise of that size "
         f"is added to the labels {COPIES} times.",
-        figures,
+        figures if len(found) >= FEW else [],
         [
             Table("Estimated ceilings, means over the graphs with repeats", columns, rows),
             _tabulate_ceilings(found),

@@ -8,9 +8,10 @@ from pathlib import Path
 from scipy.stats import spearmanr
 
 from solution.system.errors import InputError
+from solution.system.wording import count
 from submissions.ledger import read_number
 from submissions.page.charts import Point, draw_scatter
-from submissions.page.text import Section, Table, count, number
+from submissions.page.text import Section, Table, number
 
 LEDGER = Path(__file__).parent.parent / "ledger.csv"
 OUT_OF_FOLD = ("oof_mean", "out_of_fold", "oof", "cv")  # the names the column may have

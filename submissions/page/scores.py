@@ -7,9 +7,10 @@ import polars as pl
 
 from ensembles.statistics import detectable_difference, reseed_spread
 from solution.domain.collection import Collection
+from solution.system.wording import count
 from submissions.page.charts import Row, draw_intervals, draw_strips
 from submissions.page.evidence import Evidence
-from submissions.page.text import NOTHING, Section, Table, count, interval, listed, number
+from submissions.page.text import NOTHING, Section, Table, interval, listed, number
 
 FLOOR = -1.0  # a top-5 score has no lower bound; what lies below is drawn here
 MAX_GRAPHS = 1000  # in a table of every graph; of more, those that the ensemble ranks worst

@@ -69,11 +69,6 @@ def interval(low: float | None, high: float | None) -> str:
     return "too few graphs" if low is None or high is None else f"{number(low)} to {number(high)}"
 
 
-def count(amount: int, what: str) -> str:
-    """`1 graph`, `31 graphs`."""
-    return f"{amount:,} {what}" + ("" if amount == 1 else "s")
-
-
 def listed(names: Sequence[str]) -> str:
     """`a, b and c`."""
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

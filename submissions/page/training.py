@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from solution.domain.collection import NAMES
+from solution.runs.collapse import find_collapsed
 from solution.runs.folder import Run
 from solution.runs.job import JobRecord, read_job
+from solution.system.wording import count
 from submissions.page.canvas import Figure
 from submissions.page.charts import draw_curves
-from submissions.page.text import Section, Table, count, number
+from submissions.page.text import Section, Table, listed, number
 
 Curve = list[tuple[float, float]]
 HIDDEN = ("experiments",)  # settings that are shown elsewhere, or are too long
@@ -44,18 +46,22 @@ def describe_curves(run: Run) -> Section:
             "or its rankers report none. Start it afresh with `fastslow run --replace`; a ranker "
             "of your own reports them with `report(step, steps, score=...)`.",
         )
+    drawn = {row[0] for row in rows}
+    silent = [name for name in run.experiments() if name not in drawn and run.jobs(name)]
+    without = f" {listed(silent)}: trained for a fixed time, so without a curve." if silent else ""
     columns = ["Ranker", "Collection", "Model", "Steps", "First", "Best", "At step", "Last"]
     return Section(
         anchor,
         title,
         "The score on the graphs that a model stops early on. They are never those whose scores "
-        "are reported here, so a curve may lie above or below its ranker’s score.",
+        f"are reported here, so a curve may lie above or below its ranker’s score.{without}",
         figures,
         [
             Table("Learning curves in short", columns, rows, texts=3, grouped=True),
             Table("Every point, as step: score", [*columns[:3], "Points"], points, 4, grouped=True),
         ],
         "A line is a model, its dot the best step, whose weights are kept.",
+        notes=[f"Look at this: {collapse.describe()}" for collapse in find_collapsed(run)],
     )
 
 

@@ -209,8 +209,10 @@ def test_weights_of_a_collection_are_read_from_a_table_of_its_own(tmp_path: Path
 def test_a_comparison_shows_both_ways_of_naming(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text("[members]\nmember_0 = 1\nmember_1 = 1\n", encoding="utf-8")
-    shown = show(show_comparison(run, str(path), "nothing_001"))
-    assert "mean of these" in shown
+    sentence, table = show_comparison(run, str(path), "nothing_001")
+    assert sentence.startswith(f"{path} is better than nothing_001, by 0.")
+    shown = show(table)
+    assert "mean of 2" in shown
     assert "1.000" in shown
     with pytest.raises(InputError, match="'nobody' is no experiment of the run"):
         show_comparison(run, "member_0", "nobody")
@@ -220,14 +222,18 @@ def test_a_comparison_shows_both_ways_of_naming(run: Run, tmp_path: Path) -> Non
 
 def test_a_comparison_on_one_graph_has_no_probability(tmp_path: Path) -> None:
     one = write_run(tmp_path, [0.3, 0.5], graphs=1)
-    shown = show(show_comparison(one, "member_0", "nothing_001"))
+    sentence, table = show_comparison(one, "member_0", "nothing_001")
+    assert "too few to tell which is better" in sentence
+    shown = show(table)
     assert shown.count("too few graphs") == 3
     assert "1.000" not in shown
 
 
 def test_a_search_shows_the_nested_number_and_writes_the_recipe(run: Run, tmp_path: Path) -> None:
     out = tmp_path / "found.toml"
-    shown = show(show_search(run, ["equal"], out))
+    sentence, table = show_search(run, ["equal"], out)
+    assert "best member alone" in sentence
+    shown = show(table)
     assert "mean_rank equal" in shown
     assert "search" in shown
     assert find_recipe(str(out)).fallback == "nothing_001"

@@ -134,7 +134,9 @@ def test_a_missing_graph_is_named_with_its_member() -> None:
 
 def test_an_unknown_member_is_refused_with_the_names_there_are() -> None:
     table = make_table({("tile:xla", "one"): [0.1], ("layout:xla:random", "two"): [0.1]})
-    with pytest.raises(InputError, match=r"'three' has no scores\. There are: one, two"):
+    with pytest.raises(
+        InputError, match=r"'three' has no scores out of fold; there are of: one, two"
+    ):
         compare(table, "one", "three")
     with pytest.raises(InputError, match="no collection in common"):
         compare(table, "one", "two")

@@ -147,7 +147,7 @@ def test_the_page_and_the_table_of_a_run_have_one_interval_of_the_mean(tmp_path:
     evidence = Evidence(run, recipe)
     overall = evidence.overall(evidence.ensemble)
     assert overall is not None
-    assert collect_scores(run, recipe.name).overall == overall
+    assert collect_scores(run, recipe).overall == overall
     assert overall.low < overall.value < overall.high
 
 

@@ -1,0 +1,96 @@
+"""A run remembers the recipe that it was merged by last: recipe.json in its folder.
+
+The recipe itself is kept, not its name or path: a file of one's own may be gone or changed, and a
+record leads nowhere outside its folder.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ensembles import DEFAULT_RECIPE
+from ensembles.recipe import Recipe, check_recipe, find_recipe, make_recipe
+from solution.runs.folder import Run
+from solution.system.errors import InputError
+from solution.system.files import write_sealed
+from solution.system.sealing import read_record
+
+RECORD = "recipe.json"
+EQUAL_WEIGHTS = "equal_weights"
+
+
+def remember(run: Run, recipe: Recipe) -> None:
+    """The submission that lies in the run was merged by the recipe."""
+    write_sealed({"recipe": recipe.model_dump(mode="json")}, run.folder / RECORD)
+
+
+def recall(folder: Path) -> Recipe | None:
+    """What the run in the folder was merged by; None where it was not merged yet.
+
+    Raises InputError where the record is damaged.
+    """
+    path = folder / RECORD
+    if not path.is_file():
+        return None
+    fields = read_record(path, "the recipe of a run").get("recipe")
+    if not isinstance(fields, dict):
+        raise InputError(f"{path}: expected a recipe, found {fields!r}. Delete the file.")
+    return make_recipe(str(path), fields)
+
+
+def choose_recipe(run: Run, name: str | None) -> Recipe:
+    """The recipe called `name`; without a name the one of last time, or the default."""
+    if name is not None:
+        return find_recipe(name)
+    return recall(run.folder) or find_recipe(DEFAULT_RECIPE)
+
+
+def choose_before_training(folder: Path, name: str | None, experiments: Sequence[str]) -> Recipe:
+    """What a run of the experiments in the folder will be merged by.
+
+    Without a name it is the recipe of last time or the default; where that merges none of what is
+    trained, all of it with equal weights.
+
+    Raises InputError where a recipe that was asked for does not fit the experiments.
+    """
+    if name is not None:
+        recipe = find_recipe(name)
+        check_recipe(recipe, experiments)
+        return recipe
+    for found in (recall(folder), find_recipe(DEFAULT_RECIPE)):
+        if found is not None and found.name != EQUAL_WEIGHTS and _fits(found, experiments):
+            return found
+    return weigh_equally(experiments)
+
+
+def weigh_equally(experiments: Sequence[str]) -> Recipe:
+    """The mean rank of all experiments; doing nothing is where they fall back."""
+    nothing = find_recipe(DEFAULT_RECIPE).fallback
+    members = [name for name in experiments if name != nothing] or list(experiments)
+    return Recipe(
+        name=EQUAL_WEIGHTS,
+        members=dict.fromkeys(members, 1.0),
+        fallback=nothing if nothing in experiments else None,
+        allow_missing=frozenset({"members"}),
+    )
+
+
+def _fits(recipe: Recipe, experiments: Sequence[str]) -> bool:
+    try:
+        check_recipe(recipe, experiments)
+    except InputError:
+        return False
+    return True
+
+
+def describe_choice(recipe: Recipe, experiments: Sequence[str]) -> str:
+    """What people should know of the recipe before they wait; empty where it is as they expect."""
+    beside = [name for name in experiments if name not in (*recipe.names(), recipe.fallback)]
+    lines = []
+    if recipe.name == EQUAL_WEIGHTS:
+        lines.append(f"Merged with equal weights: {', '.join(recipe.names())}.")
+    if beside:
+        lines.append(
+            f"Recipe {recipe.name} does not merge {', '.join(beside)}: their scores are shown, and "
+            "the submission is made without them. Choose another with --recipe."
+        )
+    return "\n".join(lines)

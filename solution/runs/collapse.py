@@ -1,0 +1,51 @@
+"""Models whose training went wrong half way and passed without a word: they are named."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from solution.runs.folder import Run
+from solution.runs.job import JobRecord, read_job
+
+FALL = 0.1  # of a score between 0 and 1, from its best to its last step: beyond any noise of theirs
+SHORT = 5  # points of a curve that say nothing yet
+
+
+@dataclass(frozen=True)
+class Collapse:
+    """A model that was best early and then fell."""
+
+    record: JobRecord
+    step: int  # the best
+    steps: int
+    best: float
+    last: float
+
+    def describe(self) -> str:
+        """In words, with the likely reason."""
+        return (
+            f"{self.record.experiment}, {' + '.join(self.record.collections)}, fold "
+            f"{self.record.fold}, seed {self.record.seed}: best at step {self.step} of "
+            f"{self.steps}, then its inner score fell from {self.best:.2f} to {self.last:.2f}. The "
+            f"{len(self.record.validated_on)} graphs that it stops early on are probably unlike "
+            "those it learns from: look at its learning curve in the report."
+        )
+
+
+def find_collapsed(run: Run) -> list[Collapse]:
+    """The models of the run whose score on the graphs that they stop early on fell."""
+    records = [read_job(folder) for name in run.experiments() for folder in run.jobs(name)]
+    found = [_examine(record) for record in records]
+    return [collapse for collapse in found if collapse is not None]
+
+
+def _examine(record: JobRecord) -> Collapse | None:
+    # A ranker that fits several models one after the other starts again at a low step.
+    steps = [step for step, _ in record.curve]
+    starts = [place for place in range(len(steps)) if not place or steps[place] <= steps[place - 1]]
+    for first, end in pairwise([*starts, len(steps)]):
+        curve = record.curve[first:end]
+        step, best = max(curve, key=lambda point: point[1])
+        last_step, last = curve[-1]
+        if len(curve) >= SHORT and best - last > FALL:
+            return Collapse(record, step, last_step, best, last)
+    return None

@@ -1,0 +1,78 @@
+"""What a run was last trained with: origin.json in its folder.
+
+It decides nothing, so it stands beside the record of the run and may change: the data may have been
+moved, the command may have another number of workers. Its paths are shown to people and never
+opened, for the record of a stranger's run could name any.
+"""
+
+import platform
+import shlex
+import sys
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
+from pathlib import Path
+
+from solution.runs.folder import STORES, Run
+from solution.system.errors import InputError
+from solution.system.files import write_sealed
+from solution.system.processes import count_cores
+from solution.system.sealing import read_record
+
+ORIGIN = "origin.json"
+BUNDLED = ("solution", "data", "sample")  # where the sample lies, wherever the program is
+
+
+@dataclass(frozen=True)
+class Origin:
+    """All of it as text."""
+
+    data: str  # the folder that was given
+    store: str  # the folder of what was made of it
+    command: str
+    date: str  # of the day, in UTC
+    machine: str
+
+    def find_store(self) -> Path:
+        """The store of this name among ours.
+
+        Raises InputError where there is none: it says where the run had it.
+        """
+        found = STORES / Path(self.store).name
+        if not found.is_dir():
+            raise InputError(
+                f"{found}: the store of the run is not there. It was {self.store}, made of "
+                f"{self.data}: give either with --data."
+            )
+        return found
+
+    @property
+    def is_sample(self) -> bool:
+        """Whether it learned from the bundled sample."""
+        return Path(self.data).parts[-3:] == BUNDLED
+
+
+def remember_origin(run: Run, data: Path, store: Path) -> None:
+    """The run is being trained now, by this very command, on `data`."""
+    origin = Origin(
+        data=str(data.resolve()),
+        store=str(store.resolve()),
+        command=shlex.join(["fastslow", *sys.argv[1:]]),
+        date=datetime.now(UTC).date().isoformat(),
+        machine=f"{count_cores()} cores, {platform.system()} {platform.machine()}",
+    )
+    write_sealed(asdict(origin), run.folder / ORIGIN)
+
+
+def recall_origin(run: Run) -> Origin | None:
+    """What the run was last trained with; None where it does not say.
+
+    Raises InputError where the record is damaged.
+    """
+    path = run.folder / ORIGIN
+    if not path.is_file():
+        return None
+    found = read_record(path, "where a run comes from")
+    names = [field.name for field in fields(Origin)]
+    if any(not isinstance(found.get(name), str) for name in names):
+        raise InputError(f"{path}: expected {', '.join(names)} as text. Delete the file.")
+    return Origin(**{name: found[name] for name in names})

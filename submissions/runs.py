@@ -1,0 +1,81 @@
+"""The runs of a folder, a line each: what they reached, and what Kaggle said."""
+
+import csv
+from dataclasses import astuple, dataclass
+from pathlib import Path
+
+from rich.table import Table
+
+from ensembles.last_recipe import recall
+from solution.runs.folder import RECORD, Run
+from solution.runs.origin import recall_origin
+from solution.system.errors import InputError
+from solution.system.terminal import make_table
+from submissions.ledger import Ledger, read_ledger
+from submissions.provenance import fingerprint_file
+from submissions.settings import read_settings
+
+
+@dataclass(frozen=True)
+class RunLine:
+    """A run, as text, in the order of the columns."""
+
+    name: str
+    date: str
+    models: str
+    recipe: str
+    score: str  # out of fold
+    kaggle: str  # the public score, or how far the submission is
+
+
+def list_runs(folder: Path) -> list[RunLine]:
+    """The runs in the folder, by name."""
+    ledger = read_ledger(read_settings().submissions / "ledger.csv")
+    return [_describe(path.parent, ledger) for path in sorted(folder.glob(f"*/{RECORD}"))]
+
+
+def show_runs(lines: list[RunLine]) -> Table:
+    """The runs as a table."""
+    table = make_table(
+        "Runs; the score is the ensemble's, out of fold on the data of the run",
+        expendable=("Models", "Trained"),
+    )
+    for name in ("Run", "Trained", "Models", "Recipe", "Score", "Kaggle"):
+        right = name in ("Models", "Score", "Kaggle")
+        table.add_column(name, justify="right" if right else "left", no_wrap=name != "Recipe")
+    for line in lines:
+        table.add_row(*astuple(line))
+    return table
+
+
+def _describe(folder: Path, ledger: Ledger) -> RunLine:
+    try:
+        run = Run.existing(folder)
+        origin, recipe = recall_origin(run), recall(folder)
+        models = sum(len(run.jobs(name)) for name in run.experiments())
+    except InputError:
+        return RunLine(folder.name, "", "", "its record is damaged", "", "")
+    return RunLine(
+        folder.name,
+        origin.date if origin else "",
+        str(models),
+        recipe.name if recipe else "not merged yet",
+        _read_score(folder / "scores.csv"),
+        _find_at_kaggle(run, ledger),
+    )
+
+
+def _read_score(path: Path) -> str:
+    """The ensemble's mean over its collections."""
+    if not path.is_file():
+        return ""
+    with path.open(encoding="utf-8") as file:
+        own = [line["score"] for line in csv.DictReader(file) if "ensemble" in line["ranker"]]
+    return f"{sum(map(float, own)) / len(own):.3f}" if own else ""
+
+
+def _find_at_kaggle(run: Run, ledger: Ledger) -> str:
+    if not run.submission.is_file():
+        return ""
+    found = ledger.of_file(fingerprint_file(run.submission))
+    return found[-1]["public"] or found[-1]["state"] if found else ""
