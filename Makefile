@@ -1,6 +1,7 @@
 # Every target makes .venv by itself when it is missing or older than the list of packages.
 #   make run                     everything, on the bundled sample
-#   make run DATA=folder         the same on any folder; RUN=folder LIMIT=1 REPLACE=1 are options
+#   make run DATA=folder         the same on any folder; RUN=folder LIMIT=1 REPLACE=1 EXPERIMENT=name
+#   make demo                    a first minute: a few graphs, short trainings, a report that opens
 #   make report RUN=folder       one HTML page of what the run reached; RECIPE=name
 #   make test                    lint, types, import order, tests; make lint, make pytest: a part
 #   make data                    download the competition's data and check it; COLLECTION=name DATA=folder
@@ -26,24 +27,45 @@ INSTALLED := $(VENV)/.installed
 COLLECTS := $(VENV)/.collects
 BIN := $(VENV)/bin
 SHARED ?= ../shared/data
-OPTIONS = $(if $(DATA),"$(DATA)") $(if $(RUN),--run "$(RUN)") $(if $(LIMIT),--limit) $(if $(REPLACE),--replace)
-SUBMIT = $(if $(RECIPE),"$(RECIPE)") $(if $(RUN),--run "$(RUN)") $(if $(DRY_RUN),--dry-run) $(if $(FORCE),--force) $(if $(DIRTY),--allow-dirty)
 OUT ?= build/collected
 HOURS ?= 4
-PUSH = $(foreach pair,$(SET),--set "$(pair)") $(if $(RESUME),--resume) $(if $(DIRTY),--allow-dirty)
 
-.PHONY: run report test test-slow pytest lint silent-lint data submit scores leaderboard notebooks \
+# A variable that is 0 or no is off; one that nothing here reads is a slip of the pen.
+KNOWN := COLLECTION DATA DIRTY DRY_RUN EXPERIMENT FORCE HOURS LIMIT NOTEBOOK OUT PYTHON RECIPE REPLACE \
+	RESUME RUN SET SHARED VENV
+GIVEN := $(foreach name,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $(name)))),$(name)))
+UNKNOWN := $(filter-out $(KNOWN) -% MAKE%,$(GIVEN))
+ifneq ($(UNKNOWN),)
+$(error $(UNKNOWN): nothing here reads it. There are $(KNOWN))
+endif
+on = $(if $(filter-out 0 no off false,$($(1))),$(2))
+given = $(if $($(1)),$(2) "$($(1))")
+
+OPTIONS = $(call given,DATA) $(call given,RUN,--run) $(call given,RECIPE,--recipe) \
+	$(foreach name,$(EXPERIMENT),--experiment "$(name)") \
+	$(call on,LIMIT,--limit) $(call on,REPLACE,--replace)
+SUBMIT = $(call given,RECIPE) $(call given,RUN,--run) $(call on,DRY_RUN,--dry-run) \
+	$(call on,FORCE,--force) $(call on,DIRTY,--allow-dirty)
+PUSH = $(foreach pair,$(SET),--set "$(pair)") $(call on,RESUME,--resume) $(call on,DIRTY,--allow-dirty)
+
+.PHONY: help run demo report test test-slow pytest lint silent-lint data submit scores leaderboard notebooks \
 	kernels-package kernels-push kernels-status kernels-pull papers bench-layout bench-tile \
 	bench-lightgbm bench-study bench-scale bench-segments collect-sample clean
+
+help:
+	@sed -n 's/^#   //p' Makefile
 
 run: $(INSTALLED)
 	$(BIN)/fastslow run $(OPTIONS)
 
+demo: $(INSTALLED)
+	$(BIN)/fastslow demo
+
 report: $(INSTALLED)
-	$(BIN)/fastslow report $(if $(RUN),--run "$(RUN)") $(if $(RECIPE),--recipe "$(RECIPE)")
+	$(BIN)/fastslow report $(call given,RUN,--run) $(call given,RECIPE,--recipe)
 
 data: $(INSTALLED)
-	$(BIN)/fastslow data $(if $(DATA),"$(DATA)") $(if $(COLLECTION),--collection "$(COLLECTION)")
+	$(BIN)/fastslow data $(call given,DATA) $(call given,COLLECTION,--collection)
 
 submit: $(INSTALLED)
 	$(BIN)/fastslow submit $(SUBMIT)
@@ -58,7 +80,7 @@ notebooks: $(INSTALLED)
 	$(BIN)/fastslow kernels build $(NOTEBOOK)
 
 kernels-package: $(INSTALLED)
-	$(BIN)/fastslow kernels package $(if $(DIRTY),--allow-dirty)
+	$(BIN)/fastslow kernels package $(call on,DIRTY,--allow-dirty)
 
 kernels-push: $(INSTALLED)
 	$(BIN)/fastslow kernels push "$(NOTEBOOK)" $(PUSH)
@@ -67,7 +89,7 @@ kernels-status: $(INSTALLED)
 	$(BIN)/fastslow kernels status
 
 kernels-pull: $(INSTALLED)
-	$(BIN)/fastslow kernels pull "$(NOTEBOOK)" $(if $(REPLACE),--replace)
+	$(BIN)/fastslow kernels pull "$(NOTEBOOK)" $(call on,REPLACE,--replace)
 
 # Lint runs beside the tests, which wait much; what it says stands below what they say.
 test: $(COLLECTS)

@@ -42,6 +42,7 @@ for script in glob(f"{inputs}/**/fastslow_install.py", recursive=True)[:1]:
 
 # %%
 from ensembles import DEFAULT_RECIPE
+from ensembles.recipe import find_recipe
 from solution.analysis.graph_tables import show_summaries
 from solution.domain import predictions
 from solution.sessions.session import Session
@@ -76,5 +77,5 @@ output.print(show_summaries(predictions.read(run.graphs)))
 # Out of fold: every graph is predicted by a model that has seen no program of its structure.
 
 # %%
-output.print(tabulate(collect_scores(run, DEFAULT_RECIPE)))
+output.print(tabulate(collect_scores(run, find_recipe(DEFAULT_RECIPE))))
 session.finish(missing)

@@ -160,6 +160,7 @@ def show_contributions(explanation: Explanation) -> Table:
     table = make_table(
         Text(f"Why {slow} is predicted slower than {fast}: + slower, - faster"),
         f"Contributions add up to the {explanation.total}.",
+        expendable=("Unit and reason",),
     )
     table.add_column("Feature", no_wrap=True)
     for header in (f"config {slow}", f"config {fast}", "adds"):

@@ -17,18 +17,27 @@ from solution.system.progress import track
 from solution.system.terminal import make_table
 
 
-def show_features(kind: str) -> Table:
-    """Name, unit and reason of every column of the table of layout or tile graphs."""
-    return _show(f"The {kind} table", "a row a configuration", FEATURES[kind])
+def show_features(kind: str, word: str = "") -> Table:
+    """Name, unit and reason of every column of the table of layout or tile graphs.
+
+    Args:
+        word: only columns in which it stands, in any of the three.
+    """
+    return _show(f"The {kind} table", "a row a configuration", FEATURES[kind], word)
 
 
-def show_module_features() -> Table:
+def show_module_features(word: str = "") -> Table:
     """The same of the table that a program's protobuf gives."""
     title = "The module table, of `fastslow module FILE --features TABLE`"
-    return _show(title, "a row a node", module_table.FEATURES)
+    return _show(title, "a row a node", module_table.FEATURES, word)
 
 
-def _show(title: str, rows: str, features: Sequence[Feature]) -> Table:
+def _show(title: str, rows: str, features: Sequence[Feature], word: str) -> Table:
+    features = [
+        feature
+        for feature in features
+        if word.lower() in f"{feature.name} {feature.unit} {feature.reason}".lower()
+    ]
     table = make_table(f"{title}: {len(features)} columns, {rows}")
     table.add_column("Feature", no_wrap=True)
     table.add_column("Unit")

@@ -14,7 +14,9 @@ from solution.commands.options import (
 from solution.data.folders import SAMPLE
 from solution.runs.folder import STORES
 from solution.system.errors import InputError
+from solution.system.files import check_writable
 from solution.system.terminal import output, say
+from solution.system.wording import count
 
 # Heavy imports (torch, lightgbm, matplotlib, polars) wait inside the commands that need them.
 
@@ -37,7 +39,7 @@ def check(data: Data = SAMPLE) -> None:
     output.print(show_summaries(summaries))
     if defects:
         raise InputError("\n".join([*defects, f"{len(defects)} defect(s) in {data}."]))
-    say(f"All {len(summaries)} files are sound.")
+    say(f"All {len(summaries)} files are sound." if len(summaries) != 1 else "The file is sound.")
 
 
 @app.command()
@@ -53,10 +55,11 @@ def inspect(
     from solution.data.npz import read_graph
 
     found = identify_file(file, collection)
+    path = picture or Path(f"{file.stem}.png")
+    check_writable(path.parent)
     graph = read_graph(found.path, found.collection)
     for table in show_graph(graph):
         output.print(table)
-    path = picture or Path(f"{graph.name}.png")
     draw_graph(graph, path)
     say(f"Picture: {path}")
 
@@ -92,7 +95,7 @@ def prepare(
         replace=replace,
     )
     megabytes = store.size / 2**20
-    say(f"{store.folder}: {len(store.graphs)} graphs, {megabytes:,.1f} MB.")
+    say(f"{store.folder}: {count(len(store.graphs), 'graph')}, {megabytes:,.1f} MB.")
 
 
 @app.command()
@@ -112,10 +115,10 @@ def data(
 
     kaggle, max_bytes = Kaggle(read_settings()), round(max_gigabytes * 1e9)
     if collection is None:
-        count = download_all(kaggle, folder, max_bytes)
+        there = download_all(kaggle, folder, max_bytes)
     else:
-        count = download_collection(kaggle, folder, collection, max_bytes)
-    say(f"{folder}: {count} files are there.")
+        there = download_collection(kaggle, folder, collection, max_bytes)
+    say(f"{folder}: {count(there, 'file')}.")
     check(folder)
 
 
@@ -128,8 +131,12 @@ def features(
         Path | None, typer.Option(help="Write the collection's table here, as Parquet.")
     ] = None,
     data: DataOption = None,
+    word: Annotated[str, typer.Option("--find", help="Only columns that speak of it.")] = "",
 ) -> None:
-    """List the columns of the feature tables with units and reasons, or write one."""
+    """List the columns of the feature tables with units and reasons, or write one.
+
+    "log1p X" is log(1 + X): 0 stays 0, and a step is a factor.
+    """
     from solution.analysis.feature_lists import (
         show_features,
         show_module_features,
@@ -142,12 +149,13 @@ def features(
     chosen = find_collection(collection) if collection else None
     if out is None:
         for kind in [chosen.kind] if chosen else FEATURES:
-            output.print(show_features(kind))
+            output.print(show_features(kind, word))
         if chosen is None:
-            output.print(show_module_features())
+            output.print(show_module_features(word))
         return
     if chosen is None:
         raise InputError("--out needs a collection, as in `fastslow features tile:xla --out FILE`.")
+    check_writable(out.parent)
     with open_given_store(data) as store:
         rows = write_collection(store, chosen, out)
     say(f"{out}: {rows:,} rows.")
@@ -185,7 +193,8 @@ def module(
         output.print(table)
     if to is not None:
         paths = [write_record(record, to, split) for record in records]
-        say(f"{to}: {len(paths)} graphs, such as {paths[0]}")
+        say(f"{to}: {count(len(paths), 'graph')}, such as {paths[0]}")
+        say(f"Rank its configurations with `fastslow rank {paths[0]}`.")
     if features_file is not None:
         rows = write_module_tables(records, features_file)
         say(f"{features_file}: {rows:,} rows.")

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 Data = Annotated[
     Path,
     typer.Argument(
-        callback=check_exists, help="Folder with the npz files, in any of their shapes."
+        callback=check_exists,
+        help="Folder with the npz files, in any of their shapes, or a prepared store.",
+        show_default="the bundled sample",
     ),
 ]
 DataOption = Annotated[
@@ -36,7 +38,9 @@ Workers = Annotated[
     ),
 ]
 RunOption = Annotated[Path, typer.Option("--run", help="A run folder.")]
-RecipeOption = Annotated[str, typer.Option(help="Name, or path of a TOML file.")]
+RecipeOption = Annotated[
+    str | None, typer.Option(help="Name, or path of a TOML file. Default: the run's last one.")
+]
 
 
 def name_of(data: Path, *, limit: bool) -> str:

@@ -1,17 +1,20 @@
 """Commands for what a run reached: ensemble, compare, report, verify, explain."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ensembles import DEFAULT_RECIPE
 from solution.commands.options import (
     RecipeOption,
     RunOption,
 )
 from solution.runs.folder import RUNS, STORES, Run
+from solution.system.files import check_writable
 from solution.system.terminal import output, say
+
+if TYPE_CHECKING:
+    from ensembles.recipe import Recipe
 
 # Heavy imports (torch, lightgbm, matplotlib, polars) wait inside the commands that need them.
 
@@ -20,23 +23,35 @@ app = typer.Typer()
 
 @app.command()
 def ensemble(
-    recipe: Annotated[str, typer.Argument(help="Name, or path of a TOML file.")] = DEFAULT_RECIPE,
+    recipe: Annotated[
+        str | None, typer.Argument(help="Name, or path of a TOML file. Default: the run's last.")
+    ] = None,
     run_folder: RunOption = RUNS / "sample",
     search: Annotated[
         bool, typer.Option("--search", help="Propose a recipe instead, and write it to --out.")
     ] = False,
     out: Annotated[Path, typer.Option(help="Where --search writes.")] = Path("proposed.toml"),
     fit: Annotated[
-        list[str], typer.Option(help="With --search: how weights are fitted; may be repeated.")
+        list[str],
+        typer.Option(
+            help="With --search: how weights are fitted: equal, best, greedy, least_squares, "
+            "optuna; may be repeated. Default: all but the last."
+        ),
     ] = [],  # noqa: B006 - typer copies it
 ) -> None:
     """Merge the predictions of a run by a recipe and write its submission."""
     if not search:
-        finish(Run.existing(run_folder), recipe)
+        from ensembles.last_recipe import choose_recipe
+
+        run = Run.existing(run_folder)
+        check_writable(run_folder)
+        finish(run, choose_recipe(run, recipe))
         return
     from ensembles.tables import show_search
 
-    output.print(show_search(Run.existing(run_folder), fit, out))
+    sentence, table = show_search(Run.existing(run_folder), fit, out)
+    say(sentence)
+    output.print(table)
     say(f"Recipe: {out}. Merge by it with `fastslow ensemble {out}`.")
 
 
@@ -49,20 +64,27 @@ def compare(
     """Say how much better A is than B, out of fold, and how sure that is."""
     from ensembles.tables import show_comparison
 
-    output.print(show_comparison(Run.existing(run_folder), a, b))
+    sentence, table = show_comparison(Run.existing(run_folder), a, b)
+    say(sentence)
+    output.print(table)
 
 
 @app.command()
 def report(
     run_folder: RunOption = RUNS / "sample",
-    recipe: RecipeOption = DEFAULT_RECIPE,
-    out: Annotated[Path | None, typer.Option(help="Default: report.html in the run.")] = None,
+    recipe: RecipeOption = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Default: report.html in the run, report-RECIPE.html of another recipe."),
+    ] = None,
 ) -> None:
     """Write what a run reached as one HTML page that opens anywhere, offline."""
-    from ensembles.recipe import find_recipe
+    from ensembles.last_recipe import choose_recipe
     from submissions.page.build import write_page
 
-    say(f"Report: {write_page(Run.existing(run_folder), find_recipe(recipe), out)}")
+    run = Run.existing(run_folder)
+    check_writable(out.parent if out else run_folder)
+    say(f"Report: {write_page(run, choose_recipe(run, recipe), out)}")
 
 
 @app.command()
@@ -70,15 +92,19 @@ def verify(
     submission: Annotated[Path, typer.Argument(help="A submission CSV.")],
     run_folder: Annotated[Path, typer.Option("--run", help="Its run folder.")] = RUNS / "sample",
 ) -> None:
-    """Check a submission file as the competition would."""
+    """Check a submission file against the rows that a run's data asks for, as Kaggle would."""
     from solution.domain import predictions
+    from solution.domain.collection import COLLECTIONS
     from submissions.checker import check_submission
     from submissions.writer import expect
 
     opened = Run.existing(run_folder)
     expected = expect(predictions.read(opened.graphs), opened.sample_submission())
     rows = check_submission(submission, expected)
-    say(f"{submission}: {rows} rows, sound.")
+    say(f"{submission}: {rows} rows, sound: as {run_folder} asks.")
+    asked = sum(collection.test_rows for collection in COLLECTIONS)
+    if rows != asked:
+        say(f"The competition asks for {asked} rows: this file is not for upload.")
 
 
 @app.command()
@@ -90,7 +116,8 @@ def explain(
         int | None, typer.Option(min=0, help="Which one. Default: the one predicted slowest.")
     ] = None,
     data: Annotated[
-        Path | None, typer.Option("--data", help="The run's store. Default: stores/NAME.")
+        Path | None,
+        typer.Option("--data", help="The run's store. Default: the one it was made with."),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the pictures.")] = None,
 ) -> None:
@@ -98,30 +125,36 @@ def explain(
     from solution.analysis import explanation as words
     from solution.analysis import explanation_pictures as pictures
     from solution.experiments.base import find_experiment
+    from solution.runs.origin import recall_origin
     from solution.store.store import Store
 
     found = find_experiment(experiment)
-    store = Store.open(data or STORES / run_folder.resolve().name)
+    run = Run.existing(run_folder)
+    origin = recall_origin(run)
+    kept = origin.find_store() if origin and data is None else STORES / run_folder.resolve().name
+    store = Store.open(data or kept)
     chosen = words.find_graph(store, found, graph)
-    model, folder = words.load_unseen(Run.existing(run_folder), found, chosen)
+    model, folder = words.load_unseen(run, found, chosen)
     chosen = model.preparation(chosen)
     explained = words.explain(model.ranker, chosen, config)
     say(words.describe(explained))
     output.print(words.show_contributions(explained))
     output.print(words.show_importance(explained.features, explained.importance))
-    place = out or Path("explanations") / found.name / chosen.name
+    place = out or Path("explanations", found.name, chosen.collection.folder, chosen.name)
     pictures.draw_contributions(explained, place / "contributions.png")
     others = words.labelled_graphs(store, chosen.collection.name)
     pictures.draw_components(chosen, others, place / "components.png")
     say(f"Model: {folder}. Pictures: {place}")
 
 
-def finish(run: Run, recipe_name: str) -> None:
+def finish(run: Run, recipe: "Recipe") -> None:
     """Merge, write the submission and show the table."""
-    from ensembles.recipe import find_recipe
+    from solution.runs.collapse import find_collapsed
     from submissions.build import build_submission
     from submissions.report import tabulate
 
-    built = build_submission(run, find_recipe(recipe_name))
+    built = build_submission(run, recipe)
     output.print(tabulate(built.scores))
-    say(built.written.describe())
+    for collapse in find_collapsed(run):
+        output.print(f"Look at this: {collapse.describe()}", style="yellow", markup=False)
+    say(built.describe())

@@ -1,11 +1,13 @@
 """Commands that train: run, train, tune."""
 
+import sys
+import webbrowser
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ensembles import DEFAULT_RECIPE
 from solution.commands.options import (
     Data,
     DataOption,
@@ -17,60 +19,130 @@ from solution.commands.options import (
 from solution.commands.results import finish
 from solution.data.folders import SAMPLE
 from solution.experiments import DEFAULTS
-from solution.runs.folder import RUNS, STORES
+from solution.runs.folder import RUNS, STORES, Run
+from solution.runs.origin import remember_origin
+from solution.system.files import check_writable
 from solution.system.terminal import output, say
 from solution.training.folds import Scheme
+
+if TYPE_CHECKING:
+    from ensembles.recipe import Recipe
+    from solution.experiments.base import Experiment
 
 # Heavy imports (torch, lightgbm, matplotlib, polars) wait inside the commands that need them.
 
 app = typer.Typer()
 
 TUNING = Path("tuning")
+NOTHING = "nothing_001"
+FOLDS, QUICK_FOLDS = 5, 2
+CollectionsOption = Annotated[
+    list[str], typer.Option("--collection", help="Only this one; may be repeated. Default: all.")
+]
+ExperimentsOption = Annotated[
+    list[str],
+    typer.Option("--experiment", help="Name, or path of a Python file; may be repeated."),
+]
+RunFolder = Annotated[
+    Path | None, typer.Option("--run", help="Default: runs/NAME of the data folder.")
+]
+StoreFolder = Annotated[
+    Path | None, typer.Option("--store", help="Where DATA is prepared. Default: stores/NAME.")
+]
+FoldScheme = Annotated[Scheme, typer.Option(help="What stays together in a fold.")]
+Folds = Annotated[int | None, typer.Option(min=2, max=100, help="Default: 5; with --limit 2.")]
+Limit = Annotated[
+    bool, typer.Option("--limit", help="A quick look: few graphs, one seed, short trainings.")
+]
+Replace = Annotated[bool, typer.Option("--replace", help="Start the folder afresh.")]
 
 
 @app.command()
 def run(
     data: Data = SAMPLE,
-    run_folder: Annotated[
-        Path | None, typer.Option("--run", help="Default: runs/NAME of the data folder.")
-    ] = None,
-    experiment: Annotated[
-        list[str], typer.Option(help="Name, or path of a Python file; may be repeated.")
-    ] = list(DEFAULTS),  # noqa: B006 - typer copies it
-    recipe: RecipeOption = DEFAULT_RECIPE,
-    scheme: Annotated[Scheme, typer.Option(help="What stays together in a fold.")] = "architecture",
-    folds: Annotated[int, typer.Option(min=2, max=100)] = 5,
-    limit: Annotated[bool, typer.Option("--limit", help="A quick look at a few graphs.")] = False,
-    replace: Annotated[bool, typer.Option("--replace", help="Start the folder afresh.")] = False,
+    run_folder: RunFolder = None,
+    experiments: ExperimentsOption = list(DEFAULTS),  # noqa: B006 - typer copies it
+    recipe: RecipeOption = None,
+    scheme: FoldScheme = "architecture",
+    folds: Folds = None,
+    limit: Limit = False,
+    replace: Replace = False,
     workers: Workers = None,
-    store_folder: Annotated[
-        Path | None, typer.Option("--store", help="Where DATA is prepared. Default: stores/NAME.")
-    ] = None,
+    collections: CollectionsOption = [],  # noqa: B006 - typer copies it
+    store_folder: StoreFolder = None,
 ) -> None:
     """Train, predict, merge, write a submission. A run that was stopped goes on where it was.
 
     DATA may be a prepared store; other data is prepared first, in stores/NAME.
     """
-    from ensembles.recipe import check_recipe, find_recipe
+    from ensembles.recipe import find_recipe
 
-    merging = find_recipe(recipe)  # before what takes seconds to import
-    from solution.experiments.base import find_experiment
+    if recipe is not None:
+        find_recipe(recipe)  # before what takes seconds to import
     from solution.training.opening import open_experiments, open_store
     from solution.training.out_of_fold import run_experiments
 
-    experiments = [find_experiment(name) for name in dict.fromkeys(experiment)]
-    check_recipe(merging, [item.name for item in experiments])
-    place = store_folder or STORES / name_of(data, limit=limit)
-    folder = run_folder or RUNS / name_of(data, limit=limit)
-    named = store_folder is not None
+    found = _find_experiments(experiments, recipe, limit=limit)
+    name = name_of(data, limit=limit)
+    folder = run_folder or RUNS / "-".join([name, *(c.replace(":", "-") for c in collections)])
+    merging = _choose_recipe(folder, recipe, [item.name for item in found])
+    place, named = store_folder or STORES / name, store_folder is not None
+    folds = folds or (QUICK_FOLDS if limit else FOLDS)
     with (
-        open_store(data, place, experiments, limit=limit, named=named, workers=workers) as store,
+        open_store(data, place, found, limit=limit, named=named, workers=workers) as store,
         open_experiments(
-            experiments, store, folder, scheme=scheme, folds=folds, limit=limit, replace=replace
+            found, store, folder, scheme=scheme, folds=folds, limit=limit, replace=replace,
+            collections=collections,
         ) as (plan, opened),
-    ):
-        run_experiments(experiments, plan, opened, workers)
-        finish(opened, recipe)
+    ):  # fmt: skip
+        remember_origin(opened, data, store.folder)
+        run_experiments(found, plan, opened, workers)
+        finish(opened, merging)
+
+
+def _find_experiments(
+    names: Sequence[str], recipe: str | None, *, limit: bool
+) -> "list[Experiment]":
+    """The experiments; without a recipe, doing nothing ranks what they do not, which is free."""
+    from solution.experiments.base import find_experiment
+
+    added = [] if recipe is not None else [NOTHING]
+    found = [find_experiment(name) for name in dict.fromkeys([*names, *added])]
+    if not limit:
+        return found
+    say("A quick look: few graphs, one seed, two folds, short trainings. Scores mean little.")
+    return [experiment.quick() for experiment in found]
+
+
+def _choose_recipe(folder: Path, recipe: str | None, names: Sequence[str]) -> "Recipe":
+    """What the run will be merged by; what it leaves out is said before the training."""
+    from ensembles.last_recipe import choose_before_training, describe_choice
+
+    merging = choose_before_training(folder, recipe, names)
+    if told := describe_choice(merging, names):
+        say(told)
+    return merging
+
+
+@app.command()
+def demo() -> None:
+    """A first minute: a few graphs of the sample, short trainings, and a report that opens."""
+    from ensembles.last_recipe import choose_recipe
+    from submissions.page.build import write_page
+    from submissions.report import collect_scores, summarise
+
+    folder = RUNS / "demo"
+    run(
+        SAMPLE, folder, list(DEFAULTS), None, "architecture", None,
+        limit=True, replace=False, workers=None, collections=[], store_folder=None,
+    )  # fmt: skip
+    opened = Run.existing(folder)
+    recipe = choose_recipe(opened, None)
+    path = write_page(opened, recipe)
+    say(summarise(collect_scores(opened, recipe)))
+    say(f"Report: {path}")
+    if sys.stdout.isatty():
+        webbrowser.open(path.resolve().as_uri())
 
 
 @app.command()
@@ -102,6 +174,7 @@ def train(
         open_given_store(data, [found]) as store,
         open_experiments([found], store, folder, scheme=scheme, folds=folds) as (plan, run),
     ):
+        remember_origin(run, data or SAMPLE, store.folder)
         output.print(train_experiment(found, chosen, plan, run, workers))
     say(f"Run: {folder}")
 
@@ -133,6 +206,7 @@ def tune(
     if collection is not None:
         found = replace(found, collections=(find_collection(collection).name,))
     folder = out or TUNING / found.name
+    check_writable(folder)
     with open_given_store(data, [found]) as store:
         plan = make_plan(store, "architecture", folds)
         search = Search(found, plan, folder, sampler, seed, prune=prune)

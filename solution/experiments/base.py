@@ -4,6 +4,7 @@ Each lives in a file of its own that holds one frozen value called EXPERIMENT, i
 `published` (systems of papers) or anywhere on disk. The file's name is the experiment's name.
 """
 
+import ast
 import dataclasses
 import hashlib
 import importlib
@@ -21,7 +22,7 @@ from solution.experiments import published
 from solution.models.base import RankerSettings
 from solution.models.catalogue import describe_settings
 from solution.system.errors import InputError
-from solution.system.names import check_name
+from solution.system.names import check_name, suggest
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Experiment:
     train_jointly: tuple[tuple[str, ...], ...] = ()
     source: str = ""  # a hash of the file that it was found in
     origin: str = ""  # the name or the file that it was found by; empty where it was made here
+    is_quick: bool = False  # cut short, for a first look
 
     def __post_init__(self) -> None:
         try:
@@ -61,6 +63,12 @@ class Experiment:
         """The collections that a model for the collection `name` learns from, itself among them."""
         return next((group for group in self.train_jointly if name in group), (name,))
 
+    def quick(self) -> "Experiment":
+        """The same with one seed and short trainings."""
+        return dataclasses.replace(
+            self, ranker=self.ranker.quick(), seeds=self.seeds[:1], is_quick=True
+        )
+
     def describe(self) -> dict[str, Any]:
         """What a run folder remembers of it."""
         return {
@@ -75,6 +83,17 @@ class Experiment:
 def list_experiments() -> list[str]:
     """The names of the experiments that come with the package."""
     return sorted(_list_modules())
+
+
+def describe_experiments() -> dict[str, str]:
+    """The first sentence of each of them, by its name; none is imported."""
+    found = {}
+    for name, module in sorted(_list_modules().items()):
+        package, _, last = module.rpartition(".")
+        folder = Path(str(sys.modules[package].__file__)).parent
+        words = ast.get_docstring(ast.parse((folder / f"{last}.py").read_text(encoding="utf-8")))
+        found[name] = " ".join((words or "").split("\n\n")[0].split())
+    return found
 
 
 def _list_modules() -> dict[str, str]:
@@ -106,8 +125,8 @@ def find_named_experiment(name: str) -> Experiment:
     modules = _list_modules()
     if name not in modules:
         raise InputError(
-            f"{name!r} is not an experiment. There are {', '.join(sorted(modules))}; "
-            "or give the path of a Python file that holds an EXPERIMENT."
+            f"{name!r} is not an experiment.{suggest(name, modules)} `fastslow experiments` lists "
+            "all; or give the path of a Python file that holds an EXPERIMENT."
         )
     return _take_experiment(importlib.import_module(modules[name]), name, name)
 

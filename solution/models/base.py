@@ -5,6 +5,7 @@ graph of the collections that it was fitted on, one score a configuration. Nets,
 baselines are all used the same way, so tests, folds and ensembles know nothing but this file.
 """
 
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
@@ -73,6 +74,12 @@ class RankerSettings(ABC):
     def needed_hops(self) -> int | None:
         """How far around the configurable nodes it looks; None: at the whole graph."""
         return 1
+
+    def quick(self) -> Self:
+        """The same, trained for a moment: shows whether it runs, not how good it is."""
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
+        cut = {name: value.quick() for name, value in values.items() if hasattr(value, "quick")}
+        return dataclasses.replace(self, **cut)  # type: ignore[type-var]
 
     @abstractmethod
     def build(self, seed: int) -> Ranker:

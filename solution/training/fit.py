@@ -18,6 +18,7 @@ from solution.system.errors import InputError
 from solution.system.files import remove, replace_folder
 from solution.system.processes import one_thread
 from solution.system.report import Report
+from solution.training.failures import name_failure
 from solution.training.folds import split_inner
 from solution.training.jobs import Job
 from solution.training.learning_curve import LearningCurve
@@ -32,7 +33,7 @@ def train_job(job: Job, plan: Plan, run: Run, report: Report) -> None:
     checkpoints = run.checkpoints(job.folder(run))
     checkpoints.mkdir(parents=True, exist_ok=True)
     try:
-        with one_thread():
+        with one_thread(), name_failure(job.experiment, job.describe()):
             _train(job, plan, run, report)
     except InputError:  # the next start must not go on from what diverged
         remove(checkpoints)

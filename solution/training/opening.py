@@ -33,12 +33,17 @@ def open_experiments(
     folds: int,
     limit: bool = False,
     replace: bool = False,
+    collections: Sequence[str] = (),
 ) -> Iterator[tuple[Plan, Run]]:
     """Begin or go on with the run in `folder`, in which the experiments can then be trained.
 
-    Raises InputError as open_run does.
+    Args:
+        collections: only these; empty: all.
+
+    Raises InputError as open_run does, and where no graph has labels.
     """
-    plan = make_plan(store, scheme, folds, limit=limit)
+    plan = make_plan(store, scheme, folds, limit=limit, collections=collections)
+    check_labels(plan)
     settings = describe_run(experiments, plan, scheme, folds)
     with open_run(folder, settings, replace=replace) as run:
         warn_about_gaps(plan)
@@ -139,6 +144,16 @@ def save_split(plan: Plan, run: Run) -> None:
         predictions.write(plan.graphs, run.graphs)
         predictions.write(plan.labels(), run.labels)
         seal_split(run)
+
+
+def check_labels(plan: Plan) -> None:
+    """Raise InputError where no graph has runtimes: nothing could be trained or scored."""
+    if plan.graphs.filter(IS_LABELLED).is_empty():
+        raise InputError(
+            f"{plan.store.folder}: none of its {len(plan.graphs)} graph(s) has runtimes, so "
+            "nothing can be trained. Rank them with what was trained before: `fastslow rank FILE` "
+            "(--run RUN, --with BUNDLE), or add graphs that were measured."
+        )
 
 
 def warn_about_gaps(plan: Plan) -> None:

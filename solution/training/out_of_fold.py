@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -17,14 +18,15 @@ from solution.runs.folder import Run
 from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.system.parquet import read_by_graphs, write_batches
-from solution.system.progress import bars
+from solution.system.progress import console
 from solution.system.report import Report
 from solution.training.executors.base import Executor, Task
 from solution.training.executors.local import LocalExecutor
+from solution.training.failures import rehearse
 from solution.training.fit import train_job
 from solution.training.jobs import EVERYTHING, Choice, Job, find_defect, list_jobs, remove_damaged
 from solution.training.plan import Plan
-from solution.training.watch import ProgressBars, Watch
+from solution.training.watch import Watch, watch_jobs
 
 
 def run_experiments(
@@ -35,9 +37,11 @@ def run_experiments(
     choice: Choice = EVERYTHING,
 ) -> None:
     """Train every chosen job that is not there yet; then gather what is complete."""
+    for experiment in experiments:
+        rehearse(experiment, plan)
     jobs = [job for experiment in experiments for job in list_jobs(experiment, plan, choice)]
-    with bars() as progress:
-        train_jobs(jobs, plan, run, ProgressBars(progress, len(jobs), "Training"), workers)
+    with watch_jobs(len(jobs)) as watch:
+        train_jobs(jobs, plan, run, watch, workers)
     for experiment in experiments:
         gather(experiment, plan, run)
 
@@ -57,20 +61,27 @@ def train_jobs(
     here = [job for job in missing if not job.experiment.origin]
     elsewhere = [job for job in missing if job.experiment.origin]
     executor: Executor = LocalExecutor(workers)
-    executor.run(
-        Trainer(plan.graphs, plan.store, run),
-        [Task(job.describe(), _address(job)) for job in elsewhere],
-        watch,
-    )
-    for job in here:
-        with watch.job(job.describe()) as report:
-            train_job(job, plan, run, report)
-        watch.advance()
+    try:
+        executor.run(
+            Trainer(plan.graphs, plan.store, run),
+            [Task(job.describe(), _address(job)) for job in elsewhere],
+            watch,
+        )
+        for job in here:
+            with watch.job(job.describe()) as report:
+                train_job(job, plan, run, report)
+            watch.advance()
+    except KeyboardInterrupt:
+        there = len(jobs) - sum(find_defect(job, run) is not None for job in missing)
+        console.print(f"Stopped: {there} of {len(jobs)} models are trained.", highlight=False)
+        raise
 
 
-def _address(job: Job) -> tuple[str, str, tuple[str, ...], tuple[str, ...], int, int]:
-    experiment = job.experiment
-    return experiment.origin, experiment.source, job.group, job.collections, job.fold, job.seed
+def _address(job: Job) -> tuple[Any, ...]:
+    found = job.experiment
+    return (
+        (found.origin, found.source, found.is_quick), job.group, job.collections, job.fold, job.seed
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -88,8 +99,7 @@ class Trainer:
 
     def __call__(
         self,
-        origin: str,
-        source: str,
+        experiment: tuple[str, str, bool],
         group: tuple[str, ...],
         collections: tuple[str, ...],
         fold: int,
@@ -97,13 +107,15 @@ class Trainer:
         report: Report,
     ) -> None:
         """Train the job; InputError where its experiment was changed meanwhile."""
-        experiment = find_experiment(origin)
-        if experiment.source != source:
+        origin, source, is_quick = experiment
+        found = find_experiment(origin)
+        if found.source != source:
             raise InputError(
                 f"{origin}: was changed while its models were trained. Give the changed experiment "
                 "another name, or start its run afresh with --replace."
             )
-        train_job(Job(experiment, group, collections, fold, seed), self.plan, self.run, report)
+        found = found.quick() if is_quick else found
+        train_job(Job(found, group, collections, fold, seed), self.plan, self.run, report)
 
 
 def gather(experiment: Experiment, plan: Plan, run: Run) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from solution.domain.collection import collection
 from solution.domain.evaluated_configs import choose_configs
 from solution.domain.predictions import RANKING_SCHEMA, REQUEST_KEYS
 from solution.features.preparation import Preparation
@@ -86,19 +87,32 @@ class Plan:
 
     def settings(self) -> dict[str, Any]:
         """What identifies the data: not how much of it the store keeps, which no ranker notices."""
-        content = self.graphs.drop("checksum").write_csv()
+        # Nor how they are divided: the scheme and the number of folds are settings by themselves.
+        content = self.graphs.drop("checksum", "group", "fold").write_csv()
         digest = hashlib.sha256(content.encode()).hexdigest()[:16]
         version = self.store.preparation.get("version")
         return {"graphs": len(self.graphs), "data": digest, "version": version}
 
 
-def make_plan(store: Store, scheme: Scheme, num_folds: int, *, limit: bool = False) -> Plan:
+def make_plan(
+    store: Store,
+    scheme: Scheme,
+    num_folds: int,
+    *,
+    limit: bool = False,
+    collections: Sequence[str] = (),
+) -> Plan:
     """Draw the folds.
 
     Args:
         limit: a quick look: a few graphs of each collection.
+        collections: only their graphs; empty: all. InputError for one that is none.
     """
     graphs = store.graphs
+    if collections:
+        graphs = graphs.filter(
+            pl.col("collection").is_in([collection(n).name for n in collections])
+        )
     if limit:
         graphs = graphs[choose_few(graphs["collection"].to_list(), graphs["split"].to_list())]
     return Plan(assign_folds(graphs, scheme, num_folds, seed=0), store)

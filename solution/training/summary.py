@@ -15,6 +15,7 @@ from solution.experiments.base import Experiment
 from solution.runs.folder import Run
 from solution.system.errors import InputError
 from solution.system.terminal import make_table
+from solution.training.failures import rehearse
 from solution.training.jobs import Choice, list_jobs
 from solution.training.out_of_fold import gather, train_jobs
 from solution.training.plan import Plan
@@ -49,6 +50,7 @@ def train_experiment(
             f"{experiment.name}: the data has no labelled graphs of {', '.join(collections)}. "
             "Choose other collections or other data."
         )
+    rehearse(experiment, plan)
     with LiveTable(experiment.name, len(jobs)) as watch:
         train_jobs(jobs, plan, run, watch, workers)
     gather(experiment, plan, run)

@@ -1,4 +1,4 @@
-"""Two ways to watch fits go on: bars for many experiments, a table for one."""
+"""Ways to watch fits go on: bars for many experiments, a table for one, plain lines in a log."""
 
 import time
 from collections.abc import Iterator
@@ -10,12 +10,14 @@ from rich.live import Live
 from rich.progress import Progress
 from rich.table import Table
 
-from solution.system.progress import console
+from solution.system.progress import bars, console
 from solution.system.report import Report
 from solution.system.terminal import make_table
+from solution.system.wording import spell
 
 COLUMNS = ("Model", "Epoch", "Loss", "Score", "Best", "Per s", "Time", "Left")
 OTHER_LINES = 5  # of the screen: title, header, rule, prompt
+QUIET_SECONDS = 30.0  # of a log, at most, while a fit reports
 
 
 class Watch(Protocol):
@@ -53,6 +55,67 @@ class ProgressBars:
     def advance(self) -> None:
         """Another fit is complete."""
         self._progress.advance(self._overall)
+
+
+class LogLines:
+    """A Watch for where bars cannot move, as in a file: a line a model, and one a minute at least.
+
+    13:21:07  17 of 125  tile_gnn_001 tile:xla fold 2: inner score 0.974 in 6 s, about 3 min left
+    """
+
+    def __init__(self, total: int) -> None:
+        self._total, self._done, self._trained = total, 0, 0
+        self._started = self._said = time.monotonic()
+
+    @contextmanager
+    def job(self, name: str) -> Iterator[Report]:
+        """Say when the fit called `name` is over, and meanwhile how far it is."""
+        line = Line(name)
+        if not self._trained:
+            self._started = line.started  # not when the workers were
+
+        def report(
+            done: int, total: int, note: str = "", score: float | None = None, **_: Any
+        ) -> None:
+            line.done, line.total = done, total
+            if score is not None:
+                line.best = score if line.best is None else max(line.best, score)
+            if time.monotonic() - self._said > QUIET_SECONDS:
+                self._say(f"{name}: {done} of {total} steps{_inner(line)}")
+
+        yield report
+        self._trained += 1
+        seconds = time.monotonic() - line.started
+        self._say(f"{name}{_inner(line)} in {spell(seconds)}{self._left()}", self._done + 1)
+
+    def advance(self) -> None:
+        """Another job is done."""
+        self._done += 1
+
+    def _left(self) -> str:
+        left = self._total - self._done - 1
+        if not left:
+            return ""
+        return f", about {spell((time.monotonic() - self._started) / self._trained * left)} left"
+
+    def _say(self, words: str, number: int | None = None) -> None:
+        self._said = time.monotonic()
+        done = self._done if number is None else number
+        clock = time.strftime("%H:%M:%S")
+        console.print(
+            f"{clock}  {done} of {self._total}  {words}",
+            markup=False, highlight=False, soft_wrap=True,
+        )  # fmt: skip
+
+
+@contextmanager
+def watch_jobs(total: int) -> Iterator[Watch]:
+    """Bars on a terminal, else plain lines."""
+    if not console.is_terminal:
+        yield LogLines(total)
+        return
+    with bars() as progress:
+        yield ProgressBars(progress, total, "Training")
 
 
 @dataclass
@@ -145,6 +208,11 @@ class LiveTable:
         for line in self._lines[-self._shown :]:
             table.add_row(*line.cells())
         return table
+
+
+def _inner(line: Line) -> str:
+    """The best score on the graphs that a fit stops early on."""
+    return "" if line.best is None else f": inner score {line.best:.3f}"
 
 
 def _show(value: float | None, form: str) -> str:

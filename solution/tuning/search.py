@@ -198,15 +198,15 @@ def show_study(study: optuna.Study) -> Table:
         (f"Trial {own.number} is the experiment as it is. " if own else "")
         + "The best of many trials flatters itself.",
     )
-    table.add_column("Trial", justify="right")
-    table.add_column("Score", justify="right")
-    for name in names:
-        table.add_column(name.removeprefix("training."), justify="right")
     shown = ranked[:SHOWN]
     shown += [trial for trial in ranked[SHOWN:] if own and trial.number == own.number]
+    table.expendable = [f"trial {trial.number}" for trial in shown[:0:-1]]  # the worst go first
+    table.add_column("Setting", no_wrap=True)
     for trial in shown:
-        values = [_show(trial.params[name]) for name in names]
-        table.add_row(str(trial.number), f"{_value(trial):.4f}", *values)
+        table.add_column(f"trial {trial.number}", justify="right", no_wrap=True)
+    table.add_row("score", *(f"{_value(trial):.4f}" for trial in shown), style="bold")
+    for name in names:
+        table.add_row(name, *(_show(trial.params[name]) for trial in shown))
     return table
 
 

@@ -10,20 +10,24 @@ import numpy as np
 import optuna
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 from optuna.trial import FrozenTrial, TrialState
 
 from solution.analysis.graph_picture import save_figure
 from solution.tuning.search import find_as_it_is
 
 COLUMNS = 3
+FEW = 5  # trials
 
 
 def draw_study(study: optuna.Study, path: Path) -> None:
-    """Write a PNG: scores trial by trial with the best so far, then a panel a setting."""
+    """Write a PNG: scores trial by trial with the best so far, then a panel a setting.
+
+    A few trials say nothing of a setting: then there are no panels.
+    """
     complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     pruned = study.get_trials(deepcopy=False, states=(TrialState.PRUNED,))
-    names = list(complete[0].params)
+    names = list(complete[0].params) if len(complete) >= FEW else []
     rows = -(-len(names) // COLUMNS)
     figure = plt.figure(figsize=(11, 3.4 + 2.6 * rows), layout="constrained")
     grid = figure.add_gridspec(rows + 1, COLUMNS, height_ratios=[1.3, *[1] * rows])
@@ -69,6 +73,9 @@ def _draw_setting(
         values = [str(value) for value in values]
     elif getattr(distributions[name], "log", False):
         axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=6))
+        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
     best = int(np.argmax(scores))
     axes.plot(values, scores, "o", color="C0", markersize=4)
     axes.plot([values[best]], [scores[best]], "o", color="C1", markersize=7)

@@ -92,7 +92,7 @@ def test_an_experiment_that_is_changed_meanwhile_is_not_trained_on(tmp_path: Pat
     file.write_text(file.read_text(encoding="utf-8") + "# changed\n", encoding="utf-8")
     with pytest.raises(InputError, match=r"quick_tile_gnn.py: was changed"):
         Trainer(pl.DataFrame(), NO_STORE, Run(tmp_path))(
-            str(file), source, TILE, TILE, 0, 0, silent
+            (str(file), source, False), TILE, TILE, 0, 0, silent
         )
 
 

@@ -5,6 +5,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Self
 
 from solution.domain.collection import NLP, XLA
@@ -26,11 +27,18 @@ class CountedSettings(RidgeSettings):
 
 
 class CountedRidge(LinearRanker):
-    """Ridge that leaves a file for each fit."""
+    """Ridge that leaves a file for each fit, but for a rehearsal's."""
+
+    is_job = False
+
+    def keep_checkpoints(self, folder: Path) -> None:
+        self.is_job = True
 
     def fit(
         self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
     ) -> Self:
+        if not self.is_job:
+            return super().fit(graphs, validation, report)
         descriptor, _ = tempfile.mkstemp(dir=os.environ["COUNTED_FITS"])
         os.close(descriptor)
         time.sleep(0.2)  # so that other workers are at work meanwhile

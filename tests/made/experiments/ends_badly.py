@@ -5,6 +5,7 @@ import signal
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from solution.domain.collection import TILE
 from solution.domain.graph import Graph
@@ -25,11 +26,18 @@ class EndsBadlySettings(RankerSettings):
 
 
 class EndsBadly(NothingRanker):
-    """Its fit never ends well, and without an ending it takes an hour."""
+    """Its fit never ends well, and without an ending it takes an hour; a rehearsal passes."""
+
+    is_job = False
+
+    def keep_checkpoints(self, folder: Path) -> None:
+        self.is_job = True
 
     def fit(
         self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
     ) -> "EndsBadly":
+        if not self.is_job:
+            return self
         report(1, 2)
         if os.environ["ENDING"] == "killed":
             os.kill(os.getpid(), signal.SIGKILL)

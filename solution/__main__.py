@@ -1,0 +1,5 @@
+"""`python -m solution` is `fastslow`."""
+
+from solution.cli import main
+
+main()

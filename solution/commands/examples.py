@@ -1,0 +1,68 @@
+"""What people type: the groups of commands in `fastslow --help`, and examples of each."""
+
+import typer
+
+GROUPS = {
+    "Look": ("check", "inspect", "features", "module", "experiments", "runs", "explain"),
+    "Train": ("data", "prepare", "demo", "run", "train", "tune"),
+    "Judge": ("ensemble", "compare", "report", "verify"),
+    "Submit": ("doctor", "submit", "scores", "leaderboard"),
+}
+EXAMPLES = {
+    "check": ("fastslow check data", "fastslow check stores/data"),
+    "inspect": (
+        "fastslow inspect graph.npz --collection tile:xla",
+        "fastslow inspect a/tile/xla/train/b.npz",
+    ),
+    "features": (
+        "fastslow features tile:xla",
+        "fastslow features tile:xla --data data --out table.parquet",
+    ),
+    "module": ("fastslow module program.pb", "fastslow module program.pb --to programs"),
+    "experiments": ("fastslow experiments", "fastslow run --experiment tile_gnn_001"),
+    "runs": ("fastslow runs", "fastslow runs elsewhere/runs"),
+    "explain": (
+        "fastslow explain tile_lightgbm_001 bmm_020",
+        "fastslow explain tile_lightgbm_001 bmm_020 --config 3",
+    ),
+    "data": ("fastslow data", "fastslow data --collection layout:xla:random"),
+    "prepare": ("fastslow prepare data", "fastslow prepare data --whole --out stores/whole"),
+    "demo": ("fastslow demo",),
+    "run": (
+        "fastslow run data",
+        "fastslow run data --experiment my_model.py --collection tile:xla",
+    ),
+    "train": ("fastslow train tile_gnn_001", "fastslow train my_model.py --collection tile:xla"),
+    "tune": (
+        "fastslow tune tile_lightgbm_001 --trials 25",
+        "fastslow tune linear_ridge_001 --sampler random",
+    ),
+    "ensemble": (
+        "fastslow ensemble mean_rank_001 --run runs/data",
+        "fastslow ensemble --search --out found.toml",
+    ),
+    "compare": (
+        "fastslow compare layout_gnn_001 layout_lightgbm_001",
+        "fastslow compare found.toml z_score_001",
+    ),
+    "report": ("fastslow report --run runs/data", "fastslow report --recipe mean_rank_001"),
+    "verify": ("fastslow verify runs/data/submission.csv --run runs/data",),
+    "doctor": ("fastslow doctor",),
+    "submit": (
+        "fastslow submit --run runs/data --dry-run",
+        "fastslow submit z_score_001 --run runs/data",
+    ),
+    "scores": ("fastslow scores",),
+    "leaderboard": ("fastslow leaderboard",),
+}
+
+
+def arrange(app: typer.Typer) -> None:
+    """Put every command of the app into its group, with its examples below its help."""
+    panels = {name: panel for panel, names in GROUPS.items() for name in names}
+    for group in app.registered_groups:
+        for command in group.typer_instance.registered_commands if group.typer_instance else ():
+            name = command.name or getattr(command.callback, "__name__", "")
+            if name in panels and not isinstance(group.name, str):
+                command.rich_help_panel = panels[name]
+                command.epilog = "\n\n".join(["Examples:", *(f"  {e}" for e in EXAMPLES[name])])

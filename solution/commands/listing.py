@@ -1,0 +1,41 @@
+"""Commands that list what there is: experiments, runs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from solution.runs.folder import RUNS
+from solution.system.terminal import output, say
+
+# Heavy imports (torch, lightgbm, polars) wait inside the commands that need them.
+
+app = typer.Typer()
+
+
+@app.command()
+def experiments() -> None:
+    """List the experiments that come with the package: what each is, for which collections."""
+    from solution.experiments.base import describe_experiments
+    from solution.system.terminal import make_table
+
+    table = make_table("Experiments, for --experiment; a Python file of yours is one as well")
+    table.add_column("Name", no_wrap=True)
+    table.add_column("What it is")
+    for name, words in describe_experiments().items():
+        table.add_row(name, words)
+    output.print(table)
+
+
+@app.command()
+def runs(
+    folder: Annotated[Path, typer.Argument(help="The folder of the runs.")] = RUNS,
+) -> None:
+    """List the runs with their score, recipe and age, and what Kaggle said of them."""
+    from submissions.runs import list_runs, show_runs
+
+    found = list_runs(folder)
+    if not found:
+        say(f"{folder}: has no run yet. Make one with `fastslow run`.")
+        return
+    output.print(show_runs(found))

@@ -1,0 +1,98 @@
+"""The shortest way to a ranker of one's own: a function on rows of the feature table.
+
+Columns are standardised and centred inside each graph, for only differences between its
+configurations matter; what is learned is a configuration's rank in its graph. A subclass of
+TableSettings says how weights are found, and how rows are scored by them.
+"""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from solution.domain.graph import Graph
+from solution.features.nodes import Scaler, fit_scaler
+from solution.features.table import distinct_rows
+from solution.models.base import Ranker, RankerSettings
+from solution.models.labels import normalised_rank
+from solution.models.sampling import choose_rows, share_rows
+from solution.system.report import Report, silent
+
+MODEL = "model.npz"
+
+
+@dataclass(frozen=True)
+class TableSettings(RankerSettings):
+    """What a subclass adds are its own settings."""
+
+    max_configs: int = 1000  # distinct configurations of a graph to learn from, at most
+    max_rows: int = 1_000_000  # of the table that is learned from
+
+    @abstractmethod
+    def fit_rows(self, rows: np.ndarray, ranks: np.ndarray) -> np.ndarray:
+        """Learn an array of any shape from rows (rows, columns) and their ranks (rows,).
+
+        Ranks lie between -0.5, the fastest of a graph, and 0.5.
+        """
+
+    @abstractmethod
+    def score_rows(self, rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """Scores (rows,) of rows (rows, columns), lower is faster, by what was learned."""
+
+    def build(self, seed: int) -> "TableRanker":
+        """Make a ranker that is not fitted yet."""
+        return TableRanker(self, seed)
+
+
+class TableRanker(Ranker):
+    """What TableSettings say, on the table of the graph's kind.
+
+    Scores depend on the list: columns are centred on its mean, and the layout table counts how
+    frequent a layout is in it.
+    """
+
+    def __init__(self, settings: TableSettings, seed: int) -> None:
+        self.settings = settings
+        self.seed = seed
+        self.scaler_: Scaler | None = None
+        self.weights_ = np.zeros(0)
+
+    def fit(
+        self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
+    ) -> Self:
+        everything = [*graphs, *validation]  # nothing is stopped early
+        limit = share_rows(self.settings.max_configs, self.settings.max_rows, len(everything))
+        parts = [choose_rows(graph, limit, self.seed) for graph in everything]
+        tables = [distinct_rows(part.graph) for part in parts]
+        self.scaler_ = fit_scaler(tables)
+        rows = np.concatenate([self._scale(table) for table in tables])
+        ranks = np.concatenate([normalised_rank(part.runtimes) - 0.5 for part in parts])
+        self.weights_ = np.asarray(self.settings.fit_rows(rows, ranks))
+        report(1, 1)
+        return self
+
+    def predict(self, graph: Graph) -> np.ndarray:
+        rows = self._scale(distinct_rows(graph))
+        scores = np.asarray(self.settings.score_rows(rows, self.weights_), np.float32)
+        return scores[graph.distinct.inverse]
+
+    def save(self, folder: Path) -> None:
+        if self.scaler_ is None:
+            raise RuntimeError("fit the ranker before it is saved")
+        arrays = {"mean": self.scaler_.mean, "scale": self.scaler_.scale, "weights": self.weights_}
+        np.savez(folder / MODEL, allow_pickle=False, **arrays)
+
+    def load(self, folder: Path) -> Self:
+        with np.load(folder / MODEL, allow_pickle=False) as arrays:
+            self.scaler_ = Scaler(arrays["mean"], arrays["scale"])
+            self.weights_ = arrays["weights"]
+        return self
+
+    def _scale(self, table: np.ndarray) -> np.ndarray:
+        if self.scaler_ is None:
+            raise RuntimeError("fit the ranker before it predicts")
+        rows = self.scaler_(table).astype(np.float64)
+        return np.asarray(rows - rows.mean(axis=0))

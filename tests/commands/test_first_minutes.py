@@ -1,0 +1,196 @@
+"""What a newcomer types in the first minutes, and what a run remembers of it."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import REPOSITORY, FastSlow
+from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
+from tests.processes import FASTSLOW
+
+BROKEN = '''
+"""A model with a slip of the pen."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from solution.experiments.base import Experiment
+from solution.models.table_ranker import TableSettings
+
+
+@dataclass(frozen=True)
+class Slip(TableSettings):
+    def fit_rows(self, rows, ranks):
+        return np.linalg.slove(rows.T @ rows, rows.T @ ranks)
+
+    def score_rows(self, rows, weights):
+        return rows @ weights
+
+
+EXPERIMENT = Experiment(name="slip", collections=("tile:xla",), ranker=Slip())
+'''
+
+
+def make_data(folder: Path, *, labelled: bool = True) -> Path:
+    """Six tile kernels and two to rank."""
+    for number in range(6):
+        graph = make_tile_graph(number, name=f"k{number}", labelled=labelled)
+        write_graph(graph, folder)
+    for number in range(6, 8):
+        graph = make_tile_graph(number, name=f"k{number}", labelled=False)
+        write_graph(graph, folder, "test")
+    return folder
+
+
+def test_the_demo_ends_with_a_sentence_and_a_report(fastslow: FastSlow, tmp_path: Path) -> None:
+    done = fastslow("demo")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"takes \d+\.\d% longer than the best of all", done.stdout)
+    assert re.search(r"names the faster one in \d\d% of the pairs", done.stdout)
+    assert "one seed, two folds" in done.stdout
+    page = (tmp_path / "runs" / "demo" / "report.html").read_text(encoding="utf-8")
+    assert "these are no Kaggle scores" in page
+    assert "must never be quoted as TpuGraphs results" in page
+    # Off a terminal: a line a model, with what is left.
+    lines = [line for line in done.stderr.splitlines() if " of 26 " in line]
+    assert len(lines) >= 26
+    assert re.match(r"\d\d:\d\d:\d\d  1 of 26  .* in .* s, about .* left", lines[0])
+    assert "inner score 0." in done.stderr
+
+
+def test_what_was_trained_is_merged_and_remembered(fastslow: FastSlow, tmp_path: Path) -> None:
+    data = make_data(tmp_path / "data")
+    ridge = ("--experiment", "linear_ridge_001", "--folds", "2", "--run", "out")
+    refused = fastslow("run", data, *ridge, "--experiment", "nothing_001",
+                       "--recipe", "z_score_001")  # fmt: skip
+    assert refused.returncode == 2
+    assert "merges layout_gnn_001" in refused.stderr
+    assert not (tmp_path / "out").exists()
+
+    done = fastslow("run", data, *ridge)
+    assert done.returncode == 0, done.stderr
+    assert "Merged with equal weights: linear_ridge_001." in done.stdout
+    assert "ensemble equal_weights" in done.stdout
+
+    again = fastslow("ensemble", "--run", "out")  # the recipe of last time
+    assert "ensemble equal_weights" in again.stdout
+    (tmp_path / "mine.toml").write_text("[members]\nlinear_ridge_001 = 1.0\n", encoding="utf-8")
+    other = fastslow("ensemble", "mine.toml", "--run", "out")
+    assert "what lay there before was merged by equal_weights" in other.stdout
+    assert fastslow("report", "--run", "out").stdout.strip().endswith("report.html")
+
+    listed = fastslow("runs", ".").stdout
+    assert re.search(r"out +\d{4}-\d\d-\d\d +\d+ +mine", listed)
+
+
+def test_data_without_labels_is_refused(fastslow: FastSlow, tmp_path: Path) -> None:
+    data = make_data(tmp_path / "data", labelled=False)
+    done = fastslow("run", data, "--run", "out")
+    assert done.returncode == 2
+    assert "nothing can be trained" in done.stderr
+    assert "fastslow rank" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_other_folds_are_not_other_data(fastslow: FastSlow, tmp_path: Path) -> None:
+    data = make_data(tmp_path / "data")
+    options = ("--experiment", "nothing_001", "--run", "out")
+    assert fastslow("run", data, *options, "--folds", "2").returncode == 0
+    other = fastslow("run", data, *options, "--folds", "3")
+    assert "folds: 2, now 3" in other.stderr
+    assert "data:" not in other.stderr
+
+
+def test_one_collection_is_enough(fastslow: FastSlow, tmp_path: Path) -> None:
+    data = make_data(tmp_path / "data")
+    write_graph(make_layout_graph(0, name="asked", labelled=False), data, "test")
+    options = ("--experiment", "linear_ridge_001", "--folds", "2", "--collection", "tile:xla")
+    done = fastslow("run", data, *options)
+    assert done.returncode == 0, done.stderr
+    assert "runs/data-tile-xla/submission.csv (2 rows, checked)" in done.stdout
+
+
+def test_a_slip_in_a_model_of_ones_own_is_one_line(fastslow: FastSlow, tmp_path: Path) -> None:
+    data = make_data(tmp_path / "data")
+    (tmp_path / "slip.py").write_text(BROKEN, encoding="utf-8")
+    done = fastslow("run", data, "--experiment", "slip.py", "--folds", "2", "--run", "out")
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert "slip.py, line 15, in fit_rows: AttributeError" in done.stderr
+    assert "before the training" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (("run", "--experiment", "laoyut_gnn_001"), "Did you mean layout_gnn_001"),
+        (("run", "--recipe", "z_scroe_001"), "Did you mean z_score_001"),
+        (("run", "--collection", "tile:xal"), "Did you mean tile:xla"),
+        (("inspect", "."), "is a folder"),
+        (("check", "README.md"), "expected a folder or an npz file"),
+    ],
+)
+def test_what_is_misspelt_is_guessed(
+    arguments: tuple[str, ...], meant: str, fastslow: FastSlow, tmp_path: Path
+) -> None:
+    (tmp_path / "README.md").write_text("words", encoding="utf-8")
+    done = fastslow(*arguments)
+    assert done.returncode == 2
+    assert meant in " ".join(done.stderr.split())
+
+
+def test_help_has_groups_examples_and_a_version(cold_fastslow: FastSlow) -> None:
+    shown = cold_fastslow("-h").stdout
+    for group in ("Look", "Train", "Judge", "Submit"):
+        assert f"─ {group} ─" in shown
+    assert "fastslow run data --experiment my_model.py" in cold_fastslow("run", "-h").stdout
+    assert re.fullmatch(r"fast-or-slow \S+\n", cold_fastslow("--version").stdout)
+    command = [sys.executable, "-m", "solution", "--version"]
+    assert subprocess.run(command, capture_output=True, check=True, cwd=REPOSITORY).stdout
+
+
+def test_every_experiment_is_described(fastslow: FastSlow) -> None:
+    shown = fastslow("experiments").stdout
+    assert re.search(r"tile_gnn_001 +The tile net", shown)
+    assert re.search(r"layout_tgraph_001 +\S", shown)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("run", "LIMIT=0", "REPLACE=no"), r"fastslow run\s*$"),
+        (("submit", "FORCE=0", "DRY_RUN=1"), r"fastslow submit\s+--dry-run\s*$"),
+        (("run", "EXPERIMENT=a b"), r'--experiment "a"\s+--experiment "b"'),
+    ],
+)
+def test_variables_of_make(arguments: tuple[str, ...], words: str) -> None:
+    command = ["make", "-n", *arguments]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    assert re.search(words, done.stdout.strip())
+
+
+def test_make_knows_its_variables_and_helps() -> None:
+    slip = subprocess.run(
+        ["make", "-n", "run", "DAT=x"], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+    assert slip.returncode != 0
+    assert "DAT: nothing here reads it" in slip.stderr
+    done = subprocess.run(["make"], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    assert "make submit RECIPE=name" in done.stdout
+    assert "pip install" not in done.stdout
+
+
+def test_scores_are_never_cut(fastslow: FastSlow, tmp_path: Path) -> None:
+    data = make_data(tmp_path / "data")
+    options = ("--experiment", "linear_ridge_001", "--folds", "2", "--run", "out")
+    assert fastslow("run", data, *options).returncode == 0
+    narrow = {**os.environ, "COLUMNS": "60"}
+    shown = FASTSLOW.run("ensemble", "--run", "out", cwd=tmp_path, env=narrow).stdout
+    assert re.search(r"linear_ridge_001 +-?\d\.\d{3} +-?\d\.\d{3} to -?\d\.\d{3}", shown)
+    assert "Left out, for the screen is narrow: MB" in shown
+    assert "…" not in shown
