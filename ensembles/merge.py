@@ -13,6 +13,7 @@ from solution.domain.predictions import RANKING_SCHEMA
 from solution.runs.folder import Run
 from solution.system.errors import InputError
 from solution.system.parquet import GRAPH, read_by_graphs, write_batches
+from solution.system.wording import count
 
 
 def merge_run(run: Run, recipe: Recipe) -> None:
@@ -21,9 +22,23 @@ def merge_run(run: Run, recipe: Recipe) -> None:
     Raises InputError where the recipe does not fit the run's experiments.
     """
     check_recipe(recipe, run.experiments())
+    _check_finished(run, recipe)
     for part in predictions.PARTS:
         merged = merge_files(find_members(run, recipe, part), recipe)
         write_batches(merged, RANKING_SCHEMA, run.ranking(recipe.name, part))
+
+
+def _check_finished(run: Run, recipe: Recipe) -> None:
+    """Refuse a run of which nothing that the recipe merges is there yet."""
+    wanted = [*recipe.names(), *([recipe.fallback] if recipe.fallback else [])]
+    there = [name for name in wanted if run.predictions(name, "test").is_file()]
+    if not there or (recipe.fallback and recipe.fallback not in there):
+        models = sum(len(run.jobs(name)) for name in run.experiments())
+        raise InputError(
+            f"{run.folder}: is not finished: {count(models, 'model')} so far, and no predictions "
+            f"of {' or '.join(name for name in wanted if name not in there)}. The `fastslow run` "
+            "that began it goes on with it, unless another process is at work in it."
+        )
 
 
 def find_members(run: Run, recipe: Recipe, part: str) -> dict[str, Path]:

@@ -36,7 +36,7 @@ app.add_typer(kernel_commands, name="kernels")
 arrange(app)
 
 
-@app.callback()
+@app.callback(invoke_without_command=True)
 def options(
     version: Annotated[
         bool, typer.Option("--version", help="Show the version and end.", is_eager=True)

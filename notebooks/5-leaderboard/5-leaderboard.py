@@ -76,7 +76,10 @@ output.print(tabulate_ledger(ledger))
 say(describe_correlation(ledger))
 
 # %%
-draw_history(ledger, read_anchors())
+if ledger.lines:
+    draw_history(ledger, read_anchors())
+else:
+    say("No submission was made yet: `make submit` makes the first.")
 
 # %% [markdown]
 # ## Where our best one stands

@@ -116,7 +116,12 @@ def draw_across(graphs: Sequence[Graph]) -> Figure:
         for number, (graph, part) in enumerate(zip(shown, parts, strict=True)):
             x, y = part.T
             axes.scatter(x, y, s=6, color=f"C{number}", alpha=0.6, label=_shorten(show_name(graph)))
-        axes.legend(fontsize=6, markerscale=2, frameon=False, loc="best")
+        # Below the panel: in it, a legend would cover points.
+        axes.legend(
+            fontsize=6, markerscale=2, frameon=False, ncols=2,
+            loc="upper center", bbox_to_anchor=(0.5, -0.18),
+        )  # fmt: skip
+        axes.locator_params(nbins=5)
         _label_components(axes, shares)
     return figure
 

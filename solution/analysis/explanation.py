@@ -23,6 +23,7 @@ from solution.runs.folder import Run
 from solution.store.lazy_graphs import GraphCache, LazyGraphs
 from solution.store.store import Store
 from solution.system.errors import InputError
+from solution.system.names import suggest
 from solution.system.terminal import make_table
 from solution.training.fit import MODEL
 from solution.training.folds import NO_FOLD
@@ -103,10 +104,15 @@ def find_graph(store: Store, experiment: Experiment, name: str) -> Graph:
         found = [f"{c}:{g}" for c, g in rows.select("collection", "graph").iter_rows()]
         raise InputError(
             f"{name!r}: expected one graph of {', '.join(experiment.collections)} in "
-            f"{store.folder}, found {', '.join(found) or 'none'}. Give its name, or "
-            "COLLECTION:NAME."
+            f"{store.folder}, found {', '.join(found) or 'none'}.{_suggest(store, name)} Give its "
+            "name, or COLLECTION:NAME."
         )
     return store.load(rows, GraphCache())[0]
+
+
+def _suggest(store: Store, name: str) -> str:
+    names = store.graphs["graph"].unique().sort().to_list()
+    return suggest(name, names) or f" There are such as {', '.join(names[:3])}."
 
 
 def labelled_graphs(store: Store, collection: str) -> LazyGraphs:

@@ -30,6 +30,7 @@ EXAMPLES = {
     "demo": ("fastslow demo",),
     "run": (
         "fastslow run data",
+        "fastslow run data --forecast",
         "fastslow run data --experiment my_model.py --collection tile:xla",
     ),
     "train": ("fastslow train tile_gnn_001", "fastslow train my_model.py --collection tile:xla"),

@@ -28,6 +28,7 @@ from solution.training.folds import Scheme
 if TYPE_CHECKING:
     from ensembles.recipe import Recipe
     from solution.experiments.base import Experiment
+    from solution.training.plan import Plan
 
 # Heavy imports (torch, lightgbm, matplotlib, polars) wait inside the commands that need them.
 
@@ -54,6 +55,9 @@ Folds = Annotated[int | None, typer.Option(min=2, max=100, help="Default: 5; wit
 Limit = Annotated[
     bool, typer.Option("--limit", help="A quick look: few graphs, one seed, short trainings.")
 ]
+Forecast = Annotated[
+    bool, typer.Option("--forecast", help="Only say how long it will take, memory and disk.")
+]
 Replace = Annotated[bool, typer.Option("--replace", help="Start the folder afresh.")]
 
 
@@ -70,6 +74,7 @@ def run(
     workers: Workers = None,
     collections: CollectionsOption = [],  # noqa: B006 - typer copies it
     store_folder: StoreFolder = None,
+    forecast: Forecast = False,
 ) -> None:
     """Train, predict, merge, write a submission. A run that was stopped goes on where it was.
 
@@ -95,9 +100,18 @@ def run(
             collections=collections,
         ) as (plan, opened),
     ):  # fmt: skip
+        if forecast:
+            _show_forecast(found, plan, workers)
+            return
         remember_origin(opened, data, store.folder)
         run_experiments(found, plan, opened, workers)
         finish(opened, merging)
+
+
+def _show_forecast(found: "list[Experiment]", plan: "Plan", workers: int | None) -> None:
+    from solution.training.forecast import forecast, show_forecast
+
+    output.print(show_forecast(forecast(found, plan), plan, workers))
 
 
 def _find_experiments(
@@ -135,6 +149,7 @@ def demo() -> None:
     run(
         SAMPLE, folder, list(DEFAULTS), None, "architecture", None,
         limit=True, replace=False, workers=None, collections=[], store_folder=None,
+        forecast=False,
     )  # fmt: skip
     opened = Run.existing(folder)
     recipe = choose_recipe(opened, None)

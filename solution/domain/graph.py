@@ -57,6 +57,13 @@ class Graph:
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
 
+    def __repr__(self) -> str:
+        labels = "" if self.runtimes is None else ", with runtimes"
+        return (
+            f"Graph({self.collection.name}:{self.name}, {self.num_nodes:,} nodes, "
+            f"{len(self.configurable):,} settable, {self.num_configs:,} configurations{labels})"
+        )
+
     @property
     def num_nodes(self) -> int:
         return len(self.node_features)

@@ -5,6 +5,8 @@
         graphs.parquet                             every graph: split, fold, architecture, sizes
         labels.parquet                             the configurations predicted out of fold
         plan.json                                  the checksums of these two
+        origin.json                                data, store and command of last time
+        recipe.json                                what submission.csv was merged by
         EXPERIMENT/
             out_of_fold/predictions.parquet
             test/predictions.parquet

@@ -54,7 +54,10 @@ def replace_folder(folder: Path) -> Iterator[Path]:
         temporary.mkdir()
     try:
         yield temporary
+        mode = temporary.stat().st_mode
         for path in (*temporary.rglob("*"), temporary):
+            if path.is_file():  # some libraries write files that only their owner may read
+                path.chmod(mode & 0o666)
             if path.is_file() or path.is_dir():  # a folder's own names must last as well
                 _sync(path)
         if folder.exists():

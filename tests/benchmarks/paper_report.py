@@ -1,4 +1,4 @@
-"""What `make papers` found as tables on the screen, in README and log, and as a plot."""
+"""What `make papers` found: tables on the screen, in docs/results.md and the log, and a plot."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -122,7 +122,7 @@ def show_costs(costs: pl.DataFrame) -> Table:
 
 
 def write_report(scores: pl.DataFrame, costs: pl.DataFrame, folder: Path) -> None:
-    """Put the tables between the marks in README and log, and draw the plot."""
+    """Put the tables between the marks in docs/results.md and the log, and draw the plot."""
     short, full = [], []
     for kind, collections, systems in KINDS:
         rows = tabulate(scores, collections, systems)
@@ -130,7 +130,7 @@ def write_report(scores: pl.DataFrame, costs: pl.DataFrame, folder: Path) -> Non
         brief = [[_shorten(row[at], rows[0][at]) for at in kept] for row in rows]
         short.append(as_markdown(brief, kind))
         full.append(as_markdown(rows, kind))
-    replace_between(folder / "README.md", "\n\n".join(short))
+    replace_between(folder / "docs" / "results.md", "\n\n".join(short))
     tables = [*full, as_markdown(compare(scores), ""), as_markdown(list_costs(costs), "")]
     replace_between(folder / "solution/experiments/LOG.md", "\n\n".join(tables))
     save_figure(draw(scores), folder / PLOT)

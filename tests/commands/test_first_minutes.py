@@ -40,7 +40,7 @@ def make_data(folder: Path, *, labelled: bool = True) -> Path:
     """Six tile kernels and two to rank."""
     for number in range(6):
         graph = make_tile_graph(number, name=f"k{number}", labelled=labelled)
-        write_graph(graph, folder)
+        write_graph(graph, folder, "train" if labelled else "test")
     for number in range(6, 8):
         graph = make_tile_graph(number, name=f"k{number}", labelled=False)
         write_graph(graph, folder, "test")
@@ -65,7 +65,16 @@ def test_the_demo_ends_with_a_sentence_and_a_report(fastslow: FastSlow, tmp_path
 
 def test_what_was_trained_is_merged_and_remembered(fastslow: FastSlow, tmp_path: Path) -> None:
     data = make_data(tmp_path / "data")
-    ridge = ("--experiment", "linear_ridge_001", "--folds", "2", "--run", "out")
+    ridge = (
+        "--experiment",
+        "linear_ridge_001",
+        "--folds",
+        "2",
+        "--scheme",
+        "graph",
+        "--run",
+        "out",
+    )
     refused = fastslow("run", data, *ridge, "--experiment", "nothing_001",
                        "--recipe", "z_score_001")  # fmt: skip
     assert refused.returncode == 2
@@ -118,7 +127,9 @@ def test_one_collection_is_enough(fastslow: FastSlow, tmp_path: Path) -> None:
 def test_a_slip_in_a_model_of_ones_own_is_one_line(fastslow: FastSlow, tmp_path: Path) -> None:
     data = make_data(tmp_path / "data")
     (tmp_path / "slip.py").write_text(BROKEN, encoding="utf-8")
-    done = fastslow("run", data, "--experiment", "slip.py", "--folds", "2", "--run", "out")
+    done = fastslow(
+        "run", data, "--experiment", "slip.py", "--folds", "2", "--scheme", "graph", "--run", "out"
+    )
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert "slip.py, line 15, in fit_rows: AttributeError" in done.stderr
@@ -187,7 +198,16 @@ def test_make_knows_its_variables_and_helps() -> None:
 
 def test_scores_are_never_cut(fastslow: FastSlow, tmp_path: Path) -> None:
     data = make_data(tmp_path / "data")
-    options = ("--experiment", "linear_ridge_001", "--folds", "2", "--run", "out")
+    options = (
+        "--experiment",
+        "linear_ridge_001",
+        "--folds",
+        "2",
+        "--scheme",
+        "graph",
+        "--run",
+        "out",
+    )
     assert fastslow("run", data, *options).returncode == 0
     narrow = {**os.environ, "COLUMNS": "60"}
     shown = FASTSLOW.run("ensemble", "--run", "out", cwd=tmp_path, env=narrow).stdout
