@@ -9,11 +9,10 @@ from solution.commands.data import app as data_commands
 from solution.commands.results import app as result_commands
 from solution.commands.training import app as training_commands
 from solution.system.errors import InputError
+from solution.system.mapping import EXIT_BAD_INPUT, name_cut_files
 from solution.system.terminal import PlainConsole, accept_any_text
 from submissions.commands import app as kaggle_commands
 from submissions.kernels.commands import app as kernel_commands
-
-EXIT_BAD_INPUT = 2
 
 app = typer.Typer(
     help="Rank the compiler configurations of a tensor program from fastest to slowest.",
@@ -32,6 +31,7 @@ app.add_typer(kernel_commands, name="kernels")
 def main() -> None:
     """Run the command line; bad input is one message and exit code 2."""
     accept_any_text()
+    name_cut_files()
     try:
         app()
     except (InputError, OSError) as error:  # OSError: no space, no permission, a folder in the way
