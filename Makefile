@@ -3,6 +3,7 @@
 #   make run DATA=folder         the same on any folder; RUN=folder LIMIT=1 REPLACE=1 are options
 #   make report RUN=folder       one HTML page of what the run reached; RECIPE=name
 #   make test                    lint, types, import order, tests; make lint, make pytest: a part
+#   make attack                  10,000 mutations of each kind of file, kills, power cuts: 20 minutes
 #   make data                    download the competition's data and check it; COLLECTION=name DATA=folder
 #   make submit RECIPE=name      merge, check, upload, confirm, score; RUN=folder DRY_RUN=1 FORCE=1 DIRTY=1
 #   make scores                  fetch all scores into submissions/ledger.csv and show them
@@ -32,7 +33,7 @@ OUT ?= build/collected
 HOURS ?= 4
 PUSH = $(foreach pair,$(SET),--set "$(pair)") $(if $(RESUME),--resume) $(if $(DIRTY),--allow-dirty)
 
-.PHONY: run report test test-slow pytest lint silent-lint data submit scores leaderboard notebooks \
+.PHONY: run report test test-slow attack pytest lint silent-lint data submit scores leaderboard notebooks \
 	kernels-package kernels-push kernels-status kernels-pull papers bench-layout bench-tile \
 	bench-lightgbm bench-study bench-scale bench-segments collect-sample clean
 
@@ -80,6 +81,11 @@ pytest: $(COLLECTS)
 
 test-slow: $(COLLECTS)
 	$(BIN)/pytest -m slow
+
+attack: $(COLLECTS)
+	rm -rf build/attacks
+	$(BIN)/pytest tests/attacks -m slow --numprocesses 2 --dist load; \
+	ended=$$?; $(BIN)/python -m tests.attacks.attack; exit $$ended
 
 silent-lint: $(COLLECTS)
 	@$(MAKE) --no-print-directory lint > build/lint.txt 2>&1
