@@ -31,8 +31,8 @@ def find_cut_files() -> list[str]:
     """The mapped files that are shorter than what is mapped of them."""
     found = []
     for line in MAPS.read_text(errors="surrogateescape").splitlines():
-        place, _, offset, _, _, *path = line.split(maxsplit=5)
-        if path and path[0].startswith("/"):
+        place, rights, offset, _, _, *path = line.split(maxsplit=5)
+        if path and path[0].startswith("/") and rights.endswith("s"):  # no library
             first, last = (int(address, 16) for address in place.split("-"))
             pages = -(-_size(path[0]) // PAGE)
             if pages * PAGE < int(offset, 16) + last - first:
