@@ -7,6 +7,8 @@ that is not its own.
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -39,7 +41,15 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
 
 
 @pytest.fixture
-def users(tmp_path: Path) -> dict[tuple[str, ...], Path]:
+def place() -> Iterator[Path]:
+    """A folder that all may read; those of pytest are its user's own."""
+    with tempfile.TemporaryDirectory(prefix="two-users-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@pytest.fixture
+def users(place: Path) -> dict[tuple[str, ...], Path]:
     """By user, a folder that only they may write into."""
     if sys.platform != "linux" or os.geteuid() != 0:
         pytest.skip("only root can be two users")
@@ -47,7 +57,7 @@ def users(tmp_path: Path) -> dict[tuple[str, ...], Path]:
         subprocess.run([*AS_NOBODY, "true"], check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError) as error:
         pytest.skip(f"no command can be run as another user: {error}")
-    folders = {(): tmp_path / "one", AS_NOBODY: tmp_path / "other"}
+    folders = {(): place / "one", AS_NOBODY: place / "other"}
     for folder in folders.values():
         folder.mkdir(mode=0o700)
     os.chown(folders[AS_NOBODY], NOBODY, NOBODY)
@@ -55,8 +65,8 @@ def users(tmp_path: Path) -> dict[tuple[str, ...], Path]:
 
 
 @pytest.mark.slow
-def test_both_run_on_one_store_at_once(users: dict[tuple[str, ...], Path], tmp_path: Path) -> None:
-    store = make_store(tmp_path)
+def test_both_run_on_one_store_at_once(users: dict[tuple[str, ...], Path], place: Path) -> None:
+    store = make_store(place)
     before = snapshot(store.folder)
     words = describe_run(store.folder, Path("run"))
     running = [begin(user, folder, *words, "--workers", "2") for user, folder in users.items()]
@@ -71,9 +81,9 @@ def test_both_run_on_one_store_at_once(users: dict[tuple[str, ...], Path], tmp_p
 
 
 @pytest.mark.slow
-def test_nobody_else_mends_a_store(users: dict[tuple[str, ...], Path], tmp_path: Path) -> None:
+def test_nobody_else_mends_a_store(users: dict[tuple[str, ...], Path], place: Path) -> None:
     """What is sound is read; what would have to be written is said, and stays as it is."""
-    data, store = make_data(tmp_path), make_store(tmp_path).folder
+    data, store = make_data(place), make_store(place).folder
     words = ("prepare", data, "--out", store, "--workers", "1")
     folder = users[AS_NOBODY]
     assert finish(begin(AS_NOBODY, folder, *words))[0] == 0
