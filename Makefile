@@ -4,6 +4,7 @@
 #   make demo                    a first minute: a few graphs, short trainings, a report that opens
 #   make report RUN=folder       one HTML page of what the run reached; RECIPE=name
 #   make test                    lint, types, import order, tests; make lint, make pytest: a part
+#   make attack                  10,000 mutations of each kind of file, kills, power cuts: 20 minutes
 #   make data                    download the competition's data and check it; COLLECTION=name DATA=folder
 #   make submit RECIPE=name      merge, check, upload, confirm, score; RUN=folder DRY_RUN=1 FORCE=1 DIRTY=1
 #   make scores                  fetch all scores into submissions/ledger.csv and show them
@@ -48,7 +49,7 @@ SUBMIT = $(call given,RECIPE) $(call given,RUN,--run) $(call on,DRY_RUN,--dry-ru
 	$(call on,FORCE,--force) $(call on,DIRTY,--allow-dirty)
 PUSH = $(foreach pair,$(SET),--set "$(pair)") $(call on,RESUME,--resume) $(call on,DIRTY,--allow-dirty)
 
-.PHONY: help run demo report test test-slow pytest lint silent-lint data submit scores leaderboard notebooks \
+.PHONY: help run demo report test test-slow attack pytest lint silent-lint data submit scores leaderboard notebooks \
 	kernels-package kernels-push kernels-status kernels-pull papers bench-layout bench-tile \
 	bench-lightgbm bench-study bench-scale bench-segments collect-sample clean
 
@@ -102,6 +103,11 @@ pytest: $(COLLECTS)
 
 test-slow: $(COLLECTS)
 	$(BIN)/pytest -m slow
+
+attack: $(COLLECTS)
+	rm -rf build/attacks
+	$(BIN)/pytest tests/attacks -m slow --numprocesses 2 --dist load; \
+	ended=$$?; $(BIN)/python -m tests.attacks.attack; exit $$ended
 
 silent-lint: $(COLLECTS)
 	@$(MAKE) --no-print-directory lint > build/lint.txt 2>&1

@@ -4,6 +4,7 @@ The recipe itself is kept, not its name or path: a file of one's own may be gone
 record leads nowhere outside its folder.
 """
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -29,7 +30,7 @@ def recall(folder: Path) -> Recipe | None:
     Raises InputError where the record is damaged.
     """
     path = folder / RECORD
-    if not path.is_file():
+    if not os.path.lexists(path):
         return None
     fields = read_record(path, "the recipe of a run").get("recipe")
     if not isinstance(fields, dict):

@@ -23,8 +23,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from ensembles.methods import Method
 from solution.domain.collection import NAMES
 from solution.system.errors import InputError
+from solution.system.files import read_bytes
 from solution.system.names import check_name, suggest
 
+MAX_BYTES = 16 << 20  # a recipe has a few hundred
 RECIPES = Path(__file__).parent / "recipes"
 
 CollectionName = Annotated[str, Field(pattern=f"^({'|'.join(NAMES)})$")]
@@ -104,7 +106,7 @@ def find_recipe(name: str) -> Recipe:
             f"{', '.join(list_recipes())}; or give the path of a TOML file."
         )
     try:
-        fields = tomllib.loads(path.read_text(encoding="utf-8"))
+        fields = tomllib.loads(read_bytes(path, "a recipe", MAX_BYTES).decode())
     except RecursionError:
         raise InputError(f"{path}: not a valid TOML recipe: it is nested too deeply.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -31,7 +31,8 @@ from solution.domain import predictions
 from solution.domain.metrics import score_predictions
 from solution.runs.folder import Run
 from solution.system.errors import InputError
-from solution.system.parquet import GRAPH, read_by_graphs
+from solution.system.parquet import GRAPH, read_by_graphs, reading
+from solution.system.sealing import check_any_seal
 
 ENSEMBLE = "ensemble"
 MEAN = "mean"  # the row over all collections
@@ -257,8 +258,10 @@ def _weighed_in(run: Run, recipe: Recipe, member: str) -> list[str]:
     path = run.predictions(member, "out_of_fold")
     if not path.is_file():
         return []
-    predicted = pl.scan_parquet(path).select("collection").unique()
-    found = predicted.collect(engine="streaming")["collection"]
+    check_any_seal(path)
+    with reading(path, "a file of predictions"):
+        predicted = pl.scan_parquet(path).select("collection").unique()
+        found = predicted.collect(engine="streaming")["collection"]
     return [name for name in found if member in recipe.weights(name)]
 
 

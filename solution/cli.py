@@ -13,11 +13,11 @@ from solution.commands.listing import app as listing_commands
 from solution.commands.results import app as result_commands
 from solution.commands.training import app as training_commands
 from solution.system.errors import InputError
+from solution.system.mapping import EXIT_BAD_INPUT, name_cut_files
 from solution.system.terminal import PlainConsole, accept_any_text, say
 from submissions.commands import app as kaggle_commands
 from submissions.kernels.commands import app as kernel_commands
 
-EXIT_BAD_INPUT = 2
 EXIT_STOPPED = 130  # by Ctrl-C
 
 app = typer.Typer(
@@ -51,6 +51,7 @@ def options(
 def main() -> None:
     """Run the command line; bad input is one message and exit code 2."""
     accept_any_text()
+    name_cut_files()
     try:
         app()
     except (InputError, OSError) as error:  # OSError: no space, no permission, a folder in the way

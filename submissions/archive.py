@@ -7,16 +7,29 @@ as it is: one that is equal counts as unpacked, one that differs is refused.
 
 import shutil
 import stat
+import struct
 import zipfile
 import zlib
 from pathlib import Path, PurePosixPath
 
 from solution.system.errors import InputError
-from solution.system.files import replace_file
+from solution.system.files import open_regular, replace_file
 from solution.system.progress import track
 
 BLOCK = 1 << 20  # bytes
 RESERVE = 1 << 28  # bytes of the disk that stay free
+
+# What zipfile raises of a damaged archive, beside errors of seeking before its beginning.
+BROKEN = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    LookupError,
+    NotImplementedError,
+    RuntimeError,
+    ValueError,
+    struct.error,
+)
 
 
 def unpack(archive: Path, target: Path, max_bytes: int) -> list[Path]:
@@ -30,7 +43,7 @@ def unpack(archive: Path, target: Path, max_bytes: int) -> list[Path]:
             file that was there is touched.
     """
     try:
-        with zipfile.ZipFile(archive) as opened:
+        with open_regular(archive) as file, zipfile.ZipFile(file) as opened:
             entries = [entry for entry in opened.infolist() if not entry.is_dir()]
             for entry in opened.infolist():
                 _check_entry(archive, entry)
@@ -38,7 +51,11 @@ def unpack(archive: Path, target: Path, max_bytes: int) -> list[Path]:
             _check_size(archive, entries, target, max_bytes)
             with track(entries, "Unpacking") as tracked:
                 return [_extract(archive, opened, entry, target) for entry in tracked]
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+    except InputError:
+        raise
+    except (OSError, *BROKEN) as error:
+        if isinstance(error, OSError) and error.filename is not None:  # no room, no permission
+            raise
         raise DamagedError(
             f"{archive}: not a whole zip archive: {error}. Give the same command again; it is "
             "downloaded afresh."

@@ -5,6 +5,7 @@ anything and hides the reason when it cannot score it.
 """
 
 import csv
+import io
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,11 +14,12 @@ from pathlib import Path
 from solution.domain.collection import collection
 from solution.domain.metrics import TOP_K
 from solution.system.errors import InputError
+from solution.system.files import open_regular
 from solution.system.wording import count
 
 HEADER = ["ID", "TopConfigs"]
 MAX_SHOWN = 3
-MAX_FIELD = 1 << 30
+MAX_FIELD = MAX_BYTES = 1 << 30  # far more than all configurations of all graphs take
 MAX_DIGITS = 9
 MAX_TEXT = 60  # characters of the file that a message repeats; an ID has fewer
 
@@ -60,7 +62,10 @@ def read_rows(path: Path, shown: Path) -> list[tuple[str, str]]:
         raise InputError(f"{shown}: there is no such file. Write it with `fastslow run`.")
     csv.field_size_limit(MAX_FIELD)  # a row of 100,040 configurations has 690,000 characters
     try:
-        with path.open(newline="", encoding="utf-8") as file:
+        with (
+            open_regular(path, "a submission", MAX_BYTES) as content,
+            io.TextIOWrapper(content, encoding="utf-8", newline="") as file,
+        ):
             header, *rows = list(csv.reader(file)) or [[]]
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{shown}: not a CSV file: {error}.") from error

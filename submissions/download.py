@@ -7,12 +7,11 @@
 A download that broke off goes on where it was when the same command is given again.
 """
 
-import json
 from pathlib import Path
 
 from solution.domain.collection import collection
 from solution.system.errors import InputError
-from solution.system.files import TEMPORARY, replace_file, write_json
+from solution.system.files import TEMPORARY, read_sealed, replace_file, write_sealed
 from solution.system.progress import track
 from submissions.archive import DamagedError, place_below, unpack
 from submissions.kaggle import DataFile, Kaggle
@@ -46,7 +45,7 @@ def download_all(kaggle: Kaggle, target: Path, max_bytes: int) -> int:
         archive.with_name(archive.name + ".kaggle-partial").unlink(missing_ok=True)
         raise
     sizes = {str(path.relative_to(target)): path.stat().st_size for path in files}
-    write_json(sizes, target / RECEIPT)
+    write_sealed(sizes, target / RECEIPT)
     archive.unlink()
     return len(files)
 
@@ -111,7 +110,6 @@ def _is_there(path: Path, size: int) -> bool:
 
 def _read_receipt(target: Path) -> dict[str, int] | None:
     try:
-        sizes = json.loads((target / RECEIPT).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return read_sealed(target / RECEIPT, "what was downloaded")
+    except (InputError, OSError):
         return None
-    return sizes if isinstance(sizes, dict) else None

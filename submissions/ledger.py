@@ -21,9 +21,10 @@ from pathlib import Path
 
 from solution.domain.collection import NAMES
 from solution.system.errors import InputError
-from solution.system.files import replace_file
+from solution.system.files import open_regular, replace_file
 from submissions.locks import wait_for_lock
 
+MAX_BYTES = 64 << 20  # a line has a few hundred
 OOF_COLUMNS = {name: "oof_" + name.replace(":", "_") for name in NAMES}
 COLUMNS = (
     "key",
@@ -86,10 +87,12 @@ def read_ledger(path: Path) -> Ledger:
     Raises:
         InputError: it cannot be read without losing something; the message names the line.
     """
-    if not path.is_file():
+    if not path.exists() and not path.is_symlink():
         return Ledger()
     try:
-        text = path.read_text(encoding="utf-8-sig")  # a spreadsheet may put a mark at its start
+        content = open_regular(path, "a ledger", MAX_BYTES)
+        with io.TextIOWrapper(content, "utf-8-sig") as file:  # a spreadsheet may put a mark there
+            text = file.read()
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: expected UTF-8 text: {error}. Save it as UTF-8.") from error
     for number, line in enumerate(text.splitlines(), start=1):

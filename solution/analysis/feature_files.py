@@ -36,5 +36,5 @@ def write_table(graphs: Iterable[Graph], collection: Collection, path: Path) -> 
     schema = pl.Schema({name: RANKING_SCHEMA[name] for name in REQUEST_KEYS})
     schema.update({name: pl.Float32() for name in names})
     schema["runtime"] = pl.Float64()
-    write_batches(keyed_tables(graphs), schema, path)
+    write_batches(keyed_tables(graphs), schema, path, sealed=False)
     return pl.scan_parquet(path)

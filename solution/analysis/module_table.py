@@ -89,7 +89,7 @@ def write_module_tables(records: Iterable[Record], path: Path) -> int:
         )
         for record in records
     )
-    write_batches(tables, schema, path)
+    write_batches(tables, schema, path, sealed=False)
     return int(pl.scan_parquet(path).select(pl.len()).collect().item())
 
 

@@ -3,10 +3,9 @@
 A folder holds three files: `state.json` says of what it is; `candidates.parquet` has a row for
 each configuration, with its numbers and what the compiler made of it; `repeats.parquet` one for
 each run that was timed. A configuration is named by a hash of its numbers, so a time can only ever
-belong to the configuration that was run.
+belong to the configuration that was run. All three are sealed.
 """
 
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,9 @@ import polars as pl
 
 from solution.collecting.timing import SCHEMA
 from solution.system.errors import InputError
-from solution.system.files import remove_leftovers, replace_file, write_json
+from solution.system.files import remove_leftovers, write_sealed
+from solution.system.parquet import reading, writing
+from solution.system.sealing import check_any_seal, read_record, replace_sealed
 
 CANDIDATES = pl.Schema(
     {
@@ -100,15 +101,15 @@ class Journal:
     def finish(self, summary: Mapping[str, Any], *, is_final: bool) -> None:
         """Write down what came out, and whether nothing is left to do."""
         self.state |= {"finished": is_final, **summary}
-        write_json(self.state, self.folder / STATE)
+        write_sealed(self.state, self.folder / STATE)
 
     def _open_state(self, identity: dict[str, Any]) -> dict[str, Any]:
         path = self.folder / STATE
-        if not path.exists():
-            write_json({"identity": identity}, path)
+        if not path.exists() and not any(self.folder.iterdir()):
+            write_sealed({"identity": identity}, path)
             return {"identity": identity}
-        state: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        found = state.get("identity", {})
+        state = read_state(self.folder)
+        found = state["identity"]
         other = [key for key in identity if found.get(key) != identity[key]]
         if other:
             raise InputError(
@@ -119,15 +120,27 @@ class Journal:
         return state
 
     def _write(self, frame: pl.DataFrame, name: str) -> None:
-        with replace_file(self.folder / name) as temporary:
+        path = self.folder / name
+        with replace_sealed(path) as temporary, writing(path):
             frame.write_parquet(temporary)
+
+
+def read_state(folder: Path) -> dict[str, Any]:
+    """What state.json says; InputError where it is not what was written, or not there."""
+    path = folder / STATE
+    try:
+        state = read_record(path, "a collection")
+    except InputError as error:
+        raise InputError(f"{error} Choose another --out, or add --replace.") from error
+    if not isinstance(state.get("identity"), dict):
+        raise InputError(f"{path}: expected the record of a collection, found another one.")
+    return state
 
 
 def read_log(path: Path, schema: pl.Schema) -> pl.DataFrame:
     """A file of the log; without rows where it is not there, InputError where it is none."""
+    check_any_seal(path)
     if not path.exists():
         return schema.to_frame()
-    try:
+    with reading(path, "the log of a collection"):
         return pl.read_parquet(path).match_to_schema(schema)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise InputError(f"{path}: expected the log of a collection, but: {error}") from error

@@ -1,6 +1,5 @@
 """What a folder of collections holds: a table, and a picture of times and of their noise."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from solution.collecting.journal import (
     SOUND,
     STATE,
     read_log,
+    read_state,
 )
 from solution.collecting.session import Finished
 from solution.collecting.timing import SCHEMA, Outcome, summarise
@@ -102,7 +102,7 @@ def _draw_halves(axes: Axes, one: Collected) -> None:
 
 
 def _read(folder: Path) -> Collected | None:
-    state = json.loads((folder / STATE).read_text(encoding="utf-8"))
+    state = read_state(folder)
     if not state.get("finished"):
         return None
     candidates = read_log(folder / CANDIDATE_FILE, CANDIDATES)

@@ -7,7 +7,6 @@ that no architecture stands in two; one that a test graph has, or an earlier pro
 """
 
 import argparse
-import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -28,7 +27,8 @@ from solution.domain.codebook_encoder import encode
 from solution.domain.collection import collection
 from solution.domain.graph import Graph
 from solution.system.errors import InputError
-from solution.system.files import locked
+from solution.system.files import locked, write_sealed
+from solution.system.sealing import read_record
 from solution.system.terminal import say
 
 COUNTS = {  # three times the architectures of cpugraphs
@@ -98,14 +98,14 @@ class Sample:
         """Collect a program, or go on with it; whether it became a graph."""
         note = self._folder / "drafts" / draft.collection.replace(":", "-") / f"{draft.name}.json"
         if note.exists():
-            known = json.loads(note.read_text(encoding="utf-8"))
+            known = read_record(note, "a draft of the sample")
             self._taken[draft.collection].add(known["architecture"])
             return bool(known["npz"])
         path = note.with_suffix(".py")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(draft.text, encoding="utf-8")
         architecture, npz = self._measure(draft, path)
-        note.write_text(json.dumps({"architecture": architecture, "npz": npz}), encoding="utf-8")
+        write_sealed({"architecture": architecture, "npz": npz}, note)
         return bool(npz)
 
     def _measure(self, draft: Draft, path: Path) -> tuple[str, str]:

@@ -110,8 +110,11 @@ def _read_integers(
 
 def _read_options(archive: zipfile.ZipFile) -> np.ndarray | None:
     """The choices (configs, options) int8; None where the file has none, as the competition's."""
-    if OPTIONS not in array_names(archive):
+    present = {OPTIONS, OPTION_NAMES} & array_names(archive)
+    if not present:
         return None
+    if len(present) == 1:
+        raise ValueError(f"has the array {present.pop()} alone, expected {OPTIONS}, {OPTION_NAMES}")
     count = len(vocabulary.OPTION_NAMES)
     names = read_array(archive, OPTION_NAMES, (count,), "U").tolist()
     if names != list(vocabulary.OPTION_NAMES):

@@ -13,6 +13,7 @@ import polars as pl
 from solution.system.errors import InputError
 from solution.system.files import replace_file
 from solution.system.parquet import ROW_GROUP, reading, writing
+from solution.system.sealing import check_any_seal, replace_sealed
 
 SCHEMA = pl.Schema(
     {
@@ -109,19 +110,28 @@ def _is_exact(predictions: pl.DataFrame, questions: pl.DataFrame) -> bool:
     )
 
 
-def write(predictions: pl.DataFrame, path: Path) -> None:
-    """Write the frame atomically as Parquet, sorted by its keys: equal frames give equal bytes."""
+def write(predictions: pl.DataFrame, path: Path, *, sealed: bool = True) -> None:
+    """Write the frame atomically as Parquet, sorted by its keys: equal frames give equal bytes.
+
+    Args:
+        sealed: its seal stands beside it; otherwise another record has to say what it is.
+    """
     ordered = predictions.sort([key for key in KEYS if key in predictions.columns])
-    with replace_file(path) as temporary, writing(path):
+    replace = replace_sealed if sealed else replace_file
+    with replace(path) as temporary, writing(path):
         ordered.write_parquet(
             temporary, compression="zstd", statistics=False, row_group_size=ROW_GROUP
         )
 
 
 def read(path: Path, columns: Sequence[str] = ("collection", "graph")) -> pl.DataFrame:
-    """Read a Parquet file; raise InputError where it is missing, broken or lacks `columns`."""
+    """Read a Parquet file; raise InputError where it is missing, broken or lacks `columns`.
+
+    Where it has a seal it must be what was written, before the reader of Parquet sees it.
+    """
     if not path.is_file():
         raise InputError(f"{path}: there is no such file. Make it with `fastslow run`.")
+    check_any_seal(path)
     with reading(path, "a Parquet file"):
         frame = pl.read_parquet(path)
     missing = [name for name in columns if name not in frame.columns]

@@ -4,7 +4,6 @@
         run.json                                   settings, commit, versions
         graphs.parquet                             every graph: split, fold, architecture, sizes
         labels.parquet                             the configurations predicted out of fold
-        plan.json                                  the checksums of these two
         origin.json                                data, store and command of last time
         recipe.json                                what submission.csv was merged by
         EXPERIMENT/
@@ -15,6 +14,8 @@
         RECIPE/{out_of_fold,test}/ranking.parquet
         sample_submission.csv                      a copy, where one lay with the data
         scores.csv, submission.csv
+        *.seal                                     beside each Parquet file and the sample, its
+                                                   checksum (solution.system.sealing)
 
 A job is a trained model: of one experiment, one group of collections that it learns from, without
 one fold, with one seed. It is written to a temporary folder and renamed when it is complete, so a
@@ -30,6 +31,7 @@ from typing import Any
 from solution.domain.collection import SAMPLE_SUBMISSION
 from solution.runs.job import read_job
 from solution.system.errors import InputError
+from solution.system.sealing import check_any_seal
 from solution.system.sealing import read_record as read_sealed_record
 
 RUNS = Path(os.environ.get("FASTSLOW_RUNS", "runs"))
@@ -86,8 +88,9 @@ class Run:
         return list(self.record()["settings"].get(EXPERIMENTS, {}))
 
     def sample_submission(self) -> Path | None:
-        """The sample_submission.csv that lay with the data."""
+        """The sample_submission.csv that lay with the data; InputError where it is damaged."""
         path = self.folder / SAMPLE_SUBMISSION
+        check_any_seal(path)
         return path if path.is_file() else None
 
     @property
@@ -97,10 +100,6 @@ class Run:
     @property
     def labels(self) -> Path:
         return self.folder / "labels.parquet"
-
-    @property
-    def split(self) -> Path:
-        return self.folder / "plan.json"
 
     @property
     def submission(self) -> Path:

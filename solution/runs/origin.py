@@ -5,6 +5,7 @@ moved, the command may have another number of workers. Its paths are shown to pe
 opened, for the record of a stranger's run could name any.
 """
 
+import os
 import platform
 import shlex
 import sys
@@ -69,7 +70,7 @@ def recall_origin(run: Run) -> Origin | None:
     Raises InputError where the record is damaged.
     """
     path = run.folder / ORIGIN
-    if not path.is_file():
+    if not os.path.lexists(path):
         return None
     found = read_record(path, "where a run comes from")
     names = [field.name for field in fields(Origin)]

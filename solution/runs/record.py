@@ -14,15 +14,13 @@ from solution.system.commit import read_commit
 from solution.system.errors import InputError
 from solution.system.files import (
     TEMPORARY,
-    checksum,
     locked,
     remove,
     remove_leftovers,
     write_sealed,
 )
 from solution.system.progress import console
-from solution.system.sealing import check_files
-from solution.system.sealing import read_record as read_sealed_record
+from solution.system.sealing import check_seal
 
 # The rooms and files whose code decides predictions; an experiment's own file is in its record.
 DECIDING = (
@@ -133,17 +131,10 @@ def compare_versions(folder: Path, record: dict[str, Any]) -> None:
         )
 
 
-def seal_split(run: Run) -> None:
-    """Write the checksums of the graphs and labels, when both are written."""
-    files = {path.name: checksum(path) for path in (run.graphs, run.labels)}
-    write_sealed({"files": files}, run.split)
-
-
 def check_split(run: Run) -> None:
     """Raise InputError where the graphs or the labels are not what was written."""
-    check_files(
-        run.folder, read_sealed_record(run.split, "the folds of a run").get("files"), run.split
-    )
+    for path in (run.graphs, run.labels):
+        check_seal(path)
 
 
 def _differences(wanted: dict[str, Any], found: dict[str, Any]) -> str:

@@ -24,7 +24,8 @@ from solution.runs.job import check_job
 from solution.runs.record import check_split, compare_versions, list_differences, open_run
 from solution.store.store import Store
 from solution.system.errors import InputError
-from solution.system.files import TEMPORARY, replace_file, replace_folder
+from solution.system.files import TEMPORARY, replace_folder
+from solution.system.sealing import replace_sealed
 from solution.system.terminal import say
 from solution.training.jobs import Choice, Job, list_missing
 from solution.training.out_of_fold import run_experiments
@@ -159,9 +160,9 @@ _NO_STORE = Store(Path(), pl.DataFrame(), {})
 
 def _copy_split(source: Run, run: Run) -> None:
     check_split(source)
-    for path in (source.graphs, source.labels, source.split, source.sample_submission()):
+    for path in (source.graphs, source.labels, source.sample_submission()):
         if path is not None and not (run.folder / path.name).is_file():
-            with replace_file(run.folder / path.name) as temporary:
+            with replace_sealed(run.folder / path.name) as temporary:
                 _copy_file(path, temporary)
 
 

@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import BaseModel, ValidationError
 
 from solution.system.errors import InputError
-from solution.system.files import TEMPORARY, checksum, replace_file
+from solution.system.files import TEMPORARY, checksum, read_sealed, write_sealed
 
 KERNEL_RECORD = "kernel.json"
 State = Literal["running", "stopped", "finished"]
@@ -35,22 +35,20 @@ def write_record(record: SessionRecord, folder: Path) -> None:
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path.name != KERNEL_RECORD and not _is_hidden(path, folder)
     }
-    with replace_file(folder / KERNEL_RECORD) as temporary:
-        text = record.model_copy(update={"files": files}).model_dump_json(indent=2)
-        temporary.write_text(text + "\n", encoding="utf-8")
+    write_sealed(record.model_copy(update={"files": files}).model_dump(), folder / KERNEL_RECORD)
 
 
 def read_record(folder: Path) -> SessionRecord:
     """The record in the folder; InputError where it is none."""
     path = folder / KERNEL_RECORD
     try:
-        return SessionRecord.model_validate_json(path.read_text(encoding="utf-8"))
+        return SessionRecord.model_validate(read_sealed(path, "the record of a session"))
     except FileNotFoundError as error:
         raise InputError(
             f"{path}: is not among the outputs, so they are of another notebook, or of a session "
             "that failed before it began."
         ) from error
-    except (ValidationError, UnicodeDecodeError) as error:
+    except (InputError, ValidationError) as error:
         raise InputError(
             f"{path}: expected the record of a session, found something else. Get it again."
         ) from error

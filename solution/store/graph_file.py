@@ -6,7 +6,7 @@ is never loaded. (The library's own numpy reader copies whole arrays, so they ar
 
 The header holds a checksum of every array and one of itself, the seal, all of what was meant to be
 written. So the seal stands for every byte of the file. Whoever reads an array compares its
-checksum; of a mapped one, which is not read whole, only `check_prepared` does.
+checksum; a mapped one is compared once, by who opens the store, and not by everybody who reads it.
 """
 
 import hashlib
@@ -117,20 +117,16 @@ def check_prepared(path: Path, seal: str | None = None) -> tuple[str, dict[str, 
     with _open(path) as file:
         header = _read_header(path, file, seal)
         for name, place in header.places.items():
-            file.seek(place.first)
-            digest, left = hashlib.sha256(), place.last - place.first
-            while left > 0 and (block := file.read(min(left, BLOCK_BYTES))):
-                digest.update(block)
-                left -= len(block)
-            _compare(path, name, digest.hexdigest(), place)
+            _check_array(path, file, name, place)
         return header.seal, header.record
 
 
-def read_prepared(path: Path, seal: str | None = None) -> Graph:
+def read_prepared(path: Path, seal: str | None = None, *, is_checked: bool = False) -> Graph:
     """Read the graph; the codes of many configurations are read when they are looked at.
 
     Args:
         seal: what the file must have; by default any.
+        is_checked: the mapped arrays were compared with their checksums before.
 
     Raises:
         InputError: the file is missing, damaged, no prepared graph, or another one than its path
@@ -138,6 +134,9 @@ def read_prepared(path: Path, seal: str | None = None) -> Graph:
     """
     with _open(path) as file:
         header = _read_header(path, file, seal)
+        for name, place in header.places.items():
+            if place.is_mapped and not is_checked:
+                _check_array(path, file, name, place)
         try:
             arrays = {name: _read_array(path, file, name, p) for name, p in header.places.items()}
             return _build(header, arrays)
@@ -236,6 +235,16 @@ def _read_array(path: Path, file: BinaryIO, name: str, place: _Place) -> np.ndar
     content = file.read(place.last - place.first)
     _compare(path, name, _sum(content), place)
     return np.frombuffer(content, place.dtype).reshape(place.shape)
+
+
+def _check_array(path: Path, file: BinaryIO, name: str, place: _Place) -> None:
+    """Compare an array block by block, so that it is never held whole."""
+    file.seek(place.first)
+    digest, left = hashlib.sha256(), place.last - place.first
+    while left > 0 and (block := file.read(min(left, BLOCK_BYTES))):
+        digest.update(block)
+        left -= len(block)
+    _compare(path, name, digest.hexdigest(), place)
 
 
 def _compare(path: Path, name: str, found: str, place: _Place) -> None:

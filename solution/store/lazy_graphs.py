@@ -20,13 +20,18 @@ class GraphCache:
         self._budget = Budget(max_bytes)
 
     def read(
-        self, path: Path, preparation: Preparation = AS_IT_IS, seal: str | None = None
+        self,
+        path: Path,
+        preparation: Preparation = AS_IT_IS,
+        seal: str | None = None,
+        *,
+        is_checked: bool = False,
     ) -> Graph:
         """Read the file, which must have the `seal`, and prune it; or what was read so before."""
         key = path, preparation
         if key in self._graphs:
             return self._graphs[key]
-        graph = preparation.prune(read_prepared(path, seal))
+        graph = preparation.prune(read_prepared(path, seal, is_checked=is_checked))
         if self._budget.take(graph.nbytes):
             self._graphs[key] = graph
         return graph
@@ -37,6 +42,7 @@ class LazyGraphs(Sequence[Graph]):
 
     Args:
         seals: what the files must have, in the same order; by default any.
+        is_checked: their mapped arrays were compared before.
     """
 
     def __init__(
@@ -45,11 +51,14 @@ class LazyGraphs(Sequence[Graph]):
         cache: GraphCache,
         preparation: Preparation = AS_IT_IS,
         seals: Sequence[str | None] | None = None,
+        *,
+        is_checked: bool = False,
     ) -> None:
         self._paths = list(paths)
         self._seals = [None] * len(paths) if seals is None else list(seals)
         self._cache = cache
         self._preparation = preparation
+        self._is_checked = is_checked
 
     def __len__(self) -> int:
         return len(self._paths)
@@ -61,6 +70,11 @@ class LazyGraphs(Sequence[Graph]):
     def __getitem__(self, index: int | slice) -> "Graph | LazyGraphs":
         if isinstance(index, slice):
             return LazyGraphs(
-                self._paths[index], self._cache, self._preparation, self._seals[index]
+                self._paths[index],
+                self._cache,
+                self._preparation,
+                self._seals[index],
+                is_checked=self._is_checked,
             )
-        return self._cache.read(self._paths[index], self._preparation, self._seals[index])
+        path, seal = self._paths[index], self._seals[index]
+        return self._cache.read(path, self._preparation, seal, is_checked=self._is_checked)

@@ -54,6 +54,7 @@ class Store:
     preparation: dict[str, Any]
     # By name, what `seal_file` says of the list and the sample submission.
     files: Mapping[str, Any] = field(default_factory=dict)
+    is_checked: bool = False  # every byte was compared, and nobody changes it meanwhile
 
     @classmethod
     def open(cls, folder: Path) -> "Store":
@@ -101,7 +102,9 @@ class Store:
         self, rows: pl.DataFrame, cache: GraphCache, preparation: Preparation = AS_IT_IS
     ) -> LazyGraphs:
         """The graphs of some of the rows, in their order, pruned as they are read."""
-        return LazyGraphs(self._paths_of(rows), cache, preparation, rows["checksum"].to_list())
+        seals = rows["checksum"].to_list()
+        paths = self._paths_of(rows)
+        return LazyGraphs(paths, cache, preparation, seals, is_checked=self.is_checked)
 
     def find_defects(self) -> list[str]:
         """Read every file: a message for each that is not what was written."""

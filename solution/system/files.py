@@ -129,14 +129,23 @@ def read_sealed(path: Path, expected: str) -> dict[str, Any]:
 
 
 def _read_text(path: Path, expected: str) -> str:
-    with open_regular(path) as file:
-        content = file.read(MAX_JSON + 1)
-    if len(content) > MAX_JSON:
-        raise InputError(f"{path}: expected {expected}, found more than {MAX_JSON:,} bytes.")
     try:
-        return content.decode()
+        return read_bytes(path, expected, MAX_JSON).decode()
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: expected {expected}, but: {error}.") from error
+
+
+def read_bytes(path: Path, expected: str, most: int) -> bytes:
+    """What is in a file that anybody may have written.
+
+    Args:
+        expected: what it should be, for messages.
+        most: how many bytes it may have; of one with more, none are read.
+
+    Raises InputError where it has more, or is no regular file; otherwise what open() raises.
+    """
+    with open_regular(path, expected, most) as file:
+        return file.read(most)
 
 
 def _parse(text: str, path: Path, expected: str) -> dict[str, Any]:
@@ -162,17 +171,27 @@ def _digest(value: dict[str, Any]) -> str:
     return hashlib.sha256(_render(value).encode()).hexdigest()
 
 
-def open_regular(path: Path) -> BufferedReader:
+def open_regular(path: Path, expected: str = "a file", most: int | None = None) -> BufferedReader:
     """Open a file to read its bytes.
 
-    Raises InputError where it is a folder, or a pipe or device, which may never begin or never end;
-    otherwise what open() raises.
+    Args:
+        expected: what it should be, for messages.
+        most: how many bytes it may have; by default any.
+
+    Raises InputError where it has more, or is a folder, or a pipe or device, which may never begin
+    or never end; otherwise what open() raises.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # else a pipe waits for its writer
-    kind = stat.S_IFMT(os.fstat(descriptor).st_mode)
+    found = os.fstat(descriptor)
+    kind = stat.S_IFMT(found.st_mode)
+    defect = ""
     if kind != stat.S_IFREG:
+        defect = f"expected a file, found a {KINDS.get(kind, 'device')}"
+    elif most is not None and found.st_size > most:
+        defect = f"expected {expected}, found more than {most:,} bytes"
+    if defect:
         os.close(descriptor)
-        raise InputError(f"{path}: expected a file, found a {KINDS.get(kind, 'device')}.")
+        raise InputError(f"{path}: {defect}.")
     return os.fdopen(descriptor, "rb")
 
 

@@ -15,6 +15,7 @@ from polars.io.plugins import register_io_source
 
 from solution.system.errors import InputError
 from solution.system.files import replace_file
+from solution.system.sealing import check_any_seal, replace_sealed
 
 GRAPH = ["collection", "graph"]
 BATCH_ROWS = 1 << 20  # of all files together
@@ -31,7 +32,7 @@ def read_by_graphs(
         files that have the collection are there, perhaps with no row of these graphs.
 
     Raises:
-        InputError: a file is not sorted by collection and graph.
+        InputError: a file is not what was written, or not sorted by collection and graph.
     """
     counts = {name: _count_rows(path) for name, path in paths.items()}
     if not counts:
@@ -49,8 +50,14 @@ def read_by_graphs(
             )
 
 
-def write_batches(batches: Iterable[pl.DataFrame], schema: pl.Schema, path: Path) -> None:
-    """Write the batches one after the other into one Parquet file, atomically."""
+def write_batches(
+    batches: Iterable[pl.DataFrame], schema: pl.Schema, path: Path, *, sealed: bool = True
+) -> None:
+    """Write the batches one after the other into one Parquet file, atomically.
+
+    Args:
+        sealed: its seal stands beside it, for what is read again.
+    """
     failure: list[Exception] = []
 
     def source(*_: Any) -> Iterator[pl.DataFrame]:
@@ -61,7 +68,8 @@ def write_batches(batches: Iterable[pl.DataFrame], schema: pl.Schema, path: Path
             failure.append(error)
             raise
 
-    with replace_file(path) as temporary, writing(path):
+    replace = replace_sealed if sealed else replace_file
+    with replace(path) as temporary, writing(path):
         try:
             register_io_source(source, schema=schema).sink_parquet(
                 temporary, compression="zstd", row_group_size=ROW_GROUP, statistics=False
@@ -100,6 +108,7 @@ def _count_rows(path: Path) -> pl.DataFrame:
     """collection, graph, rows, and the offset of the first row, in the order of a sorted file."""
     if not path.is_file():
         raise InputError(f"{path}: there is no such file. Make it with `fastslow run`.")
+    check_any_seal(path)
     with reading(path, "a file of predictions"):
         counted = pl.scan_parquet(path).group_by(GRAPH).agg(pl.len().cast(pl.Int64).alias("rows"))
         counts = counted.collect(engine="streaming").sort(GRAPH)

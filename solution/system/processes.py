@@ -24,9 +24,11 @@ from threadpoolctl import threadpool_limits
 
 from solution.system.container import memory_left
 from solution.system.errors import InputError
+from solution.system.mapping import EXIT_BAD_INPUT, name_cut_files
 
 Context = SpawnContext | ForkServerContext
 SPAWN = multiprocessing.get_context("spawn")
+LONGEST_END = 5.0  # seconds, of a worker that is ended
 LONGEST_FOLDER = 70  # of the 107 bytes of a socket's path; multiprocessing adds 33
 
 
@@ -79,6 +81,8 @@ def open_pool(
     try:
         yield pool
     except BrokenProcessPool as error:
+        if _has_said_why(pool):
+            raise InputError("A worker process met a file that was cut: see above.") from error
         raise InputError(
             "A worker process was killed, as the system does when memory runs out. What is "
             "finished is kept: start again with fewer --workers."
@@ -89,6 +93,14 @@ def open_pool(
         raise
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _has_said_why(pool: ProcessPoolExecutor) -> bool:
+    """Whether a worker ended itself with a message."""
+    workers = list(pool._processes.values())
+    for worker in workers:
+        worker.join(LONGEST_END)
+    return any(worker.exitcode == EXIT_BAD_INPUT for worker in workers)
 
 
 def start_child(target: Callable[..., None], *arguments: Any) -> Any:
@@ -102,6 +114,7 @@ def start_child(target: Callable[..., None], *arguments: Any) -> Any:
 def _begin(environment: dict[str, str], initializer: Callable[..., None], *arguments: Any) -> None:
     os.environ.clear()
     os.environ.update(environment)
+    name_cut_files()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that began them
     threading.Thread(target=_end_with_parent, daemon=True).start()
     initializer(*arguments)

@@ -53,7 +53,7 @@ def _train(job: Job, plan: Plan, run: Run, report: Report) -> None:
         (folder / MODEL).mkdir()
         save_model(ranker, settings, job.seed, folder / MODEL)
         for part, frame in frames.items():
-            predictions.write(frame, folder / f"{part}.parquet")
+            predictions.write(frame, folder / f"{part}.parquet", sealed=False)
         write_job(_record(job, cost, fit_on, validate_on, curve), folder)
 
 

@@ -62,7 +62,7 @@ def show_forecast(found: Sequence[Forecast], plan: Plan, workers: int | None) ->
     free = shutil.disk_usage(plan.store.folder).free
     table = make_table(
         f"What the run will take on this machine, {slots} models at once",
-        f"Measured with a tenth of the steps each; the larger the data, the closer. The store takes "
+        "Measured with a tenth of the steps each; the larger the data, the closer. The store takes "
         f"{plan.store.size / 2**30:.1f} GB, {free / 2**30:,.0f} GB are free there; a worker takes "
         f"at most {BYTES_OF_A_WORKER / 2**30:.0f} GB of memory.",
     )

@@ -1,5 +1,6 @@
 """A run is opened: its store, which may have to be made, its folds, what cannot be scored."""
 
+import dataclasses
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -7,18 +8,20 @@ from pathlib import Path
 from typing import Any
 
 from solution.data.folders import find_files, find_sample_submission
+from solution.data.scan import join_defects
 from solution.domain import predictions
 from solution.domain.collection import NAMES, SAMPLE_SUBMISSION
 from solution.experiments.base import Experiment
 from solution.features.preparation import Preparation
 from solution.runs.folder import EXPERIMENTS, Run
-from solution.runs.record import check_split, open_run, seal_split
+from solution.runs.record import check_split, open_run
 from solution.store.preparation import check_preparation
 from solution.store.preparing import prepare_store
 from solution.store.store import Store, is_store, read_preparation
 from solution.system.errors import InputError
-from solution.system.files import locked, replace_file
+from solution.system.files import locked
 from solution.system.progress import console
+from solution.system.sealing import replace_sealed
 from solution.training.folds import Scheme
 from solution.training.plan import IS_LABELLED, Plan, choose_few, make_plan
 
@@ -72,7 +75,8 @@ def open_store(
         workers: processes that prepare; by default one per core.
 
     Raises:
-        InputError: the store does not serve the experiments, or the data cannot be prepared.
+        InputError: the store does not serve the experiments or is damaged, or the data cannot be
+            prepared.
     """
     hops = find_needed_hops(experiments)
     if is_store(data):
@@ -83,7 +87,9 @@ def open_store(
     with locked(folder, "Wait until the data is prepared.", shared=True):
         store = Store.open(folder)
         check_preparation(store.preparation, hops, folder)
-        yield store
+        if folder == data and (defects := store.find_defects()):  # the other was just compared
+            raise InputError(join_defects(defects))
+        yield dataclasses.replace(store, is_checked=True)
 
 
 def find_needed_hops(experiments: Sequence[Experiment]) -> int | None:
@@ -136,14 +142,13 @@ def describe_run(
 def save_split(plan: Plan, run: Run) -> None:
     """Write the graphs with their folds, the labels and the sample submission into the run."""
     if plan.sample_submission is not None:
-        with replace_file(run.folder / SAMPLE_SUBMISSION) as temporary:
+        with replace_sealed(run.folder / SAMPLE_SUBMISSION) as temporary:
             shutil.copyfile(plan.sample_submission, temporary)
     try:
         check_split(run)
     except InputError:  # not there yet, or not as it was written: it is drawn anew, and the same
         predictions.write(plan.graphs, run.graphs)
         predictions.write(plan.labels(), run.labels)
-        seal_split(run)
 
 
 def check_labels(plan: Plan) -> None:

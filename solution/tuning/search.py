@@ -1,13 +1,17 @@
 """Search the settings of an experiment by its out-of-fold scores.
 
 The study lives in a SQLite file, so a search that was stopped goes on where it was, and a trial
-that is worse than most after some folds is given up. Test labels are never looked at.
+that is worse than most after some folds is given up. Test labels are never looked at. SQLite works
+on a copy, which takes the place of the file after each trial, sealed: a file in the middle of a
+change has no checksum.
 
 Source: Akiba et al., "Optuna", KDD 2019; Bergstra and Bengio, "Random search for hyper-parameter
 optimization", JMLR 2012, of which 25 trials in 4 folds are the recipe of the LightGBM study.
 """
 
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -21,8 +25,9 @@ from rich.table import Table
 from solution.experiments.base import Experiment
 from solution.models.base import Ranker
 from solution.system.errors import InputError
-from solution.system.files import locked, replace_file
+from solution.system.files import TEMPORARY, locked, remove_leftovers, replace_file
 from solution.system.progress import bars
+from solution.system.sealing import check_seal, find_seal, replace_sealed
 from solution.system.terminal import make_table
 from solution.training.fold_scores import fit_without, held_out, score_graphs
 from solution.training.plan import Plan
@@ -57,18 +62,26 @@ class Search:
         self.folder.mkdir(parents=True, exist_ok=True)
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         with locked(self.folder, "Wait for it, or choose another folder with --out."):
-            study = self._open()
-            searched = find_searched(self.experiment.ranker)
-            if find_as_it_is(study, (*DONE, TrialState.WAITING)) is None:
-                values = {item.name: item.value for item in searched}
-                study.enqueue_trial(values, user_attrs={AS_IT_IS: True})
-            with bars() as progress:
-                task = progress.add_task("Trials", total=trials, note="")
-                while (done := _count_done(study)) < trials:
-                    progress.update(task, completed=done, note=_describe_best(study))
-                    study.optimize(lambda trial: self._score(trial, progress), n_trials=1)
+            remove_leftovers(self.folder)
+            with self._working_copy() as copy:
+                study = self._open(copy)
+                self._try(study, trials, copy)
+            return optuna.load_study(study_name=study.study_name, storage=_storage(self._path))
+
+    def _try(self, study: optuna.Study, trials: int, copy: Path) -> None:
+        searched = find_searched(self.experiment.ranker)
+        if find_as_it_is(study, (*DONE, TrialState.WAITING)) is None:
+            values = {item.name: item.value for item in searched}
+            study.enqueue_trial(values, user_attrs={AS_IT_IS: True})
+        with bars() as progress:
+            task = progress.add_task("Trials", total=trials, note="")
+            while (done := _count_done(study)) < trials:
                 progress.update(task, completed=done, note=_describe_best(study))
-        return study
+                try:
+                    study.optimize(lambda trial: self._score(trial, progress), n_trials=1)
+                finally:
+                    self._keep(copy)
+            progress.update(task, completed=done, note=_describe_best(study))
 
     def best_experiment(self, study: optuna.Study) -> Path:
         """Write the best settings as an experiment file, and return its path."""
@@ -84,8 +97,31 @@ class Search:
             temporary.write_text(text, encoding="utf-8")
         return path
 
-    def _open(self) -> optuna.Study:
-        seed = self.seed + self._count_stored()  # going on must not draw the same trials again
+    @property
+    def _path(self) -> Path:
+        return self.folder / STUDY
+
+    @contextmanager
+    def _working_copy(self) -> Iterator[Path]:
+        """A copy of the study that was written, or the place of a new one."""
+        copy = self.folder / f"{TEMPORARY}{STUDY}"
+        if find_seal(self._path).exists() or self._path.exists():
+            try:
+                check_seal(self._path)
+            except InputError as error:
+                raise InputError(f"{error} Delete {self.folder}, or choose another one.") from error
+            shutil.copyfile(self._path, copy)
+        try:
+            yield copy
+        finally:
+            remove_leftovers(self.folder)
+
+    def _keep(self, copy: Path) -> None:
+        with replace_sealed(self._path) as temporary:
+            shutil.copyfile(copy, temporary)
+
+    def _open(self, copy: Path) -> optuna.Study:
+        seed = self.seed + self._count_stored(copy)  # going on must not draw the same trials again
         samplers: dict[str, optuna.samplers.BaseSampler] = {
             "tpe": optuna.samplers.TPESampler(seed=seed),
             "random": optuna.samplers.RandomSampler(seed=seed),
@@ -94,7 +130,7 @@ class Search:
         if self.prune:
             pruner = optuna.pruners.MedianPruner(n_startup_trials=WARM_UP_TRIALS)
         study = optuna.create_study(
-            storage=self._storage,
+            storage=_storage(copy),
             study_name=self.experiment.name,
             direction="maximize",
             load_if_exists=True,
@@ -106,17 +142,14 @@ class Search:
             study.tell(trial.number, state=TrialState.FAIL)  # its process was killed
         return study
 
-    @property
-    def _storage(self) -> str:
-        return f"sqlite:///{(self.folder / STUDY).resolve()}"
-
-    def _count_stored(self) -> int:
-        if not (self.folder / STUDY).is_file():
+    def _count_stored(self, copy: Path) -> int:
+        if not copy.is_file():
             return 0
-        names = optuna.get_all_study_names(self._storage)
+        storage = _storage(copy)
+        names = optuna.get_all_study_names(storage)
         if self.experiment.name not in names:
             return 0
-        return len(optuna.load_study(study_name=self.experiment.name, storage=self._storage).trials)
+        return len(optuna.load_study(study_name=self.experiment.name, storage=storage).trials)
 
     def _check_same(self, study: optuna.Study) -> None:
         wanted = {
@@ -163,6 +196,10 @@ class Search:
             return value
         finally:
             progress.remove_task(task)
+
+
+def _storage(path: Path) -> str:
+    return f"sqlite:///{path.resolve()}"
 
 
 def _mean_of_collections(found: Sequence[Sequence[np.ndarray]]) -> float:

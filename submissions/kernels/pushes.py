@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from solution.runs.folder import RUNS
 from solution.system.errors import InputError
-from solution.system.files import replace_file
+from solution.system.files import read_sealed, write_sealed
 
 Model = TypeVar("Model", bound=BaseModel)
 State = Literal["pushing", "failed", "pushed", "pulled"]
@@ -103,11 +103,11 @@ def show_now() -> str:
 
 
 def _read(kind: type[Model], path: Path) -> Model | None:
-    if not path.is_file():
+    if not path.exists() and not path.is_symlink():
         return None
     try:
-        return kind.model_validate_json(path.read_text(encoding="utf-8"))
-    except (ValidationError, UnicodeDecodeError) as error:
+        return kind.model_validate(read_sealed(path, "a record of what was pushed"))
+    except (InputError, ValidationError) as error:
         raise InputError(
             f"{path}: expected a record of what was pushed, found something else. Delete it; what "
             "runs on Kaggle is not touched by that."
@@ -115,5 +115,4 @@ def _read(kind: type[Model], path: Path) -> Model | None:
 
 
 def _write(value: BaseModel, path: Path) -> None:
-    with replace_file(path) as temporary:
-        temporary.write_text(value.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    write_sealed(value.model_dump(), path)

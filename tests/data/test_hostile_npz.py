@@ -195,3 +195,29 @@ def test_a_graph_can_be_as_the_guard_reads_it(tmp_path: Path, guard: Guard) -> N
     for graph in (LAYOUT, dataclasses.replace(TILE, name="other")):
         read = guard.call(read_graph, write_members(tmp_path, graph), graph.collection)
         assert read.num_configs == graph.num_configs
+
+
+def test_members_that_the_directory_hides_are_missed(tmp_path: Path) -> None:
+    """A comment that is said to be long swallows the entries behind it, required or not."""
+    path = write_members(tmp_path, LAYOUT)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("config_options.npy", b"whatever")
+        archive.writestr("config_option_names.npy", b"whatever")
+    content = bytearray(path.read_bytes())
+    entry = content.rindex(b"config_options.npy") - 46  # in the directory, which is at the end
+    before = content.rindex(b"PK\1\2", 0, entry)
+    size = content.rindex(b"PK\5\6") - entry
+    content[before + 32 : before + 34] = size.to_bytes(2, "little")
+    path.write_bytes(content)
+    assert "config_options.npy" not in zipfile.ZipFile(path).namelist()
+    with pytest.raises(InputError, match="its directory has .* members, expected"):
+        read_graph(path, LAYOUT.collection)
+
+
+@pytest.mark.parametrize("name", ["config_options", "config_option_names"])
+def test_options_without_their_names_are_refused(name: str, tmp_path: Path) -> None:
+    path = write_members(tmp_path, LAYOUT)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr(f"{name}.npy", b"whatever")
+    with pytest.raises(InputError, match=f"has the array {name} alone"):
+        read_graph(path, LAYOUT.collection)

@@ -139,7 +139,8 @@ def test_writing_makes_the_folder_and_replaces_the_file(tmp_path: Path) -> None:
     predictions.write(COMPLETE.head(1), path)
     predictions.write(COMPLETE, path)
     assert len(predictions.read(path)) == len(COMPLETE)
-    assert [file.name for file in path.parent.iterdir()] == ["where.parquet"]
+    names = sorted(file.name for file in path.parent.iterdir())
+    assert names == ["where.parquet", "where.parquet.seal"]
 
 
 @pytest.mark.parametrize("content", [b"", b"no parquet at all", b"PAR1" + b"\0" * 40 + b"PAR1"])

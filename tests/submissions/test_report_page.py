@@ -262,7 +262,7 @@ def test_logarithmic_axes_have_few_round_ticks(high: float) -> None:
 
 def test_old_graph_records_without_noise_are_fine(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", collections=("layout:xla:random",))
-    pl.read_parquet(run.graphs).drop("noise").write_parquet(run.graphs)
+    predictions.write(pl.read_parquet(run.graphs).drop("noise"), run.graphs)
     (tmp_path / "mine.toml").write_text(RECIPE, encoding="utf-8")
     page = Page(write_page(run, find_recipe(str(tmp_path / "mine.toml"))))
     assert "not guessed" in page.said("ceiling")

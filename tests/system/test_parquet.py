@@ -152,7 +152,7 @@ def test_a_failure_on_the_way_keeps_its_words_and_the_old_file(tmp_path: Path) -
     with pytest.raises(InputError, match="^member two has no prediction$"):
         write_batches(batches(), SCHEMA, path)
     assert path.read_bytes() == before
-    assert [file.name for file in tmp_path.iterdir()] == ["all.parquet"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["all.parquet", "all.parquet.seal"]
 
 
 @pytest.mark.parametrize("streamed", [False, True])
@@ -179,4 +179,4 @@ def test_a_full_disk_is_said_in_words_and_the_old_file_stays(
     assert "InputError" in done.stderr.splitlines()[-1]
     assert "mine.parquet: cannot be written" in done.stderr
     assert path.read_bytes() == before
-    assert [file.name for file in tmp_path.iterdir()] == ["mine.parquet"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["mine.parquet", "mine.parquet.seal"]

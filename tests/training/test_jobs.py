@@ -13,6 +13,7 @@ from solution.runs.folder import Run
 from solution.runs.job import read_job
 from solution.runs.record import open_run
 from solution.store.store import Store
+from solution.system.sealing import find_seal
 from solution.training.jobs import list_jobs, list_missing
 from solution.training.opening import save_split
 from solution.training.out_of_fold import run_experiments
@@ -106,15 +107,16 @@ def test_what_is_not_whole_is_said_and_trained_again(
     assert "trained again" in " ".join(capsys.readouterr().err.split())
 
 
-@pytest.mark.parametrize("name", ["graphs.parquet", "labels.parquet", "plan.json"])
+@pytest.mark.parametrize("name", ["graphs.parquet", "labels.parquet", "labels.parquet.seal"])
 @pytest.mark.parametrize("how", ["deleted", "cut"])
 def test_a_damaged_split_is_drawn_again_and_the_same(
     name: str, how: str, plan: Plan, trained: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(trained, tmp_path / "run")
     run = Run(tmp_path / "run")
-    before = {path.name: path.read_bytes() for path in (run.graphs, run.labels, run.split)}
+    split = [path for table in (run.graphs, run.labels) for path in (table, find_seal(table))]
+    before = {path.name: path.read_bytes() for path in split}
     path = run.folder / name
     path.unlink() if how == "deleted" else path.write_bytes(path.read_bytes()[:20])
     train(run.folder, plan)
-    assert before == {path.name: path.read_bytes() for path in (run.graphs, run.labels, run.split)}
+    assert before == {path.name: path.read_bytes() for path in split}

@@ -15,7 +15,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from solution.system.files import replace_file
+from solution.system.errors import InputError
+from solution.system.files import open_regular, replace_file
 
 NAME = "checkpoint.safetensors"
 RECORD, SEAL = "record", "seal"
@@ -37,12 +38,13 @@ def load_checkpoint(folder: Path, fit: str) -> tuple[dict[str, Tensor], dict[str
     """
     path = folder / NAME
     try:
+        open_regular(path).close()  # a pipe would never end
         with safe_open(path, framework="pt") as file:
             facts = file.metadata()
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         if facts[SEAL] != _seal(tensors, facts[RECORD]):
             return None
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError):
+    except (InputError, OSError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError):
         return None
     record = json.loads(facts[RECORD])
     return (tensors, record) if record.get("fit") == fit else None

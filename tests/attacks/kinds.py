@@ -1,0 +1,294 @@
+"""Every kind of file that the project writes or reads: how one is made, and what makes use of it.
+
+A kind that is sealed is read as it was written, or refused. One that people write, or other
+programs, can be another valid file after a change; then it is taken for that.
+"""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ensembles.last_recipe import recall
+from ensembles.recipe import find_recipe
+from solution.collecting.journal import Journal
+from solution.data.hlo.records import read_module_file
+from solution.data.npz import read_graph
+from solution.domain import predictions
+from solution.domain.collection import Collection, collection
+from solution.models.catalogue import load_model
+from solution.models.nets.checkpoint import NAME as CHECKPOINT
+from solution.models.nets.checkpoint import load_checkpoint, save_checkpoint
+from solution.runs.folder import Run
+from solution.runs.job import check_job
+from solution.runs.origin import recall_origin
+from solution.runs.record import check_split
+from solution.sessions.record import KERNEL_RECORD, SessionRecord, read_record, write_record
+from solution.store.graph_file import read_prepared
+from solution.store.store import Store, graph_path
+from solution.system.files import write_sealed
+from solution.system.parquet import read_by_graphs
+from solution.system.sealing import find_seal
+from solution.system.sealing import read_record as read_sealed_record
+from submissions.archive import unpack
+from submissions.checker import Expected, check_submission
+from submissions.download import RECEIPT, _read_receipt
+from submissions.kernels.pushes import Pushes, _read, _write
+from submissions.ledger import read_ledger
+from tests.attacks import making
+from tests.made import modules
+from tests.made.graphs import write_graph
+from tests.made.modules import make_layout_record
+
+AGAIN = b"begun again"  # the file is as good as none, and what it held is made anew
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of file.
+
+    make: writes a sound one below a folder, with all that its reader needs; its path.
+    read: what the project gets out of it, as bytes; raises as the project does.
+    left: patterns of the paths of such files in the folders that the commands leave.
+    sealed: whether any other content than what was written must be refused.
+    """
+
+    name: str
+    make: Callable[[Path], Path]
+    read: Callable[[Path], bytes]
+    left: tuple[str, ...]
+    sealed: bool = True
+
+
+def _read_npz(own: Collection) -> Callable[[Path], bytes]:
+    return lambda path: making.describe(read_graph(path, own))
+
+
+def _read_store(path: Path) -> bytes:
+    """As a run opens a store that it is given."""
+    store = Store.open(path.parent)
+    sample = store.sample_submission
+    text = b"" if sample is None else sample.read_bytes()
+    return making.describe(store.graphs) + making.describe(store.preparation) + text
+
+
+def _read_job(path: Path) -> bytes:
+    folder = next(parent for parent in path.parents if parent.name.startswith("fold-"))
+    record = check_job(folder)
+    frames = [predictions.read(folder / f"{part}.parquet") for part in predictions.PARTS]
+    return making.describe(record) + b"".join(map(making.describe, frames))
+
+
+def _read_model(path: Path) -> bytes:
+    return making.describe(load_model(path.parent).predict(making.LAYOUT))
+
+
+def _read_batches(path: Path) -> bytes:
+    return b"".join(
+        making.describe(frames["one"]) for _, frames in read_by_graphs({"one": path}, 20)
+    )
+
+
+def _read_split(path: Path) -> bytes:
+    run = Run(path.parent)
+    check_split(run)
+    return b"".join(making.describe(predictions.read(p)) for p in (run.graphs, run.labels))
+
+
+def _read_sample(path: Path) -> bytes:
+    found = Run(path.parent).sample_submission()
+    if found is None:
+        raise FileNotFoundError(f"{path}: there is no sample")
+    return found.read_bytes()
+
+
+def _or_again(found: object) -> bytes:
+    """A run without the record has the defaults, and says so."""
+    return AGAIN if found is None else repr(found).encode()
+
+
+def _make_checkpoint(folder: Path) -> Path:
+    import torch
+
+    tensors = {"weights": torch.arange(60.0), "random": torch.arange(40, dtype=torch.uint8)}
+    (folder / "checkpoint").mkdir(parents=True)
+    save_checkpoint(folder / "checkpoint", tensors, {"fit": "mine", "epoch": 3})
+    return folder / "checkpoint" / CHECKPOINT
+
+
+def _read_checkpoint(path: Path) -> bytes:
+    found = load_checkpoint(path.parent, "mine")
+    if found is None:
+        return AGAIN
+    tensors, record = found
+    return (
+        repr({name: t.tolist() for name, t in sorted(tensors.items())}).encode()
+        + repr(record).encode()
+    )
+
+
+def _make_submission(folder: Path) -> Path:
+    rows = [f"layout:xla:random:g{number},2;0;1;3" for number in range(8)]
+    rows += [f"tile:xla:k{number},4;0;1;2;3" for number in range(8)]
+    text = "\n".join(["ID,TopConfigs", *rows]) + "\n"
+    return making.write_text(folder / "csv" / "submission.csv", text)
+
+
+def _check_submission(path: Path) -> bytes:
+    """What `fastslow verify` says: how many rows."""
+    asked = {f"layout:xla:random:g{number}": 4 for number in range(8)}
+    asked |= {f"tile:xla:k{number}": 20 for number in range(8)}
+    return str(check_submission(path, Expected(asked, "the test split"))).encode()
+
+
+def _make_session(folder: Path) -> Path:
+    making.write_text(folder / "session" / "one.txt", "one")
+    write_record(SessionRecord(notebook="1-mine", push="key", commit="c0"), folder / "session")
+    return folder / "session" / KERNEL_RECORD
+
+
+def _make_pushes(folder: Path) -> Path:
+    path = folder / "kernels" / "mine.json"
+    facts = {"key": "k", "kernel": "me/mine", "commit": "c", "when": "now", "values": {"N": 3}}
+    more = {"resumes": False, "dataset": "me/data", "dataset_version": 2}
+    _write(Pushes.model_validate({"pushes": [facts | more]}), path)
+    return path
+
+
+def _read_pushes(path: Path) -> bytes:
+    """A notebook of which there is no record was never pushed."""
+    found = _read(Pushes, path)
+    return AGAIN if found is None else found.model_dump_json().encode()
+
+
+def _make_receipt(folder: Path) -> Path:
+    path = folder / "download" / RECEIPT
+    write_sealed({"npz/a.npz": 12, "npz/b.npz": 13}, path)
+    return path
+
+
+def _make_draft(folder: Path) -> Path:
+    path = folder / "drafts" / "tile-xla" / "gemm.json"
+    write_sealed({"architecture": "mine", "npz": "a.npz"}, path)
+    return path
+
+
+def _unpack(path: Path) -> bytes:
+    target = path.with_name("unpacked")
+    shutil.rmtree(target, ignore_errors=True)
+    files = unpack(path, target, 1 << 20)
+    return repr([(f.name, f.read_bytes()) for f in files]).encode()
+
+
+def _read_modules(path: Path) -> bytes:
+    records = read_module_file(path)
+    return b"".join(making.describe(r.graph) + making.describe(r.nanoseconds) for r in records)
+
+
+def _read_journal(path: Path) -> bytes:
+    journal = Journal(path.parent, making.IDENTITY)
+    found = journal.candidates, journal.repeats
+    return repr(sorted(journal.state.items())).encode() + b"".join(map(making.describe, found))
+
+
+def _prepared(folder: Path) -> Path:
+    making.make_store(folder)
+    return graph_path(folder / "store", "layout:xla:random", "train", "known_1")
+
+
+def _in_model(settings: object, name: str) -> Callable[[Path], Path]:
+    return lambda folder: making.make_model(folder, settings) / name  # type: ignore[arg-type]
+
+
+def _in_run(*parts: str) -> Callable[[Path], Path]:
+    return lambda folder: making.make_run(folder).folder.joinpath(*parts)
+
+
+def _beside(make: Callable[[Path], Path]) -> Callable[[Path], Path]:
+    return lambda folder: find_seal(make(folder))
+
+
+def _unsealed(path: Path) -> Path:
+    return path.with_name(path.name.removesuffix(".seal"))
+
+
+_GATHERED = _in_run("ridge", "out_of_fold", "predictions.parquet")
+
+RIDGE = making.RIDGE.ranker
+
+# Serving's bundle: its entry belongs here, with its maker and its reader.
+KINDS = (
+    Kind("npz, layout", lambda f: write_graph(making.LAYOUT, f / "npz-l"),
+         _read_npz(making.LAYOUT.collection), ("*npz/layout/*.npz",)),
+    Kind("npz, tile", lambda f: write_graph(making.TILE, f / "npz-t"),
+         _read_npz(making.TILE.collection), ("*npz/tile/*.npz",)),
+    Kind("npz, options", making.make_options, _read_npz(collection("layout:xla:random")), ()),
+    Kind("protobuf", lambda f: modules.write(make_layout_record(), f / "module" / "mine.pb"),
+         _read_modules, ("*.pb",), sealed=False),
+    Kind("store.json", lambda f: making.make_store(f).folder / "store.json", _read_store,
+         ("*/store.json",)),
+    Kind("store, list", lambda f: making.make_store(f).folder / "graphs.parquet", _read_store,
+         ("stores/*/graphs.parquet",)),
+    Kind("store, sample", lambda f: making.make_store(f).folder / "sample_submission.csv",
+         _read_store, ("stores/*/sample_submission.csv",)),
+    Kind("store, graph", _prepared, lambda path: making.describe(read_prepared(path)),
+         ("*/graphs/*.safetensors",)),
+    Kind("store, mapped graph", making.make_mapped,
+         lambda path: making.describe(read_prepared(path)), ()),
+    Kind("run.json", _in_run("run.json"), lambda p: repr(Run.existing(p.parent).record()).encode(),
+         ("runs/*/run.json",)),
+    Kind("origin.json", _in_run("origin.json"),
+         lambda path: _or_again(recall_origin(Run(path.parent))), ("runs/*/origin.json",)),
+    Kind("recipe.json", _in_run("recipe.json"), lambda path: _or_again(recall(path.parent)),
+         ("runs/*/recipe.json",)),
+    Kind("run, graphs", _in_run("graphs.parquet"), _read_split, ("runs/*/graphs.parquet",)),
+    Kind("run, labels", _in_run("labels.parquet"), _read_split, ("runs/*/labels.parquet",)),
+    Kind("run, sample", _in_run("sample_submission.csv"), _read_sample,
+         ("runs/*/sample_submission.csv",)),
+    Kind("predictions", _GATHERED, _read_batches, ("runs/*/predictions.parquet",)),
+    Kind("ranking", _in_run("mine", "test", "ranking.parquet"),
+         lambda path: making.describe(predictions.read(path)), ("runs/*/ranking.parquet",)),
+    Kind("seal", _beside(_GATHERED), lambda path: _read_batches(_unsealed(path)), ("*.seal",)),
+    Kind("job.json", lambda f: making.make_job(f) / "job.json", _read_job, ("*/job.json",)),
+    Kind("job, predictions", lambda f: making.make_job(f) / "test.parquet", _read_job,
+         ("*/fold-*/test.parquet", "*/fold-*/out_of_fold.parquet")),
+    Kind("checkpoint", _make_checkpoint, _read_checkpoint, ("*/checkpoint.safetensors",)),
+    Kind("model.json", _in_model(RIDGE, "model.json"), _read_model, ("*/model/model.json",)),
+    Kind("model, linear", _in_model(RIDGE, "model.npz"), _read_model, ("*/model/model.npz",)),
+    Kind("model, trees", _in_model(making.TREES, "model.txt"), _read_model,
+         ("*/model/model.txt",)),
+    Kind("model, net", _in_model(making.NET, "weights.safetensors"), _read_model,
+         ("*/model/*.safetensors",)),
+    Kind("recipe", lambda f: making.write_text(f / "recipes" / "mine.toml", making.RECIPE),
+         lambda path: repr(find_recipe(str(path))).encode(), ("*.toml",), sealed=False),
+    Kind("submission", _make_submission, _check_submission, ("*/submission.csv",), sealed=False),
+    Kind("ledger", making.make_ledger, lambda path: repr(read_ledger(path)).encode(),
+         ("*/ledger.csv",), sealed=False),
+    Kind("study", making.make_study, lambda path: repr(making.read_study(path)).encode(),
+         ("*/study.db",)),
+    Kind("collection, state", lambda f: making.make_journal(f) / "state.json", _read_journal,
+         ("*/state.json",)),
+    Kind("collection, candidates", lambda f: making.make_journal(f) / "candidates.parquet",
+         _read_journal, ("*/candidates.parquet",)),
+    Kind("collection, repeats", lambda f: making.make_journal(f) / "repeats.parquet",
+         _read_journal, ("*/repeats.parquet",)),
+    Kind("draft", _make_draft,
+         lambda path: repr(read_sealed_record(path, "a draft")).encode(), ("*/drafts/*.json",)),
+    Kind("session", _make_session, lambda path: read_record(path.parent).model_dump_json().encode(),
+         ("*/kernel.json",)),
+    Kind("pushes", _make_pushes, _read_pushes,
+         ("runs/kernels/*.json",)),
+    Kind("download", _make_receipt,
+         lambda path: AGAIN if (r := _read_receipt(path.parent)) is None else repr(r).encode(),
+         ("*/downloaded.json",)),
+    Kind("archive", making.make_archive, _unpack, ("*.zip",)),
+)  # fmt: skip
+BY_NAME = {kind.name: kind for kind in KINDS}
+
+# What the project writes and never reads again, or what is code or text of the user's own.
+NEVER_READ = (
+    "*.html", "*.png", "*/scores.csv", "*/provenance.json", "*/uncommitted.diff", "*_tuned.py",
+    "*/table.parquet", "*/nodes.parquet",
+)  # fmt: skip
+
+__all__ = ["AGAIN", "BY_NAME", "KINDS", "NEVER_READ", "Kind"]

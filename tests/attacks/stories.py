@@ -1,0 +1,64 @@
+"""What kills and power cuts happen to: commands on a little data, and what they leave."""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.conftest import REPOSITORY
+from tests.processes import TRAINING, Program
+
+EXPERIMENT = REPOSITORY / "tests" / "made" / "experiments" / "quick_checkpoints.py"
+RECIPE = 'fallback = "nothing_001"\n[members]\nquick_checkpoints = 1\n'
+WRITTEN_ALIKE = ("predictions.parquet", "ranking.parquet", "submission.csv", "labels.parquet")
+CHECKPOINTS = "quick_checkpoints/jobs/*/*.checkpoints/checkpoint.safetensors"
+
+
+def describe_run(store: Path, run: Path) -> tuple[str | Path, ...]:
+    """The arguments of `fastslow`: a net with a checkpoint after every epoch, in two folds."""
+    recipe = store.parent / "mine.toml"
+    recipe.write_text(RECIPE)
+    names = ("--experiment", EXPERIMENT, "--experiment", "nothing_001")
+    options = ("--recipe", recipe, "--scheme", "graph", "--folds", "2", "--workers", "1")
+    return ("run", store, "--run", run, *names, *options)
+
+
+def find_checkpoints(run: Path) -> dict[Path, int]:
+    """Those on the disk, and when they were written."""
+    found = {}
+    for path in run.glob(CHECKPOINTS):
+        try:
+            found[path] = path.stat().st_mtime_ns
+        except FileNotFoundError:  # its fit has just ended
+            continue
+    return found
+
+
+def list_results(run: Path) -> dict[str, bytes]:
+    """What must be the same whatever happened meanwhile."""
+    return {
+        path.relative_to(run).as_posix(): path.read_bytes()
+        for path in sorted(run.rglob("*"))
+        if path.name in WRITTEN_ALIKE or path.parent.name == "model"
+    }
+
+
+def begin(*arguments: str | Path, cwd: Path) -> Program:
+    """Begin a command, in a process group of its own."""
+    return TRAINING.start(*arguments, cwd=cwd, group=0)
+
+
+def wait_until(condition: Callable[[], bool], program: Program) -> bool:
+    """False where the program ends before."""
+    while not condition():
+        if program.poll() is not None:
+            return False
+        time.sleep(0.001)
+    return True
+
+
+def kill(program: Program) -> None:
+    """It and all that it began."""
+    os.killpg(program.pid, signal.SIGKILL)
+    program.wait(30)

@@ -1,0 +1,131 @@
+"""A kind of file that the project writes and nobody attacks fails here."""
+
+import ast
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pytest
+
+from solution.system.files import TEMPORARY
+from tests.attacks.kinds import KINDS, NEVER_READ
+from tests.processes import TRAINING
+
+REPOSITORY = Path(__file__).parents[2]
+WRITERS = {
+    "replace_file", "replace_folder", "replace_sealed", "write_json", "write_sealed", "write_text",
+    "write_bytes", "write_csv", "write_parquet", "sink_parquet", "write_batches", "save_file",
+    "savez", "write_npz", "copyfile", "copytree",
+}  # fmt: skip
+# The modules that write, and the kinds of what each of them writes.
+WRITTEN = {
+    "ensembles/last_recipe.py": ("recipe.json",),
+    "ensembles/merge.py": ("ranking",),
+    "ensembles/search.py": ("recipe",),
+    "solution/analysis/feature_files.py": (),  # tables for people
+    "solution/analysis/graph_picture.py": (),
+    "solution/analysis/module_table.py": (),
+    "solution/collecting/journal.py": (
+        "collection, state", "collection, candidates", "collection, repeats",
+    ),
+    "solution/collecting/records.py": ("protobuf",),
+    "solution/collecting/sample.py": ("draft",),
+    "solution/commands/collecting.py": (),  # a picture
+    "solution/data/hlo/writing.py": ("npz, layout", "npz, tile", "npz, options"),
+    "solution/data/npz_writer.py": ("npz, layout", "npz, tile", "npz, options"),
+    "solution/domain/predictions.py": ("job, predictions", "run, graphs", "run, labels"),
+    "solution/models/catalogue.py": ("model.json",),
+    "solution/models/linear.py": ("model, linear",),
+    "solution/models/nets/checkpoint.py": ("checkpoint",),
+    "solution/models/nets/net_ranker.py": ("model, net",),
+    "solution/models/table_ranker.py": ("model, linear",),  # alike
+    "solution/models/trees/boosted_trees.py": ("model, trees",),
+    "solution/runs/job.py": ("job.json",),
+    "solution/runs/origin.py": ("origin.json",),
+    "solution/runs/record.py": ("run.json",),
+    "solution/sessions/earlier_runs.py": ("run, graphs", "run, labels", "run, sample"),
+    "solution/sessions/record.py": ("session",),
+    "solution/store/graph_file.py": ("store, graph", "store, mapped graph"),
+    "solution/store/preparing.py": ("store.json", "store, list", "store, sample"),
+    "solution/system/files.py": (),  # writes what others give it
+    "solution/system/parquet.py": ("predictions", "ranking"),
+    "solution/system/sealing.py": ("seal",),
+    "solution/training/fit.py": ("job, predictions",),
+    "solution/training/opening.py": ("run, sample",),
+    "solution/training/out_of_fold.py": ("predictions",),
+    "solution/training/plan.py": (),  # text in memory
+    "solution/tuning/search.py": ("study",),
+    "submissions/archive.py": ("archive",),
+    "submissions/download.py": ("download",),
+    "submissions/kernels/execution.py": (),  # notebooks
+    "submissions/kernels/packaging.py": (),  # for Kaggle
+    "submissions/kernels/pulling.py": (),  # copies of what Kaggle has
+    "submissions/kernels/pushes.py": ("pushes",),
+    "submissions/kernels/pushing.py": (),  # for Kaggle
+    "submissions/ledger.py": ("ledger",),
+    "submissions/page/build.py": (),
+    "submissions/provenance.py": (),  # for people
+    "submissions/report.py": (),  # scores.csv
+    "submissions/writer.py": ("submission",),
+}  # fmt: skip
+
+
+def find_writers() -> Iterator[str]:
+    """The modules of which some function calls one that writes a file."""
+    for package in ("solution", "ensembles", "submissions"):
+        for path in sorted((REPOSITORY / package).rglob("*.py")):
+            calls = (n.func for n in ast.walk(ast.parse(path.read_text("utf-8"))) if _is_call(n))
+            names = {getattr(f, "attr", getattr(f, "id", "")) for f in calls}
+            saves_trees = "booster.save_model" in path.read_text("utf-8")
+            if names & WRITERS or saves_trees:
+                yield path.relative_to(REPOSITORY).as_posix()
+
+
+def _is_call(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call)
+
+
+def test_whatever_writes_files_is_on_the_list() -> None:
+    assert sorted(find_writers()) == sorted(WRITTEN), "say which kind the file is, and attack it"
+
+
+def test_every_kind_is_of_a_known_writer_and_called_once() -> None:
+    names = [kind.name for kind in KINDS]
+    assert len(set(names)) == len(names)
+    assert {name for written in WRITTEN.values() for name in written} == set(names)
+
+
+def is_known(name: str) -> bool:
+    """Whether a file that was left is of a kind that is attacked, or never read."""
+    patterns = [pattern for kind in KINDS for pattern in kind.left]
+    return any(fnmatchcase(name, pattern) for pattern in [*patterns, *NEVER_READ])
+
+
+RECIPE = 'fallback = "nothing_001"\n[members]\nlayout_lightgbm_001 = 1\nlinear_ridge_001 = 1\n'
+COMMANDS = (
+    ("run", "--limit", "--folds", "2", "--recipe", "mine.toml", "--workers", "2",
+     "--experiment", "nothing_001", "--experiment", "layout_lightgbm_001",
+     "--experiment", "linear_ridge_001", "--experiment", "QUICK"),
+    ("ensemble", "--search", "--run", "runs/sample-limit"),
+    ("ensemble", "proposed.toml", "--run", "runs/sample-limit"),
+    ("report", "--run", "runs/sample-limit", "--recipe", "proposed.toml"),
+    ("features", "tile:xla", "--data", "SAMPLE", "--out", "table.parquet"),
+    ("tune", "linear_ridge_001", "--trials", "1", "--folds", "2"),
+)  # fmt: skip
+
+
+@pytest.mark.slow
+def test_every_file_that_the_commands_leave_is_of_a_kind_that_is_attacked(
+    tmp_path: Path, sample: Path
+) -> None:
+    (tmp_path / "mine.toml").write_text(RECIPE)
+    quick = REPOSITORY / "tests" / "made" / "experiments" / "quick_tile_gnn.py"
+    for command in COMMANDS:
+        words = [{"SAMPLE": str(sample), "QUICK": str(quick)}.get(word, word) for word in command]
+        done = TRAINING.run(*words, cwd=tmp_path)
+        assert done.returncode == 0, f"{command}: {done.stderr}"
+    left = [p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*") if p.is_file()]
+    unknown = [name for name in left if not is_known(name)]
+    assert len(left) > 50
+    assert not [name for name in left if TEMPORARY in name]
+    assert not unknown, "give each a kind in tests/attacks/kinds.py"

@@ -1,0 +1,17 @@
+"""The tile net with a checkpoint after every epoch, so that a kill meets one."""
+
+from solution.domain.collection import TILE
+from solution.experiments.base import Experiment
+from solution.models.nets import fit_state
+from solution.models.nets.training_loop import TrainingSettings
+from solution.models.tile.tile_gnn import TileGnnSettings
+
+fit_state.SECONDS_BETWEEN = 0.0
+
+EXPERIMENT = Experiment(
+    name="quick_checkpoints",
+    collections=TILE,
+    ranker=TileGnnSettings(
+        width=16, training=TrainingSettings(epochs=60, patience=None, configs_per_graph=8)
+    ),
+)
