@@ -7,6 +7,7 @@ import typer
 from solution.commands.collecting import app as collecting_commands
 from solution.commands.data import app as data_commands
 from solution.commands.results import app as result_commands
+from solution.commands.serving import app as serving_commands
 from solution.commands.training import app as training_commands
 from solution.system.errors import InputError
 from solution.system.terminal import PlainConsole, accept_any_text
@@ -25,6 +26,7 @@ app.add_typer(data_commands)  # check, inspect, prepare, data, features, module
 app.add_typer(training_commands)  # run, train, tune
 app.add_typer(result_commands)  # ensemble, compare, report, verify, explain
 app.add_typer(collecting_commands, name="collect")  # layout, tile, options, report
+app.add_typer(serving_commands)  # pack, rank
 app.add_typer(kaggle_commands)  # submit, scores, leaderboard, doctor
 app.add_typer(kernel_commands, name="kernels")
 

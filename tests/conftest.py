@@ -75,7 +75,11 @@ def fastslow(tmp_path: Path) -> FastSlow:
     """Run the real command in an empty folder and return what it printed."""
 
     def call(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-        server = TRAINING if arguments[0] in ("run", "train", "tune", "explain") else FASTSLOW
+        server = (
+            TRAINING
+            if arguments[0] in ("run", "train", "tune", "explain", "pack", "rank")
+            else FASTSLOW
+        )
         return server.run(*arguments, cwd=tmp_path)
 
     return call

@@ -57,6 +57,12 @@ class Graph:
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
 
+    def __repr__(self) -> str:
+        return (
+            f"<Graph {':'.join(self.key)}: {self.num_nodes} nodes, {self.num_configs} "
+            "configurations>"
+        )
+
     @property
     def num_nodes(self) -> int:
         return len(self.node_features)

@@ -18,6 +18,7 @@ from solution.system.files import write_sealed
 from solution.system.sealing import check_files, list_checksums, read_record
 
 RECORD = "job.json"
+MODEL = "model"  # the folder of the model in that of its job
 
 
 @dataclass(frozen=True)

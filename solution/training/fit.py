@@ -10,7 +10,7 @@ from solution.domain.evaluated_configs import MAX_CONFIGS, choose_configs
 from solution.models.base import Ranker
 from solution.models.catalogue import save_model
 from solution.runs.folder import Run
-from solution.runs.job import JobRecord, write_job
+from solution.runs.job import MODEL, JobRecord, write_job
 from solution.runs.record import list_versions
 from solution.store.lazy_graphs import LazyGraphs
 from solution.system.cost import Cost, measure
@@ -23,7 +23,6 @@ from solution.training.jobs import Job
 from solution.training.learning_curve import LearningCurve
 from solution.training.plan import IS_TEST, Plan
 
-MODEL = "model"  # the folder of the model in that of its job
 INNER_SHARE = 0.15  # of the training graphs, for early stopping
 
 
