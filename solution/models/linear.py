@@ -107,6 +107,7 @@ class LinearRanker(Ranker):
     """
 
     on_feature_table: ClassVar[bool] = True  # its columns are those of solution.features.columns
+    scores_beside_a_list = True
 
     def __init__(self, settings: LinearSettings, seed: int) -> None:
         self.settings = settings

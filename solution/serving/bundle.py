@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -36,6 +37,9 @@ from solution.serving.record import (
 from solution.system.errors import InputError
 from solution.system.processes import one_thread
 from solution.system.sealing import check_files, read_record
+
+if TYPE_CHECKING:
+    from solution.serving.session import Session
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +99,19 @@ class Bundle:
             confidence=confidence,
         )
 
+    def session(self, graph: Graph | str | Path, reference: int | None = None) -> "Session":
+        """Score configurations that are still to come, so that all their scores compare.
+
+        Args:
+            graph: a program that is whole; some of its configurations become the fixed list beside
+                which others are scored, made ones where it has just one.
+            reference: how many; by default solution.serving.session.REFERENCE.
+        """
+        from solution.serving.session import REFERENCE, open_session
+
+        asked = graph if isinstance(graph, Graph) else read_graph(graph)
+        return open_session(self, asked, reference or REFERENCE)
+
     def predict(self, graph: Graph) -> dict[str, pl.DataFrame]:
         """By experiment, what each of its models predicts; the fallback only where it ranks."""
         places = np.arange(graph.num_configs)
@@ -118,13 +135,13 @@ class Bundle:
         """
         prepared: dict[Preparation, Graph] = {}
         with one_thread():
-            for member in self._choose(graph.collection.name):
+            for member in self.choose(graph.collection.name):
                 model = self._load(member)
                 if model.preparation not in prepared:
                     prepared[model.preparation] = model.preparation(graph)
                 yield member, model, prepared[model.preparation]
 
-    def _choose(self, collection: str) -> list[Member]:
+    def choose(self, collection: str) -> list[Member]:
         """The models of the recipe's members, or where there is none those of its fallback."""
         recipe = self.record.recipe
         members = [member for member in self.record.members if collection in member.collections]

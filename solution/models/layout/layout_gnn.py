@@ -91,6 +91,7 @@ class LayoutInputs:
     numeric: Tensor  # (nodes, NUM_NUMERIC) float32
     pair_tokens: Tensor  # (pairs, 18) int8, 0 ... 6
     pair_features: Tensor  # (pairs, NUM_PAIR_FEATURES) float32
+    listed: Tensor  # (distinct configs,) bool: which are the list that the others stand beside
     structure: Structure
 
 
@@ -101,6 +102,7 @@ class LayoutGnnRanker(NetRanker[LayoutGnnSettings, LayoutInputs]):
     """
 
     scaled_tables = ("numeric", "pair_features")
+    scores_beside_a_list = True
 
     def prepare(self, graph: Graph) -> LayoutInputs:
         return _preparer(self.settings.pruning, self.settings.hops)(graph)
@@ -128,6 +130,7 @@ def prepare(graph: Graph, pruning: str, hops: int) -> LayoutInputs:
         numeric=torch.from_numpy(numeric_features(pruned)),
         pair_tokens=torch.from_numpy(pairs.layouts + np.int8(1)),
         pair_features=torch.from_numpy(_describe_pairs(graph)),
+        listed=torch.from_numpy(graph.listed_distinct),
         structure=Structure(
             operands=Neighbours.of(consumer, producer, pruned.num_nodes),
             consumers=Neighbours.of(producer, consumer, pruned.num_nodes),
@@ -141,7 +144,8 @@ def prepare(graph: Graph, pruning: str, hops: int) -> LayoutInputs:
 
 def _describe_pairs(graph: Graph) -> np.ndarray:
     """(pairs, NUM_PAIR_FEATURES) float32; a layout that no candidate has is as rare as can be."""
-    share = np.maximum(share_of_pairs(graph.layouts), 1 / graph.num_configs)
+    count = graph.num_configs if graph.listed is None else graph.listed.sum()
+    share = np.maximum(share_of_pairs(graph.layouts, graph.listed), 1 / count)
     described = describe_layouts(graph, graph.layouts)
     return np.column_stack([described, share, np.log(share)]).astype(np.float32)
 
@@ -211,8 +215,8 @@ class LayoutGnn(nn.Module):
             x = block(x, aggregation, extra, parents)
         return (computation.pooling @ x).view(*configs.shape, -1)
 
-    def _compare(self, pooled: Tensor) -> Tensor:
-        return self.readout(self.dropout(standardise(pooled))).squeeze(-1)
+    def _compare(self, pooled: Tensor, listed: Tensor | None = None) -> Tensor:
+        return self.readout(self.dropout(standardise(pooled, listed=listed))).squeeze(-1)
 
     def count_values(self, inputs: LayoutInputs) -> int:
         """Nodes times width."""
@@ -227,7 +231,8 @@ class LayoutGnn(nn.Module):
         chunks = [
             self.pool([inputs], rows[first : first + step]) for first in range(0, len(rows), step)
         ]
-        return self._compare(torch.cat(chunks))[:, 0].float().cpu().numpy()
+        listed = None if inputs.listed.all() else inputs.listed
+        return self._compare(torch.cat(chunks), listed)[:, 0].float().cpu().numpy()
 
 
 class ColourBlock(nn.Module):

@@ -91,6 +91,10 @@ class TileGnnRanker(NetRanker[TileGnnSettings, TileInputs]):
 
     scaled_tables = ("numeric", "table")
 
+    def __init__(self, settings: TileGnnSettings, seed: int) -> None:
+        super().__init__(settings, seed)
+        self.scores_beside_a_list = not settings.heads
+
     def prepare(self, graph: Graph) -> TileInputs:
         inputs = prepare(graph)
         if not self.settings.tokens:
