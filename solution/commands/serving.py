@@ -7,7 +7,7 @@ import typer
 
 from ensembles import DEFAULT_RECIPE
 from solution.commands.options import RecipeOption
-from solution.runs.folder import Run
+from solution.runs.folder import STORES, Run
 from solution.system.errors import InputError
 from solution.system.terminal import make_table, output, say
 
@@ -35,12 +35,40 @@ def pack(
     run_folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
     out: Annotated[Path, typer.Option(help="The bundle: a folder, or NAME.zip.")],
     recipe: RecipeOption = DEFAULT_RECIPE,
+    refit: Annotated[
+        bool, typer.Option("--refit", help="Train on all labelled graphs and pack those models.")
+    ] = False,
+    distill: Annotated[
+        bool,
+        typer.Option("--distill", help="Train a small model that the ensemble teaches, pack it."),
+    ] = False,
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", help="To train again: the run's store. Default: stores/NAME."),
+    ] = None,
 ) -> None:
-    """Make a bundle of a run: the recipe's models, what they learned from, how good they are."""
+    """Make a bundle of a run: the recipe's models, what they learned from, how good they are.
+
+    By default the models of all folds and seeds, which are averaged.
+    """
     from ensembles.recipe import find_recipe
     from solution.serving.packing import pack as make
 
-    made = make(Run.existing(run_folder), find_recipe(recipe), out)
+    run, chosen = Run.existing(run_folder), find_recipe(recipe)
+    if not (refit or distill):
+        made = make(run, chosen, out)
+    else:
+        from solution.store.store import Store
+        from solution.training import refitting
+        from solution.training.distilling import RECIPE
+
+        store = Store.open(data or STORES / run_folder.resolve().name)
+        if distill:
+            refitting.distill(run, chosen, store)
+            made = make(run, RECIPE, out, refitted=True, teacher=chosen)
+        else:
+            refitting.refit(run, chosen, store)
+            made = make(run, chosen, out, refitted=True)
     say(f"Bundle: {made}. Rank with it: fastslow rank FILE --with {made}")
 
 

@@ -5,6 +5,7 @@ Source: "Model Cards", Hugging Face Hub documentation (the field model-index); M
 """
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,11 @@ from solution.domain.collection import collection
 from solution.serving.calibration import CONFIDENCE, REGRET, quantile
 from solution.serving.record import CARD, BundleRecord, Score
 
+AVERAGED = "The bundle averages these very models, of all folds and seeds."
+REFITTED = (
+    "The scores are those of models that left out a fold each; the models in the bundle learned "
+    "from all labelled graphs, with the same settings, and can have no such score."
+)
 BODY = """
 # {name}
 
@@ -24,10 +30,14 @@ Ranks compiler configurations of tensor programs from fastest to slowest: {model
 |---|---|---|---|---|---|---|
 {rows}
 
-Out of fold: every graph is scored by models that have not seen its program. A bundle averages the
-models of all folds and seeds. Measure: how many of the first are enough to be within {regret:.0%}
-of the best for {confidence:.0%} of such programs; a dash where there are too few to say.
+Out of fold: every graph is scored by models that have not seen its program. {claim} Measure: how
+many of the first are enough to be within {regret:.0%} of the best for {confidence:.0%} of such
+programs; a dash where there are too few to say.
 
+| Collection | Family | Out of fold | Graphs |
+|---|---|---|---|
+{families}
+{teacher}
 ## Limits
 
 The scores hold for programs like those learned from, on the hardware and with the compiler on which
@@ -51,6 +61,9 @@ def write_card(record: BundleRecord, folder: Path) -> None:
         recipe=record.recipe.name,
         method=record.recipe.method,
         rows=rows,
+        claim=REFITTED if record.refitted else AVERAGED,
+        families="\n".join(_list_families(record)),
+        teacher=_describe_teacher(record),
         regret=REGRET,
         confidence=CONFIDENCE,
         features=record.features,
@@ -59,6 +72,28 @@ def write_card(record: BundleRecord, folder: Path) -> None:
         versions=", ".join(f"{name} {version}" for name, version in record.versions.items()),
     )
     (folder / CARD).write_text(f"---\n{head}---\n{body}", encoding="utf-8")
+
+
+def _list_families(record: BundleRecord) -> Iterator[str]:
+    """A row for each family of each collection; a score of one graph has no interval."""
+    for name, families in sorted(record.families.items()):
+        for family, score in sorted(families.items()):
+            known = score.low is not None
+            shown = f"{score.value:.3f}" + known * f" ({score.low:.3f} to {score.high:.3f})"
+            yield f"| {name} | {family or 'unnamed'} | {shown} | {score.graphs} |"
+
+
+def _describe_teacher(record: BundleRecord) -> str:
+    """What is lost against the ensemble that taught the models."""
+    teacher = record.teacher
+    if teacher is None:
+        return ""
+    scores = ", ".join(f"{name} {score.value:.3f}" for name, score in teacher.scores.items())
+    text = f"\nThe models learned from the ensemble `{teacher.name}`, which has {scores}."
+    gain = teacher.gain
+    interval = f" ({gain.low:+.3f} to {gain.high:+.3f})" if gain.low is not None else ""
+    text += f" Against it they gain {gain.value:+.4f}{interval} in the mean of the collections."
+    return text + " A model that taught about a fold had not seen it.\n"
 
 
 def _describe(record: BundleRecord) -> dict[str, Any]:

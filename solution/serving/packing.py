@@ -5,6 +5,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,13 @@ import polars as pl
 from ensembles.merge import find_members, merge_files
 from ensembles.recipe import Recipe, check_recipe
 from ensembles.scoring import score_recipes
-from ensembles.statistics import bootstrap
+from ensembles.statistics import bootstrap, compare
 from solution.domain import predictions
 from solution.features.preparation import VERSION
 from solution.models import catalogue
 from solution.models.catalogue import read_settings
 from solution.runs.folder import EXPERIMENTS, Run
-from solution.runs.job import MODEL, JobRecord, check_job
+from solution.runs.job import MODEL, NO_FOLD, JobRecord, check_job
 from solution.serving.archive import ZIP, is_archive, write_archive
 from solution.serving.calibration import find_steps
 from solution.serving.card import write_card
@@ -30,6 +31,7 @@ from solution.serving.record import (
     Member,
     Program,
     Score,
+    Teacher,
     hash_name,
     write_bundle_record,
 )
@@ -37,24 +39,33 @@ from solution.system.errors import InputError
 from solution.system.files import replace_folder
 from solution.system.sealing import list_checksums, read_record
 
+TEACHER, STUDENT = "teacher", "student"
 Steps = dict[tuple[str, str], tuple[tuple[tuple[int, float], ...], int]]
 
 
-def pack(run: Run, recipe: Recipe, out: Path) -> Path:
+def pack(
+    run: Run, recipe: Recipe, out: Path, *, refitted: bool = False, teacher: Recipe | None = None
+) -> Path:
     """Write the bundle of a run: a zip where `out` is called so, otherwise a folder.
+
+    Args:
+        refitted: take the models that learned from all labelled graphs; the scores are those of
+            the models of the folds all the same.
+        teacher: the ensemble that the recipe's members were taught by.
 
     Raises InputError where `out` is something else than a bundle, where the recipe does not fit
     the run, or a model is missing, damaged or of the user's own kind.
     """
     check_recipe(recipe, run.experiments())
     _check_place(out)
-    jobs = _find_jobs(run, recipe)
+    jobs = _find_jobs(run, recipe, refitted=refitted)
+    about = _About(run, recipe, refitted, teacher)
     if out.suffix != ZIP:
         with replace_folder(out) as folder:
-            _write(run, recipe, jobs, out.name, folder)
+            _write(about, jobs, out.name, folder)
         return out
     with tempfile.TemporaryDirectory(prefix="fastslow-") as place:
-        _write(run, recipe, jobs, out.stem, Path(place))
+        _write(about, jobs, out.stem, Path(place))
         return write_archive(Path(place), out)
 
 
@@ -68,23 +79,41 @@ def _check_place(out: Path) -> None:
         raise InputError(f"{out}: expected a new name or a bundle, found other files there.")
 
 
-def _write(
-    run: Run, recipe: Recipe, jobs: Sequence[tuple[Path, JobRecord]], name: str, folder: Path
-) -> None:
+@dataclass(frozen=True)
+class _About:
+    """What is packed."""
+
+    run: Run
+    recipe: Recipe
+    refitted: bool
+    teacher: Recipe | None
+
+
+def _write(about: _About, jobs: Sequence[tuple[Path, JobRecord]], name: str, folder: Path) -> None:
     members = [_copy_model(job, place, folder) for place, job in jobs]
-    record = _describe(run, recipe, name, members, [job for _, job in jobs])
+    record = _describe(about, name, members, [job for _, job in jobs])
     write_card(record, folder)
     files = list_checksums(folder)
     sizes = {name: (folder / name).stat().st_size for name in files}
     write_bundle_record(dataclasses.replace(record, files=files, sizes=sizes), folder)
 
 
-def _find_jobs(run: Run, recipe: Recipe) -> list[tuple[Path, JobRecord]]:
-    """The models of the recipe's members and of its fallback, every fold and seed of them."""
+def _find_jobs(run: Run, recipe: Recipe, *, refitted: bool) -> list[tuple[Path, JobRecord]]:
+    """The models of the recipe's members and of its fallback, every fold and seed of them.
+
+    Or those that left out no fold: only they rank a collection that could not be divided.
+    """
     found = []
     for name in dict.fromkeys(find_members(run, recipe, "test")):
-        own = [(place, check_job(place)) for place in run.jobs(name)]
-        _check_complete(run, name, [job for _, job in own])
+        jobs = [(place, check_job(place)) for place in run.jobs(name)]
+        divided = {c for _, job in jobs if job.fold != NO_FOLD for c in job.collections}
+        own = [
+            (place, job)
+            for place, job in jobs
+            if (job.fold == NO_FOLD) == (refitted or not divided & set(job.collections))
+        ]
+        if not refitted:
+            _check_complete(run, name, [job for _, job in own])
         found += own
     if not found:
         raise InputError(f"{run.folder}: has no model of recipe {recipe.name}. Finish the run.")
@@ -125,8 +154,9 @@ def _copy_model(job: JobRecord, place: Path, folder: Path) -> Member:
 
 
 def _describe(
-    run: Run, recipe: Recipe, name: str, members: Sequence[Member], jobs: Sequence[JobRecord]
+    about: _About, name: str, members: Sequence[Member], jobs: Sequence[JobRecord]
 ) -> BundleRecord:
+    run, recipe = about.run, about.recipe
     made: Mapping[str, Any] = run.record()
     used = {member.experiment for member in members}
     learned = {key for job in jobs for key in [*job.fitted_on, *job.validated_on]}
@@ -142,6 +172,8 @@ def _describe(
         programs=_list_programs(run, learned, _find_all_steps(run, recipe, used)),
         scores=_score(table),
         families=_score_families(table),
+        refitted=about.refitted,
+        teacher=None if about.teacher is None else _describe_teacher(run, recipe, about.teacher),
         files={},
         sizes={},
     )
@@ -191,6 +223,18 @@ def find_family(graph: str) -> str:
     if re.fullmatch(r"[0-9a-f]{16,}", graph):
         return ""
     return re.match(r"[A-Za-z]*", graph)[0].lower()  # type: ignore[index]  # it always matches
+
+
+def _describe_teacher(run: Run, recipe: Recipe, teacher: Recipe) -> Teacher:
+    """The ensemble's own scores, and how far the student's are from them on the same graphs."""
+    table = score_recipes(run, {TEACHER: teacher, STUDENT: recipe})
+    gains = compare(table, STUDENT, TEACHER).filter(pl.col("collection") == "mean")
+    (mean,) = gains.iter_rows(named=True)
+    return Teacher(
+        name=teacher.name,
+        scores=_score(table.filter(pl.col("member") == TEACHER)),
+        gain=Score(mean["difference"], mean["low"], mean["high"], mean["graphs"]),
+    )
 
 
 def _score(table: pl.DataFrame) -> dict[str, Score]:

@@ -70,6 +70,15 @@ class Score:
 
 
 @dataclass(frozen=True)
+class Teacher:
+    """The ensemble that the models learned from, where they learned from one."""
+
+    name: str  # of its recipe
+    scores: dict[str, Score]  # by collection, out of fold
+    gain: Score  # of the models over it, mean of the collections
+
+
+@dataclass(frozen=True)
 class BundleRecord:
     """All that a bundle holds beside the models."""
 
@@ -83,6 +92,9 @@ class BundleRecord:
     programs: dict[str, tuple[Program, ...]]  # by collection
     scores: dict[str, Score]  # by collection
     families: dict[str, dict[str, Score]]  # by collection and family
+    # Whether its models learned from all graphs; the scores are those of models of the folds.
+    refitted: bool
+    teacher: Teacher | None
     files: dict[str, str]  # checksums
     sizes: dict[str, Count]  # bytes
 

@@ -45,7 +45,7 @@ def seal(folder: Path, **changes: Any) -> None:
     record = BundleRecord(
         name="made", recipe=Recipe(name="r", members={"ridge": 1.0}), features=VERSION, code="",
         commit=None, versions={}, members=(Member(PLACE, "ridge", ("tile:xla",), 0, 0),),
-        programs={}, scores={}, families={}, files=files, sizes=sizes,
+        programs={}, scores={}, families={}, refitted=False, teacher=None, files=files, sizes=sizes,
     )  # fmt: skip
     write_bundle_record(record, folder)
     if changes:
