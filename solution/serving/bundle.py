@@ -18,6 +18,7 @@ from solution.domain.predictions import make_frame
 from solution.features.preparation import Preparation
 from solution.models import catalogue
 from solution.models.catalogue import Model, load_model
+from solution.models.light import LightModel, load_light
 from solution.runs.folder import Run
 from solution.runs.record import fingerprint_code
 from solution.serving import calibration
@@ -49,7 +50,7 @@ class Bundle:
     folder: Path
     record: BundleRecord
     source: Path  # that messages name
-    _models: dict[str, Model] = field(default_factory=dict, repr=False)
+    _models: dict[str, Model | LightModel] = field(default_factory=dict, repr=False)
     _kept: object = field(default=None, repr=False)  # the folder lives as long as the bundle
 
     @property
@@ -128,7 +129,7 @@ class Bundle:
             frames.setdefault(member.experiment, []).append(frame)
         return {experiment: pl.concat(own) for experiment, own in frames.items()}
 
-    def prepare(self, graph: Graph) -> Iterator[tuple[Member, Model, Graph]]:
+    def prepare(self, graph: Graph) -> Iterator[tuple[Member, Model | LightModel, Graph]]:
         """The models that rank the graph, each with the graph as it needs it.
 
         Matrix products have one thread meanwhile.
@@ -154,10 +155,11 @@ class Bundle:
             )
         return chosen
 
-    def _load(self, member: Member) -> Model:
+    def _load(self, member: Member) -> Model | LightModel:
         if member.folder not in self._models:
             with self._naming(member, "cannot be loaded"):
-                self._models[member.folder] = load_model(self.folder / member.folder)
+                load = load_light if self.record.is_light else load_model
+                self._models[member.folder] = load(self.folder / member.folder)
         return self._models[member.folder]
 
     @contextmanager

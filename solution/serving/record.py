@@ -102,6 +102,11 @@ class BundleRecord:
         """Those that a model ranks."""
         return sorted({name for member in self.members for name in member.collections})
 
+    @property
+    def is_light(self) -> bool:
+        """Whether its models predict without torch: students do."""
+        return self.teacher is not None
+
     def knows(self, architecture: str) -> bool:
         """Whether a model learned from a program of this structure, at these or other sizes."""
         return any(

@@ -20,7 +20,7 @@ from solution.domain.codebook_encoder import encode
 from solution.domain.evaluated_configs import choose_configs
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import NUM_LAYOUT_FEATURES, NUM_TILE_FEATURES
-from solution.models.base import Ranker
+from solution.models.light import Scorer
 from solution.serving.bundle import Bundle
 from solution.serving.candidates import make_candidates
 from solution.system.errors import InputError
@@ -79,7 +79,7 @@ class Session:
         marks = np.arange(self.reference.num_configs + len(configs)) < self.reference.num_configs
         return dataclasses.replace(self.reference, configs=joined, listed=marks)
 
-    def _vote(self, name: str, ranker: Ranker, graph: Graph, count: int) -> np.ndarray:
+    def _vote(self, name: str, ranker: Scorer, graph: Graph, count: int) -> np.ndarray:
         """What a model says of the last `count` configurations, in deviations of the list's."""
         if not ranker.scores_beside_a_list:
             return np.array([_deviation(*part) for part in _score_one_by_one(ranker, graph, count)])
@@ -106,7 +106,7 @@ def open_session(bundle: Bundle, graph: Graph, reference: int = REFERENCE) -> Se
 
 
 def _score_one_by_one(
-    ranker: Ranker, graph: Graph, count: int
+    ranker: Scorer, graph: Graph, count: int
 ) -> Iterator[tuple[float, np.ndarray]]:
     """The score of each of the last `count` configurations, and the list's beside it."""
     size = graph.num_configs - count

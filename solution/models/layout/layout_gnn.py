@@ -25,15 +25,12 @@ from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.memo import PerGraph
 from solution.features.layout import conflicts
-from solution.features.layout.conflicts import find_constraints
-from solution.features.layout.frequency import share_of_pairs
-from solution.features.layout.tensors import FEATURES, describe_layouts
-from solution.features.nodes import NUM_NUMERIC, numeric_features
+from solution.features.nodes import NUM_NUMERIC
 from solution.features.pruning import PRUNINGS
-from solution.features.work import configurable_shares, tensor_shares
 from solution.models.base import RankerSettings
-from solution.models.layout.colour_refinement import Neighbours
-from solution.models.layout.computation import NUM_SHARES, Structure, plan_computation
+from solution.models.layout.computation import plan_computation
+from solution.models.layout.inputs import NUM_PAIR_FEATURES, describe_graph
+from solution.models.layout.planning import NUM_SHARES, Structure
 from solution.models.nets.layers import Mlp, standardise
 from solution.models.nets.net_ranker import NetRanker
 from solution.models.nets.sparse import SparseMatrix
@@ -43,7 +40,6 @@ from solution.models.settings import check_choice, check_even_widths
 CHUNK_VALUES = 1 << 22  # (configuration, node) values of x, had they no colour in common
 OPCODE_WIDTH = 16
 TOKEN_WIDTH = 4
-NUM_PAIR_FEATURES = len(FEATURES) + 2  # and how frequent the layout is, as share and logarithm
 
 
 @dataclass(frozen=True)
@@ -117,37 +113,16 @@ def _preparer(pruning: str, hops: int) -> PerGraph[LayoutInputs]:
 
 
 def prepare(graph: Graph, pruning: str, hops: int) -> LayoutInputs:
-    """Describe the layouts on the graph as it is; the nodes are those of the pruned one."""
-    pairs = graph.layouts
-    pruned = PRUNINGS[pruning](graph, hops)
-    consumer, producer = pruned.edges.T
-    shares = np.zeros((pruned.num_nodes, NUM_SHARES), np.float32)
-    shares[:, 0] = 1 / pruned.num_nodes
-    shares[pruned.configurable, 1] = configurable_shares(graph)[:, 0]
-    shares[pruned.configurable, 2:] = tensor_shares(graph)
+    """The arrays of solution.models.layout.inputs as tensors."""
+    arrays = describe_graph(graph, pruning, hops)
     return LayoutInputs(
-        opcodes=torch.from_numpy(pruned.node_opcodes.astype(np.int64)),
-        numeric=torch.from_numpy(numeric_features(pruned)),
-        pair_tokens=torch.from_numpy(pairs.layouts + np.int8(1)),
-        pair_features=torch.from_numpy(_describe_pairs(graph)),
-        listed=torch.from_numpy(graph.listed_distinct),
-        structure=Structure(
-            operands=Neighbours.of(consumer, producer, pruned.num_nodes),
-            consumers=Neighbours.of(producer, consumer, pruned.num_nodes),
-            configurable=pruned.configurable,
-            shares=shares,
-            constraints=find_constraints(pruned),
-            codebook=pairs,
-        ),
+        opcodes=torch.from_numpy(arrays.opcodes),
+        numeric=torch.from_numpy(arrays.numeric),
+        pair_tokens=torch.from_numpy(arrays.pair_tokens),
+        pair_features=torch.from_numpy(arrays.pair_features),
+        listed=torch.from_numpy(arrays.listed),
+        structure=arrays.structure,
     )
-
-
-def _describe_pairs(graph: Graph) -> np.ndarray:
-    """(pairs, NUM_PAIR_FEATURES) float32; a layout that no candidate has is as rare as can be."""
-    count = graph.num_configs if graph.listed is None else graph.listed.sum()
-    share = np.maximum(share_of_pairs(graph.layouts, graph.listed), 1 / count)
-    described = describe_layouts(graph, graph.layouts)
-    return np.column_stack([described, share, np.log(share)]).astype(np.float32)
 
 
 class PairMlp(nn.Module):
