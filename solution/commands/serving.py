@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
+CAVEAT = (
+    "They are the bundled sample's, small programs timed on a CPU: for other hardware give a "
+    "bundle or a run of yours with --with or --run."
+)
+
 
 def read_share(text: str) -> float:
     """A share as people write it: 2% or 0.02."""
@@ -81,7 +86,8 @@ def rank(
         ),
     ],
     bundle: Annotated[
-        Path | None, typer.Option("--with", help="A bundle: its folder or zip.")
+        Path | None,
+        typer.Option("--with", help="A bundle: its folder or zip. Default: the bundled one."),
     ] = None,
     run_folder: Annotated[Path | None, typer.Option("--run", help="Or a run folder.")] = None,
     recipe: Annotated[
@@ -127,11 +133,23 @@ def rank(
 
 def _open(bundle: Path | None, run_folder: Path | None, recipe: str) -> "Bundle":
     from solution.serving.bundle import load_bundle, load_run
+
+    if bundle is not None and run_folder is not None:
+        raise InputError("Give what to rank with: --with BUNDLE or --run RUN, one of them.")
+    if run_folder is not None:
+        return load_run(run_folder, recipe)
+    if bundle is not None:
+        opened = load_bundle(bundle)
+        _warn(opened)
+        return opened
+    opened = load_bundle()
+    say(f"Ranked by the default bundle: {opened.describe()} {CAVEAT}")
+    return opened
+
+
+def _warn(opened: "Bundle") -> None:
     from solution.system.progress import console
 
-    if (bundle is None) == (run_folder is None):
-        raise InputError("Give what to rank with: --with BUNDLE or --run RUN, one of them.")
-    opened = load_bundle(bundle) if bundle is not None else load_run(str(run_folder), recipe)
     if not opened.is_of_this_code:
         console.print(
             f"{opened.source}: was trained by other code than this program's; its scores may not "
@@ -139,7 +157,6 @@ def _open(bundle: Path | None, run_folder: Path | None, recipe: str) -> "Bundle"
             style="yellow",
             markup=False,
         )
-    return opened
 
 
 def _tabulate(ranking: "Ranking", top: int, *, made: bool) -> "Table":

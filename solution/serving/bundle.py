@@ -12,21 +12,17 @@ import polars as pl
 
 from ensembles import DEFAULT_RECIPE
 from ensembles.merge import merge_collection
-from ensembles.recipe import find_recipe
 from solution.domain.graph import Graph
 from solution.domain.predictions import make_frame
 from solution.features.preparation import Preparation
 from solution.models import catalogue
 from solution.models.catalogue import Model, load_model
 from solution.models.light import LightModel, load_light
-from solution.runs.folder import Run
 from solution.runs.record import fingerprint_code
 from solution.serving import calibration
 from solution.serving.archive import unpack
 from solution.serving.calibration import CONFIDENCE, REGRET, Facts, describe_graph
-from solution.serving.packing import pack
 from solution.serving.ranking import Ranking, find_spread
-from solution.serving.reading import read_graph
 from solution.serving.record import (
     MODELS,
     RECORD,
@@ -41,6 +37,9 @@ from solution.system.sealing import check_files, read_record
 
 if TYPE_CHECKING:
     from solution.serving.session import Session
+
+
+DEFAULT = Path(__file__).parent / "default.zip"  # made by `make default-bundle`
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +62,13 @@ class Bundle:
         """Whether this program's code is the one that trained it."""
         return self.record.code == fingerprint_code()
 
+    def describe(self) -> str:
+        """What it is and what it learned from, in a sentence."""
+        counts = {name: len(programs) for name, programs in self.record.programs.items()}
+        graphs = ", ".join(f"{count} of {name}" for name, count in counts.items())
+        kind = "students of an ensemble" if self.record.is_light else "models"
+        return f"{len(self.record.members)} {kind} that learned from {graphs}."
+
     def rank(
         self,
         graph: Graph | str | Path,
@@ -83,7 +89,7 @@ class Bundle:
             InputError: it has no model of the graph's collection, or one cannot be used.
         """
         calibration.check_promise(regret, confidence)
-        asked = graph if isinstance(graph, Graph) else read_graph(graph)
+        asked = _read(graph)
         name, own = asked.collection.name, facts or describe_graph(asked)
         predicted = self.predict(asked)
         merged = merge_collection(name, predicted, self.record.recipe)
@@ -110,8 +116,7 @@ class Bundle:
         """
         from solution.serving.session import REFERENCE, open_session
 
-        asked = graph if isinstance(graph, Graph) else read_graph(graph)
-        return open_session(self, asked, reference or REFERENCE)
+        return open_session(self, _read(graph), reference or REFERENCE)
 
     def predict(self, graph: Graph) -> dict[str, pl.DataFrame]:
         """By experiment, what each of its models predicts; the fallback only where it ranks."""
@@ -176,8 +181,11 @@ class Bundle:
             ) from error
 
 
-def load_bundle(path: str | Path) -> Bundle:
+def load_bundle(path: str | Path = DEFAULT) -> Bundle:
     """Open a bundle, a folder or a zip, and compare everything in it with its checksums.
+
+    Args:
+        path: by default the bundle that comes with the package, which learned from its sample.
 
     Raises InputError where it is damaged, holds anything unknown, or is of other features.
     """
@@ -191,10 +199,22 @@ def load_bundle(path: str | Path) -> Bundle:
 
 def load_run(path: str | Path, recipe: str | Path = DEFAULT_RECIPE) -> Bundle:
     """The models of a run, merged by a recipe, as a bundle that is packed for this process."""
+    from ensembles.recipe import find_recipe
+    from solution.runs.folder import Run
+    from solution.serving.packing import pack
+
     source = Path(path)
     kept = tempfile.TemporaryDirectory(prefix="fastslow-")
     folder = pack(Run.existing(source), find_recipe(str(recipe)), Path(kept.name) / "bundle")
     return _open(folder, source, kept)
+
+
+def _read(graph: Graph | str | Path) -> Graph:
+    if isinstance(graph, Graph):
+        return graph
+    from solution.serving.reading import read_graph
+
+    return read_graph(graph)
 
 
 def _open(folder: Path, source: Path, kept: object) -> Bundle:

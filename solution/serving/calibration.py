@@ -22,6 +22,7 @@ from solution.system.errors import InputError
 
 REGRET, CONFIDENCE = 0.02, 0.9
 ROUNDING = 1e-12  # of sums of weights
+MOST_TIMES = 16  # as many configurations as were seen; beyond nothing is promised
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,11 @@ def measure(
         )  # fmt: skip
     reason = f"{promise}, calibrated on {groups} programs"
     seen = max(program.ranked for program in calibrated)
+    if configs > seen * MOST_TIMES:
+        return Measure(
+            None, f"it has {configs:,} configurations, and those that it was calibrated on had up "
+            f"to {seen:,}"
+        )  # fmt: skip
     if configs > seen:  # the places are shares of a longer list
         k = math.ceil(k * configs / seen)
         reason += f"; widened, for it has {configs:,} configurations, and those had up to {seen:,}"

@@ -78,9 +78,7 @@ def _list_families(record: BundleRecord) -> Iterator[str]:
     """A row for each family of each collection; a score of one graph has no interval."""
     for name, families in sorted(record.families.items()):
         for family, score in sorted(families.items()):
-            known = score.low is not None
-            shown = f"{score.value:.3f}" + known * f" ({score.low:.3f} to {score.high:.3f})"
-            yield f"| {name} | {family or 'unnamed'} | {shown} | {score.graphs} |"
+            yield f"| {name} | {family or 'unnamed'} | {_show(score)} | {score.graphs} |"
 
 
 def _describe_teacher(record: BundleRecord) -> str:
@@ -91,9 +89,16 @@ def _describe_teacher(record: BundleRecord) -> str:
     scores = ", ".join(f"{name} {score.value:.3f}" for name, score in teacher.scores.items())
     text = f"\nThe models learned from the ensemble `{teacher.name}`, which has {scores}."
     gain = teacher.gain
-    interval = f" ({gain.low:+.3f} to {gain.high:+.3f})" if gain.low is not None else ""
-    text += f" Against it they gain {gain.value:+.4f}{interval} in the mean of the collections."
+    text += f" Against it they gain {_show(gain, '+')} in the mean of the collections."
     return text + " A model that taught about a fold had not seen it.\n"
+
+
+def _show(score: Score, sign: str = "") -> str:
+    """The score with its interval, where it has one."""
+    value, low, high = score.value, score.low, score.high
+    if low is None or high is None:
+        return f"{value:{sign}.3f}"
+    return f"{value:{sign}.3f} ({low:{sign}.3f} to {high:{sign}.3f})"
 
 
 def _describe(record: BundleRecord) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from solution.features.layout.tensors import FEATURES, describe_layouts
 from solution.features.padding import repair_padding
 
 SHOWN = 3  # nodes
+SAME = "as the compiler has it"
 
 
 def describe_configs(graph: Graph, configs: np.ndarray) -> list[str]:
@@ -34,7 +35,7 @@ def _describe_options(row: np.ndarray) -> str:
         for (name, choices), choice in zip(OPTION_CHOICES.items(), row, strict=True)
         if choice
     ]
-    return ", ".join(words) or "as the compiler has it"
+    return ", ".join(words) or SAME
 
 
 def _describe_tile(row: np.ndarray) -> str:
@@ -53,18 +54,26 @@ def _describe_layouts(graph: Graph, layouts: Codebook, configs: np.ndarray) -> l
     A layout that is not given is left to the compiler and differs in nothing.
     """
     if not len(graph.configurable):
-        return ["as the compiler has it"] * len(configs)
+        return [SAME] * len(configs)
     described = describe_layouts(repair_padding(graph), layouts)
     columns = [FEATURES.index(f"{tensor}_changed") for tensor in LAYOUT_TENSORS]
     changed: np.ndarray = described[:, columns] > 0  # (pairs, tensors)
     differs = np.flatnonzero(changed.any(axis=1))
+    given = (layouts.layouts != LAYOUT_UNSET).any(axis=1)  # (pairs,)
     lines = []
     for taken in layouts.pairs(layouts.rows[configs]):
         pairs = taken[np.isin(taken, differs)]
         shown = [_describe_pair(graph, layouts, pair, changed[pair]) for pair in pairs[:SHOWN]]
         more = [f"{len(pairs) - SHOWN} more"] if len(pairs) > SHOWN else []
-        lines.append("; ".join([*shown, *more]) or "as the compiler has it")
+        lines.append("; ".join([*shown, *more]) or _describe_same(int(given[taken].sum())))
     return lines
+
+
+def _describe_same(fixed: int) -> str:
+    """That nothing differs, and whether the compiler is asked for what it would do anyway."""
+    if not fixed:
+        return SAME
+    return f"{SAME}, asked for at {fixed} node{'s' if fixed > 1 else ''}"
 
 
 def _describe_pair(graph: Graph, layouts: Codebook, pair: int, changed: np.ndarray) -> str:

@@ -1,6 +1,7 @@
 """A packed run gives the run's own scores, from a folder, a zip, anywhere, in another process."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -117,6 +118,8 @@ def test_the_card_is_what_hubs_read(bundle_folder: Path) -> None:
     assert shown == {name: score.value for name, score in scores.items()}
     assert set(scores) == {LAYOUT, TILE}
     assert all(name in body for name in scores)
+    assert re.search(r"tile:xla \| lone \| [0-9.]+ \| 1 \|", body)
+    assert re.search(r"tile:xla \| kernel \| [0-9.]+ \([0-9.]+ to [0-9.]+\) \| 5 \|", body)
 
 
 def test_a_program_that_was_learned_from_is_said_to_be_so(

@@ -96,6 +96,9 @@ def test_more_configurations_than_were_seen_widen_k() -> None:
     assert many.k == 10 * few.k
     assert "widened" in many.reason
     assert measure(facts_of(programs[0]), 2, programs).k == min(2, few.k)
+    beyond = measure(facts_of(programs[0]), 1000, programs)
+    assert beyond.k is None
+    assert "calibrated on had up to 50" in beyond.reason
 
 
 def test_nothing_is_promised_of_nothing() -> None:
