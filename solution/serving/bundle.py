@@ -21,7 +21,7 @@ from solution.models.light import LightModel, load_light
 from solution.runs.record import fingerprint_code
 from solution.serving import calibration
 from solution.serving.archive import unpack
-from solution.serving.calibration import CONFIDENCE, REGRET, Facts, describe_graph
+from solution.serving.calibration import CONFIDENCE, REGRET, Facts, Learned, describe_graph
 from solution.serving.ranking import Ranking, find_spread
 from solution.serving.record import (
     MODELS,
@@ -50,6 +50,7 @@ class Bundle:
     record: BundleRecord
     source: Path  # that messages name
     _models: dict[str, Model | LightModel] = field(default_factory=dict, repr=False)
+    _learned: dict[str, Learned] = field(default_factory=dict, repr=False)
     _kept: object = field(default=None, repr=False)  # the folder lives as long as the bundle
 
     @property
@@ -93,8 +94,9 @@ class Bundle:
         name, own = asked.collection.name, facts or describe_graph(asked)
         predicted = self.predict(asked)
         merged = merge_collection(name, predicted, self.record.recipe)
-        programs = self.record.programs.get(name, ())
-        found = calibration.measure(own, asked.num_configs, programs, regret, confidence)
+        if name not in self._learned:
+            self._learned[name] = Learned(self.record.programs.get(name, ()))
+        found = calibration.measure(own, asked.num_configs, self._learned[name], regret, confidence)
         return Ranking(
             graph=asked,
             scores=merged["score"].to_numpy(),

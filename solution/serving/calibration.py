@@ -13,6 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -91,68 +92,101 @@ def quantile(programs: Sequence[Program], regret: float, confidence: float) -> i
     return None
 
 
+class Learned:
+    """The programs of a collection; what is asked of them again and again is kept."""
+
+    def __init__(self, programs: Sequence[Program]) -> None:
+        self.programs = programs
+        self.calibrated = [program for program in programs if program.steps]
+        self.groups = len({program.group for program in self.calibrated})
+        self.most = max((program.ranked for program in self.calibrated), default=0)
+        self._quantiles: dict[tuple[float, float], int | None] = {}
+
+    def quantile(self, regret: float, confidence: float) -> int | None:
+        """As the function of this name."""
+        key = regret, confidence
+        if key not in self._quantiles:
+            self._quantiles[key] = quantile(self.calibrated, regret, confidence)
+        return self._quantiles[key]
+
+    def distance(self, facts: Facts) -> float:
+        """To the nearest program: of logarithms of sizes, each over its deviation among them.
+
+        A program that was learned from is at 0.
+        """
+        if facts.architecture in self._architectures:
+            return 0.0
+        return float(_distances(np.array(_sizes(facts)) / self._scale, self._sizes).min())
+
+    @cached_property
+    def gap(self) -> float:
+        """The largest distance of any program to its nearest.
+
+        Graphs of one group are one program, and never each other's nearest.
+        """
+        _, groups = np.unique([program.group for program in self.programs], return_inverse=True)
+        nearest = [
+            _distances(own, self._sizes[groups != group]).min(initial=np.inf)
+            for own, group in zip(self._sizes, groups, strict=True)
+        ]
+        return max((float(gap) for gap in nearest if gap < np.inf), default=0.0)
+
+    @cached_property
+    def _architectures(self) -> frozenset[str]:
+        return frozenset(program.architecture for program in self.programs)
+
+    @cached_property
+    def _sizes(self) -> np.ndarray:
+        return np.array([_sizes(program) for program in self.programs]) / self._scale
+
+    @cached_property
+    def _scale(self) -> np.ndarray:
+        scale: np.ndarray = np.std([_sizes(program) for program in self.programs], axis=0)
+        scale[scale == 0] = 1  # log units: where all are alike, another size counts in full
+        return scale
+
+
 def measure(
     facts: Facts,
     configs: int,
-    programs: Sequence[Program],
+    learned: Learned,
     regret: float = REGRET,
     confidence: float = CONFIDENCE,
 ) -> Measure:
     """How many of its `configs` to measure, or why nothing can be said.
 
     Args:
-        programs: of the graph's collection; those predicted out of fold count.
+        learned: of the graph's collection; those predicted out of fold count.
     """
-    calibrated = [program for program in programs if program.steps]
-    groups = len({program.group for program in calibrated})
-    promise = f"within {regret:.1%} of the best for {confidence:.0%} of programs"
     if configs == 1:
         return Measure(1, "there is only one configuration")
-    k = quantile(calibrated, regret, confidence)
+    k = learned.quantile(regret, confidence)
     if k is None:
         wanted = math.ceil(confidence / (1 - confidence) - 1e-9)
         return Measure(
-            None, f"{groups} programs predicted out of fold are too few for {confidence:.0%}: "
-            f"expected at least {wanted}"
+            None, f"{learned.groups} programs predicted out of fold are too few for "
+            f"{confidence:.0%}: expected at least {wanted}"
         )  # fmt: skip
-    distance, limit = find_distance(facts, programs)
-    if distance > limit:
+    distance = learned.distance(facts)
+    if distance > learned.gap:
         return Measure(
             None, f"the program is unlike those learned from: its sizes are {distance:.2f} from "
-            f"the nearest, which are at most {limit:.2f} apart"
+            f"the nearest, which are at most {learned.gap:.2f} apart"
         )  # fmt: skip
-    reason = f"{promise}, calibrated on {groups} programs"
-    seen = max(program.ranked for program in calibrated)
-    if configs > seen * MOST_TIMES:
+    if configs > learned.most * MOST_TIMES:
         return Measure(
             None, f"it has {configs:,} configurations, and those that it was calibrated on had up "
-            f"to {seen:,}"
+            f"to {learned.most:,}"
         )  # fmt: skip
-    if configs > seen:  # the places are shares of a longer list
-        k = math.ceil(k * configs / seen)
-        reason += f"; widened, for it has {configs:,} configurations, and those had up to {seen:,}"
+    reason = (
+        f"within {regret:.1%} of the best for {confidence:.0%} of programs, calibrated on "
+        f"{learned.groups} programs"
+    )
+    if configs > learned.most:  # the places are shares of a longer list
+        k = math.ceil(k * configs / learned.most)
+        reason += f"; widened, for it has {configs:,} configurations, and those had up to "
+        reason += f"{learned.most:,}"
     return Measure(min(k, configs), reason)
-
-
-def find_distance(facts: Facts, programs: Sequence[Program]) -> tuple[float, float]:
-    """The distance to the nearest program, and the largest of any program to its nearest.
-
-    Of logarithms of sizes, each over its deviation among the programs; graphs of one group are one
-    program and never each other's nearest. A program that was learned from is at 0.
-    """
-    if any(program.architecture == facts.architecture for program in programs):
-        return 0.0, 0.0
-    learned = np.array([_sizes(program) for program in programs])
-    scale = learned.std(axis=0)
-    scale[scale == 0] = 1  # log units: where all are alike, another size counts in full
-    learned /= scale
-    groups = np.array([program.group for program in programs])
-    nearest = [
-        _distances(own, learned[groups != group]).min(initial=np.inf)
-        for own, group in zip(learned, groups, strict=True)
-    ]
-    distance = _distances(np.array(_sizes(facts)) / scale, learned).min()
-    return float(distance), max((float(gap) for gap in nearest if gap < np.inf), default=0.0)
 
 
 def _sizes(program: Facts | Program) -> list[float]:

@@ -169,7 +169,7 @@ def _describe(
         commit=made.get("commit"),
         versions=dict(made.get("versions", {})),
         members=tuple(members),
-        programs=_list_programs(run, learned, _find_all_steps(run, recipe, used)),
+        programs=list_programs(run, learned, find_all_steps(run, recipe, used)),
         scores=_score(table),
         families=_score_families(table),
         refitted=about.refitted,
@@ -179,7 +179,7 @@ def _describe(
     )
 
 
-def _list_programs(run: Run, learned: set[str], steps: Steps) -> dict[str, tuple[Program, ...]]:
+def list_programs(run: Run, learned: set[str], steps: Steps) -> dict[str, tuple[Program, ...]]:
     """The graphs that were learned from or predicted out of fold, by collection."""
     found: dict[str, list[Program]] = {}
     for row in predictions.read(run.graphs).iter_rows(named=True):
@@ -202,7 +202,7 @@ def _list_programs(run: Run, learned: set[str], steps: Steps) -> dict[str, tuple
     return {name: tuple(programs) for name, programs in sorted(found.items())}
 
 
-def _find_all_steps(run: Run, recipe: Recipe, used: set[str]) -> Steps:
+def find_all_steps(run: Run, recipe: Recipe, used: set[str]) -> Steps:
     """What the merged ranking out of fold reaches, by graph, and how many it ranked."""
     labels = predictions.read(run.labels)
     paths = {n: p for n, p in find_members(run, recipe, "out_of_fold").items() if n in used}

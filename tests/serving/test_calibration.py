@@ -5,7 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from solution.serving.calibration import Facts, find_steps, measure, needed, quantile
+from solution.serving.calibration import Facts, Learned, Measure, find_steps, needed, quantile
+from solution.serving.calibration import measure as measure_learned
 from solution.serving.record import Program
 
 
@@ -26,6 +27,10 @@ def make_programs(count: int, seed: int, *, graphs: int = 1, configs: int = 50) 
                 )
             )  # fmt: skip
     return programs
+
+
+def measure(facts: Facts, configs: int, programs: list[Program]) -> Measure:
+    return measure_learned(facts, configs, Learned(programs))
 
 
 def facts_of(program: Program) -> Facts:
