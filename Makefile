@@ -15,6 +15,7 @@
 #   make kernels-pull NOTEBOOK=name   bring the outputs back into runs/NAME; REPLACE=1
 #   make kernels-package         only pack the code and what Kaggle's image lacks; DIRTY=1
 #   make collect-sample          many architectures compiled and timed: hours; goes on; OUT=folder HOURS=4
+#   make default-bundle          train the bundle that comes with the package: 20 minutes
 #   make papers                  all published systems with the same time: 40 minutes; SHARED=folder of data
 #   make bench-layout            our layout net against the winners': 45 minutes; SHARED=folder of data
 #   make bench-tile              tile models out of fold, and on real TPU kernels: an hour; SHARED=...
@@ -51,7 +52,7 @@ PUSH = $(foreach pair,$(SET),--set "$(pair)") $(call on,RESUME,--resume) $(call 
 
 .PHONY: help run demo report test test-slow attack pytest lint silent-lint data submit scores leaderboard notebooks \
 	kernels-package kernels-push kernels-status kernels-pull papers bench-layout bench-tile \
-	bench-lightgbm bench-study bench-scale bench-segments collect-sample clean
+	bench-lightgbm bench-study bench-scale bench-segments collect-sample default-bundle clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -132,6 +133,11 @@ bench-scale: $(INSTALLED)
 
 bench-segments: $(INSTALLED)
 	$(BIN)/python -m tests.benchmarks.segments build/segments
+
+# What `fastslow rank` ranks with where it is told nothing else; equal bytes on one machine.
+default-bundle: $(INSTALLED)
+	$(BIN)/fastslow run --run build/default --workers 1
+	$(BIN)/fastslow pack build/default --distill --data stores/sample --out solution/serving/default.zip
 
 collect-sample: $(COLLECTS)
 	$(BIN)/python -m solution.collecting.sample "$(OUT)" --hours $(HOURS) --avoid "$(SHARED)/cpugraphs"

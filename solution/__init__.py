@@ -1,0 +1,40 @@
+"""Rank the compiler configurations of a tensor program from fastest to slowest.
+
+from solution import load_bundle, load_run, read_graph
+
+ranking = load_bundle("BUNDLE").rank(read_graph("FILE.npz"))
+ranking.order[: ranking.measure]
+
+A ranker of one's own begins with `from solution import Experiment, TableSettings`.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from solution.experiments.base import Experiment
+    from solution.models.table_ranker import TableSettings
+    from solution.serving.bundle import load_bundle, load_run
+    from solution.serving.reading import read_graph
+
+__all__ = ["Experiment", "TableSettings", "load_bundle", "load_run", "read_graph"]
+
+_PLACES = {
+    "Experiment": "experiments.base",
+    "TableSettings": "models.table_ranker",
+    "load_bundle": "serving.bundle",
+    "load_run": "serving.bundle",
+    "read_graph": "serving.reading",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """What is asked for is imported then (PEP 562): `import solution` itself takes no time."""
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"solution.{_PLACES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -76,7 +76,9 @@ def fastslow(tmp_path: Path) -> FastSlow:
 
     def call(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
         server = (
-            TRAINING if arguments[0] in ("demo", "run", "train", "tune", "explain") else FASTSLOW
+            TRAINING
+            if arguments[0] in ("demo", "run", "train", "tune", "explain", "pack", "rank")
+            else FASTSLOW
         )
         return server.run(*arguments, cwd=tmp_path)
 

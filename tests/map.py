@@ -31,6 +31,7 @@ ROOMS = {
     "solution/runs": "The folder of a run and its records; needs no torch.",
     "solution/training": "Folds, jobs, fits, and the loop over them.",
     "solution/training/executors": "Where jobs are done.",
+    "solution/serving": "A trained ensemble as a thing: packed, shared, asked for a ranking.",
     "solution/sessions": "A notebook on Kaggle: what it takes over, trains and leaves.",
     "solution/analysis": "Tables and pictures for people.",
     "solution/tuning": "Settings searched.",

@@ -20,12 +20,12 @@ from solution.models.base import Ranker
 from solution.models.catalogue import Model, load_model
 from solution.models.trees.pairwise_ranker import PairwiseRanker
 from solution.runs.folder import Run
+from solution.runs.job import MODEL
 from solution.store.lazy_graphs import GraphCache, LazyGraphs
 from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.system.names import suggest
 from solution.system.terminal import make_table
-from solution.training.fit import MODEL
 from solution.training.folds import NO_FOLD
 
 SHOWN = 12

@@ -5,6 +5,7 @@ import typer
 GROUPS = {
     "Look": ("check", "inspect", "features", "module", "experiments", "runs", "explain"),
     "Train": ("data", "prepare", "demo", "run", "train", "tune"),
+    "Use": ("rank", "pack"),
     "Judge": ("ensemble", "compare", "report", "verify"),
     "Submit": ("doctor", "submit", "scores", "leaderboard"),
 }
@@ -45,6 +46,14 @@ EXAMPLES = {
     "compare": (
         "fastslow compare layout_gnn_001 layout_lightgbm_001",
         "fastslow compare found.toml z_score_001",
+    ),
+    "rank": (
+        "fastslow rank program.npz",
+        "fastslow rank program.pb --configs 200 --run runs/data --csv order.csv",
+    ),
+    "pack": (
+        "fastslow pack runs/data --out mine.zip",
+        "fastslow pack runs/data --out small --distill",
     ),
     "report": ("fastslow report --run runs/data", "fastslow report --recipe mean_rank_001"),
     "verify": ("fastslow verify runs/data/submission.csv --run runs/data",),

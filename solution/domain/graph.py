@@ -47,6 +47,8 @@ class Graph:
     runtimes: np.ndarray | None  # (configs,) float64, ns (tile: over normaliser); None: no labels
     # (configs, options) int8 choices of vocabulary.OPTION_CHOICES; None: the compiler was told none
     options: np.ndarray | None = None
+    # (configs,) bool: the configurations that are the list, beside which all are scored; None: all
+    listed: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         defects = _find_defects(self)
@@ -94,6 +96,13 @@ class Graph:
         return deduplicate(self.configs)
 
     @property
+    def listed_distinct(self) -> np.ndarray:
+        """Which of the distinct configurations (distinct,) bool the list has."""
+        if self.listed is None:
+            return np.ones(len(self.distinct.first), bool)
+        return np.bincount(self.distinct.inverse, self.listed, len(self.distinct.first)) > 0
+
+    @property
     def key(self) -> tuple[str, str]:
         """What names it everywhere: collection and graph name."""
         return self.collection.name, self.name
@@ -121,9 +130,12 @@ class Graph:
         """The same program with only the configurations at the positions `configs` (k,)."""
         runtimes = None if self.runtimes is None else self.runtimes[configs]
         options = None if self.options is None else self.options[configs]
+        listed = None if self.listed is None else self.listed[configs]
         own = self.configs
         chosen = own.select(configs) if isinstance(own, Codebook) else own[configs]
-        return dataclasses.replace(self, configs=chosen, runtimes=runtimes, options=options)
+        return dataclasses.replace(
+            self, configs=chosen, runtimes=runtimes, options=options, listed=listed
+        )
 
 
 def _find_defects(graph: Graph) -> list[str]:
@@ -150,6 +162,8 @@ def _find_shape_defects(graph: Graph) -> list[str]:
         expected["node_config_ids"] = (graph.configurable, (0,))
     if graph.runtimes is not None:
         expected["config_runtime"] = (graph.runtimes, (configs,))
+    if graph.listed is not None:
+        expected["the list"] = (graph.listed, (configs,))
     if graph.options is not None:
         expected["config_options"] = (graph.options, (configs, len(vocabulary.OPTION_NAMES)))
     defects = [
@@ -157,6 +171,8 @@ def _find_shape_defects(graph: Graph) -> list[str]:
         for name, (array, shape) in expected.items()
         if not matches(array.shape, shape)
     ]
+    if not defects and graph.listed is not None and not graph.listed.any():
+        defects.append("none of the configurations is listed")
     if not defects and (nodes == 0 or configs == 0):
         defects.append(f"the graph has {nodes} nodes and {configs} configurations")
     return defects

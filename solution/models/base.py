@@ -26,9 +26,10 @@ class Ranker(ABC):
     A *list* is a graph and the configurations it is asked with. A ranker may look at all of them at
     once (how frequent a layout is among them, how far a sum is from their mean), so scores of the
     same configuration in two lists need not compare; a ranker of which that is so says it in its
-    docstring. Inside a list, predictions must not depend on the order of nodes or of
-    configurations, identical configurations must get equal scores, and a loaded ranker must predict
-    the same bytes.
+    docstring. Where a graph says which of its configurations are the list (Graph.listed), one with
+    `scores_beside_a_list` scores each of the others as if it came alone to those. Inside a list,
+    predictions must not depend on the order of nodes or of configurations, identical configurations
+    must get equal scores, and a loaded ranker must predict the same bytes.
     """
 
     @abstractmethod
@@ -42,6 +43,9 @@ class Ranker(ABC):
             validation: what to stop early on; may be empty. Never the graphs that are reported.
             report: called as the work goes on.
         """
+
+    # Whether a score depends on the configurations that are listed (Graph.listed) and on no others.
+    scores_beside_a_list: bool = False
 
     def keep_checkpoints(self, folder: Path) -> None:  # noqa: B027 - most need none
         """Keep the state of the fits to come in an existing folder, and go on from what is there.

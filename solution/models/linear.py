@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from safetensors.numpy import load_file, save_file
 
 from solution.domain.graph import Graph
 from solution.features.nodes import Scaler, fit_scaler
@@ -24,7 +25,7 @@ from solution.models.sampling import choose_rows, share_rows
 from solution.models.settings import check_penalties
 from solution.system.report import Report, silent
 
-MODEL = "model.npz"
+MODEL = "model.safetensors"
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,7 @@ class LinearRanker(Ranker):
     """
 
     on_feature_table: ClassVar[bool] = True  # its columns are those of solution.features.columns
+    scores_beside_a_list = True
 
     def __init__(self, settings: LinearSettings, seed: int) -> None:
         self.settings = settings
@@ -152,20 +154,19 @@ class LinearRanker(Ranker):
     def save(self, folder: Path) -> None:
         if self.scaler_ is None:
             raise RuntimeError("fit the ranker before it is saved")
-        np.savez(
-            folder / MODEL,
-            mean=self.scaler_.mean,
-            scale=self.scaler_.scale,
-            weights=self.weights_,
-            penalty=np.float64(np.nan if self.penalty_ is None else self.penalty_),
-        )
+        arrays = {
+            "mean": self.scaler_.mean,
+            "scale": self.scaler_.scale,
+            "weights": self.weights_,
+            "penalty": np.array([] if self.penalty_ is None else [self.penalty_], np.float64),
+        }
+        save_file(arrays, folder / MODEL)
 
     def load(self, folder: Path) -> Self:
-        with np.load(folder / MODEL, allow_pickle=False) as arrays:
-            self.scaler_ = Scaler(arrays["mean"], arrays["scale"])
-            self.weights_ = arrays["weights"]
-            penalty = float(arrays["penalty"])
-        self.penalty_ = None if np.isnan(penalty) else penalty
+        arrays = load_file(folder / MODEL)
+        self.scaler_ = Scaler(arrays["mean"], arrays["scale"])
+        self.weights_ = arrays["weights"]
+        self.penalty_ = float(arrays["penalty"][0]) if len(arrays["penalty"]) else None
         return self
 
     def _search(self, features: np.ndarray, labels: np.ndarray, groups: np.ndarray) -> Any:

@@ -31,6 +31,8 @@ class NothingSettings(RankerSettings):
 class NothingRanker(Ranker):
     """Leaves the configurations in the order of the file."""
 
+    scores_beside_a_list = True
+
     def fit(
         self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
     ) -> Self:

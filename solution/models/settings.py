@@ -9,6 +9,15 @@ from typing import Any
 
 from solution.system.errors import InputError
 
+MAX_WIDTH, MAX_DEPTH = 8192, 64  # of a net: numbers of a node, layers
+SIZES = {
+    "width": MAX_WIDTH,
+    "features": MAX_WIDTH,
+    "rounds": MAX_DEPTH,
+    "blocks": MAX_DEPTH,
+    "heads": MAX_DEPTH,
+}
+
 
 def check_choice(setting: str, value: object, choices: Collection[str | None]) -> None:
     """Raise InputError where the value of a setting is none of `choices`."""
@@ -34,12 +43,29 @@ def check_penalties(setting: str, value: Any) -> None:
         )
 
 
+def check_net(settings: object) -> None:
+    """Raise InputError where a net of these settings would be larger than any is.
+
+    A net of any size can be asked for in a few letters, also by a file.
+    """
+    for name, most in SIZES.items():
+        value = getattr(settings, name, None)
+        if isinstance(value, int):
+            check_size(name, value, most, least=0)
+
+
+def check_size(setting: str, value: int, most: int, least: int = 1) -> None:
+    """Raise InputError where the value is no number from `least` to `most`."""
+    if not least <= value <= most:
+        raise _wrong(setting, value, f"a number from {least} to {most:,}")
+
+
 def _is_filled(value: Any) -> bool:
-    return isinstance(value, tuple) and len(value) > 0
+    return isinstance(value, tuple) and 0 < len(value) <= MAX_DEPTH
 
 
 def _is_even_width(value: Any) -> bool:
-    return isinstance(value, int) and value > 0 and value % 2 == 0
+    return isinstance(value, int) and 0 < value <= MAX_WIDTH and value % 2 == 0
 
 
 def _is_penalty(value: Any) -> bool:

@@ -22,9 +22,11 @@ import numpy as np
 from solution.domain.codebook import Codebook
 from solution.domain.graph import Graph
 from solution.models.base import Ranker, RankerSettings
+from solution.models.settings import check_size
 from solution.system.report import Report, silent
 
 INNER = "ranker"
+MAX_TIMES, MAX_SIZE = 10_000, 1 << 30
 
 
 @dataclass(frozen=True)
@@ -70,8 +72,7 @@ class ListAverage(Ranker):
     """The mean of a ranker's scores over lists; a subclass says which lists."""
 
     def __init__(self, ranker: Ranker, *, times: int, seed: int) -> None:
-        if times < 1:
-            raise ValueError(f"times is {times}, expected 1 or more.")
+        check_size("times", times, MAX_TIMES)
         self.ranker = ranker
         self.times = times
         self.seed = seed
@@ -120,8 +121,7 @@ class SublistAverage(ListAverage):
 
     def __init__(self, ranker: Ranker, size: int, *, times: int, seed: int) -> None:
         super().__init__(ranker, times=times, seed=seed)
-        if size < 1:
-            raise ValueError(f"size is {size}, expected 1 or more.")
+        check_size("size", size, MAX_SIZE)
         self.size = size
 
     def divide(self, order: np.ndarray) -> list[np.ndarray]:

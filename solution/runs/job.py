@@ -18,6 +18,8 @@ from solution.system.files import write_sealed
 from solution.system.sealing import check_files, list_checksums, read_record
 
 RECORD = "job.json"
+NO_FOLD = -1  # of a model that learned from all labelled graphs
+MODEL = "model"  # the folder of the model in that of its job
 
 
 @dataclass(frozen=True)

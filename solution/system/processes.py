@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from multiprocessing.context import ForkServerContext, SpawnContext
 from typing import Any
 
-import joblib
 import psutil
 from threadpoolctl import threadpool_limits
 
@@ -34,6 +33,8 @@ LONGEST_FOLDER = 70  # of the 107 bytes of a socket's path; multiprocessing adds
 
 def count_cores() -> int:
     """The cores that this process may use, in a container too."""
+    import joblib  # takes a while, and who only predicts does not ask
+
     return int(joblib.cpu_count())
 
 

@@ -1,16 +1,18 @@
 """One model: fitted on all folds but one, what it predicts, and the folder that keeps both."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import polars as pl
 
 from solution.domain import predictions
 from solution.domain.evaluated_configs import MAX_CONFIGS, choose_configs
+from solution.domain.graph import Graph
+from solution.features.preparation import Preparation
 from solution.models.base import Ranker
 from solution.models.catalogue import save_model
 from solution.runs.folder import Run
-from solution.runs.job import JobRecord, write_job
+from solution.runs.job import MODEL, JobRecord, write_job
 from solution.runs.record import list_versions
 from solution.store.lazy_graphs import LazyGraphs
 from solution.system.cost import Cost, measure
@@ -24,30 +26,42 @@ from solution.training.jobs import Job
 from solution.training.learning_curve import LearningCurve
 from solution.training.plan import IS_TEST, Plan
 
-MODEL = "model"  # the folder of the model in that of its job
 INNER_SHARE = 0.15  # of the training graphs, for early stopping
 
 
-def train_job(job: Job, plan: Plan, run: Run, report: Report) -> None:
-    """Fit the model, predict, write the job's folder, and remove its checkpoints."""
+Teach = Callable[[Sequence[Graph]], Iterable[Graph]]
+
+
+def train_job(job: Job, plan: Plan, run: Run, report: Report, teach: Teach | None = None) -> None:
+    """Fit the model, predict, write the job's folder, and remove its checkpoints.
+
+    Args:
+        teach: gives graphs, the test graphs too, what is learned in the place of their runtimes.
+    """
     checkpoints = run.checkpoints(job.folder(run))
     checkpoints.mkdir(parents=True, exist_ok=True)
     try:
         with one_thread(), name_failure(job.experiment, job.describe()):
-            _train(job, plan, run, report)
+            _train(job, plan, run, report, teach)
     except InputError:  # the next start must not go on from what diverged
         remove(checkpoints)
         raise
     remove(checkpoints)
 
 
-def _train(job: Job, plan: Plan, run: Run, report: Report) -> None:
+def _train(job: Job, plan: Plan, run: Run, report: Report, teach: Teach | None) -> None:
     settings = job.experiment.ranker
     fit_on, validate_on = split_training(plan, job.group, job.fold, job.seed)
     ranker, curve = settings.build(job.seed), LearningCurve(report)
     ranker.keep_checkpoints(run.checkpoints(job.folder(run)))
     with measure() as cost:
-        ranker.fit(plan.load(fit_on, settings), plan.load(validate_on, settings), curve)
+        if teach is None:
+            ranker.fit(plan.load(fit_on, settings), plan.load(validate_on, settings), curve)
+        else:
+            unseen = pl.concat([fit_on, *(plan.rows(name, IS_TEST) for name in job.group)])
+            prune, learned = Preparation(settings.needed_hops).prune, plan.load(unseen)
+            taught = [prune(graph) for graph in teach(learned)]
+            ranker.fit(taught, [prune(graph) for graph in teach(plan.load(validate_on))], curve)
         frames = {part: predict_part(ranker, job, plan, part) for part in predictions.PARTS}
     with replace_folder(job.folder(run)) as folder:
         (folder / MODEL).mkdir()

@@ -17,9 +17,9 @@ import numpy as np
 import polars as pl
 
 from solution.domain.collection import COLLECTIONS
+from solution.runs.job import NO_FOLD as NO_FOLD  # also of graphs that are not labelled
 
 Scheme = Literal["architecture", "graph"]
-NO_FOLD = -1  # of graphs that are not labelled
 SOURCES = {collection.name: collection.source for collection in COLLECTIONS}
 
 

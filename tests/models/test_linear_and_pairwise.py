@@ -49,7 +49,7 @@ def test_the_penalty_is_chosen_from_the_grid_and_kept(tmp_path: Path) -> None:
     assert ranker.penalty_ in RidgeSettings().grid
     ranker.save(tmp_path)
     assert RidgeSettings().build(0).load(tmp_path).penalty_ == ranker.penalty_
-    assert {path.suffix for path in tmp_path.iterdir()} == {".npz"}
+    assert {path.suffix for path in tmp_path.iterdir()} == {".safetensors"}
 
 
 def test_a_lasso_leaves_columns_out_and_least_squares_does_not() -> None:

@@ -14,6 +14,7 @@ from solution.models.wrappers import (
     SublistAverage,
     SublistAverageSettings,
 )
+from solution.system.errors import InputError
 from tests.made.graphs import make_layout_graph, make_tile_graph
 from tests.made.places import PlacesRanker, PlacesSettings
 
@@ -79,7 +80,7 @@ def test_another_seed_draws_other_lists() -> None:
 
 @pytest.mark.parametrize("arguments", [{"size": 0, "times": 1}, {"size": 1, "times": 0}])
 def test_counts_below_one_are_refused(arguments: dict[str, int]) -> None:
-    with pytest.raises(ValueError, match="expected 1 or more"):
+    with pytest.raises(InputError, match="expected a number from 1"):
         SublistAverage(PlacesRanker(), **arguments, seed=0)
 
 

@@ -3,7 +3,8 @@
 A search visits good layouts again and again, so in the collections of the default search what is
 common is likely to be fast; in the random collections it says nothing. These features use the
 candidates of the graph itself, which are known before anything is timed: they change when the list
-of candidates does.
+of candidates does. Where only some of the configurations are the list (Graph.listed), those count;
+a layout that none of them has is as rare as can be.
 """
 
 import numpy as np
@@ -21,12 +22,18 @@ FEATURES = (
 )
 
 
-def measure_frequency(pairs: Codebook) -> np.ndarray:
-    """The columns FEATURES: (distinct configs, len(FEATURES)) float64."""
+def measure_frequency(pairs: Codebook, listed: np.ndarray | None = None) -> np.ndarray:
+    """The columns FEATURES: (distinct configs, len(FEATURES)) float64.
+
+    Args:
+        listed: (configs,) bool: which of them are the list; by default all.
+    """
     configs, nodes = pairs.codes.shape
     if nodes == 0:
         return np.zeros((configs, len(FEATURES)))
-    share = share_of_pairs(pairs)
+    share = share_of_pairs(pairs, listed)
+    if listed is not None:
+        share = np.maximum(share, 1 / listed.sum())
     most = np.maximum.reduceat(share, pairs.starts[:-1])
     step = max(1, BLOCK_ENTRIES // nodes)
     blocks = []
@@ -37,9 +44,13 @@ def measure_frequency(pairs: Codebook) -> np.ndarray:
     return np.concatenate(blocks)
 
 
-def share_of_pairs(pairs: Codebook) -> np.ndarray:
-    """The share (pairs,) of all candidates that use each pair; identical ones count each time."""
-    weights = np.bincount(pairs.rows, minlength=len(pairs.codes)).astype(np.float64)
+def share_of_pairs(pairs: Codebook, listed: np.ndarray | None = None) -> np.ndarray:
+    """The share (pairs,) of all candidates that use each pair; identical ones count each time.
+
+    Args:
+        listed: (configs,) bool: which of them are the list; by default all.
+    """
+    weights = np.bincount(pairs.rows, listed, len(pairs.codes)).astype(np.float64)
     uses = np.zeros(len(pairs.layouts))
     step = max(1, BLOCK_ENTRIES // max(1, pairs.codes.shape[1]))
     for first in range(0, len(pairs.codes), step):

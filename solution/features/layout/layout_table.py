@@ -73,7 +73,7 @@ def layout_table(graph: Graph, configs: np.ndarray | None = None) -> pl.DataFram
     blocks = [
         _sum_over_nodes(graph, weighted.to_numpy()),
         copies.count_copies(graph),
-        frequency.measure_frequency(pairs),
+        frequency.measure_frequency(pairs, graph.listed),
     ]
     distinct = pairs.rows if configs is None else pairs.rows[configs]
     names = [*weighted.columns, *(f.name for f in (*copies.FEATURES, *frequency.FEATURES))]

@@ -48,7 +48,7 @@ def describe_layouts(graph: Graph, pairs: Codebook) -> np.ndarray:
     node = pairs.node
     blocks = [
         _describe_tensor(
-            _tensors(graph, tensor), node, pairs.layouts[:, _slots(number)].astype(np.int64)
+            find_tensors(graph, tensor), node, pairs.layouts[:, _slots(number)].astype(np.int64)
         )
         for number, tensor in enumerate(LAYOUT_TENSORS)
     ]
@@ -59,7 +59,11 @@ def _slots(number: int) -> slice:
     return slice(number * MAX_RANK, (number + 1) * MAX_RANK)
 
 
-def _tensors(graph: Graph, tensor: str) -> Tensors:
+def find_tensors(graph: Graph, tensor: str) -> Tensors:
+    """What is read or written of LAYOUT_TENSORS by each configurable node.
+
+    Where a node has no such tensor its rank is 0. The padding of the graph must be repaired.
+    """
     if tensor == "output":
         nodes = graph.configurable
     else:

@@ -44,7 +44,8 @@ class Tiling:
 def _find_tiling(graph: Graph) -> Tiling:
     tiles = graph.tiles.astype(np.float64)
     bounds = tiles[:, TILE_BLOCKS["output"]][:, :MAX_RANK]
-    node, in_registers = _find_cut_tensor(graph, bounds.max(axis=0))
+    listed = bounds if graph.listed is None else bounds[graph.listed]
+    node, in_registers = _find_cut_tensor(graph, listed.max(axis=0))
     extents = np.ones(NUM_LOOPS)
     extents[:MAX_RANK] = physical_sizes(graph, node)
     convolved = find_convolved(graph)

@@ -21,7 +21,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from solution.domain.ragged import offsets, starts_of
-from solution.models.nets.sparse import SparseRows
+from solution.models.nets.sparse_rows import SparseRows
 
 _MULTIPLIERS = np.array([0xBF58476D1CE4E5B9, 0x94D049BB133111EB], np.uint64)
 _GOLDEN = 0x9E3779B97F4A7C15

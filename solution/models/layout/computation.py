@@ -1,7 +1,4 @@
-"""What a net on colours has to compute for some configurations of some graphs.
-
-Everything here is counting and sorting; the net multiplies.
-"""
+"""What a net on colours has to compute, as tensors on its device."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,40 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from solution.domain.codebook import Codebook
-from solution.domain.ragged import offsets, starts_of
-from solution.features.layout import conflicts
-from solution.features.layout.conflicts import Constraints
-from solution.models.layout.colour_refinement import (
-    Colours,
-    Neighbours,
-    aggregate,
-    number_colours,
-    refine,
-)
-from solution.models.nets.sparse import SparseMatrix, SparseRows, select
-
-NUM_SHARES = 5
-
-
-@dataclass(frozen=True)
-class Structure:
-    """What of a layout graph decides which colours there are, and how they are summed."""
-
-    operands: Neighbours
-    consumers: Neighbours
-    configurable: np.ndarray  # (configurable,) int64
-    shares: np.ndarray  # (nodes, NUM_SHARES) float32: 1 / nodes, of operations, of three tensors
-    constraints: Constraints
-    codebook: Codebook  # its codes may be a mapped file, of which only what is asked for is read
-
-    @property
-    def num_nodes(self) -> int:
-        return len(self.shares)
-
-    @property
-    def num_pairs(self) -> int:
-        return len(self.codebook.layouts)
+from solution.models.layout.steps import Structure, derive_steps
+from solution.models.nets.sparse import SparseMatrix
 
 
 @dataclass(frozen=True)
@@ -61,52 +26,18 @@ def derive_computation(
     graphs: Sequence[Structure], configs: np.ndarray, rounds: int, device: torch.device
 ) -> Computation:
     """What the net computes for `configs` (configs, graphs), rows of the codes of each graph."""
-    sizes = [graph.num_nodes for graph in graphs]
-    total = sum(sizes)
-    labels = np.repeat(np.arange(total)[:, None], len(configs), axis=1)
-    extra = np.zeros((total, len(configs), len(conflicts.FEATURES)), np.float32)
-    first_pairs = offsets([graph.num_pairs for graph in graphs])
-    for graph, rows, node, pair in zip(graphs, configs.T, offsets(sizes), first_pairs, strict=True):
-        codes = graph.codebook.codes[rows]
-        first = graph.codebook.starts[:-1] + (total + pair)
-        labels[node + graph.configurable] = (codes + first).T
-        constrained = graph.constraints.describe(codes)
-        extra[node + graph.constraints.nodes] = constrained.transpose(1, 0, 2)
-    colours = number_colours(labels)
-    pairs = labels[colours.nodes, colours.configs] - total
-    configured = np.flatnonzero(pairs >= 0)
-    operands = Neighbours.join([graph.operands for graph in graphs])
-    consumers = Neighbours.join([graph.consumers for graph in graphs])
-    blocks, last = [], colours
-    for _ in range(rounds):
-        after = refine(last, operands, consumers)
-        aggregation = SparseMatrix(aggregate(last, after, operands, consumers), device)
-        seen = torch.from_numpy(extra[after.nodes, after.configs]).to(device)
-        parents = SparseMatrix(select(last.at(after), len(last.nodes)), device)
-        blocks.append((aggregation, seen, parents))
-        last = after
+    steps = derive_steps(graphs, configs, rounds)
     return Computation(
-        nodes=torch.from_numpy(colours.nodes).to(device),
-        configured=torch.from_numpy(configured).to(device),
-        pairs=torch.from_numpy(pairs[configured]).to(device),
-        rounds=blocks,
-        pooling=SparseMatrix(_pool(graphs, last), device),
-    )
-
-
-def _pool(graphs: Sequence[Structure], colours: Colours) -> SparseRows:
-    """Sums over the nodes of each graph, weighted by their shares, for each configuration."""
-    shares = np.concatenate([graph.shares for graph in graphs])
-    graph_of = np.repeat(np.arange(len(graphs)), [graph.num_nodes for graph in graphs])
-    node, share = np.nonzero(shares)
-    row = graph_of[node] * NUM_SHARES + share
-    order = np.argsort(row, kind="stable")  # within one configuration, and so within each
-    node, share = node[order], share[order]
-    num_configs = colours.numbers.shape[1]
-    counts = np.bincount(row, minlength=len(graphs) * NUM_SHARES)
-    return SparseRows(
-        starts=starts_of(np.tile(counts, num_configs)),
-        columns=colours.numbers[node].T.ravel(),
-        values=np.tile(shares[node, share], num_configs),
-        num_columns=len(colours.nodes),
+        nodes=torch.from_numpy(steps.nodes).to(device),
+        configured=torch.from_numpy(steps.configured).to(device),
+        pairs=torch.from_numpy(steps.pairs).to(device),
+        rounds=[
+            (
+                SparseMatrix(aggregation, device),
+                torch.from_numpy(extra).to(device),
+                SparseMatrix(parents, device),
+            )
+            for aggregation, extra, parents in steps.rounds
+        ],
+        pooling=SparseMatrix(steps.pooling, device),
     )

@@ -25,15 +25,12 @@ from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.memo import PerGraph
 from solution.features.layout import conflicts
-from solution.features.layout.conflicts import find_constraints
-from solution.features.layout.frequency import share_of_pairs
-from solution.features.layout.tensors import FEATURES, describe_layouts
-from solution.features.nodes import NUM_NUMERIC, numeric_features
+from solution.features.nodes import NUM_NUMERIC
 from solution.features.pruning import PRUNINGS
-from solution.features.work import configurable_shares, tensor_shares
 from solution.models.base import RankerSettings
-from solution.models.layout.colour_refinement import Neighbours
-from solution.models.layout.computation import NUM_SHARES, Structure, derive_computation
+from solution.models.layout.computation import derive_computation
+from solution.models.layout.inputs import NUM_PAIR_FEATURES, describe_graph
+from solution.models.layout.steps import NUM_SHARES, Structure
 from solution.models.nets.layers import Mlp, standardise
 from solution.models.nets.net_ranker import NetRanker
 from solution.models.nets.sparse import SparseMatrix
@@ -43,7 +40,6 @@ from solution.models.settings import check_choice, check_even_widths
 CHUNK_VALUES = 1 << 22  # (configuration, node) values of x, had they no colour in common
 OPCODE_WIDTH = 16
 TOKEN_WIDTH = 4
-NUM_PAIR_FEATURES = len(FEATURES) + 2  # and how frequent the layout is, as share and logarithm
 
 
 @dataclass(frozen=True)
@@ -91,6 +87,7 @@ class LayoutInputs:
     numeric: Tensor  # (nodes, NUM_NUMERIC) float32
     pair_tokens: Tensor  # (pairs, 18) int8, 0 ... 6
     pair_features: Tensor  # (pairs, NUM_PAIR_FEATURES) float32
+    listed: Tensor  # (distinct configs,) bool: which are the list that the others stand beside
     structure: Structure
 
 
@@ -101,6 +98,7 @@ class LayoutGnnRanker(NetRanker[LayoutGnnSettings, LayoutInputs]):
     """
 
     scaled_tables = ("numeric", "pair_features")
+    scores_beside_a_list = True
 
     def prepare(self, graph: Graph) -> LayoutInputs:
         return _preparer(self.settings.pruning, self.settings.hops)(graph)
@@ -115,35 +113,16 @@ def _preparer(pruning: str, hops: int) -> PerGraph[LayoutInputs]:
 
 
 def prepare(graph: Graph, pruning: str, hops: int) -> LayoutInputs:
-    """Describe the layouts on the graph as it is; the nodes are those of the pruned one."""
-    pairs = graph.layouts
-    pruned = PRUNINGS[pruning](graph, hops)
-    consumer, producer = pruned.edges.T
-    shares = np.zeros((pruned.num_nodes, NUM_SHARES), np.float32)
-    shares[:, 0] = 1 / pruned.num_nodes
-    shares[pruned.configurable, 1] = configurable_shares(graph)[:, 0]
-    shares[pruned.configurable, 2:] = tensor_shares(graph)
+    """The arrays of solution.models.layout.inputs as tensors."""
+    arrays = describe_graph(graph, pruning, hops)
     return LayoutInputs(
-        opcodes=torch.from_numpy(pruned.node_opcodes.astype(np.int64)),
-        numeric=torch.from_numpy(numeric_features(pruned)),
-        pair_tokens=torch.from_numpy(pairs.layouts + np.int8(1)),
-        pair_features=torch.from_numpy(_describe_pairs(graph)),
-        structure=Structure(
-            operands=Neighbours.of(consumer, producer, pruned.num_nodes),
-            consumers=Neighbours.of(producer, consumer, pruned.num_nodes),
-            configurable=pruned.configurable,
-            shares=shares,
-            constraints=find_constraints(pruned),
-            codebook=pairs,
-        ),
+        opcodes=torch.from_numpy(arrays.opcodes),
+        numeric=torch.from_numpy(arrays.numeric),
+        pair_tokens=torch.from_numpy(arrays.pair_tokens),
+        pair_features=torch.from_numpy(arrays.pair_features),
+        listed=torch.from_numpy(arrays.listed),
+        structure=arrays.structure,
     )
-
-
-def _describe_pairs(graph: Graph) -> np.ndarray:
-    """(pairs, NUM_PAIR_FEATURES) float32; a layout that no candidate has is as rare as can be."""
-    share = np.maximum(share_of_pairs(graph.layouts), 1 / graph.num_configs)
-    described = describe_layouts(graph, graph.layouts)
-    return np.column_stack([described, share, np.log(share)]).astype(np.float32)
 
 
 class PairMlp(nn.Module):
@@ -211,8 +190,8 @@ class LayoutGnn(nn.Module):
             x = block(x, aggregation, extra, parents)
         return (computation.pooling @ x).view(*configs.shape, -1)
 
-    def _compare(self, pooled: Tensor) -> Tensor:
-        return self.readout(self.dropout(standardise(pooled))).squeeze(-1)
+    def _compare(self, pooled: Tensor, listed: Tensor | None = None) -> Tensor:
+        return self.readout(self.dropout(standardise(pooled, listed=listed))).squeeze(-1)
 
     def count_values(self, inputs: LayoutInputs) -> int:
         """Nodes times width."""
@@ -227,7 +206,8 @@ class LayoutGnn(nn.Module):
         chunks = [
             self.pool([inputs], rows[first : first + step]) for first in range(0, len(rows), step)
         ]
-        return self._compare(torch.cat(chunks))[:, 0].float().cpu().numpy()
+        listed = None if inputs.listed.all() else inputs.listed
+        return self._compare(torch.cat(chunks), listed)[:, 0].float().cpu().numpy()
 
 
 class ColourBlock(nn.Module):

@@ -42,14 +42,16 @@ class SelfAttention(nn.Module):
         return x + self.out(found.permute(2, 0, 1, 3).reshape(rows, lists, width))
 
 
-def standardise(x: Tensor, eps: float = 1e-4) -> Tensor:
+def standardise(x: Tensor, eps: float = 1e-4, listed: Tensor | None = None) -> Tensor:
     """Each value less its mean over the first axis, over its deviation there.
 
     Over the configurations of a graph it leaves what tells them apart, in units of how far apart
     they are; unlike attention among those of a step, it can be had of all candidates at once.
 
-    Shapes: (nodes or configs, ...) -> the same.
+    Shapes: (nodes or configs, ...) -> the same; listed (nodes or configs,) bool: those whose mean
+    and deviation are taken, by default all.
     Source: instance normalisation (Ulyanov et al., 2016).
     """
-    centred = x - x.mean(dim=0)
-    return centred * torch.rsqrt(centred.square().mean(dim=0) + eps)
+    centred = x - (x if listed is None else x[listed]).mean(dim=0)
+    own = centred if listed is None else centred[listed]
+    return centred * torch.rsqrt(own.square().mean(dim=0) + eps)

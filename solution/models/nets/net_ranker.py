@@ -24,6 +24,8 @@ from solution.models.nets.training_loop import (
     train,
 )
 from solution.models.sampling import choose_rows
+from solution.models.settings import check_net
+from solution.system.errors import InputError
 from solution.system.report import Report, silent
 
 WEIGHTS = "weights.safetensors"
@@ -48,6 +50,7 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
     scaled_tables: ClassVar[tuple[str, ...]]  # fields (rows, columns) of the inputs to standardise
 
     def __init__(self, settings: Settings, seed: int) -> None:
+        check_net(settings)
         self.settings = settings
         self.seed = seed
         self.device = pick_device()
@@ -137,12 +140,27 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
             )
             for name in self.scaled_tables
         }
-        self.net_ = self.make_net().to(self.device)
         prefix = "net."
-        self.net_.load_state_dict(
-            {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
-        )
+        state = {
+            name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)
+        }
+        self._check_shapes(state, folder / WEIGHTS)
+        self.net_ = self.make_net().to(self.device)
+        self.net_.load_state_dict(state)
         return self
+
+    def _check_shapes(self, state: dict[str, Tensor], path: Path) -> None:
+        """Compare the weights with those of the net, of which none is made yet, however large."""
+        with torch.device("meta"):
+            expected = self.make_net().state_dict()
+        wanted = {name: tuple(tensor.shape) for name, tensor in expected.items()}
+        found = {name: tuple(tensor.shape) for name, tensor in state.items()}
+        if found != wanted:
+            name, shape = min(found.items() ^ wanted.items())
+            raise InputError(
+                f"{path}: expected the weights of the net that its settings describe, but "
+                f"{name} {shape} is not in both. Train the model again."
+            )
 
     def _example(self, graph: Graph, max_configs: int | None) -> Example[Inputs]:
         rows = choose_rows(graph, max_configs, self.seed)

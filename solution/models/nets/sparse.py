@@ -3,37 +3,11 @@
 from functools import cached_property
 from typing import Any, NamedTuple, cast
 
-import numpy as np
 import torch
-from scipy.sparse import csr_array
 from torch import Tensor
 from torch.nn import functional
 
-
-class SparseRows(NamedTuple):
-    """A sparse matrix by rows: row i has the entries starts[i] : starts[i + 1].
-
-    Entries may be in any order, and those of one row and column add up: scipy's matrices, which
-    sort and check themselves, take longer to make than to multiply.
-    """
-
-    starts: np.ndarray  # (rows + 1,) int64
-    columns: np.ndarray  # (entries,) int64
-    values: np.ndarray  # (entries,) float32
-    num_columns: int
-
-    def transposed(self) -> "SparseRows":
-        """The matrix turned round."""
-        num_rows = len(self.starts) - 1
-        shape = (num_rows, self.num_columns)
-        turned = csr_array(csr_array((self.values, self.columns, self.starts), shape=shape).T)
-        return SparseRows(turned.indptr, turned.indices, turned.data, num_rows)
-
-
-def select(positions: np.ndarray, size: int) -> SparseRows:
-    """The matrix (n, size) whose product with x is x[positions]."""
-    count = len(positions)
-    return SparseRows(np.arange(count + 1), positions, np.ones(count, np.float32), size)
+from solution.models.nets.sparse_rows import SparseRows
 
 
 class SparseMatrix:

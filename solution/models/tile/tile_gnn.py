@@ -24,17 +24,16 @@ from torch_geometric.utils import scatter
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.memo import PerGraph
-from solution.features.nodes import NUM_NUMERIC, numeric_features
-from solution.features.table import distinct_rows
+from solution.features.nodes import NUM_NUMERIC
 from solution.features.tile.fusions import inline_fusions
 from solution.features.tile.loop_tokens import TOKEN_FEATURES, dimension_tokens
-from solution.features.tile.tiling import find_tiling
 from solution.models.base import RankerSettings
 from solution.models.nets.convolutions import BLOCKS, join_graphs
 from solution.models.nets.layers import Mlp, SelfAttention
 from solution.models.nets.net_ranker import NetRanker
 from solution.models.nets.training_loop import TrainingSettings
 from solution.models.settings import check_choice
+from solution.models.tile.inputs import describe_kernel
 
 OPCODE_WIDTH = 16
 MAX_VALUES = 1 << 21  # of a layer that are in memory at once while predicting with an early join
@@ -91,6 +90,10 @@ class TileGnnRanker(NetRanker[TileGnnSettings, TileInputs]):
 
     scaled_tables = ("numeric", "table")
 
+    def __init__(self, settings: TileGnnSettings, seed: int) -> None:
+        super().__init__(settings, seed)
+        self.scores_beside_a_list = not settings.heads
+
     def prepare(self, graph: Graph) -> TileInputs:
         inputs = prepare(graph)
         if not self.settings.tokens:
@@ -110,14 +113,14 @@ class EarlyTileGnnRanker(TileGnnRanker):
 
 
 def _prepare(graph: Graph) -> TileInputs:
-    """Describe the nodes, with fusions inlined, and the distinct configurations, without tokens."""
-    kernel = inline_fusions(graph)
+    """The arrays of solution.models.tile.inputs as tensors, without tokens."""
+    arrays = describe_kernel(graph)
     return TileInputs(
-        opcodes=torch.from_numpy(kernel.node_opcodes.astype(np.int64)),
-        numeric=torch.from_numpy(numeric_features(kernel)),
-        edge_index=torch.from_numpy(kernel.edges.T[::-1].copy()),
-        output=torch.tensor([find_tiling(kernel).node]),
-        table=torch.from_numpy(distinct_rows(graph)),
+        opcodes=torch.from_numpy(arrays.opcodes),
+        numeric=torch.from_numpy(arrays.numeric),
+        edge_index=torch.from_numpy(arrays.edge_index),
+        output=torch.tensor([arrays.output]),
+        table=torch.from_numpy(arrays.table),
         tokens=torch.empty(len(graph.distinct.first), 0, TOKEN_FEATURES),
         active=torch.empty(0),
     )

@@ -21,6 +21,7 @@ from solution.domain.metrics import score_ranking
 from solution.features.table import distinct_rows
 from solution.models.base import Ranker, RankerSettings
 from solution.models.sampling import choose_rows, share_rows
+from solution.models.trees.forest_text import read_forest
 from solution.system.report import Report, silent
 
 MODEL = "model.txt"
@@ -186,7 +187,7 @@ class BoostedTrees(Ranker):
         booster.save_model(folder / MODEL, num_iteration=booster.best_iteration)
 
     def load(self, folder: Path) -> Self:
-        self.booster_ = lightgbm.Booster(model_file=folder / MODEL)
+        self.booster_ = lightgbm.Booster(model_str=read_forest(folder / MODEL).text)
         return self
 
     def _rows(self, graph: Graph, limit: int) -> GraphRows:

@@ -38,6 +38,8 @@ class LightGBMSettings(TreeSettings):
 class RowTrees(BoostedTrees):
     """Trees that learn a label of each row; a subclass says which."""
 
+    scores_beside_a_list = True
+
     @abstractmethod
     def label(self, runtimes: np.ndarray) -> np.ndarray:
         """What is learned of the configurations (rows,) of one graph."""

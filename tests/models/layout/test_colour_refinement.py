@@ -17,7 +17,8 @@ from solution.models.layout import layout_gnn
 from solution.models.layout.colour_refinement import Colours, Neighbours, number_colours, refine
 from solution.models.layout.computation import derive_computation
 from solution.models.layout.layout_gnn import LayoutGnn, LayoutGnnSettings, LayoutInputs, prepare
-from solution.models.nets.sparse import SparseMatrix, SparseRows
+from solution.models.nets.sparse import SparseMatrix
+from solution.models.nets.sparse_rows import SparseRows
 from tests.made.graphs import make_layout_graph
 
 Seen = dict[tuple[int, int], tuple[object, ...]]

@@ -1,0 +1,179 @@
+"""Commands for trained ensembles: pack, rank."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ensembles import DEFAULT_RECIPE
+from solution.commands.options import RecipeOption
+from solution.runs.folder import STORES, Run
+from solution.system.errors import InputError
+from solution.system.terminal import make_table, output, say
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from solution.serving.bundle import Bundle
+    from solution.serving.ranking import Ranking
+
+# Heavy imports (torch, lightgbm, matplotlib, polars) wait inside the commands that need them.
+
+app = typer.Typer()
+
+CAVEAT = (
+    "They are the bundled sample's, small programs timed on a CPU: for other hardware give a "
+    "bundle or a run of yours with --with or --run."
+)
+
+
+def read_share(text: str) -> float:
+    """A share as people write it: 2% or 0.02."""
+    try:
+        return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} is no share, expected such as 2% or 0.02") from error
+
+
+@app.command()
+def pack(
+    run_folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    out: Annotated[Path, typer.Option(help="The bundle: a folder, or NAME.zip.")],
+    recipe: RecipeOption = None,
+    refit: Annotated[
+        bool, typer.Option("--refit", help="Train on all labelled graphs and pack those models.")
+    ] = False,
+    distill: Annotated[
+        bool,
+        typer.Option("--distill", help="Train a small model that the ensemble teaches, pack it."),
+    ] = False,
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", help="To train again: the run's store. Default: stores/NAME."),
+    ] = None,
+) -> None:
+    """Make a bundle of a run: the recipe's models, what they learned from, how good they are.
+
+    By default the models of all folds and seeds, which are averaged.
+    """
+    from ensembles.last_recipe import choose_recipe
+    from solution.serving.packing import pack as make
+
+    run = Run.existing(run_folder)
+    chosen = choose_recipe(run, recipe)
+    if not (refit or distill):
+        made = make(run, chosen, out)
+    else:
+        from solution.store.store import Store
+        from solution.training import refitting
+        from solution.training.distilling import RECIPE
+
+        store = Store.open(data or STORES / run_folder.resolve().name)
+        if distill:
+            refitting.distill(run, chosen, store)
+            made = make(run, RECIPE, out, refitted=True, teacher=chosen)
+        else:
+            refitting.refit(run, chosen, store)
+            made = make(run, chosen, out, refitted=True)
+    say(f"Bundle: {made}. Rank with it: fastslow rank FILE --with {made}")
+
+
+@app.command()
+def rank(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...", help="npz, module (.pb) or text (.hlo) of XLA, a store, a folder."
+        ),
+    ],
+    bundle: Annotated[
+        Path | None,
+        typer.Option("--with", help="A bundle: its folder or zip. Default: the bundled one."),
+    ] = None,
+    run_folder: Annotated[Path | None, typer.Option("--run", help="Or a run folder.")] = None,
+    recipe: Annotated[
+        str, typer.Option(help="With --run: name, or path of a TOML file.")
+    ] = DEFAULT_RECIPE,
+    collection: Annotated[str | None, typer.Option(help="Where the path does not say it.")] = None,
+    configs: Annotated[
+        int | None,
+        typer.Option(help="Make so many. Default: 1000, only where a program brings none."),
+    ] = None,
+    top: Annotated[int, typer.Option(min=1, help="How many are shown.")] = 10,
+    regret: Annotated[
+        float, typer.Option(parser=read_share, help="Slowdown that is good enough.")
+    ] = "2%",  # type: ignore[assignment]  # it is parsed
+    confidence: Annotated[
+        float, typer.Option(parser=read_share, help="For which share of programs.")
+    ] = "90%",  # type: ignore[assignment]
+    csv: Annotated[Path | None, typer.Option(help="Write all of them as CSV.")] = None,
+    json: Annotated[Path | None, typer.Option(help="Write all of them as JSON.")] = None,
+) -> None:
+    """Rank the configurations of programs, fastest first, and say how many to measure."""
+    from solution.domain.collection import collection as find_collection
+    from solution.serving.export import write_csv, write_json
+    from solution.serving.reading import read_questions
+
+    if collection is not None:
+        find_collection(collection)
+    opened = _open(bundle, run_folder, recipe)
+    rankings = []
+    for file in files:
+        for question in read_questions(file, collection, configs):
+            ranking = opened.rank(
+                question.graph, question.facts, regret=regret, confidence=confidence
+            )
+            output.print(_tabulate(ranking, top, made=question.made))
+            say(ranking.sentence())
+            rankings += [ranking] if csv or json else []
+    for write, path in ((write_csv, csv), (write_json, json)):
+        if path is not None:
+            write(rankings, path)
+            say(f"All of them: {path}")
+
+
+def _open(bundle: Path | None, run_folder: Path | None, recipe: str) -> "Bundle":
+    from solution.serving.bundle import load_bundle, load_run
+
+    if bundle is not None and run_folder is not None:
+        raise InputError("Give what to rank with: --with BUNDLE or --run RUN, one of them.")
+    if run_folder is not None:
+        return load_run(run_folder, recipe)
+    if bundle is not None:
+        opened = load_bundle(bundle)
+        _warn(opened)
+        return opened
+    opened = load_bundle()
+    say(f"Ranked by the default bundle: {opened.describe()} {CAVEAT}")
+    return opened
+
+
+def _warn(opened: "Bundle") -> None:
+    from solution.system.progress import console
+
+    if not opened.is_of_this_code:
+        console.print(
+            f"{opened.source}: was trained by other code than this program's; its scores may not "
+            "be those that its card gives.",
+            style="yellow",
+            markup=False,
+        )
+
+
+def _tabulate(ranking: "Ranking", top: int, *, made: bool) -> "Table":
+    from rich.text import Text
+
+    graph = ranking.graph
+    origin = " that were made for it" if made else ""
+    title = f"{graph.collection.name} {graph.name}: {graph.num_configs:,} configurations{origin}"
+    table = make_table(Text(title), "Spread: deviation of the ranks that the models give.")
+    for name in ("Rank", "Configuration", "Score", "Spread"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("What it is", overflow="fold")
+    for row in ranking.to_frame(top).iter_rows(named=True):
+        spread = "-" if row["spread"] is None else f"{row['spread']:.1f}"
+        table.add_row(
+            str(row["rank"]), str(row["config"]), f"{row['score']:.4f}", spread,
+            Text(row["configuration"]),
+        )  # fmt: skip
+    return table

@@ -1,0 +1,63 @@
+"""What the layout net takes of a graph, as arrays."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from solution.domain.graph import Graph
+from solution.features.layout.conflicts import find_constraints
+from solution.features.layout.frequency import share_of_pairs
+from solution.features.layout.tensors import FEATURES, describe_layouts
+from solution.features.nodes import numeric_features
+from solution.features.pruning import PRUNINGS
+from solution.features.work import configurable_shares, tensor_shares
+from solution.models.layout.colour_refinement import Neighbours
+from solution.models.layout.steps import NUM_SHARES, Structure
+
+NUM_PAIR_FEATURES = len(FEATURES) + 2  # and how frequent the layout is, as share and logarithm
+
+
+@dataclass(frozen=True)
+class LayoutArrays:
+    """A pruned graph and the distinct configurations of it."""
+
+    opcodes: np.ndarray  # (nodes,) int64
+    numeric: np.ndarray  # (nodes, NUM_NUMERIC) float32
+    pair_tokens: np.ndarray  # (pairs, 18) int8, 0 ... 6
+    pair_features: np.ndarray  # (pairs, NUM_PAIR_FEATURES) float32
+    listed: np.ndarray  # (distinct configs,) bool: the list that the others stand beside
+    structure: Structure
+
+
+def describe_graph(graph: Graph, pruning: str, hops: int) -> LayoutArrays:
+    """Describe the layouts on the graph as it is; the nodes are those of the pruned one."""
+    pairs = graph.layouts
+    pruned = PRUNINGS[pruning](graph, hops)
+    consumer, producer = pruned.edges.T
+    shares = np.zeros((pruned.num_nodes, NUM_SHARES), np.float32)
+    shares[:, 0] = 1 / pruned.num_nodes
+    shares[pruned.configurable, 1] = configurable_shares(graph)[:, 0]
+    shares[pruned.configurable, 2:] = tensor_shares(graph)
+    return LayoutArrays(
+        opcodes=pruned.node_opcodes.astype(np.int64),
+        numeric=numeric_features(pruned),
+        pair_tokens=pairs.layouts + np.int8(1),
+        pair_features=_describe_pairs(graph),
+        listed=graph.listed_distinct,
+        structure=Structure(
+            operands=Neighbours.of(consumer, producer, pruned.num_nodes),
+            consumers=Neighbours.of(producer, consumer, pruned.num_nodes),
+            configurable=pruned.configurable,
+            shares=shares,
+            constraints=find_constraints(pruned),
+            codebook=pairs,
+        ),
+    )
+
+
+def _describe_pairs(graph: Graph) -> np.ndarray:
+    """(pairs, NUM_PAIR_FEATURES) float32; a layout that no candidate has is as rare as can be."""
+    count = graph.num_configs if graph.listed is None else graph.listed.sum()
+    share = np.maximum(share_of_pairs(graph.layouts, graph.listed), 1 / count)
+    described = describe_layouts(graph, graph.layouts)
+    return np.column_stack([described, share, np.log(share)]).astype(np.float32)

@@ -1,0 +1,82 @@
+"""Models that predict without torch or LightGBM: what a distilled bundle holds.
+
+The files are those that solution.models.catalogue describes; only the nets below are read here.
+Scores are those that torch gives but for rounding.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from safetensors.numpy import load_file
+
+from solution.domain.graph import Graph
+from solution.features.nodes import Scaler
+from solution.features.preparation import Preparation
+from solution.models.catalogue import RECORD
+from solution.system.errors import InputError
+from solution.system.sealing import check_files, read_record
+
+WEIGHTS, NET, SCALER = "weights.safetensors", "net.", "scaler."
+
+
+class Scorer(Protocol):
+    """What of a ranker is left when it is fitted."""
+
+    scores_beside_a_list: bool
+
+    def predict(self, graph: Graph) -> np.ndarray:
+        """The scores (num_configs,) float32, finite; lower is faster."""
+        ...
+
+
+@dataclass(frozen=True)
+class LightModel:
+    """A fitted ranker with the preparation that its graphs need."""
+
+    ranker: Scorer
+    preparation: Preparation
+
+
+def _layout_net(*parts: Any) -> Scorer:
+    from solution.models.layout.layout_forward import LayoutForward
+
+    return LayoutForward(*parts)
+
+
+def _tile_net(*parts: Any) -> Scorer:
+    from solution.models.tile.tile_forward import TileForward
+
+    return TileForward(*parts)
+
+
+KINDS: dict[str, Callable[..., Scorer]] = {"layout_net": _layout_net, "tile_net": _tile_net}
+
+
+def load_light(folder: Path) -> LightModel:
+    """Read a model that can predict without torch.
+
+    Raises InputError where it is not what was written, or of no kind that is computed here.
+    """
+    path = folder / RECORD
+    record = read_record(path, "a model")
+    check_files(folder, record.get("files"), path)
+    kind, settings = record.get("kind"), record.get("settings")
+    if kind not in KINDS or not isinstance(settings, Mapping):
+        raise InputError(f"{path}: is of the kind {kind!r}, expected one of {', '.join(KINDS)}.")
+    tensors = load_file(folder / WEIGHTS)
+    weights = {
+        name.removeprefix(NET): np.ascontiguousarray(tensor, np.float32)
+        for name, tensor in tensors.items()
+        if name.startswith(NET)
+    }
+    names = {name.split(".")[1] for name in tensors if name.startswith(SCALER)}
+    scalers = {
+        name: Scaler(tensors[f"{SCALER}{name}.mean"], tensors[f"{SCALER}{name}.scale"])
+        for name in names
+    }
+    ranker = KINDS[kind](settings, weights, scalers)
+    hops = record.get("preparation", {}).get("hops")
+    return LightModel(ranker, Preparation(hops))

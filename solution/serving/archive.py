@@ -1,0 +1,100 @@
+"""A bundle as one zip: members stored as they are, so that it can be mapped, and read with care.
+
+A zip may come from anywhere. Before a byte is unpacked, its list of members is compared with the
+bundle's own record: no other names, no other sizes, nothing compressed, no link.
+"""
+
+import shutil
+import stat
+import zipfile
+from pathlib import Path, PurePosixPath
+
+from solution.serving.record import RECORD, read_bundle_record
+from solution.system.errors import InputError
+from solution.system.files import MAX_JSON, replace_file
+
+ZIP = ".zip"
+EPOCH = (1980, 1, 1, 0, 0, 0)  # equal bundles give equal bytes
+MAX_MEMBERS = 100_000
+
+
+def write_archive(bundle: Path, path: Path) -> Path:
+    """Write the files of a bundle's folder, uncompressed, in the order of their names."""
+    names = [RECORD, *sorted(read_bundle_record(bundle, bundle).files)]
+    with replace_file(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
+        for name in names:
+            info = zipfile.ZipInfo(name, EPOCH)
+            info.external_attr = (stat.S_IFREG | 0o644) << 16
+            with (bundle / name).open("rb") as file, archive.open(info, "w") as member:
+                shutil.copyfileobj(file, member)
+    return path
+
+
+def is_archive(path: Path) -> bool:
+    """Whether it is a zip with a bundle's record in it."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return RECORD in archive.namelist()
+    except (zipfile.BadZipFile, OSError, NotImplementedError):
+        return False
+
+
+def unpack(path: Path, folder: Path) -> None:
+    """Unpack a bundle's zip into an empty folder; its checksums are the reader's to compare.
+
+    Raises InputError where it is no zip, or holds anything but what its record says.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = _check_members(archive, path)
+            if RECORD not in members:
+                raise InputError(f"{path}: a zip, but no bundle: it has no {RECORD}.")
+            _extract(archive, members[RECORD], MAX_JSON, folder, path)
+            sizes = read_bundle_record(folder, path).sizes
+            _check_listed(members, sizes, path)
+            for name, size in sizes.items():
+                _extract(archive, members[name], size, folder, path)
+    except (zipfile.BadZipFile, NotImplementedError, EOFError, ValueError, RuntimeError) as error:
+        raise InputError(f"{path}: truncated or no zip of a bundle ({error}).") from error
+
+
+def _check_members(archive: zipfile.ZipFile, path: Path) -> dict[str, zipfile.ZipInfo]:
+    """The members by name, none of which leads out of a folder or is anything but a stored file."""
+    members: dict[str, zipfile.ZipInfo] = {}
+    if len(archive.infolist()) > MAX_MEMBERS:
+        raise InputError(f"{path}: holds more than {MAX_MEMBERS:,} files.")
+    for info in archive.infolist():
+        name, mode = info.filename, info.external_attr >> 16
+        parts = PurePosixPath(name).parts
+        if not name or name.startswith("/") or "\\" in name or ":" in name or ".." in parts:
+            raise InputError(f"{path}: names {name!r}, expected files inside the bundle.")
+        if stat.S_ISLNK(mode) or (stat.S_IFMT(mode) and not stat.S_ISREG(mode)):
+            raise InputError(f"{path}: {name} is a link or a folder, expected files only.")
+        if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size:
+            raise InputError(f"{path}: {name} is compressed, expected it stored as it is.")
+        if name in members or str(PurePosixPath(name)) != name:
+            raise InputError(f"{path}: names {name!r} twice or in another form.")
+        members[name] = info
+    return members
+
+
+def _check_listed(members: dict[str, zipfile.ZipInfo], sizes: dict[str, int], path: Path) -> None:
+    other = members.keys() ^ {RECORD, *sizes}
+    if other:
+        raise InputError(f"{path}: {min(other)!r} is not both in the zip and in its record.")
+    for name, size in sizes.items():
+        if members[name].file_size != size:
+            raise InputError(
+                f"{path}: {name} has {members[name].file_size:,} bytes, expected {size:,}."
+            )
+
+
+def _extract(
+    archive: zipfile.ZipFile, info: zipfile.ZipInfo, limit: int, folder: Path, path: Path
+) -> None:
+    if info.file_size > limit:
+        raise InputError(f"{path}: {info.filename} is larger than the {limit:,} bytes it may be.")
+    target = folder / info.filename
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with archive.open(info) as member, target.open("xb") as file:
+        shutil.copyfileobj(member, file)

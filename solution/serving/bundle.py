@@ -1,0 +1,249 @@
+"""Read a bundle and rank with it. Everything is compared with its checksum before it is loaded."""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from ensembles import DEFAULT_RECIPE
+from ensembles.merge import merge_collection
+from solution.domain.graph import Graph
+from solution.domain.predictions import make_frame
+from solution.features.preparation import Preparation
+from solution.models import catalogue
+from solution.models.catalogue import Model, load_model
+from solution.models.light import LightModel, load_light
+from solution.runs.record import fingerprint_code
+from solution.serving import calibration
+from solution.serving.archive import unpack
+from solution.serving.calibration import CONFIDENCE, REGRET, Facts, Learned, describe_graph
+from solution.serving.ranking import Ranking, find_spread
+from solution.serving.record import (
+    MODELS,
+    RECORD,
+    BundleRecord,
+    Member,
+    check_model_record,
+    read_bundle_record,
+)
+from solution.system.errors import InputError
+from solution.system.processes import one_thread
+from solution.system.sealing import check_files, read_record
+
+if TYPE_CHECKING:
+    from solution.serving.session import Session
+
+
+DEFAULT = Path(__file__).parent / "default.zip"  # made by `make default-bundle`
+
+
+@dataclass(frozen=True, eq=False)
+class Bundle:
+    """A packed ensemble whose files are what was written; models are loaded when they are asked."""
+
+    folder: Path
+    record: BundleRecord
+    source: Path  # that messages name
+    _models: dict[str, Model | LightModel] = field(default_factory=dict, repr=False)
+    _learned: dict[str, Learned] = field(default_factory=dict, repr=False)
+    _kept: object = field(default=None, repr=False)  # the folder lives as long as the bundle
+
+    @property
+    def collections(self) -> list[str]:
+        """Those that it ranks."""
+        return self.record.collections()
+
+    @property
+    def is_of_this_code(self) -> bool:
+        """Whether this program's code is the one that trained it."""
+        return self.record.code == fingerprint_code()
+
+    def describe(self) -> str:
+        """What it is and what it learned from, in a sentence."""
+        counts = {name: len(programs) for name, programs in self.record.programs.items()}
+        graphs = ", ".join(f"{count} of {name}" for name, count in counts.items())
+        kind = "students of an ensemble" if self.record.is_light else "models"
+        return f"{len(self.record.members)} {kind} that learned from {graphs}."
+
+    def rank(
+        self,
+        graph: Graph | str | Path,
+        facts: Facts | None = None,
+        *,
+        regret: float = REGRET,
+        confidence: float = CONFIDENCE,
+    ) -> Ranking:
+        """Rank the configurations of a graph, and say how many of them to measure.
+
+        Args:
+            graph: whole, as a file has it, or as a store keeps it; or the path of its file.
+            facts: of the whole program, where the graph is pruned.
+            regret: how much slower than the best the best of those measured may be.
+            confidence: for which share of programs.
+
+        Raises:
+            InputError: it has no model of the graph's collection, or one cannot be used.
+        """
+        calibration.check_promise(regret, confidence)
+        asked = _read(graph)
+        name, own = asked.collection.name, facts or describe_graph(asked)
+        predicted = self.predict(asked)
+        merged = merge_collection(name, predicted, self.record.recipe)
+        if name not in self._learned:
+            self._learned[name] = Learned(self.record.programs.get(name, ()))
+        found = calibration.measure(own, asked.num_configs, self._learned[name], regret, confidence)
+        return Ranking(
+            graph=asked,
+            scores=merged["score"].to_numpy(),
+            spread=find_spread(list(predicted.values()), asked.num_configs),
+            measure=found.k,
+            reason=found.reason,
+            known=self.record.knows(own.architecture),
+            regret=regret,
+            confidence=confidence,
+        )
+
+    def session(self, graph: Graph | str | Path, reference: int | None = None) -> "Session":
+        """Score configurations that are still to come, so that all their scores compare.
+
+        Args:
+            graph: a program that is whole; some of its configurations become the fixed list beside
+                which others are scored, made ones where it has just one.
+            reference: how many; by default solution.serving.session.REFERENCE.
+        """
+        from solution.serving.session import REFERENCE, open_session
+
+        return open_session(self, _read(graph), reference or REFERENCE)
+
+    def predict(self, graph: Graph) -> dict[str, pl.DataFrame]:
+        """By experiment, what each of its models predicts; the fallback only where it ranks."""
+        places = np.arange(graph.num_configs)
+        frames: dict[str, list[pl.DataFrame]] = {}
+        for member, model, prepared in self.prepare(graph):
+            with self._naming(member, "cannot score it"):
+                scores = model.ranker.predict(prepared)
+            if scores.shape != places.shape or not np.isfinite(scores).all():
+                raise InputError(
+                    f"{self.source}: {member.folder} gives no finite score to each of the "
+                    f"{len(places)} configurations of {graph.name}. Train it again."
+                )
+            frame = make_frame(graph.key, places, scores, member.fold, member.seed)
+            frames.setdefault(member.experiment, []).append(frame)
+        return {experiment: pl.concat(own) for experiment, own in frames.items()}
+
+    def prepare(self, graph: Graph) -> Iterator[tuple[Member, Model | LightModel, Graph]]:
+        """The models that rank the graph, each with the graph as it needs it.
+
+        Matrix products have one thread meanwhile.
+        """
+        prepared: dict[Preparation, Graph] = {}
+        with one_thread():
+            for member in self.choose(graph.collection.name):
+                model = self._load(member)
+                if model.preparation not in prepared:
+                    prepared[model.preparation] = model.preparation(graph)
+                yield member, model, prepared[model.preparation]
+
+    def choose(self, collection: str) -> list[Member]:
+        """The models of the recipe's members, or where there is none those of its fallback."""
+        recipe = self.record.recipe
+        members = [member for member in self.record.members if collection in member.collections]
+        weighed = [m for m in members if m.experiment in recipe.weights(collection)]
+        chosen = weighed or [m for m in members if m.experiment == recipe.fallback]
+        if not chosen:
+            raise InputError(
+                f"{self.source}: has no model for {collection}, it has those for "
+                f"{', '.join(self.collections)}."
+            )
+        return chosen
+
+    def _load(self, member: Member) -> Model | LightModel:
+        if member.folder not in self._models:
+            with self._naming(member, "cannot be loaded"):
+                load = load_light if self.record.is_light else load_model
+                self._models[member.folder] = load(self.folder / member.folder)
+        return self._models[member.folder]
+
+    @contextmanager
+    def _naming(self, member: Member, what: str) -> Iterator[None]:
+        """Whatever a library says of contents that were made to look sound is one message."""
+        try:
+            yield
+        except InputError as error:
+            raise InputError(f"{self.source}: {error}") from error
+        except Exception as error:
+            raise InputError(
+                f"{self.source}: {member.folder} {what} ({type(error).__name__}: "
+                f"{' '.join(str(error).split())[:200]})."
+            ) from error
+
+
+def load_bundle(path: str | Path = DEFAULT) -> Bundle:
+    """Open a bundle, a folder or a zip, and compare everything in it with its checksums.
+
+    Args:
+        path: by default the bundle that comes with the package, which learned from its sample.
+
+    Raises InputError where it is damaged, holds anything unknown, or is of other features.
+    """
+    source = Path(path)
+    if not source.is_file():
+        return _open(source, source, None)
+    kept = tempfile.TemporaryDirectory(prefix="fastslow-")  # private: only its owner may read it
+    unpack(source, Path(kept.name))
+    return _open(Path(kept.name), source, kept)
+
+
+def load_run(path: str | Path, recipe: str | Path = DEFAULT_RECIPE) -> Bundle:
+    """The models of a run, merged by a recipe, as a bundle that is packed for this process."""
+    from ensembles.recipe import find_recipe
+    from solution.runs.folder import Run
+    from solution.serving.packing import pack
+
+    source = Path(path)
+    kept = tempfile.TemporaryDirectory(prefix="fastslow-")
+    folder = pack(Run.existing(source), find_recipe(str(recipe)), Path(kept.name) / "bundle")
+    return _open(folder, source, kept)
+
+
+def _read(graph: Graph | str | Path) -> Graph:
+    if isinstance(graph, Graph):
+        return graph
+    from solution.serving.reading import read_graph
+
+    return read_graph(graph)
+
+
+def _open(folder: Path, source: Path, kept: object) -> Bundle:
+    record = read_bundle_record(folder, source)
+    _check_places(folder, record, source)
+    try:
+        check_files(folder, record.files, source / RECORD)
+    except InputError as error:
+        raise InputError(str(error).replace(str(folder), str(source))) from error
+    for member in record.members:
+        found = read_record(folder / member.folder / catalogue.RECORD, "a model")
+        check_model_record(found, member.folder, source)
+    return Bundle(folder, record, source, _kept=kept)
+
+
+def _check_places(folder: Path, record: BundleRecord, source: Path) -> None:
+    """Refuse links, files of another size, and what lies among the models and is not listed."""
+    real = folder.resolve()
+    for name, size in record.sizes.items():
+        path = folder / name
+        if path.exists() and path.resolve() != real / name:
+            raise InputError(f"{source}: {name} is a link, or leads out of the bundle.")
+        if path.is_file() and path.stat().st_size != size:
+            raise InputError(
+                f"{source}: {name} has {path.stat().st_size:,} bytes, expected {size:,}."
+            )
+    for path in sorted((folder / MODELS).rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if path.is_symlink() or (not path.is_dir() and name not in record.files):
+            raise InputError(f"{source}: {name} is a link, or not in the bundle's record.")

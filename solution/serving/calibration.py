@@ -1,0 +1,197 @@
+"""How many configurations to measure: k, calibrated on programs that the models had not seen.
+
+For every program predicted out of fold, the needed k is the smallest with which the best of the
+first k is within `regret` of the best. The k that is given covers a share `confidence` of programs:
+their quantile, with one more program that is as bad as can be. Graphs of one group (a program at
+several sizes) share the weight of one program, for only programs are exchangeable.
+
+Sources: Vovk, Gammerman and Shafer, "Algorithmic Learning in a Random World", 2005, chapter 2; Lee,
+Barber and Willett, "Distribution-free inference with hierarchical data", 2023 (groups).
+"""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from solution.domain.graph import Graph
+from solution.serving.record import Program
+from solution.system.errors import InputError
+
+REGRET, CONFIDENCE = 0.02, 0.9
+ROUNDING = 1e-12  # of sums of weights
+MOST_TIMES = 16  # as many configurations as were seen; beyond nothing is promised
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is compared of a whole program; a store's graphs are pruned, its records are not."""
+
+    architecture: str
+    nodes: int
+    edges: int
+    configurable: int
+
+
+@dataclass(frozen=True)
+class Measure:
+    """How many to measure, and why."""
+
+    k: int | None  # None: abstained
+    reason: str
+
+
+def check_promise(regret: float, confidence: float) -> None:
+    """Raise InputError where nothing can be promised so."""
+    if not (0 <= regret < math.inf and 0 < confidence < 1):
+        raise InputError(
+            f"regret is {regret}, confidence {confidence}, expected at least 0, and between 0 "
+            "and 1."
+        )
+
+
+def describe_graph(graph: Graph) -> Facts:
+    """The facts of a graph that is whole."""
+    return Facts(graph.architecture, graph.num_nodes, len(graph.edges), len(graph.configurable))
+
+
+def find_steps(scores: np.ndarray, runtimes: np.ndarray) -> tuple[tuple[int, float], ...]:
+    """(k, slowdown of the best of the first k against the best) wherever it improves.
+
+    Args:
+        scores: (configs,), lower is faster; of equal ones the first comes first.
+        runtimes: (configs,).
+    """
+    order = np.argsort(scores, kind="stable")
+    best = np.minimum.accumulate(runtimes[order])
+    places = np.flatnonzero(np.diff(best, prepend=np.inf))
+    return tuple((int(k) + 1, float(best[k] / best[-1] - 1)) for k in places)
+
+
+def needed(steps: Sequence[tuple[int, float]], regret: float) -> int:
+    """The smallest k whose slowdown is at most `regret`."""
+    return next(k for k, slowdown in steps if slowdown <= regret)
+
+
+def quantile(programs: Sequence[Program], regret: float, confidence: float) -> int | None:
+    """The k that is enough for a share `confidence` of programs; None where they are too few."""
+    sizes = Counter(program.group for program in programs)
+    weights: dict[int, float] = {}
+    for program in programs:
+        k = needed(program.steps, regret)
+        share = 1 / sizes[program.group] / (len(sizes) + 1)
+        weights[k] = weights.get(k, 0.0) + share
+    reached = 0.0
+    for k in sorted(weights):
+        reached += weights[k]
+        if reached >= confidence - ROUNDING:
+            return k
+    return None
+
+
+class Learned:
+    """The programs of a collection; what is asked of them again and again is kept."""
+
+    def __init__(self, programs: Sequence[Program]) -> None:
+        self.programs = programs
+        self.calibrated = [program for program in programs if program.steps]
+        self.groups = len({program.group for program in self.calibrated})
+        self.most = max((program.ranked for program in self.calibrated), default=0)
+        self._quantiles: dict[tuple[float, float], int | None] = {}
+
+    def quantile(self, regret: float, confidence: float) -> int | None:
+        """As the function of this name."""
+        key = regret, confidence
+        if key not in self._quantiles:
+            self._quantiles[key] = quantile(self.calibrated, regret, confidence)
+        return self._quantiles[key]
+
+    def distance(self, facts: Facts) -> float:
+        """To the nearest program: of logarithms of sizes, each over its deviation among them.
+
+        A program that was learned from is at 0.
+        """
+        if facts.architecture in self._architectures:
+            return 0.0
+        return float(_distances(np.array(_sizes(facts)) / self._scale, self._sizes).min())
+
+    @cached_property
+    def gap(self) -> float:
+        """The largest distance of any program to its nearest.
+
+        Graphs of one group are one program, and never each other's nearest.
+        """
+        _, groups = np.unique([program.group for program in self.programs], return_inverse=True)
+        nearest = [
+            _distances(own, self._sizes[groups != group]).min(initial=np.inf)
+            for own, group in zip(self._sizes, groups, strict=True)
+        ]
+        return max((float(gap) for gap in nearest if gap < np.inf), default=0.0)
+
+    @cached_property
+    def _architectures(self) -> frozenset[str]:
+        return frozenset(program.architecture for program in self.programs)
+
+    @cached_property
+    def _sizes(self) -> np.ndarray:
+        return np.array([_sizes(program) for program in self.programs]) / self._scale
+
+    @cached_property
+    def _scale(self) -> np.ndarray:
+        scale: np.ndarray = np.std([_sizes(program) for program in self.programs], axis=0)
+        scale[scale == 0] = 1  # log units: where all are alike, another size counts in full
+        return scale
+
+
+def measure(
+    facts: Facts,
+    configs: int,
+    learned: Learned,
+    regret: float = REGRET,
+    confidence: float = CONFIDENCE,
+) -> Measure:
+    """How many of its `configs` to measure, or why nothing can be said.
+
+    Args:
+        learned: of the graph's collection; those predicted out of fold count.
+    """
+    if configs == 1:
+        return Measure(1, "there is only one configuration")
+    k = learned.quantile(regret, confidence)
+    if k is None:
+        wanted = math.ceil(confidence / (1 - confidence) - 1e-9)
+        return Measure(
+            None, f"{learned.groups} programs predicted out of fold are too few for "
+            f"{confidence:.0%}: expected at least {wanted}"
+        )  # fmt: skip
+    distance = learned.distance(facts)
+    if distance > learned.gap:
+        return Measure(
+            None, f"the program is unlike those learned from: its sizes are {distance:.2f} from "
+            f"the nearest, which are at most {learned.gap:.2f} apart"
+        )  # fmt: skip
+    if configs > learned.most * MOST_TIMES:
+        return Measure(
+            None, f"it has {configs:,} configurations, and those that it was calibrated on had up "
+            f"to {learned.most:,}"
+        )  # fmt: skip
+    reason = (
+        f"within {regret:.1%} of the best for {confidence:.0%} of programs, calibrated on "
+        f"{learned.groups} programs"
+    )
+    if configs > learned.most:  # the places are shares of a longer list
+        k = math.ceil(k * configs / learned.most)
+        reason += f"; widened, for it has {configs:,} configurations, and those had up to "
+        reason += f"{learned.most:,}"
+    return Measure(min(k, configs), reason)
+
+
+def _sizes(program: Facts | Program) -> list[float]:
+    return [math.log1p(n) for n in (program.nodes, program.edges, program.configurable)]
+
+
+def _distances(one: np.ndarray, others: np.ndarray) -> np.ndarray:
+    return np.sqrt(((others - one) ** 2).sum(axis=1))

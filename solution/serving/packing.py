@@ -1,0 +1,256 @@
+"""Pack what a recipe needs of a run: its models, what they learned from, how sure they are."""
+
+import dataclasses
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from ensembles.merge import find_members, merge_files
+from ensembles.recipe import Recipe, check_recipe
+from ensembles.scoring import score_recipes
+from ensembles.statistics import bootstrap, compare
+from solution.domain import predictions
+from solution.features.preparation import VERSION
+from solution.models import catalogue
+from solution.models.catalogue import read_settings
+from solution.runs.folder import EXPERIMENTS, Run
+from solution.runs.job import MODEL, NO_FOLD, JobRecord, check_job
+from solution.serving.archive import ZIP, is_archive, write_archive
+from solution.serving.calibration import find_steps
+from solution.serving.card import write_card
+from solution.serving.record import (
+    MODELS,
+    RECORD,
+    BundleRecord,
+    Member,
+    Program,
+    Score,
+    Teacher,
+    hash_name,
+    write_bundle_record,
+)
+from solution.system.errors import InputError
+from solution.system.files import replace_folder
+from solution.system.sealing import list_checksums, read_record
+
+TEACHER, STUDENT = "teacher", "student"
+Steps = dict[tuple[str, str], tuple[tuple[tuple[int, float], ...], int]]
+
+
+def pack(
+    run: Run, recipe: Recipe, out: Path, *, refitted: bool = False, teacher: Recipe | None = None
+) -> Path:
+    """Write the bundle of a run: a zip where `out` is called so, otherwise a folder.
+
+    Args:
+        refitted: take the models that learned from all labelled graphs; the scores are those of
+            the models of the folds all the same.
+        teacher: the ensemble that the recipe's members were taught by.
+
+    Raises InputError where `out` is something else than a bundle, where the recipe does not fit
+    the run, or a model is missing, damaged or of the user's own kind.
+    """
+    check_recipe(recipe, run.experiments())
+    _check_place(out)
+    jobs = _find_jobs(run, recipe, refitted=refitted)
+    about = _About(run, recipe, refitted, teacher)
+    if out.suffix != ZIP:
+        with replace_folder(out) as folder:
+            _write(about, jobs, out.name, folder)
+        return out
+    with tempfile.TemporaryDirectory(prefix="fastslow-") as place:
+        _write(about, jobs, out.stem, Path(place))
+        return write_archive(Path(place), out)
+
+
+def _check_place(out: Path) -> None:
+    """Nothing but a bundle is written over."""
+    if out.is_dir():
+        fits = out.suffix != ZIP and ((out / RECORD).is_file() or not any(out.iterdir()))
+    else:
+        fits = not out.exists() or (out.suffix == ZIP and is_archive(out))
+    if not fits:
+        raise InputError(f"{out}: expected a new name or a bundle, found other files there.")
+
+
+@dataclass(frozen=True)
+class _About:
+    """What is packed."""
+
+    run: Run
+    recipe: Recipe
+    refitted: bool
+    teacher: Recipe | None
+
+
+def _write(about: _About, jobs: Sequence[tuple[Path, JobRecord]], name: str, folder: Path) -> None:
+    members = [_copy_model(job, place, folder) for place, job in jobs]
+    record = _describe(about, name, members, [job for _, job in jobs])
+    write_card(record, folder)
+    files = list_checksums(folder)
+    sizes = {name: (folder / name).stat().st_size for name in files}
+    write_bundle_record(dataclasses.replace(record, files=files, sizes=sizes), folder)
+
+
+def _find_jobs(run: Run, recipe: Recipe, *, refitted: bool) -> list[tuple[Path, JobRecord]]:
+    """The models of the recipe's members and of its fallback, every fold and seed of them.
+
+    Or those that left out no fold: only they rank a collection that could not be divided.
+    """
+    found = []
+    for name in dict.fromkeys(find_members(run, recipe, "test")):
+        jobs = [(place, check_job(place)) for place in run.jobs(name)]
+        divided = {c for _, job in jobs if job.fold != NO_FOLD for c in job.collections}
+        own = [
+            (place, job)
+            for place, job in jobs
+            if (job.fold == NO_FOLD) == (refitted or not divided & set(job.collections))
+        ]
+        if not refitted:
+            _check_complete(run, name, [job for _, job in own])
+        found += own
+    if not found:
+        raise InputError(f"{run.folder}: has no model of recipe {recipe.name}. Finish the run.")
+    return found
+
+
+def _check_complete(run: Run, name: str, jobs: Sequence[JobRecord]) -> None:
+    """Whether every collection that a model ranks has a model for each fold and seed."""
+    graphs = predictions.read(run.graphs, ["collection", "fold", "labelled"])
+    seeds = run.record()["settings"][EXPERIMENTS][name].get("seeds", [0])
+    for collection in sorted({name for job in jobs for name in job.collections}):
+        own = graphs.filter("labelled", pl.col("collection") == collection)["fold"].unique()
+        folds = own.to_list() if len(own) > 1 else [job.fold for job in jobs[:1]]
+        there = {(job.fold, job.seed) for job in jobs if collection in job.collections}
+        missing = {(fold, seed) for fold in folds for seed in seeds} - there
+        if len(own) > 1 and missing:
+            fold, seed = min(missing)
+            raise InputError(
+                f"{run.folder}: {name} lacks {len(missing)} models of {collection}, such as fold "
+                f"{fold} seed {seed}. Finish the run with `fastslow run --run {run.folder}`."
+            )
+
+
+def _copy_model(job: JobRecord, place: Path, folder: Path) -> Member:
+    """Take over a model that this program can read from a bundle."""
+    name = f"{MODELS}/{job.experiment}/{place.parent.name}/{place.name}"
+    target = folder / name
+    target.mkdir(parents=True)
+    described = read_record(place / MODEL / catalogue.RECORD, "a model")
+    try:  # a kind of the user's own is refused here, not by those who get the bundle
+        read_settings(described)
+    except InputError as error:
+        raise InputError(f"{place}: cannot be packed: {error}") from error
+    for file in [*described["files"], catalogue.RECORD]:
+        (target / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(place / MODEL / file, target / file)
+    return Member(name, job.experiment, job.collections, job.fold, job.seed)
+
+
+def _describe(
+    about: _About, name: str, members: Sequence[Member], jobs: Sequence[JobRecord]
+) -> BundleRecord:
+    run, recipe = about.run, about.recipe
+    made: Mapping[str, Any] = run.record()
+    used = {member.experiment for member in members}
+    learned = {key for job in jobs for key in [*job.fitted_on, *job.validated_on]}
+    table = score_recipes(run, {recipe.name: recipe})
+    return BundleRecord(
+        name=name,
+        recipe=recipe,
+        features=VERSION,
+        code=str(made.get("code")),
+        commit=made.get("commit"),
+        versions=dict(made.get("versions", {})),
+        members=tuple(members),
+        programs=list_programs(run, learned, find_all_steps(run, recipe, used)),
+        scores=_score(table),
+        families=_score_families(table),
+        refitted=about.refitted,
+        teacher=None if about.teacher is None else _describe_teacher(run, recipe, about.teacher),
+        files={},
+        sizes={},
+    )
+
+
+def list_programs(run: Run, learned: set[str], steps: Steps) -> dict[str, tuple[Program, ...]]:
+    """The graphs that were learned from or predicted out of fold, by collection."""
+    found: dict[str, list[Program]] = {}
+    for row in predictions.read(run.graphs).iter_rows(named=True):
+        key = row["collection"], row["graph"]
+        if ":".join(key) in learned or key in steps:
+            own, ranked = steps.get(key, ((), 0))
+            program = Program(
+                name=hash_name(*key),
+                architecture=row["architecture"],
+                group=hash_name(str(row["group"])),
+                family=find_family(row["graph"]),
+                nodes=row["nodes"],
+                edges=row["edges"],
+                configurable=row["configurable"],
+                configs=row["configs"],
+                steps=own,
+                ranked=ranked,
+            )
+            found.setdefault(key[0], []).append(program)
+    return {name: tuple(programs) for name, programs in sorted(found.items())}
+
+
+def find_all_steps(run: Run, recipe: Recipe, used: set[str]) -> Steps:
+    """What the merged ranking out of fold reaches, by graph, and how many it ranked."""
+    labels = predictions.read(run.labels)
+    paths = {n: p for n, p in find_members(run, recipe, "out_of_fold").items() if n in used}
+    steps: Steps = {}
+    for frame in merge_files({n: p for n, p in paths.items() if p.is_file()}, recipe):
+        joined = frame.join(labels, on=predictions.REQUEST_KEYS, maintain_order="left")
+        for (name, graph), own in joined.group_by("collection", "graph", maintain_order=True):
+            found = find_steps(own["score"].to_numpy(), own["runtime"].to_numpy())
+            steps[str(name), str(graph)] = found, len(own)
+    return steps
+
+
+def find_family(graph: str) -> str:
+    """The word that a graph's name begins with, such as bert; empty where it begins with none.
+
+    Names of programs that are made of a hash have none.
+    """
+    if re.fullmatch(r"[0-9a-f]{16,}", graph):
+        return ""
+    return re.match(r"[A-Za-z]*", graph)[0].lower()  # type: ignore[index]  # it always matches
+
+
+def _describe_teacher(run: Run, recipe: Recipe, teacher: Recipe) -> Teacher:
+    """The ensemble's own scores, and how far the student's are from them on the same graphs."""
+    table = score_recipes(run, {TEACHER: teacher, STUDENT: recipe})
+    gains = compare(table, STUDENT, TEACHER).filter(pl.col("collection") == "mean")
+    (mean,) = gains.iter_rows(named=True)
+    return Teacher(
+        name=teacher.name,
+        scores=_score(table.filter(pl.col("member") == TEACHER)),
+        gain=Score(mean["difference"], mean["low"], mean["high"], mean["graphs"]),
+    )
+
+
+def _score(table: pl.DataFrame) -> dict[str, Score]:
+    return {
+        row["collection"]: Score(row["value"], row["low"], row["high"], row["graphs"])
+        for row in bootstrap(table).iter_rows(named=True)
+    }
+
+
+def _score_families(table: pl.DataFrame) -> dict[str, dict[str, Score]]:
+    """The same for the graphs of each family, by collection."""
+    named = table.with_columns(
+        family=pl.col("graph").map_elements(find_family, return_dtype=pl.String)
+    )
+    found: dict[str, dict[str, Score]] = {}
+    for (family,), own in named.sort("family").group_by("family", maintain_order=True):
+        for name, score in _score(own.drop("family")).items():
+            found.setdefault(name, {})[str(family)] = score
+    return found

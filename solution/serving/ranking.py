@@ -1,0 +1,92 @@
+"""What a bundle answers: an order, how sure it is, and how many configurations to measure."""
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+
+from solution.domain.graph import Graph
+from solution.serving.words import describe_configs
+
+SHOWN = 10  # rows in a notebook
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """The configurations of one graph in order."""
+
+    graph: Graph
+    scores: np.ndarray  # (configs,) float32; lower is faster, comparable inside this graph only
+    spread: np.ndarray  # (configs,) float64: deviation of the models' ranks; NaN of a single model
+    measure: int | None  # k: measure the first k of the order; None: abstained
+    reason: str  # why so many, or why none is given
+    known: bool  # the program was learned from, at these or other sizes
+    regret: float
+    confidence: float
+
+    @cached_property
+    def order(self) -> np.ndarray:
+        """Positions (configs,) of the configurations, fastest first; of equals the first."""
+        return np.argsort(self.scores, kind="stable")
+
+    @property
+    def abstained(self) -> bool:
+        """Whether no number to measure is given."""
+        return self.measure is None
+
+    def sentence(self) -> str:
+        """How many to measure, in words."""
+        learned = " The models learned from this program." if self.known else ""
+        if self.measure is None:
+            return f"No number to measure is given: {self.reason}.{learned}"
+        return f"Measure these {self.measure}: {self.reason}.{learned}"
+
+    def to_frame(self, top: int | None = None) -> pl.DataFrame:
+        """rank, config, score, spread (of ranks), configuration (in words); best first."""
+        places = self.order[:top]
+        return pl.DataFrame(
+            {
+                "rank": np.arange(1, len(places) + 1),
+                "config": places,
+                "score": self.scores[places],
+                "spread": pl.Series(self.spread[places]).fill_nan(None),
+                "configuration": describe_configs(self.graph, places),
+            }
+        )
+
+    def _repr_html_(self) -> str:
+        shown = self.to_frame(SHOWN)
+        cells = [[_format(value) for value in row] for row in shown.iter_rows()]
+        head = "".join(f"<th>{name}</th>" for name in shown.columns)
+        rows = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
+            for row in cells
+        )
+        title = html.escape(f"{self.graph.name}: {self.sentence()}")
+        return f"<p>{title}</p><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+
+    def __repr__(self) -> str:
+        return f"<Ranking of {len(self.scores)} configurations of {self.graph.name}>"
+
+
+def find_spread(predictions: Sequence[pl.DataFrame], configs: int) -> np.ndarray:
+    """The deviation (configs,) of the ranks that the models give; NaN where there is one model.
+
+    Args:
+        predictions: of experiments, with the columns config, fold, seed, score.
+    """
+    ranks = [
+        own.sort("config")["score"].rank("average").to_numpy()
+        for frame in predictions
+        for _, own in frame.group_by("fold", "seed", maintain_order=True)
+    ]
+    return np.std(ranks, axis=0) if len(ranks) > 1 else np.full(configs, np.nan)
+
+
+def _format(value: object) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

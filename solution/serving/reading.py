@@ -1,0 +1,175 @@
+"""The graphs that people have: npz files, modules of XLA, their text, prepared stores, folders."""
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from solution.data.folders import find_files, identify_file
+from solution.data.npz import read_graph as read_npz
+from solution.domain.collection import TILE
+from solution.domain.collection import collection as find_collection
+from solution.domain.graph import Graph
+from solution.domain.vocabulary import NUM_TILE_FEATURES
+from solution.serving.calibration import Facts, describe_graph
+from solution.serving.candidates import DEFAULT, make_candidates
+from solution.store.graph_file import SUFFIX, read_prepared, read_record
+from solution.store.store import Store, is_store
+from solution.system.errors import InputError
+
+NPZ, PROTOBUF = ".npz", (".pb", ".binpb")
+TEXT = (".hlo", ".txt", ".mlir", ".stablehlo", ".py")  # what jax makes a module of
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """A graph whose configurations are to be ranked."""
+
+    graph: Graph
+    facts: Facts  # of the whole program
+    made: bool = False  # whether its configurations were made here
+
+
+def read_questions(
+    path: Path, collection: str | None = None, configs: int | None = None
+) -> Iterator[Question]:
+    """Every graph of a file, of a prepared store, or of a folder with npz files.
+
+    Args:
+        collection: what graphs belong to, where the path does not say it.
+        configs: make so many configurations; by default only for a program that has just one.
+
+    Raises:
+        InputError: there is nothing of the kind, it is no graph, or nothing may be configured.
+    """
+    for question in _read(path, collection):
+        is_whole = question.facts == describe_graph(question.graph)
+        if configs is not None and not is_whole:
+            raise InputError(
+                f"{path}: {question.graph.name} is pruned, and configurations are made for whole "
+                "programs. Give the file that the store was prepared from."
+            )
+        if configs is not None or (question.graph.num_configs == 1 and is_whole):
+            made = make_candidates(question.graph, configs or DEFAULT)
+            yield dataclasses.replace(question, graph=made, made=True)
+        else:
+            yield question
+
+
+def read_graph(
+    path: str | Path, collection: str | None = None, *, configs: int | None = None
+) -> Graph:
+    """The graph of a file: npz, a module of XLA, or one of a prepared store.
+
+    Args:
+        collection: such as layout:xla:random, where the path does not say it.
+        configs: make so many configurations; by default only for a program that has just one.
+
+    Raises:
+        InputError: there is no such file, it is no graph, or it holds several.
+    """
+    if collection is not None:
+        find_collection(collection)
+    if Path(path).is_dir():
+        raise InputError(f"{path}: expected one file, found a folder. Name one in it.")
+    found = list(read_questions(Path(path), collection, configs))
+    if len(found) != 1:
+        raise InputError(f"{path}: holds {len(found)} graphs, expected one. Rank it as a whole.")
+    return found[0].graph
+
+
+def _read(path: Path, collection: str | None) -> Iterator[Question]:
+    if path.is_dir() and is_store(path):
+        store = Store.open(path)
+        for file, seal in store.seals().items():
+            yield _read_prepared(file, seal)
+    elif path.is_dir():
+        yield from _read_folder(path, collection)
+    elif path.suffix == SUFFIX:
+        yield _read_prepared(path)
+    elif path.suffix in PROTOBUF:
+        yield from map(_ask, _read_modules(path, collection))
+    elif path.suffix in TEXT:
+        yield _ask(_read_text(path, collection))
+    elif path.suffix == NPZ:
+        found = identify_file(path, collection)
+        yield _ask(read_npz(found.path, found.collection))
+    else:
+        raise InputError(
+            f"{path}: expected a folder, a store or a file {NPZ}, {', '.join(PROTOBUF)}, "
+            f"{', '.join(TEXT)}, found {path.suffix or 'none of these suffixes'}."
+        )
+
+
+def _read_folder(folder: Path, collection: str | None) -> Iterator[Question]:
+    """Its own npz files and modules; where it has none, the npz files as the competition's lie."""
+    own = sorted(path for path in folder.iterdir() if path.suffix in (NPZ, *PROTOBUF))
+    for path in own:
+        yield from _read(path, collection)
+    if not own:
+        yield from (_ask(read_npz(file.path, file.collection)) for file in find_files(folder))
+
+
+def _read_modules(path: Path, collection: str | None) -> Iterator[Graph]:
+    from solution.data.hlo.records import read_module_file
+
+    of_layouts = None if collection in TILE else collection
+    for record in read_module_file(path, of_layouts):
+        yield _as_kernel(record.graph) if collection in TILE else record.graph
+
+
+def _as_kernel(graph: Graph) -> Graph:
+    """A module as a kernel whose tiles are still to be made; one with tiles as it is."""
+    if graph.collection.name in TILE:
+        return graph
+    if graph.num_configs > 1:
+        raise InputError(
+            f"{graph.name}: has layouts, which no graph of {', '.join(TILE)} has. Leave "
+            "--collection out."
+        )
+    return dataclasses.replace(
+        graph,
+        collection=find_collection(TILE[0]),
+        configurable=np.empty(0, np.int64),
+        configs=np.zeros((1, NUM_TILE_FEATURES), np.float32),
+        options=None,
+    )
+
+
+def _read_text(path: Path, collection: str | None) -> Graph:
+    """Text is read by XLA itself, in a process of its own: on a wrong one it may abort."""
+    import tempfile
+
+    from solution.collecting.children import Child, Limits
+    from solution.collecting.program import read_programs
+    from solution.system.files import replace_file
+
+    with Child(Limits()) as child:
+        (program,) = read_programs(path, child)
+    with tempfile.TemporaryDirectory(prefix="fastslow-") as folder:
+        module = Path(folder) / f"{path.stem}.pb"
+        with replace_file(module) as temporary:
+            temporary.write_bytes(program.module.SerializeToString())
+        (graph,) = _read_modules(module, collection)
+    return graph
+
+
+def _ask(graph: Graph) -> Question:
+    return Question(graph, describe_graph(graph))
+
+
+def _read_prepared(path: Path, seal: str | None = None) -> Question:
+    """A store's graphs are pruned; what is compared of them is in their records."""
+    graph, summary = read_prepared(path, seal), read_record(path).get("summary", {})
+    try:
+        facts = Facts(
+            str(summary["architecture"]),
+            int(summary["nodes"]),
+            int(summary["edges"]),
+            int(summary["configurable"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{path}: lacks its summary. Prepare the data again.") from error
+    return Question(graph, facts)

@@ -1,0 +1,191 @@
+"""What a bundle says of itself.
+
+    BUNDLE/
+        bundle.json     this record, sealed, with the checksum and the size of every other file
+        README.md       the model card
+        models/EXPERIMENT/COLLECTIONS/fold-F-seed-S/      a model each (solution.models.catalogue)
+
+A seal finds damage; it does not prove who packed a bundle. So nothing in it is ever run or imported
+by a name: a model's kind is looked up in the catalogue's table.
+"""
+
+import dataclasses
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from ensembles.recipe import Recipe
+from solution.features.preparation import VERSION
+from solution.models import catalogue
+from solution.system.errors import InputError
+from solution.system.files import write_sealed
+from solution.system.sealing import read_record
+
+RECORD, CARD, MODELS, FORMAT = "bundle.json", "README.md", "models", 1
+MAX_BYTES = 4 << 30  # of all files together
+Count = Annotated[int, Field(ge=0, le=1 << 60)]
+Slowdown = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+@dataclass(frozen=True)
+class Member:
+    """One trained model."""
+
+    folder: str  # below the bundle
+    experiment: str
+    collections: tuple[str, ...]  # that it ranks
+    fold: int  # that it has not seen
+    seed: int
+
+
+@dataclass(frozen=True)
+class Program:
+    """A graph that was learned from, its name hashed."""
+
+    name: str
+    architecture: str  # as of Graph: a hash
+    group: str  # of the graphs that were never on both sides of a fit; a hash
+    family: str  # the first word of its name, or nothing
+    nodes: Count
+    edges: Count
+    configurable: Count
+    configs: Count
+    # Out of fold, what measuring the first k reaches: (k, slowdown against the best) wherever it
+    # improves. Empty where the graph was not predicted out of fold.
+    steps: tuple[tuple[Count, Slowdown], ...]
+    ranked: Count  # configurations that were predicted out of fold
+
+
+@dataclass(frozen=True)
+class Score:
+    """A collection's mean score out of fold, with its 95% interval where there are two graphs."""
+
+    value: float
+    low: float | None
+    high: float | None
+    graphs: int
+
+
+@dataclass(frozen=True)
+class Teacher:
+    """The ensemble that the models learned from, where they learned from one."""
+
+    name: str  # of its recipe
+    scores: dict[str, Score]  # by collection, out of fold
+    gain: Score  # of the models over it, mean of the collections
+
+
+@dataclass(frozen=True)
+class BundleRecord:
+    """All that a bundle holds beside the models."""
+
+    name: str
+    recipe: Recipe
+    features: int  # the version of the preparation
+    code: str  # a fingerprint of the code that trained
+    commit: str | None
+    versions: dict[str, str]  # of the libraries that it was trained with
+    members: tuple[Member, ...]
+    programs: dict[str, tuple[Program, ...]]  # by collection
+    scores: dict[str, Score]  # by collection
+    families: dict[str, dict[str, Score]]  # by collection and family
+    # Whether its models learned from all graphs; the scores are those of models of the folds.
+    refitted: bool
+    teacher: Teacher | None
+    files: dict[str, str]  # checksums
+    sizes: dict[str, Count]  # bytes
+
+    def collections(self) -> list[str]:
+        """Those that a model ranks."""
+        return sorted({name for member in self.members for name in member.collections})
+
+    @property
+    def is_light(self) -> bool:
+        """Whether its models predict without torch: students do."""
+        return self.teacher is not None
+
+    def knows(self, architecture: str) -> bool:
+        """Whether a model learned from a program of this structure, at these or other sizes."""
+        return any(
+            program.architecture == architecture
+            for programs in self.programs.values()
+            for program in programs
+        )
+
+
+def write_bundle_record(record: BundleRecord, folder: Path) -> None:
+    """Seal the record into the folder, last."""
+    described = dataclasses.asdict(record)
+    described["recipe"] = record.recipe.model_dump(mode="json")
+    write_sealed({"format": FORMAT, **described}, folder / RECORD)
+
+
+def read_bundle_record(folder: Path, named: Path) -> BundleRecord:
+    """The record in `folder`, which messages call `named`.
+
+    Raises InputError where it is not what was written, or this program cannot use it.
+    """
+    path = folder / RECORD
+    if not path.is_file():
+        raise InputError(f"{named}: there is no bundle here. Make one with `fastslow pack RUN`.")
+    found = read_record(path, "a bundle")
+    if found.pop("format", None) != FORMAT:
+        raise InputError(f"{named}: is of another format, expected {FORMAT}. Pack the run again.")
+    try:
+        record = TypeAdapter(BundleRecord).validate_python(found)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise InputError(
+            f"{named}: expected the record of a bundle, but {where[:100]}: {first['msg']}"
+        ) from error
+    _check(record, named)
+    return record
+
+
+def hash_name(*words: str) -> str:
+    """A name that says nothing to those who do not know it already."""
+    return hashlib.sha256(":".join(words).encode()).hexdigest()[:16]
+
+
+def check_model_record(found: dict[str, Any], place: str, named: Path) -> None:
+    """Refuse, before any library is imported for it, a model that this program does not know."""
+    kind = found.get("kind")
+    if kind not in catalogue.KINDS:
+        raise InputError(
+            f"{named}: {place} is of the kind {kind!r}, expected one of "
+            f"{', '.join(catalogue.KINDS)}."
+        )
+    preparation = found.get("preparation")
+    version = preparation.get("version") if isinstance(preparation, dict) else None
+    if version != VERSION:
+        raise InputError(_other_features(named, version))
+
+
+def _check(record: BundleRecord, named: Path) -> None:
+    if record.features != VERSION:
+        raise InputError(_other_features(named, record.features))
+    if set(record.files) != set(record.sizes):
+        raise InputError(f"{named}: its record gives files without a size, or sizes of none.")
+    total = sum(record.sizes.values())
+    if total > MAX_BYTES:
+        raise InputError(
+            f"{named}: says that it holds {total:,} bytes, expected at most {MAX_BYTES:,}."
+        )
+    for member in record.members:
+        model = f"{member.folder}/{catalogue.RECORD}"
+        if not member.folder.startswith(f"{MODELS}/") or model not in record.files:
+            raise InputError(f"{named}: names the model {member.folder!r}, which it does not hold.")
+    for program in (program for programs in record.programs.values() for program in programs):
+        if program.steps and program.steps[-1][1] != 0:
+            raise InputError(f"{named}: says of a program that its best was never measured.")
+
+
+def _other_features(named: Path, version: object) -> str:
+    return (
+        f"{named}: was made with version {version} of the features, this program has {VERSION}. "
+        "Take the program it was packed with, or train and pack it again."
+    )

@@ -1,0 +1,125 @@
+"""Small rankers that learn from an ensemble instead of from runtimes: `fastslow pack --distill`.
+
+A student of a fold is taught by the ensemble's models of that very fold, none of which has seen a
+graph of it, about graphs of other folds and about test graphs. So nothing of the fold leaks to the
+student through its teachers, and its out-of-fold score is as honest as theirs. The student that is
+shipped is taught by all of them about all graphs.
+
+Source: Hinton, Vinyals and Dean, "Distilling the knowledge in a neural network", 2015; of rankings:
+Tang and Wang, "Ranking distillation", KDD 2018.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from ensembles.merge import find_members, merge_collection
+from ensembles.recipe import Recipe
+from solution.domain.collection import LAYOUT, NLP, TILE, XLA
+from solution.domain.graph import Graph
+from solution.domain.predictions import make_frame
+from solution.experiments.base import Experiment
+from solution.features.preparation import Preparation
+from solution.models.catalogue import Model, load_model
+from solution.models.layout.layout_gnn import LayoutGnnSettings
+from solution.models.nets.training_loop import TrainingSettings
+from solution.models.tile.tile_gnn import TileGnnSettings
+from solution.runs.folder import Run
+from solution.runs.job import MODEL, read_job
+from solution.system.processes import one_thread
+from solution.training.folds import NO_FOLD
+from solution.training.jobs import Job, list_jobs
+from solution.training.plan import Plan
+
+# As large as one of the nets that they learn from.
+STUDENTS = (
+    Experiment(
+        name="distilled_layout",
+        collections=LAYOUT,
+        train_jointly=(XLA, NLP),
+        ranker=LayoutGnnSettings(),
+    ),
+    Experiment(
+        name="distilled_tile",
+        collections=TILE,
+        ranker=TileGnnSettings(
+            dropout=0.3,
+            training=TrainingSettings(graphs_per_step=16, min_steps=10, weight_decay=1e-2),
+        ),
+    ),
+)
+RECIPE = Recipe(
+    name="distilled",
+    method="z_score",
+    members={student.name: 1.0 for student in STUDENTS},
+    allow_missing=frozenset({"members"}),
+)
+
+
+def list_refits(experiment: Experiment, plan: Plan) -> list[Job]:
+    """A job for each group and seed of the experiment that learns from all labelled graphs."""
+    found: dict[tuple[tuple[str, ...], int], list[str]] = {}
+    for job in list_jobs(experiment, plan):
+        ranked = found.setdefault((job.group, job.seed), [])
+        ranked += [name for name in job.collections if name not in ranked]
+    return [
+        Job(experiment, group, tuple(collections), NO_FOLD, seed)
+        for (group, seed), collections in found.items()
+    ]
+
+
+class Teacher:
+    """The models of an ensemble that have not seen a fold; of NO_FOLD, all of them."""
+
+    def __init__(self, run: Run, recipe: Recipe, fold: int) -> None:
+        self._run, self._recipe, self._fold = run, recipe, fold
+        self._models: dict[Path, Model] = {}
+
+    def teach(self, graphs: Sequence[Graph]) -> Iterator[Graph]:
+        """The graphs with what the ensemble says in the place of runtimes: positive, in its order.
+
+        Those that none of its members ranks are left out.
+        """
+        with one_thread():
+            for graph in graphs:
+                scores = self._score(graph)
+                if scores is not None:
+                    spread = float(scores.std()) or 1.0
+                    runtimes = np.exp((scores - scores.mean()) / spread)
+                    yield dataclasses.replace(graph, runtimes=runtimes)
+
+    @cached_property
+    def _members(self) -> list[tuple[str, Path, tuple[str, ...], int, int]]:
+        """Experiment, folder, collections, fold and seed of each model."""
+        names = [name for name in find_members(self._run, self._recipe, "test")
+                 if name != self._recipe.fallback]  # fmt: skip
+        jobs = [(name, place, read_job(place)) for name in names for place in self._run.jobs(name)]
+        return [
+            (name, place / MODEL, job.collections, job.fold, job.seed)
+            for name, place, job in jobs
+            if job.fold == self._fold or (self._fold == NO_FOLD and job.fold != NO_FOLD)
+        ]
+
+    def _score(self, graph: Graph) -> np.ndarray | None:
+        frames: dict[str, list[pl.DataFrame]] = {}
+        prepared: dict[Preparation, Graph] = {}
+        name = graph.collection.name
+        for experiment, folder, collections, fold, seed in self._members:
+            if name in collections and experiment in self._recipe.weights(name):
+                if folder not in self._models:
+                    self._models[folder] = load_model(folder)
+                model = self._models[folder]
+                if model.preparation not in prepared:
+                    prepared[model.preparation] = model.preparation(graph)
+                scores = model.ranker.predict(prepared[model.preparation])
+                frame = make_frame(graph.key, np.arange(len(scores)), scores, fold, seed)
+                frames.setdefault(experiment, []).append(frame)
+        if not frames:
+            return None
+        joined = {experiment: pl.concat(own) for experiment, own in frames.items()}
+        merged = merge_collection(name, joined, self._recipe)
+        return merged["score"].cast(pl.Float64).to_numpy()

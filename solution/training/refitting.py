@@ -1,0 +1,77 @@
+"""Train what is shipped: a run's rankers on all labelled graphs, or students of its ensemble.
+
+Both are jobs of the run, beside those of its folds: stopped, the same command goes on.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from ensembles.recipe import Recipe
+from solution.experiments.base import Experiment, find_named_experiment
+from solution.runs.folder import Run
+from solution.store.store import Store
+from solution.system.progress import bars
+from solution.training.distilling import STUDENTS, Teacher, list_refits
+from solution.training.fit import train_job
+from solution.training.jobs import Job, list_jobs, remove_damaged
+from solution.training.opening import open_experiments
+from solution.training.out_of_fold import gather, train_jobs
+from solution.training.plan import Plan
+from solution.training.watch import ProgressBars
+
+
+def refit(run: Run, recipe: Recipe, store: Store, workers: int | None = None) -> None:
+    """Train every ranker that the recipe merges once more, with each seed, on all labelled graphs.
+
+    Raises InputError where the run was made of another store, or by other code.
+    """
+    names = [name for name in run.experiments() if name in {*recipe.names(), recipe.fallback}]
+    experiments = [find_named_experiment(name) for name in names]
+    with _open_again(run, experiments, store) as plan:
+        jobs = [job for experiment in experiments for job in list_refits(experiment, plan)]
+        with bars() as progress:
+            watch = ProgressBars(progress, len(jobs), "Training on all graphs")
+            train_jobs(jobs, plan, run, watch, workers)
+
+
+def distill(
+    run: Run, recipe: Recipe, store: Store, students: Sequence[Experiment] = STUDENTS
+) -> None:
+    """Train the students of the ensemble: one a fold, for their score, and one that is shipped.
+
+    Raises InputError where the run was made of another store, or by other code.
+    """
+    with _open_again(run, students, store) as plan:
+        taught = [student for student in students if list_jobs(student, plan)]
+        jobs = [
+            job
+            for student in taught
+            for job in (*list_jobs(student, plan), *list_refits(student, plan))
+        ]
+        with bars() as progress:
+            watch = ProgressBars(progress, len(jobs), "Distilling")
+            _train_students(jobs, recipe, plan, run, watch)
+        for student in taught:
+            gather(student, plan, run)
+
+
+def _train_students(
+    jobs: Sequence[Job], recipe: Recipe, plan: Plan, run: Run, watch: ProgressBars
+) -> None:
+    missing = remove_damaged(jobs, run)
+    for _ in range(len(jobs) - len(missing)):
+        watch.advance()
+    for job in missing:
+        with watch.job(job.describe()) as report:
+            train_job(job, plan, run, report, Teacher(run, recipe, job.fold).teach)
+        watch.advance()
+
+
+@contextmanager
+def _open_again(run: Run, experiments: Sequence[Experiment], store: Store) -> Iterator[Plan]:
+    """The plan of a run that is there, with its own folds; others are kept out meanwhile."""
+    settings = run.record()["settings"]
+    with open_experiments(
+        experiments, store, run.folder, scheme=settings["scheme"], folds=settings["folds"]
+    ) as (plan, _):
+        yield plan

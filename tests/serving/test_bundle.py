@@ -1,0 +1,177 @@
+"""A packed run gives the run's own scores, from a folder, a zip, anywhere, in another process."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+import yaml
+
+from ensembles.merge import merge_run
+from ensembles.scoring import alone
+from solution import load_bundle, load_run, read_graph
+from solution.domain import predictions
+from solution.models import catalogue
+from solution.runs.folder import Run
+from solution.serving.packing import pack
+from solution.serving.record import RECORD
+from solution.store.store import Store
+from solution.system.errors import InputError
+from tests.serving.conftest import KINDS, LAYOUT, RECIPE, TILE
+
+FILES = {LAYOUT: "npz/layout/xla/random/test/program_6.npz", TILE: "npz/tile/xla/test/kernel_6.npz"}
+
+
+def test_there_is_a_model_of_every_kind() -> None:
+    assert set(KINDS) == set(catalogue.KINDS)
+    assert all(catalogue.kind_of(made.ranker) == name for name, made in KINDS.items())
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_kind_gives_the_bytes_of_the_runs_own_test_predictions(
+    name: str, run: Run, data: Path, tmp_path: Path
+) -> None:
+    bundle = load_bundle(pack(run, alone(name), tmp_path / "moved"))
+    expected = predictions.read(run.predictions(name, "test"))
+    for collection in KINDS[name].collections:
+        graph = read_graph(data / FILES[collection])
+        found = bundle.predict(graph)[name].sort(predictions.KEYS)
+        own = expected.filter(pl.col("collection") == collection, pl.col("graph") == graph.name)
+        assert len(own) == len(found) > 0
+        assert found.equals(own)
+
+
+def test_the_ensemble_gives_the_bytes_of_the_runs_own_ranking(
+    run: Run, bundle_folder: Path, bundle_zip: Path, data: Path
+) -> None:
+    merge_run(run, RECIPE)
+    expected = predictions.read(run.ranking(RECIPE.name, "test"))
+    for bundle in (load_bundle(bundle_folder), load_bundle(str(bundle_zip))):
+        for file in FILES.values():
+            graph = read_graph(str(data / file))
+            own = expected.filter(
+                pl.col("collection") == graph.collection.name, pl.col("graph") == graph.name
+            )
+            ranking = bundle.rank(graph)
+            assert ranking.scores.tobytes() == own["score"].to_numpy().tobytes()
+            assert (np.diff(ranking.scores[ranking.order]) >= 0).all()
+
+
+def test_another_process_with_other_threads_gives_the_same_bytes(
+    bundle_folder: Path, bundle_zip: Path, data: Path
+) -> None:
+    code = (
+        "import sys; from solution import load_bundle, read_graph\n"
+        "bundle = load_bundle(sys.argv[1])\n"
+        "for path in sys.argv[2:]: print(bundle.rank(read_graph(path)).scores.tobytes().hex())"
+    )
+    graphs = [str(data / file) for file in FILES.values()]
+    bundle = load_bundle(bundle_folder)
+    own = [bundle.rank(graph).scores.tobytes().hex() for graph in graphs]
+    called = [sys.executable, "-c", code, str(bundle_zip), *graphs]
+    threads = "1" if torch.get_num_threads() > 1 else "2"
+    others = {**os.environ, "OMP_NUM_THREADS": threads, "OMP_WAIT_POLICY": "passive"}
+    done = subprocess.run(called, capture_output=True, text=True, check=True, env=others)
+    assert done.stdout.split() == own
+
+
+def test_a_run_ranks_as_its_bundle(
+    run: Run, bundle_folder: Path, data: Path, tmp_path: Path
+) -> None:
+    recipe = tmp_path / "small.toml"
+    members = "\n".join(f"{name} = {weight}" for name, weight in RECIPE.members.items())
+    recipe.write_text(f'method = "z_score"\nfallback = "nothing"\n[members]\n{members}\n')
+    graph = read_graph(data / FILES[TILE])
+    expected = load_bundle(bundle_folder).rank(graph)
+    np.testing.assert_array_equal(load_run(str(run.folder), str(recipe)).rank(graph).scores,
+                                  expected.scores)  # fmt: skip
+
+
+def test_only_what_the_recipe_merges_is_packed(run: Run, bundle_folder: Path) -> None:
+    record = load_bundle(bundle_folder).record
+    assert {member.experiment for member in record.members} == {*RECIPE.members, "nothing"}
+    seeds = {(m.fold, m.seed) for m in record.members if m.experiment == "lambdarank"}
+    assert seeds == {(0, 0), (0, 1), (1, 0), (1, 1)}
+    text = (bundle_folder / RECORD).read_text()
+    assert "kernel_0" not in text
+    assert "program_0" not in text
+    assert {len(programs) for programs in record.programs.values()} == {6}
+
+
+def test_equal_runs_are_packed_into_equal_bytes(run: Run, tmp_path: Path) -> None:
+    made = [pack(run, RECIPE, tmp_path / place / "b.zip") for place in ("one", "two")]
+    assert made[0].read_bytes() == made[1].read_bytes()
+
+
+def test_the_card_is_what_hubs_read(bundle_folder: Path) -> None:
+    _, head, body = (bundle_folder / "README.md").read_text().split("---\n", 2)
+    card = yaml.safe_load(head)
+    (index,) = card["model-index"]
+    scores = load_bundle(bundle_folder).record.scores
+    shown = {r["dataset"]["type"]: r["metrics"][0]["value"] for r in index["results"]}
+    assert shown == {name: score.value for name, score in scores.items()}
+    assert set(scores) == {LAYOUT, TILE}
+    assert all(name in body for name in scores)
+    assert re.search(r"tile:xla \| lone \| [0-9.]+ \| 1 \|", body)
+    assert re.search(r"tile:xla \| kernel \| [0-9.]+ \([0-9.]+ to [0-9.]+\) \| 5 \|", body)
+
+
+def test_a_program_that_was_learned_from_is_said_to_be_so(
+    bundle_folder: Path, data: Path, store: Store
+) -> None:
+    bundle = load_bundle(bundle_folder)
+    ranking = bundle.rank(read_graph(data / "npz/tile/xla/train/kernel_0.npz"))
+    assert ranking.known
+    assert "learned from this program" in ranking.sentence()
+    assert ranking.to_frame(3)["configuration"][0].startswith("output ")
+    assert "<table>" in ranking._repr_html_()
+
+
+def test_few_programs_are_abstained_from_in_words(bundle_folder: Path, data: Path) -> None:
+    bundle, graph = load_bundle(bundle_folder), read_graph(data / FILES[TILE])
+    ranking = bundle.rank(graph)
+    assert ranking.abstained
+    assert ranking.measure is None
+    assert "6 programs predicted out of fold are too few for 90%" in ranking.sentence()
+    sure = bundle.rank(graph, confidence=0.8)
+    assert not sure.abstained
+    assert 1 <= (sure.measure or 0) <= graph.num_configs
+    assert "calibrated on 6 programs" in sure.reason
+
+
+def test_a_collection_without_a_model_is_refused(bundle_folder: Path, data: Path) -> None:
+    graph = read_graph(data / FILES[LAYOUT], "layout:nlp:random")
+    with pytest.raises(InputError, match=r"no model for layout:nlp:random.*layout:xla:random"):
+        load_bundle(bundle_folder).rank(graph)
+
+
+def test_an_unfinished_run_is_refused(run: Run, tmp_path: Path) -> None:
+    shutil.copytree(run.folder, tmp_path / "run")
+    copy = Run(tmp_path / "run")
+    shutil.rmtree(copy.jobs("lambdarank", TILE)[1])
+    with pytest.raises(InputError, match="lambdarank lacks 1 models of tile:xla.*Finish the run"):
+        pack(copy, RECIPE, tmp_path / "bundle")
+    assert not (tmp_path / "bundle").exists()
+
+
+def test_other_files_are_not_overwritten(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(InputError, match="found other files"):
+        pack(run, RECIPE, tmp_path)
+    assert (tmp_path / "thesis.txt").is_file()
+
+
+def test_the_door_is_lazy() -> None:
+    code = "import sys, solution; sys.exit(bool({'torch', 'numpy', 'polars'} & set(sys.modules)))"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    import solution
+
+    with pytest.raises(AttributeError, match="no attribute 'load_nothing'"):
+        _ = solution.load_nothing
+    assert {"load_bundle", "load_run", "read_graph"} <= set(dir(solution))

@@ -1,0 +1,244 @@
+"""A bundle that is not what was packed gets one message, and nothing in it is used."""
+
+import json
+import os
+import pickle
+import re
+import shutil
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from ensembles.recipe import Recipe
+from solution.features.preparation import VERSION
+from solution.models import catalogue
+from solution.models.base import RankerSettings
+from solution.models.catalogue import save_model
+from solution.models.linear import RidgeSettings
+from solution.models.nets.training_loop import TrainingSettings
+from solution.models.tile.tile_gnn import TileGnnSettings
+from solution.models.trees.lightgbm_ranker import LightGBMSettings
+from solution.serving.archive import write_archive
+from solution.serving.bundle import load_bundle
+from solution.serving.record import RECORD, BundleRecord, Member, write_bundle_record
+from solution.system.errors import InputError
+from solution.system.files import read_sealed, write_sealed
+from solution.system.sealing import list_checksums
+from tests.made.graphs import make_tile_graph
+
+PLACE = "models/ridge/tile-xla/fold-0-seed-0"
+GRAPH = make_tile_graph(9, configs=8)
+GRAPHS = [make_tile_graph(seed, configs=12, name=f"kernel_{seed}") for seed in range(4)]
+ENDLESS = {"name": "", "architecture": "", "group": "", "family": "", "nodes": 1, "edges": 1,
+           "configurable": 0, "configs": 9, "steps": [[1, 0.5]], "ranked": 9}  # fmt: skip
+
+
+def seal(folder: Path, **changes: Any) -> None:
+    """Make the record fit what is there, as an attacker would."""
+    files = list_checksums(folder, leave_out=[RECORD])
+    sizes = {name: (folder / name).stat().st_size for name in files}
+    record = BundleRecord(
+        name="made", recipe=Recipe(name="r", members={"ridge": 1.0}), features=VERSION, code="",
+        commit=None, versions={}, members=(Member(PLACE, "ridge", ("tile:xla",), 0, 0),),
+        programs={}, scores={}, families={}, refitted=False, teacher=None, files=files, sizes=sizes,
+    )  # fmt: skip
+    write_bundle_record(record, folder)
+    if changes:
+        path = folder / RECORD
+        write_sealed(read_sealed(path, "a bundle") | changes, path)
+
+
+def seal_model(folder: Path, **changes: Any) -> None:
+    path = folder / PLACE / catalogue.RECORD
+    found = read_sealed(path, "a model") | changes
+    found["files"] = list_checksums(folder / PLACE, leave_out=[catalogue.RECORD])
+    write_sealed(found, path)
+    seal(folder)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Path:
+    """A bundle of one small model."""
+    folder = tmp_path / "made"
+    (folder / PLACE).mkdir(parents=True)
+    settings = RidgeSettings(max_configs=5, grid=(1.0,))
+    save_model(settings.build(0).fit(GRAPHS, []), settings, 0, folder / PLACE)
+    seal(folder)
+    return folder
+
+
+def refused(path: Path, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        load_bundle(path).rank(GRAPH)
+
+
+def test_the_bundle_that_is_attacked_here_is_sound(made: Path, tmp_path: Path) -> None:
+    path = write_archive(made, tmp_path / "made.zip")
+    assert load_bundle(path).rank(GRAPH).scores.shape == (8,)
+    assert zipfile.ZipFile(path).infolist()[0].compress_type == zipfile.ZIP_STORED
+
+
+def test_a_changed_byte(made: Path) -> None:
+    path = made / PLACE / "model.safetensors"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    refused(made, "is not there as it was written")
+
+
+def test_another_size(made: Path) -> None:
+    with (made / PLACE / "model.safetensors").open("ab") as file:
+        file.write(b"more")
+    refused(made, "bytes, expected")
+
+
+class Bomb:
+    """What runs when it is unpickled."""
+
+    def __reduce__(self) -> tuple[Callable[[str], int], tuple[str]]:
+        return os.system, ("touch exploded",)
+
+
+def test_a_pickle_is_not_loaded(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (made / PLACE / "model.safetensors").write_bytes(pickle.dumps(Bomb()))
+    seal_model(made)
+    refused(made, "cannot be loaded")
+    assert not (tmp_path / "exploded").exists()
+
+
+def test_an_array_that_says_it_is_huge(made: Path) -> None:
+    entry = {"dtype": "F64", "shape": [1 << 50], "data_offsets": [0, 1 << 53]}
+    header = json.dumps(dict.fromkeys(("mean", "scale", "weights", "penalty"), entry)).encode()
+    content = len(header).to_bytes(8, "little") + header
+    (made / PLACE / "model.safetensors").write_bytes(content)
+    seal_model(made)
+    refused(made, "cannot be loaded")
+
+
+def test_weights_of_another_length(made: Path) -> None:
+    arrays = {name: np.ones(3) for name in ("mean", "scale", "weights")}
+    save_file(arrays | {"penalty": np.ones(1)}, made / PLACE / "model.safetensors")
+    seal_model(made)
+    refused(made, "cannot score it")
+
+
+def put_model(made: Path, settings: RankerSettings) -> Path:
+    """Another model in the place of the first."""
+    shutil.rmtree(made / PLACE)
+    (made / PLACE).mkdir()
+    save_model(settings.build(0).fit(GRAPHS, []), settings, 0, made / PLACE)
+    seal(made)
+    return made / PLACE
+
+
+NET = TileGnnSettings(width=8, blocks=1, training=TrainingSettings(epochs=1, configs_per_graph=4))
+
+
+@pytest.mark.parametrize("change", [{"width": 1 << 40}, {"blocks": 10**9}, {"width": 4096}])
+def test_a_net_that_is_larger_than_its_weights(change: dict[str, int], made: Path) -> None:
+    found = read_sealed(put_model(made, NET) / catalogue.RECORD, "a model")
+    seal_model(made, settings=found["settings"] | change)
+    refused(made, "expected a number from|expected the weights of the net")
+
+
+LINES = {
+    "num_leaves": "num_leaves=99999999",
+    "left_child": "left_child=7 7 7 7 7",
+    "split_feature": "split_feature=9999999 0 0",
+    "threshold": "threshold=nan",
+    "decision_type": "decision_type=1",
+    "num_cat": "num_cat=1000000",
+    "leaf_value": "leaf_value=1e999",
+    "leaf_count": "leaf_count=$(id)",
+    "max_feature_idx": "max_feature_idx=-5",
+    "num_class": "num_class=0",
+    "objective": "objective=multiclass num_class:0",
+    "tree_sizes": "end of trees",
+    "Tree": "Tree=7",
+}
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_trees_that_lightgbm_could_not_bear(name: str, made: Path) -> None:
+    path = put_model(made, LightGBMSettings(rounds=3, min_data_in_leaf=2)) / "model.txt"
+    path.write_text(re.sub(rf"^{name}=.*$", LINES[name], path.read_text(), flags=re.MULTILINE))
+    seal_model(made)
+    refused(made, "expected trees as LightGBM writes them")
+
+
+def test_trees_of_another_table(made: Path) -> None:
+    path = put_model(made, LightGBMSettings(rounds=3, min_data_in_leaf=2)) / "model.txt"
+    text = re.sub(r"^max_feature_idx=.*$", "max_feature_idx=999", path.read_text(), flags=re.M)
+    names = " ".join(f"Column_{place}" for place in range(1000))
+    path.write_text(re.sub(r"^feature_names=.*$", f"feature_names={names}", text, flags=re.M))
+    seal_model(made)
+    refused(made, "cannot score it")
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", ""])
+def test_a_link_is_not_followed(name: str, made: Path, tmp_path: Path) -> None:
+    place = made / PLACE / name
+    place.rename(tmp_path / "elsewhere")
+    place.symlink_to(tmp_path / "elsewhere")
+    refused(made, "is a link")
+
+
+def test_a_pipe_is_not_waited_for(made: Path) -> None:
+    os.mkfifo(made / PLACE / "pipe")
+    refused(made, "not in the bundle's record")
+    (made / RECORD).unlink()
+    os.mkfifo(made / RECORD)
+    refused(made, "there is no bundle here")
+
+
+def test_a_record_that_promises_petabytes(made: Path) -> None:
+    found = read_sealed(made / RECORD, "a bundle")
+    seal(made, sizes=dict.fromkeys(found["sizes"], 1 << 50))
+    refused(made, "expected at most")
+
+
+@pytest.mark.parametrize("kind", ["os.system", "own:Mine", "", None, 3, "solution.cli.main"])
+def test_a_kind_that_is_not_in_the_table(kind: object, made: Path) -> None:
+    seal_model(made, kind=kind)
+    refused(made, "is of the kind")
+
+
+def test_other_features(made: Path) -> None:
+    seal_model(made, preparation={"version": VERSION + 1, "hops": 1})
+    refused(made, f"version {VERSION + 1} of the features")
+    seal(made, features=VERSION - 1)
+    refused(made, f"version {VERSION - 1} of the features")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"format": 2}, "another format"),
+        ({"members": [{"folder": "../x"}]}, "record of a bundle"),
+        ({"sizes": {}}, "without a size"),
+        ({"sizes": {"README.md": -1}}, "record of a bundle"),
+        ({"programs": {"tile:xla": [ENDLESS]}}, "its best was never measured"),
+        ({"programs": {"tile:xla": [ENDLESS | {"nodes": -7}]}}, "record of a bundle"),
+        ({"recipe": {"name": "r", "members": {}}}, "record of a bundle"),
+    ],
+)
+def test_a_record_of_something_else(change: dict[str, Any], words: str, made: Path) -> None:
+    seal(made, **change)
+    refused(made, words)
+
+
+def test_a_file_that_nobody_listed_among_the_models(made: Path) -> None:
+    (made / PLACE / "extra.bin").write_bytes(b"")
+    refused(made, "not in the bundle's record")
+
+
+def test_there_is_none(tmp_path: Path) -> None:
+    refused(tmp_path / "nowhere", "there is no bundle here")

@@ -1,0 +1,60 @@
+"""`fastslow pack` and `fastslow rank`, as people call them."""
+
+import json
+from pathlib import Path
+
+import polars as pl
+
+from solution import load_bundle, read_graph
+from solution.runs.folder import Run
+from tests.conftest import FastSlow
+from tests.made import modules
+
+
+def test_rank_prints_and_writes_the_order(
+    fastslow: FastSlow, bundle_folder: Path, data: Path, tmp_path: Path
+) -> None:
+    file = data / "npz/tile/xla/test/kernel_6.npz"
+    module = modules.write(modules.make_layout_record(), tmp_path / "module" / "mine.pb")
+    done = fastslow(
+        "rank", file, module, "--with", bundle_folder, "--top", "3", "--confidence", "80%",
+        "--csv", "all.csv", "--json", "all.json",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    expected = load_bundle(bundle_folder).rank(read_graph(file), confidence=0.8)
+    assert f"Measure these {expected.measure}: within 2.0% of the best" in done.stdout
+    table = pl.read_csv(tmp_path / "all.csv")
+    own = table.filter(pl.col("graph") == "kernel_6")
+    assert own["config"].to_list() == expected.order.tolist()
+    assert own["measure"].sum() == expected.measure
+    first, second = json.loads((tmp_path / "all.json").read_text())
+    assert [row["config"] for row in first["configurations"]] == expected.order.tolist()
+    assert (second["graph"], len(second["configurations"])) == ("mine", 3)
+
+
+def test_a_dumped_program_is_ranked_by_a_run(fastslow: FastSlow, run: Run, tmp_path: Path) -> None:
+    modules.write(modules.make_module(), tmp_path / "mine.pb")
+    recipe = 'method = "z_score"\n[members]\nlambdarank = 1\n'
+    (tmp_path / "mine.toml").write_text(recipe)
+    done = fastslow(
+        "rank", "mine.pb", "--run", run.folder, "--recipe", "mine.toml", "--configs", "20"
+    )
+    assert done.returncode == 0, done.stderr
+    assert "16 configurations that were made for it" in done.stdout
+    assert "No number to measure is given: 6 programs predicted out of fold" in done.stdout
+    done = fastslow("pack", run.folder, "--recipe", "mine.toml", "--out", "mine.zip")
+    assert done.returncode == 0, done.stderr
+    assert load_bundle(tmp_path / "mine.zip").record.name == "mine"
+
+
+def test_bad_input_is_one_message(fastslow: FastSlow, bundle_folder: Path) -> None:
+    for arguments, words in (
+        (["none.npz", "--with", "nowhere"], "there is no bundle here"),
+        (["none.npz", "--with", bundle_folder], "there is no such file"),
+        (["none.npz", "--with", bundle_folder, "--run", "x"], "one of them"),
+        (["none.npz", "--with", bundle_folder, "--confidence", "2"], "no such file"),
+        (["none.npz", "--with", bundle_folder, "--regret", "much"], "is no share"),
+    ):
+        done = fastslow("rank", *arguments)
+        assert done.returncode == 2
+        assert words in done.stderr

@@ -1,0 +1,43 @@
+"""What a configuration is, in words that a compiler engineer can act on."""
+
+import dataclasses
+
+import numpy as np
+
+from solution.domain.codebook_encoder import encode
+from solution.serving.words import describe_configs
+from tests.made.graphs import make_layout_graph, make_tile_graph
+
+
+def test_layouts_are_named_where_they_differ_from_the_programs() -> None:
+    layouts = np.full((4, 3, 3, 6), -1, np.int8)
+    layouts[1, 0, 0, :2] = 1, 0  # of the dot's output, as it is: row-major
+    layouts[2, 0, 0, :2] = 0, 1
+    layouts[2, 1, 1, :2] = 0, 1
+    layouts[3, 0, :, :2] = (0, 1), (1, 0), (0, 1)
+    graph = dataclasses.replace(
+        make_layout_graph(0), configs=encode(layouts.reshape(4, 3, 18)), runtimes=None
+    )
+    assert describe_configs(graph, np.arange(4)) == [
+        "as the compiler has it",
+        "as the compiler has it, asked for at 1 node",
+        "dot 2 output {0,1}; reshape 5 input {0,1}",
+        "dot 2 output {0,1} kernel {0,1}",
+    ]
+
+
+def test_tiles_have_their_sizes() -> None:
+    graph = make_tile_graph(0, configs=2)
+    tiles = np.zeros((2, 24), np.float32)
+    tiles[0, [8, 9, 16]] = 4, 28, 8
+    graph = dataclasses.replace(graph, configs=tiles, runtimes=None)
+    assert describe_configs(graph, np.arange(2)) == ["output 4x28, input 8", "no tile"]
+
+
+def test_options_are_named_where_they_are_not_the_compilers_own() -> None:
+    graph = make_layout_graph(0, configs=2)
+    options = np.array([[0, 0, 0, 0, 0], [2, 1, 0, 0, 0]], np.int8)
+    graph = dataclasses.replace(graph, options=options)
+    assert describe_configs(graph, np.arange(2)) == [
+        "as the compiler has it", "library_fusions dot, products own_loops",
+    ]  # fmt: skip

@@ -1,0 +1,122 @@
+"""Students learn from an ensemble that has not seen their fold; refits learn from all graphs."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ensembles.recipe import Recipe
+from solution.data.folders import find_files
+from solution.domain import predictions
+from solution.experiments.base import Experiment, find_experiment
+from solution.features.preparation import Preparation
+from solution.models.catalogue import load_model
+from solution.models.trees.lightgbm_ranker import PointwiseSettings
+from solution.runs.folder import Run
+from solution.runs.job import MODEL, NO_FOLD, read_job
+from solution.serving.bundle import load_bundle
+from solution.serving.packing import pack
+from solution.store.preparing import prepare_store
+from solution.store.store import Store
+from solution.training.distilling import Teacher
+from solution.training.opening import open_experiments
+from solution.training.out_of_fold import run_experiments
+from solution.training.plan import Plan
+from solution.training.refitting import distill, refit
+from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
+
+TILE, LAYOUT = "tile:xla", "layout:xla:random"
+TREES = PointwiseSettings(rounds=20, min_data_in_leaf=2)
+MEMBERS = (Experiment("one", (TILE, LAYOUT), TREES), Experiment("two", (TILE,), TREES, seeds=(3,)))
+ENSEMBLE = Recipe(name="both", method="z_score", members={"one": 1.0, "two": 2.0})
+STUDENT = Experiment("student", (TILE, LAYOUT), TREES)
+STUDENTS = Recipe(name="students", method="z_score", members={"student": 1.0})
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    folder = tmp_path_factory.mktemp("data")
+    for seed in range(8):
+        split = "train" if seed < 6 else "test"
+        write_graph(make_tile_graph(seed, configs=10, name=f"kernel_{seed}"), folder, split)
+        write_graph(make_layout_graph(seed, configs=10, name=f"program_{seed}"), folder, split)
+    return prepare_store(find_files(folder), tmp_path_factory.mktemp("store"), Preparation())
+
+
+@pytest.fixture(scope="module")
+def trained(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run") / "run"
+    with open_experiments(MEMBERS, store, folder, scheme="graph", folds=3) as (plan, run):
+        run_experiments(MEMBERS, plan, run, workers=1)
+    return folder
+
+
+@pytest.fixture
+def run(trained: Path, tmp_path: Path) -> Run:
+    return Run(Path(shutil.copytree(trained, tmp_path / "run")))
+
+
+def test_a_student_is_taught_by_models_that_have_not_seen_its_fold(run: Run, store: Store) -> None:
+    plan = Plan(predictions.read(run.graphs), store)
+    for fold in (0, 1, 2):
+        teacher = Teacher(run, ENSEMBLE, fold)
+        used = {place for _, place, *_ in teacher._members}
+        assert len(used) == 3  # of each experiment and collection
+        assert all(read_job(place.parent).fold == fold for place in used)
+        assert not any(
+            f"{row['collection']}:{row['graph']}" in read_job(place.parent).fitted_on
+            for place in used
+            for row in plan.held_out(TILE, fold).iter_rows(named=True)
+        )
+    assert len(Teacher(run, ENSEMBLE, NO_FOLD)._members) == 9
+
+
+def test_what_is_taught_is_the_order_of_the_ensemble(run: Run, store: Store) -> None:
+    (graph,) = (g for g in store.load(store.graphs, Plan(store.graphs, store).cache)
+                if g.name == "kernel_7")  # fmt: skip
+    (taught,) = Teacher(run, ENSEMBLE, NO_FOLD).teach([graph])
+    ranked = load_bundle(pack(run, ENSEMBLE, run.folder.parent / "bundle")).rank(graph)
+    assert taught.runtimes is not None
+    assert (taught.runtimes > 0).all()
+    np.testing.assert_allclose(
+        np.argsort(taught.runtimes, kind="stable"), np.argsort(ranked.scores, kind="stable")
+    )
+
+
+def test_students_are_scored_out_of_fold_and_shipped_as_one(
+    run: Run, store: Store, tmp_path: Path
+) -> None:
+    distill(run, ENSEMBLE, store, [STUDENT])
+    before = {path: path.stat().st_mtime_ns for path in run.folder.rglob("job.json")}
+    distill(run, ENSEMBLE, store, [STUDENT])  # nothing is done twice
+    assert before == {path: path.stat().st_mtime_ns for path in run.folder.rglob("job.json")}
+    record = load_bundle(
+        pack(run, STUDENTS, tmp_path / "b", refitted=True, teacher=ENSEMBLE)
+    ).record
+    assert {member.fold for member in record.members} == {NO_FOLD}
+    assert len(record.members) == 2  # a collection each
+    assert record.teacher is not None
+    assert record.teacher.gain.graphs == 12
+    assert set(record.scores) == set(record.teacher.scores) == {TILE, LAYOUT}
+    card = (tmp_path / "b" / "README.md").read_text()
+    assert "learned from the ensemble `both`" in card
+
+
+def test_a_refit_learns_from_all_labelled_graphs(run: Run, store: Store, tmp_path: Path) -> None:
+    experiments = [find_experiment("tile_pointwise_001")]
+    recipe = Recipe(name="r", members={"tile_pointwise_001": 1.0})
+    with open_experiments(experiments, store, run.folder, scheme="graph", folds=3) as (plan, _):
+        run_experiments(experiments, plan, run, workers=1)
+    refit(run, recipe, store, workers=1)
+    bundle = load_bundle(pack(run, recipe, tmp_path / "b", refitted=True))
+    (member,) = bundle.record.members
+    (place,) = [p for p in run.jobs("tile_pointwise_001") if read_job(p).fold == NO_FOLD]
+    job = read_job(place)
+    assert len({*job.fitted_on, *job.validated_on}) == 6
+    assert load_model(place / MODEL).seed == member.seed
+    # Those of the folds are still the usual bundle, and both claim the same scores.
+    usual = load_bundle(pack(run, recipe, tmp_path / "c")).record
+    assert {m.fold for m in usual.members} == {0, 1, 2}
+    assert usual.scores == bundle.record.scores
+    assert "can have no such score" in (tmp_path / "b" / "README.md").read_text()
