@@ -21,6 +21,7 @@ from solution.models.catalogue import Model, load_model
 from solution.models.trees.pairwise_ranker import PairwiseRanker
 from solution.runs.folder import Run
 from solution.runs.job import MODEL
+from solution.serving.words import describe_configs
 from solution.store.lazy_graphs import GraphCache, LazyGraphs
 from solution.store.store import Store
 from solution.system.errors import InputError
@@ -143,21 +144,32 @@ def load_unseen(run: Run, experiment: Experiment, graph: Graph) -> tuple[Model, 
 
 
 def describe(explanation: Explanation) -> str:
-    """Two sentences: how the configurations are ranked, and which columns decide."""
+    """What the configurations are, how they are ranked, which to take, which columns decide."""
     graph, slow, fast = explanation.graph, explanation.slow, explanation.fast
-    count = graph.num_configs
+    what = describe_configs(graph, np.array([slow, fast]))
     text = (
-        f"Configuration {slow} of {graph.name} is predicted {_ordinal(explanation.place(slow))} "
-        f"of {count}, configuration {fast} fastest"
+        f"Configuration {slow} of {graph.name} ({what[0]}) is predicted "
+        f"{_ordinal(explanation.place(slow))} of {graph.num_configs}{_describe_ties(explanation)}, "
+        f"configuration {fast} ({what[1]}) fastest"
     )
+    ratio = 1.0
     if graph.runtimes is not None:
         ratio = graph.runtimes[slow] / graph.runtimes[fast]
         text += f"; measured, it takes {ratio:.2f} times as long"
+    if ratio < 1:
+        text += f". The prediction is wrong here: take {slow}"
+    elif slow != fast:
+        text += f". Take {fast}"
     against = [place for place in explanation.order if explanation.contributions[place] > 0]
     named = [_name_column(explanation, int(place)) for place in against[:NAMED]]
     if named:
-        text += f". What speaks against it most: {'; '.join(named)}"
+        text += f". What speaks against {slow} most: {'; '.join(named)}"
     return text + "."
+
+
+def _describe_ties(explanation: Explanation) -> str:
+    same = int((explanation.scores == explanation.scores[explanation.slow]).sum()) - 1
+    return f" (tied with {same})" if same else ""
 
 
 def show_contributions(explanation: Explanation) -> Table:
@@ -165,7 +177,8 @@ def show_contributions(explanation: Explanation) -> Table:
     slow, fast = explanation.slow, explanation.fast
     table = make_table(
         Text(f"Why {slow} is predicted slower than {fast}: + slower, - faster"),
-        f"Contributions add up to the {explanation.total}.",
+        f"Contributions add up to the {explanation.total}. A column with the same value in both "
+        "may add to it as well: trees weigh columns together.",
         expendable=("Unit and reason",),
     )
     table.add_column("Feature", no_wrap=True)
@@ -174,9 +187,10 @@ def show_contributions(explanation: Explanation) -> Table:
     table.add_column("Unit and reason")
     for place in explanation.order[:SHOWN]:
         feature = explanation.features[place]
-        values = [f"{explanation.rows[config, place]:.3g}" for config in (slow, fast)]
+        plain = [_undo_logarithm(feature, explanation.rows[c, place]) for c in (slow, fast)]
+        values = [f"{value:.4g}" for value in plain]
         adds = f"{explanation.contributions[place]:+.3f}"
-        table.add_row(feature.name, *values, adds, f"{feature.unit}: {feature.reason}")
+        table.add_row(feature.name, *values, adds, f"{_plain_unit(feature)}: {feature.reason}")
     rest = explanation.contributions[explanation.order[SHOWN:]].sum()
     table.add_row("all others", "", "", f"{rest:+.3f}", "")
     table.add_row("sum", "", "", f"{explanation.contributions.sum():+.3f}", "")
@@ -198,8 +212,26 @@ def show_importance(features: Sequence[Feature], importance: np.ndarray) -> Tabl
 
 def _name_column(explanation: Explanation, place: int) -> str:
     feature = explanation.features[place]
-    slow, fast = (explanation.rows[c, place] for c in (explanation.slow, explanation.fast))
-    return f"{feature.name} is {slow:.3g} against {fast:.3g} ({feature.unit}): {feature.reason}"
+    slow, fast = (
+        _undo_logarithm(feature, explanation.rows[c, place])
+        for c in (explanation.slow, explanation.fast)
+    )
+    times = f", {slow / fast:.3g} times as much" if slow > fast > 0 else ""
+    return (
+        f"{feature.name} is {slow:.4g} against {fast:.4g}{times} ({_plain_unit(feature)}): "
+        f"{feature.reason}"
+    )
+
+
+def _undo_logarithm(feature: Feature, value: float) -> float:
+    """The value of a column in the unit that people think in."""
+    if feature.unit.startswith("log1p "):
+        return float(np.expm1(value))
+    return float(np.exp(value)) if feature.unit.startswith("log ") else float(value)
+
+
+def _plain_unit(feature: Feature) -> str:
+    return feature.unit.removeprefix("log1p ").removeprefix("log ")
 
 
 def _ordinal(number: int) -> str:

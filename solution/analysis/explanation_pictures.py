@@ -48,11 +48,14 @@ def _draw_importance(axes: Axes, features: Sequence[Feature], importance: np.nda
     axes.set_xlabel("share of the trees' gain, or of the linear weights (%)")
 
 
-def draw_components(graph: Graph, others: Sequence[Graph], path: Path) -> None:
+def draw_components(
+    graph: Graph, others: Sequence[Graph], path: Path, marked: Sequence[int] = ()
+) -> None:
     """Write a PNG: configurations in two principal components, of this graph and of all.
 
     Coloured by runtime over the fastest of the graph; for all graphs by place, so that graphs can
-    be compared. Unlabelled graphs are left out of the second panel, and are grey in the first.
+    be compared. The configurations `marked` have a ring and their number. Unlabelled graphs are
+    left out of the second panel, and are grey in the first.
     """
     figure, axes = plt.subplots(1, 2, figsize=(13, 5.4), layout="constrained")
     rows = distinct_rows(graph)
@@ -60,7 +63,11 @@ def draw_components(graph: Graph, others: Sequence[Graph], path: Path) -> None:
     if graph.runtimes is not None:
         runtimes = graph.distinct.mean(graph.runtimes)
         colours, label = np.log2(runtimes / runtimes.min()), "log2 runtime over the fastest"
-    _scatter(axes[0], rows, colours, label)
+    points = _scatter(axes[0], rows, colours, label)
+    for config in marked:
+        place = points[graph.distinct.inverse[config]]
+        axes[0].plot(*place, "o", ms=13, mfc="none", mec=SLOWER, mew=1.6)
+        axes[0].annotate(str(config), place, xytext=(9, 6), textcoords="offset points")
     axes[0].set_title(f"{len(rows):,} configurations of {show_name(graph)}")
     tables, places = _sample([other for other in others if other.runtimes is not None])
     if len(tables):
@@ -96,7 +103,8 @@ def _sample(graphs: Sequence[Graph]) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate(tables), np.concatenate(places)
 
 
-def _scatter(axes: Axes, rows: np.ndarray, colours: np.ndarray | None, label: str) -> None:
+def _scatter(axes: Axes, rows: np.ndarray, colours: np.ndarray | None, label: str) -> np.ndarray:
+    """The rows in two components; where each was drawn (rows, 2)."""
     points, shares = project(rows)
     size = float(np.clip(4000 / max(len(points), 1), 3, 40))
     if colours is None:
@@ -110,3 +118,4 @@ def _scatter(axes: Axes, rows: np.ndarray, colours: np.ndarray | None, label: st
     for place, name in enumerate(("x", "y")):
         text = f"principal component {place + 1} ({shares[place]:.0%} of the variance)"
         getattr(axes, f"set_{name}label")(text)
+    return points

@@ -143,7 +143,8 @@ def explain(
     place = out or Path("explanations", found.name, chosen.collection.folder, chosen.name)
     pictures.draw_contributions(explained, place / "contributions.png")
     others = words.labelled_graphs(store, chosen.collection.name)
-    pictures.draw_components(chosen, others, place / "components.png")
+    marked = (explained.slow, explained.fast)
+    pictures.draw_components(chosen, others, place / "components.png", marked)
     say(f"Model: {folder}. Pictures: {place}")
 
 
