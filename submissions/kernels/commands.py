@@ -34,7 +34,21 @@ def package(
     say(f"{made.folder}: {len(made.wheels)} wheels, {made.megabytes:.1f} MB, {made.commit}.")
 
 
-@app.command()
+PARAMETERS = """Parameters, for --set NAME=VALUE:
+
+1: GRAPHS=30, labelled graphs of each collection that are looked at.
+
+2 and 3: EXPERIMENTS="layout_*,!*lightgbm*", patterns, the last that fits decides;
+COLLECTIONS="layout:xla:*"; FOLDS="0,1", empty for all; NUM_FOLDS=5; SCHEME=architecture or graph;
+HOURS=11.5, of the 12 after which Kaggle kills it; LIMIT=1, a quick look; REPLACE=1, afresh.
+
+4: RECIPE=z_score_001; SOURCES="2-*,3-*", the notebooks whose runs are put together.
+
+What does not fit into HOURS goes on with --resume in the next session; `fastslow run DATA
+--forecast` says how many hours it takes on the machine where it is typed."""
+
+
+@app.command(epilog=PARAMETERS)
 def push(
     notebook: Name,
     values: Annotated[
