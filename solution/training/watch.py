@@ -1,5 +1,6 @@
 """Ways to watch fits go on: bars for many experiments, a table for one, plain lines in a log."""
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -17,7 +18,7 @@ from solution.system.wording import spell
 
 COLUMNS = ("Model", "Epoch", "Loss", "Score", "Best", "Per s", "Time", "Left")
 OTHER_LINES = 5  # of the screen: title, header, rule, prompt
-QUIET_SECONDS = 30.0  # of a log, at most, while a fit reports
+QUIET_SECONDS = 30.0  # of a log, about
 
 
 class Watch(Protocol):
@@ -58,7 +59,7 @@ class ProgressBars:
 
 
 class LogLines:
-    """A Watch for where bars cannot move, as in a file: a line a model, and one a minute at least.
+    """A Watch for where bars cannot move, as in a file: a line a model, and two a minute at least.
 
     13:21:07  17 of 125  tile_gnn_001 tile:xla fold 2: inner score 0.974 in 6 s, about 3 min left
     """
@@ -66,11 +67,20 @@ class LogLines:
     def __init__(self, total: int) -> None:
         self._total, self._done, self._trained = total, 0, 0
         self._started = self._said = time.monotonic()
+        self._running: dict[str, Line] = {}
+        self._over = threading.Event()
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._speak_up, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
 
     @contextmanager
     def job(self, name: str) -> Iterator[Report]:
         """Say when the fit called `name` is over, and meanwhile how far it is."""
-        line = Line(name)
+        line = self._running[name] = Line(name)
         if not self._trained:
             self._started = line.started  # not when the workers were
 
@@ -80,10 +90,11 @@ class LogLines:
             line.done, line.total = done, total
             if score is not None:
                 line.best = score if line.best is None else max(line.best, score)
-            if time.monotonic() - self._said > QUIET_SECONDS:
-                self._say(f"{name}: {done} of {total} steps{_inner(line)}")
 
-        yield report
+        try:
+            yield report
+        finally:
+            del self._running[name]
         self._trained += 1
         seconds = time.monotonic() - line.started
         self._say(f"{name}{_inner(line)} in {spell(seconds)}{self._left()}", self._done + 1)
@@ -91,6 +102,16 @@ class LogLines:
     def advance(self) -> None:
         """Another job is done."""
         self._done += 1
+
+    def _speak_up(self) -> None:
+        """Where nothing was said for a while, say what is at work: nobody shall ask if it is."""
+        while not self._over.wait(QUIET_SECONDS / 4):
+            if self._running and time.monotonic() - self._said > QUIET_SECONDS:
+                lines = [
+                    f"{line.name}{f': step {line.done} of {line.total}' if line.total else ''}"
+                    for line in list(self._running.values())
+                ]
+                self._say(f"at work on {'; '.join(lines)}")
 
     def _left(self) -> str:
         left = self._total - self._done - 1
@@ -112,7 +133,8 @@ class LogLines:
 def watch_jobs(total: int) -> Iterator[Watch]:
     """Bars on a terminal, else plain lines."""
     if not console.is_terminal:
-        yield LogLines(total)
+        with LogLines(total) as lines:
+            yield lines
         return
     with bars() as progress:
         yield ProgressBars(progress, total, "Training")
