@@ -23,6 +23,9 @@ from solution.runs.folder import Run
 from solution.runs.job import check_job
 from solution.runs.origin import recall_origin
 from solution.runs.record import check_split
+from solution.serving.bundle import load_bundle
+from solution.serving.packing import pack
+from solution.serving.record import RECORD as BUNDLE
 from solution.sessions.record import KERNEL_RECORD, SessionRecord, read_record, write_record
 from solution.store.graph_file import read_prepared
 from solution.store.store import Store, graph_path
@@ -105,6 +108,18 @@ def _read_sample(path: Path) -> bytes:
 def _or_again(found: object) -> bytes:
     """A run without the record has the defaults, and says so."""
     return AGAIN if found is None else repr(found).encode()
+
+
+def _make_bundle(folder: Path, name: str) -> Path:
+    run = making.make_run(folder)
+    recipe = recall(run.folder)
+    assert recipe is not None
+    return pack(run, recipe, folder / name)
+
+
+def _read_bundle(path: Path) -> bytes:
+    ranking = load_bundle(path).rank(making.LAYOUT)
+    return ranking.order.tobytes() + ranking.scores.tobytes()
 
 
 def _make_checkpoint(folder: Path) -> Path:
@@ -216,7 +231,6 @@ _GATHERED = _in_run("ridge", "out_of_fold", "predictions.parquet")
 
 RIDGE = making.RIDGE.ranker
 
-# Serving's bundle: its entry belongs here, with its maker and its reader.
 KINDS = (
     Kind("npz, layout", lambda f: write_graph(making.LAYOUT, f / "npz-l"),
          _read_npz(making.LAYOUT.collection), ("*npz/layout/*.npz",)),
@@ -281,6 +295,9 @@ KINDS = (
     Kind("download", _make_receipt,
          lambda path: AGAIN if (r := _read_receipt(path.parent)) is None else repr(r).encode(),
          ("*/downloaded.json",)),
+    Kind("bundle", lambda f: _make_bundle(f, "mine.zip"), _read_bundle, ()),
+    Kind("bundle.json", lambda f: _make_bundle(f, "bundle") / BUNDLE,
+         lambda path: _read_bundle(path.parent), ("*/bundle.json",)),
     Kind("archive", making.make_archive, _unpack, ("*.zip",)),
 )  # fmt: skip
 BY_NAME = {kind.name: kind for kind in KINDS}

@@ -43,6 +43,12 @@ WRITTEN = {
     "solution/runs/job.py": ("job.json",),
     "solution/runs/origin.py": ("origin.json",),
     "solution/runs/record.py": ("run.json",),
+    "solution/serving/archive.py": ("bundle",),
+    "solution/serving/card.py": (),  # for people
+    "solution/serving/export.py": (),  # for people
+    "solution/serving/reading.py": (),  # a program that is read at once
+    "solution/serving/packing.py": ("bundle",),
+    "solution/serving/record.py": ("bundle.json",),
     "solution/sessions/earlier_runs.py": ("run, graphs", "run, labels", "run, sample"),
     "solution/sessions/record.py": ("session",),
     "solution/store/graph_file.py": ("store, graph", "store, mapped graph"),
