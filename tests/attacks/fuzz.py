@@ -4,8 +4,8 @@
     python -m tests.attacks.fuzz csv build/fuzz/csv tests/attacks/corpus/csv -max_total_time=60
     python -m tests.attacks.fuzz csv -merge=1 tests/attacks/corpus/csv build/fuzz/csv
 
-The second line takes those inputs into the corpus that reach something new. Options are
-libFuzzer's. What breaks a reader is written beside: add it to the corpus when it is mended.
+The second line takes the inputs that reach something new into the corpus. Options are libFuzzer's.
+What breaks a reader is written beside: add it to the corpus when it is mended.
 """
 
 import sys
