@@ -102,6 +102,17 @@ def _check_names(archive: zipfile.ZipFile, collection: Collection, path: Path) -
         )
 
 
+def _check_others(archive: zipfile.ZipFile) -> None:
+    """What is not asked for has its name twice as well: damaged, it may be what is asked for.
+
+    Raises BadZipFile where the two are not the same, as for all that is read.
+    """
+    known = {f"{name}.npy" for names in REQUIRED_OF_KIND.values() for name in (*REQUIRED, *names)}
+    for member in archive.infolist():
+        if member.filename not in known:
+            archive.open(member).close()
+
+
 def _read_integers(
     archive: zipfile.ZipFile, name: str, shape: tuple[int | None, ...]
 ) -> np.ndarray:
@@ -112,6 +123,7 @@ def _read_options(archive: zipfile.ZipFile) -> np.ndarray | None:
     """The choices (configs, options) int8; None where the file has none, as the competition's."""
     present = {OPTIONS, OPTION_NAMES} & array_names(archive)
     if not present:
+        _check_others(archive)
         return None
     if len(present) == 1:
         raise ValueError(f"has the array {present.pop()} alone, expected {OPTIONS}, {OPTION_NAMES}")

@@ -57,8 +57,15 @@ class Search:
 
         The first one that is done is the experiment as it is.
 
-        Raises InputError where the folder holds a search of other data or other folds.
+        Raises InputError where the folder holds a search of other data or other folds, or one that
+        is damaged; and where no collection of the experiment can be divided into folds.
         """
+        if not any(self.plan.folds(name) for name in self.experiment.collections):
+            raise InputError(
+                f"{self.experiment.name}: none of {', '.join(self.experiment.collections)} has "
+                "labelled graphs of several architectures here, so nothing can be held out to "
+                "score settings by. Search on other data."
+            )
         self.folder.mkdir(parents=True, exist_ok=True)
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         with locked(self.folder, "Wait for it, or choose another folder with --out."):

@@ -2,10 +2,10 @@
 
     pip install --constraint constraints.txt -e ".[dev,fuzz]"
     python -m tests.attacks.fuzz csv build/fuzz/csv tests/attacks/corpus/csv -max_total_time=60
-    python -m tests.attacks.fuzz csv -merge=1 tests/attacks/corpus/csv build/fuzz/csv
 
-The second line takes those inputs into the corpus that reach something new. Options are
-libFuzzer's. What breaks a reader is written beside: add it to the corpus when it is mended.
+Options are libFuzzer's. Inputs that reach something new lie in the first folder then: take small
+ones into the corpus. What breaks a reader is written where it was begun: it belongs there as well,
+when it is mended.
 """
 
 import sys

@@ -43,7 +43,7 @@ def fill(
     expected: dict[str, bytes],
     share: float,
 ) -> None:
-    pages = sum(-(-len(content) // PAGE) + 1 for content in expected.values())
+    pages = sum(-(-len(content) // PAGE) for content in expected.values())
     resize(disk, int(share * pages * PAGE))
     done = TRAINING.run(*arguments, cwd=disk.parent)
     assert done.returncode == 2, f"{share}: {done.stderr}"

@@ -1,5 +1,6 @@
 """A search that is killed at any moment goes on with the trials that were done, and no others."""
 
+import dataclasses
 import random
 import time
 from pathlib import Path
@@ -8,8 +9,8 @@ import optuna
 import pytest
 
 from solution.system.sealing import check_seal
-from tests.attacks.making import make_store
 from tests.attacks.stories import begin, kill
+from tests.made.graphs import make_tile_graph, write_graph
 from tests.processes import TRAINING
 
 EXPERIMENT = """
@@ -19,6 +20,14 @@ from solution.models.trees.lightgbm_ranker import LightGBMSettings
 EXPERIMENT = Experiment("mine", ("tile:xla",), LightGBMSettings(rounds=20, min_data_in_leaf=2))
 """
 TRIALS, KILLS = 30, 8
+
+
+def write_data(folder: Path) -> None:
+    """Kernels of two structures, so that there is something to hold out."""
+    for seed in range(8):
+        graph = make_tile_graph(seed, name=f"kernel_{seed}")
+        edges = graph.edges[:-1] if seed % 2 else graph.edges
+        write_graph(dataclasses.replace(graph, edges=edges), folder)
 
 
 def read_done(folder: Path) -> dict[int, dict[str, object]]:
@@ -32,13 +41,14 @@ def read_done(folder: Path) -> dict[int, dict[str, object]]:
 
 @pytest.mark.slow
 def test_a_killed_search_keeps_what_is_done(tmp_path: Path) -> None:
-    store, generator = make_store(tmp_path).folder, random.Random(0)
+    write_data(tmp_path / "data")
+    generator = random.Random(0)
     (tmp_path / "mine.py").write_text(EXPERIMENT)
     words = (
         "tune",
         "mine.py",
         "--data",
-        store,
+        "data",
         "--folds",
         "2",
         "--trials",

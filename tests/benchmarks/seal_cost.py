@@ -3,10 +3,13 @@
 `python -m tests.benchmarks.seal_cost` prints the ratio of both, and its spread. Without means: no
 file is hashed, none is read again to be compared, and no seal is written beside one. A pair is both
 ways one after the other, so that what else the machine does meets both. Processor time, which is
-all that sealing takes but for some syncs of small files; time on the clock stands beside it.
+all that sealing takes but for some syncs of small files; time on the clock stands beside it. On a
+busy machine the ratios lie far apart, so the share is shown as well: how much of its processor time
+one sealed pass spends in hashing, in comparing a store, and in writing seals.
 """
 
 import argparse
+import hashlib
 import statistics
 import tempfile
 import time
@@ -25,7 +28,7 @@ from solution.features.preparation import Preparation
 from solution.models.nets import checkpoint
 from solution.store import graph_file, store
 from solution.store.preparing import prepare_store
-from solution.system import files, parquet
+from solution.system import files, parquet, sealing
 from solution.training import opening
 from solution.training.opening import open_experiments, open_store
 from solution.training.out_of_fold import run_experiments
@@ -59,6 +62,50 @@ def without_seals() -> Iterator[None]:
             stack.enter_context(mock.patch.object(module, "replace_sealed", files.replace_file))
         stack.enter_context(mock.patch.object(store.Store, "find_defects", lambda _: []))
         yield
+
+
+class Stopwatch:
+    """The processor time of calls, those inside each other counted once."""
+
+    def __init__(self) -> None:
+        self.seconds, self._depth = 0.0, 0
+
+    def watch(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def watched(*arguments: Any, **options: Any) -> Any:
+            begin, self._depth = time.thread_time(), self._depth + 1
+            try:
+                return call(*arguments, **options)
+            finally:
+                self._depth -= 1
+                if not self._depth:
+                    self.seconds += time.thread_time() - begin
+
+        return watched
+
+
+def measure_share(name: str, work: Callable[..., None], *arguments: Any) -> None:
+    """Print what sealing takes of one pass, over the rest."""
+    clock = Stopwatch()
+    hashing = SimpleNamespace(
+        sha256=clock.watch(hashlib.sha256), file_digest=clock.watch(hashlib.file_digest)
+    )
+    with ExitStack() as stack:
+        for module in SEALING:
+            stack.enter_context(mock.patch.object(module, "hashlib", hashing))
+        for owner, word in (
+            (graph_file, "_check_array"),
+            (graph_file, "_sum"),
+            (store.Store, "find_defects"),
+            (sealing, "_find_sound"),
+            (sealing, "describe_file"),
+            (sealing, "is_as_described"),
+            (sealing, "write_sealed"),
+        ):
+            watched = clock.watch(getattr(owner, word))
+            stack.enter_context(mock.patch.object(owner, word, watched))
+        total, _ = time_it(work, *arguments, sealed=True)
+    share = clock.seconds / (total - clock.seconds)
+    print(f"{name}: {clock.seconds:.3f} s of {total:.2f} s, {share:.2%} more", flush=True)
 
 
 def prepare(folder: Path) -> None:
@@ -109,8 +156,12 @@ def main() -> None:
     parser.add_argument("--experiment", action="append", help="by default, those of a run")
     options = parser.parse_args()
     time_it(prepare, sealed=True)  # imports, and the files in memory
+    names = options.experiment or list(DEFAULTS)
+    for _ in range(3):
+        measure_share("share of preparing", prepare)
+    measure_share("share of a run", run, names)
     compare("prepare", options.pairs, prepare)
-    compare("run", max(2, options.pairs // 2), run, options.experiment or list(DEFAULTS))
+    compare("run", max(2, options.pairs // 2), run, names)
 
 
 if __name__ == "__main__":

@@ -88,6 +88,29 @@ def test_what_has_nothing_to_search_is_refused() -> None:
         find_searched(NothingSettings())
 
 
+def test_what_cannot_be_divided_is_refused(fastslow: FastSlow, tmp_path: Path) -> None:
+    """Kernels of one architecture: none may be held out."""
+    for seed in range(4):
+        write_graph(make_tile_graph(seed, name=f"kernel_{seed}"), tmp_path / "data")
+    (tmp_path / "quick_trees.py").write_text(EXPERIMENT, encoding="utf-8")
+    result = fastslow("tune", "quick_trees.py", "--data", "data", "--trials", "1", "--folds", "2")
+    assert result.returncode == 2
+    assert "none of tile:xla has labelled graphs of several architectures" in result.stderr
+
+
+def test_a_damaged_study_is_refused_by_name(fastslow: FastSlow, data: Path) -> None:
+    call = ("tune", "quick_trees.py", "--data", "data", "--folds", "2", "--trials", "1")
+    assert fastslow(*call).returncode == 0
+    path = data / "tuning" / "quick_trees" / "study.db"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    result = fastslow(*call)
+    assert result.returncode == 2
+    assert "study.db: is not there as it was written" in " ".join(result.stderr.split())
+    assert path.read_bytes() == content
+
+
 def test_nested_settings_are_searched_and_replaced() -> None:
     settings = TileGnnSettings()
     names = {item.name for item in find_searched(settings)}

@@ -221,3 +221,17 @@ def test_options_without_their_names_are_refused(name: str, tmp_path: Path) -> N
         archive.writestr(f"{name}.npy", b"whatever")
     with pytest.raises(InputError, match=f"has the array {name} alone"):
         read_graph(path, LAYOUT.collection)
+
+
+def test_options_whose_names_are_damaged_are_missed(tmp_path: Path) -> None:
+    """In the directory, for the names stand in front of the members as well."""
+    path = write_members(tmp_path, LAYOUT)
+    with zipfile.ZipFile(path, "a") as archive:
+        for name in ("config_options", "config_option_names"):
+            archive.writestr(f"{name}.npy", b"whatever")
+    content = path.read_bytes()
+    directory = content.index(b"PK\1\2")
+    damaged = content[directory:].replace(b"config_option", b"config_0ption")
+    path.write_bytes(content[:directory] + damaged)
+    with pytest.raises(InputError, match="differ"):
+        read_graph(path, LAYOUT.collection)

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from solution.system.errors import InputError
@@ -26,8 +26,9 @@ def save_checkpoint(folder: Path, tensors: dict[str, Tensor], record: dict[str, 
     """Write tensors and a record of JSON values into an existing folder."""
     contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(record)
-    with replace_file(folder / NAME) as temporary:
-        save_file(contiguous, temporary, {RECORD: text, SEAL: _seal(contiguous, text)})
+    content = save(contiguous, {RECORD: text, SEAL: _seal(contiguous, text)})
+    with replace_file(folder / NAME) as temporary:  # save_file has errors of its own for full disks
+        temporary.write_bytes(content)
 
 
 def load_checkpoint(folder: Path, fit: str) -> tuple[dict[str, Tensor], dict[str, Any]] | None:

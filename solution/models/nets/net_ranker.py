@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from solution.domain.graph import Graph
@@ -127,7 +127,8 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
         for name, scaler in self.scalers_.items():
             for part, values in dataclasses.asdict(scaler).items():
                 tensors[f"scaler.{name}.{part}"] = torch.from_numpy(values)
-        save_file({name: value.contiguous() for name, value in tensors.items()}, folder / WEIGHTS)
+        content = save({name: value.contiguous() for name, value in tensors.items()})
+        (folder / WEIGHTS).write_bytes(content)
 
     def load(self, folder: Path) -> Self:
         tensors = load_file(folder / WEIGHTS)

@@ -184,7 +184,10 @@ class BoostedTrees(Ranker):
 
     def save(self, folder: Path) -> None:
         booster = self.fitted()
-        booster.save_model(folder / MODEL, num_iteration=booster.best_iteration)
+        text = booster.model_to_string(num_iteration=booster.best_iteration)
+        (folder / MODEL).write_text(
+            text, encoding="utf-8"
+        )  # its own writer does not see full disks
 
     def load(self, folder: Path) -> Self:
         self.booster_ = lightgbm.Booster(model_str=read_forest(folder / MODEL).text)
