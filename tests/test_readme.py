@@ -21,7 +21,9 @@ COMMANDS = [
 ]
 FASTSLOW = [words[1:] for words in COMMANDS if words[0] == ".venv/bin/fastslow"]
 ON_THE_SAMPLE = [
-    words for words in FASTSLOW if words[0] in ("check", "inspect", "module", "prepare", "features", "rank")
+    words
+    for words in FASTSLOW
+    if words[0] in ("check", "inspect", "module", "prepare", "features", "rank")
 ]
 EXAMPLE = ("train", "run", "ensemble", "compare", "verify", "explain", "tune")
 OF_THE_EXAMPLE = [words for words in FASTSLOW if words[0] in EXAMPLE]
