@@ -1,0 +1,73 @@
+"""What ships ranks on a fresh clone, without torch, and says what it learned from."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from solution import load_bundle, read_graph
+from solution.data.folders import SAMPLE
+from solution.serving.bundle import DEFAULT
+from solution.serving.record import CARD
+from tests.conftest import FastSlow
+from tests.made import modules
+
+KERNEL = SAMPLE / "npz/tile/xla/test/bmm_007.npz"
+
+
+def test_it_is_small_and_ranks_every_collection() -> None:
+    bundle = load_bundle()
+    assert DEFAULT.stat().st_size < 5e6
+    assert set(bundle.collections) == {
+        "layout:xla:default", "layout:xla:random", "layout:nlp:default", "layout:nlp:random",
+        "tile:xla",
+    }  # fmt: skip
+    card = (bundle.folder / CARD).read_text()
+    assert "learned from the ensemble `z_score_001`" in card
+    teacher = bundle.record.teacher
+    assert teacher is not None
+    assert set(teacher.scores) == set(bundle.record.scores) == set(bundle.collections)
+
+
+@pytest.mark.parametrize(
+    "file",
+    [SAMPLE / "npz/tile/xla/train/bmm_000.npz",
+     SAMPLE / "npz/layout/xla/default/train/vgg_s3_b4.npz",
+     SAMPLE / "npz/layout/nlp/random/valid/gpt_L-2_H-80_A-5_b2_s40.npz"],
+)  # fmt: skip
+def test_it_orders_what_it_learned_from(file: Path) -> None:
+    """That code and weights still fit each other: the order is far from a random one."""
+    graph = read_graph(file)
+    ranking = load_bundle().rank(graph)
+    assert graph.runtimes is not None
+    assert ranking.known
+    first, last = (
+        ranking.order[: len(ranking.order) // 4],
+        ranking.order[-len(ranking.order) // 4 :],
+    )
+    assert graph.runtimes[first].mean() < graph.runtimes[last].mean()
+
+
+def test_neither_torch_nor_lightgbm_is_needed() -> None:
+    code = (
+        "import sys; from solution import load_bundle, read_graph\n"
+        "print(load_bundle().rank(read_graph(sys.argv[1])).order[:3].tolist())\n"
+        "print(sorted({'torch', 'lightgbm', 'sklearn', 'matplotlib'} & set(sys.modules)))"
+    )
+    called = [sys.executable, "-c", code, str(KERNEL)]
+    done = subprocess.run(called, capture_output=True, text=True, check=True)
+    order, heavy = done.stdout.splitlines()
+    assert order == str(load_bundle().rank(KERNEL).order[:3].tolist())
+    assert heavy == "[]"
+
+
+def test_a_dump_is_ranked_with_nothing_trained(cold_fastslow: FastSlow, tmp_path: Path) -> None:
+    modules.write(modules.make_module(), tmp_path / "mine.pb")
+    done = cold_fastslow("rank", "mine.pb", "--top", "2")
+    assert done.returncode == 0, done.stderr
+    assert (
+        "Ranked by the default bundle: 3 students of an ensemble that learned from" in done.stdout
+    )
+    assert "timed on a CPU" in done.stdout
+    assert "configurations that were made for it" in done.stdout
