@@ -7,29 +7,16 @@ as it is: one that is equal counts as unpacked, one that differs is refused.
 
 import shutil
 import stat
-import struct
 import zipfile
-import zlib
 from pathlib import Path, PurePosixPath
 
 from solution.system.errors import InputError
 from solution.system.files import open_regular, replace_file
 from solution.system.progress import track
+from solution.system.zips import BROKEN, check_directory, is_of_contents
 
 BLOCK = 1 << 20  # bytes
 RESERVE = 1 << 28  # bytes of the disk that stay free
-
-# What zipfile raises of a damaged archive, beside errors of seeking before its beginning.
-BROKEN = (
-    zipfile.BadZipFile,
-    zlib.error,
-    EOFError,
-    LookupError,
-    NotImplementedError,
-    RuntimeError,
-    ValueError,
-    struct.error,
-)
 
 
 def unpack(archive: Path, target: Path, max_bytes: int) -> list[Path]:
@@ -44,7 +31,10 @@ def unpack(archive: Path, target: Path, max_bytes: int) -> list[Path]:
     """
     try:
         with open_regular(archive) as file, zipfile.ZipFile(file) as opened:
+            check_directory(opened, file)
             entries = [entry for entry in opened.infolist() if not entry.is_dir()]
+            if not entries:
+                raise zipfile.BadZipFile("there is nothing in it")
             for entry in opened.infolist():
                 _check_entry(archive, entry)
             _check_names(archive, entries)
@@ -54,7 +44,7 @@ def unpack(archive: Path, target: Path, max_bytes: int) -> list[Path]:
     except InputError:
         raise
     except (OSError, *BROKEN) as error:
-        if isinstance(error, OSError) and error.filename is not None:  # no room, no permission
+        if not is_of_contents(error):
             raise
         raise DamagedError(
             f"{archive}: not a whole zip archive: {error}. Give the same command again; it is "

@@ -4,16 +4,14 @@ A few megabytes of zip inflate to as many gigabytes, so shape, type and size com
 is ever loaded.
 """
 
-import io
 import math
-import struct
 import sys
 import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -24,15 +22,13 @@ from solution.domain.codebook_encoder import LayoutEncoder, LayoutValueError, en
 from solution.domain.graph import InvalidGraphError, matches, show_shape
 from solution.system.errors import InputError
 from solution.system.files import open_regular
+from solution.system.zips import check_directory
 
 BLOCK_BYTES = 2 << 20
 LAYOUTS = "node_config_feat"
 # The competition's largest arrays have 24 MB, its largest tensor of layouts 2.5 GB.
 MAX_ARRAY_BYTES = 2 << 30
 MAX_LAYOUT_BYTES = 64 << 30
-END = struct.Struct("<4s4H2LH")  # signature, disks, members of this disk and of all, ...
-END_SIGNATURE, MAX_COMMENT = b"PK\5\6", 1 << 16
-ZIP64 = 0xFFFF  # stands for a number that is elsewhere
 NUMBERS, WHOLE_NUMBERS = "fiu", "iu"  # kinds of dtypes
 
 
@@ -54,7 +50,7 @@ def open_arrays(path: Path) -> Iterator[zipfile.ZipFile]:
     with _naming(path), np.errstate(over="ignore"):  # what overflows is looked at as a value
         _check_text(path.name)
         with open_regular(path) as file, zipfile.ZipFile(file) as archive:
-            _check_directory(archive, file)
+            check_directory(archive, file)
             yield archive
 
 
@@ -141,17 +137,6 @@ def _naming(path: Path) -> Iterator[None]:
     except Exception as error:  # a flipped bit in a header can provoke anything
         kind = type(error).__name__
         raise InputError(f"{path}: cannot be read ({kind}: {error}). {advice}") from error
-
-
-def _check_directory(archive: zipfile.ZipFile, file: BinaryIO) -> None:
-    """A wrong length in the directory may hide the members behind it; zipfile does not count."""
-    size = file.seek(0, io.SEEK_END)
-    file.seek(max(0, size - END.size - MAX_COMMENT))
-    tail = file.read()
-    *_, count = END.unpack_from(tail, tail.rindex(END_SIGNATURE))[:5]
-    found = len(archive.infolist())
-    if count not in (found, ZIP64):
-        raise zipfile.BadZipFile(f"its directory has {found} members, expected {count}")
 
 
 def _check_text(name: str) -> None:

@@ -12,7 +12,8 @@ from pathlib import Path, PurePosixPath
 
 from solution.serving.record import RECORD, read_bundle_record
 from solution.system.errors import InputError
-from solution.system.files import MAX_JSON, replace_file
+from solution.system.files import MAX_JSON, open_regular, replace_file
+from solution.system.zips import BROKEN, check_directory, is_of_contents
 
 ZIP = ".zip"
 EPOCH = (1980, 1, 1, 0, 0, 0)  # equal bundles give equal bytes
@@ -46,7 +47,8 @@ def unpack(path: Path, folder: Path) -> None:
     Raises InputError where it is no zip, or holds anything but what its record says.
     """
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
+            check_directory(archive, file)
             members = _check_members(archive, path)
             if RECORD not in members:
                 raise InputError(f"{path}: a zip, but no bundle: it has no {RECORD}.")
@@ -55,7 +57,11 @@ def unpack(path: Path, folder: Path) -> None:
             _check_listed(members, sizes, path)
             for name, size in sizes.items():
                 _extract(archive, members[name], size, folder, path)
-    except (zipfile.BadZipFile, NotImplementedError, EOFError, ValueError, RuntimeError) as error:
+    except InputError:
+        raise
+    except (OSError, *BROKEN) as error:
+        if not is_of_contents(error):
+            raise
         raise InputError(f"{path}: truncated or no zip of a bundle ({error}).") from error
     except OSError as error:
         if error.errno != errno.EINVAL:  # of a place before the file's beginning

@@ -117,6 +117,10 @@ def _make_bundle(folder: Path, name: str) -> Path:
     return pack(run, recipe, folder / name)
 
 
+def _find_bundle(path: Path) -> Path:
+    return next(parent for parent in path.parents if (parent / BUNDLE).exists())
+
+
 def _read_bundle(path: Path) -> bytes:
     ranking = load_bundle(path).rank(making.LAYOUT)
     return ranking.order.tobytes() + ranking.scores.tobytes()
@@ -296,16 +300,10 @@ KINDS = (
          lambda path: AGAIN if (r := _read_receipt(path.parent)) is None else repr(r).encode(),
          ("*/downloaded.json",)),
     Kind("bundle", lambda f: _make_bundle(f, "mine.zip"), _read_bundle, ()),
+    Kind("bundle, model", lambda f: min(_make_bundle(f, "bundle").rglob("*.safetensors")),
+         lambda path: _read_bundle(_find_bundle(path)), ()),
     Kind("bundle.json", lambda f: _make_bundle(f, "bundle") / BUNDLE,
          lambda path: _read_bundle(path.parent), ("*/bundle.json",)),
     Kind("archive", making.make_archive, _unpack, ("*.zip",)),
 )  # fmt: skip
 BY_NAME = {kind.name: kind for kind in KINDS}
-
-# What the project writes and never reads again, or what is code or text of the user's own.
-NEVER_READ = (
-    "*.html", "*.png", "*/scores.csv", "*/provenance.json", "*/uncommitted.diff", "*_tuned.py",
-    "*/table.parquet", "*/nodes.parquet",
-)  # fmt: skip
-
-__all__ = ["AGAIN", "BY_NAME", "KINDS", "NEVER_READ", "Kind"]

@@ -18,6 +18,7 @@ from ensembles.recipe import find_recipe
 from solution.data.hlo.records import read_module_file
 from solution.data.npz import read_graph
 from solution.domain.graph import Graph
+from solution.serving.bundle import load_bundle
 from solution.store import graph_file
 from solution.store.store import Store
 from solution.system.errors import InputError
@@ -83,12 +84,7 @@ def read_prepared(data: bytes) -> None:
 def read_store(data: bytes) -> None:
     """The record of a store, its seal right where it is JSON."""
     path = _write("store/store.json", data)
-    try:
-        value = json.loads(data)
-        if isinstance(value, dict):
-            write_sealed(value, path)
-    except (ValueError, RecursionError):
-        pass
+    _seal(data, path)
     _refuse_or_read(lambda: Store.open(path.parent))
 
 
@@ -104,17 +100,34 @@ def read_lines(data: bytes) -> None:
     _refuse_or_read(lambda: read_ledger(_write("ledger.csv", data)))
 
 
-# Serving's bundle: its reader belongs here as well.
+def read_bundle(data: bytes) -> None:
+    """The record of a bundle, its seal right where it is JSON."""
+    path = _write("bundle/bundle.json", data)
+    _seal(data, path)
+    _refuse_or_read(lambda: load_bundle(path.parent))
+
+
 TARGETS: dict[str, Callable[[bytes], None]] = {
     "npz": read_npz,
     "zip": read_zip,
     "protobuf": read_module,
     "prepared": read_prepared,
     "store": read_store,
+    "bundle": read_bundle,
     "recipe": read_recipe,
     "csv": read_csv,
     "ledger": read_lines,
 }
+
+
+def _seal(data: bytes, path: Path) -> None:
+    """Write the record anew with its seal, where it is one."""
+    try:
+        value = json.loads(data)
+        if isinstance(value, dict):
+            write_sealed(value, path)
+    except (ValueError, RecursionError):
+        return
 
 
 def _write(name: str, data: bytes) -> Path:

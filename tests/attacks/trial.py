@@ -63,7 +63,7 @@ class Trial:
         try:
             found = self.kind.read(self.path)
         except (InputError, OSError) as error:  # what the command line ends with exit code 2 for
-            if str(self.path) in str(error) or f"{self.path.parent}:" in str(error):
+            if names(str(error), self.path):
                 return REFUSED, ""
             return TRACEBACK, f"does not name the file: {error}"
         except BaseException:  # a panic of another library is no Exception
@@ -81,6 +81,12 @@ class Trial:
             self.path.unlink(missing_ok=True)
         self.path.write_bytes(self._sound)
         self.path.chmod(self._mode & 0o777)
+
+
+def names(message: str, path: Path) -> bool:
+    """Whether it says which file is meant: by its path, or by a folder and where it lies there."""
+    parts = [f"{folder}: {path.relative_to(folder)}" for folder in path.parents]
+    return any(text in message for text in (str(path), f"{path.parent}:", *parts))
 
 
 @contextlib.contextmanager

@@ -1,0 +1,43 @@
+"""What zipfile does not look at in a zip file, and what it raises of a damaged one."""
+
+import io
+import struct
+import zipfile
+import zlib
+from typing import BinaryIO
+
+END = struct.Struct("<4s4H2LH")  # signature, disks, members of this disk and of all, ...
+END_SIGNATURE, MAX_COMMENT = b"PK\5\6", 1 << 16
+ZIP64 = 0xFFFF  # stands for a number that is elsewhere
+BROKEN = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    LookupError,
+    NotImplementedError,
+    RuntimeError,
+    ValueError,
+    struct.error,
+)
+
+
+def check_directory(archive: zipfile.ZipFile, file: BinaryIO) -> None:
+    """Raise BadZipFile where the directory lists fewer members than it says that it has.
+
+    A wrong length in it may hide the members behind it; zipfile does not count.
+    """
+    size = file.seek(0, io.SEEK_END)
+    file.seek(max(0, size - END.size - MAX_COMMENT))
+    tail = file.read()
+    *_, count = END.unpack_from(tail, tail.rindex(END_SIGNATURE))[:5]
+    found = len(archive.infolist())
+    if count not in (found, ZIP64):
+        raise zipfile.BadZipFile(f"its directory has {found} members, expected {count}")
+
+
+def is_of_contents(error: Exception) -> bool:
+    """Whether damage is the reason, also where it leads before the beginning of the file.
+
+    The system's own errors name the file: no room, no permission.
+    """
+    return not isinstance(error, OSError) or error.filename is None
