@@ -8,6 +8,7 @@ as it is: one that is equal counts as unpacked, one that differs is refused.
 import shutil
 import stat
 import zipfile
+import zlib
 from pathlib import Path, PurePosixPath
 
 from solution.system.errors import InputError
@@ -33,11 +34,11 @@ def unpack(archive: Path, target: Path, max_bytes: int) -> list[Path]:
         with open_regular(archive) as file, zipfile.ZipFile(file) as opened:
             check_directory(opened, file)
             entries = [entry for entry in opened.infolist() if not entry.is_dir()]
-            if not entries:
-                raise zipfile.BadZipFile("there is nothing in it")
             for entry in opened.infolist():
                 _check_entry(archive, entry)
             _check_names(archive, entries)
+            if not entries:
+                raise zipfile.BadZipFile("there is nothing in it")
             _check_size(archive, entries, target, max_bytes)
             with track(entries, "Unpacking") as tracked:
                 return [_extract(archive, opened, entry, target) for entry in tracked]
