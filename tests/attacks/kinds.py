@@ -17,8 +17,7 @@ from solution.data.npz import read_graph
 from solution.domain import predictions
 from solution.domain.collection import Collection, collection
 from solution.models.catalogue import load_model
-from solution.models.nets.checkpoint import NAME as CHECKPOINT
-from solution.models.nets.checkpoint import load_checkpoint, save_checkpoint
+from solution.models.nets.checkpoint import load_checkpoint
 from solution.runs.folder import Run
 from solution.runs.job import check_job
 from solution.runs.origin import recall_origin
@@ -126,15 +125,6 @@ def _read_bundle(path: Path) -> bytes:
     return ranking.order.tobytes() + ranking.scores.tobytes()
 
 
-def _make_checkpoint(folder: Path) -> Path:
-    import torch
-
-    tensors = {"weights": torch.arange(60.0), "random": torch.arange(40, dtype=torch.uint8)}
-    (folder / "checkpoint").mkdir(parents=True)
-    save_checkpoint(folder / "checkpoint", tensors, {"fit": "mine", "epoch": 3})
-    return folder / "checkpoint" / CHECKPOINT
-
-
 def _read_checkpoint(path: Path) -> bytes:
     found = load_checkpoint(path.parent, "mine")
     if found is None:
@@ -144,13 +134,6 @@ def _read_checkpoint(path: Path) -> bytes:
         repr({name: t.tolist() for name, t in sorted(tensors.items())}).encode()
         + repr(record).encode()
     )
-
-
-def _make_submission(folder: Path) -> Path:
-    rows = [f"layout:xla:random:g{number},2;0;1;3" for number in range(8)]
-    rows += [f"tile:xla:k{number},4;0;1;2;3" for number in range(8)]
-    text = "\n".join(["ID,TopConfigs", *rows]) + "\n"
-    return making.write_text(folder / "csv" / "submission.csv", text)
 
 
 def _check_submission(path: Path) -> bytes:
@@ -270,16 +253,18 @@ KINDS = (
     Kind("job.json", lambda f: making.make_job(f) / "job.json", _read_job, ("*/job.json",)),
     Kind("job, predictions", lambda f: making.make_job(f) / "test.parquet", _read_job,
          ("*/fold-*/test.parquet", "*/fold-*/out_of_fold.parquet")),
-    Kind("checkpoint", _make_checkpoint, _read_checkpoint, ("*/checkpoint.safetensors",)),
+    Kind("checkpoint", making.make_checkpoint, _read_checkpoint, ("*/checkpoint.safetensors",)),
     Kind("model.json", _in_model(RIDGE, "model.json"), _read_model, ("*/model/model.json",)),
-    Kind("model, linear", _in_model(RIDGE, "model.npz"), _read_model, ("*/model/model.npz",)),
+    Kind("model, linear", _in_model(RIDGE, "model.safetensors"), _read_model,
+         ("*/model/model.safetensors",)),
     Kind("model, trees", _in_model(making.TREES, "model.txt"), _read_model,
          ("*/model/model.txt",)),
     Kind("model, net", _in_model(making.NET, "weights.safetensors"), _read_model,
          ("*/model/*.safetensors",)),
     Kind("recipe", lambda f: making.write_text(f / "recipes" / "mine.toml", making.RECIPE),
          lambda path: repr(find_recipe(str(path))).encode(), ("*.toml",), sealed=False),
-    Kind("submission", _make_submission, _check_submission, ("*/submission.csv",), sealed=False),
+    Kind("submission", making.make_submission, _check_submission, ("*/submission.csv",),
+         sealed=False),
     Kind("ledger", making.make_ledger, lambda path: repr(read_ledger(path)).encode(),
          ("*/ledger.csv",), sealed=False),
     Kind("study", making.make_study, lambda path: repr(making.read_study(path)).encode(),

@@ -23,6 +23,8 @@ from solution.models.base import RankerSettings
 from solution.models.catalogue import save_model
 from solution.models.layout.layout_gnn import LayoutGnnSettings
 from solution.models.linear import RidgeSettings
+from solution.models.nets.checkpoint import NAME as CHECKPOINT
+from solution.models.nets.checkpoint import save_checkpoint
 from solution.models.nets.training_loop import TrainingSettings
 from solution.models.trees.lightgbm_ranker import LightGBMSettings
 from solution.runs.folder import Run
@@ -151,6 +153,22 @@ def make_journal(folder: Path) -> Path:
     journal.add_repeats([pl.DataFrame(rows, SCHEMA, orient="row")])
     journal.finish({"clock": "cpu", "configs": 6}, is_final=True)
     return place
+
+
+def make_submission(folder: Path) -> Path:
+    rows = [f"layout:xla:random:g{number},2;0;1;3" for number in range(8)]
+    rows += [f"tile:xla:k{number},4;0;1;2;3" for number in range(8)]
+    text = "\n".join(["ID,TopConfigs", *rows]) + "\n"
+    return write_text(folder / "csv" / "submission.csv", text)
+
+
+def make_checkpoint(folder: Path) -> Path:
+    import torch
+
+    tensors = {"weights": torch.arange(60.0), "random": torch.arange(40, dtype=torch.uint8)}
+    (folder / "checkpoint").mkdir(parents=True)
+    save_checkpoint(folder / "checkpoint", tensors, {"fit": "mine", "epoch": 3})
+    return folder / "checkpoint" / CHECKPOINT
 
 
 def make_ledger(folder: Path) -> Path:
