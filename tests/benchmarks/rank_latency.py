@@ -26,7 +26,7 @@ from rich.table import Table
 from tests.benchmarks.memory import memory
 
 LAYOUTS, TILES = 1000, 100
-TIMES = 5  # of which the fastest counts, where a thing can be done again
+TIMES = 2  # of which the fastest counts, where a thing can be done again
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 KERNEL = "npz/tile/xla/test/bmm_007.npz"  # of the sample
 SMALL = "npz/layout/xla/random/train/alexnet_train_batch_32.npz"  # of TpuGraphs: 73 nodes are kept
