@@ -21,6 +21,7 @@
 #   make bench-tile              tile models out of fold, and on real TPU kernels: an hour; SHARED=...
 #   make bench-lightgbm          layout LightGBM out of fold, and a million rows; SHARED=folder of data
 #   make bench-study             tile models by the LightGBM study's splits; SHARED=folder of data
+#   make bench-rank RUN=folder   what an answer takes: the bundle, the run's ensemble, its members
 #   make bench-scale             what the competition's full scale costs here: 15 minutes, 4 GB of disk
 #   make bench-segments          a step of segment training as graphs grow: 10 minutes, 5 GB of memory
 PYTHON ?= python3
@@ -52,7 +53,7 @@ PUSH = $(foreach pair,$(SET),--set "$(pair)") $(call on,RESUME,--resume) $(call 
 
 .PHONY: help run demo report test test-slow attack pytest lint silent-lint data submit scores leaderboard notebooks \
 	kernels-package kernels-push kernels-status kernels-pull papers bench-layout bench-tile \
-	bench-lightgbm bench-study bench-scale bench-segments collect-sample default-bundle clean
+	bench-lightgbm bench-study bench-scale bench-segments bench-rank collect-sample default-bundle clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -127,6 +128,9 @@ bench-lightgbm: $(INSTALLED)
 
 bench-study: $(INSTALLED)
 	$(BIN)/python -m tests.benchmarks.lightgbm_study "$(SHARED)" build/benchmarks
+
+bench-rank: $(INSTALLED)
+	$(BIN)/python -m tests.benchmarks.rank_latency $(if $(RUN),"$(RUN)") --distilled solution/serving/default.zip --tpu "$(SHARED)/tpu"
 
 bench-scale: $(INSTALLED)
 	$(BIN)/python -m tests.benchmarks.full_scale build/full-scale

@@ -16,6 +16,7 @@ from solution.domain.graph import Graph
 from solution.features.nodes import Scaler
 from solution.features.preparation import Preparation
 from solution.models.catalogue import RECORD
+from solution.models.settings import MAX_DEPTH
 from solution.system.errors import InputError
 from solution.system.sealing import check_files, read_record
 
@@ -66,6 +67,10 @@ def load_light(folder: Path) -> LightModel:
     kind, settings = record.get("kind"), record.get("settings")
     if kind not in KINDS or not isinstance(settings, Mapping):
         raise InputError(f"{path}: is of the kind {kind!r}, expected one of {', '.join(KINDS)}.")
+    preparation = record.get("preparation")
+    hops = preparation.get("hops") if isinstance(preparation, Mapping) else -1
+    if hops is not None and not (isinstance(hops, int) and 0 <= hops <= MAX_DEPTH):
+        raise InputError(f"{path}: its graphs keep {hops!r} hops, expected 0 to {MAX_DEPTH}.")
     tensors = load_file(folder / WEIGHTS)
     weights = {
         name.removeprefix(NET): np.ascontiguousarray(tensor, np.float32)
@@ -78,5 +83,4 @@ def load_light(folder: Path) -> LightModel:
         for name in names
     }
     ranker = KINDS[kind](settings, weights, scalers)
-    hops = record.get("preparation", {}).get("hops")
     return LightModel(ranker, Preparation(hops))

@@ -16,6 +16,7 @@ SIZES = {
     "rounds": MAX_DEPTH,
     "blocks": MAX_DEPTH,
     "heads": MAX_DEPTH,
+    "hops": MAX_DEPTH,
 }
 
 

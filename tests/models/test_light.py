@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from torch.nn import functional
 
 from solution.domain.graph import Graph
 from solution.features.preparation import Preparation
@@ -15,6 +17,7 @@ from solution.models.catalogue import load_model, save_model
 from solution.models.layout.layout_gnn import LayoutGnnSettings
 from solution.models.light import load_light
 from solution.models.linear import OrdinarySettings
+from solution.models.nets.forward import gelu
 from solution.models.nets.training_loop import TrainingSettings
 from solution.models.tile.tile_gnn import TileGnnSettings
 from solution.system.errors import InputError
@@ -62,6 +65,12 @@ def test_a_net_without_a_list_of_its_own_scores_beside_one(tmp_path: Path) -> No
     )  # fmt: skip
     alone = light.ranker.predict(graph.select(np.arange(20)))
     np.testing.assert_allclose(beside[:20], alone, rtol=1e-4, atol=1e-5)
+
+
+def test_gelu_is_that_of_torch() -> None:
+    x = np.linspace(-12, 12, 100_001, dtype=np.float32).reshape(-1, 1)
+    expected = functional.gelu(torch.from_numpy(x)).numpy()
+    np.testing.assert_allclose(gelu(x), expected, rtol=0, atol=2e-6)
 
 
 def test_other_kinds_are_refused(tmp_path: Path) -> None:

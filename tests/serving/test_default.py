@@ -8,8 +8,14 @@ import pytest
 
 from solution import load_bundle, read_graph
 from solution.data.folders import SAMPLE
+from solution.features.preparation import VERSION
+from solution.models import catalogue
+from solution.serving.archive import unpack
 from solution.serving.bundle import DEFAULT
-from solution.serving.record import CARD
+from solution.serving.record import CARD, RECORD
+from solution.system.errors import InputError
+from solution.system.files import read_sealed, write_sealed
+from solution.system.sealing import describe_file
 from tests.conftest import FastSlow
 from tests.made import modules
 
@@ -71,3 +77,35 @@ def test_a_dump_is_ranked_with_nothing_trained(cold_fastslow: FastSlow, tmp_path
     )
     assert "timed on a CPU" in done.stdout
     assert "configurations that were made for it" in done.stdout
+
+
+def change_model(folder: Path, **changes: object) -> None:
+    """Make the records of a bundle fit a changed first model, as an attacker would."""
+    found = read_sealed(folder / RECORD, "a bundle")
+    place = folder / found["members"][0]["folder"] / catalogue.RECORD
+    write_sealed(read_sealed(place, "a model") | changes, place)
+    name = place.relative_to(folder).as_posix()
+    found["files"][name], found["sizes"][name] = describe_file(place), place.stat().st_size
+    write_sealed(found, folder / RECORD)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"kind": "tile_net"}, "cannot be loaded"),
+        ({"kind": "lambdarank"}, "is of the kind 'lambdarank', expected one of layout_net"),
+        ({"preparation": {"version": VERSION, "hops": "many"}}, "keep 'many' hops"),
+        ({"preparation": {"version": VERSION, "hops": 10**12}}, "keep 1000000000000 hops"),
+        ({"settings": {"pruning": "no", "hops": 1, "rounds": [64, 64]}}, "cannot score it"),
+        ({"settings": {"pruning": "nothing", "hops": 1, "rounds": [1] * 99}}, "cannot score it"),
+        ({"settings": {"pruning": "nothing", "hops": 1, "rounds": 7}}, "cannot be loaded"),
+    ],
+)
+def test_a_hostile_student_is_refused(
+    changes: dict[str, object], words: str, tmp_path: Path
+) -> None:
+    unpack(DEFAULT, tmp_path)
+    change_model(tmp_path, **changes)
+    graph = read_graph(SAMPLE / "npz/layout/nlp/random/valid/gpt_L-2_H-80_A-5_b2_s40.npz")
+    with pytest.raises(InputError, match=words):
+        load_bundle(tmp_path).rank(graph)

@@ -18,7 +18,7 @@ from solution.models.nets.forward import (
     standardise,
 )
 
-CHUNK_VALUES = 1 << 22  # (configuration, node) values of x, had they no colour in common
+CHUNK_VALUES = 1 << 23  # (configuration, node) values of x, had they no colour in common
 
 
 class LayoutForward:
