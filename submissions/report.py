@@ -8,6 +8,7 @@ from rich.table import Table
 
 from ensembles.recipe import Recipe
 from ensembles.resampling import mean_of_all
+from ensembles.scoring import alone, score_recipes
 from ensembles.statistics import score_table
 from solution.domain import predictions
 from solution.domain.collection import COLLECTIONS, Collection
@@ -46,13 +47,19 @@ class Scores:
         return scores if self.overall is None else {**scores, "mean": self.overall.value}
 
 
-def collect_scores(run: Run, recipe: Recipe) -> Scores:
+def collect_scores(run: Run, recipe: Recipe | None = None) -> Scores:
     """Score everything in the run folder: the seeds of an experiment averaged, as they are merged.
+
+    Args:
+        recipe: what merges them; None, as in a session that trains some of them, for no ensemble.
 
     Raises InputError as score_table does.
     """
-    table = score_table(run, recipe)
-    merged = f"{ENSEMBLE} {recipe.name}"
+    if recipe is None:
+        table = score_recipes(run, {name: alone(name) for name in run.experiments()})
+    else:
+        table = score_table(run, recipe)
+    merged = f"{ENSEMBLE} {recipe.name if recipe else ''}"
     single = {name: _score_a_seed(run, name) for name in run.experiments()}
     lines = []
     for collection in COLLECTIONS:

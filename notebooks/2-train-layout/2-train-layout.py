@@ -41,8 +41,6 @@ for script in glob(f"{inputs}/**/fastslow_install.py", recursive=True)[:1]:
     runpy.run_path(script, init_globals={"COMMIT": COMMIT}, run_name="__main__")
 
 # %%
-from ensembles import DEFAULT_RECIPE
-from ensembles.recipe import find_recipe
 from solution.analysis.graph_tables import show_summaries
 from solution.domain import predictions
 from solution.sessions.session import Session
@@ -77,5 +75,5 @@ output.print(show_summaries(predictions.read(run.graphs)))
 # Out of fold: every graph is predicted by a model that has seen no program of its structure.
 
 # %%
-output.print(tabulate(collect_scores(run, find_recipe(DEFAULT_RECIPE))))
+output.print(tabulate(collect_scores(run)))
 session.finish(missing)

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ensembles import DEFAULT_RECIPE
 from solution.commands.options import RecipeOption
 from solution.runs.folder import STORES, Run
 from solution.system.errors import InputError
@@ -91,9 +90,7 @@ def rank(
         typer.Option("--with", help="A bundle: its folder or zip. Default: the bundled one."),
     ] = None,
     run_folder: Annotated[Path | None, typer.Option("--run", help="Or a run folder.")] = None,
-    recipe: Annotated[
-        str, typer.Option(help="With --run: name, or path of a TOML file.")
-    ] = DEFAULT_RECIPE,
+    recipe: RecipeOption = None,
     collection: Annotated[str | None, typer.Option(help="Where the path does not say it.")] = None,
     configs: Annotated[
         int | None,
@@ -132,7 +129,7 @@ def rank(
             say(f"All of them: {path}")
 
 
-def _open(bundle: Path | None, run_folder: Path | None, recipe: str) -> "Bundle":
+def _open(bundle: Path | None, run_folder: Path | None, recipe: str | None) -> "Bundle":
     from solution.serving.bundle import load_bundle, load_run
 
     if bundle is not None and run_folder is not None:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from ensembles import DEFAULT_RECIPE
 from ensembles.merge import merge_collection
 from solution.domain.graph import Graph
 from solution.domain.predictions import make_frame
@@ -199,15 +198,21 @@ def load_bundle(path: str | Path = DEFAULT) -> Bundle:
     return _open(Path(kept.name), source, kept)
 
 
-def load_run(path: str | Path, recipe: str | Path = DEFAULT_RECIPE) -> Bundle:
-    """The models of a run, merged by a recipe, as a bundle that is packed for this process."""
-    from ensembles.recipe import find_recipe
+def load_run(path: str | Path, recipe: str | Path | None = None) -> Bundle:
+    """The models of a run, merged by a recipe, as a bundle that is packed for this process.
+
+    Args:
+        recipe: its name or file; None: the one that the run was merged by last.
+    """
+    from ensembles.last_recipe import choose_recipe
     from solution.runs.folder import Run
     from solution.serving.packing import pack
 
     source = Path(path)
     kept = tempfile.TemporaryDirectory(prefix="fastslow-")
-    folder = pack(Run.existing(source), find_recipe(str(recipe)), Path(kept.name) / "bundle")
+    run = Run.existing(source)
+    chosen = choose_recipe(run, None if recipe is None else str(recipe))
+    folder = pack(run, chosen, Path(kept.name) / "bundle")
     return _open(folder, source, kept)
 
 

@@ -14,12 +14,13 @@ from solution.domain.metrics import bootstrap_mean, score_predictions
 from solution.experiments.base import Experiment
 from solution.runs.folder import Run
 from solution.system.errors import InputError
+from solution.system.progress import console
 from solution.system.terminal import make_table
 from solution.training.failures import rehearse
 from solution.training.jobs import Choice, list_jobs
 from solution.training.out_of_fold import gather, train_jobs
 from solution.training.plan import Plan
-from solution.training.watch import LiveTable
+from solution.training.watch import LiveTable, LogLines
 
 
 def check_collections(experiment: Experiment, asked: Sequence[str]) -> tuple[str, ...]:
@@ -51,7 +52,9 @@ def train_experiment(
             "Choose other collections or other data."
         )
     rehearse(experiment, plan)
-    with LiveTable(experiment.name, len(jobs)) as watch:
+    total = len(jobs)
+    shown = LiveTable(experiment.name, total) if console.is_terminal else LogLines(total)
+    with shown as watch:
         train_jobs(jobs, plan, run, watch, workers)
     gather(experiment, plan, run)
     return _tabulate(experiment, run)

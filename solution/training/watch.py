@@ -189,6 +189,7 @@ class LiveTable:
     def __exit__(self, *_: object) -> None:
         self._shown = 0
         self._live.stop()
+        console.line()  # so that a message begins on a line of its own
 
     @contextmanager
     def job(self, name: str) -> Iterator[Report]:
