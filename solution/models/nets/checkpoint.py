@@ -45,7 +45,9 @@ def load_checkpoint(folder: Path, fit: str) -> tuple[dict[str, Tensor], dict[str
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         if facts[SEAL] != _seal(tensors, facts[RECORD]):
             return None
-    except (InputError, OSError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError):
+    except (InputError, OSError, MemoryError, SafetensorError, LookupError, TypeError, ValueError):
+        return None
+    except RuntimeError:  # of torch
         return None
     record = json.loads(facts[RECORD])
     return (tensors, record) if record.get("fit") == fit else None
