@@ -1,5 +1,6 @@
 """Why a configuration is predicted slow: contributions that add up, in words and pictures."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -104,7 +105,8 @@ def test_explain_after_a_run(fastslow: FastSlow, tmp_path: Path) -> None:
     call = ("explain", "linear_ridge_001", "kernel_3", "--run", "runs/data", "--out", "pictures")
     result = fastslow(*call, "--config", "5")
     assert result.returncode == 0, result.stderr
-    assert "Configuration 5 of kernel_3 is predicted" in result.stdout
+    assert re.search(r"Configuration 5 of kernel_3 \(output [\dx]+\) is predicted", result.stdout)
+    assert re.search(r"[Tt]ake \d+\.", result.stdout)
     for name in ("contributions.png", "components.png"):
         assert (tmp_path / "pictures" / name).read_bytes().startswith(b"\x89PNG")
     graphs = pl.read_parquet(tmp_path / "runs" / "data" / "graphs.parquet")
@@ -112,6 +114,7 @@ def test_explain_after_a_run(fastslow: FastSlow, tmp_path: Path) -> None:
     unknown = fastslow("explain", "linear_ridge_001", "kernel_99", "--run", "runs/data")
     assert unknown.returncode == 2
     assert "'kernel_99': expected one graph" in unknown.stderr
+    assert "Did you mean kernel_" in unknown.stderr
     for job in (tmp_path / "runs" / "data" / "linear_ridge_001" / "jobs").rglob(f"fold-{fold}-*"):
         shutil.rmtree(job)
     seen = fastslow(*call)
