@@ -84,7 +84,7 @@ class FittingTable(Table):
         for column in self.columns:
             sizes = [console.measure(cell) for cell in (column.header, *column.cells)]
             needed += max(size.maximum if column.no_wrap else size.minimum for size in sizes)
-        return needed + len(self.columns)  # a space behind each
+        return needed + 2 * len(self.columns) - 1  # a space behind each, and one between two
 
     def _without(self, header: str) -> "FittingTable":
         shown = copy.copy(self)

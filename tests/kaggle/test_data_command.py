@@ -38,7 +38,7 @@ def found(folder: Path) -> dict[str, bytes]:
 def test_everything_is_downloaded_unpacked_and_checked(place: Place) -> None:
     done = place.call("data", "there")
     assert done.code == 0, done.words
-    assert f"{len(FILES)} files are there" in done.words
+    assert f"{len(FILES)} files." in done.words
     assert f"All {len(FILES) - 1} files are sound" in done.words
     here = found(place.folder / "there")
     assert here.pop("downloaded.json")

@@ -74,7 +74,10 @@ def test_the_submission_is_that_of_all_models_together(day: Day) -> None:
 
 
 def test_the_pictures_are_there(day: Day) -> None:
-    """How they look is for people; that they are shown is checked."""
+    """How they look is for people; that they are shown is checked.
+
+    Nothing was submitted on that day, so the leaderboard's says so and draws no empty frames.
+    """
     shown = {
         name: sum(
             "image/png" in output.get("data", {})
@@ -83,4 +86,4 @@ def test_the_pictures_are_there(day: Day) -> None:
         )
         for name in ("1-look-at-the-data", "5-leaderboard")
     }
-    assert shown == {"1-look-at-the-data": 8, "5-leaderboard": 1}
+    assert shown == {"1-look-at-the-data": 8, "5-leaderboard": 0}

@@ -24,7 +24,7 @@ ROUNDED = {"rtol": 0, "atol": 2e-4}  # in deviations; a matrix product rounds by
 
 
 def new_configs(graph: Graph) -> np.ndarray:
-    made = make_candidates(graph, 24, seed=7)
+    made = make_candidates(graph, 9, seed=7)
     return made.tiles if graph.collection.kind == "tile" else made.layouts.expand()
 
 
