@@ -76,6 +76,11 @@ def _check_entry(archive: Path, entry: zipfile.ZipInfo) -> None:
         raise InputError(
             f"{archive}: refused, {entry.filename!r} is a link or another special file."
         )
+    # zipfile ends a name at its first NUL, which makes a folder of "npz/\0.npz".
+    if "\0" in entry.orig_filename or (entry.is_dir() and entry.file_size):
+        raise InputError(
+            f"{archive}: refused, {entry.orig_filename!r} is neither a file's name nor a folder's."
+        )
     if entry.flag_bits & 1:
         raise InputError(f"{archive}: refused, {entry.filename!r} is encrypted.")
 

@@ -112,6 +112,17 @@ def test_a_flipped_bit_is_found(tmp_path: Path) -> None:
     assert everything(tmp_path / "data") == {}
 
 
+def test_a_name_that_ends_early_is_refused(tmp_path: Path) -> None:
+    """zipfile ends it at the NUL: a file became an empty folder, and was missed by nobody."""
+    path = tmp_path / "mine.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("npz/a.npz", b"1")
+        archive.writestr("npz/X.npz", b"2")
+    path.write_bytes(path.read_bytes().replace(b"npz/X.npz", b"npz/\0.npz"))
+    with pytest.raises(InputError, match="neither a file's name nor a folder's"):
+        unpack(path, tmp_path / "out", 1 << 20)
+
+
 def test_what_is_there_already_is_not_written_again(tmp_path: Path) -> None:
     archive = tmp_path / "archive.zip"
     archive.write_bytes(make_archive([("a/b", b"1"), ("empty/", b""), ("c", b"2")]))
