@@ -33,11 +33,10 @@ def _check_finished(run: Run, recipe: Recipe) -> None:
     wanted = [*recipe.names(), *([recipe.fallback] if recipe.fallback else [])]
     there = [name for name in wanted if run.predictions(name, "test").is_file()]
     if not there or (recipe.fallback and recipe.fallback not in there):
-        models = sum(len(run.jobs(name)) for name in run.experiments())
         raise InputError(
-            f"{run.folder}: is not finished: {count(models, 'model')} so far, and no predictions "
-            f"of {' or '.join(name for name in wanted if name not in there)}. The `fastslow run` "
-            "that began it goes on with it, unless another process is at work in it."
+            f"{run.folder}: is not finished: {count(run.count_models(), 'model')} so far, and no "
+            f"predictions of {' or '.join(name for name in wanted if name not in there)}. The "
+            "`fastslow run` that began it goes on with it, unless another process is at work in it."
         )
 
 

@@ -52,7 +52,7 @@ def _describe(folder: Path, ledger: Ledger) -> RunLine:
     try:
         run = Run.existing(folder)
         origin, recipe = recall_origin(run), recall(folder)
-        models = sum(len(run.jobs(name)) for name in run.experiments())
+        models = run.count_models()
     except InputError:
         return RunLine(folder.name, "", "", "its record is damaged", "", "")
     return RunLine(

@@ -71,6 +71,10 @@ class Run:
             return folders
         return [folder for folder in folders if collection in read_job(folder).collections]
 
+    def count_models(self) -> int:
+        """The trained models that are there, of all experiments."""
+        return sum(len(self.jobs(name)) for name in self.experiments())
+
     def checkpoints(self, job: Path) -> Path:
         """Where the fit of the model in the folder `job` keeps its state while it lasts."""
         return job.with_name(f"{job.name}{CHECKPOINTS}")

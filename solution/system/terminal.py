@@ -14,9 +14,9 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+WIDE = 240  # characters of a line of a file
 # Control characters but tab and newline, separators of lines, what turns the direction of text, and
 # bytes of a file's name that are no text.
-WIDE = 240  # characters of a line of a file
 UNPRINTABLE = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )

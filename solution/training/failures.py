@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from solution.domain.graph import Graph
 from solution.experiments.base import Experiment
 from solution.system.errors import InputError
 from solution.training.plan import IS_LABELLED, Plan
@@ -57,12 +58,17 @@ def rehearse(experiment: Experiment, plan: Plan) -> None:
         return
     settings = experiment.ranker.quick()
     with name_failure(experiment, f"tried on {rows['graph'][0]} before the training"):
-        graphs = plan.load(rows, settings)
+        graph = plan.load(rows[:1], settings)[0]
         ranker = settings.build(seed=0)
         ranker.fit(plan.load(rows[:1], settings), plan.load(rows[1:], settings))
-        scores = ranker.predict(graphs[0])
-    if np.shape(scores) != (graphs[0].num_configs,):
+        scores = ranker.predict(graph)
+    check_shape(scores, experiment, graph)
+
+
+def check_shape(scores: np.ndarray, experiment: Experiment, graph: Graph) -> None:
+    """Raise InputError where a ranker did not predict one score a configuration."""
+    if np.shape(scores) != (graph.num_configs,):
         raise InputError(
             f"{experiment.name}: predict returned scores of shape {np.shape(scores)} for "
-            f"{graphs[0].name}, expected ({graphs[0].num_configs},): one a configuration."
+            f"{graph.name}, expected ({graph.num_configs},): one a configuration."
         )

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-import numpy as np
 import polars as pl
 
 from solution.domain import predictions
@@ -20,7 +19,7 @@ from solution.system.errors import InputError
 from solution.system.files import remove, replace_folder
 from solution.system.processes import one_thread
 from solution.system.report import Report
-from solution.training.failures import name_failure
+from solution.training.failures import check_shape, name_failure
 from solution.training.folds import split_inner
 from solution.training.jobs import Job
 from solution.training.learning_curve import LearningCurve
@@ -131,11 +130,7 @@ def _predict(ranker: Ranker, graphs: LazyGraphs, job: Job, limit: int | None) ->
     frames = []
     for graph in graphs:
         scores = ranker.predict(graph)
-        if np.shape(scores) != (graph.num_configs,):
-            raise InputError(
-                f"{job.experiment.name}: predict returned scores of shape {np.shape(scores)} for "
-                f"{graph.name}, expected ({graph.num_configs},): one a configuration."
-            )
+        check_shape(scores, job.experiment, graph)
         configs = choose_configs(graph.key, graph.num_configs, limit or graph.num_configs)
         frames.append(
             predictions.make_frame(graph.key, configs, scores[configs], job.fold, job.seed)

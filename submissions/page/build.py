@@ -103,7 +103,7 @@ def _summarise(evidence: Evidence) -> Headline:
         value, between, graphs = mean["value"], (mean["low"], mean["high"]), int(mean["graphs"])
         label = f"{evidence.collections[0].name}; not all five collections are in this run"
     record = evidence.run.record()
-    models = sum(len(evidence.run.jobs(name)) for name in evidence.run.experiments())
+    models = evidence.run.count_models()
     scope = (
         f"{count(models, 'model')} of {count(len(evidence.members) - 1, 'experiment')} on "
         f"{count(graphs, 'labelled graph')}, merged by the recipe {evidence.recipe.name}."

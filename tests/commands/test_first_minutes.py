@@ -34,6 +34,9 @@ class Slip(TableSettings):
 
 EXPERIMENT = Experiment(name="slip", collections=("tile:xla",), ranker=Slip())
 '''
+RIDGE = (
+    "--experiment", "linear_ridge_001", "--folds", "2", "--scheme", "graph", "--run", "out",
+)  # fmt: skip
 
 
 def make_data(folder: Path, *, labelled: bool = True) -> Path:
@@ -65,23 +68,13 @@ def test_the_demo_ends_with_a_sentence_and_a_report(fastslow: FastSlow, tmp_path
 
 def test_what_was_trained_is_merged_and_remembered(fastslow: FastSlow, tmp_path: Path) -> None:
     data = make_data(tmp_path / "data")
-    ridge = (
-        "--experiment",
-        "linear_ridge_001",
-        "--folds",
-        "2",
-        "--scheme",
-        "graph",
-        "--run",
-        "out",
-    )
-    refused = fastslow("run", data, *ridge, "--experiment", "nothing_001",
+    refused = fastslow("run", data, *RIDGE, "--experiment", "nothing_001",
                        "--recipe", "z_score_001")  # fmt: skip
     assert refused.returncode == 2
     assert "merges layout_gnn_001" in refused.stderr
     assert not (tmp_path / "out").exists()
 
-    done = fastslow("run", data, *ridge)
+    done = fastslow("run", data, *RIDGE)
     assert done.returncode == 0, done.stderr
     assert "Merged with equal weights: linear_ridge_001." in done.stdout
     assert "ensemble equal_weights" in done.stdout
@@ -198,17 +191,7 @@ def test_make_knows_its_variables_and_helps() -> None:
 
 def test_scores_are_never_cut(fastslow: FastSlow, tmp_path: Path) -> None:
     data = make_data(tmp_path / "data")
-    options = (
-        "--experiment",
-        "linear_ridge_001",
-        "--folds",
-        "2",
-        "--scheme",
-        "graph",
-        "--run",
-        "out",
-    )
-    assert fastslow("run", data, *options).returncode == 0
+    assert fastslow("run", data, *RIDGE).returncode == 0
     narrow = {**os.environ, "COLUMNS": "60"}
     shown = FASTSLOW.run("ensemble", "--run", "out", cwd=tmp_path, env=narrow).stdout
     assert re.search(r"linear_ridge_001 +-?\d+\.\d{3} +(\S+ to \S+|too few graphs)", shown)
