@@ -1,6 +1,6 @@
 """A fork server: imports what a program needs, then forks that program whenever it is asked.
 
-    python tests/fork_server.py LISTENER PROGRAM MODULE...
+    python tests/fork_server.py LISTENER PROGRAM MODULE... [-- MODULE...]
 
 It ends with its standard input. Each call is a connection to the socket LISTENER, from
 tests/fork_client.py. The program is the unmodified script that pip installed, run in a fork of this
@@ -8,6 +8,9 @@ process as Python runs it; only the named libraries are there already. A module 
 itself never is: it may read the environment while it is imported. Between the two stands a guard,
 the parent of the program: it tells the caller how the program ended, and kills the program when
 the caller is gone.
+
+After `--` stand the modules of workers: where a program trains in several processes, these come
+from one server of multiprocessing's for all programs, not from one that each would begin anew.
 
 No Python thread may run here, for a fork copies a lock and not the thread that would release it.
 Those that numpy and polars begin sleep until they are used, and both expect forks.
@@ -28,6 +31,7 @@ import threading
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +141,12 @@ def at_start(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name.startswith(AT_START)}
 
 
+def divide(modules: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Those of the program, and those of its workers."""
+    end = modules.index("--") if "--" in modules else len(modules)
+    return modules[:end], modules[end + 1 :]
+
+
 def run(program: str) -> None:
     """Run the script, and end as Python ends it.
 
@@ -156,10 +166,21 @@ def run(program: str) -> None:
     os._exit(code or 0)
 
 
+def begin_workers(modules: Sequence[str]) -> None:
+    """Start the server of the workers; a program that is forked from here finds it running."""
+    forkserver.set_forkserver_preload(list(modules))
+    forkserver.ensure_running()
+    # It is no child of the programs, which would ask the system for its state.
+    forkserver._forkserver.ensure_running = lambda: None  # type: ignore[method-assign]
+
+
 def main() -> None:
     """Import the libraries, serve, and be the program."""
     number, program, *modules = sys.argv[1:]
     sys.path[0] = str(Path(program).parent)  # as when Python runs it
+    modules, workers = divide(modules)
+    if workers:
+        begin_workers(workers)
     for name in modules:
         importlib.import_module(name)
     assert threading.active_count() == 1, threading.enumerate()

@@ -17,6 +17,9 @@ from pathlib import Path
 from socket import AF_UNIX, SHUT_WR, socket
 from typing import IO, Any
 
+import psutil
+
+from solution.training.executors.local import STACK
 from tests import fork_client
 
 BIN = Path(sys.executable).parent
@@ -83,10 +86,16 @@ class Program:
 class Server:
     """Forks one installed program; it begins with the first call, and ends with the tests."""
 
-    def __init__(self, program: str, libraries: tuple[str, ...], **settings: str) -> None:
+    def __init__(
+        self,
+        program: str,
+        libraries: tuple[str, ...],
+        workers: tuple[str, ...] = (),
+        **settings: str,
+    ) -> None:
         self.program = BIN / program
         # The frameworks of macOS must not be forked: there nothing is imported before.
-        self._libraries = () if sys.platform == "darwin" else libraries
+        self._libraries = () if sys.platform == "darwin" else (*libraries, "--", *workers)
         self._settings = settings
         self._lock = threading.Lock()
         self._folder: Path | None = None
@@ -121,6 +130,15 @@ class Server:
             first.shutdown(SHUT_WR)
             first.recv(1)
         return folder
+
+    def workers(self) -> list[psutil.Process]:
+        """Those of all its programs that train in several processes."""
+        return [
+            worker
+            for child in psutil.Process(self._process.pid).children()
+            if any("multiprocessing.forkserver" in word for word in child.cmdline())
+            for worker in child.children()
+        ]
 
     @property
     def stand_in(self) -> Path:
@@ -167,7 +185,7 @@ class Server:
 
 
 FASTSLOW = Server("fastslow", LIBRARIES)
-TRAINING = Server("fastslow", LIBRARIES + TRAINING_LIBRARIES)
+TRAINING = Server("fastslow", LIBRARIES + TRAINING_LIBRARIES, workers=STACK)
 KAGGLE = Server("kaggle", KAGGLE_LIBRARIES, PYTHONUTF8="1")  # submissions/calls.py sets it
 
 

@@ -3,7 +3,9 @@
 import os
 import shutil
 import signal
+import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
@@ -28,11 +30,15 @@ NO_STORE = Store(Path(), pl.DataFrame(), {})
 EXPERIMENTS = REPOSITORY / "tests" / "made" / "experiments"
 
 
-def start(name: str, store: Store, run: Path, workers: int, ending: str = "") -> Program:
+def describe_training(name: str, store: Store, run: Path, workers: int) -> list[str | Path]:
     """`fastslow train` of a file on two folds."""
-    options = ("--data", store.folder, "--run", run, "--folds", "2", "--workers", str(workers))
-    environment = {**os.environ, "ENDING": ending}
-    return TRAINING.start("train", EXPERIMENTS / f"{name}.py", *options, env=environment)
+    options = ["--data", store.folder, "--run", run, "--folds", "2", "--workers", str(workers)]
+    return ["train", EXPERIMENTS / f"{name}.py", *options]
+
+
+def start(name: str, store: Store, run: Path, workers: int, ending: str = "") -> Program:
+    words = describe_training(name, store, run, workers)
+    return TRAINING.start(*words, env={**os.environ, "ENDING": ending})
 
 
 def test_predictions_do_not_depend_on_the_number_of_workers(
@@ -63,17 +69,44 @@ def test_a_worker_that_fails_ends_the_others(
     assert not list(tmp_path.rglob("job.json"))
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_workers_end_with_the_command(
     how: signal.Signals, sample_store: Store, tmp_path: Path
 ) -> None:
     process = start("ends_badly", sample_store, tmp_path / "run", 2, "never")
-    begun = tmp_path / "run" / "ends_badly" / "jobs"
+    await_workers(process, tmp_path / "run")
+    assert len(TRAINING.workers()) == 2
+    end(process, how, TRAINING.workers())
+
+
+def test_workers_end_with_a_killed_command(sample_store: Store, tmp_path: Path) -> None:
+    """It is started cold, with a server of workers of its own, which ends as well."""
+    words = describe_training("ends_badly", sample_store, tmp_path / "run", 2)
+    environment = {**os.environ, "ENDING": "never"}
+    process = subprocess.Popen(
+        [TRAINING.program, *words], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    with process:
+        await_workers(process, tmp_path / "run")
+        workers = psutil.Process(process.pid).children(recursive=True)
+        assert len(workers) > 2
+        end(process, signal.SIGKILL, workers)
+
+
+def await_workers(process: Program | subprocess.Popen[bytes], run: Path) -> None:
+    """Return when two of them have begun."""
+    begun = run / "ends_badly" / "jobs"
     while len(list(begun.rglob("*.checkpoints"))) < 2:
         assert process.poll() is None, process.communicate()
         time.sleep(0.05)
-    workers = psutil.Process(process.pid).children(recursive=True)
-    assert len(workers) >= 2
+
+
+def end(
+    process: Program | subprocess.Popen[bytes],
+    how: signal.Signals,
+    workers: Sequence[psutil.Process],
+) -> None:
+    """Send the signal to the command alone; its workers have to end as well."""
     process.send_signal(how)
     process.wait(timeout=30)
     _, alive = psutil.wait_procs(workers, timeout=30)

@@ -164,7 +164,7 @@ def test_killed_run_resumes_and_ends_with_the_same_bytes(tmp_path: Path, sample:
     count = count_jobs(killed)
     assert 3 <= count < count_jobs(whole)
     assert not (killed / "submission.csv").exists()
-    before = {path: path.stat().st_mtime_ns for path in killed.glob("*/jobs/*/*/job.json")}
+    before = {path: path.stat().st_mtime_ns for path in killed.glob("*/jobs/*/fold-*/job.json")}
     done = TRAINING.run(*arguments, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert all(path.stat().st_mtime_ns == time_ for path, time_ in before.items())
