@@ -5,7 +5,6 @@ times the shares of the program's work that it can act on.
 """
 
 import numpy as np
-import polars as pl
 
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import OPCODE_IDS, OPTION_CHOICES
@@ -40,8 +39,8 @@ FEATURES = (
 )
 
 
-def option_table(graph: Graph) -> pl.DataFrame:
-    """Float32 columns FEATURES, a row for each configuration in order.
+def option_rows(graph: Graph) -> np.ndarray:
+    """The columns FEATURES (configs, columns) float32, a row for each configuration in order.
 
     The graph must have options.
     """
@@ -51,7 +50,7 @@ def option_table(graph: Graph) -> pl.DataFrame:
     shares = context[: len(PARTS)]
     mixed = (chosen[:, :, None] * shares).reshape(len(chosen), -1)
     rows = np.column_stack([chosen, np.tile(context, (len(chosen), 1)), mixed])
-    return pl.DataFrame(rows.astype(np.float32), schema=[feature.name for feature in FEATURES])
+    return rows.astype(np.float32)
 
 
 def _mark_choices(options: np.ndarray) -> np.ndarray:

@@ -26,7 +26,7 @@ from solution.experiments.base import find_experiment
 from solution.features.layout import layout_table
 from solution.features.nodes import numeric_features
 from solution.features.preparation import Preparation
-from solution.features.tile.tile_table import FEATURES, tile_table
+from solution.features.tile.tile_table import FEATURES, tile_rows
 from solution.models.base import RankerSettings
 from solution.models.trees.boosted_trees import GraphRows
 from solution.models.trees.lightgbm_ranker import LightGBMRanker, LightGBMSettings
@@ -124,8 +124,8 @@ def run_layout(data: Path, place: Path) -> None:
         for number in numbers:
             graph = make_up(number)
             begun = _now()
-            rows = layout_table.layout_table(graph)
-            table[number * LAYOUTS : (number + 1) * LAYOUTS] = rows.to_numpy()
+            rows = layout_table.layout_rows(graph)
+            table[number * LAYOUTS : (number + 1) * LAYOUTS] = rows
             spent += _now() - begun
     name = f"feature table, {CONFIGURABLE} configurable nodes"
     steps.append(_measure(name, spent))
@@ -163,7 +163,7 @@ def run_tile(data: Path, place: Path) -> None:
     with track(range(graphs), "Tables") as numbers:
         for number in numbers:
             graph = enlarge(kernels[number % len(kernels)], number)
-            table[number * CONFIGS : (number + 1) * CONFIGS] = tile_table(graph).to_numpy()
+            table[number * CONFIGS : (number + 1) * CONFIGS] = tile_rows(graph)
             runtimes.append(np.asarray(graph.runtimes))
     steps.append(_measure("feature table", _now() - begun))
     begun = _now()

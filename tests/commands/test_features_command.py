@@ -7,16 +7,14 @@ import polars as pl
 import pytest
 
 from solution.features.columns import FEATURES
-from solution.features.layout.layout_table import layout_table
 from solution.features.table import feature_table
-from solution.features.tile.tile_table import tile_table
 from tests.conftest import FastSlow
 from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
 
 
 @pytest.mark.parametrize("kind", ["layout", "tile"])
 def test_the_catalogue_is_the_table(kind: str) -> None:
-    table = layout_table(make_layout_graph()) if kind == "layout" else tile_table(make_tile_graph())
+    table = feature_table(make_layout_graph() if kind == "layout" else make_tile_graph())
     assert table.columns == [feature.name for feature in FEATURES[kind]]
     for feature in FEATURES[kind]:
         assert feature.unit

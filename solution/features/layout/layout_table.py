@@ -8,13 +8,12 @@ on the list of candidates too (solution.features.layout.frequency).
 """
 
 import numpy as np
-import polars as pl
 from scipy.sparse import csr_array
 
 from solution.domain.codebook import Codebook
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import CONFIGURABLE_OPCODES, LAYOUT_TENSORS, OPCODE_IDS
-from solution.features.column import Feature
+from solution.features.column import Feature, as_rows
 from solution.features.layout import copies, frequency
 from solution.features.layout import tensors as layouts
 from solution.features.work import configurable_shares, num_bytes, num_operations, tensor_shares
@@ -61,55 +60,59 @@ FEATURES = (*WEIGHTED, *COUNTS, *copies.FEATURES, *frequency.FEATURES, *CONTEXT)
 BLOCK_ENTRIES = 1 << 22  # (configuration, node) entries that are summed at once
 
 
-def layout_table(graph: Graph, configs: np.ndarray | None = None) -> pl.DataFrame:
-    """Float32 columns FEATURES, a row for each configuration in order, or each of `configs` (k,).
+def layout_rows(graph: Graph, configs: np.ndarray | None = None) -> np.ndarray:
+    """The columns FEATURES, a row for each configuration in order, or each of `configs` (k,).
 
     Columns OPCODE_FEATURE are weighted by the share of operations among the configurable nodes,
     bytes_FEATURE by the share of bytes, count_FEATURE by 1 / configurable nodes. The graph_ columns
     describe the graph and are the same in every row.
+
+    Returns:
+        (configs, columns) float32.
     """
     pairs = graph.layouts
     weighted = _weigh_pairs(graph, pairs)
     blocks = [
-        _sum_over_nodes(graph, weighted.to_numpy()),
+        _sum_over_nodes(graph, weighted),
         copies.count_copies(graph),
         frequency.measure_frequency(pairs, graph.listed),
     ]
     distinct = pairs.rows if configs is None else pairs.rows[configs]
-    names = [*weighted.columns, *(f.name for f in (*copies.FEATURES, *frequency.FEATURES))]
-    rows = pl.DataFrame(np.concatenate(blocks, axis=1)[distinct], schema=names)
-    context = [pl.lit(value).alias(name) for name, value in _context(graph).items()]
-    moved = pl.col("moved_bytes").log1p()  # so far the padding alone
-    frame = rows.lazy().with_columns(moved, *context)
-    return frame.select(pl.col(f.name).cast(pl.Float32()) for f in FEATURES).collect()
+    context = _context(graph)
+    features = [f.name for f in (*WEIGHTED, *COUNTS, *copies.FEATURES, *frequency.FEATURES)]
+    summed = np.concatenate(blocks, axis=1)
+    moved = features.index("moved_bytes")
+    summed[:, moved] = np.log1p(summed[:, moved])  # so far the padding alone
+    columns = dict(zip(features, summed.astype(np.float32)[distinct].T, strict=True))
+    return as_rows({**columns, **context}, FEATURES, len(distinct))
 
 
-def _weigh_pairs(graph: Graph, pairs: Codebook) -> pl.DataFrame:
-    """What each pair (a row) contributes to every column."""
-    described = pl.DataFrame(layouts.describe_layouts(graph, pairs), schema=list(layouts.FEATURES))
-    weights = pl.DataFrame(_weigh_nodes(graph))[pairs.node]
-    summed = described.select(
-        (pl.col(feature) * weights[name]).alias(f"{name}_{feature}")
-        for name in weights.columns
-        for feature in SUMMED
-    )
-    return pl.concat([summed, _count_pairs(graph, pairs, described)], how="horizontal")
+def _weigh_pairs(graph: Graph, pairs: Codebook) -> np.ndarray:
+    """What each pair (a row) contributes to the columns WEIGHTED and COUNTS."""
+    described = layouts.describe_layouts(graph, pairs)
+    summed = described[:, [layouts.FEATURES.index(feature) for feature in SUMMED]]
+    weights = [weight[pairs.node, None] * summed for weight in _weigh_nodes(graph).values()]
+    return np.concatenate([*weights, _count_pairs(graph, pairs, described)], axis=1)
 
 
-def _count_pairs(graph: Graph, pairs: Codebook, described: pl.DataFrame) -> pl.DataFrame:
+def _count_pairs(graph: Graph, pairs: Codebook, described: np.ndarray) -> np.ndarray:
     """Columns COUNTS of each pair; moved_bytes is the padding alone, over all real bytes."""
     opcode = graph.node_opcodes[graph.configurable][pairs.node]
-    given = described.select(pl.max_horizontal(f"{t}_given" for t in LAYOUT_TENSORS)).to_series()
-    changed = described.select(pl.max_horizontal(f"{t}_changed" for t in LAYOUT_TENSORS))
-    columns = {}
-    for verb, marked in (("ordered", given), ("reordered", changed.to_series())):
+    columns = []
+    for mark in ("given", "changed"):
+        marked = _of_tensors(described, mark).max(axis=1)
         for name in CONFIGURABLE_OPCODES:
             of_opcode = opcode == OPCODE_IDS[name]
             nodes = max(1, int((graph.node_opcodes[graph.configurable] == OPCODE_IDS[name]).sum()))
-            columns[f"{verb}_{name}"] = marked.to_numpy() * of_opcode / nodes
-    padding = np.expm1(described.select(f"{t}_waste" for t in LAYOUT_TENSORS).to_numpy())
-    columns["moved_bytes"] = (padding * tensor_shares(graph)[pairs.node]).sum(axis=1)
-    return pl.DataFrame(columns)
+            columns.append(marked * of_opcode / nodes)
+    padding = np.expm1(_of_tensors(described, "waste"))
+    columns.append((padding * tensor_shares(graph)[pairs.node]).sum(axis=1))
+    return np.column_stack(columns)
+
+
+def _of_tensors(described: np.ndarray, name: str) -> np.ndarray:
+    """The feature of that name (pairs, 3) of each tensor."""
+    return described[:, [layouts.FEATURES.index(f"{tensor}_{name}") for tensor in LAYOUT_TENSORS]]
 
 
 def _weigh_nodes(graph: Graph) -> dict[str, np.ndarray]:

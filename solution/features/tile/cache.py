@@ -40,31 +40,25 @@ class Nest:
     """The loops of a kernel that go round, from the innermost outwards."""
 
     configs: int
-    levels: list[np.ndarray]  # (configs, NUM_LOOPS) each: iterations inside this level
-    executions: list[np.ndarray]  # (configs,) each: how often this level is run
+    levels: np.ndarray  # (levels, configs, NUM_LOOPS): iterations inside each level
+    executions: np.ndarray  # (levels, configs): how often each level is run
 
 
 def make_nest(tiling: Tiling, inner: int) -> Nest:
     """Inside a tile: outer dimensions, then sums, then the loop `inner`; tiles around them."""
-    order = _order(tiling, inner)
-    active = [loop for loop in order if tiling.extents[loop] > 1]
-    reached = np.ones((len(tiling.tiles), NUM_LOOPS))
-    left = tiling.tiles.prod(axis=1) * tiling.counts.prod(axis=1)
-    levels, executions = [], []
-    for loop in active:
-        reached = reached.copy()
-        reached[:, loop] = tiling.tiles[:, loop]
-        left = left / tiling.tiles[:, loop]
-        levels.append(reached)
-        executions.append(left)
+    active = [loop for loop in _order(tiling, inner) if tiling.extents[loop] > 1]
     around = [loop for loop in _order(tiling, tiling.rank - 1) if loop in active]
-    for loop in around:
-        reached = reached.copy()
-        reached[:, loop] = tiling.extents[loop]
-        left = left / tiling.counts[:, loop]
-        levels.append(reached)
-        executions.append(left)
-    return Nest(len(tiling.tiles), levels, executions)
+    configs, counts = len(tiling.tiles), tiling.counts
+    levels = np.ones((2 * len(active), configs, NUM_LOOPS))
+    executions = np.empty((2 * len(active), configs))
+    left = tiling.tiles.prod(axis=1) * counts.prod(axis=1)
+    for level, loop in enumerate(active):
+        levels[level:, :, loop] = tiling.tiles[:, loop]
+        executions[level] = left = left / tiling.tiles[:, loop]
+    for level, loop in enumerate(around, start=len(active)):
+        levels[level:, :, loop] = tiling.extents[loop]
+        executions[level] = left = left / counts[:, loop]
+    return Nest(configs, levels, executions)
 
 
 def _order(tiling: Tiling, inner: int) -> list[int]:
@@ -75,22 +69,33 @@ def _order(tiling: Tiling, inner: int) -> list[int]:
     return [inner, *(loop for loop in rest if loop != inner)]
 
 
-def count_misses(walks: Sequence[Walk], nest: Nest, cache: Cache) -> np.ndarray:
-    """Blocks (configs,) that are brought in by all tensors together; 1 where there is none."""
+def reach(walks: Sequence[Walk], nest: Nest) -> list[np.ndarray]:
+    """What each level of the nest touches of each tensor: boxes (levels x configs, rank)."""
+    iterations = nest.levels.reshape(-1, NUM_LOOPS)  # all levels at once: the arrays are small
+    return [walk.box(iterations) for walk in walks]
+
+
+def count_misses(
+    walks: Sequence[Walk], boxes: Sequence[np.ndarray], nest: Nest, cache: Cache
+) -> np.ndarray:
+    """Blocks (configs,) that are brought in by all tensors together; 1 where there is none.
+
+    Args:
+        boxes: what `reach` says of the walks.
+    """
     configs = nest.configs
-    if not nest.levels or not walks:
+    if not len(nest.levels) or not walks:
         return np.ones(configs)
-    misses, fits = np.zeros(configs), np.ones(configs, bool)
-    for reached, executions in zip(nest.levels, nest.executions, strict=True):
-        boxes = [walk.box(reached) for walk in walks]
-        touched = sum(
-            count_blocks(w, box, cache.block) for w, box in zip(walks, boxes, strict=True)
-        )
-        occupied = sum(_occupy(w, box, cache) for w, box in zip(walks, boxes, strict=True))
-        # As long as all inner levels fit, this one brings each of its blocks once.
-        misses = np.where(fits, touched * executions, misses)
-        fits &= occupied <= cache.blocks
-    return misses
+    blocks = [count_blocks(w, box, cache.block) for w, box in zip(walks, boxes, strict=True)]
+    occupied = sum(
+        _occupy(w, box, own, cache) for w, box, own in zip(walks, boxes, blocks, strict=True)
+    )
+    shape = nest.executions.shape
+    brought = sum(blocks).reshape(shape) * nest.executions
+    fit = np.logical_and.accumulate(np.reshape(occupied <= cache.blocks, shape), axis=0)
+    # As long as all inner levels fit, a level brings each of its blocks once: the last such counts.
+    level = np.minimum(fit.sum(axis=0), shape[0] - 1)
+    return brought[level, np.arange(configs)]
 
 
 def count_blocks(walk: Walk, box: np.ndarray, block: int) -> np.ndarray:
@@ -101,9 +106,12 @@ def count_blocks(walk: Walk, box: np.ndarray, block: int) -> np.ndarray:
     return count
 
 
-def _occupy(walk: Walk, box: np.ndarray, cache: Cache) -> np.ndarray:
-    """Blocks (configs,) of the cache that the boxes keep busy, those of unused sets with them."""
-    blocks = count_blocks(walk, box, cache.block)
+def _occupy(walk: Walk, box: np.ndarray, blocks: np.ndarray, cache: Cache) -> np.ndarray:
+    """Blocks (configs,) of the cache that the boxes keep busy, those of unused sets with them.
+
+    Args:
+        blocks: (configs,) that the boxes touch.
+    """
     reached = np.ones(len(box))
     for dimension, stride in enumerate(walk.strides):
         steps = box[:, dimension]

@@ -6,14 +6,11 @@ much work there is for each byte that is moved, what stays in the caches. Bounds
 tiles of a TPU are turned into elements first (solution.features.tile.tiling).
 """
 
-from collections.abc import Iterable
-
 import numpy as np
-import polars as pl
 
 from solution.domain.graph import Graph
-from solution.domain.vocabulary import LANES, MAX_RANK, SUBLANES
-from solution.features.column import Feature, numbered
+from solution.domain.vocabulary import LANES, MAX_RANK, SUBLANES, TILE_BLOCKS
+from solution.features.column import Feature, as_rows, numbered
 from solution.features.tile import kernel_totals as kernel
 from solution.features.tile import loops, traffic
 from solution.features.tile.fusions import inline_fusions
@@ -59,83 +56,81 @@ REUSE = (
 FEATURES = (*CONFIGURATION, *FIT, *REUSE, *loops.FEATURES, *traffic.FEATURES, *kernel.FEATURES)
 
 
-def tile_table(graph: Graph) -> pl.DataFrame:
-    """Float32 columns FEATURES, a row for each configuration in order."""
+def tile_rows(graph: Graph) -> np.ndarray:
+    """The columns FEATURES (configs, columns) float32, a row for each configuration in order."""
     graph = inline_fusions(graph)
     tiling = find_tiling(graph)
-    raw = pl.DataFrame(graph.tiles.astype(np.float64), schema=[f.name for f in CONFIGURATION])
-    tiles = pl.DataFrame(tiling.tiles[:, :MAX_RANK], schema=_tile_names())
-    frame = pl.concat([raw, tiles], how="horizontal").lazy()
-    frame = frame.with_columns(*_fit(tiling)).with_columns(*_reuse())
-    logs = [*(f.name for f in CONFIGURATION), "tiles", "tile_volume"]
-    frame = frame.with_columns(pl.col(name).clip(0).log1p() for name in logs)
-    described = {
+    fit = _fit(graph, tiling)
+    columns = {
+        **_configuration(graph),
+        **fit,
+        **_reuse(tiling, fit["minor_0"]),
         **loops.describe_loops(graph),
         **traffic.describe_traffic(graph),
         **kernel.describe_kernel(graph),
     }
-    vectors = {name: value for name, value in described.items() if isinstance(value, np.ndarray)}
-    numbers = [pl.lit(value).alias(n) for n, value in described.items() if n not in vectors]
-    frame = pl.concat([frame, pl.LazyFrame(vectors)], how="horizontal").with_columns(*numbers)
-    return frame.select(pl.col(f.name).cast(pl.Float32()) for f in FEATURES).collect()
+    return as_rows(columns, FEATURES, graph.num_configs)
 
 
-def _tile_names() -> list[str]:
-    return [f"tile_{slot}" for slot in range(MAX_RANK)]
+def _configuration(graph: Graph) -> dict[str, np.ndarray]:
+    logs = np.log1p(np.maximum(graph.tiles.astype(np.float64), 0))
+    return {feature.name: logs[:, place] for place, feature in enumerate(CONFIGURATION)}
 
 
-def _fit(tiling: Tiling) -> Iterable[pl.Expr]:
-    """How the tile fits the tensor that it cuts and the kernel window."""
-    counts, wastes = [], []
-    for slot in range(MAX_RANK):
-        size = float(tiling.extents[slot])
-        tile = pl.col(f"tile_{slot}")
-        counts.append((size / tile).ceil())
-        wastes.append(counts[-1] * tile / size)
-        yield (tile / size).log().alias(f"share_{slot}")
-        yield counts[-1].log().alias(f"tiles_{slot}")
+def _fit(graph: Graph, tiling: Tiling) -> dict[str, np.ndarray]:
+    """How the tile fits the tensor that it cuts."""
+    sizes, tiles = tiling.extents[:MAX_RANK], tiling.tiles[:, :MAX_RANK]
+    counts = tiling.counts[:, :MAX_RANK]
+    # Times the inverse, not over the size: models were trained on what that rounds to.
+    inverse = 1 / sizes
+    wastes = counts * tiles * inverse
+    shares, logs = np.log(tiles * inverse), np.log(counts)
+    columns = {
+        **{f"share_{slot}": shares[:, slot] for slot in range(MAX_RANK)},
+        **{f"tiles_{slot}": logs[:, slot] for slot in range(MAX_RANK)},
+        "tiles": np.log1p(counts.prod(axis=1)),
+        "waste": np.log(wastes.prod(axis=1)),
+        "tile_volume": np.log1p(tiles.prod(axis=1)),
+    }
+    given = graph.tiles[:, TILE_BLOCKS["output"]] > 0
+    never = np.zeros(len(tiles))
     for distance in range(MINOR):
         slot = tiling.rank - 1 - distance
+        minor, count = (np.log1p(tiles[:, slot]), logs[:, slot]) if slot >= 0 else (never, never)
+        columns[f"minor_{distance}"] = np.where(given[:, max(slot, 0)], minor, 0.0)
+        columns[f"minor_tiles_{distance}"] = count
+    for slot, unit, waste, padding in (
+        (tiling.rank - 1, LANES, "waste_minor", "lanes_waste"),
+        (tiling.rank - 2, SUBLANES, "waste_second", "sublanes_waste"),
+    ):
         known = slot >= 0
-        tile = pl.col(f"tile_{slot}") if known else pl.lit(0.0)
-        given = pl.col(f"output_{slot}") > 0 if known else pl.lit(value=False)
-        yield pl.when(given).then(tile.log1p()).otherwise(0.0).alias(f"minor_{distance}")
-        yield (counts[slot].log() if known else pl.lit(0.0)).alias(f"minor_tiles_{distance}")
-    yield _product(counts).alias("tiles")
-    yield _product(wastes).log().alias("waste")
-    for distance, (name, unit) in enumerate((("lanes", LANES), ("sublanes", SUBLANES))):
-        slot = tiling.rank - 1 - distance
-        tile = pl.col(f"tile_{slot}") if slot >= 0 else pl.lit(float(unit))
-        yield ((tile / unit).ceil() * unit / tile).log().alias(f"{name}_waste")
-        waste = wastes[slot].log() if slot >= 0 else pl.lit(0.0)
-        yield waste.alias(("waste_minor", "waste_second")[distance])
-    yield _product([pl.col(name) for name in _tile_names()]).alias("tile_volume")
-    yield from _sum(tiling)
+        columns[waste] = np.log(wastes[:, slot]) if known else never
+        columns[padding] = _pad(tiles[:, slot], unit) if known else never
+    return columns
 
 
-def _sum(tiling: Tiling) -> Iterable[pl.Expr]:
-    """The loops of the sum behind an element: of a dot or reduce, over a convolution's kernel."""
-    step, count = (part[:, REDUCTION:].prod(axis=1) for part in (tiling.tiles, tiling.counts))
-    yield pl.lit(pl.Series(count)).alias("reductions")
-    yield pl.lit(pl.Series(step)).alias("step")
+def _pad(tile: np.ndarray, unit: int) -> np.ndarray:
+    """The tile (configs,) filled up to whole units, over itself."""
+    return np.log(np.ceil(tile / unit) * unit / tile)
 
 
-def _reuse() -> Iterable[pl.Expr]:
-    """Arithmetic intensity of a tile seen as a matrix product: rows x columns x step."""
-    columns = (pl.col("minor_0").exp() - 1).clip(1)  # minor_0 is log1p of the tile
-    rows = (pl.col("tile_volume") / columns).clip(1)
-    step = pl.col("step").clip(1)
+def _reuse(tiling: Tiling, minor: np.ndarray) -> dict[str, np.ndarray]:
+    """Arithmetic intensity of a tile seen as a matrix product: rows x columns x step.
+
+    Args:
+        minor: (configs,) log1p of the tile along the contiguous dimension.
+    """
+    volume, tiles = (part[:, :MAX_RANK].prod(axis=1) for part in (tiling.tiles, tiling.counts))
+    # The loops of the sum behind an element: of a dot or reduce, over a convolution's kernel.
+    step, reductions = (part[:, REDUCTION:].prod(axis=1) for part in (tiling.tiles, tiling.counts))
+    columns = np.maximum(np.exp(minor) - 1, 1)
+    rows, step = np.maximum(volume / columns, 1), np.maximum(step, 1)
     footprint = rows * columns + rows * step + columns * step
-    yield (rows * columns * step / footprint).log().alias("intensity")
-    yield footprint.log().alias("footprint")
-    yield (columns * step).log().alias("right_footprint")
-    yield (rows * step).log().alias("left_footprint")
-    yield (pl.col("tiles") * pl.col("reductions")).log().alias("steps")
-    yield step.log().alias("step")
-
-
-def _product(factors: list[pl.Expr]) -> pl.Expr:
-    result = factors[0]
-    for factor in factors[1:]:
-        result = result * factor
-    return result
+    return {
+        "intensity": np.log(rows * columns * step / footprint),
+        "footprint": np.log(footprint),
+        "right_footprint": np.log(columns * step),
+        "left_footprint": np.log(rows * step),
+        "steps": np.log(tiles * reductions),
+        "step": np.log(step),
+    }

@@ -21,6 +21,7 @@ from solution.features.tile.cache import (
     count_misses,
     distinct_sets,
     make_nest,
+    reach,
 )
 from solution.features.tile.loops import innermost_loop
 from solution.features.tile.tiling import NUM_LOOPS, REDUCTION, WINDOW, Tiling, find_tiling
@@ -151,10 +152,13 @@ def _describe_all(touches: list[Touch], number: np.ndarray) -> dict[str, np.ndar
 
 def _count_misses(graph: Graph, walks: list[Walk], tiling: Tiling) -> dict[str, np.ndarray]:
     nest = make_nest(tiling, innermost_loop(graph))
+    boxes = reach(walks, nest)
     columns = {}
     for name, cache in CACHES.items():
         least = sum(float(count_blocks(w, w.sizes[None], cache.block)[0]) for w in walks)
-        columns[f"misses_{name}"] = np.log(count_misses(walks, nest, cache) / max(least, 1.0))
+        columns[f"misses_{name}"] = np.log(
+            count_misses(walks, boxes, nest, cache) / max(least, 1.0)
+        )
     return columns
 
 

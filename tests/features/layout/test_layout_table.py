@@ -17,9 +17,10 @@ from solution.domain.collection import collection
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import LAYOUT_TENSORS, OPCODE_IDS
 from solution.features.layout import layout_table as module
-from solution.features.layout.layout_table import SUMMED, layout_table
+from solution.features.layout.layout_table import SUMMED
 from solution.features.layout.tensors import FEATURES, describe_layouts
 from solution.features.padding import repair_padding
+from solution.features.table import feature_table
 from tests.features.layout.test_tensors import random_graph, tensors_of
 from tests.made.graphs import make_layout_graph
 
@@ -106,7 +107,7 @@ def slow_row(graph: Graph, config: int) -> dict[str, float]:
 @settings(max_examples=25, deadline=None)
 def test_every_row_is_the_slow_sum_over_its_nodes(seed: int) -> None:
     graph = random_graph(seed)
-    table = layout_table(graph)
+    table = feature_table(graph)
     assert len(table) == graph.num_configs
     assert set(table.dtypes) == {pl.Float32()}
     for config, row in enumerate(table.iter_rows(named=True)):
@@ -118,7 +119,7 @@ def test_every_row_is_the_slow_sum_over_its_nodes(seed: int) -> None:
 @settings(max_examples=25, deadline=None)
 def test_the_graph_itself_is_the_same_in_every_row(seed: int) -> None:
     graph = random_graph(seed)
-    context = layout_table(graph).select(pl.col("^graph_.*$"))
+    context = feature_table(graph).select(pl.col("^graph_.*$"))
     assert all(len(set(column)) == 1 for column in context.iter_columns())
     row = context.row(0, named=True)
     nodes = range(graph.num_nodes)
@@ -134,7 +135,7 @@ def test_the_graph_itself_is_the_same_in_every_row(seed: int) -> None:
 
 
 def rows_as_bytes(graph: Graph) -> list[bytes]:
-    return [row.tobytes() for row in np.ascontiguousarray(layout_table(graph).to_numpy())]
+    return [row.tobytes() for row in np.ascontiguousarray(feature_table(graph).to_numpy())]
 
 
 @given(SEEDS)
@@ -183,8 +184,8 @@ def has_twin_producers(graph: Graph) -> bool:
 def test_relabelling_nodes_changes_nothing(seed: int) -> None:
     graph = random_graph(seed)
     assume(not has_twin_producers(graph))
-    relabelled = layout_table(relabel(graph, np.random.default_rng(seed)))
-    expected = layout_table(graph)
+    relabelled = feature_table(relabel(graph, np.random.default_rng(seed)))
+    expected = feature_table(graph)
     assert relabelled.columns == expected.columns
     np.testing.assert_allclose(relabelled, expected, rtol=1e-5, atol=1e-6)
 
@@ -192,16 +193,16 @@ def test_relabelling_nodes_changes_nothing(seed: int) -> None:
 @pytest.mark.parametrize("entries", [1, 4, 100])
 def test_block_size_changes_nothing(entries: int, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = make_layout_graph(configs=30)
-    whole = layout_table(graph)
+    whole = feature_table(graph)
     monkeypatch.setattr(module, "BLOCK_ENTRIES", entries)
-    assert layout_table(graph).equals(whole)
+    assert feature_table(graph).equals(whole)
 
 
 @given(SEEDS)
 @settings(max_examples=10, deadline=None)
 def test_repaired_padding_changes_nothing(seed: int) -> None:
     graph = random_graph(seed)
-    assert layout_table(repair_padding(graph)).equals(layout_table(graph))
+    assert feature_table(repair_padding(graph)).equals(feature_table(graph))
 
 
 def test_a_graph_without_configurable_nodes_has_rows_too() -> None:
@@ -209,7 +210,7 @@ def test_a_graph_without_configurable_nodes_has_rows_too() -> None:
     bare = dataclasses.replace(
         graph, configurable=graph.configurable[:0], configs=encode(graph.layouts.expand()[:, :0])
     )
-    table = layout_table(bare)
+    table = feature_table(bare)
     assert len(table) == graph.num_configs
     assert np.isfinite(table.to_numpy()).all()
 
@@ -226,6 +227,6 @@ def test_a_graph_without_configurable_nodes_has_rows_too() -> None:
 def test_real_files_have_finite_rows(tpu: Path, file: str) -> None:
     name = ":".join(["layout", *Path(file).parts[:2]])
     graph = read_graph(tpu / "npz" / "layout" / file, collection(name))
-    table = layout_table(graph)
+    table = feature_table(graph)
     assert len(table) == graph.num_configs
     assert np.isfinite(table.to_numpy()).all()

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.features.tile.access import find_walks
-from solution.features.tile.cache import Cache, count_blocks, count_misses, distinct_sets, make_nest
+from solution.features.tile.cache import (
+    Cache,
+    count_blocks,
+    count_misses,
+    distinct_sets,
+    make_nest,
+    reach,
+)
 from solution.features.tile.loops import count_passes, innermost_loop
 from solution.features.tile.tiling import REDUCTION, WINDOW, find_tiling
 from solution.features.tile.traffic import touch
@@ -190,7 +197,8 @@ def test_misses_of_a_transpose_are_those_of_an_lru_cache(tile: tuple[int, int]) 
     graph = with_dimensions(make_kernel(nodes, [(1, 0)], make_tile(*tile)[None]), 1, (1, 0))
     tiling = find_tiling(graph)
     cache = Cache(block=64, ways=32, sets=1)
-    (found,) = count_misses([find_walks(graph)[1]], make_nest(tiling, 1), cache)
+    walks, nest = [find_walks(graph)[1]], make_nest(tiling, 1)
+    (found,) = count_misses(walks, reach(walks, nest), nest, cache)
     order = [
         (j, i)
         for top in range(0, columns, tile[0])

@@ -17,8 +17,8 @@ from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import OPCODE_IDS
 from solution.features.padding import repair_padding, tensor_ranks
+from solution.features.table import feature_table
 from solution.features.tile.fusions import inline_fusions
-from solution.features.tile.tile_table import tile_table
 from tests.features.tile.test_tile_table import make_kernel, make_tile
 
 TILES = np.stack([make_tile(2), make_tile(4), make_tile(8)])
@@ -68,7 +68,7 @@ def test_nested_fusions_become_one_computation() -> None:
     np.testing.assert_array_equal(inlined.node_opcodes, unfused.node_opcodes)
     np.testing.assert_array_equal(inlined.node_features, unfused.node_features)
     assert sorted(inlined.edges.tolist()) == sorted(unfused.edges.tolist())
-    assert tile_table(fused).equals(tile_table(unfused))
+    assert feature_table(fused).equals(feature_table(unfused))
 
 
 @given(st.permutations(range(14)))
@@ -81,7 +81,7 @@ def test_the_order_of_nodes_does_not_matter(order: list[int]) -> None:
         node_opcodes=graph.node_opcodes[order],
         edges=np.argsort(order)[graph.edges],
     )
-    assert tile_table(shuffled).equals(tile_table(graph))
+    assert feature_table(shuffled).equals(feature_table(graph))
 
 
 def test_without_fusions_nothing_changes() -> None:

@@ -18,7 +18,7 @@ from solution.domain.collection import collection
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import NUM_TILE_FEATURES, OPCODE_IDS
 from solution.features.padding import repair_padding
-from solution.features.tile.tile_table import tile_table
+from solution.features.table import feature_table
 from solution.features.tile.tiling import output_node
 from tests.made.graphs import make_nodes, make_tile_graph
 
@@ -58,7 +58,7 @@ def describe(*tiles: np.ndarray) -> list[dict[str, float]]:
         ("dot", (ROWS, COLUMNS)),
     ]
     graph = make_kernel(nodes, [(2, 0), (2, 1)], np.stack(tiles))
-    return tile_table(graph).to_dicts()
+    return feature_table(graph).to_dicts()
 
 
 def pick(row: dict[str, float], expected: dict[str, float]) -> dict[str, float]:
@@ -145,7 +145,7 @@ def test_a_convolution_sums_over_the_tile_of_its_kernel() -> None:
     features = graph.node_features.copy()
     features[2, vocabulary.CONVOLUTION_DIMENSIONS] = [0, 3, 1, 2, 0, 0, 2, 3, 0, 1, 0, 0, 0, 3]
     features[2, vocabulary.WINDOW_SIZE][:2] = 3
-    cut, whole = tile_table(dataclasses.replace(graph, node_features=features)).to_dicts()
+    cut, whole = feature_table(dataclasses.replace(graph, node_features=features)).to_dicts()
     assert cut["window_trip"] == cut["step"] == pytest.approx(math.log(3 * 3 * 4))
     assert cut["steps"] - whole["steps"] == pytest.approx(math.log(4 / 2))
     assert whole["step"] == whole["contracted_size"] == pytest.approx(math.log(3 * 3 * 8))
@@ -175,7 +175,7 @@ def test_reuse_of_a_tile_by_hand() -> None:
 def test_tiles_cover_the_output(seed: int) -> None:
     graph = make_tile_graph(seed)
     sizes = graph.node_features[3, 21:23].astype(int)
-    table = tile_table(graph)
+    table = feature_table(graph)
     for tile, row in zip(graph.configs, table.iter_rows(named=True), strict=True):
         counts = [-(-int(size) // int(edge)) for size, edge in zip(sizes, tile[8:10], strict=True)]
         covered = math.prod(
@@ -189,7 +189,7 @@ def test_tiles_cover_the_output(seed: int) -> None:
 @settings(max_examples=10, deadline=None)
 def test_repaired_padding_changes_nothing(seed: int) -> None:
     graph = make_tile_graph(seed)
-    assert tile_table(repair_padding(graph)).equals(tile_table(graph))
+    assert feature_table(repair_padding(graph)).equals(feature_table(graph))
 
 
 def test_an_empty_tile_has_finite_values() -> None:
@@ -200,9 +200,9 @@ def test_an_empty_tile_has_finite_values() -> None:
 def check_finite(folder: Path) -> None:
     files = [file for file in find_files(folder) if file.collection.kind == "tile"]
     assert files
-    columns = tile_table(make_tile_graph()).columns
+    columns = feature_table(make_tile_graph()).columns
     for file in files:
-        table = tile_table(repair_padding(read_graph(file.path, file.collection)))
+        table = feature_table(repair_padding(read_graph(file.path, file.collection)))
         assert table.columns == columns, file.path
         assert set(table.dtypes) == {pl.Float32()}
         assert np.isfinite(table.to_numpy()).all(), file.path
