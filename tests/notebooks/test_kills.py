@@ -11,12 +11,14 @@ import psutil
 import pytest
 
 from solution.domain.predictions import PARTS
+from solution.features.preparation import Preparation
 from solution.runs.folder import Run
 from solution.sessions.record import read_record
+from solution.store.preparing import prepare_store
 from solution.store.store import Store
 from solution.system.errors import InputError
 from submissions.kernels.notebooks import find_notebook, set_values
-from tests.notebooks.sandbox import Session, read_text
+from tests.notebooks.sandbox import Session, choose_files, read_text
 
 NAME = "3-train-tile-and-lightgbm"
 VALUES = {"LIMIT": True, "NUM_FOLDS": 2, "EXPERIMENTS": "tile_*"}
@@ -66,12 +68,13 @@ def read_predictions(session: Session) -> dict[str, bytes]:
     }
 
 
-def test_killed_asked_to_stop_and_resumed(sample_store: Store, tmp_path: Path) -> None:
+def test_killed_asked_to_stop_and_resumed(tmp_path: Path) -> None:
     """SIGKILL in the first session, SIGTERM in the second; the third one finishes."""
-    whole = make_session(tmp_path / "whole", sample_store)
+    store = prepare_store(choose_files(), tmp_path / "store", Preparation())
+    whole = make_session(tmp_path / "whole", store)
     assert f"{NAME}: finished" in run(whole)
 
-    killed = make_session(tmp_path / "killed", sample_store)
+    killed = make_session(tmp_path / "killed", store)
     watcher = send_when(killed, signal.SIGKILL, 1)
     with pytest.raises(InputError, match="The notebook failed"):
         run(killed)
@@ -79,7 +82,7 @@ def test_killed_asked_to_stop_and_resumed(sample_store: Store, tmp_path: Path) -
     assert 1 <= count_jobs(killed) < JOBS
     assert read_record(killed.working).state == "running"
 
-    asked = make_session(tmp_path / "asked", sample_store, killed)
+    asked = make_session(tmp_path / "asked", store, killed)
     watcher = send_when(asked, signal.SIGTERM, count_jobs(killed) + 1)
     printed = run(asked)
     watcher.join()
@@ -89,6 +92,6 @@ def test_killed_asked_to_stop_and_resumed(sample_store: Store, tmp_path: Path) -
     assert count_jobs(killed) < count_jobs(asked) < JOBS
     assert read_record(asked.working).state == "stopped"
 
-    last = make_session(tmp_path / "last", sample_store, asked)
+    last = make_session(tmp_path / "last", store, asked)
     assert f"{NAME}: finished" in run(last)
     assert read_predictions(last) == read_predictions(whole)

@@ -23,22 +23,26 @@ BYTES_OF_A_WORKER = 5 << 30  # tables of the whole tile collection take most of 
 POLL_SECONDS = 0.1
 REPORT_SECONDS = 0.1  # of a task: who watches cannot read faster, and a queue takes only so much
 VISIBLE = "CUDA_VISIBLE_DEVICES"
-# What takes six seconds to import. Not polars: it begins threads when it is imported.
-STACK = (
+# What workers import that learn trees and tables, and more for nets, which takes six seconds. Not
+# polars: it begins threads when it is imported.
+LIBRARIES = (
     "joblib",
     "lightgbm",
-    "lightning_fabric",
     "psutil",
     "pydantic",
     "rich.live",
     "rich.progress",
-    "safetensors.torch",
     "scipy.sparse",
     "scipy.stats",
     "threadpoolctl",
-    "torch",
-    "torch_geometric.nn",
 )
+NETS = ("lightning_fabric", "safetensors.torch", "torch", "torch_geometric.nn")
+STACK = LIBRARIES + NETS
+
+
+def choose_libraries() -> tuple[str, ...]:
+    """What the workers will use: that of nets where it is imported here, as a net's settings do."""
+    return STACK if "torch" in sys.modules else LIBRARIES
 
 
 def count_slots() -> int:
@@ -74,7 +78,7 @@ class LocalExecutor:
 
 
 def _run_apart(work: Work, tasks: Sequence[Task], watch: Watch, count: int) -> None:
-    context = fork_server(STACK)
+    context = fork_server(choose_libraries())
     messages, slots = context.Queue(), context.Value("i", 0)
     screen = _Screen(watch, [task.name for task in tasks])
     begin = (_begin, messages, slots, count, count_gpus(), work)
