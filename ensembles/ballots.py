@@ -7,7 +7,8 @@ import numpy as np
 import polars as pl
 
 from ensembles.alignment import CONFIG, check_aligned
-from ensembles.methods import METHODS, Method, combine, normalise, to_shares
+from ensembles.methods import normalise
+from ensembles.votes import METHODS, Method, combine, to_shares
 from solution.domain import predictions
 from solution.domain.metrics import score_ranking
 from solution.runs.folder import Run

@@ -7,7 +7,7 @@ import polars as pl
 
 from ensembles.alignment import CONFIG, split_by_presence
 from ensembles.methods import merge, normalise
-from ensembles.recipe import Recipe, check_recipe
+from ensembles.recipe import Recipe, check_members, check_recipe
 from solution.domain import predictions
 from solution.domain.predictions import RANKING_SCHEMA
 from solution.runs.folder import Run
@@ -86,7 +86,7 @@ def merge_scaled(
     """
     weights = recipe.weights(collection)
     members = {name: scaled[name] for name in weights if name in scaled}
-    _check_members(collection, members, recipe)
+    check_members(recipe, collection, members)
     fallback = scaled.get(recipe.fallback or "")
     if not members:
         if fallback is None:
@@ -101,14 +101,3 @@ def merge_scaled(
     if fallback is not None:
         merged = pl.concat([merged, fallback.join(merged, on=GRAPH, how="anti")])
     return merged.sort(CONFIG)
-
-
-def _check_members(collection: str, members: Mapping[str, pl.DataFrame], recipe: Recipe) -> None:
-    """Whether all are there that the recipe weighs in this very collection."""
-    missing = [name for name in recipe.collections.get(collection, {}) if name not in members]
-    if missing and "members" not in recipe.allow_missing:
-        raise InputError(
-            f"recipe {recipe.name} weighs {', '.join(missing)} in {collection}, which it does not "
-            "predict. Take it out of the recipe's table of that collection, or let the recipe "
-            'allow_missing = ["members"].'
-        )

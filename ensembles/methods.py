@@ -21,20 +21,15 @@ Sources: Borda, "Mémoire sur les élections au scrutin", 1784; Cormack, Clarke 
 """
 
 from collections.abc import Mapping
-from typing import Literal, get_args
 
 import numpy as np
 import polars as pl
 
 from ensembles.alignment import CONFIG, check_aligned
+from ensembles.votes import RECIPROCAL_OFFSET, Method, combine
 from solution.domain.predictions import KEYS, RANKING_SCHEMA
 from solution.system.parquet import GRAPH
 
-Method = Literal["mean_rank", "median_rank", "reciprocal_rank", "borda", "min_max", "z_score"]
-METHODS: tuple[Method, ...] = get_args(Method)
-RANK_METHODS = METHODS[:4]  # unmoved by a monotone change of one model's scores inside a graph
-
-RECIPROCAL_OFFSET = 60  # of the source: how little the very first places stand out
 MODEL = ["of_graph", "fold", "seed"]  # scores are comparable only inside
 
 
@@ -84,31 +79,6 @@ def merge(
     return members[names[0]].with_columns(score=pl.Series(merged)).cast(RANKING_SCHEMA)
 
 
-def combine(votes: np.ndarray, weights: np.ndarray, method: Method) -> np.ndarray:
-    """Merge votes (members, configs), on the method's scale, into scores (configs,).
-
-    Args:
-        weights: (members,), not negative, with a positive sum; only their ratios matter.
-    """
-    shares = to_shares(weights)
-    if method == "median_rank":
-        return _weighted_median(votes, shares)
-    # Added up one by one: a matrix product may round equal configurations differently.
-    merged = np.zeros(votes.shape[1])
-    for share, vote in zip(shares, votes, strict=True):
-        merged += share * vote
-    return merged
-
-
-def to_shares(weights: np.ndarray) -> np.ndarray:
-    """Weights (members,), not negative, with a positive sum, divided by their sum."""
-    # The sum of large weights may be infinite. A power of two divides without rounding, so shares
-    # of all others are the same to the last digit.
-    _, exponent = np.frexp(weights.max())
-    scaled = np.ldexp(weights, -exponent)
-    return scaled / scaled.sum()
-
-
 def _scale(method: Method) -> pl.Expr:
     """The scores on the method's scale, inside each model's scores of a graph."""
     score, size = pl.col("score").cast(pl.Float64), pl.len().over(MODEL)
@@ -124,14 +94,3 @@ def _scale(method: Method) -> pl.Expr:
     else:
         scaled = (score - score.mean().over(MODEL)) / score.std(ddof=0).over(MODEL)
     return pl.when(high > low).then(scaled).otherwise(0.0)
-
-
-def _weighted_median(votes: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """The middle vote (configs,); between two votes where half of the weight lies on each side."""
-    order = np.argsort(votes, axis=0, kind="stable")
-    ordered = np.take_along_axis(votes, order, axis=0)
-    reached = np.cumsum(shares[order], axis=0)
-    low = np.argmax(reached >= 0.5 - 1e-9, axis=0)  # up to rounding of the sums
-    high = np.argmax(reached > 0.5 + 1e-9, axis=0)
-    columns = np.arange(votes.shape[1])
-    return (ordered[low, columns] + ordered[high, columns]) / 2

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ensembles.ballots import Ballot
-from ensembles.methods import Method
+from ensembles.votes import Method
 from ensembles.weights import Fit
 
 PARTS = 5

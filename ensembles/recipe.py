@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from ensembles.methods import Method
+from ensembles.votes import Method
 from solution.domain.collection import NAMES
 from solution.system.errors import InputError
 from solution.system.files import read_bytes
@@ -86,6 +86,17 @@ def check_recipe(recipe: Recipe, experiments: Collection[str]) -> None:
         raise InputError(
             f"recipe {recipe.name} falls back on {recipe.fallback}, but the experiments are "
             f"{names}. Add --experiment {recipe.fallback}, or choose another recipe."
+        )
+
+
+def check_members(recipe: Recipe, collection: str, members: Collection[str]) -> None:
+    """Refuse a collection without a member that the recipe weighs in this very collection."""
+    missing = [name for name in recipe.collections.get(collection, {}) if name not in members]
+    if missing and "members" not in recipe.allow_missing:
+        raise InputError(
+            f"recipe {recipe.name} weighs {', '.join(missing)} in {collection}, which it does not "
+            "predict. Take it out of the recipe's table of that collection, or let the recipe "
+            'allow_missing = ["members"].'
         )
 
 

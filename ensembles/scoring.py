@@ -5,8 +5,9 @@ from collections.abc import Iterable, Mapping
 import polars as pl
 
 from ensembles.merge import merge_scaled
-from ensembles.methods import Method, normalise
+from ensembles.methods import normalise
 from ensembles.recipe import Recipe, make_recipe
+from ensembles.votes import Method
 from solution.domain import predictions
 from solution.domain.metrics import score_predictions
 from solution.runs.folder import Run

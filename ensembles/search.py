@@ -16,10 +16,10 @@ import numpy as np
 import polars as pl
 
 from ensembles.ballots import Ballot, read_ballots
-from ensembles.methods import METHODS, Method
 from ensembles.nested import Choose, Rule, estimate, estimate_nested, learn, mean_of_collections
 from ensembles.scoring import TABLE_SCHEMA
 from ensembles.statistics import MEAN, compare
+from ensembles.votes import METHODS, Method
 from ensembles.weights import FITS, fit_best, shrink
 from solution.runs.folder import Run
 from solution.system.errors import InputError

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from ensembles.ballots import Ballot, mean_score
-from ensembles.methods import Method
+from ensembles.votes import Method
 
 Fit = Callable[[Sequence[Ballot], Method], np.ndarray]
 GREEDY_STEPS = 20  # members drawn, with replacement: weights are multiples of 1 / 20

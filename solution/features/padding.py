@@ -11,22 +11,28 @@ import numpy as np
 
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
+from solution.domain.memo import PerGraph
 from solution.domain.vocabulary import MAX_RANK, OPCODE_IDS
 
 PADDING = -1
 ONE_DIMENSION = ("concatenate", "iota", "sort", "all-gather", "all-to-all", "reverse")
 
 
-def tensor_ranks(graph: Graph) -> np.ndarray:
-    """The rank (nodes,) of each node's output tensor: 0 for scalars and tuples.
+def _find_ranks(graph: Graph) -> np.ndarray:
+    """The last used slot of the shape decides, or of the layout where that reaches further.
 
-    The last used slot of the shape decides, or of the layout where that reaches further: a shape
-    may end in a dimension of size 0.
+    A shape may end in a dimension of size 0.
     """
     by_shape = _used_slots(graph.node_features[:, vocabulary.SHAPE_DIMENSIONS])
     highest_axis = graph.node_features[:, vocabulary.NODE_LAYOUT].max(axis=1)
     by_layout = np.where(highest_axis > 0, highest_axis + 1, 0).astype(np.int64)
-    return np.maximum(by_shape, by_layout)
+    ranks = np.maximum(by_shape, by_layout)
+    ranks.setflags(write=False)
+    return ranks
+
+
+# The rank (nodes,) of each node's output tensor: 0 for scalars and tuples.
+tensor_ranks = PerGraph(_find_ranks)
 
 
 def repair_padding(graph: Graph) -> Graph:

@@ -8,7 +8,6 @@ memory, up to five times faster.
 import dataclasses
 
 import numpy as np
-from scipy.sparse import coo_array
 
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
@@ -97,7 +96,8 @@ def neighbourhood(graph: Graph, hops: int) -> np.ndarray:
 
 def _connected_pieces(graph: Graph, rest: np.ndarray) -> np.ndarray:
     """Number (len(rest),) the connected pieces that the nodes `rest` form among themselves."""
-    from scipy.sparse.csgraph import connected_components  # takes long to import
+    from scipy.sparse import coo_array  # takes long to import
+    from scipy.sparse.csgraph import connected_components
 
     local = np.full(graph.num_nodes, -1)
     local[rest] = np.arange(len(rest))

@@ -8,16 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import polars as pl
 
-from ensembles.merge import merge_collection
+from ensembles.recipe import check_members
+from ensembles.votes import average, merge_votes
 from solution.domain.graph import Graph
-from solution.domain.predictions import make_frame
 from solution.features.preparation import Preparation
 from solution.models import catalogue
 from solution.models.catalogue import Model, load_model
 from solution.models.light import LightModel, load_light
-from solution.runs.record import fingerprint_code
 from solution.serving import calibration
 from solution.serving.archive import unpack
 from solution.serving.calibration import CONFIDENCE, REGRET, Facts, Learned, describe_graph
@@ -35,6 +33,8 @@ from solution.system.processes import one_thread
 from solution.system.sealing import check_files, read_record
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from solution.serving.session import Session
 
 
@@ -60,6 +60,8 @@ class Bundle:
     @property
     def is_of_this_code(self) -> bool:
         """Whether this program's code is the one that trained it."""
+        from solution.runs.record import fingerprint_code
+
         return self.record.code == fingerprint_code()
 
     def describe(self) -> str:
@@ -91,15 +93,14 @@ class Bundle:
         calibration.check_promise(regret, confidence)
         asked = _read(graph)
         name, own = asked.collection.name, facts or describe_graph(asked)
-        predicted = self.predict(asked)
-        merged = merge_collection(name, predicted, self.record.recipe)
+        votes = self.vote(asked)
         if name not in self._learned:
             self._learned[name] = Learned(self.record.programs.get(name, ()))
         found = calibration.measure(own, asked.num_configs, self._learned[name], regret, confidence)
         return Ranking(
             graph=asked,
-            scores=merged["score"].to_numpy(),
-            spread=find_spread(list(predicted.values()), asked.num_configs),
+            scores=self._merge(name, votes),
+            spread=find_spread([scores for own in votes.values() for _, scores in own]),
             measure=found.k,
             reason=found.reason,
             known=self.record.knows(own.architecture),
@@ -119,21 +120,49 @@ class Bundle:
 
         return open_session(self, _read(graph), reference or REFERENCE)
 
-    def predict(self, graph: Graph) -> dict[str, pl.DataFrame]:
-        """By experiment, what each of its models predicts; the fallback only where it ranks."""
+    def predict(self, graph: Graph) -> "dict[str, pl.DataFrame]":
+        """By experiment, what its models predict, as frames of solution.domain.predictions."""
+        import polars as pl
+
+        from solution.domain.predictions import make_frame
+
         places = np.arange(graph.num_configs)
-        frames: dict[str, list[pl.DataFrame]] = {}
+        return {
+            experiment: pl.concat(
+                [make_frame(graph.key, places, scores, m.fold, m.seed) for m, scores in own]
+            )
+            for experiment, own in self.vote(graph).items()
+        }
+
+    def vote(self, graph: Graph) -> dict[str, list[tuple[Member, np.ndarray]]]:
+        """By experiment, the scores (configs,) float32 of each of its models, by fold and seed.
+
+        Those of the fallback only where it ranks.
+        """
+        votes: dict[str, list[tuple[Member, np.ndarray]]] = {}
         for member, model, prepared in self.prepare(graph):
             with self._naming(member, "cannot score it"):
                 scores = model.ranker.predict(prepared)
-            if scores.shape != places.shape or not np.isfinite(scores).all():
+            if scores.shape != (graph.num_configs,) or not np.isfinite(scores).all():
                 raise InputError(
                     f"{self.source}: {member.folder} gives no finite score to each of the "
-                    f"{len(places)} configurations of {graph.name}. Train it again."
+                    f"{graph.num_configs} configurations of {graph.name}. Train it again."
                 )
-            frame = make_frame(graph.key, places, scores, member.fold, member.seed)
-            frames.setdefault(member.experiment, []).append(frame)
-        return {experiment: pl.concat(own) for experiment, own in frames.items()}
+            votes.setdefault(member.experiment, []).append((member, scores.astype(np.float32)))
+        return {name: sorted(own, key=_model_of) for name, own in votes.items()}
+
+    def _merge(
+        self, collection: str, votes: dict[str, list[tuple[Member, np.ndarray]]]
+    ) -> np.ndarray:
+        """The scores (configs,) float32 that the recipe makes of the votes."""
+        recipe = self.record.recipe
+        weights = recipe.weights(collection)
+        own = {name: [scores for _, scores in found] for name, found in votes.items()}
+        members = {name: scores for name, scores in own.items() if name in weights}
+        check_members(recipe, collection, members)
+        if members:
+            return merge_votes(members, weights, recipe.method)
+        return average(own[recipe.fallback or ""], recipe.method)
 
     def prepare(self, graph: Graph) -> Iterator[tuple[Member, Model | LightModel, Graph]]:
         """The models that rank the graph, each with the graph as it needs it.
@@ -180,6 +209,10 @@ class Bundle:
                 f"{self.source}: {member.folder} {what} ({type(error).__name__}: "
                 f"{' '.join(str(error).split())[:200]})."
             ) from error
+
+
+def _model_of(vote: tuple[Member, np.ndarray]) -> tuple[int, int]:
+    return vote[0].fold, vote[0].seed
 
 
 def load_bundle(path: str | Path = DEFAULT) -> Bundle:

@@ -4,12 +4,16 @@ import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
-import polars as pl
 
+from ensembles.votes import rank
 from solution.domain.graph import Graph
 from solution.serving.words import describe_configs
+
+if TYPE_CHECKING:
+    import polars as pl
 
 SHOWN = 10  # rows in a notebook
 
@@ -44,8 +48,10 @@ class Ranking:
             return f"No number to measure is given: {self.reason}.{learned}"
         return f"Measure these {self.measure}: {self.reason}.{learned}"
 
-    def to_frame(self, top: int | None = None) -> pl.DataFrame:
+    def to_frame(self, top: int | None = None) -> "pl.DataFrame":
         """rank, config, score, spread (of ranks), configuration (in words); best first."""
+        import polars as pl
+
         places = self.order[:top]
         return pl.DataFrame(
             {
@@ -72,18 +78,14 @@ class Ranking:
         return f"<Ranking of {len(self.scores)} configurations of {self.graph.name}>"
 
 
-def find_spread(predictions: Sequence[pl.DataFrame], configs: int) -> np.ndarray:
+def find_spread(votes: Sequence[np.ndarray]) -> np.ndarray:
     """The deviation (configs,) of the ranks that the models give; NaN where there is one model.
 
     Args:
-        predictions: of experiments, with the columns config, fold, seed, score.
+        votes: the scores (configs,) of each.
     """
-    ranks = [
-        own.sort("config")["score"].rank("average").to_numpy()
-        for frame in predictions
-        for _, own in frame.group_by("fold", "seed", maintain_order=True)
-    ]
-    return np.std(ranks, axis=0) if len(ranks) > 1 else np.full(configs, np.nan)
+    ranks = [rank(scores) for scores in votes]
+    return np.std(ranks, axis=0) if len(ranks) > 1 else np.full(len(votes[0]), np.nan)
 
 
 def _format(value: object) -> str:

@@ -16,7 +16,6 @@ from solution.domain.vocabulary import NUM_TILE_FEATURES
 from solution.serving.calibration import Facts, describe_graph
 from solution.serving.candidates import DEFAULT, make_candidates
 from solution.store.graph_file import SUFFIX, read_prepared, read_record
-from solution.store.store import Store, is_store
 from solution.system.errors import InputError
 
 NPZ, PROTOBUF = ".npz", (".pb", ".binpb")
@@ -81,11 +80,7 @@ def read_graph(
 
 
 def _read(path: Path, collection: str | None) -> Iterator[Question]:
-    if path.is_dir() and is_store(path):
-        store = Store.open(path)
-        for file, seal in store.seals().items():
-            yield _read_prepared(file, seal)
-    elif path.is_dir():
+    if path.is_dir():
         yield from _read_folder(path, collection)
     elif path.suffix == SUFFIX:
         yield _read_prepared(path)
@@ -104,7 +99,13 @@ def _read(path: Path, collection: str | None) -> Iterator[Question]:
 
 
 def _read_folder(folder: Path, collection: str | None) -> Iterator[Question]:
-    """Its own npz files and modules; where it has none, the npz files as the competition's lie."""
+    """A store's graphs; or its own npz files and modules; or npz files as the competition's lie."""
+    from solution.store.store import Store, is_store  # takes long to import
+
+    if is_store(folder):
+        for file, seal in Store.open(folder).seals().items():
+            yield _read_prepared(file, seal)
+        return
     own = sorted(path for path in folder.iterdir() if path.suffix in (NPZ, *PROTOBUF))
     for path in own:
         yield from _read(path, collection)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ensembles.methods import to_shares
+from ensembles.votes import to_shares
 from solution.domain.codebook import Codebook
 from solution.domain.codebook_encoder import encode
 from solution.domain.evaluated_configs import choose_configs

@@ -3,8 +3,8 @@
 import numpy as np
 import polars as pl
 
-from ensembles.methods import to_shares
 from ensembles.statistics import MEAN, leave_one_out, rank_correlations
+from ensembles.votes import to_shares
 from submissions.page.charts import Row, draw_bars, draw_heat_map, draw_intervals
 from submissions.page.evidence import Evidence
 from submissions.page.text import Section, Table, interval, listed, number, percent, signed

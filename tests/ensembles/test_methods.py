@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ensembles.methods import METHODS, RANK_METHODS, Method, merge, normalise, to_shares
+from ensembles.methods import merge, normalise
+from ensembles.votes import METHODS, RANK_METHODS, Method, to_shares
 from solution.domain.predictions import RANKING_SCHEMA
 from solution.system.errors import InputError
 from tests.ensembles.test_rank_average import make_predictions, score_tables, slow_rank, to_ranks

@@ -7,8 +7,8 @@ import numpy as np
 import polars as pl
 
 from ensembles.ballots import Ballot, make_ballots
-from ensembles.methods import METHODS, Method
 from ensembles.scoring import TABLE_SCHEMA
+from ensembles.votes import METHODS, Method
 from solution.domain import predictions
 from solution.domain.predictions import SCHEMA
 from solution.runs.folder import Run

@@ -157,12 +157,18 @@ def _number_orders(
     """
     sizes = graph.node_features[node, vocabulary.SHAPE_DIMENSIONS]
     first, last = graph.layouts.starts[constraint.position : constraint.position + 2]
-    layouts = graph.layouts.layouts[first:last].reshape(-1, len(LAYOUT_TENSORS), MAX_RANK)
-    minor, order = (np.full(len(layouts), UNSET, np.int8) for _ in range(2))
-    for row, layout in enumerate(layouts[:, constraint.tensor]):
-        dimensions = [d for d in constraint.renamed[layout[layout >= 0]] if sizes[d] > 1]
-        if dimensions:
-            minor[row] = dimensions[0]
-            # Both as one number in base 7; the digit 6 where there is no second one.
-            order[row] = dimensions[0] * (MAX_RANK + 1) + [*dimensions, MAX_RANK][1]
-    return minor, order
+    slots = slice(constraint.tensor * MAX_RANK, (constraint.tensor + 1) * MAX_RANK)
+    layouts = graph.layouts.layouts[first:last, slots]
+    dimensions = constraint.renamed[layouts]  # what is not set, -1, is some dimension here
+    counts = (layouts >= 0) & (sizes[dimensions] > 1)
+    # Those that count, moved to the front: the minor one, then the second, then whatever is left.
+    front = np.argsort(~counts, axis=1, kind="stable")[:, :2]
+    minor, second = np.take_along_axis(dimensions, front, axis=1).T
+    number = counts.sum(axis=1)
+    # Both as one number in base 7; the digit 6 where there is no second one.
+    order = minor * (MAX_RANK + 1) + np.where(number > 1, second, MAX_RANK)
+    unset = number == 0
+    return (
+        np.where(unset, UNSET, minor).astype(np.int8),
+        np.where(unset, UNSET, order).astype(np.int8),
+    )

@@ -91,7 +91,7 @@ def count_misses(
         _occupy(w, box, own, cache) for w, box, own in zip(walks, boxes, blocks, strict=True)
     )
     shape = nest.executions.shape
-    brought = sum(blocks).reshape(shape) * nest.executions
+    brought = np.reshape(sum(blocks), shape) * nest.executions
     fit = np.logical_and.accumulate(np.reshape(occupied <= cache.blocks, shape), axis=0)
     # As long as all inner levels fit, a level brings each of its blocks once: the last such counts.
     level = np.minimum(fit.sum(axis=0), shape[0] - 1)

@@ -15,13 +15,11 @@ Source: colour refinement (Weisfeiler and Leman, 1968), as used to compare what 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from solution.domain.ragged import offsets, starts_of
-from solution.models.nets.sparse_rows import SparseRows
+from solution.models.nets.sparse_rows import SparseRows, sum_entries
 
 _MULTIPLIERS = np.array([0xBF58476D1CE4E5B9, 0x94D049BB133111EB], np.uint64)
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -52,12 +50,7 @@ class Neighbours:
 
     def sums(self, values: np.ndarray) -> np.ndarray:
         """Sums over each node's neighbours (nodes, k) of `values` (nodes, k) uint64 modulo 2^64."""
-        return self._matrix @ values
-
-    @cached_property
-    def _matrix(self) -> csr_array:
-        ones, size = np.ones(len(self.nodes), np.uint64), len(self.starts) - 1
-        return csr_array((ones, self.nodes, self.starts), shape=(size, size))
+        return sum_entries(self.starts, self.nodes, values)
 
     def spread(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """All neighbours of `nodes` (rows,): the row (n,), the neighbour (n,), 1 / theirs (n,)."""
@@ -82,9 +75,17 @@ class Colours:
 
 def number_colours(labels: np.ndarray) -> Colours:
     """Number the distinct `labels` (nodes, configs); those of two nodes must never be equal."""
-    _, first, numbers = np.unique(labels, return_index=True, return_inverse=True)
+    # As np.unique does with return_index and return_inverse, which for the first of equal labels
+    # sorts stably: half as fast as sorting anyhow and looking for the least place of each.
+    flat = labels.ravel()
+    order = np.argsort(flat)
+    ordered = flat[order]
+    begins = np.append(True, ordered[1:] != ordered[:-1])
+    numbers = np.empty(labels.shape, np.int64)
+    numbers.ravel()[order] = np.cumsum(begins) - 1
+    first = np.minimum.reduceat(order, np.flatnonzero(begins))
     nodes, configs = np.divmod(first, labels.shape[1])
-    return Colours(numbers.reshape(labels.shape), nodes, configs)
+    return Colours(numbers, nodes, configs)
 
 
 def refine(colours: Colours, operands: Neighbours, consumers: Neighbours) -> Colours:

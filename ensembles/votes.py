@@ -1,0 +1,98 @@
+"""Merge what models say of one graph, as arrays: the same numbers as frames of many graphs give.
+
+Who ranks one program waits for the answer, and polars alone takes longer to import than that.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, get_args
+
+import numpy as np
+
+Method = Literal["mean_rank", "median_rank", "reciprocal_rank", "borda", "min_max", "z_score"]
+METHODS: tuple[Method, ...] = get_args(Method)
+RANK_METHODS = METHODS[:4]  # unmoved by a monotone change of one model's scores inside a graph
+
+RECIPROCAL_OFFSET = 60  # of the source: how little the very first places stand out
+
+
+def merge_votes(
+    votes: Mapping[str, Sequence[np.ndarray]], weights: Mapping[str, float], method: Method
+) -> np.ndarray:
+    """The scores (configs,) float32 of one graph, as ensembles.methods merges it.
+
+    Args:
+        votes: by member, the scores (configs,) float32 of each of its models, by fold and seed.
+        weights: by member, positive; only their ratios matter.
+    """
+    names = sorted(votes)
+    scaled = np.array([average(votes[name], method) for name in names], np.float64)
+    merged = combine(scaled, np.array([float(weights[name]) for name in names]), method)
+    return merged.astype(np.float32)
+
+
+def average(scores: Sequence[np.ndarray], method: Method) -> np.ndarray:
+    """A member's scores (configs,) float32 on the method's scale, its models averaged."""
+    total = np.zeros(len(scores[0]))
+    for own in scores:
+        total += scale(own, method)
+    return (total / len(scores)).astype(np.float32)
+
+
+def scale(scores: np.ndarray, method: Method) -> np.ndarray:
+    """The scores (configs,) of one model, finite, on the method's scale, as float64."""
+    score = scores.astype(np.float64)
+    if method in ("mean_rank", "median_rank"):
+        return rank(score) / len(score)
+    if method == "reciprocal_rank":
+        return -1 / (RECIPROCAL_OFFSET + rank(score))
+    if method == "borda":
+        return rank(score, highest=True) / len(score)
+    low, high = score.min(), score.max()
+    if not high > low:
+        return np.zeros(len(score))
+    if method == "min_max":
+        return np.asarray((score - low) / (high - low))
+    return np.asarray((score - score.mean()) / score.std())
+
+
+def rank(scores: np.ndarray, *, highest: bool = False) -> np.ndarray:
+    """Ranks (configs,) float64 from 1; equal scores share their mean rank, or the highest."""
+    _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts).astype(np.float64)
+    return (last if highest else last - (counts - 1) / 2)[place]
+
+
+def combine(votes: np.ndarray, weights: np.ndarray, method: Method) -> np.ndarray:
+    """Merge votes (members, configs), on the method's scale, into scores (configs,).
+
+    Args:
+        weights: (members,), not negative, with a positive sum; only their ratios matter.
+    """
+    shares = to_shares(weights)
+    if method == "median_rank":
+        return _weighted_median(votes, shares)
+    # Added up one by one: a matrix product may round equal configurations differently.
+    merged = np.zeros(votes.shape[1])
+    for share, vote in zip(shares, votes, strict=True):
+        merged += share * vote
+    return merged
+
+
+def to_shares(weights: np.ndarray) -> np.ndarray:
+    """Weights (members,), not negative, with a positive sum, divided by their sum."""
+    # The sum of large weights may be infinite. A power of two divides without rounding, so shares
+    # of all others are the same to the last digit.
+    _, exponent = np.frexp(weights.max())
+    scaled = np.ldexp(weights, -exponent)
+    return scaled / scaled.sum()
+
+
+def _weighted_median(votes: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """The middle vote (configs,); between two votes where half of the weight lies on each side."""
+    order = np.argsort(votes, axis=0, kind="stable")
+    ordered = np.take_along_axis(votes, order, axis=0)
+    reached = np.cumsum(shares[order], axis=0)
+    low = np.argmax(reached >= 0.5 - 1e-9, axis=0)  # up to rounding of the sums
+    high = np.argmax(reached > 0.5 + 1e-9, axis=0)
+    columns = np.arange(votes.shape[1])
+    return (ordered[low, columns] + ordered[high, columns]) / 2
