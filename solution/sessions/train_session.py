@@ -39,11 +39,16 @@ def train_session(
 
     The data is prepared once for all experiments, so that the runs of all notebooks fit together.
 
+    Args:
+        limit: only to see it work: few graphs, one seed, short trainings.
+
     Returns:
         The run, and what is left to train, in words.
     """
     everything = [find_experiment(name) for name in DEFAULTS]
     experiments = [find_experiment(name) for name in match(DEFAULTS, share.experiments)]
+    if limit:
+        experiments = [experiment.quick() for experiment in experiments]
     data, place = session.find_data(), session.store(limit=limit)
     with open_store(data, place, everything, limit=limit) as store:
         plan = make_plan(store, scheme, num_folds, limit=limit)

@@ -58,8 +58,8 @@ class TrainingSettings:
         check_choice("loss", self.loss, LOSSES)
 
     def quick(self) -> "TrainingSettings":
-        """A tenth of the epochs."""
-        return replace(self, epochs=-(-self.epochs // 10))
+        """A tenth of the epochs, each of one visit to a graph."""
+        return replace(self, epochs=-(-self.epochs // 10), visits=1, min_steps=1)
 
 
 @dataclass(frozen=True)
