@@ -15,9 +15,6 @@ from solution.store.store import Store
 from tests.made.guarded import Guard, open_guard
 from tests.processes import FASTSLOW, TRAINING, run_cold
 
-if "PYTEST_XDIST_WORKER" in os.environ:  # a process a core: more threads would wait for each other
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-
 REPOSITORY = Path(__file__).parent.parent
 SHARED = Path(os.environ.get("FASTSLOW_SHARED", REPOSITORY.parent / "shared" / "data"))
 
