@@ -161,5 +161,5 @@ $(INSTALLED): pyproject.toml constraints.txt
 	touch $@
 
 $(COLLECTS): $(INSTALLED)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev,collect]"
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev,collect,onnx]"
 	touch $@

@@ -31,7 +31,7 @@ app.add_typer(training_commands)  # run, train, tune
 app.add_typer(result_commands)  # ensemble, compare, report, verify, explain
 app.add_typer(listing_commands)  # experiments, runs
 app.add_typer(collecting_commands, name="collect")  # layout, tile, options, report
-app.add_typer(serving_commands)  # pack, rank
+app.add_typer(serving_commands)  # pack, rank, onnx
 app.add_typer(kaggle_commands)  # submit, scores, leaderboard, doctor
 app.add_typer(kernel_commands, name="kernels")
 

@@ -5,7 +5,7 @@ import typer
 GROUPS = {
     "Look": ("check", "inspect", "features", "module", "experiments", "runs", "explain"),
     "Train": ("data", "prepare", "demo", "run", "train", "tune"),
-    "Use": ("rank", "pack"),
+    "Use": ("rank", "pack", "onnx"),
     "Judge": ("ensemble", "compare", "report", "verify"),
     "Submit": ("doctor", "submit", "scores", "leaderboard"),
 }
@@ -55,6 +55,7 @@ EXAMPLES = {
         "fastslow pack runs/data --out mine.zip",
         "fastslow pack runs/data --out small --distill",
     ),
+    "onnx": ("fastslow onnx students", "fastslow onnx students --with small.zip"),
     "report": ("fastslow report --run runs/data", "fastslow report --recipe mean_rank_001"),
     "verify": ("fastslow verify runs/data/submission.csv --run runs/data",),
     "doctor": ("fastslow doctor",),

@@ -1,5 +1,6 @@
-"""Commands for trained ensembles: pack, rank."""
+"""Commands for trained ensembles: pack, rank, onnx."""
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -127,6 +128,27 @@ def rank(
         if path is not None:
             write(rankings, path)
             say(f"All of them: {path}")
+
+
+@app.command()
+def onnx(
+    out: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the files are written.")],
+    bundle: Annotated[
+        Path | None,
+        typer.Option("--with", help="A bundle that was distilled. Default: the bundled one."),
+    ] = None,
+) -> None:
+    """Write the students of a distilled bundle as ONNX files, each with what it takes and gives.
+
+    With the extra `onnx`: pip install 'fast-or-slow[onnx]'.
+    """
+    if find_spec("onnx") is None:
+        raise InputError("onnx is not installed. Take pip install 'fast-or-slow[onnx]'.")
+    from solution.serving.bundle import DEFAULT, load_bundle
+    from solution.serving.onnx_export import export
+
+    for path in export(load_bundle(bundle or DEFAULT), out):
+        say(f"{path}: {path.stat().st_size:,} bytes")
 
 
 def _open(bundle: Path | None, run_folder: Path | None, recipe: str | None) -> "Bundle":

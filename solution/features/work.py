@@ -4,28 +4,31 @@ import numpy as np
 
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
+from solution.domain.memo import PerGraph
 from solution.domain.vocabulary import OPCODE_IDS
 from solution.features.operands import find_operands, terms_of_dots
 
 
-def num_elements(graph: Graph) -> np.ndarray:
-    """Elements (nodes,) of each output tensor, at least 1."""
+def _count_elements(graph: Graph) -> np.ndarray:
     dimensions = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS].astype(np.float64)
-    return np.where(dimensions > 0, dimensions, 1).prod(axis=1)
+    return _fix(np.where(dimensions > 0, dimensions, 1).prod(axis=1))
 
 
-def num_bytes(graph: Graph) -> np.ndarray:
-    """Bytes (nodes,) of each output tensor; an element of unknown type counts as one byte."""
+# Elements (nodes,) of each output tensor, at least 1.
+num_elements = PerGraph(_count_elements)
+
+
+def _count_bytes(graph: Graph) -> np.ndarray:
     element = graph.node_features[:, vocabulary.ELEMENT_TYPE] @ vocabulary.ELEMENT_BYTES
-    return num_elements(graph) * np.maximum(element, 1)
+    return _fix(num_elements(graph) * np.maximum(element, 1))
 
 
-def contracted_size(graph: Graph) -> np.ndarray:
-    """The length (nodes,) of the sum behind each output element of a dot or convolution, else 1.
+# Bytes (nodes,) of each output tensor; an element of unknown type counts as one byte.
+num_bytes = PerGraph(_count_bytes)
 
-    A convolution sums over its kernel without the output features: the kernel's elements over the
-    output's feature dimension.
-    """
+
+def _contract(graph: Graph) -> np.ndarray:
+    """A convolution sums over its kernel: its elements over the output's feature dimension."""
     kernel = find_operands(graph).kernel
     right = np.where(kernel >= 0, num_elements(graph)[kernel], 1)
     features = graph.node_features[:, vocabulary.CONVOLUTION_OUTPUT_FEATURE].astype(np.int64)
@@ -33,7 +36,11 @@ def contracted_size(graph: Graph) -> np.ndarray:
     output_features = np.maximum(shape[np.arange(len(shape)), np.clip(features, 0, 5)], 1)
     convolution = right / output_features
     is_convolution = graph.node_opcodes == OPCODE_IDS["convolution"]
-    return np.where(is_convolution, convolution, terms_of_dots(graph))
+    return _fix(np.where(is_convolution, convolution, terms_of_dots(graph)))
+
+
+# The length (nodes,) of the sum behind each output element of a dot or convolution, else 1.
+contracted_size = PerGraph(_contract)
 
 
 def num_operations(graph: Graph) -> np.ndarray:
@@ -57,3 +64,9 @@ def tensor_shares(graph: Graph) -> np.ndarray:
     read = [np.where(nodes >= 0, size[nodes], 0) for nodes in (operands.input, operands.kernel)]
     tensors = np.stack([size, *read], axis=1)[graph.configurable]
     return tensors / tensors.sum()
+
+
+def _fix(values: np.ndarray) -> np.ndarray:
+    """The same, read only: whoever asks again is given it."""
+    values.setflags(write=False)
+    return values

@@ -190,6 +190,11 @@ class Bundle:
             )
         return chosen
 
+    def load(self) -> None:
+        """Load all models, which otherwise are loaded when they are asked."""
+        for member in self.record.members:
+            self._load(member)
+
     def _load(self, member: Member) -> Model | LightModel:
         if member.folder not in self._models:
             with self._naming(member, "cannot be loaded"):
@@ -224,11 +229,15 @@ def load_bundle(path: str | Path = DEFAULT) -> Bundle:
     Raises InputError where it is damaged, holds anything unknown, or is of other features.
     """
     source = Path(path)
-    if not source.is_file():
-        return _open(source, source, None)
-    kept = tempfile.TemporaryDirectory(prefix="fastslow-")  # private: only its owner may read it
-    unpack(source, Path(kept.name))
-    return _open(Path(kept.name), source, kept)
+    if source.is_file():
+        kept = tempfile.TemporaryDirectory(prefix="fastslow-")  # only its owner may read it
+        unpack(source, Path(kept.name))
+        bundle = _open(Path(kept.name), source, kept)
+    else:
+        bundle = _open(source, source, None)
+    if bundle.record.is_light:  # small: who asks first need not wait for them
+        bundle.load()
+    return bundle
 
 
 def load_run(path: str | Path, recipe: str | Path | None = None) -> Bundle:

@@ -20,6 +20,7 @@ from tests.conftest import FastSlow
 from tests.made import modules
 
 KERNEL = SAMPLE / "npz/tile/xla/test/bmm_007.npz"
+PROGRAM = SAMPLE / "npz/layout/nlp/random/valid/gpt_L-2_H-80_A-5_b2_s40.npz"
 
 
 def test_it_is_small_and_ranks_every_collection() -> None:
@@ -55,16 +56,18 @@ def test_it_orders_what_it_learned_from(file: Path) -> None:
     assert graph.runtimes[first].mean() < graph.runtimes[last].mean()
 
 
-def test_neither_torch_nor_lightgbm_is_needed() -> None:
+@pytest.mark.parametrize("file", [KERNEL, PROGRAM])
+def test_no_large_library_is_needed(file: Path) -> None:
     code = (
         "import sys; from solution import load_bundle, read_graph\n"
         "print(load_bundle().rank(read_graph(sys.argv[1])).order[:3].tolist())\n"
-        "print(sorted({'torch', 'lightgbm', 'sklearn', 'matplotlib'} & set(sys.modules)))"
+        "heavy = {'torch', 'lightgbm', 'sklearn', 'matplotlib', 'polars', 'scipy.sparse', 'rich'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
     )
-    called = [sys.executable, "-c", code, str(KERNEL)]
+    called = [sys.executable, "-c", code, str(file)]
     done = subprocess.run(called, capture_output=True, text=True, check=True)
     order, heavy = done.stdout.splitlines()
-    assert order == str(load_bundle().rank(KERNEL).order[:3].tolist())
+    assert order == str(load_bundle().rank(file).order[:3].tolist())
     assert heavy == "[]"
 
 
@@ -106,6 +109,6 @@ def test_a_hostile_student_is_refused(
 ) -> None:
     unpack(DEFAULT, tmp_path)
     change_model(tmp_path, **changes)
-    graph = read_graph(SAMPLE / "npz/layout/nlp/random/valid/gpt_L-2_H-80_A-5_b2_s40.npz")
+    graph = read_graph(PROGRAM)
     with pytest.raises(InputError, match=words):
         load_bundle(tmp_path).rank(graph)

@@ -18,7 +18,7 @@ from solution.models.layout.colour_refinement import Colours, Neighbours, number
 from solution.models.layout.computation import derive_computation
 from solution.models.layout.layout_gnn import LayoutGnn, LayoutGnnSettings, LayoutInputs, prepare
 from solution.models.nets.sparse import SparseMatrix
-from solution.models.nets.sparse_rows import SparseRows
+from solution.models.nets.sparse_rows import SparseRows, sum_entries
 from tests.made.graphs import make_layout_graph
 
 Seen = dict[tuple[int, int], tuple[object, ...]]
@@ -160,3 +160,37 @@ def test_sparse_product_and_its_gradient_are_those_of_the_dense_one(
     torch.testing.assert_close(gradient, dense.T @ weight)
     with torch.autocast("cpu", torch.bfloat16):  # products with weights may be short, sums not
         assert torch.equal(matrix @ x, product)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 1000), st.integers(1, 6), st.integers(1, 6), st.integers(0, 40))
+def test_a_product_without_torch_adds_one_entry_after_the_other(
+    seed: int, rows: int, columns: int, most: int
+) -> None:
+    """To the byte, for the order in which float32 numbers are added decides what they round to."""
+    generator = np.random.default_rng(seed)
+    starts = starts_of(generator.integers(0, most + 1, rows))
+    column = generator.integers(0, columns, starts[-1])
+    values = generator.normal(size=starts[-1]).astype(np.float32)
+    x = generator.normal(size=(columns, 3)).astype(np.float32)
+    expected = np.zeros((rows, 3), np.float32)
+    for row in range(rows):
+        for entry in range(starts[row], starts[row + 1]):
+            expected[row] += values[entry] * x[column[entry]]
+    assert SparseRows(starts, column, values, columns).product(x).tobytes() == expected.tobytes()
+    large = generator.integers(0, 2**64, (columns, 2), np.uint64)
+    counted = [[int(large[column[a:b], k].astype(object).sum()) % 2**64 for k in range(2)]
+               for a, b in itertools.pairwise(starts.tolist())]  # fmt: skip
+    assert sum_entries(starts, column, large).tolist() == counted
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 1000), st.integers(1, 6), st.integers(1, 30))
+def test_colours_are_numbered_as_numpy_orders_labels(seed: int, nodes: int, configs: int) -> None:
+    generator = np.random.default_rng(seed)
+    own = generator.integers(0, 2**60, (nodes, 3)) * nodes + np.arange(nodes)[:, None]
+    labels = np.take_along_axis(own, generator.integers(0, 3, (nodes, configs)), axis=1)
+    colours = number_colours(labels)
+    _, first, numbers = np.unique(labels, return_index=True, return_inverse=True)
+    np.testing.assert_array_equal(colours.numbers, numbers.reshape(labels.shape))
+    np.testing.assert_array_equal(colours.nodes * configs + colours.configs, first)

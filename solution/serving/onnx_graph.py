@@ -1,0 +1,114 @@
+"""Write a net as an ONNX graph: the layers of solution.models.nets.forward as its operations."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from onnx import ModelProto, TensorProto, checker, helper, numpy_helper
+
+OPSET, IR_VERSION = 18, 9
+TYPES = {"float": TensorProto.FLOAT, "int": TensorProto.INT64, "bool": TensorProto.BOOL}
+NORM_EPSILON, DEVIATION_EPSILON = 1e-5, 1e-4  # as solution.models.nets.forward has them
+
+
+class Writer:
+    """Collects the operations of a graph; what is computed is known by its name."""
+
+    def __init__(self, weights: Mapping[str, np.ndarray]) -> None:
+        self.weights = weights
+        self._nodes: list[Any] = []
+        self._constants: list[Any] = []
+        self._inputs: list[Any] = []
+
+    def take(self, name: str, kind: str, *shape: int | str) -> str:
+        """An input of the graph: float, int or bool; words in its shape are any size."""
+        self._inputs.append(helper.make_tensor_value_info(name, TYPES[kind], shape))
+        return name
+
+    def constant(self, value: np.ndarray) -> str:
+        """An array that the file holds."""
+        name = f"constant_{len(self._constants)}"
+        self._constants.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
+        return name
+
+    def integers(self, *values: int) -> str:
+        """A constant list of whole numbers."""
+        return self.constant(np.array(values, np.int64))
+
+    def apply(self, operation: str, *inputs: str, **attributes: Any) -> str:
+        """The result of an operation of ONNX."""
+        name = f"{operation}_{len(self._nodes)}"
+        self._nodes.append(helper.make_node(operation, inputs, [name], **attributes))
+        return name
+
+    def gather(self, x: str, rows: str) -> str:
+        """The rows of x."""
+        return self.apply("Gather", x, rows, axis=0)
+
+    def linear(self, x: str, name: str) -> str:
+        """(..., inputs) -> (..., outputs); a bias is added where there is one."""
+        product = self.apply("MatMul", x, self.constant(self.weights[f"{name}.weight"].T))
+        bias = self.weights.get(f"{name}.bias")
+        return product if bias is None else self.apply("Add", product, self.constant(bias))
+
+    def gelu(self, x: str) -> str:
+        """x times the share of a normal distribution below x."""
+        scaled = self.apply("Mul", x, self.constant(np.array(0.5**0.5, np.float32)))
+        share = self.apply("Add", self.apply("Erf", scaled), self.constant(np.array(1, np.float32)))
+        half = self.apply("Mul", x, self.constant(np.array(0.5, np.float32)))
+        return self.apply("Mul", half, share)
+
+    def mlp(self, x: str, name: str) -> str:
+        """Linear, GELU, Linear."""
+        return self.linear(self.gelu(self.linear(x, f"{name}.0")), f"{name}.2")
+
+    def layer_norm(self, x: str, name: str) -> str:
+        """Each row less its mean over its deviation, times weight, plus bias."""
+        parts = (self.constant(self.weights[f"{name}.{part}"]) for part in ("weight", "bias"))
+        return self.apply("LayerNormalization", x, *parts, axis=-1, epsilon=NORM_EPSILON)
+
+    def scale(self, x: str, mean: np.ndarray, scale: np.ndarray) -> str:
+        """Columns less `mean`, times `scale`."""
+        return self.apply("Mul", self.apply("Sub", x, self.constant(mean)), self.constant(scale))
+
+    def standardise(self, x: str, listed: str) -> str:
+        """Each value less the mean over the `listed` rows (rows,) bool, over their deviation."""
+        axis = self.integers(0)
+        own = self.apply("Compress", x, listed, axis=0)
+        centred = self.apply("Sub", x, self.apply("ReduceMean", own, axis))
+        square = self.apply("Compress", self.apply("Mul", centred, centred), listed, axis=0)
+        variance = self.apply("ReduceMean", square, axis)
+        small = self.constant(np.array(DEVIATION_EPSILON, np.float32))
+        deviation = self.apply("Sqrt", self.apply("Add", variance, small))
+        return self.apply("Div", centred, deviation)
+
+    def sum_rows(self, x: str, rows: str, columns: str, count: str, values: str = "") -> str:
+        """Sums (count, width) of x[columns], times `values` (entries,), into `rows` (entries,)."""
+        named = self.gather(x, columns)
+        if values:
+            named = self.apply("Mul", named, self.apply("Unsqueeze", values, self.integers(1)))
+        width = self.apply("Shape", x, start=1)
+        shape = self.apply("Concat", count, width, axis=0)
+        zeros = self.apply(
+            "ConstantOfShape", shape, value=numpy_helper.from_array(np.zeros(1, np.float32))
+        )
+        place = self.apply("Unsqueeze", rows, self.integers(1))
+        place = self.apply("Expand", place, self.apply("Shape", named))
+        return self.apply("ScatterElements", zeros, place, named, axis=0, reduction="add")
+
+    def finish(self, scores: str, notes: Mapping[str, str]) -> ModelProto:
+        """The model whose output `scores` (configs,) that is; `notes` say what it is."""
+        self._nodes.append(helper.make_node("Identity", [scores], ["scores"]))
+        output = helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["configs"])
+        graph = helper.make_graph(
+            self._nodes, "scores", self._inputs, [output], initializer=self._constants
+        )
+        model = helper.make_model(
+            graph,
+            producer_name="fast-or-slow",
+            ir_version=IR_VERSION,
+            opset_imports=[helper.make_opsetid("", OPSET)],
+        )
+        helper.set_model_props(model, dict(notes))
+        checker.check_model(model, full_check=True)
+        return model
