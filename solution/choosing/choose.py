@@ -21,7 +21,7 @@ from solution.choosing.picture import draw_search
 from solution.choosing.program_space import ProgramSpace, make_program_space
 from solution.choosing.search import Budget, search
 from solution.choosing.space import name_choices
-from solution.choosing.verdict import Verdict
+from solution.choosing.verdict import ROUNDS, Verdict
 from solution.collecting.children import Child, ChildDiedError, Limits, choose_core
 from solution.collecting.collect import Workers
 from solution.collecting.compiler import check_installed
@@ -47,6 +47,7 @@ class Settings:
     seconds: float | None = None
     kinds: tuple[str, ...] = ()
     seed: int = 0
+    rounds: int = ROUNDS  # in which the winner is timed again
     limits: Limits = Limits()
     replace: bool = False
 
@@ -131,7 +132,7 @@ def _choose(
     proposer.tell(own[None], np.array([default.time]))
     trials = search(proposer, machine, _budget(settings), journal, _narrate(machine, tell))
     tell("timing the best again, beside the default")
-    found = machine.verify(trials)
+    found = machine.verify(trials, settings.rounds)
     seconds = earlier + time.monotonic() - begin
     if found is None:
         chosen_as = "as the compiler has it", "Nothing changes."

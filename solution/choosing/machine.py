@@ -91,7 +91,7 @@ class Machine:
             for name, row, one in zip(names, choices, built, strict=True)
         ]  # fmt: skip
 
-    def verify(self, trials: Sequence[Trial]) -> tuple[Trial, Verdict] | None:
+    def verify(self, trials: Sequence[Trial], rounds: int = ROUNDS) -> tuple[Trial, Verdict] | None:
         """The best of the fastest trials, and whether it is faster than the default.
 
         Both are decided on runs that the search has not seen, and the second on runs that the first
@@ -106,11 +106,11 @@ class Machine:
         if not timed:
             return None
         winner = min(timed, key=lambda trial: times[trial.name])
-        rounds = [self._make_round(executables[winner.name]) for _ in range(ROUNDS)]
-        sound_rounds = np.array([one for one in rounds if one is not None])
-        if len(sound_rounds) < ROUNDS:
+        made = [self._make_round(executables[winner.name]) for _ in range(rounds)]
+        times_of_both = np.array([one for one in made if one is not None])
+        if len(times_of_both) < rounds:
             return None
-        return winner, judge(sound_rounds[:, 0], sound_rounds[:, 1])
+        return winner, judge(times_of_both[:, 0], times_of_both[:, 1])
 
     def optimised(self, choices: np.ndarray) -> bytes:
         """The module (serialized) that is run in the end; empty where the compiler dies."""

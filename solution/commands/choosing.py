@@ -21,39 +21,50 @@ app = typer.Typer()
 MEASURED = 24
 
 
+ProgramFile = Annotated[
+    Path,
+    typer.Argument(help="Python with a jax function, HLO; with --replay or --model-only npz."),
+]
+With = Annotated[
+    Path | None, typer.Option("--with", help="A bundle that leads. Default: the bundled one.")
+]
+Over = Annotated[
+    list[str] | None,
+    typer.Option(help="layouts, options or tiles; may be repeated. Default: all it has."),
+]
+Measure = Annotated[int | None, typer.Option(min=1, help=f"Configurations. Default: {MEASURED}.")]
+Minutes = Annotated[
+    float | None, typer.Option(min=0.5, help="Or so long, with timing the best again.")
+]
+Replay = Annotated[
+    bool, typer.Option("--replay", help="Look runtimes up in the file, compile nothing.")
+]
+ModelOnly = Annotated[
+    bool, typer.Option("--model-only", help="Measure nothing: what the model likes best.")
+]
+Out = Annotated[Path | None, typer.Option(help="What was found, and how. Default: chosen/NAME.")]
+InCollection = Annotated[str | None, typer.Option(help="Where the path does not say it.")]
+Megabytes = Annotated[int, typer.Option(min=256, help="That a compilation may take.")]
+Seconds = Annotated[float, typer.Option(min=1, help="That a compilation may take.")]
+Seed = Annotated[int, typer.Option(min=0, help="Of what is drawn.")]
+Replace = Annotated[bool, typer.Option("--replace", help="Start afresh.")]
+
+
 @app.command()
 def choose(
-    program: Annotated[
-        Path,
-        typer.Argument(help="Python with a jax function, HLO; with --replay or --model-only npz."),
-    ],
-    bundle: Annotated[
-        Path | None, typer.Option("--with", help="A bundle that leads. Default: the bundled one.")
-    ] = None,
-    over: Annotated[
-        list[str] | None,
-        typer.Option(help="layouts, options or tiles; may be repeated. Default: all it has."),
-    ] = None,
-    measure: Annotated[
-        int | None, typer.Option(min=1, help=f"Configurations. Default: {MEASURED}.")
-    ] = None,
-    minutes: Annotated[
-        float | None, typer.Option(min=0.5, help="Or so long, with timing the best again.")
-    ] = None,
-    replay: Annotated[
-        bool, typer.Option("--replay", help="Look runtimes up in the file, compile nothing.")
-    ] = False,
-    model_only: Annotated[
-        bool, typer.Option("--model-only", help="Measure nothing: what the model likes best.")
-    ] = False,
-    out: Annotated[
-        Path | None, typer.Option(help="What was found, and how. Default: chosen/NAME.")
-    ] = None,
-    collection: Annotated[str | None, typer.Option(help="Where the path does not say it.")] = None,
-    megabytes: Annotated[int, typer.Option(min=256, help="That a compilation may take.")] = 4096,
-    seconds: Annotated[float, typer.Option(min=1, help="That a compilation may take.")] = 60,
-    seed: Annotated[int, typer.Option(min=0, help="Of what is drawn.")] = 0,
-    replace: Annotated[bool, typer.Option("--replace", help="Start afresh.")] = False,
+    program: ProgramFile,
+    bundle: With = None,
+    over: Over = None,
+    measure: Measure = None,
+    minutes: Minutes = None,
+    replay: Replay = False,
+    model_only: ModelOnly = False,
+    out: Out = None,
+    collection: InCollection = None,
+    megabytes: Megabytes = 4096,
+    seconds: Seconds = 60,
+    seed: Seed = 0,
+    replace: Replace = False,
 ) -> None:
     """Find a faster configuration of a program: the model proposes, compiling and timing decide.
 
