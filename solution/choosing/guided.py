@@ -23,6 +23,7 @@ UNSURE = 0.1  # deviation of logarithms of runtimes, where nothing is known
 DOUBT, FAR_DOUBT = 0.65, 0.9  # that the prior is of no use: of a program like those learned from
 EXPLORED = 16  # one of so many measurements is drawn by chance, first the twelfth
 FIRST_EXPLORED = 11
+UNLED = 4  # first measurements are drawn by chance where no prior leads
 PARENTS = 4
 SAMPLE = 256  # configurations that give scores and distances their scale
 STRICTNESS = 10.0  # inverse regularisation of the model of what fails
@@ -89,9 +90,9 @@ class Guided(Proposer):
         """What to measure first (n,), where `chosen` positions of the pool are already chosen."""
         columns, scores = self.space.describe(pool), self.score(pool)
         places = self.sound
+        if self._prior is None and len(places) + len(chosen) < UNLED:
+            return self.generator.random(len(pool))
         if not len(places):
-            if self._prior is None:
-                return self.generator.random(len(pool))
             # Nothing has a time yet: by the order, but each unlike those chosen with it.
             apart = _nearest(columns, columns[chosen], self._unit)
             return np.asarray(-scores + np.log(np.minimum(apart, 1.0) + 1e-3))

@@ -1,7 +1,7 @@
 """Spaces: what is drawn, what is near, what is legal."""
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from solution.choosing.space import draw_new, name_choices
@@ -9,6 +9,7 @@ from solution.choosing.table import link_sites
 from tests.choosing.made import make_free, make_table
 
 
+@settings(deadline=None, max_examples=30)
 @given(seed=st.integers(0, 1000))
 def test_what_is_drawn_is_legal_and_differs_from_the_default(seed: int) -> None:
     space = make_free()
@@ -17,6 +18,7 @@ def test_what_is_drawn_is_legal_and_differs_from_the_default(seed: int) -> None:
     assert not ((drawn[:, 0] > 0) & (drawn[:, 1] > 0)).any()
 
 
+@settings(deadline=None, max_examples=30)
 @given(seed=st.integers(0, 1000))
 def test_a_neighbour_differs_at_one_or_two_sites(seed: int) -> None:
     generator = np.random.default_rng(seed)
