@@ -22,6 +22,7 @@
 #   make bench-lightgbm          layout LightGBM out of fold, and a million rows; SHARED=folder of data
 #   make bench-study             tile models by the LightGBM study's splits; SHARED=folder of data
 #   make bench-rank RUN=folder   what an answer takes: the bundle, the run's ensemble, its members
+#   make bench-choose RUN=folder  regret of every search by measurements, in tables; goes on; SHARED=...
 #   make bench-scale             what the competition's full scale costs here: 15 minutes, 4 GB of disk
 #   make bench-segments          a step of segment training as graphs grow: 10 minutes, 5 GB of memory
 PYTHON ?= python3
@@ -53,7 +54,7 @@ PUSH = $(foreach pair,$(SET),--set "$(pair)") $(call on,RESUME,--resume) $(call 
 
 .PHONY: help run demo report test test-slow attack pytest lint silent-lint data submit scores leaderboard notebooks \
 	kernels-package kernels-push kernels-status kernels-pull papers bench-layout bench-tile \
-	bench-lightgbm bench-study bench-scale bench-segments bench-rank collect-sample default-bundle clean
+	bench-lightgbm bench-study bench-scale bench-segments bench-rank bench-choose collect-sample default-bundle clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -131,6 +132,10 @@ bench-study: $(INSTALLED)
 
 bench-rank: $(INSTALLED)
 	$(BIN)/python -m tests.benchmarks.rank_latency $(if $(RUN),"$(RUN)") --distilled solution/serving/default.zip --tpu "$(SHARED)/tpu"
+
+# RUN is a run on the same data: what leads a search has not seen the program.
+bench-choose: $(INSTALLED)
+	$(BIN)/python -m tests.benchmarks.choosing "$(RUN)" "$(SHARED)/cpugraphs" build/choosing --tpu "$(SHARED)/tpu" $(if $(wildcard $(OUT)/npz/tile),--products "$(OUT)")
 
 bench-scale: $(INSTALLED)
 	$(BIN)/python -m tests.benchmarks.full_scale build/full-scale

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from solution.commands.choosing import app as choosing_commands
 from solution.commands.collecting import app as collecting_commands
 from solution.commands.data import app as data_commands
 from solution.commands.examples import arrange
@@ -32,6 +33,7 @@ app.add_typer(result_commands)  # ensemble, compare, report, verify, explain
 app.add_typer(listing_commands)  # experiments, runs
 app.add_typer(collecting_commands, name="collect")  # layout, tile, options, report
 app.add_typer(serving_commands)  # pack, rank, onnx
+app.add_typer(choosing_commands)  # choose
 app.add_typer(kaggle_commands)  # submit, scores, leaderboard, doctor
 app.add_typer(kernel_commands, name="kernels")
 

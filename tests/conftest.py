@@ -74,7 +74,7 @@ def fastslow(tmp_path: Path) -> FastSlow:
     def call(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
         server = (
             TRAINING
-            if arguments[0] in ("demo", "run", "train", "tune", "explain", "pack", "rank")
+            if arguments[0] in ("demo", "run", "train", "tune", "explain", "pack", "rank", "choose")
             else FASTSLOW
         )
         return server.run(*arguments, cwd=tmp_path)

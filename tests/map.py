@@ -32,6 +32,7 @@ ROOMS = {
     "solution/training": "Folds, jobs, fits, and the loop over them.",
     "solution/training/executors": "Where jobs are done.",
     "solution/serving": "A trained ensemble as a thing: packed, shared, asked for a ranking.",
+    "solution/choosing": "A better configuration found by measuring few of them.",
     "solution/sessions": "A notebook on Kaggle: what it takes over, trains and leaves.",
     "solution/analysis": "Tables and pictures for people.",
     "solution/tuning": "Settings searched.",

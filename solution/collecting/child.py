@@ -53,6 +53,14 @@ class Compile:
 
 
 @dataclass(frozen=True)
+class Optimise:
+    """Compile a configuration. Reply: the bytes of the module that is run in the end."""
+
+    module: bytes
+    flags: Flags
+
+
+@dataclass(frozen=True)
 class Load:
     """Take an executable. Reply: nanoseconds of wall time that a run takes about."""
 
@@ -116,6 +124,7 @@ class Workshop:
             Lower: self._lower,
             Open: self._open,
             Compile: self._compile,
+            Optimise: self._optimise,
             Load: self._load,
             Run: self._run,
         }
@@ -147,6 +156,9 @@ class Workshop:
         executable, seconds = self._build(request.module, request.flags)
         deviation = find_deviation(executable.run(self._arguments), self._expected)
         return Compiled(executable.serialize() if not deviation else b"", seconds, deviation)
+
+    def _optimise(self, request: Optimise) -> bytes:
+        return self._build(request.module, request.flags)[0].optimised()
 
     def _build(self, module: bytes, flags: Flags) -> tuple[Executable, float]:
         begin = time.perf_counter()

@@ -153,6 +153,10 @@ class Executable:
         """Bytes for Compiler.load; only for processes of the same session."""
         return bytes(self._client.serialize_executable(self._compiled))
 
+    def optimised(self) -> bytes:
+        """The serialized module that is run, after all of the compiler's passes."""
+        return bytes(self._compiled.hlo_modules()[0].as_serialized_hlo_module_proto())
+
     def call(self, arguments: list[Any]) -> list[Any]:
         """Run once and wait for the results, which stay on the device."""
         results = self._compiled.execute_sharded(arguments)

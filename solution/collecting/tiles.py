@@ -49,14 +49,14 @@ class TileSpace:
             if row <= rows and inner <= sums and vectors * self._width <= max(columns, self._width)
             if row * inner * vectors <= MAX_UNROLLED
         ]
-        self._grid = np.array(sorted({*grid, DEFAULT}), np.int16)
+        self.grid = np.array(sorted({*grid, DEFAULT}), np.int16)
         self.default = np.array(DEFAULT, np.int16)
 
     def draw(
         self, generator: np.random.Generator, count: int, parents: list[np.ndarray]
     ) -> list[np.ndarray]:
         """Random tiles, no larger than the product, each once."""
-        return list(self._grid[generator.permutation(len(self._grid))])[: count + len(parents)]
+        return list(self.grid[generator.permutation(len(self.grid))])[: count + len(parents)]
 
     def prepare(self, values: np.ndarray) -> tuple[bytes, Flags]:
         """The program as it is, and the tile as an option."""

@@ -5,7 +5,7 @@ import typer
 GROUPS = {
     "Look": ("check", "inspect", "features", "module", "experiments", "runs", "explain"),
     "Train": ("data", "prepare", "demo", "run", "train", "tune"),
-    "Use": ("rank", "pack", "onnx"),
+    "Use": ("rank", "choose", "pack", "onnx"),
     "Judge": ("ensemble", "compare", "report", "verify"),
     "Submit": ("doctor", "submit", "scores", "leaderboard"),
 }
@@ -50,6 +50,11 @@ EXAMPLES = {
     "rank": (
         "fastslow rank program.npz",
         "fastslow rank program.pb --configs 200 --run runs/data --csv order.csv",
+    ),
+    "choose": (
+        "fastslow choose my_program.py --measure 24",
+        "fastslow choose my_product.py --over tiles --minutes 2",
+        "fastslow choose a/tile/xla/train/b.npz --replay",
     ),
     "pack": (
         "fastslow pack runs/data --out mine.zip",

@@ -114,7 +114,7 @@ def rank(
 
     if collection is not None:
         find_collection(collection)
-    opened = _open(bundle, run_folder, recipe)
+    opened = open_bundle(bundle, run_folder, recipe)
     rankings = []
     for file in files:
         for question in read_questions(file, collection, configs):
@@ -151,7 +151,8 @@ def onnx(
         say(f"{path}: {path.stat().st_size:,} bytes")
 
 
-def _open(bundle: Path | None, run_folder: Path | None, recipe: str | None) -> "Bundle":
+def open_bundle(bundle: Path | None, run_folder: Path | None, recipe: str | None) -> "Bundle":
+    """The bundle or the run that is named, else the one that ships; raise InputError for both."""
     from solution.serving.bundle import load_bundle, load_run
 
     if bundle is not None and run_folder is not None:

@@ -10,6 +10,9 @@ import optuna
 import polars as pl
 
 from ensembles.recipe import make_recipe
+from solution.choosing.journal import RECORD as SEARCH
+from solution.choosing.journal import Journal as SearchJournal
+from solution.choosing.journal import Trial
 from solution.collecting.journal import SOUND, Journal
 from solution.collecting.timing import SCHEMA
 from solution.data.folders import find_files
@@ -201,3 +204,17 @@ def describe(value: object) -> bytes:
         fields = [getattr(value, field.name) for field in dataclasses.fields(value)]
         return b"\0".join(map(describe, fields))
     return repr(value).encode()
+
+
+def make_choice(folder: Path) -> Path:
+    journal = SearchJournal.open(folder / "chosen", IDENTITY)
+    journal.trials["a"] = Trial("a", [1, 0, 2], 1200.5, "", 0.5)
+    journal.trials["b"] = Trial("b", [0, 0, 1], None, "died: it took too long", 60.0)
+    journal.write()
+    return folder / "chosen" / SEARCH
+
+
+def read_choice(path: Path) -> bytes:
+    """A folder without the record is one where nothing was searched."""
+    journal = SearchJournal.open(path.parent, IDENTITY)
+    return repr((journal.trials, journal.result)).encode() if journal.trials else b"begun again"

@@ -20,7 +20,7 @@ WRITERS = {
 # What the project writes and never reads again, or what is code or text of the user's own.
 NEVER_READ = (
     "*.html", "*.png", "*/scores.csv", "*/provenance.json", "*/uncommitted.diff", "*_tuned.py",
-    "table.parquet", "*/nodes.parquet",
+    "table.parquet", "*/nodes.parquet", "*/choice.json",
 )  # fmt: skip
 # The modules that write, and the kinds of what each of them writes.
 WRITTEN = {
@@ -30,6 +30,9 @@ WRITTEN = {
     "solution/analysis/feature_files.py": (),  # tables for people
     "solution/analysis/graph_picture.py": (),
     "solution/analysis/module_table.py": (),
+    "solution/choosing/handing.py": ("protobuf",),  # and text for people
+    "solution/choosing/journal.py": ("search",),
+    "solution/choosing/picture.py": (),
     "solution/collecting/journal.py": (
         "collection, state", "collection, candidates", "collection, repeats",
     ),

@@ -98,7 +98,7 @@ def _read_record(name: str, message: Any, collection_name: str | None) -> Record
         node_opcodes=nodes.opcodes,
         edges=nodes.edges,
         configurable=configurable,
-        configs=_tiles(runs) if kind == "tile" else _layouts(runs, len(configurable)),
+        configs=read_tiles(runs) if kind == "tile" else _layouts(runs, len(configurable)),
         runtimes=nanoseconds / divisor if nanoseconds.any() else None,
         options=_options(runs),
     )
@@ -132,7 +132,7 @@ def _configurable(message: Any, nodes: Nodes) -> np.ndarray:
     return find_configurable(nodes.opcodes)
 
 
-def _tiles(runs: Sequence[Any]) -> np.ndarray:
+def read_tiles(runs: Sequence[Any]) -> np.ndarray:
     """(configs, 24) float32: the sizes, their sum and product, for kernel, output and input."""
     rows = []
     for run in runs:

@@ -1,0 +1,30 @@
+"""What a configuration changed in the program that is run, in a sentence."""
+
+from collections import Counter
+
+from solution.data.hlo.messages import MESSAGES, instructions
+
+SHOWN = 4
+# What tells how data are laid out and who computes; the rest moves in and out of fusions.
+TELLING = ("copy", "transpose", "bitcast", "fusion", "custom-call", "call", "dot", "convolution")
+PLURALS = {"copy": "copies", "fusion": "fusions", "custom-call": "library calls", "call": "calls",
+           "transpose": "transposes", "bitcast": "bitcasts", "dot": "dots",
+           "convolution": "convolutions"}  # fmt: skip
+
+
+def describe_changes(before: bytes, after: bytes) -> str:
+    """How the counts of instructions differ between two serialized modules, as compiled."""
+    first, second = _count(before), _count(after)
+    changed = [name for name in TELLING if first[name] != second[name]]
+    if not changed:
+        return "As compiled it has the same instructions; how they are done differs."
+    words = [
+        f"{abs(second[name] - first[name])} {'more' if second[name] > first[name] else 'fewer'} "
+        f"{PLURALS[name]} ({first[name]} to {second[name]})"
+        for name in changed[:SHOWN]
+    ]
+    return f"As compiled it has {', '.join(words)}."
+
+
+def _count(module: bytes) -> Counter[str]:
+    return Counter(i.opcode for i in instructions(MESSAGES["Module"].FromString(module)))

@@ -1,0 +1,202 @@
+"""Choose a configuration of one program: search, measure, verify, hand over."""
+
+import hashlib
+import platform
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+from solution.choosing.changes import describe_changes
+from solution.choosing.guided import Guided
+from solution.choosing.handing import describe_choice, hand_over
+from solution.choosing.journal import Journal, Trial
+from solution.choosing.live_prior import LivePrior, open_prior
+from solution.choosing.machine import Machine
+from solution.choosing.picture import draw_search
+from solution.choosing.program_space import ProgramSpace, make_program_space
+from solution.choosing.search import Budget, search
+from solution.choosing.space import name_choices
+from solution.choosing.verdict import ROUNDS, Verdict
+from solution.collecting.children import Child, ChildDiedError, Limits, choose_core
+from solution.collecting.collect import Workers
+from solution.collecting.compiler import check_installed
+from solution.collecting.program import Program, read_programs
+from solution.serving.bundle import Bundle
+from solution.system.errors import InputError
+from solution.system.files import locked, remove
+
+PICTURE = "search.png"
+VERIFYING = 0.3  # of the time is kept for timing the winner again, with at least
+LEAST_VERIFYING = 20.0  # seconds
+BATCH = 4
+MOST = 1000  # measurements, where only time is given
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How one is chosen."""
+
+    measurements: int | None = 24
+    seconds: float | None = None
+    kinds: tuple[str, ...] = ()
+    seed: int = 0
+    rounds: int = ROUNDS  # in which the winner is timed again
+    limits: Limits = Limits()
+    replace: bool = False
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What came out, in words and numbers."""
+
+    name: str
+    trials: list[Trial]
+    reference: float  # nanoseconds of the default
+    verdict: Verdict | None  # None: nothing but the default could be measured
+    configuration: str
+    changes: str
+    note: str  # what led the search
+    seconds: float  # that all of it took, earlier sessions included
+    files: list[Path] = field(default_factory=list)
+
+
+def choose_program(
+    path: Path, bundle: Bundle, folder: Path, settings: Settings, tell: Tell
+) -> Chosen:
+    """Find a better configuration of the program in a file.
+
+    Raises:
+        InputError: jax is not installed, the file holds no program or several, or it cannot be
+            compiled as it is.
+    """
+    check_installed()
+    if settings.replace and folder.exists():
+        remove(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    core = choose_core()
+    with (
+        locked(folder, "Wait for it, or choose another --out."),
+        Child(settings.limits, core) as compiling,
+        Child(settings.limits, core) as timing,
+    ):
+        workers = Workers(compiling, timing)
+        program = read_program(path, compiling)
+        chosen = make_program_space(program, settings.kinds)
+        prior = open_prior(bundle, chosen)
+        journal = Journal.open(folder, _identify(program, bundle, settings))
+        try:
+            return _choose(chosen, prior, workers, journal, folder, settings, tell)
+        except ChildDiedError as error:
+            raise InputError(
+                f"{path}: timing the program as it is failed: {error}. Expected one that runs "
+                "within the limits."
+            ) from error
+
+
+def read_program(path: Path, child: Child) -> Program:
+    """The program of a file that holds one; InputError otherwise."""
+    programs = list(read_programs(path, child))
+    if len(programs) != 1:
+        raise InputError(f"{path}: holds {len(programs)} programs, expected one. Give it alone.")
+    return programs[0]
+
+
+def _choose(
+    chosen: ProgramSpace,
+    prior: LivePrior,
+    workers: Workers,
+    journal: Journal,
+    folder: Path,
+    settings: Settings,
+    tell: Tell,
+) -> Chosen:
+    begin = time.monotonic()
+    earlier = sum(trial.seconds for trial in journal.trials.values())
+    tell("compiling the program as it is")
+    own = chosen.space.default
+    default = journal.trials.get(name_choices(own))
+    machine = Machine(chosen, workers, settings.seed, default.time if default else None)
+    if default is None:
+        default = Trial(name_choices(own), own.tolist(), machine.reference)
+        journal.trials[default.name] = default
+        journal.write()
+    proposer = Guided(chosen.space, settings.seed, prior.score, prior.beliefs)
+    # The default is no guess: it is what everything is compared with, and is told first.
+    proposer.tell(own[None], np.array([default.time]))
+    trials = search(proposer, machine, _budget(settings), journal, _narrate(machine, tell))
+    tell("timing the best again, beside the default")
+    found = machine.verify(trials, settings.rounds)
+    seconds = earlier + time.monotonic() - begin
+    if found is None:
+        chosen_as = "as the compiler has it", "Nothing changes."
+        result = Chosen(chosen.program.name, trials, machine.reference, None, *chosen_as,
+                        prior.note, seconds)  # fmt: skip
+    else:
+        result = _describe(chosen, machine, trials, *found, prior.note, seconds)
+        if found[1].is_gain:
+            facts = {"gain": found[1].gain, "interval": [found[1].low, found[1].high]}
+            result.files.extend(
+                hand_over(chosen, np.array(found[0].choices, np.int32), folder, facts)
+            )
+    journal.result = {"configuration": result.configuration, "seconds": seconds}
+    journal.write()
+    draw_search(trials, machine.reference, chosen.program.name, folder / PICTURE)
+    result.files.append(folder / PICTURE)
+    return result
+
+
+def _describe(
+    chosen: ProgramSpace,
+    machine: Machine,
+    trials: list[Trial],
+    winner: Trial,
+    verdict: Verdict,
+    note: str,
+    seconds: float,
+) -> Chosen:
+    choices = np.array(winner.choices, np.int32)
+    before, after = machine.optimised(chosen.space.default), machine.optimised(choices)
+    changes = describe_changes(before, after) if before and after else ""
+    configuration = describe_choice(chosen, choices)
+    return Chosen(
+        chosen.program.name, trials, machine.reference, verdict, configuration, changes, note,
+        seconds,
+    )  # fmt: skip
+
+
+def _budget(settings: Settings) -> Budget:
+    """What is left for the search."""
+    if settings.seconds is None:
+        return Budget(settings.measurements or 24, batch=BATCH)
+    kept = max(LEAST_VERIFYING, VERIFYING * settings.seconds)
+    most = settings.measurements or MOST
+    return Budget(most, max(1.0, settings.seconds - kept), BATCH)
+
+
+def _narrate(machine: Machine, tell: Tell) -> Callable[[Sequence[Trial]], None]:
+    def say(trials: Sequence[Trial]) -> None:
+        times = [trial.nanoseconds for trial in trials if trial.nanoseconds]
+        best = f", best {min(times) / machine.reference:.3f} of the default" if times else ""
+        failed = len(trials) - len(times)
+        tell(f"measured {len(trials)}, {failed} failed{best}")
+
+    return say
+
+
+def _identify(program: Program, bundle: Bundle, settings: Settings) -> dict[str, Any]:
+    """What must be the same where a search goes on."""
+    return {
+        "program": program.digest,
+        "over": ", ".join(settings.kinds) or "all",
+        "bundle": hashlib.sha256(repr(sorted(bundle.record.files.items())).encode()).hexdigest(),
+        "jax": check_installed(),
+        "machine": f"{platform.machine()}, {psutil.cpu_count()} cores",
+        "seed": settings.seed,
+    }

@@ -1,0 +1,170 @@
+"""Our search: an ensemble's scores as prior of a surrogate that learns while it is measured.
+
+What is measured next is what the surrogate expects the greatest improvement of, times the chance
+that it works at all; now and then something random. A batch is chosen one by one, each as if those
+before it had taken what is expected of them, so that its members differ.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from solution.choosing.candidates import find_candidates
+from solution.choosing.proposer import Prior, Proposer
+from solution.choosing.space import Space
+from solution.choosing.surrogate import Belief, Surrogate
+
+LENGTHS = (1.0, 4.0)  # in median distances between configurations
+NOISES = (0.02, 0.3)
+# How logarithms of runtimes go with the ensemble's standardised scores, and their deviation from
+# that line: medians over programs that were predicted out of fold.
+LINES = {"tile": (0.42, 0.15), "layout": (0.05, 0.03)}
+UNSURE = 0.1  # deviation of logarithms of runtimes, where nothing is known
+DOUBT, FAR_DOUBT = 0.65, 0.9  # that the prior is of no use: of a program like those learned from
+EXPLORED = 16  # one of so many measurements is drawn by chance, first the twelfth
+FIRST_EXPLORED = 11
+UNLED = 4  # first measurements are drawn by chance where no prior leads
+PARENTS = 4
+SAMPLE = 256  # configurations that give scores and distances their scale
+STRICTNESS = 10.0  # inverse regularisation of the model of what fails
+
+
+@dataclass(frozen=True)
+class Beliefs:
+    """What is believed of a program before it is measured."""
+
+    kind: str = ""  # layout or tile; of others nothing is known
+    doubt: float = DOUBT  # that the prior is of no use
+
+    def mixture(self, *, has_prior: bool) -> tuple[Belief, ...]:
+        """The members of the surrogate."""
+        slope, deviation = LINES.get(self.kind, (0.0, UNSURE))
+        alone = float(np.hypot(slope, deviation))
+        members = []
+        for length in LENGTHS:
+            for noise in NOISES:
+                doubt = self.doubt if has_prior and slope else 1.0
+                members.append(Belief(0.0, alone, length, noise, doubt))
+                if doubt < 1:
+                    members.append(Belief(slope, deviation, length, noise, 1 - doubt))
+        return tuple(members)
+
+
+class Guided(Proposer):
+    """The surrogate's search; without a prior it is a plain Bayesian one."""
+
+    def __init__(
+        self,
+        space: Space,
+        seed: int = 0,
+        prior: Prior | None = None,
+        beliefs: Beliefs | None = None,
+        explored: int = EXPLORED,
+    ) -> None:
+        super().__init__(space, seed)
+        self._prior, self._explored = prior, explored
+        self._mixture = (beliefs or Beliefs()).mixture(has_prior=prior is not None)
+        # Of its own: what is drawn here must not depend on how often the search was asked.
+        sample = space.draw(np.random.default_rng(0), SAMPLE)
+        self._unit = _median_distance(space.describe(sample))
+        scores = self._raw(sample)
+        self._center, self._scale = float(scores.mean()), float(scores.std()) or 1.0
+
+    def _propose(self, count: int) -> np.ndarray:
+        pool = find_candidates(
+            self.space, self.generator, self.known, self.best(PARENTS), self._prior
+        )
+        if not len(pool):
+            return pool
+        chosen: list[int] = []
+        for place in range(min(count, len(pool))):
+            number = len(self.times) + place
+            left = np.setdiff1d(np.arange(len(pool)), chosen)
+            if self._explored and number % self._explored == FIRST_EXPLORED % self._explored:
+                chosen.append(int(self.generator.choice(left)))
+            else:
+                chosen.append(int(left[np.argmax(self._worth(pool, chosen)[left])]))
+        return pool[chosen]
+
+    def _worth(self, pool: np.ndarray, chosen: list[int]) -> np.ndarray:
+        """What to measure first (n,), where `chosen` positions of the pool are already chosen."""
+        columns, scores = self.space.describe(pool), self.score(pool)
+        places = self.sound
+        if self._prior is None and len(places) + len(chosen) < UNLED:
+            return self.generator.random(len(pool))
+        if not len(places):
+            # Nothing has a time yet: by the order, but each unlike those chosen with it.
+            apart = _nearest(columns, columns[chosen], self._unit)
+            return np.asarray(-scores + np.log(np.minimum(apart, 1.0) + 1e-3))
+        known = self.choices[places]
+        times = np.log(self.times[places])
+        model = Surrogate(
+            self._mixture, self.space.describe(known), self.score(known), times, self._unit
+        )
+        forecast = model.forecast(columns, scores)
+        if chosen:
+            believed = np.append(times, forecast.mean[chosen])
+            told = np.concatenate([self.space.describe(known), columns[chosen]])
+            own = np.append(self.score(known), scores[chosen])
+            model = Surrogate(self._mixture, told, own, believed, self._unit)
+            forecast = model.forecast(columns, scores)
+        return forecast.improvement(float(times.min())) * self._works(columns)
+
+    def score(self, choices: np.ndarray) -> np.ndarray:
+        """The prior's scores (n,), with deviation 1 over random configurations."""
+        return (self._raw(choices) - self._center) / self._scale
+
+    def _raw(self, choices: np.ndarray) -> np.ndarray:
+        if self._prior is None:
+            return np.zeros(len(choices))
+        return np.asarray(self._prior(choices), np.float64)
+
+    def _works(self, columns: np.ndarray) -> np.ndarray:
+        """The chance (n,) that a configuration compiles, runs and computes what it should.
+
+        Constraints that nobody told, learned from what failed; some doubt of them stays.
+        """
+        failed = ~np.isfinite(self.times)
+        if not failed.any() or failed.all():
+            return np.ones(len(columns))
+        from sklearn.linear_model import LogisticRegression
+
+        model = LogisticRegression(C=STRICTNESS, max_iter=200)
+        model.fit(self.space.describe(self.choices), failed)
+        return np.asarray(1 - model.predict_proba(columns)[:, 1])
+
+
+class ByOrder(Proposer):
+    """The prior's own order, whatever the measurements say: ours without the online part."""
+
+    def __init__(self, space: Space, seed: int, prior: Prior) -> None:
+        super().__init__(space, seed)
+        self._prior = prior
+
+    def _propose(self, count: int) -> np.ndarray:
+        pool = find_candidates(self.space, self.generator, self.known, self._first(), self._prior)
+        return pool[np.argsort(self._prior(pool), kind="stable")] if len(pool) else pool
+
+    def _first(self) -> np.ndarray:
+        """Those with the lowest scores of all that were told."""
+        if not len(self.choices):
+            return self.space.default[None]
+        return self.choices[np.argsort(self._prior(self.choices), kind="stable")[:PARENTS]]
+
+
+def _distances(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    square = (first**2).sum(1)[:, None] + (second**2).sum(1) - 2 * first @ second.T
+    return np.sqrt(np.maximum(square, 0))
+
+
+def _nearest(columns: np.ndarray, others: np.ndarray, unit: float) -> np.ndarray:
+    if not len(others):
+        return np.ones(len(columns))
+    return np.asarray(_distances(columns, others).min(axis=1) / np.sqrt(unit))
+
+
+def _median_distance(columns: np.ndarray) -> float:
+    """The median of squared distances between different configurations."""
+    square = _distances(columns, columns) ** 2
+    apart = square[square > 1e-6]
+    return float(np.median(apart)) if len(apart) else 1.0

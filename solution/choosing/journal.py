@@ -1,0 +1,97 @@
+"""What a search has measured, on disk at every moment: a sealed file, written after each batch."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from solution.system.errors import InputError
+from solution.system.files import remove_leftovers, write_sealed
+from solution.system.sealing import read_record
+
+RECORD = "search.json"
+FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A configuration that was tried."""
+
+    name: str
+    choices: list[int]
+    nanoseconds: float | None  # None: it is no working configuration
+    note: str = ""  # why not
+    seconds: float = 0.0  # that compiling, comparing and timing it took
+
+    @property
+    def time(self) -> float:
+        """NaN where it has none."""
+        return math.nan if self.nanoseconds is None else float(self.nanoseconds)
+
+
+@dataclass
+class Journal:
+    """The trials by name, and where they are written."""
+
+    folder: Path | None
+    identity: Mapping[str, Any]
+    trials: dict[str, Trial] = field(default_factory=dict)
+    result: dict[str, Any] | None = None  # of a search that ended
+
+    @classmethod
+    def in_memory(cls) -> "Journal":
+        """One that is not kept."""
+        return cls(None, {})
+
+    @classmethod
+    def open(cls, folder: Path, identity: Mapping[str, Any]) -> "Journal":
+        """That of a folder, which is made.
+
+        Args:
+            identity: what must be the same where a search goes on.
+
+        Raises:
+            InputError: another search stands there, or a damaged file.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(folder)
+        path = folder / RECORD
+        if not path.exists():
+            return cls(folder, identity)
+        state = _read(path)
+        other = [key for key in identity if state["identity"].get(key) != identity[key]]
+        if other:
+            raise InputError(
+                f"{folder}: another search stands there; "
+                + ", ".join(
+                    f"its {key} is {state['identity'].get(key)}, not {identity[key]}"
+                    for key in other
+                )
+                + ". Choose another --out, or add --replace."
+            )
+        trials = {trial.name: trial for trial in state["trials"]}
+        return cls(folder, identity, trials, state["result"])
+
+    def write(self) -> None:
+        """Write all of it down, atomically."""
+        if self.folder is None:
+            return
+        record = {
+            "identity": dict(self.identity),
+            "trials": [asdict(trial) for trial in self.trials.values()],
+            "result": self.result,
+        }
+        write_sealed(record, self.folder / RECORD)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    state = read_record(path, "a search")
+    try:
+        return {
+            "identity": dict(state["identity"]),
+            "trials": [Trial(**trial) for trial in state["trials"]],
+            "result": state["result"],
+        }
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{path}: expected the record of a search, found another one.") from error

@@ -1,0 +1,109 @@
+"""A bundle's scores as prior of a program that is compiled here."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from solution.choosing.guided import DOUBT, FAR_DOUBT, Beliefs
+from solution.choosing.program_space import ProgramSpace
+from solution.choosing.proposer import Prior
+from solution.collecting.program import Program
+from solution.collecting.spaces import make_run
+from solution.collecting.tiles import TileSpace
+from solution.data.hlo.records import read_tiles
+from solution.domain.codebook_encoder import encode
+from solution.domain.collection import collection
+from solution.domain.graph import Graph
+from solution.domain.vocabulary import LAYOUT_UNSET, NUM_LAYOUT_FEATURES, NUM_TILE_FEATURES
+from solution.serving.bundle import Bundle
+from solution.serving.calibration import Learned, describe_graph
+from solution.serving.session import Session, open_session
+
+LAYOUT, TILE = "layout:xla:random", "tile:xla"
+
+
+@dataclass(frozen=True, eq=False)
+class LivePrior:
+    """What the bundle says of the program's configurations, and how much that is believed."""
+
+    score: Prior | None  # None: the bundle knows nothing of what is chosen
+    beliefs: Beliefs
+    note: str  # in words
+
+
+def open_prior(bundle: Bundle, chosen: ProgramSpace) -> LivePrior:
+    """The prior of what is chosen: of layouts where there are some, else of tiles.
+
+    Nothing that ships learned from compile options: those are searched without a prior.
+    """
+    kind = "layout" if len(chosen.tensors) else "tile" if len(chosen.tiles) else ""
+    name = {"layout": LAYOUT, "tile": TILE, "": ""}[kind]
+    if name not in bundle.collections:
+        return LivePrior(None, Beliefs(), "No model of what is chosen: it is learned as it goes.")
+    graph = make_graph(chosen.program, name)
+    learned = Learned(bundle.record.programs.get(name, ()))
+    distance = learned.distance(describe_graph(graph))
+    is_far = distance > learned.gap
+    session = open_session(bundle, graph)
+    scorer = _score_layouts if kind == "layout" else _score_tiles
+    note = f"Led by {bundle.describe()}"
+    if is_far:
+        note += (
+            f" The program is unlike those: its sizes are {distance:.2f} from the nearest, which "
+            f"are at most {learned.gap:.2f} apart. So little is believed of them."
+        )
+    return LivePrior(
+        _remember(scorer(session, chosen)), Beliefs(kind, FAR_DOUBT if is_far else DOUBT), note
+    )
+
+
+def make_graph(program: Program, name: str) -> Graph:
+    """The program as a graph of the collection, with one configuration in which nothing is set."""
+    nodes, is_tile = program.nodes, name == TILE
+    unset = np.full((1, len(program.configurable), NUM_LAYOUT_FEATURES), LAYOUT_UNSET, np.int8)
+    return Graph(
+        name=program.name,
+        collection=collection(name),
+        node_features=nodes.features,
+        node_opcodes=nodes.opcodes,
+        edges=nodes.edges,
+        configurable=np.empty(0, np.int64) if is_tile else program.configurable,
+        configs=np.zeros((1, NUM_TILE_FEATURES), np.float32) if is_tile else encode(unset),
+        runtimes=None,
+    )
+
+
+def _score_layouts(session: Session, chosen: ProgramSpace) -> Prior:
+    def score(choices: np.ndarray) -> np.ndarray:
+        layouts = chosen.layouts(choices)
+        return session.score(layouts.reshape(*layouts.shape[:2], NUM_LAYOUT_FEATURES))
+
+    return score
+
+
+def _score_tiles(session: Session, chosen: ProgramSpace) -> Prior:
+    """The library's product has no tile: it is in the middle."""
+    space = TileSpace(chosen.program)
+    runs = [make_run(space, values, 1, is_default=False) for values in chosen.tiles]
+    own = session.score(read_tiles(runs)).astype(np.float64)
+    scores = np.append(own.mean(), own)
+
+    def score(choices: np.ndarray) -> np.ndarray:
+        return np.asarray(scores[choices[:, -1]])
+
+    return score
+
+
+def _remember(score: Prior) -> Callable[[np.ndarray], np.ndarray]:
+    """Ask for the scores of configurations that were not asked for before."""
+    known: dict[bytes, float] = {}
+
+    def ask(choices: np.ndarray) -> np.ndarray:
+        keys = [row.tobytes() for row in np.ascontiguousarray(choices, np.int32)]
+        new = [place for place, key in enumerate(keys) if key not in known]
+        if new:
+            known.update(zip([keys[p] for p in new], score(choices[new]).tolist(), strict=True))
+        return np.array([known[key] for key in keys])
+
+    return ask

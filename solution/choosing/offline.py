@@ -1,0 +1,56 @@
+"""Choose without a machine: in a table of known runtimes, or by the model alone."""
+
+from pathlib import Path
+
+import numpy as np
+
+from solution.choosing.guided import DOUBT, FAR_DOUBT, Beliefs, Guided
+from solution.choosing.replay import TablePrior
+from solution.choosing.search import Budget, Lookup, search
+from solution.choosing.table import make_table
+from solution.serving.bundle import Bundle
+from solution.serving.reading import read_graph
+from solution.serving.words import describe_configs
+
+SHOWN = (1, 2, 4, 8, 16, 32, 64, 128)
+
+
+def replay_file(
+    path: Path, bundle: Bundle, collection: str | None, measurements: int, seed: int
+) -> str:
+    """What a search with so many measurements finds in a file with runtimes, in words.
+
+    Raises InputError where the file has no runtimes, or the bundle no model of it.
+    """
+    graph = read_graph(path, collection)
+    table = make_table(graph)
+    ranking = bundle.rank(graph)
+    prior = TablePrior(table.space, ranking.scores[table.first])
+    doubt = FAR_DOUBT if ranking.abstained else DOUBT
+    beliefs = Beliefs(graph.collection.kind, doubt)
+    proposer = Guided(table.space, seed, prior, beliefs)
+    trials = search(proposer, Lookup(table), Budget(measurements))
+    found = min(trials, key=lambda trial: trial.time)
+    place = table.space.names.index(found.name)
+    best = np.minimum.accumulate([trial.time for trial in trials]) / table.runtimes.min() - 1
+    shown = ", ".join(f"{k}: {best[k - 1]:.2%}" for k in SHOWN if k <= len(best))
+    what = describe_configs(graph, table.first[[place]])[0]
+    learned = " The models learned from this program." if ranking.known else ""
+    return (
+        f"{graph.name}: looked {len(trials)} of {len(table.runtimes):,} configurations up; "
+        f"nothing was compiled.{learned}\n"
+        f"Best found: {int(table.first[place])}, {what}.\n"
+        f"From the best of the table, after so many: {shown}."
+    )
+
+
+def follow_model(path: Path, bundle: Bundle, collection: str | None, seed: int) -> str:
+    """The configuration that the model likes best, in words; nothing is measured."""
+    graph = read_graph(path, collection)
+    ranking = bundle.rank(graph)
+    best = int(ranking.order[0])
+    return (
+        f"{graph.name}: of {graph.num_configs:,} configurations the model likes {best} best: "
+        f"{describe_configs(graph, np.array([best]))[0]}.\nNothing was measured, so it may be "
+        f"slower than the compiler's own choice. {ranking.sentence()}"
+    )

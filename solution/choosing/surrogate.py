@@ -1,0 +1,141 @@
+"""A model of one program's runtimes that learns while it is measured: a mixture of processes.
+
+Each member is a Gaussian process on logarithms of runtimes: an unknown level, a known slope times
+the prior's score, and deviations from that line that are alike for configurations that are alike.
+Members differ in whether they believe the prior, and in how fast deviations change. How much each
+counts is what it said of the measurements before they were known, times how much it was believed at
+first. So a prior that is wrong of this program is found out, and what is left is a plain process.
+
+Sources: Rasmussen and Williams, "Gaussian Processes for Machine Learning", 2006, chapters 2 and 5;
+section 2.3 of Shah, Wilson and Ghahramani, "Student-t Processes as Alternatives to Gaussian
+Processes", 2014 (the unknown scale is integrated out).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.special import gammaln, stdtr
+
+LEVEL = 1e4  # variance of the unknown level, in units of the deviations'
+DOUBT = 1.0  # measurements that the scale expected of the deviations is worth, halved
+SMALLEST = 1e-9
+
+
+@dataclass(frozen=True)
+class Belief:
+    """One member of the mixture, before anything is measured."""
+
+    slope: float  # of logarithms of runtimes by the prior's score, which has deviation 1
+    deviation: float  # of runtimes from that line
+    length: float  # of the kernel, in median distances between configurations
+    noise: float  # variance of a measurement, in units of the deviations' variance
+    share: float  # how much it is believed
+    curve: float = 0.0  # variance of deviations that depend on the score, likewise
+
+
+@dataclass(frozen=True, eq=False)
+class Forecast:
+    """What the mixture says of configurations: of each member, a Student distribution."""
+
+    weights: np.ndarray  # (members,)
+    means: np.ndarray  # (members, n) of logarithms of runtimes
+    deviations: np.ndarray  # (members, n)
+    freedom: float
+
+    @property
+    def mean(self) -> np.ndarray:
+        return np.asarray(self.weights @ self.means)
+
+    @property
+    def spread(self) -> np.ndarray:
+        """The deviation (n,) of the mixture, its members' disagreement included."""
+        second = self.weights @ (self.means**2 + self.deviations**2)
+        return np.asarray(np.sqrt(np.maximum(second - self.mean**2, SMALLEST)))
+
+    def improvement(self, best: float) -> np.ndarray:
+        """By how much (n,) each is expected to be below `best`, where it is below."""
+        gap = (best - self.means) / self.deviations
+        density = np.exp(_log_density(gap, self.freedom))
+        factor = (self.freedom + gap**2) / max(self.freedom - 1, 0.5)
+        own = self.deviations * (gap * stdtr(self.freedom, gap) + factor * density)
+        return np.asarray(self.weights @ own)
+
+
+class Surrogate:
+    """The mixture, conditioned on what was measured."""
+
+    def __init__(
+        self,
+        beliefs: tuple[Belief, ...],
+        columns: np.ndarray,
+        scores: np.ndarray,
+        times: np.ndarray,
+        unit: float,
+    ) -> None:
+        """Learn from measurements.
+
+        Args:
+            columns: (measured, columns) descriptions.
+            scores: (measured,) the prior's, standardised.
+            times: (measured,) logarithms of runtimes.
+            unit: the squared distance that lengths are in units of.
+        """
+        self._beliefs, self._unit = beliefs, unit
+        self._columns, self._scores = columns, scores
+        self._slopes = np.array([own.slope for own in beliefs])[:, None]
+        noise = np.array([own.noise for own in beliefs])[:, None, None]
+        kernel = self._kernel(columns, scores) + (noise + SMALLEST) * np.eye(len(times))
+        self._factor = np.linalg.cholesky(kernel)  # (members, measured, measured)
+        residual = times - self._slopes * scores  # (members, measured)
+        self._center = residual.mean(axis=1, keepdims=True)
+        self._white = self._solve((residual - self._center)[:, :, None])
+        self._scale, self._weights = self._weigh(len(times))
+
+    def forecast(self, columns: np.ndarray, scores: np.ndarray) -> Forecast:
+        """What is expected of configurations: (n, columns) descriptions, (n,) scores."""
+        cross = self._solve(self._kernel(self._columns, scores, columns))
+        means = (cross * self._white).sum(axis=1) + self._center + self._slopes * scores
+        own = np.array([1 + LEVEL + belief.curve for belief in self._beliefs])[:, None]
+        variance = np.maximum(own - (cross**2).sum(axis=1), SMALLEST) * self._scale[:, None]
+        return Forecast(self._weights, means, np.sqrt(variance), self._freedom)
+
+    def _weigh(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """The scale (members,) of the deviations' variance, and how much each member counts."""
+        expected = np.array([own.deviation**2 for own in self._beliefs])
+        misfit = (self._white[:, :, 0] ** 2).sum(axis=1) / expected
+        self._freedom = 2 * DOUBT + count
+        scale = expected * (2 * DOUBT + misfit) / self._freedom
+        logarithm = np.log(np.diagonal(self._factor, axis1=1, axis2=2)).sum(axis=1)
+        evidence = -logarithm - count / 2 * np.log(expected) - self._freedom / 2 * np.log1p(
+            misfit / (2 * DOUBT)
+        )  # fmt: skip
+        belief = np.log([own.share for own in self._beliefs]) + evidence
+        weights = np.exp(belief - belief.max())
+        return scale, weights / weights.sum()
+
+    def _solve(self, right: np.ndarray) -> np.ndarray:
+        pairs = zip(self._factor, right, strict=True)
+        return np.stack(
+            [solve_triangular(own, side, lower=True, check_finite=False) for own, side in pairs]
+        )
+
+    def _kernel(
+        self, columns: np.ndarray, scores: np.ndarray, others: np.ndarray | None = None
+    ) -> np.ndarray:
+        """(members, measured, n) covariances of the measured with others, or with themselves."""
+        right = columns if others is None else others
+        square = (columns**2).sum(1)[:, None] + (right**2).sum(1) - 2 * columns @ right.T
+        distance = np.sqrt(np.maximum(square, 0) / self._unit)
+        apart = np.abs(self._scores[:, None] - scores)
+        kernels = [
+            LEVEL + np.exp(-distance / own.length) + own.curve * np.exp(-apart)
+            for own in self._beliefs
+        ]
+        return np.stack(kernels)
+
+
+def _log_density(values: np.ndarray, freedom: float) -> np.ndarray:
+    """Of Student's distribution."""
+    constant = gammaln((freedom + 1) / 2) - gammaln(freedom / 2) - 0.5 * np.log(freedom * np.pi)
+    return np.asarray(constant - (freedom + 1) / 2 * np.log1p(values**2 / freedom))

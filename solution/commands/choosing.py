@@ -1,0 +1,146 @@
+"""The command that finds a better configuration by measuring few: choose."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from solution.commands.serving import open_bundle
+from solution.system.errors import InputError
+from solution.system.terminal import make_table, output, say
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from solution.choosing.choose import Chosen
+    from solution.serving.bundle import Bundle
+
+# Heavy imports (polars, scipy, matplotlib) wait inside the commands that need them.
+
+app = typer.Typer()
+MEASURED = 24
+
+
+ProgramFile = Annotated[
+    Path,
+    typer.Argument(help="Python with a jax function, HLO; with --replay or --model-only npz."),
+]
+With = Annotated[
+    Path | None, typer.Option("--with", help="A bundle that leads. Default: the bundled one.")
+]
+Over = Annotated[
+    list[str] | None,
+    typer.Option(help="layouts, options or tiles; may be repeated. Default: all it has."),
+]
+Measure = Annotated[int | None, typer.Option(min=1, help=f"Configurations. Default: {MEASURED}.")]
+Minutes = Annotated[
+    float | None, typer.Option(min=0.5, help="Or so long, with timing the best again.")
+]
+Replay = Annotated[
+    bool, typer.Option("--replay", help="Look runtimes up in the file, compile nothing.")
+]
+ModelOnly = Annotated[
+    bool, typer.Option("--model-only", help="Measure nothing: what the model likes best.")
+]
+Out = Annotated[Path | None, typer.Option(help="What was found, and how. Default: chosen/NAME.")]
+InCollection = Annotated[str | None, typer.Option(help="Where the path does not say it.")]
+Megabytes = Annotated[int, typer.Option(min=256, help="That a compilation may take.")]
+Seconds = Annotated[float, typer.Option(min=1, help="That a compilation may take.")]
+Seed = Annotated[int, typer.Option(min=0, help="Of what is drawn.")]
+Replace = Annotated[bool, typer.Option("--replace", help="Start afresh.")]
+
+
+@app.command()
+def choose(
+    program: ProgramFile,
+    bundle: With = None,
+    over: Over = None,
+    measure: Measure = None,
+    minutes: Minutes = None,
+    replay: Replay = False,
+    model_only: ModelOnly = False,
+    out: Out = None,
+    collection: InCollection = None,
+    megabytes: Megabytes = 4096,
+    seconds: Seconds = 60,
+    seed: Seed = 0,
+    replace: Replace = False,
+) -> None:
+    """Find a faster configuration of a program: the model proposes, compiling and timing decide.
+
+    Stopped, even killed, the same command goes on where it was.
+    """
+    opened = open_bundle(bundle, None, None)
+    if replay and model_only:
+        raise InputError("Give --replay (look up) or --model-only (measure nothing), one of them.")
+    if replay or model_only:
+        _choose_without_machine(program, opened, collection, measure, seed, is_replay=replay)
+        return
+    from solution.choosing.choose import Settings, choose_program
+    from solution.collecting.children import Limits
+    from solution.system.progress import console
+
+    settings = Settings(
+        measurements=measure if measure or minutes else MEASURED,
+        seconds=60 * minutes if minutes else None,
+        kinds=tuple(over or ()),
+        seed=seed,
+        limits=Limits(seconds, megabytes),
+        replace=replace,
+    )
+    folder = out or Path("chosen") / program.stem
+    with console.status(f"{program.name}: starting") as status:
+        chosen = choose_program(
+            program, opened, folder, settings,
+            lambda note: status.update(f"{program.name}: {note}"),
+        )  # fmt: skip
+    _show(chosen)
+
+
+def _choose_without_machine(
+    path: Path,
+    bundle: "Bundle",
+    collection: str | None,
+    measure: int | None,
+    seed: int,
+    *,
+    is_replay: bool,
+) -> None:
+    from solution.choosing.offline import follow_model, replay_file
+
+    if is_replay:
+        say(replay_file(path, bundle, collection, measure or MEASURED, seed))
+    else:
+        say(follow_model(path, bundle, collection, seed))
+
+
+def _show(chosen: "Chosen") -> None:
+    output.print(_tabulate(chosen))
+    if chosen.verdict is None:
+        say("No gain that can be told: nothing but the compiler's default could be measured.")
+    else:
+        say(chosen.verdict.sentence())
+        if chosen.verdict.is_gain:
+            say(f"{chosen.configuration}. {chosen.changes}")
+        else:
+            say("Leave the program as the compiler has it.")
+    say(chosen.note)
+    for path in chosen.files:
+        say(f"Written: {path}")
+
+
+def _tabulate(chosen: "Chosen") -> "Table":
+    from rich.text import Text
+
+    failed = sum(trial.nanoseconds is None for trial in chosen.trials)
+    table = make_table(Text(chosen.name), "Spent: with compiling, and timing the best again.")
+    for name in ("Measured", "Failed", "Default, us", "Best found", "Gain", "Spent, s"):
+        table.add_column(name, justify="right")
+    verdict = chosen.verdict
+    gain = "-" if verdict is None else f"{verdict.gain:.3f}"
+    best = "-" if verdict is None else f"{chosen.reference / verdict.gain / 1000:.1f}"
+    table.add_row(
+        str(len(chosen.trials)), str(failed), f"{chosen.reference / 1000:.1f}", best, gain,
+        f"{chosen.seconds:.0f}",
+    )  # fmt: skip
+    return table

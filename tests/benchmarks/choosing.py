@@ -1,0 +1,221 @@
+"""How soon each search finds fast configurations, by look-up in tables of known runtimes.
+
+    python -m tests.benchmarks.choosing RUN DATA OUT [--tpu FOLDER] [--products FOLDER]
+
+RUN is a run on DATA: every program's prior are the scores of models that have not seen it. With
+--tpu also real TPU kernels, with --products tiles of `fastslow collect tile`; each is scored by
+trees that learned from all others of its folder. Every proposer, every seed and every collection
+is a file below OUT, and what is there is not done again. At the end: the mean regret by
+measurements, with intervals over programs, and a picture.
+"""
+
+import argparse
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from matplotlib.figure import Figure
+from rich.console import Console
+
+from ensembles.last_recipe import choose_recipe
+from solution.choosing.replay import OURS, list_methods, replay_seeds
+from solution.choosing.table import Table, make_table
+from solution.data.folders import find_files
+from solution.data.npz import read_graph
+from solution.domain.graph import Graph
+from solution.domain.metrics import bootstrap_mean
+from solution.experiments.base import find_experiment
+from solution.features.padding import repair_padding
+from solution.runs.folder import Run
+from solution.system.files import replace_file
+from solution.system.progress import track
+from solution.system.terminal import make_table as make_console_table
+
+SHOWN = (1, 2, 4, 8, 16, 32, 64, 128)
+WITH_INTERVAL = (4, 8, 16)
+MOST, SEEDS = 128, 20
+REACHES = (0.01, 0.03)  # of the best: after how many measurements 90% of searches are so close
+SINGLE = 16  # of so few programs each is also shown alone
+FULL_PRODUCT = 60  # tiles of a product whose collection was not cut short
+console = Console(width=170)
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """A table and its prior."""
+
+    table: Table
+    scores: np.ndarray  # (members,)
+
+
+def main(arguments: argparse.Namespace) -> None:
+    """Do what is not done, and show all of it."""
+    readers = {"cpugraphs": functools.partial(read_run, arguments.run, arguments.data)}
+    if arguments.tpu:
+        readers["tpu"] = functools.partial(read_tpu, arguments.tpu)
+    if arguments.products:
+        readers["products"] = functools.partial(read_products, arguments.products)
+    for source, reader in readers.items():
+        if source not in (arguments.source or readers):
+            continue
+        groups = group(reader())
+        for collection, scored in groups.items():
+            place = arguments.out / source / collection.replace(":", "-")
+            for method in arguments.method or list_methods():
+                run_method(place, method, scored, arguments)
+        for collection, scored in groups.items():
+            place = arguments.out / source / collection.replace(":", "-")
+            show(f"{source} {collection}", place, len(scored))
+            if len(scored) <= SINGLE:
+                show_programs(place, scored)
+
+
+def read_run(folder: Path, data: Path) -> list[Scored]:
+    """The labelled programs of a run, with the ranking that its recipe gives them out of fold."""
+    run = Run.existing(folder)
+    ranking = pl.read_parquet(run.ranking(choose_recipe(run, None).name, "out_of_fold"))
+    found = ranking.partition_by("collection", "graph", as_dict=True)
+    scored = []
+    with track(find_files(data), "tables") as files:
+        for file in files:
+            graph = read_graph(file.path, file.collection)
+            own = found.get(graph.key)
+            if own is not None and graph.runtimes is not None and len(own) == graph.num_configs:
+                table = make_table(graph)
+                scored.append(Scored(table, own.sort("config")["score"].to_numpy()[table.first]))
+    return scored
+
+
+def read_tpu(folder: Path) -> list[Scored]:
+    """Real kernels whose tiles differ, each scored by trees that learned from the others."""
+    return leave_one_out([g for g in read_tiles(folder) if len(g.distinct.first) > 1])
+
+
+def read_products(folder: Path) -> list[Scored]:
+    """Collected products, likewise."""
+    return leave_one_out([g for g in read_tiles(folder) if g.num_configs >= FULL_PRODUCT])
+
+
+def read_tiles(folder: Path) -> list[Graph]:
+    """The labelled kernels below a folder."""
+    files = [file for file in find_files(folder) if file.collection.kind == "tile"]
+    graphs = [repair_padding(read_graph(file.path, file.collection)) for file in files]
+    return [graph for graph in graphs if graph.runtimes is not None]
+
+
+def leave_one_out(graphs: Sequence[Graph]) -> list[Scored]:
+    """Trees without early stopping: there are too few kernels to stop on."""
+    settings = find_experiment("tile_lightgbm_001").ranker
+    scored = []
+    with track(list(range(len(graphs))), "trees") as places:
+        for place in places:
+            others = [*graphs[:place], *graphs[place + 1 :]]
+            scores = settings.build(0).fit(others, []).predict(graphs[place])
+            table = make_table(graphs[place])
+            scored.append(Scored(table, np.asarray(scores)[table.first]))
+    return scored
+
+
+def group(scored: Sequence[Scored]) -> dict[str, list[Scored]]:
+    """By collection."""
+    names = dict.fromkeys(one.table.collection for one in scored)
+    return {name: [one for one in scored if one.table.collection == name] for name in names}
+
+
+def run_method(
+    place: Path, method: str, scored: Sequence[Scored], arguments: argparse.Namespace
+) -> None:
+    """Replay one proposer on all tables of a collection, a file a seed: (tables, MOST) regrets."""
+    build = list_methods()[method]
+    folder = _folder(place, method)
+    for seed in range(arguments.seeds):
+        path = folder / f"seed-{seed}.npy"
+        if path.exists():
+            continue
+        with track(list(scored), f"{method}, seed {seed}") as todo:
+            curves = [replay_seeds(one.table, one.scores, build, [seed], MOST)[0] for one in todo]
+        with replace_file(path) as temporary, temporary.open("wb") as stream:
+            np.save(stream, np.stack(curves), allow_pickle=False)
+
+
+def show(title: str, place: Path, programs: int) -> None:
+    """A row for each proposer: mean regret in %, and a picture of it by measurements."""
+    table = make_console_table(
+        f"{title}, {programs} programs: mean regret in % after measurements",
+        "In brackets: 95% interval over programs. Within: measurements after which 90% of searches "
+        "are so close to the best.",
+    )
+    for header in ("search", "seeds", *map(str, SHOWN), *(f"within {r:.0%}" for r in REACHES)):
+        table.add_column(header, justify="left" if header == "search" else "right")
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    axes = figure.subplots()
+    for method in list_methods():
+        curves = read_curves(_folder(place, method))
+        if curves is None:
+            continue
+        own = 100 * curves.mean(axis=0)  # (tables, MOST)
+        cells = [_cell(own[:, count - 1], detailed=count in WITH_INTERVAL) for count in SHOWN]
+        table.add_row(method, str(len(curves)), *cells, *(_reach(curves, r) for r in REACHES))
+        axes.plot(
+            np.arange(1, MOST + 1), np.maximum(own.mean(axis=0), 1e-3), label=method,
+            linewidth=2.5 if method == OURS else 1.2,
+        )  # fmt: skip
+    axes.set(
+        xscale="log", yscale="log", xlabel="measurements", ylabel="mean regret, %", title=title
+    )
+    axes.legend(fontsize=8)
+    path = place / "regret.png"
+    figure.savefig(path, dpi=100)
+    console.print(table)
+    console.print(f"Picture: {path}")
+
+
+def read_curves(folder: Path) -> np.ndarray | None:
+    """(seeds, tables, MOST), or None where nothing is done."""
+    paths = sorted(folder.glob("seed-*.npy"))
+    return np.stack([np.load(path, allow_pickle=False) for path in paths]) if paths else None
+
+
+def _cell(values: np.ndarray, *, detailed: bool) -> str:
+    if not detailed:
+        return f"{values.mean():.2f}"
+    mean = bootstrap_mean(values, 999)
+    return f"{mean.value:.2f} [{mean.low:.2f}, {mean.high:.2f}]"
+
+
+def _reach(curves: np.ndarray, share: float) -> str:
+    reached = (curves <= share).mean(axis=tuple(range(curves.ndim - 1))) >= 0.9
+    return str(int(np.argmax(reached)) + 1) if reached.any() else f"over {MOST}"
+
+
+def show_programs(place: Path, scored: Sequence[Scored]) -> None:
+    """After how many measurements 90% of the seeds are within 1% of the best, by program."""
+    table = make_console_table("Measurements until 90% of seeds are within 1% of the best")
+    found = {name: read_curves(_folder(place, name)) for name in list_methods()}
+    done = {name: curves for name, curves in found.items() if curves is not None}
+    for header in ("program", "tiles", *done):
+        table.add_column(header, justify="left" if header == "program" else "right")
+    for number, one in enumerate(scored):
+        cells = [_reach(curves[:, number], REACHES[0]) for curves in done.values()]
+        table.add_row(one.table.name, str(len(one.table.runtimes)), *cells)
+    console.print(table)
+
+
+def _folder(place: Path, method: str) -> Path:
+    return place / method.replace(", ", "-").replace(" ", "-")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--tpu", type=Path)
+    parser.add_argument("--products", type=Path)
+    parser.add_argument("--source", action="append", choices=["cpugraphs", "tpu", "products"])
+    parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--method", action="append", choices=list(list_methods()))
+    main(parser.parse_args())

@@ -1,0 +1,39 @@
+"""Small spaces with known runtimes."""
+
+import numpy as np
+
+from solution.choosing.search import Lookup
+from solution.choosing.space import Space, name_choices
+from solution.choosing.table import Table, make_space
+
+
+def make_table(sites: int = 4, choices: int = 4, members: int = 60, *, ordered: bool = False,
+               seed: int = 0) -> Table:  # fmt: skip
+    """A table whose runtimes are a smooth function of its numbers, with the best at the lowest."""
+    generator = np.random.default_rng(seed)
+    drawn = np.unique(generator.integers(choices, size=(4 * members, sites)), axis=0)
+    columns = generator.permutation(drawn)[:members].astype(float)
+    links = np.array([(site, site + 1) for site in range(sites - 1)])
+    space = make_space(columns, links, ordered=ordered)
+    runtimes = 1000 * np.exp(0.1 * columns.sum(axis=1))
+    return Table("made", "tile:xla", space, runtimes, np.arange(members))
+
+
+def make_free(sites: int = 5, choices: int = 4) -> Space:
+    """A space that is no table; the first two sites may not both be set."""
+    return Space(
+        sizes=np.full(sites, choices),
+        default=np.zeros(sites, np.int32),
+        links=np.array([(site, site + 1) for site in range(sites - 1)]),
+        coordinates=tuple([None] * sites),
+        are_legal=lambda choices: ~((choices[:, 0] > 0) & (choices[:, 1] > 0)),
+    )
+
+
+def tell_all(table: Table, asked: np.ndarray) -> np.ndarray:
+    """The runtimes (k,) of members."""
+    return np.array([trial.time for trial in Lookup(table).measure(asked)])
+
+
+def names(choices: np.ndarray) -> list[str]:
+    return [name_choices(row) for row in choices]

@@ -1,0 +1,95 @@
+"""`fastslow choose`, as people call it."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from solution.choosing.choose import Settings, choose_program
+from solution.choosing.handing import CHOICE
+from solution.choosing.journal import RECORD
+from solution.collecting.collect import Workers
+from solution.data.hlo.messages import read_records
+from solution.serving.bundle import load_bundle
+from solution.system.errors import InputError
+from tests.choosing.conftest import DENSE, RAGGED
+from tests.conftest import FastSlow
+from tests.made.graphs import make_tile_graph, write_graph
+
+KERNEL = "npz/tile/xla/valid"
+
+
+def test_a_replay_says_how_soon_it_found_what(fastslow: FastSlow, sample: Path) -> None:
+    file = min((sample / KERNEL).glob("*.npz"))
+    done = fastslow("choose", file, "--replay", "--measure", "9")
+    assert done.returncode == 0, done.stderr
+    assert "looked 9 of" in done.stdout and "nothing was compiled" in done.stdout
+    assert "From the best of the table, after so many: 1: " in done.stdout
+
+
+def test_the_model_alone_says_that_nothing_was_measured(fastslow: FastSlow, sample: Path) -> None:
+    file = min((sample / KERNEL).glob("*.npz"))
+    done = fastslow("choose", file, "--model-only")
+    assert done.returncode == 0, done.stderr
+    assert "Nothing was measured, so it may be slower" in done.stdout
+
+
+def test_bad_input_is_one_message(fastslow: FastSlow, sample: Path, tmp_path: Path) -> None:
+    file = min((sample / KERNEL).glob("*.npz"))
+    unlabelled = min((sample / "npz/tile/xla/test").glob("*.npz"))
+    empty = tmp_path / "empty.py"
+    empty.write_text("program = 3\n")
+    for words, expected in (
+        (("choose", file, "--replay", "--model-only"), "one of them"),
+        (("choose", unlabelled, "--replay"), "has no runtimes to look up"),
+        (("choose", tmp_path / "missing.py"), "there is no such file"),
+        (("choose", empty), "expected a function `program`"),
+        (("choose", file), "expected the file of a program, by its suffix"),
+    ):
+        done = fastslow(*words)
+        assert (done.returncode, expected in " ".join(done.stderr.split())) == (2, True), done
+
+
+def test_a_program_is_chosen_for_and_the_same_command_goes_on(
+    workers: Workers, tmp_path: Path
+) -> None:
+    path = tmp_path / "dense.py"
+    path.write_text(DENSE)
+    out, bundle = tmp_path / "chosen", load_bundle()
+    notes: list[str] = []
+    first = choose_program(path, bundle, out, Settings(4, rounds=2), notes.append)
+    assert len(first.trials) == 4 and (out / "search.png").exists()
+    assert notes[-1] == "timing the best again, beside the default"
+    record = json.loads((out / RECORD).read_text())
+    assert len(record["trials"]) == 5  # the default among them
+    again = choose_program(path, bundle, out, Settings(6, rounds=2), notes.append)
+    assert again.trials[:4] == first.trials and len(again.trials) == 6
+    assert again.reference == first.reference
+    with pytest.raises(InputError, match="its seed is 0, not 1"):
+        choose_program(path, bundle, out, Settings(6, seed=1), notes.append)
+
+
+@pytest.mark.slow
+def test_what_is_written_is_what_the_compiler_takes(fastslow: FastSlow, tmp_path: Path) -> None:
+    """A product for which nearly every tile beats the library's, or nothing is written."""
+    (tmp_path / "ragged.py").write_text(RAGGED)
+    done = fastslow("choose", "ragged.py", "--over", "tiles", "--measure", "8")
+    assert done.returncode == 0, done.stderr
+    folder = tmp_path / "chosen" / "ragged"
+    if "No gain that can be told" in done.stdout:
+        assert not (folder / CHOICE).exists()
+        return
+    choice = json.loads((folder / CHOICE).read_text())
+    assert choice["gain"] > 1
+    assert "xla_llvm_ir_gemm_tile_size" in choice["xla_backend_extra_options"]
+    assert len(list(read_records(folder / "chosen.pb"))) == 1
+
+
+def test_a_table_whose_tiles_are_all_alike_ends(fastslow: FastSlow, tmp_path: Path) -> None:
+    graph = make_tile_graph(configs=3)
+    file = write_graph(graph, tmp_path)
+    assert np.isfinite(np.asarray(graph.runtimes)).all()
+    done = fastslow("choose", file, "--replay", "--measure", "50")
+    assert done.returncode == 0, done.stderr
+    assert "of 3 configurations" in done.stdout

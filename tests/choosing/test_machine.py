@@ -1,0 +1,133 @@
+"""Real programs: what is asked of the compiler, what fails, what is measured."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+pytest.importorskip("jax")  # the extra `collect`; make test installs it
+
+from solution.choosing.handing import describe_choice, list_layouts
+from solution.choosing.live_prior import LAYOUT, make_graph, open_prior
+from solution.choosing.machine import Machine
+from solution.choosing.program_space import (
+    LAYOUTS,
+    OPTIONS,
+    TILES,
+    ProgramSpace,
+    list_orders,
+    make_program_space,
+)
+from solution.choosing.space import name_choices
+from solution.collecting.collect import Workers
+from solution.collecting.compiler import Flags
+from solution.collecting.program import Program
+from solution.collecting.tiles import FORCE, LIBRARIES_OFF, SIZE
+from solution.domain.vocabulary import OPTION_CHOICES
+from solution.serving.bundle import load_bundle
+from solution.system.errors import InputError
+
+
+def find_tile(chosen: ProgramSpace, *sizes: int) -> np.ndarray:
+    """The configuration of a space of tiles that has the sizes."""
+    (place,) = np.flatnonzero((chosen.tiles == sizes).all(axis=1))
+    return np.array([place + 1], np.int32)
+
+
+def test_a_space_has_a_site_for_every_tensor_and_every_option(dense: Program) -> None:
+    chosen = make_program_space(dense)
+    assert (chosen.ranks >= 2).all()
+    assert chosen.space.sites == len(chosen.tensors) + len(OPTION_CHOICES)
+    orders = {2: 3, 3: 7}
+    assert chosen.space.sizes[: len(chosen.ranks)].tolist() == [orders[r] for r in chosen.ranks]
+
+
+def test_nothing_set_is_the_program_as_it_is(dense: Program) -> None:
+    chosen = make_program_space(dense)
+    assert chosen.prepare(chosen.space.default) == (dense.plain, Flags())
+    assert describe_choice(chosen, chosen.space.default) == "as the compiler has it"
+    assert list_layouts(chosen, chosen.space.default) == []
+
+
+def test_what_is_chosen_is_said_in_words(dense: Program) -> None:
+    chosen = make_program_space(dense)
+    choices = chosen.space.default.copy()
+    choices[0], choices[len(chosen.tensors)] = 2, 1
+    (layout,) = list_layouts(chosen, choices)
+    assert layout["opcode"] == "dot" and layout["tensor"] == "output"
+    assert layout["minor_to_major"] == list_orders(2)[2][:2].tolist() == [1, 0]
+    assert "library_fusions none" in describe_choice(chosen, choices)
+
+
+def test_a_tile_and_a_library_for_the_product_are_not_legal_together(ragged: Program) -> None:
+    space = make_program_space(ragged, (OPTIONS, TILES)).space
+    both = space.default.copy()
+    both[0] = both[-1] = 1
+    apart = space.default.copy()
+    apart[2] = apart[-1] = 1
+    assert space.are_legal is not None
+    assert space.are_legal(np.stack([both, apart])).tolist() == [False, True]
+
+
+def test_what_the_program_does_not_have_is_refused(dense: Program) -> None:
+    with pytest.raises(InputError, match="one matrix product"):
+        make_program_space(dense, (TILES,))
+    with pytest.raises(InputError, match="--over is colours, expected some of layouts"):
+        make_program_space(dense, ("colours",))
+
+
+def test_a_tile_with_wrong_numbers_is_never_returned(ragged: Program, workers: Workers) -> None:
+    """Four vectors over 70 columns give wrong numbers, and may be the fastest."""
+    chosen = make_program_space(ragged, (TILES,))
+    machine = Machine(chosen, workers)
+    wrong, right = find_tile(chosen, 8, 8, 4), find_tile(chosen, 8, 8, 1)
+    trials = machine.measure(np.stack([wrong, right]))
+    assert trials[0].nanoseconds is None and "numbers are wrong" in trials[0].note
+    assert trials[1].time > 0
+    found = machine.verify(trials, rounds=2)
+    assert found is not None
+    assert found[0].name == name_choices(right)
+
+
+@dataclass(frozen=True, eq=False)
+class Deadly(ProgramSpace):
+    """The second tile makes the compiler abort."""
+
+    def flags(self, choices: np.ndarray) -> Flags:
+        if choices[0] == 2:
+            return Flags(LIBRARIES_OFF, ((FORCE, "true"), (SIZE, "nonsense")))
+        return super().flags(choices)
+
+
+def test_what_kills_the_compiler_costs_one_configuration(ragged: Program, workers: Workers) -> None:
+    chosen = make_program_space(ragged, (TILES,))
+    deadly = Deadly(**{name: getattr(chosen, name) for name in chosen.__dataclass_fields__})
+    trials = Machine(deadly, workers).measure(np.array([[1], [2], [3]], np.int32))
+    assert [trial.nanoseconds is None for trial in trials] == [False, True, False]
+    assert trials[1].note.startswith("died")
+
+
+def test_layouts_and_options_are_measured_beside_the_default(
+    dense: Program, workers: Workers
+) -> None:
+    chosen = make_program_space(dense, (LAYOUTS, OPTIONS))
+    machine = Machine(chosen, workers)
+    own = chosen.space.default[None]
+    drawn = chosen.space.draw(np.random.default_rng(0), 2)
+    trials = machine.measure(np.concatenate([own, drawn]))
+    assert trials[0].time / machine.reference == pytest.approx(1, rel=0.5)  # it is the default
+    assert all(trial.nanoseconds for trial in trials)
+    assert machine.optimised(drawn[0])
+
+
+def test_the_prior_is_what_the_bundles_session_says(dense: Program) -> None:
+    bundle = load_bundle()
+    chosen = make_program_space(dense)
+    prior = open_prior(bundle, chosen)
+    drawn = chosen.space.draw(np.random.default_rng(0), 5)
+    assert prior.score is not None
+    session = bundle.session(make_graph(dense, LAYOUT))
+    expected = session.score(chosen.layouts(drawn).reshape(5, -1, 18))
+    np.testing.assert_allclose(prior.score(drawn), expected, rtol=1e-6)
+    options = make_program_space(dense, (OPTIONS,))
+    assert open_prior(bundle, options).score is None
