@@ -50,7 +50,7 @@ def anneal(
     current = evaluator.keep_fixed(start or evaluator.base)
     cost = evaluator.evaluate(current)
     first = min(cost, evaluator.reference)
-    for step in range(1, budget):
+    for step in range(1, max(budget, 1)):
         proposed = change(evaluator, current, random)
         found = evaluator.evaluate(proposed)
         temperature = first * hot * (COLD / hot) ** (step / budget)
