@@ -10,6 +10,7 @@ from solution.commands.collecting import app as collecting_commands
 from solution.commands.data import app as data_commands
 from solution.commands.examples import arrange
 from solution.commands.listing import app as listing_commands
+from solution.commands.placement import app as placement_commands
 from solution.commands.results import app as result_commands
 from solution.commands.serving import app as serving_commands
 from solution.commands.training import app as training_commands
@@ -32,6 +33,7 @@ app.add_typer(result_commands)  # ensemble, compare, report, verify, explain
 app.add_typer(listing_commands)  # experiments, runs
 app.add_typer(collecting_commands, name="collect")  # layout, tile, options, report
 app.add_typer(serving_commands)  # pack, rank
+app.add_typer(placement_commands)  # optimize
 app.add_typer(kaggle_commands)  # submit, scores, leaderboard, doctor
 app.add_typer(kernel_commands, name="kernels")
 

@@ -23,7 +23,8 @@ FASTSLOW = [words[1:] for words in COMMANDS if words[0] == ".venv/bin/fastslow"]
 ON_THE_SAMPLE = [
     words
     for words in FASTSLOW
-    if words[0] in ("check", "inspect", "module", "prepare", "features", "experiments", "rank")
+    if words[0]
+    in ("check", "inspect", "module", "prepare", "features", "experiments", "rank", "optimize")
 ]
 EXAMPLE = ("train", "run", "ensemble", "compare", "verify", "explain", "tune")
 OF_THE_EXAMPLE = [words for words in FASTSLOW if words[0] in EXAMPLE]

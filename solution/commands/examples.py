@@ -5,7 +5,7 @@ import typer
 GROUPS = {
     "Look": ("check", "inspect", "features", "module", "experiments", "runs", "explain"),
     "Train": ("data", "prepare", "demo", "run", "train", "tune"),
-    "Use": ("rank", "pack"),
+    "Use": ("rank", "optimize", "pack"),
     "Judge": ("ensemble", "compare", "report", "verify"),
     "Submit": ("doctor", "submit", "scores", "leaderboard"),
 }
@@ -50,6 +50,10 @@ EXAMPLES = {
     "rank": (
         "fastslow rank program.npz",
         "fastslow rank program.pb --configs 200 --run runs/data --csv order.csv",
+    ),
+    "optimize": (
+        "fastslow optimize program.pb --tasks fusion,placement,schedule --devices 4",
+        "fastslow optimize rnnlm-2 --machine v100+p100 --timeline rnnlm.png",
     ),
     "pack": (
         "fastslow pack runs/data --out mine.zip",

@@ -1,4 +1,4 @@
-"""Count evaluations, and remember the best decision: what every search is given instead of a clock."""
+"""Count evaluations, and remember the best decision: what a search has instead of a clock."""
 
 from dataclasses import dataclass, field, replace
 
@@ -33,7 +33,9 @@ class Evaluator:
     def __post_init__(self) -> None:
         unknown = [task for task in self.tasks if task not in TASKS]
         if unknown or not self.tasks:
-            raise InputError(f"There is no task {', '.join(unknown)!r}. There are {', '.join(TASKS)}.")
+            raise InputError(
+                f"There is no task {', '.join(unknown)!r}. There are {', '.join(TASKS)}."
+            )
         self.base, self.reference = find_reference(self.environment)
 
     @property

@@ -1,7 +1,7 @@
 """Changes of a decision at several scales: a node, what surrounds it, a run of nodes, a part.
 
-A search that changes one node at a time cannot move a layer to another device: every step on the way
-costs two transfers.
+A search that changes one node at a time cannot move a layer to another device: every step on the
+way costs two transfers.
 """
 
 import numpy as np

@@ -40,7 +40,7 @@ class Candidate:
 
 
 def find_first(evaluator: Evaluator) -> dict[str, Decision]:
-    """The decisions of the heuristics by name; each in the order of its maker and by upward rank."""
+    """The decisions of the heuristics by name, each in its maker's order and by upward rank."""
     graph, machine = evaluator.graph, evaluator.machine
     fused = "fusion" in evaluator.tasks
     found = {"tensorflow": decide_tensorflow(graph), "one device": default_decision(graph)}

@@ -1,9 +1,9 @@
 """CP-SAT: the proven optimum of small graphs, a bound for others. Needs fast-or-slow[placement].
 
-The model has what the simulator has but fusion and memory: a device and a start for every kernel, one
-kernel at a time on a device, a tensor once over each link that it takes, one transfer at a time on a
-link. Times are whole numbers of a hundred-thousandth of the mean kernel, rounded down, so the bound is one.
-An optimum's devices and order are then run in the simulator, which may start a kernel earlier.
+The model has what the simulator has but fusion and memory: a device and a start for every kernel,
+one kernel at a time on a device, a tensor once over each link that it takes, one transfer at a time
+on a link. Times are whole numbers of a hundred-thousandth of the mean kernel, rounded down, so the
+bound is one. An optimum's devices and order are then run in the simulator, which may start a kernel earlier.
 """
 
 from dataclasses import dataclass
@@ -70,7 +70,9 @@ class _Model:
         self.lengths = np.floor(self.tasks.seconds / self.unit).astype(int)
         self.transfers = np.floor(self.tasks.transfer / self.unit).astype(int)
         self.horizon = int(self.lengths.max(axis=1).sum() + self.transfers.sum() * len(machine))
-        self.on = [[model.new_bool_var("") for _ in machine.devices] for _ in range(graph.num_nodes)]
+        self.on = [
+            [model.new_bool_var("") for _ in machine.devices] for _ in range(graph.num_nodes)
+        ]
         self.start = [model.new_int_var(0, self.horizon, "") for _ in range(graph.num_nodes)]
         self.end = [model.new_int_var(0, self.horizon, "") for _ in range(graph.num_nodes)]
         self._run_kernels()

@@ -111,9 +111,7 @@ def _insert(
     return Plan(*schedule_by_insertion(order, *times, leaders, fixed))
 
 
-def plan_etf(
-    graph: CostGraph, machine: Machine, tasks: Tasks, *, favourites: bool = False
-) -> Plan:
+def plan_etf(graph: CostGraph, machine: Machine, tasks: Tasks, *, favourites: bool = False) -> Plan:
     """m-ETF: in order of upward rank to where a task can start first, if the memory is enough.
 
     With `favourites` m-SCT: a task likes the device of the producer that it waits for longest. The

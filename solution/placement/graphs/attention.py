@@ -29,11 +29,11 @@ def _attend(program: ProgramBuilder, tensor: int, positions: int, batch: int) ->
     query, key, value = (program.dense(read, WIDTH) for read in (tensor, context, context))
     place = program.dot(positions, program.parameter(WIDTH, WIDTH))
     scores, product = (batch, HEADS, SEGMENT, both), 2.0 * batch * SEGMENT * both * WIDTH
-    by_content, by_place = (
-        program.apply("add", query, program.parameter(WIDTH)) for _ in range(2)
-    )
+    by_content, by_place = (program.apply("add", query, program.parameter(WIDTH)) for _ in range(2))
     content = program.add("dot", scores, (by_content, key), product)
-    shifted = program.add("slice", scores, (program.add("dot", scores, (by_place, place), product),))
+    shifted = program.add(
+        "slice", scores, (program.add("dot", scores, (by_place, place), product),)
+    )
     energy = program.apply("multiply", program.apply("add", content, shifted), program.data(1))
     weights = program.softmax(energy)
     mixed = program.add("dot", (batch, SEGMENT, WIDTH), (weights, value), product)

@@ -136,9 +136,7 @@ def make_amoebanet(cells: int = 18, first: int = 190, last: int = 448) -> CostGr
     return program.finish("amoebanet")
 
 
-def _amoeba_cell(
-    program: ImageBuilder, before: int, tensor: int, width: int, stride: int
-) -> int:
+def _amoeba_cell(program: ImageBuilder, before: int, tensor: int, width: int, stride: int) -> int:
     """Five sums of two operations each, of the two cells before."""
     shrink = -(-program.shapes[before][1] // program.shapes[tensor][1])
     left = program.convolve(before, width, (1, 1), shrink * stride)

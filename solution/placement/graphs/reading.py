@@ -74,9 +74,9 @@ def cost_graph_of(graph: Graph) -> CostGraph:
 
 
 def _tie(kinds: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """Numbers (nodes,): what runs no kernel stays with its first producer, a constant with a reader.
+    """Numbers (nodes,): what runs no kernel stays with its first producer.
 
-    A chain of such nodes has one number; parameters are free.
+    A constant stays with a reader. A chain of such nodes has one number; parameters are free.
     """
     neighbour = np.arange(len(kinds))
     for columns in ((1, 0), (0, 1)):  # readers first: producers, which come later, win

@@ -1,4 +1,4 @@
-"""From actions of the policy to decisions of the simulator, and what mends those that do not fit."""
+"""From actions of the policy to decisions, and what mends those that do not fit the memory."""
 
 import dataclasses
 

@@ -1,7 +1,8 @@
 """The policy: a whole graph in, the chances of every action of every node out.
 
-Graph embedding, modulation and the lower attention layers are shared; then come the tasks, one after
-the other, through one recurrent attention layer whose residual path carries what was decided before.
+Graph embedding, modulation and the lower attention layers are shared; then come the tasks, one
+after the other, through one recurrent attention layer whose residual path carries what was decided
+before.
 """
 
 from dataclasses import dataclass
@@ -118,7 +119,7 @@ class Policy(nn.Module):
         *,
         soft: bool = False,
     ) -> dict[str, Choice]:
-        """The tasks in turn; with `soft` a task is told the chances before it, and not an action."""
+        """The tasks in turn; with `soft` a task is told chances instead of an action."""
         state, factor = found
         choices: dict[str, Choice] = {}
         told: Tensor | None = None
@@ -129,10 +130,7 @@ class Policy(nn.Module):
             if task == "placement":
                 logits = logits.masked_fill(torch.arange(logits.shape[2]) >= devices, -torch.inf)
             chances = logits.log_softmax(dim=2)
-            if given is not None:
-                actions = given[task]
-            else:
-                actions = draw(chances, decisions, generator)
+            actions = given[task] if given is not None else draw(chances, decisions, generator)
             choices[task] = Choice(actions, chances)
             told = chances.exp()
             if not soft:
@@ -145,5 +143,7 @@ def draw(chances: Tensor, decisions: int, generator: torch.Generator | None) -> 
     draws. Adding Gumbel noise and taking the largest draws by the chances."""
     if generator is None:
         return chances.argmax(dim=2).expand(decisions, -1)
-    uniform = torch.rand((decisions, *chances.shape[1:]), generator=generator).clamp(1e-12, 1 - 1e-7)
+    uniform = torch.rand((decisions, *chances.shape[1:]), generator=generator).clamp(
+        1e-12, 1 - 1e-7
+    )
     return (chances - torch.log(-torch.log(uniform))).argmax(dim=2)

@@ -1,4 +1,4 @@
-"""A policy as a file: weights in safetensors, settings as JSON beside them; no pickle."""
+"""A policy as a file: weights in safetensors, settings as JSON and a seal in it; no pickle."""
 
 import json
 from dataclasses import asdict
@@ -9,6 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
+from solution.models.nets.checkpoint import SEAL, seal_tensors
 from solution.placement.policy.network import Policy
 from solution.placement.policy.settings import PolicySettings
 from solution.system.errors import InputError
@@ -22,7 +23,8 @@ MAX_BYTES = 64 << 20
 def save_policy(policy: Policy, path: Path) -> None:
     """Write it as one file."""
     tensors = {name: value.contiguous() for name, value in policy.state_dict().items()}
-    content = save(tensors, {SETTINGS: json.dumps(asdict(policy.settings))})
+    text = json.dumps(asdict(policy.settings))
+    content = save(tensors, {SETTINGS: text, SEAL: seal_tensors(tensors, text)})
     with replace_file(path) as temporary:
         temporary.write_bytes(content)
 
@@ -34,7 +36,9 @@ def load_policy(path: Path = SHIPPED) -> Policy:
         with safe_open(path, framework="pt") as file:
             facts = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        settings = TypeAdapter(PolicySettings).validate_json(facts.get(SETTINGS, "null"))
+        if facts[SEAL] != seal_tensors(tensors, facts[SETTINGS]):
+            raise ValueError("its checksum is another: the file is damaged")
+        settings = TypeAdapter(PolicySettings).validate_json(facts[SETTINGS])
         policy = Policy(settings)
         policy.load_state_dict(tensors)
     except FileNotFoundError as error:

@@ -59,9 +59,7 @@ def _name_row(row: int, name: str) -> dict[str, Any]:
     return {"ph": "M", "pid": 0, "tid": row, "name": "thread_name", "args": {"name": name}}
 
 
-def _event(
-    name: str, row: int, start: float, end: float, facts: dict[str, int]
-) -> dict[str, Any]:
+def _event(name: str, row: int, start: float, end: float, facts: dict[str, int]) -> dict[str, Any]:
     begin, length = start * MICROSECONDS, (end - start) * MICROSECONDS
     return {"ph": "X", "pid": 0, "tid": row, "name": name, "ts": begin, "dur": length,
             "args": facts}  # fmt: skip
