@@ -51,11 +51,11 @@ class Moves:
             return self._surround(int(random.integers(count)), int(random.integers(1, MOST_HOPS)))
         if scale == 3:
             length = int(max(count / LONGEST_RUN, 2) ** random.random())
-            first = random.integers(max(count - length, 1))
+            first = int(random.integers(max(count - length, 1)))
             return np.arange(first, min(first + length, count))
         part = self.stages[random.integers(len(self.stages))]
         length = int(len(part) ** random.random())
-        first = random.integers(len(part) - length + 1)
+        first = int(random.integers(len(part) - length + 1))
         return part[first : first + length]
 
     def _surround(self, node: int, hops: int) -> np.ndarray:

@@ -3,7 +3,8 @@
 The model has what the simulator has but fusion and memory: a device and a start for every kernel,
 one kernel at a time on a device, a tensor once over each link that it takes, one transfer at a time
 on a link. Times are whole numbers of a hundred-thousandth of the mean kernel, rounded down, so the
-bound is one. An optimum's devices and order are then run in the simulator, which may start a kernel earlier.
+bound is one. An optimum's devices and order are then run in the simulator, which may start a kernel
+earlier.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
 """HDP, hierarchical device placement: a grouper and a placer, trained by REINFORCE.
 
 Source: Mirhoseini et al., "A Hierarchical Model for Device Placement" (2018): a feed-forward net
-puts every node into one of 256 groups, a sequence-to-sequence LSTM with attention gives each group a
-device, and both learn from the runtime with its running mean as baseline. Widths are ours.
+puts every node into one of 256 groups, a sequence-to-sequence LSTM with attention gives each group
+a device, and both learn from the runtime with its running mean as baseline. Widths are ours.
 """
 
 from dataclasses import dataclass

@@ -175,7 +175,7 @@ def schedule_by_favourites(
             if begin < best_start:
                 best, best_start = device, begin
         if best < 0:  # nowhere is room: where most is left
-            best = np.argmax(room)
+            best = int(np.argmax(room))
         arrival = find_arrival(task, best, in_start, in_of, placement, end, transfer)
         settle(task, best, in_start, in_of, leaders, placement)
         room[best] -= need

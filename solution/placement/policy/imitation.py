@@ -65,7 +65,9 @@ def imitate(
     """Learn the lessons in turn, in an order drawn anew each time; the losses."""
     optimizer = torch.optim.Adam(policy.parameters(), lr=learning_rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-    random, losses, order = np.random.default_rng(seed), [], []
+    random = np.random.default_rng(seed)
+    losses: list[float] = []
+    order: list[int] = []
     for _ in range(steps):
         if not order:
             order = random.permutation(len(lessons)).tolist()

@@ -44,6 +44,8 @@ class Policy(nn.Module):
         width = settings.width
         own = sum(settings.actions(task) for task in settings.tasks) if settings.rounds > 1 else 0
         self.opcodes = nn.Embedding(NUM_OPCODES, OPCODE_WIDTH)
+        self.mean: Tensor
+        self.scale: Tensor
         self.register_buffer("mean", torch.zeros(NUM_COLUMNS))
         self.register_buffer("scale", torch.ones(NUM_COLUMNS))
         self.enter = nn.Linear(OPCODE_WIDTH + NUM_COLUMNS + own, width)
