@@ -23,6 +23,7 @@
 #   make bench-study             tile models by the LightGBM study's splits; SHARED=folder of data
 #   make bench-rank RUN=folder   what an answer takes: the bundle, the run's ensemble, its members
 #   make bench-choose RUN=folder  regret of every search by measurements, in tables; goes on; SHARED=...
+#   make go                      placement, schedule and fusion beside all baselines: hours; goes on
 #   make bench-scale             what the competition's full scale costs here: 15 minutes, 4 GB of disk
 #   make bench-segments          a step of segment training as graphs grow: 10 minutes, 5 GB of memory
 PYTHON ?= python3
@@ -54,7 +55,7 @@ PUSH = $(foreach pair,$(SET),--set "$(pair)") $(call on,RESUME,--resume) $(call 
 
 .PHONY: help run demo report test test-slow attack pytest lint silent-lint data submit scores leaderboard notebooks \
 	kernels-package kernels-push kernels-status kernels-pull papers bench-layout bench-tile \
-	bench-lightgbm bench-study bench-scale bench-segments bench-rank bench-choose collect-sample default-bundle clean
+	bench-lightgbm bench-study bench-scale bench-segments bench-rank bench-choose go collect-sample default-bundle clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -139,6 +140,9 @@ bench-choose: $(INSTALLED)
 
 bench-scale: $(INSTALLED)
 	$(BIN)/python -m tests.benchmarks.full_scale build/full-scale
+
+go: $(INSTALLED)
+	$(BIN)/python -m tests.benchmarks.go build/go
 
 bench-segments: $(INSTALLED)
 	$(BIN)/python -m tests.benchmarks.segments build/segments

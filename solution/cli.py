@@ -11,6 +11,7 @@ from solution.commands.collecting import app as collecting_commands
 from solution.commands.data import app as data_commands
 from solution.commands.examples import arrange
 from solution.commands.listing import app as listing_commands
+from solution.commands.placement import app as placement_commands
 from solution.commands.results import app as result_commands
 from solution.commands.serving import app as serving_commands
 from solution.commands.training import app as training_commands
@@ -34,6 +35,7 @@ app.add_typer(listing_commands)  # experiments, runs
 app.add_typer(collecting_commands, name="collect")  # layout, tile, options, report
 app.add_typer(serving_commands)  # pack, rank, onnx
 app.add_typer(choosing_commands)  # choose
+app.add_typer(placement_commands)  # optimize
 app.add_typer(kaggle_commands)  # submit, scores, leaderboard, doctor
 app.add_typer(kernel_commands, name="kernels")
 

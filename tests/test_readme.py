@@ -20,12 +20,11 @@ COMMANDS = [
     if (words := shlex.split(line, comments=True))
 ]
 FASTSLOW = [words[1:] for words in COMMANDS if words[0] == ".venv/bin/fastslow"]
-ON_THE_SAMPLE = [
-    words
-    for words in FASTSLOW
-    if words[0]
-    in ("check", "inspect", "module", "prepare", "features", "experiments", "rank", "choose")
-]
+LOOKING = (
+    "check", "inspect", "module", "prepare", "features", "experiments",
+    "rank", "choose", "optimize",
+)  # fmt: skip
+ON_THE_SAMPLE = [words for words in FASTSLOW if words[0] in LOOKING]
 EXAMPLE = ("train", "run", "ensemble", "compare", "verify", "explain", "tune")
 OF_THE_EXAMPLE = [words for words in FASTSLOW if words[0] in EXAMPLE]
 # Those that talk to Kaggle run in kaggle/test_make_submit.py and kaggle/test_kernels.py, against a

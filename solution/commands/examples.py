@@ -5,7 +5,7 @@ import typer
 GROUPS = {
     "Look": ("check", "inspect", "features", "module", "experiments", "runs", "explain"),
     "Train": ("data", "prepare", "demo", "run", "train", "tune"),
-    "Use": ("rank", "choose", "pack", "onnx"),
+    "Use": ("rank", "choose", "optimize", "pack", "onnx"),
     "Judge": ("ensemble", "compare", "report", "verify"),
     "Submit": ("doctor", "submit", "scores", "leaderboard"),
 }
@@ -55,6 +55,10 @@ EXAMPLES = {
         "fastslow choose my_program.py --measure 24",
         "fastslow choose my_product.py --over tiles --minutes 2",
         "fastslow choose a/tile/xla/train/b.npz --replay",
+    ),
+    "optimize": (
+        "fastslow optimize program.pb --tasks fusion,placement,schedule --devices 4",
+        "fastslow optimize rnnlm-2 --machine v100+p100 --timeline rnnlm.png",
     ),
     "pack": (
         "fastslow pack runs/data --out mine.zip",

@@ -48,6 +48,9 @@ WRITTEN = {
     "solution/models/nets/net_ranker.py": ("model, net",),
     "solution/models/table_ranker.py": ("model, linear",),  # alike
     "solution/models/trees/boosted_trees.py": ("model, trees",),
+    "solution/placement/policy/saving.py": ("policy",),
+    "solution/placement/report.py": (),  # for people
+    "solution/placement/simulation/pictures.py": (),  # for people
     "solution/runs/job.py": ("job.json",),
     "solution/runs/origin.py": ("origin.json",),
     "solution/runs/record.py": ("run.json",),

@@ -26,7 +26,7 @@ def save_checkpoint(folder: Path, tensors: dict[str, Tensor], record: dict[str, 
     """Write tensors and a record of JSON values into an existing folder."""
     contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(record)
-    content = save(contiguous, {RECORD: text, SEAL: _seal(contiguous, text)})
+    content = save(contiguous, {RECORD: text, SEAL: seal_tensors(contiguous, text)})
     with replace_file(folder / NAME) as temporary:  # save_file has errors of its own for full disks
         temporary.write_bytes(content)
 
@@ -43,7 +43,7 @@ def load_checkpoint(folder: Path, fit: str) -> tuple[dict[str, Tensor], dict[str
         with safe_open(path, framework="pt") as file:
             facts = file.metadata()
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        if facts[SEAL] != _seal(tensors, facts[RECORD]):
+        if facts[SEAL] != seal_tensors(tensors, facts[RECORD]):
             return None
     except (InputError, OSError, MemoryError, SafetensorError, LookupError, TypeError, ValueError):
         return None
@@ -53,7 +53,8 @@ def load_checkpoint(folder: Path, fit: str) -> tuple[dict[str, Tensor], dict[str
     return (tensors, record) if record.get("fit") == fit else None
 
 
-def _seal(tensors: dict[str, Tensor], record: str) -> str:
+def seal_tensors(tensors: dict[str, Tensor], record: str) -> str:
+    """The checksum of tensors with their names, and of a record."""
     digest = hashlib.sha256(record.encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())

@@ -1,0 +1,81 @@
+"""The command that places, schedules and fuses the operations of a program: optimize."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from solution.system.errors import InputError
+from solution.system.terminal import make_table, output, say
+
+if TYPE_CHECKING:
+    from solution.placement.report import Report
+
+app = typer.Typer()
+
+
+@app.command()
+def optimize(
+    graph: Annotated[
+        str, typer.Argument(metavar="GRAPH", help="npz, module of XLA (.pb), or a workload's name.")
+    ],
+    tasks: Annotated[str, typer.Option(help="What is decided, joined by commas.")] = (
+        "fusion,placement,schedule"
+    ),
+    devices: Annotated[int, typer.Option(min=1, max=8, help="How many there are.")] = 2,
+    machine: Annotated[str, typer.Option(help="p100, v100 or cpu; unlike ones as v100+p100.")] = (
+        "p100"
+    ),
+    evaluations: Annotated[
+        int, typer.Option(min=1, help="Decisions that are simulated; the first are heuristics'.")
+    ] = 2000,
+    seed: Annotated[int, typer.Option(help="Decides everything random.")] = 0,
+    policy: Annotated[
+        Path | None, typer.Option(help="A policy of yours. Default: the shipped one.")
+    ] = None,
+    timeline: Annotated[
+        Path | None, typer.Option(help="Draw when everything runs: .png, .svg or .pdf.")
+    ] = None,
+    trace: Annotated[
+        Path | None, typer.Option(help="Write it for chrome://tracing and Perfetto: .json.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write each node's device, priority and kernel as CSV.")
+    ] = None,
+) -> None:
+    """Decide where, when and in which kernels a program's operations run; simulated."""
+    from solution.placement.graphs.reading import read_cost_graph
+    from solution.placement.machine import make_machine
+    from solution.placement.policy.saving import SHIPPED, load_policy
+    from solution.placement.report import optimize_and_report, write_decision
+    from solution.placement.simulation.pictures import FORMATS, draw_timeline, write_trace
+
+    if timeline is not None and timeline.suffix not in FORMATS:
+        raise InputError(f"{timeline}: expected a name that ends with {', '.join(FORMATS)}.")
+    read = read_cost_graph(graph)
+    made = make_machine(devices, machine)
+    chosen = tuple(task.strip() for task in tasks.split(","))
+    report = optimize_and_report(
+        read, made, chosen, load_policy(policy or SHIPPED), evaluations, seed
+    )
+    _show(report)
+    for path, write in ((timeline, draw_timeline), (trace, write_trace)):
+        if path is not None:
+            write(read, made, report.line, path)
+            say(f"Timeline: {path}")
+    if out is not None:
+        write_decision(report, out)
+        say(f"Every node: {out}")
+
+
+def _show(report: "Report") -> None:
+    say(report.summary())
+    table = make_table()
+    for name in ("Device", "Kernels", "Busy", "Memory", "Sent"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("From the start to the end", no_wrap=True)
+    for row in report.rows():
+        table.add_row(*row)
+    output.print(table)
+    say(report.fusions())
+    say(report.origin())

@@ -1,0 +1,82 @@
+"""Placements that divide the graph: one device, a person's, METIS, at random, TensorFlow's."""
+
+import numpy as np
+
+from solution.placement.baselines.lists import find_tasks
+from solution.placement.graphs.cost_graph import CostGraph
+from solution.placement.machine import Machine
+from solution.placement.simulation.decision import (
+    FUSION_LEVELS,
+    PRIORITY_LEVELS,
+    Decision,
+    default_decision,
+)
+from solution.system.errors import InputError
+
+LARGEST_WEIGHT = 1 << 20  # METIS adds weights in 32 bits
+SEED = 0
+
+
+def place(graph: CostGraph, placement: np.ndarray, *, fused: bool) -> Decision:
+    """First come, first served, with all fusions or none."""
+    levels = np.full(graph.num_nodes, int(fused))
+    return Decision(placement[graph.leaders], np.zeros(graph.num_nodes), levels)
+
+
+def decide_tensorflow(graph: CostGraph) -> Decision:
+    """All on the first device; consumers first, whatever is legal is fused."""
+    return place(graph, default_decision(graph).placement, fused=True)
+
+
+def decide_at_random(graph: CostGraph, machine: Machine, random: np.random.Generator) -> Decision:
+    """Every action alike."""
+    count = graph.num_nodes
+    return Decision(
+        random.integers(0, len(machine), count),
+        random.integers(0, PRIORITY_LEVELS, count).astype(np.float64),
+        random.integers(0, FUSION_LEVELS, count),
+    )
+
+
+def divide_as_a_person(graph: CostGraph, machine: Machine, *, by_cost: bool) -> np.ndarray:
+    """Devices (nodes,): runs of consecutive layers, a run a device.
+
+    Args:
+        by_cost: runs of equal cost; else of equally many layers. A graph without layers is cut into
+            runs of equal cost in topological order.
+    """
+    devices, cost = len(machine), find_tasks(graph, machine).seconds.mean(axis=1)
+    stages = graph.stages if (graph.stages >= 0).all() else np.arange(graph.num_nodes)
+    if by_cost or stages is not graph.stages:
+        of_stage = np.bincount(stages, cost)
+        middle = np.cumsum(of_stage) - of_stage / 2
+        device = (middle / max(of_stage.sum(), 1e-30) * devices).astype(np.int64)
+    else:
+        device = np.arange(stages.max() + 1) * devices // (stages.max() + 1)
+    return np.minimum(device, devices - 1)[stages]
+
+
+def divide_by_metis(graph: CostGraph, machine: Machine) -> np.ndarray:
+    """Devices (nodes,): as many parts as devices; nodes weigh their time, edges their bytes."""
+    try:
+        import pymetis  # compiled, and not on every platform
+    except ImportError as error:
+        raise InputError("pymetis is not installed. Install it: pip install pymetis.") from error
+    from scipy.sparse import coo_array
+
+    cost = find_tasks(graph, machine).seconds.mean(axis=1)
+    ends = np.concatenate([graph.edges, graph.edges[:, ::-1]])
+    sent = np.tile(graph.output_bytes[graph.edges[:, 1]], 2)
+    links = coo_array((sent, tuple(ends.T)), shape=2 * (graph.num_nodes,)).tocsr()
+    links.sort_indices()
+    division = pymetis.part_graph(
+        len(machine), pymetis.CSRAdjacency(links.indptr, links.indices),
+        vweights=_to_whole(cost), eweights=_to_whole(links.data) + 1,
+        options=pymetis.Options(seed=SEED),
+    )  # fmt: skip
+    return np.asarray(division.vertex_part, np.int64)
+
+
+def _to_whole(weights: np.ndarray) -> np.ndarray:
+    total = max(float(weights.sum()), 1e-30)
+    return np.ceil(weights / total * LARGEST_WEIGHT * 512).astype(np.int32)

@@ -1,0 +1,118 @@
+"""HDP, hierarchical device placement: a grouper and a placer, trained by REINFORCE.
+
+Source: Mirhoseini et al., "A Hierarchical Model for Device Placement" (2018): a feed-forward net
+puts every node into one of 256 groups, a sequence-to-sequence LSTM with attention gives each group
+a device, and both learn from the runtime with its running mean as baseline. Widths are ours.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from solution.domain.vocabulary import NUM_OPCODES
+from solution.placement.evaluation import Evaluator
+from solution.placement.policy.inputs import NUM_COLUMNS, Inputs, find_inputs
+from solution.placement.simulation.decision import Decision
+
+OPCODE_WIDTH = 32
+DECAY = 0.9  # of the running mean of rewards
+
+
+@dataclass(frozen=True)
+class HdpSettings:
+    """The net and its training."""
+
+    groups: int = 256
+    width: int = 64
+    samples: int = 8
+    learning_rate: float = 1e-3
+    entropy: float = 0.01
+
+
+class GroupsAndDevices(nn.Module):
+    """The two nets."""
+
+    def __init__(self, groups: int, devices: int, width: int) -> None:
+        super().__init__()
+        self.groups, self.devices = groups, devices
+        self.opcodes = nn.Embedding(NUM_OPCODES, OPCODE_WIDTH)
+        features = OPCODE_WIDTH + NUM_COLUMNS
+        self.grouper = nn.Sequential(
+            nn.Linear(features, width), nn.ReLU(), nn.Linear(width, groups)
+        )
+        self.encoder = nn.LSTM(features + 1, width, batch_first=True)
+        self.decoder = nn.LSTMCell(2 * width, width)
+        self.begin = nn.Embedding(devices + 1, width)
+        self.head = nn.Linear(2 * width, devices)
+
+    def draw(
+        self, inputs: Inputs, samples: int, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Devices (samples, nodes), their logarithms of chances (samples,), and the entropy."""
+        features = torch.cat([self.opcodes(inputs.opcodes), inputs.columns], dim=1)
+        chances = self.grouper(features).log_softmax(dim=1)
+        own = torch.multinomial(chances.exp(), samples, replacement=True, generator=generator).T
+        log_chances = chances[torch.arange(len(chances)), own].mean(dim=1)
+        membership = nn.functional.one_hot(own, self.groups).to(features.dtype)
+        sizes = membership.sum(dim=1)
+        means = torch.einsum("snk,nf->skf", membership, features) / sizes.clamp(min=1)[:, :, None]
+        devices, placed, entropy = self._place(torch.cat([means, sizes[:, :, None].log1p()], 2),
+                                               generator)  # fmt: skip
+        return (
+            devices.gather(1, own),
+            log_chances + placed,
+            entropy - (chances.exp() * chances).mean(),
+        )
+
+    def _place(self, groups: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+        """A device for each group (samples, groups), one after the other."""
+        encoded, (hidden, cell) = self.encoder(groups)
+        state, memory = hidden[0], cell[0]
+        last = torch.full((len(groups),), self.devices)
+        devices, total, entropy = [], torch.zeros(len(groups)), torch.zeros(())
+        for place in range(groups.shape[1]):
+            state, memory = self.decoder(
+                torch.cat([encoded[:, place], self.begin(last)], dim=1), (state, memory)
+            )
+            weights = torch.einsum("sgw,sw->sg", encoded, state).softmax(dim=1)
+            seen = torch.einsum("sg,sgw->sw", weights, encoded)
+            chances = self.head(torch.cat([state, seen], dim=1)).log_softmax(dim=1)
+            last = torch.multinomial(chances.exp(), 1, generator=generator)[:, 0]
+            total = total + chances.gather(1, last[:, None])[:, 0] / groups.shape[1]
+            entropy = entropy - (chances.exp() * chances).sum(dim=1).mean() / groups.shape[1]
+            devices.append(last)
+        return torch.stack(devices, dim=1), total, entropy
+
+
+def place_hierarchically(
+    evaluator: Evaluator, budget: int, seed: int, settings: HdpSettings | None = None
+) -> None:
+    """Spend `budget` evaluations; the evaluator keeps the best."""
+    settings = settings or HdpSettings()
+    torch.manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
+    inputs, graph = find_inputs(evaluator.graph), evaluator.graph
+    groups = min(settings.groups, graph.num_nodes)
+    net = GroupsAndDevices(groups, len(evaluator.machine), settings.width)
+    optimizer = torch.optim.Adam(net.parameters(), lr=settings.learning_rate)
+    mean: float | None = None
+    while len(evaluator.curve) < budget:
+        samples = min(settings.samples, budget - len(evaluator.curve))
+        devices, log_chances, entropy = net.draw(inputs, samples, generator)
+        rewards = np.array([_reward(evaluator, placement) for placement in devices.numpy()])
+        mean = rewards.mean() if mean is None else DECAY * mean + (1 - DECAY) * rewards.mean()
+        advantages = torch.from_numpy(rewards - mean).float()
+        loss = -(advantages * log_chances).mean() - settings.entropy * entropy
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        optimizer.step()
+
+
+def _reward(evaluator: Evaluator, placement: np.ndarray) -> float:
+    base = evaluator.base
+    return evaluator.reward(
+        Decision(placement[evaluator.graph.leaders], base.priorities, base.fusion)
+    )

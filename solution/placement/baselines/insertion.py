@@ -1,0 +1,186 @@
+"""HEFT, CPoP and earliest-task-first as their papers give them: links are never busy.
+
+Sources: Topcuoglu et al., "Performance-effective and low-complexity task scheduling for
+heterogeneous computing" (2002), with insertion: a task goes into the first gap that is long enough.
+Jeon et al., "Baechi: fast device placement of machine learning graphs" (2020) for m-ETF.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from solution.placement.graphs.cost_graph import Adjacency
+
+
+class Tasks(NamedTuple):
+    """What a list scheduler knows."""
+
+    seconds: np.ndarray  # (tasks, devices) of each task on each device
+    transfer: np.ndarray  # (tasks,) seconds of its output between two devices
+    producers: Adjacency
+    consumers: Adjacency
+
+
+class Plan(NamedTuple):
+    """What it decides."""
+
+    placement: np.ndarray  # (tasks,) int64
+    start: np.ndarray  # (tasks,) seconds, as it expects them
+    end: np.ndarray  # (tasks,)
+
+
+@njit(cache=True, nogil=True)
+def rank_upward(mean, transfer, out_start, out_of):
+    """Mean seconds (tasks,) from each task's start to the end of all."""
+    ranks = np.zeros(mean.size)
+    for task in range(mean.size - 1, -1, -1):
+        longest = 0.0
+        for place in range(out_start[task], out_start[task + 1]):
+            longest = max(longest, transfer[task] + ranks[out_of[place]])
+        ranks[task] = mean[task] + longest
+    return ranks
+
+
+@njit(cache=True, nogil=True)
+def rank_downward(mean, transfer, in_start, in_of):
+    """Mean seconds (tasks,) from the beginning to each task's start."""
+    ranks = np.zeros(mean.size)
+    for task in range(mean.size):
+        for place in range(in_start[task], in_start[task + 1]):
+            read = in_of[place]
+            ranks[task] = max(ranks[task], ranks[read] + mean[read] + transfer[read])
+    return ranks
+
+
+@njit(cache=True, nogil=True)
+def find_arrival(task, device, in_start, in_of, placement, end, transfer):
+    """Seconds at which all that the task reads is on the device."""
+    arrival = 0.0
+    for place in range(in_start[task], in_start[task + 1]):
+        read = in_of[place]
+        there = end[read]
+        if placement[read] >= 0 and placement[read] != device:
+            there += transfer[read]
+        arrival = max(arrival, there)
+    return arrival
+
+
+@njit(cache=True, nogil=True)
+def find_gap(starts, ends, count, arrival, length):
+    """Where in the `count` busy times of a device, which are sorted, the task fits first.
+
+    Returns:
+        the place and the seconds of its start.
+    """
+    low, high = 0, count
+    while low < high:  # busy times that end before the arrival leave no gap
+        middle = (low + high) // 2
+        if ends[middle] <= arrival:
+            low = middle + 1
+        else:
+            high = middle
+    begin = arrival if low == 0 else max(arrival, ends[low - 1])
+    for place in range(low, count):
+        if begin + length <= starts[place]:
+            return place, begin
+        begin = max(begin, ends[place])
+    return count, begin
+
+
+@njit(cache=True, nogil=True)
+def settle(task, device, in_start, in_of, leaders, placement):
+    """Put the task on the device, with its leader and the data that it is the first to read."""
+    placement[task] = placement[leaders[task]] = device
+    for place in range(in_start[task], in_start[task + 1]):
+        read = in_of[place]
+        if placement[read] < 0:
+            if placement[leaders[read]] < 0:
+                placement[leaders[read]] = device
+            placement[read] = placement[leaders[read]]
+
+
+@njit(cache=True, nogil=True)
+def schedule_by_insertion(order, seconds, transfer, in_start, in_of, leaders, fixed):
+    """Take the tasks in `order`, each to the device on which it ends first.
+
+    Data that reads nothing waits for its first reader, and goes to its device.
+
+    Args:
+        leaders: (tasks,) the task whose device each has.
+        fixed: (tasks,) the device of a task that has one already, else -1.
+    """
+    tasks, devices = seconds.shape
+    placement, start, end = np.full(tasks, -1), np.zeros(tasks), np.zeros(tasks)
+    starts, ends = np.zeros((devices, tasks)), np.zeros((devices, tasks))
+    counts = np.zeros(devices, np.int64)
+    for task in order:
+        if in_start[task] == in_start[task + 1] and seconds[task].max() == 0:
+            continue
+        best, best_place, best_start, best_end = -1, 0, 0.0, np.inf
+        known = max(fixed[task], placement[leaders[task]])
+        for device in range(devices):
+            if known >= 0 and known != device:
+                continue
+            length = seconds[task, device]
+            arrival = find_arrival(task, device, in_start, in_of, placement, end, transfer)
+            place, begin = 0, arrival
+            if length > 0:
+                place, begin = find_gap(
+                    starts[device], ends[device], counts[device], arrival, length
+                )
+            if begin + length < best_end:
+                best, best_place, best_start, best_end = device, place, begin, begin + length
+        settle(task, best, in_start, in_of, leaders, placement)
+        start[task], end[task] = best_start, best_end
+        if seconds[task, best] > 0:
+            count = counts[best]
+            starts[best, best_place + 1 : count + 1] = starts[best, best_place:count].copy()
+            ends[best, best_place + 1 : count + 1] = ends[best, best_place:count].copy()
+            starts[best, best_place], ends[best, best_place] = best_start, best_end
+            counts[best] += 1
+    return np.maximum(placement, 0), start, end
+
+
+@njit(cache=True, nogil=True)
+def schedule_by_favourites(
+    order, seconds, transfer, in_start, in_of, leaders, held, memory, favourite
+):  # noqa: E501
+    """Take the tasks in `order`, each to where it can start first among devices with room for it.
+
+    Args:
+        leaders: (tasks,) the task whose device each has.
+        held: (tasks,) bytes that a task holds; memory: (devices,) bytes.
+        favourite: (tasks,) the producer whose device is taken where its own transfer would be the
+            last to arrive (m-SCT); -1 for none (m-ETF).
+    """
+    tasks, devices = seconds.shape
+    placement = np.full(tasks, -1)
+    start, end, free, room = np.zeros(tasks), np.zeros(tasks), np.zeros(devices), memory.copy()
+    for task in order:
+        if in_start[task] == in_start[task + 1] and seconds[task].max() == 0:
+            continue
+        best, best_start = -1, np.inf
+        known = placement[leaders[task]]
+        need = held[task]
+        for place in range(in_start[task], in_start[task + 1]):
+            need += held[in_of[place]] * (placement[in_of[place]] < 0)
+        for device in range(devices):
+            if known >= 0 and known != device or known < 0 and room[device] < need:
+                continue
+            arrival = find_arrival(task, device, in_start, in_of, placement, end, transfer)
+            begin = max(arrival, free[device]) if seconds[task, device] > 0 else arrival
+            if favourite[task] >= 0 and placement[favourite[task]] == device:
+                begin -= transfer[favourite[task]]
+            if begin < best_start:
+                best, best_start = device, begin
+        if best < 0:  # nowhere is room: where most is left
+            best = int(np.argmax(room))
+        arrival = find_arrival(task, best, in_start, in_of, placement, end, transfer)
+        settle(task, best, in_start, in_of, leaders, placement)
+        room[best] -= need
+        start[task] = max(arrival, free[best]) if seconds[task, best] > 0 else arrival
+        end[task] = start[task] + seconds[task, best]
+        if seconds[task, best] > 0:
+            free[best] = end[task]
+    return np.maximum(placement, 0), start, end

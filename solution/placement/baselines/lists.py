@@ -1,0 +1,162 @@
+"""List schedulers: HEFT, CPoP, m-ETF, m-SCT. Their plans become decisions for the simulator.
+
+They know of no queue on a link, as in their papers. Data that reads nothing, such as a parameter,
+goes where it is read first; nodes that share a device go with the first of them.
+"""
+
+import heapq
+from functools import partial
+
+import numpy as np
+
+from solution.placement.baselines.insertion import (
+    Plan,
+    Tasks,
+    rank_downward,
+    rank_upward,
+    schedule_by_favourites,
+    schedule_by_insertion,
+)
+from solution.placement.graphs.cost_graph import DATA, CostGraph
+from solution.placement.machine import Machine
+from solution.placement.simulation.decision import Decision
+
+OPERATIONS, BYTES, LAUNCH, MEMORY = range(4)  # columns of Machine.table
+
+
+def find_tasks(graph: CostGraph, machine: Machine) -> Tasks:
+    """A task a node."""
+    table = machine.table
+    work = graph.operations[:, None] / table[:, OPERATIONS]
+    traffic = graph.traffic_bytes[:, None] / table[:, BYTES]
+    seconds = np.maximum(work, traffic) + table[:, LAUNCH]
+    seconds[graph.fusion_kinds == DATA] = 0
+    transfer = machine.latency + graph.output_bytes / machine.bandwidth
+    return Tasks(seconds, transfer, graph.producers, graph.consumers)
+
+
+def plan_heft(tasks: Tasks, leaders: np.ndarray | None = None) -> Plan:
+    """Heterogeneous earliest finish time: by falling upward rank, with insertion."""
+    ranks = rank_tasks(tasks)
+    return _insert(tasks, _by_rank(ranks), leaders)
+
+
+def rank_tasks(tasks: Tasks) -> np.ndarray:
+    """Upward ranks (tasks,) in seconds. A transfer is expected for the mean over pairs of devices,
+    of which one in each device's row costs nothing."""
+    mean, transfer = _average(tasks)
+    return rank_upward(mean, transfer, *tasks.consumers)
+
+
+def _average(tasks: Tasks) -> tuple[np.ndarray, np.ndarray]:
+    return tasks.seconds.mean(axis=1), tasks.transfer * (tasks.seconds.shape[1] > 1)
+
+
+def plan_cpop(tasks: Tasks, leaders: np.ndarray | None = None) -> Plan:
+    """Critical path on a processor: the tasks of the longest path on the device that runs it first.
+
+    The others are taken by falling sum of ranks as soon as they are ready.
+    """
+    mean, transfer = _average(tasks)
+    total = rank_upward(mean, transfer, *tasks.consumers)
+    total += rank_downward(mean, transfer, *tasks.producers)
+    path = _follow(tasks, total)
+    device = tasks.seconds[path].sum(axis=0).argmin()
+    fixed = np.full(len(total), -1)
+    fixed[path] = device
+    return _insert(tasks, order_by_readiness(tasks, total), leaders, fixed)
+
+
+def _follow(tasks: Tasks, total: np.ndarray) -> np.ndarray:
+    """A longest path, from a task that reads nothing on."""
+    sources = np.flatnonzero(np.diff(tasks.producers.start) == 0)
+    path = [int(sources[total[sources].argmax()])]
+    while True:
+        start, of = tasks.consumers
+        following = of[start[path[-1]] : start[path[-1] + 1]]
+        if not len(following):
+            return np.array(path)
+        path.append(int(following[total[following].argmax()]))
+
+
+def _by_rank(ranks: np.ndarray) -> np.ndarray:
+    return np.lexsort((np.arange(len(ranks)), -ranks))
+
+
+def order_by_readiness(tasks: Tasks, priority: np.ndarray) -> np.ndarray:
+    """The tasks (tasks,): of those whose producers are taken, always the highest priority next."""
+    waiting = np.diff(tasks.producers.start).tolist()
+    start, of = tasks.consumers.start.tolist(), tasks.consumers.of.tolist()
+    ready = [(-float(priority[t]), t) for t, count in enumerate(waiting) if count == 0]
+    heapq.heapify(ready)
+    order = []
+    while ready:
+        _, task = heapq.heappop(ready)
+        order.append(task)
+        for consumer in of[start[task] : start[task + 1]]:
+            waiting[consumer] -= 1
+            if waiting[consumer] == 0:
+                heapq.heappush(ready, (-float(priority[consumer]), consumer))
+    return np.array(order, np.int64)
+
+
+def _insert(
+    tasks: Tasks, order: np.ndarray, leaders: np.ndarray | None, fixed: np.ndarray | None = None
+) -> Plan:
+    if fixed is None:
+        fixed = np.full(len(order), -1)
+    if leaders is None:
+        leaders = np.arange(len(order))
+    times = tasks.seconds, tasks.transfer, *tasks.producers
+    return Plan(*schedule_by_insertion(order, *times, leaders, fixed))
+
+
+def plan_etf(graph: CostGraph, machine: Machine, tasks: Tasks, *, favourites: bool = False) -> Plan:
+    """m-ETF: in order of upward rank to where a task can start first, if the memory is enough.
+
+    With `favourites` m-SCT: a task likes the device of the producer that it waits for longest. The
+    paper finds these by a linear program; here it is the heaviest edge of each producer, which is
+    what rounding it leaves where edges are unlike.
+    """
+    held = np.where(graph.resident_bytes > 0, graph.resident_bytes, graph.output_bytes / 2)
+    favourite = _find_favourites(graph, tasks) if favourites else np.full(graph.num_nodes, -1)
+    order = order_by_readiness(tasks, rank_tasks(tasks))
+    return Plan(
+        *schedule_by_favourites(
+            order, tasks.seconds, tasks.transfer, *tasks.producers, graph.leaders, held,
+            machine.table[:, MEMORY], favourite,
+        )
+    )  # fmt: skip
+
+
+def _find_favourites(graph: CostGraph, tasks: Tasks) -> np.ndarray:
+    """A producer (nodes,) for each node, or -1: each producer has one favourite, and is one's."""
+    consumers, producers = graph.edges.T
+    ranks = rank_tasks(tasks)
+    favourite, taken = np.full(graph.num_nodes, -1), np.zeros(graph.num_nodes, bool)
+    for edge in np.lexsort((producers, consumers, -ranks[consumers], -tasks.transfer[producers])):
+        consumer, producer = consumers[edge], producers[edge]
+        if favourite[consumer] < 0 and not taken[producer]:
+            favourite[consumer], taken[producer] = producer, True
+    return favourite
+
+
+def decide(graph: CostGraph, plan: Plan, *, fused: bool) -> Decision:
+    """The plan's devices, its order as priorities, and all fusions or none."""
+    order = np.lexsort((np.arange(graph.num_nodes), plan.start))
+    priorities = np.empty(graph.num_nodes)
+    priorities[order] = np.arange(graph.num_nodes, 0, -1)
+    levels = np.full(graph.num_nodes, int(fused))
+    return Decision(plan.placement[graph.leaders], priorities, levels)
+
+
+def list_decisions(graph: CostGraph, machine: Machine, *, fused: bool) -> dict[str, Decision]:
+    """What each of the four decides, by name."""
+    tasks = find_tasks(graph, machine)
+    plans = {
+        "heft": partial(plan_heft, tasks, graph.leaders),
+        "cpop": partial(plan_cpop, tasks, graph.leaders),
+        "m-etf": partial(plan_etf, graph, machine, tasks),
+        "m-sct": partial(plan_etf, graph, machine, tasks, favourites=True),
+    }
+    return {name: decide(graph, plan(), fused=fused) for name, plan in plans.items()}

@@ -1,0 +1,94 @@
+"""Count evaluations, and remember the best decision: what a search has instead of a clock."""
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from solution.placement.baselines.divisions import divide_by_metis, place
+from solution.placement.graphs.cost_graph import CostGraph
+from solution.placement.machine import Machine
+from solution.placement.simulation.decision import Decision, Outcome, default_decision
+from solution.placement.simulation.environment import Environment
+from solution.system.errors import InputError
+
+TASKS = ("fusion", "placement", "schedule")
+INVALID = 100.0  # times the reference: the reward is then -10, the document's large penalty
+
+
+@dataclass
+class Evaluator:
+    """A graph on a machine, the tasks that are decided, and what was found so far.
+
+    What is not decided stays as in `base`. `curve` has the best seconds after each evaluation.
+    """
+
+    environment: Environment
+    tasks: tuple[str, ...] = TASKS
+    base: Decision = field(init=False)
+    reference: float = field(init=False)
+    best: Decision | None = None
+    best_outcome: Outcome | None = None
+    curve: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        unknown = [task for task in self.tasks if task not in TASKS]
+        if unknown or not self.tasks:
+            raise InputError(
+                f"There is no task {', '.join(unknown)!r}. There are {', '.join(TASKS)}."
+            )
+        self.base, self.reference = find_reference(self.environment)
+
+    @property
+    def graph(self) -> CostGraph:
+        return self.environment.graph
+
+    @property
+    def machine(self) -> Machine:
+        return self.environment.machine
+
+    @property
+    def seconds(self) -> float:
+        """The best valid decision's; infinite where there is none yet."""
+        return self.curve[-1] if self.curve else np.inf
+
+    def keep_fixed(self, decision: Decision) -> Decision:
+        """The decision where it is asked for, and the base elsewhere."""
+        base = self.base
+        return Decision(
+            decision.placement if "placement" in self.tasks else base.placement,
+            decision.priorities if "schedule" in self.tasks else base.priorities,
+            decision.fusion if "fusion" in self.tasks else base.fusion,
+        )
+
+    def evaluate(self, decision: Decision) -> float:
+        """Seconds of the decision; of an invalid one 100 times the reference."""
+        decision = self.keep_fixed(decision)
+        outcome = self.environment.runtime(decision)
+        if outcome.reason is None and outcome.seconds < self.seconds:
+            self.best, self.best_outcome = decision, outcome
+            self.curve.append(outcome.seconds)
+        else:
+            self.curve.append(self.seconds)
+        return outcome.seconds if outcome.reason is None else INVALID * self.reference
+
+    def reward(self, decision: Decision) -> float:
+        """-sqrt(seconds / reference)."""
+        return -float(np.sqrt(self.evaluate(decision) / self.reference))
+
+    def start_again(self) -> "Evaluator":
+        """The same question with nothing found."""
+        return replace(self, best=None, best_outcome=None, curve=[])
+
+
+def find_reference(environment: Environment) -> tuple[Decision, float]:
+    """The default decision and its seconds: one device if it fits, else METIS; nothing fused.
+
+    Where neither fits its seconds are taken all the same, to compare by.
+    """
+    graph, machine = environment.graph, environment.machine
+    found = default_decision(graph)
+    outcome = environment.runtime(found)
+    if outcome.reason is not None and len(machine) > 1:
+        found = place(graph, divide_by_metis(graph, machine), fused=False)
+        outcome = environment.runtime(found)
+    return found, max(outcome.seconds, 1e-12)

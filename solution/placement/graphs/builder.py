@@ -1,0 +1,189 @@
+"""Write a model down as operations; its backward pass and its updates are added by rule.
+
+Gradients follow the graph backwards. A product has one product for each operand, of as many
+operations; a reduction hands its gradient back as a broadcast; of everything else each operand's
+gradient is an operation of its own kind over that operand. Gradients that meet are added.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from solution.domain.vocabulary import OPCODE_IDS
+from solution.placement.graphs.cost_graph import (
+    ALONE,
+    DATA,
+    PRODUCT,
+    REDUCTION,
+    Columns,
+    CostGraph,
+    build_cost_graph,
+)
+from solution.placement.graphs.kinds import FUSION_KINDS
+
+FLOAT_BYTES = 4
+FLOAT_TYPE = 11  # f32 in the order of vocabulary.ELEMENT_BYTES
+COPIES = 3  # a trained parameter, its gradient and its momentum
+UNREACHED = -1
+SLICE = OPCODE_IDS["slice"]
+Shape = tuple[int, ...]
+
+
+class ProgramBuilder:
+    """Collects operations; a tensor is the number of the node that makes it."""
+
+    def __init__(self) -> None:
+        self.opcodes: list[int] = []
+        self.shapes: list[Shape] = []
+        self.operations: list[float] = []
+        self.inputs: list[tuple[int, ...]] = []
+        self.stages: list[int] = []
+        self.trained: list[bool] = []
+        self.ties: list[int] = []
+        self.stage = 0  # of what is added next
+
+    def add(
+        self, opcode: str, shape: Shape, inputs: Sequence[int] = (), operations: float | None = None
+    ) -> int:
+        """An operation; by default it has one arithmetic operation an element."""
+        number = OPCODE_IDS[opcode]
+        is_data = FUSION_KINDS[number] == DATA
+        work = 0.0 if is_data else float(math.prod(shape)) if operations is None else operations
+        self.opcodes.append(number)
+        self.shapes.append(shape)
+        self.operations.append(work)
+        self.inputs.append(tuple(inputs))
+        self.stages.append(self.stage)
+        self.trained.append(False)
+        self.ties.append(len(self.ties))
+        return len(self.opcodes) - 1
+
+    def parameter(self, *shape: int) -> int:
+        """A tensor that is trained."""
+        node = self.add("parameter", shape)
+        self.trained[node] = True
+        return node
+
+    def data(self, *shape: int) -> int:
+        """A tensor that is given."""
+        return self.add("parameter", shape)
+
+    def dot(self, left: int, right: int) -> int:
+        """The product of (..., m, k) and (k, n), or of two batches of matrices."""
+        *batch, terms = self.shapes[left]
+        width = self.shapes[right][-1]
+        shape = (*batch, width)
+        return self.add("dot", shape, (left, right), 2.0 * math.prod(shape) * terms)
+
+    def apply(self, opcode: str, *inputs: int) -> int:
+        """An element-wise operation of the first input's shape."""
+        return self.add(opcode, self.shapes[inputs[0]], inputs)
+
+    def dense(self, tensor: int, width: int, activation: str | None = None) -> int:
+        """A product with weights of its own, a bias, and what is applied to them."""
+        weights = self.parameter(self.shapes[tensor][-1], width)
+        summed = self.apply("add", self.dot(tensor, weights), self.parameter(width))
+        return summed if activation is None else self.apply(activation, summed)
+
+    def softmax(self, tensor: int) -> int:
+        """Over the last dimension."""
+        shape = self.shapes[tensor]
+        highest = self.add("reduce", shape[:-1], (tensor,), math.prod(shape))
+        powers = self.apply("exponential", self.apply("subtract", tensor, highest))
+        total = self.add("reduce", shape[:-1], (powers,), math.prod(shape))
+        return self.apply("divide", powers, total)
+
+    def normalise(self, tensor: int) -> int:
+        """Mean and deviation over the last dimension, a scale and an offset."""
+        shape = self.shapes[tensor]
+        centre = self.add("reduce", shape[:-1], (tensor,), math.prod(shape))
+        moved = self.apply("subtract", tensor, centre)
+        squares = self.apply("multiply", moved, moved)
+        spread = self.add("reduce", shape[:-1], (squares,), math.prod(shape))
+        scaled = self.apply("multiply", moved, self.apply("rsqrt", spread))
+        scaled = self.apply("multiply", scaled, self.parameter(shape[-1]))
+        return self.apply("add", scaled, self.parameter(shape[-1]))
+
+    def cross_entropy(self, logits: int) -> int:
+        """The loss: a number."""
+        chances = self.apply("log", self.softmax(logits))
+        picked = self.apply("multiply", chances, self.data(*self.shapes[logits]))
+        return self.add("reduce", (1,), (picked,), math.prod(self.shapes[logits]))
+
+    def train(self, losses: Sequence[int]) -> None:
+        """Add gradients of the losses and an update of every parameter that they reach."""
+        forward = len(self.opcodes)
+        gradients = [UNREACHED] * forward
+        slices: dict[int, list[int]] = defaultdict(list)  # gradients of what was cut from a tensor
+        needed = self._find_needed(forward)
+        for loss in losses:
+            gradients[loss] = self.add("constant", self.shapes[loss])
+        for node in range(forward - 1, -1, -1):
+            self.stage = self.stages[node]
+            if slices[node]:
+                found = self.add("concatenate", self.shapes[node], slices[node])
+                gradients[node] = self._sum(found, gradients[node])
+            if gradients[node] == UNREACHED:
+                continue
+            for place, read in enumerate(self.inputs[node]):
+                if needed[read] and self.opcodes[node] == SLICE:
+                    slices[read].append(gradients[node])
+                elif needed[read]:
+                    found = self._differentiate(node, place, gradients[node])
+                    gradients[read] = self._sum(found, gradients[read])
+            if self.trained[node]:
+                self._update(node, gradients[node])
+
+    def _sum(self, found: int, known: int) -> int:
+        return found if known == UNREACHED else self.apply("add", found, known)
+
+    def _update(self, node: int, gradient: int) -> None:
+        """In place; of a table only the rows that were read."""
+        opcode = "scatter" if self.shapes[gradient] != self.shapes[node] else "subtract"
+        update = self.add(opcode, self.shapes[gradient], (node, gradient))
+        self.ties[update] = self.ties[node]
+
+    def _find_needed(self, count: int) -> list[bool]:
+        """Which tensors a parameter that is trained lies behind."""
+        needed = list(self.trained)
+        for node in range(count):
+            needed[node] = needed[node] or any(needed[read] for read in self.inputs[node])
+        return needed
+
+    def _differentiate(self, node: int, place: int, gradient: int) -> int:
+        read = self.inputs[node][place]
+        shape, kind = self.shapes[read], FUSION_KINDS[self.opcodes[node]]
+        others = [other for at, other in enumerate(self.inputs[node]) if at != place]
+        if kind == PRODUCT:
+            opcode = "dot" if self.opcodes[node] == OPCODE_IDS["dot"] else "convolution"
+            return self.add(opcode, shape, (gradient, *others), self.operations[node])
+        if kind == REDUCTION:
+            return self.add("broadcast", shape, (gradient,))
+        if self.opcodes[node] == OPCODE_IDS["concatenate"]:
+            return self.add("slice", shape, (gradient,))
+        if kind == ALONE:  # of rows that were gathered, only these have a gradient
+            rows = min(shape, self.shapes[node], key=math.prod)
+            return self.add("copy", rows, (gradient,))
+        size = math.prod(self.shapes[node])
+        if math.prod(shape) < size:  # it was broadcast: its gradient is summed
+            return self.add("reduce", shape, (gradient, *others), size)
+        return self.add("multiply", shape, (gradient, read))
+
+    def finish(self, name: str) -> CostGraph:
+        """All of it as a graph with costs."""
+        count = len(self.opcodes)
+        size = np.array([math.prod(shape) for shape in self.shapes], float) * FLOAT_BYTES
+        is_parameter = np.array(self.opcodes) == OPCODE_IDS["parameter"]
+        shapes = np.zeros((count, 6), np.float32)
+        for node, shape in enumerate(self.shapes):
+            shapes[node, : len(shape)] = shape
+        opcodes = np.array(self.opcodes, np.uint8)
+        columns = Columns(
+            opcodes, FUSION_KINDS[opcodes], np.array(self.operations), size,
+            size * np.where(self.trained, COPIES, is_parameter), shapes,
+            np.full(count, FLOAT_TYPE, np.uint8), np.array(self.stages, np.int64),
+        )  # fmt: skip
+        edges = [(node, read) for node, inputs in enumerate(self.inputs) for read in inputs]
+        return build_cost_graph(name, columns, np.array(edges, np.int64), np.array(self.ties))

@@ -1,0 +1,175 @@
+"""The three convolutional families: Inception-v3, AmoebaNet and WaveNet.
+
+Sources: Szegedy et al., "Rethinking the Inception Architecture for Computer Vision" (2015); Real et
+al., "Regularized Evolution for Image Classifier Architecture Search" (2018); van den Oord et al.,
+"WaveNet" (2016). Batch sizes and channels that they leave open are ours.
+"""
+
+import math
+
+from solution.placement.graphs.builder import ProgramBuilder
+from solution.placement.graphs.cost_graph import CostGraph
+
+AMOEBA_BATCH, WAVE_BATCH, WAVE_LENGTH, WAVE_CHANNELS = 64, 8, 4096, 128
+
+
+class ImageBuilder(ProgramBuilder):
+    """Adds what images need; tensors are (batch, height, width, channels)."""
+
+    def convolve(
+        self, tensor: int, channels: int, kernel: tuple[int, int] = (1, 1), stride: int = 1
+    ) -> int:
+        """Convolution, batch normalisation and rectifier."""
+        batch, height, width, read = self.shapes[tensor]
+        shape = (batch, -(-height // stride), -(-width // stride), channels)
+        weights = self.parameter(*kernel, read, channels)
+        work = 2.0 * math.prod(shape) * math.prod(kernel) * read
+        found = self.add("convolution", shape, (tensor, weights), work)
+        mean = self.add("reduce", (channels,), (found,), math.prod(shape))
+        centred = self.apply("subtract", found, mean)
+        scaled = self.apply("multiply", centred, self.parameter(channels))
+        return self.apply("maximum", self.apply("add", scaled, self.parameter(channels)))
+
+    def pool(self, tensor: int, stride: int = 1) -> int:
+        """3 by 3."""
+        batch, height, width, channels = self.shapes[tensor]
+        shape = (batch, -(-height // stride), -(-width // stride), channels)
+        return self.add("reduce-window", shape, (tensor,), 9.0 * math.prod(shape))
+
+    def join(self, tensors: list[int]) -> int:
+        """Side by side in channels."""
+        *shape, _ = self.shapes[tensors[0]]
+        channels = sum(self.shapes[tensor][-1] for tensor in tensors)
+        return self.add("concatenate", (*shape, channels), tensors)
+
+    def chain(self, tensor: int, *steps: tuple[int, tuple[int, int]], stride: int = 1) -> int:
+        """Convolutions one after the other; the stride is the last one's."""
+        for channels, kernel in steps[:-1]:
+            tensor = self.convolve(tensor, channels, kernel)
+        channels, kernel = steps[-1]
+        return self.convolve(tensor, channels, kernel, stride)
+
+    def classify(self, tensor: int, classes: int = 1000) -> int:
+        """The loss."""
+        batch, channels = self.shapes[tensor][0], self.shapes[tensor][-1]
+        mean = self.add("reduce", (batch, channels), (tensor,), math.prod(self.shapes[tensor]))
+        return self.cross_entropy(self.dense(mean, classes))
+
+
+def make_inception(batch: int) -> CostGraph:
+    """Stage = cell."""
+    program = ImageBuilder()
+    tensor = program.data(batch, 299, 299, 3)
+    tensor = program.chain(tensor, (32, (3, 3)), stride=2)
+    tensor = program.chain(tensor, (32, (3, 3)), (64, (3, 3)))
+    tensor = program.chain(program.pool(tensor, 2), (80, (1, 1)), (192, (3, 3)))
+    tensor = program.pool(tensor, 2)
+    for pooled in (32, 64, 64):
+        program.stage += 1
+        tensor = _inception_a(program, tensor, pooled)
+    program.stage += 1
+    tensor = program.join([
+        program.convolve(tensor, 384, (3, 3), 2),
+        program.chain(tensor, (64, (1, 1)), (96, (3, 3)), (96, (3, 3)), stride=2),
+        program.pool(tensor, 2),
+    ])  # fmt: skip
+    for inner in (128, 160, 160, 192):
+        program.stage += 1
+        tensor = _inception_b(program, tensor, inner)
+    program.stage += 1
+    tensor = program.join([
+        program.chain(tensor, (192, (1, 1)), (320, (3, 3)), stride=2),
+        program.chain(tensor, (192, (1, 1)), (192, (1, 7)), (192, (7, 1)), (192, (3, 3)), stride=2),
+        program.pool(tensor, 2),
+    ])  # fmt: skip
+    for _ in range(2):
+        program.stage += 1
+        tensor = _inception_c(program, tensor)
+    program.train([program.classify(tensor)])
+    return program.finish(f"inception-b{batch}")
+
+
+def _inception_a(program: ImageBuilder, tensor: int, pooled: int) -> int:
+    return program.join([
+        program.convolve(tensor, 64),
+        program.chain(tensor, (48, (1, 1)), (64, (5, 5))),
+        program.chain(tensor, (64, (1, 1)), (96, (3, 3)), (96, (3, 3))),
+        program.convolve(program.pool(tensor), pooled),
+    ])  # fmt: skip
+
+
+def _inception_b(program: ImageBuilder, tensor: int, inner: int) -> int:
+    across, down = (1, 7), (7, 1)
+    return program.join([
+        program.convolve(tensor, 192),
+        program.chain(tensor, (inner, (1, 1)), (inner, across), (192, down)),
+        program.chain(tensor, (inner, (1, 1)), (inner, down), (inner, across), (inner, down),
+                      (192, across)),
+        program.convolve(program.pool(tensor), 192),
+    ])  # fmt: skip
+
+
+def _inception_c(program: ImageBuilder, tensor: int) -> int:
+    short = program.convolve(tensor, 384)
+    long = program.chain(tensor, (448, (1, 1)), (384, (3, 3)))
+    split = [program.convolve(read, 384, kernel) for read in (short, long)
+             for kernel in ((1, 3), (3, 1))]  # fmt: skip
+    return program.join(
+        [program.convolve(tensor, 320), *split, program.convolve(program.pool(tensor), 192)]
+    )
+
+
+def make_amoebanet(cells: int = 18, first: int = 190, last: int = 448) -> CostGraph:
+    """Normal cells in three runs with a reduction before each of the last two; stage = cell.
+
+    Filters grow evenly from `first` to `last` channels a cell.
+    """
+    program = ImageBuilder()
+    before = program.convolve(program.data(AMOEBA_BATCH, 112, 112, 3), first // 4, (3, 3), 2)
+    tensor = program.convolve(before, first // 2, (3, 3), 2)
+    for cell in range(cells):
+        program.stage = cell + 1
+        width = (first + (last - first) * cell // max(cells - 1, 1)) // 2
+        stride = 2 if cell in (cells // 3, 2 * cells // 3) else 1
+        before, tensor = tensor, _amoeba_cell(program, before, tensor, width, stride)
+    program.train([program.classify(tensor)])
+    return program.finish("amoebanet")
+
+
+def _amoeba_cell(program: ImageBuilder, before: int, tensor: int, width: int, stride: int) -> int:
+    """Five sums of two operations each, of the two cells before."""
+    shrink = -(-program.shapes[before][1] // program.shapes[tensor][1])
+    left = program.convolve(before, width, (1, 1), shrink * stride)
+    right = program.convolve(tensor, width, (1, 1), stride)
+    first = program.apply("add", program.pool(right), _separable(program, left, width, 5))
+    second = program.apply("add", left, _separable(program, right, width, 3))
+    third = program.apply("add", program.pool(left), second)
+    fourth = program.apply("add", _separable(program, first, width, 3), program.pool(right))
+    fifth = program.apply("add", program.convolve(right, width, (1, 7)), program.pool(first))
+    return program.join([third, fourth, fifth])
+
+
+def _separable(program: ImageBuilder, tensor: int, width: int, size: int) -> int:
+    shape = program.shapes[tensor]
+    weights = program.parameter(size, size, 1, shape[-1])
+    work = 2.0 * math.prod(shape) * size * size
+    return program.convolve(program.add("convolution", shape, (tensor, weights), work), width)
+
+
+def make_wavenet(stacks: int, layers: int) -> CostGraph:
+    """Dilated convolutions with gates; the sum of all layers' outputs is classified."""
+    program = ImageBuilder()
+    tensor = program.convolve(program.data(WAVE_BATCH, 1, WAVE_LENGTH, 1), WAVE_CHANNELS, (1, 2))
+    skipped = None
+    for layer in range(stacks * layers):
+        program.stage = layer
+        paths = [program.convolve(tensor, WAVE_CHANNELS, (1, 2)) for _ in range(2)]
+        gated = program.apply("multiply", program.apply("tanh", paths[0]),
+                              program.apply("logistic", paths[1]))  # fmt: skip
+        skip = program.dense(gated, WAVE_CHANNELS)
+        skipped = skip if skipped is None else program.apply("add", skipped, skip)
+        if layer + 1 < stacks * layers:  # nothing reads what the last one would hand on
+            tensor = program.apply("add", tensor, program.dense(gated, WAVE_CHANNELS))
+    last = program.dense(program.dense(skipped or tensor, 256, "maximum"), 256)
+    program.train([program.cross_entropy(last)])
+    return program.finish(f"wavenet-{stacks}x{layers}")

@@ -1,0 +1,89 @@
+"""Graphs with costs from what people have: npz files, modules of XLA, names of workloads.
+
+A node is an operation as the compiler lists it; the nodes of a computation that another calls stand
+before the caller. Which parameters are trained a module does not say: each is held once.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from solution.data.hlo.records import read_module_file
+from solution.data.npz_arrays import open_arrays, read_array
+from solution.domain import vocabulary
+from solution.domain.collection import collection
+from solution.domain.graph import Graph
+from solution.features.work import num_bytes, num_operations
+from solution.placement.graphs.cost_graph import DATA, Columns, CostGraph, build_cost_graph
+from solution.placement.graphs.kinds import FUSION_KINDS
+from solution.placement.graphs.workloads import WORKLOADS
+from solution.system.errors import InputError
+
+PROTOBUF = (".pb", ".binpb")
+
+
+def read_cost_graph(source: str) -> CostGraph:
+    """The graph of an npz file, a module of XLA (.pb), or a workload of that name.
+
+    Raises:
+        InputError: there is no such file or workload, or it is no graph without cycles.
+    """
+    if source in WORKLOADS:
+        return WORKLOADS[source].make()
+    path = Path(source)
+    if path.suffix == ".npz":
+        return cost_graph_of(_read_npz(path))
+    if path.suffix in PROTOBUF:
+        return cost_graph_of(read_module_file(path)[0].graph)
+    raise InputError(
+        f"{source}: expected an npz file, a module of XLA (.pb), or a workload: "
+        f"{', '.join(WORKLOADS)}."
+    )
+
+
+def _read_npz(path: Path) -> Graph:
+    """The nodes and edges of either kind of file; its configurations are left in it."""
+    with open_arrays(path) as archive:
+        opcodes = read_array(archive, "node_opcode", (None,)).astype(np.uint8)
+        shape = (len(opcodes), vocabulary.NUM_NODE_FEATURES)
+        return Graph(
+            name=path.stem,
+            collection=collection("tile:xla"),
+            node_features=read_array(archive, "node_feat", shape).astype(np.float32),
+            node_opcodes=opcodes,
+            edges=read_array(archive, "edge_index", (None, 2)).astype(np.int64),
+            configurable=np.empty(0, np.int64),
+            configs=np.zeros((1, vocabulary.NUM_TILE_FEATURES), np.float32),
+            runtimes=None,
+        )
+
+
+def cost_graph_of(graph: Graph) -> CostGraph:
+    """A graph of the competition with the costs of its operations."""
+    kinds = FUSION_KINDS[np.minimum(graph.node_opcodes, len(FUSION_KINDS) - 1)]
+    size = num_bytes(graph)
+    is_parameter = graph.node_opcodes == vocabulary.OPCODE_IDS["parameter"]
+    element = graph.node_features[:, vocabulary.ELEMENT_TYPE]
+    columns = Columns(
+        graph.node_opcodes.astype(np.uint8), kinds,
+        np.where(kinds == DATA, 0, num_operations(graph)), size, size * is_parameter,
+        graph.node_features[:, vocabulary.SHAPE_DIMENSIONS].astype(np.float32),
+        element.argmax(axis=1).astype(np.uint8), np.full(graph.num_nodes, -1),
+    )  # fmt: skip
+    return build_cost_graph(graph.name, columns, graph.edges, _tie(kinds, graph.edges))
+
+
+def _tie(kinds: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """Numbers (nodes,): what runs no kernel stays with its first producer.
+
+    A constant stays with a reader. A chain of such nodes has one number; parameters are free.
+    """
+    neighbour = np.arange(len(kinds))
+    for columns in ((1, 0), (0, 1)):  # readers first: producers, which come later, win
+        own, other = edges[:, columns[0]], edges[:, columns[1]]
+        ties = kinds[own] == DATA
+        first = np.lexsort((other[ties], own[ties]))[::-1]
+        neighbour[own[ties][first]] = other[ties][first]
+    for _ in range(int(np.log2(len(kinds) + 1)) + 1):  # follow chains, twice as far each time
+        neighbour = neighbour[neighbour]
+    return neighbour

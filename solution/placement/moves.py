@@ -1,0 +1,122 @@
+"""Changes of a decision at several scales: a node, what surrounds it, a run of nodes, a part.
+
+A search that changes one node at a time cannot move a layer to another device: every step on the
+way costs two transfers.
+"""
+
+import numpy as np
+
+from solution.placement.evaluation import Evaluator
+from solution.placement.simulation.decision import FUSION_LEVELS, Decision
+
+LONGEST_RUN = 4  # a run is at most the nodes over this
+MOST_HOPS = 4
+MOST_NODES = 512  # of what surrounds a node
+
+
+class Moves:
+    """Proposes changes for one evaluator's graph and tasks.
+
+    Args:
+        chances: (nodes, actions) a task, of the policy: from which a change is drawn half the time.
+    """
+
+    def __init__(self, evaluator: Evaluator, chances: dict[str, np.ndarray] | None = None) -> None:
+        self.graph, self.devices = evaluator.graph, len(evaluator.machine)
+        self.tasks = evaluator.tasks
+        self.cumulated = {task: np.cumsum(c, axis=1) for task, c in (chances or {}).items()}
+        order = np.argsort(self.graph.stages, kind="stable")
+        self.stages = np.split(order, np.flatnonzero(np.diff(self.graph.stages[order])) + 1)
+
+    def __call__(
+        self, evaluator: Evaluator, decision: Decision, random: np.random.Generator
+    ) -> Decision:
+        """A decision in which some nodes have another action of one task."""
+        task = self.tasks[random.integers(len(self.tasks))]
+        if task == "placement":
+            return self._place(decision, random)
+        if task == "schedule":
+            return self._schedule(decision, random)
+        return self._fuse(decision, random)
+
+    def _choose(self, decision: Decision, random: np.random.Generator) -> np.ndarray:
+        """Some nodes (k,) that belong together."""
+        count, scale = self.graph.num_nodes, random.integers(5)
+        if scale == 0:
+            return random.integers(count, size=1)
+        if scale == 1:
+            start, end = self.graph.consumers.start, random.integers(count)
+            return np.append(self.graph.consumers.of[start[end] : start[end + 1]], end)
+        if scale == 2:
+            return self._surround(int(random.integers(count)), int(random.integers(1, MOST_HOPS)))
+        if scale == 3:
+            length = int(max(count / LONGEST_RUN, 2) ** random.random())
+            first = int(random.integers(max(count - length, 1)))
+            return np.arange(first, min(first + length, count))
+        part = self.stages[random.integers(len(self.stages))]
+        length = int(len(part) ** random.random())
+        first = int(random.integers(len(part) - length + 1))
+        return part[first : first + length]
+
+    def _surround(self, node: int, hops: int) -> np.ndarray:
+        """The node and all within so many edges of it."""
+        seen, front = {node}, [node]
+        for _ in range(hops):
+            reached: list[int] = []
+            for start, of in (self.graph.consumers, self.graph.producers):
+                for one in front:
+                    reached += of[start[one] : start[one + 1]].tolist()
+            front = [one for one in dict.fromkeys(reached) if one not in seen]
+            seen.update(front)
+            if len(seen) > MOST_NODES:
+                break
+        return np.array(sorted(seen))
+
+    def _draw(self, task: str, nodes: np.ndarray, random: np.random.Generator) -> np.ndarray:
+        """Actions (k,) of the nodes by the policy's chances."""
+        uniform = random.random(len(nodes))[:, None]
+        return (self.cumulated[task][nodes] < uniform).sum(axis=1)
+
+    def _place(self, decision: Decision, random: np.random.Generator) -> Decision:
+        nodes = self.graph.leaders[self._choose(decision, random)]
+        placement = decision.placement.copy()
+        if "placement" in self.cumulated and random.random() < 0.3:
+            placement[nodes] = np.minimum(self._draw("placement", nodes, random), self.devices - 1)
+            return Decision(placement, decision.priorities, decision.fusion)
+        if random.random() < 0.7:  # of the nodes only those of one device: a border moves
+            nodes = nodes[placement[nodes] == placement[nodes[random.integers(len(nodes))]]]
+        around = self._find_devices_around(int(nodes[random.integers(len(nodes))]), placement)
+        near = [device for device in around if device != placement[nodes[0]]]
+        if near and random.random() < 0.5:
+            placement[nodes] = near[random.integers(len(near))]
+        else:
+            placement[nodes] = random.integers(self.devices)
+        return Decision(placement, decision.priorities, decision.fusion)
+
+    def _find_devices_around(self, node: int, placement: np.ndarray) -> list[int]:
+        near = [
+            of[start[node] : start[node + 1]]
+            for start, of in (self.graph.producers, self.graph.consumers)
+        ]
+        return np.unique(placement[self.graph.leaders[np.concatenate(near)]]).tolist()
+
+    def _schedule(self, decision: Decision, random: np.random.Generator) -> Decision:
+        """Put nodes before or behind another one, or all of them up or down by as much."""
+        nodes = self._choose(decision, random)
+        priorities = decision.priorities.copy()
+        other = priorities[random.integers(self.graph.num_nodes)]
+        shift = other - priorities[nodes[random.integers(len(nodes))]]
+        if random.random() < 0.5:
+            priorities[nodes] = other + random.choice([-0.5, 0.5])
+        else:
+            priorities[nodes] += shift + random.choice([-0.5, 0.0, 0.5])
+        return Decision(decision.placement, priorities, decision.fusion)
+
+    def _fuse(self, decision: Decision, random: np.random.Generator) -> Decision:
+        nodes = self._choose(decision, random)
+        fusion = decision.fusion.copy()
+        if "fusion" in self.cumulated and random.random() < 0.3:
+            fusion[nodes] = self._draw("fusion", nodes, random)
+        else:
+            fusion[nodes] = random.integers(FUSION_LEVELS) * (random.random() < 0.8)
+        return Decision(decision.placement, decision.priorities, fusion)

@@ -1,0 +1,64 @@
+"""What the policy reads of a graph: nothing of the devices, so that it moves between machines."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from solution.features.nodes import compress
+from solution.placement.graphs.cost_graph import DATA, PRODUCT, REDUCTION, CostGraph
+from solution.placement.graphs.ordering import find_depths
+
+ELEMENT_TYPES = 19
+NUM_COLUMNS = 12 + ELEMENT_TYPES + 8
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """A graph as tensors."""
+
+    opcodes: Tensor  # (nodes,) int64
+    columns: Tensor  # (nodes, NUM_COLUMNS) float32, not scaled
+    edges: Tensor  # (2, 2 * edges) int64: to whom, from whom; both ways
+    decides: dict[str, Tensor]  # (nodes,) bool a task: whose action counts
+
+    @property
+    def num_nodes(self) -> int:
+        return len(self.opcodes)
+
+
+@lru_cache(maxsize=64)
+def find_inputs(graph: CostGraph) -> Inputs:
+    """Made once a graph."""
+    own, other = graph.edges.T
+    both = np.stack([np.concatenate([own, other]), np.concatenate([other, own])])
+    decides = {"placement": graph.decides_device, "schedule": graph.decides_priority,
+               "fusion": graph.decides_fusion}  # fmt: skip
+    return Inputs(
+        torch.from_numpy(graph.opcodes.astype(np.int64)),
+        torch.from_numpy(_find_columns(graph)),
+        torch.from_numpy(both),
+        {task: torch.from_numpy(marks.copy()) for task, marks in decides.items()},
+    )
+
+
+def _find_columns(graph: CostGraph) -> np.ndarray:
+    """Columns (nodes, NUM_COLUMNS) float32: logarithms of costs and sizes, then what kind it is."""
+    count, consumers = graph.num_nodes, np.diff(graph.consumers.start)
+    sizes = [
+        graph.operations, graph.output_bytes,
+        np.maximum(graph.traffic_bytes - graph.output_bytes, 0), graph.resident_bytes,
+        np.diff(graph.producers.start), consumers, *graph.shapes.T,
+    ]  # fmt: skip
+    depths = find_depths(count, graph.edges)
+    heights = find_depths(count, graph.edges[:, ::-1])
+    kinds = [graph.fusion_kinds == kind for kind in (DATA, PRODUCT, REDUCTION)]
+    marks = [
+        depths / max(depths.max(), 1), heights / max(heights.max(), 1),
+        np.arange(count) / count, graph.decides_device, graph.decides_fusion, *kinds,
+    ]  # fmt: skip
+    element = np.eye(ELEMENT_TYPES)[np.minimum(graph.element_types, ELEMENT_TYPES - 1)]
+    columns = [compress(np.stack(sizes, 1)), element, np.stack(marks, 1)]
+    return np.concatenate(columns, axis=1).astype(np.float32)

@@ -1,0 +1,112 @@
+"""The parts of the policy network.
+
+Sources: Hamilton et al., "Inductive Representation Learning on Large Graphs" (2017), with maximum
+pooling; Dai et al., "Transformer-XL" (2019), for the recurrence between segments.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+CHUNK = 64  # segments whose attention is in memory at once where no gradient is asked for
+
+
+class GraphSage(nn.Module):
+    """h' = ReLU(F [h ; m] + g), m = max over neighbours of sigmoid(W h + b), 0 without any."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.message = nn.Linear(width, width)
+        self.join = nn.Linear(2 * width, width)
+
+    def forward(self, nodes: Tensor, edges: Tensor) -> Tensor:
+        """`nodes` (nodes, width), `edges` (2, edges): to whom, from whom."""
+        messages = torch.sigmoid(self.message(nodes))
+        index = edges[0, :, None].expand(-1, nodes.shape[1])
+        heard = torch.zeros_like(nodes).scatter_reduce(0, index, messages[edges[1]], "amax")
+        return F.relu(self.join(torch.cat([nodes, heard], dim=1)))
+
+
+class NodeAlone(nn.Module):
+    """What stands in place of GraphSage where the topology is left out."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.join = nn.Linear(width, width)
+
+    def forward(self, nodes: Tensor, edges: Tensor) -> Tensor:
+        """`nodes` (nodes, width); the edges are not looked at."""
+        return F.relu(self.join(nodes))
+
+
+class SegmentAttention(nn.Module):
+    """A transformer layer in which a segment of nodes sees itself and the one before it.
+
+    What it sees of the one before carries no gradient. There is no position: the graph embedding
+    has the topology; and no causal mask: decisions are made together.
+    """
+
+    def __init__(self, width: int, heads: int, inner: int, segment: int, *, memory: bool) -> None:
+        super().__init__()
+        self.heads, self.segment, self.memory = heads, segment, memory
+        self.before, self.behind = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.query = nn.Linear(width, width, bias=False)
+        self.key_value = nn.Linear(width, 2 * width, bias=False)
+        self.output = nn.Linear(width, width, bias=False)
+        self.inner = nn.Sequential(nn.Linear(width, inner), nn.ReLU(), nn.Linear(inner, width))
+
+    def forward(self, nodes: Tensor) -> Tensor:
+        """`nodes` (batch, nodes, width), in topological order; returns the same shape."""
+        batch, count, width = nodes.shape
+        length = min(self.segment, count)
+        segments = -(-count // length)
+        padded = F.pad(nodes, (0, 0, 0, segments * length - count))
+        known = torch.arange(segments * length, device=nodes.device) < count
+        pieces = padded.view(batch, segments, length, width)
+        step = segments if torch.is_grad_enabled() else CHUNK
+        parts = [
+            self._attend(pieces, known.view(segments, length), first, min(first + step, segments))
+            for first in range(0, segments, step)
+        ]
+        return torch.cat(parts, dim=1).reshape(batch, -1, width)[:, :count]
+
+    def _attend(self, pieces: Tensor, known: Tensor, first: int, last: int) -> Tensor:
+        """Segments first to last: (batch, last - first, length, width)."""
+        own, valid = pieces[:, first:last], known[first:last]
+        batch, segments, length, width = own.shape
+        rows = self.before(own)
+        context = rows
+        if self.memory and pieces.shape[1] > 1:
+            earlier = torch.arange(first, last) - 1
+            cached = self.before(pieces[:, earlier.clamp(min=0)]).detach()
+            context = torch.cat([cached, rows], dim=2)
+            there = (earlier >= 0)[:, None].to(valid.device)
+            valid = torch.cat([known[earlier.clamp(min=0)] & there, valid], dim=1)
+        query = self._split(self.query(rows))
+        key, value = (self._split(part) for part in self.key_value(context).chunk(2, dim=-1))
+        mask = valid[:, None, None].repeat(batch, 1, 1, 1)
+        mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+        joined = mixed.transpose(1, 2).reshape(batch, segments, length, width)
+        changed = own + self.output(joined)
+        return changed + self.inner(self.behind(changed))
+
+    def _split(self, rows: Tensor) -> Tensor:
+        """(batch, segments, rows, width) as (batch * segments, heads, rows, width / heads)."""
+        batch, segments, count, width = rows.shape
+        return rows.reshape(batch * segments, count, self.heads, -1).transpose(1, 2)
+
+
+class Modulation(nn.Module):
+    """c(x) = sigmoid(W mean x + b): a factor for each channel, shared by all layers."""
+
+    def __init__(self, width: int, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+        self.factor = nn.Linear(width, width)
+
+    def forward(self, nodes: Tensor) -> Tensor:
+        """`nodes` (nodes, width): factors (1, width) of the graph, or (nodes, width) of each."""
+        if self.kind == "none":
+            return torch.ones_like(nodes[:1])
+        seen = nodes if self.kind == "node" else nodes.mean(dim=0, keepdim=True)
+        return torch.sigmoid(self.factor(seen))

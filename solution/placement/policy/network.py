@@ -1,0 +1,151 @@
+"""The policy: a whole graph in, the chances of every action of every node out.
+
+Graph embedding, modulation and the lower attention layers are shared; then come the tasks, one
+after the other, through one recurrent attention layer whose residual path carries what was decided
+before.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from solution.domain.vocabulary import NUM_OPCODES
+from solution.placement.policy.inputs import NUM_COLUMNS, Inputs
+from solution.placement.policy.layers import GraphSage, Modulation, NodeAlone, SegmentAttention
+from solution.placement.policy.settings import PolicySettings
+
+OPCODE_WIDTH = 32
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """Actions of one task, for several decisions at once."""
+
+    actions: Tensor  # (decisions, nodes) int64
+    log_chances: Tensor  # (decisions or 1, nodes, actions): of all actions
+
+    def of_actions(self) -> Tensor:
+        """Logarithms of the chances (decisions, nodes) of the actions taken."""
+        chances = self.log_chances.expand(len(self.actions), -1, -1)
+        return chances.gather(2, self.actions[:, :, None])[:, :, 0]
+
+    def entropy(self) -> Tensor:
+        """Entropy (decisions or 1, nodes); an action that is masked adds nothing."""
+        return -(self.log_chances.exp() * self.log_chances.clamp(min=-50)).sum(dim=2)
+
+
+class Policy(nn.Module):
+    """Made by its settings and nothing else."""
+
+    def __init__(self, settings: PolicySettings) -> None:
+        super().__init__()
+        self.settings = settings
+        width = settings.width
+        own = sum(settings.actions(task) for task in settings.tasks) if settings.rounds > 1 else 0
+        self.opcodes = nn.Embedding(NUM_OPCODES, OPCODE_WIDTH)
+        self.mean: Tensor
+        self.scale: Tensor
+        self.register_buffer("mean", torch.zeros(NUM_COLUMNS))
+        self.register_buffer("scale", torch.ones(NUM_COLUMNS))
+        self.enter = nn.Linear(OPCODE_WIDTH + NUM_COLUMNS + own, width)
+        layer = GraphSage if settings.topology == "sage" else NodeAlone
+        self.embedding = nn.ModuleList([layer(width) for _ in range(settings.embedding_layers)])
+        self.modulation = Modulation(width, settings.modulation)
+        self.attention = nn.ModuleList([self._attend() for _ in range(settings.attention_layers)])
+        self.recurrent, self.settle = self._attend(), nn.LayerNorm(width)
+        self.tell = nn.ModuleList(
+            [nn.Linear(settings.actions(task), width, bias=False) for task in settings.tasks[:-1]]
+        )
+        self.heads = nn.ModuleList(
+            [nn.Linear(width, settings.actions(task)) for task in settings.tasks]
+        )
+
+    def _attend(self) -> SegmentAttention:
+        own = self.settings
+        return SegmentAttention(own.width, own.heads, own.inner, own.segment, memory=own.memory)
+
+    def set_scale(self, mean: Tensor, scale: Tensor) -> None:
+        """Standardise columns by those of the training graphs."""
+        self.mean.copy_(mean)
+        self.scale.copy_(scale)
+
+    def forward(
+        self,
+        inputs: Inputs,
+        devices: int,
+        decisions: int = 1,
+        given: dict[str, Tensor] | None = None,
+        generator: torch.Generator | None = None,
+    ) -> dict[str, Choice]:
+        """Decide all tasks.
+
+        Args:
+            devices: how many there are; the head's others are never chosen.
+            decisions: how many to draw.
+            given: actions (decisions, nodes) a task that were taken; then nothing is drawn.
+            generator: what draws; without it, and without `given`, the likeliest is taken.
+
+        Rounds before the last hand on chances, and carry no gradient.
+        """
+        fed = self._first_round(inputs)
+        for _ in range(self.settings.rounds - 1):
+            with torch.no_grad():
+                soft = self._decide(self._share(inputs, fed), devices, 1, None, None, soft=True)
+                fed = torch.cat([choice.log_chances[0].exp() for choice in soft.values()], dim=1)
+        return self._decide(self._share(inputs, fed), devices, decisions, given, generator)
+
+    def _first_round(self, inputs: Inputs) -> Tensor:
+        own = self.enter.in_features - OPCODE_WIDTH - NUM_COLUMNS
+        return inputs.columns.new_zeros(inputs.num_nodes, own)
+
+    def _share(self, inputs: Inputs, fed: Tensor) -> tuple[Tensor, Tensor]:
+        """What all tasks share (1, nodes, width), and the factors of the modulation."""
+        columns = (inputs.columns - self.mean) * self.scale
+        nodes = torch.relu(self.enter(torch.cat([self.opcodes(inputs.opcodes), columns, fed], 1)))
+        for layer in self.embedding:
+            nodes = layer(nodes, inputs.edges)
+        factor = self.modulation(nodes)
+        shared = nodes[None]
+        for layer in self.attention:
+            shared = layer(factor * shared)
+        return shared, factor
+
+    def _decide(
+        self,
+        found: tuple[Tensor, Tensor],
+        devices: int,
+        decisions: int,
+        given: dict[str, Tensor] | None,
+        generator: torch.Generator | None,
+        *,
+        soft: bool = False,
+    ) -> dict[str, Choice]:
+        """The tasks in turn; with `soft` a task is told chances instead of an action."""
+        state, factor = found
+        choices: dict[str, Choice] = {}
+        told: Tensor | None = None
+        for place, task in enumerate(self.settings.tasks):
+            seen = state if told is None else state + self.tell[place - 1](told)
+            state = state + self.recurrent(self.settle(seen))
+            logits = self.heads[place](factor * state)
+            if task == "placement":
+                logits = logits.masked_fill(torch.arange(logits.shape[2]) >= devices, -torch.inf)
+            chances = logits.log_softmax(dim=2)
+            actions = given[task] if given is not None else draw(chances, decisions, generator)
+            choices[task] = Choice(actions, chances)
+            told = chances.exp()
+            if not soft:
+                told = nn.functional.one_hot(actions, chances.shape[2]).to(chances.dtype)
+        return choices
+
+
+def draw(chances: Tensor, decisions: int, generator: torch.Generator | None) -> Tensor:
+    """Actions (decisions, nodes) by the logarithms of their chances; the likeliest where nothing
+    draws. Adding Gumbel noise and taking the largest draws by the chances."""
+    if generator is None:
+        return chances.argmax(dim=2).expand(decisions, -1)
+    uniform = torch.rand((decisions, *chances.shape[1:]), generator=generator).clamp(
+        1e-12, 1 - 1e-7
+    )
+    return (chances - torch.log(-torch.log(uniform))).argmax(dim=2)

@@ -1,0 +1,176 @@
+"""Proximal policy optimisation of a decision that is made in one step, for graphs.
+
+Source: Schulman et al., "Proximal Policy Optimization Algorithms" (2017). The ratio is taken and
+clipped for each node: a product over 10,000 nodes is 0 or infinite after one step. The advantage of
+a decision is its reward among those drawn for the same graph, so no value has to be learned.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from solution.features.nodes import fit_scaler
+from solution.models.nets.checkpoint import (
+    flatten_optimizer,
+    load_checkpoint,
+    restore_optimizer,
+    save_checkpoint,
+    with_prefix,
+    without_prefix,
+)
+from solution.placement.evaluation import Evaluator
+from solution.placement.policy.decisions import make_decision, repair
+from solution.placement.policy.inputs import find_inputs
+from solution.placement.policy.network import Choice, Policy
+from solution.placement.policy.settings import TrainingSettings
+
+
+@dataclass(frozen=True)
+class Update:
+    """What one update of one graph did."""
+
+    number: int
+    graph: str
+    mean_reward: float
+    best_seconds: float
+    entropy: float  # of a node, in nats
+    seconds: float  # of the clock
+
+
+Watch = Callable[[Update], None]
+
+
+def ignore(update: Update) -> None:
+    """Watch nothing."""
+
+
+class Trainer:
+    """A policy in training on some graphs; the same settings give the same policy."""
+
+    def __init__(
+        self, policy: Policy, evaluators: Sequence[Evaluator], settings: TrainingSettings
+    ) -> None:
+        self.policy, self.evaluators, self.settings = policy, list(evaluators), settings
+        self.optimizer = torch.optim.Adam(policy.parameters(), lr=settings.learning_rate)
+        self.generator = torch.Generator().manual_seed(settings.seed)
+        self.done = 0
+
+    def train(self, watch: Watch = ignore, folder: Path | None = None, every: int = 10) -> None:
+        """Go on to the last update.
+
+        Args:
+            folder: where checkpoints lie, one each `every` updates; a training that was stopped
+                goes on from the last one with the same decisions.
+        """
+        if folder is not None:
+            self.resume(folder)
+        while self.done < self.settings.updates:
+            self.update(watch)
+            if folder is not None and (self.done % every == 0 or self.is_done):
+                self.save(folder)
+
+    @property
+    def is_done(self) -> bool:
+        return self.done >= self.settings.updates
+
+    def update(self, watch: Watch = ignore) -> None:
+        """Draw, evaluate and learn once, for the next graphs in turn."""
+        for turn in range(self.settings.graphs):
+            place = (self.done * self.settings.graphs + turn) % len(self.evaluators)
+            watch(self._learn(self.evaluators[place]))
+        self.done += 1
+
+    def _learn(self, evaluator: Evaluator) -> Update:
+        began, settings = time.perf_counter(), self.settings
+        inputs, devices = find_inputs(evaluator.graph), len(evaluator.machine)
+        with torch.no_grad():
+            drawn = self.policy(inputs, devices, settings.samples, generator=self.generator)
+        before = {task: choice.of_actions() for task, choice in drawn.items()}
+        rewards = np.array([self._reward(evaluator, drawn, k) for k in range(settings.samples)])
+        spread = rewards.std()
+        advantages = torch.from_numpy((rewards - rewards.mean()) / max(spread, 1e-8)).float()
+        given = {task: choice.actions for task, choice in drawn.items()}
+        entropy = 0.0
+        for _ in range(settings.epochs if spread > 1e-8 else 0):
+            choices = self.policy(inputs, devices, settings.samples, given)
+            loss, entropy = self._find_loss(choices, before, inputs.decides, advantages)
+            self.optimizer.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(self.policy.parameters(), settings.gradient_norm)
+            self.optimizer.step()
+        clock = time.perf_counter() - began
+        return Update(self.done, evaluator.graph.name, float(rewards.mean()), evaluator.seconds,
+                      entropy, clock)  # fmt: skip
+
+    def _reward(self, evaluator: Evaluator, drawn: dict[str, Choice], place: int) -> float:
+        decision = make_decision(evaluator.base, drawn, place)
+        if self.settings.repair:
+            decision = repair(evaluator.environment, evaluator.keep_fixed(decision))
+        return evaluator.reward(decision)
+
+    def _find_loss(
+        self,
+        choices: dict[str, Choice],
+        before: dict[str, Tensor],
+        decides: dict[str, Tensor],
+        advantages: Tensor,
+    ) -> tuple[Tensor, float]:
+        """The loss, and the entropy of a node."""
+        settings = self.settings
+        weight = settings.entropy * (1 - self.done / settings.updates)
+        loss, entropies = torch.zeros(()), []
+        for task, choice in choices.items():
+            marks = decides[task]
+            if not marks.any():
+                continue
+            change = (choice.of_actions() - before[task])[:, marks]
+            if settings.ratio == "graph":
+                change = change.sum(dim=1, keepdim=True)
+            ratio = change.exp()
+            gain = ratio * advantages[:, None]
+            if settings.clip > 0:
+                clipped = ratio.clamp(1 - settings.clip, 1 + settings.clip)
+                gain = torch.minimum(gain, clipped * advantages[:, None])
+            entropy = choice.entropy()[:, marks].mean()
+            loss = loss - gain.mean() - weight * entropy
+            entropies.append(entropy.item())
+        return loss, float(np.mean(entropies)) if entropies else 0.0
+
+    def save(self, folder: Path) -> None:
+        """Write a checkpoint."""
+        folder.mkdir(parents=True, exist_ok=True)
+        tensors = {
+            **with_prefix("policy.", self.policy.state_dict()),
+            **with_prefix("optimizer.", flatten_optimizer(self.optimizer)),
+            "generator": self.generator.get_state(),
+        }
+        curves = [evaluator.curve for evaluator in self.evaluators]
+        save_checkpoint(folder, tensors, {"fit": self._name(), "done": self.done, "curves": curves})
+
+    def resume(self, folder: Path) -> None:
+        """Go on from a checkpoint of the same training, if there is one."""
+        found = load_checkpoint(folder, self._name())
+        if found is None:
+            return
+        tensors, record = found
+        self.policy.load_state_dict(without_prefix("policy.", tensors))
+        restore_optimizer(self.optimizer, without_prefix("optimizer.", tensors))
+        self.generator.set_state(tensors["generator"])
+        self.done = record["done"]
+        for evaluator, curve in zip(self.evaluators, record["curves"], strict=True):
+            evaluator.curve = curve
+
+    def _name(self) -> str:
+        graphs = [(e.graph.name, len(e.machine), e.tasks) for e in self.evaluators]
+        return repr((asdict(self.settings), asdict(self.policy.settings), graphs))
+
+
+def fit_scale(policy: Policy, evaluators: Sequence[Evaluator]) -> None:
+    """Standardise by the training graphs."""
+    scaler = fit_scaler(find_inputs(evaluator.graph).columns.numpy() for evaluator in evaluators)
+    policy.set_scale(torch.from_numpy(scaler.mean), torch.from_numpy(scaler.scale))

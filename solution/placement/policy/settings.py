@@ -1,0 +1,62 @@
+"""Settings of the policy and of its training."""
+
+from dataclasses import dataclass
+
+from solution.placement.evaluation import TASKS
+from solution.placement.simulation.decision import FUSION_LEVELS, PRIORITY_LEVELS
+
+MAX_HEAD = 8  # devices that the placement head has; of fewer, the rest is masked
+
+
+@dataclass(frozen=True)
+class PolicySettings:
+    """The network. The defaults are the specification's; the shipped policy is narrower.
+
+    Attributes:
+        tasks: in the order in which they are decided.
+        topology: "sage", or "none" for a layer on each node alone.
+        memory: whether a segment sees the one before it.
+        modulation: "graph", "node" or "none".
+        rounds: how often the actions' probabilities are fed back; 1: never.
+    """
+
+    tasks: tuple[str, ...] = TASKS
+    width: int = 128
+    embedding_layers: int = 2
+    attention_layers: int = 3
+    heads: int = 8
+    segment: int = 256
+    inner: int = 512
+    rounds: int = 3
+    topology: str = "sage"
+    memory: bool = True
+    modulation: str = "graph"
+
+    def actions(self, task: str) -> int:
+        """How many a node has."""
+        return {"placement": MAX_HEAD, "schedule": PRIORITY_LEVELS, "fusion": FUSION_LEVELS}[task]
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """PPO.
+
+    Attributes:
+        updates: at most so many.
+        graphs: in each update, so many graphs with `samples` decisions each.
+        ratio: "node", or "graph" for one ratio of the whole decision.
+        clip: 0 turns clipping off, which is REINFORCE with one epoch.
+        repair: mend decisions that overfill a device; else they have the penalty as reward.
+    """
+
+    updates: int = 1000
+    graphs: int = 1
+    samples: int = 16
+    epochs: int = 4
+    learning_rate: float = 1e-4
+    clip: float = 0.2
+    entropy: float = 0.01
+    gradient_norm: float = 0.5
+    ratio: str = "node"
+    repair: bool = True
+    seed: int = 0

@@ -1,0 +1,140 @@
+"""The protocols by name: each spends so many evaluations of one evaluator, and keeps the best.
+
+Every method, GO's or another's, is given the same number of simulated decisions.
+"""
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+
+from solution.placement.baselines.divisions import (
+    decide_tensorflow,
+    divide_as_a_person,
+    divide_by_metis,
+    place,
+)
+from solution.placement.baselines.hierarchical import place_hierarchically
+from solution.placement.baselines.lists import list_decisions
+from solution.placement.baselines.searches import anneal, breed, search_at_random
+from solution.placement.evaluation import TASKS, Evaluator
+from solution.placement.graphs.workloads import Workload
+from solution.placement.policy.decisions import make_decision, repair
+from solution.placement.policy.network import Policy
+from solution.placement.policy.ppo import Trainer, fit_scale
+from solution.placement.policy.settings import PolicySettings, TrainingSettings
+from solution.placement.search import ask, optimize
+from solution.placement.simulation.decision import Decision, default_decision
+
+Method = Callable[[Evaluator, int, int], None]
+SAMPLES = 16
+FINE_TUNING = 50  # updates at most
+LEARNED = 2  # of the evaluations of GO-one one half trains, the other searches
+
+
+@dataclass(frozen=True)
+class Protocols:
+    """All methods for one workload.
+
+    Attributes:
+        policy: the generalised one.
+        scratch: the network of GO-one; the tasks are the evaluator's.
+        training: of GO-one and of fine-tuning; updates follow from the evaluations.
+    """
+
+    workload: Workload
+    policy: Policy
+    scratch: PolicySettings
+    training: TrainingSettings
+
+    def methods(self) -> dict[str, Method]:
+        """By name, in the order of the tables."""
+        return {
+            "go-one": self.learn_one,
+            "go": lambda evaluator, budget, seed: _optimize(evaluator, self.policy, budget, seed),
+            "zero-shot": self.decide_at_once,
+            "fine-tuned": self.fine_tune,
+            "heuristics and search": lambda evaluator, budget, seed: _optimize(
+                evaluator, None, budget, seed),
+            "human": self.divide,
+            "metis": lambda evaluator, *_: _evaluate(evaluator, place(
+                evaluator.graph, divide_by_metis(evaluator.graph, evaluator.machine),
+                fused=_fuses(evaluator))),
+            "hdp": place_hierarchically,
+            "annealing": anneal,
+            "annealing, 10 times": lambda evaluator, budget, seed: anneal(evaluator, 10 * budget,
+                                                                          seed),
+            "genetic": breed,
+            "random": search_at_random,
+            "one device": lambda evaluator, *_: _evaluate(
+                evaluator, default_decision(evaluator.graph)),
+            "tensorflow": lambda evaluator, *_: _evaluate(
+                evaluator, decide_tensorflow(evaluator.graph)),
+            **{name: _list_by(name) for name in ("heft", "cpop", "m-etf", "m-sct")},
+        }  # fmt: skip
+
+    def learn_one(self, evaluator: Evaluator, budget: int, seed: int) -> None:
+        """PPO from scratch on this graph, then a search by what it learned."""
+        torch.manual_seed(seed)
+        policy = Policy(replace(self.scratch, tasks=ordered(evaluator.tasks)))
+        fit_scale(policy, [evaluator])
+        self._train(policy, evaluator, budget // LEARNED, seed)
+        optimize(evaluator, policy.eval(), budget, seed)
+
+    def fine_tune(self, evaluator: Evaluator, budget: int, seed: int) -> None:
+        """The generalised policy, at most 50 updates, and nothing else."""
+        policy = copy.deepcopy(self.policy).train()
+        self._train(policy, evaluator, min(budget, FINE_TUNING * SAMPLES), seed)
+
+    def _train(self, policy: Policy, evaluator: Evaluator, budget: int, seed: int) -> None:
+        settings = replace(self.training, updates=max(budget // SAMPLES, 1), samples=SAMPLES,
+                           seed=seed)  # fmt: skip
+        Trainer(policy, [evaluator], settings).train()
+
+    def decide_at_once(self, evaluator: Evaluator, budget: int, seed: int) -> None:
+        """The likeliest decision of the generalised policy, mended where it does not fit."""
+        choices = ask(self.policy, evaluator, 1, seed)
+        decision = evaluator.keep_fixed(make_decision(evaluator.base, choices, 0))
+        evaluator.evaluate(repair(evaluator.environment, decision))
+
+    def divide(self, evaluator: Evaluator, budget: int, seed: int) -> None:
+        """As a person would: by layers, or by the cost of cells."""
+        part = divide_as_a_person(evaluator.graph, evaluator.machine, by_cost=self.workload.by_cost)
+        _evaluate(evaluator, place(evaluator.graph, part, fused=_fuses(evaluator)))
+
+
+def ordered(tasks: tuple[str, ...]) -> tuple[str, ...]:
+    """The tasks in the order in which the policy decides them."""
+    return tuple(task for task in TASKS if task in tasks)
+
+
+def optimize_in_sequence(evaluator: Evaluator, policy: Policy, budget: int, seed: int) -> None:
+    """One task after the other, each from what the ones before found, with equal budgets."""
+    for task in ordered(evaluator.tasks):
+        part = Evaluator(evaluator.environment, (task,))
+        if evaluator.best is not None:
+            part.base = evaluator.best
+        optimize(part, policy, budget // len(evaluator.tasks), seed)
+        if part.best is not None:
+            evaluator.evaluate(part.best)
+
+
+def _fuses(evaluator: Evaluator) -> bool:
+    return "fusion" in evaluator.tasks
+
+
+def _evaluate(evaluator: Evaluator, decision: Decision) -> None:
+    evaluator.evaluate(decision)
+
+
+def _optimize(evaluator: Evaluator, policy: Policy | None, budget: int, seed: int) -> None:
+    optimize(evaluator, policy, budget, seed)
+
+
+def _list_by(name: str) -> Method:
+    def run(evaluator: Evaluator, budget: int, seed: int) -> None:
+        made = list_decisions(evaluator.graph, evaluator.machine, fused=_fuses(evaluator))
+        evaluator.evaluate(made[name])
+
+    return run

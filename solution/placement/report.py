@@ -1,0 +1,137 @@
+"""What `fastslow optimize` says of a graph: before and after, devices, kernels, the gap left."""
+
+import csv
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from solution.domain.vocabulary import OPCODES
+from solution.placement.baselines.bounds import find_bound
+from solution.placement.evaluation import Evaluator
+from solution.placement.graphs.cost_graph import CostGraph
+from solution.placement.machine import Machine
+from solution.placement.policy.network import Policy
+from solution.placement.search import Candidate, optimize
+from solution.placement.simulation.decision import Decision, Timeline
+from solution.placement.simulation.environment import Environment
+from solution.placement.simulation.pictures import find_kernels, name_kernel
+from solution.system.errors import InputError
+from solution.system.files import replace_file
+
+CELLS = 48  # characters of a timeline
+SHADES = " ░▒▓█"
+MOST_SHOWN = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """The best decision, and beside what it stands."""
+
+    evaluator: Evaluator
+    candidates: list[Candidate]
+    decision: Decision
+    line: Timeline
+    bound: float  # seconds
+
+    @property
+    def graph(self) -> CostGraph:
+        return self.evaluator.graph
+
+    def summary(self) -> str:
+        """Before and after."""
+        evaluator, after = self.evaluator, self.line.outcome.seconds
+        before = evaluator.environment.runtime(evaluator.base)
+        fits = "" if before.reason is None else f" (which is invalid: {before.reason})"
+        gap = f"{100 * (after / self.bound - 1):.1f}% above the lower bound" if self.bound else ""
+        return (
+            f"{self.graph.name}: {self.graph.num_nodes:,} nodes on {len(evaluator.machine)} "
+            f"devices. Before: {before.seconds * 1e3:.3f} ms{fits}. After: {after * 1e3:.3f} ms, "
+            f"{gap} of {self.bound * 1e3:.3f} ms. {len(evaluator.curve):,} decisions simulated."
+        )
+
+    def rows(self) -> Iterator[tuple[str, ...]]:
+        """A row a device: name, kernels, share of time busy, peak memory, bytes sent, timeline."""
+        kernels = find_kernels(self.graph, self.line)
+        total = max(self.line.outcome.seconds, 1e-30)
+        for number, device in enumerate(self.evaluator.machine.devices):
+            own = kernels[self.line.placement[kernels] == number]
+            busy = float((self.line.end[own] - self.line.start[own]).sum()) / total
+            sent = sum(self.graph.output_bytes[t.node] for t in self.line.transfers
+                       if t.source == number)  # fmt: skip
+            peak = float(self.line.outcome.peak_bytes[number])
+            yield (
+                f"{number} {device.name}", f"{len(own):,}", f"{busy:.0%}", f"{peak / 1e9:.2f} GB",
+                f"{sent / 1e6:,.1f} MB", draw_bar(self.line.start[own], self.line.end[own], total),
+            )  # fmt: skip
+
+    def fusions(self) -> str:
+        """How many kernels have several nodes, and which are the most frequent."""
+        sizes = np.bincount(self.line.groups, minlength=self.graph.num_nodes)
+        kernels = find_kernels(self.graph, self.line)
+        fused = kernels[sizes[kernels] > 1]
+        if not len(fused):
+            return "No nodes are fused."
+        names = Counter(name_kernel(self.graph, sizes, kernel) for kernel in fused.tolist())
+        shown = ", ".join(f"{name} ({count})" for name, count in names.most_common(MOST_SHOWN))
+        return (
+            f"Fused: {int(sizes[fused].sum()):,} nodes in {len(fused):,} kernels, at most "
+            f"{int(sizes[fused].max())} in one. Most frequent, by their last node: {shown}."
+        )
+
+    def origin(self) -> str:
+        """The best of the first decisions, and HEFT's."""
+        first = self.candidates[0]
+        text = f"Before the search, the best was {first.name} ({first.seconds * 1e3:.3f} ms)"
+        heft = [one.seconds for one in self.candidates if one.name == "heft"]
+        return text + (f", and HEFT had {heft[0] * 1e3:.3f} ms." if heft else ".")
+
+
+def draw_bar(start: np.ndarray, end: np.ndarray, total: float) -> str:
+    """How busy a device is in each part of the time, as shades of a character."""
+    borders = np.linspace(0, total, CELLS + 1)
+    # Seconds of work up to each border: whole kernels, and the part of each that is cut.
+    done = np.clip(borders[:, None] - start[None], 0, np.maximum(end - start, 0)[None]).sum(axis=1)
+    shares = np.clip(np.diff(done) / (total / CELLS), 0, 1)
+    return "".join(SHADES[round(share * (len(SHADES) - 1))] for share in shares)
+
+
+def optimize_and_report(
+    graph: CostGraph,
+    machine: Machine,
+    tasks: tuple[str, ...],
+    policy: Policy | None,
+    evaluations: int,
+    seed: int,
+) -> Report:
+    """Search, and lay out what was found.
+
+    Raises InputError where no decision of all that were tried fits the devices' memory.
+    """
+    evaluator = Evaluator(Environment(graph, machine), tasks)
+    candidates = optimize(evaluator, policy, evaluations, seed)
+    if evaluator.best is None:
+        raise InputError(
+            f"{graph.name}: none of {len(evaluator.curve):,} decisions fits the memory of "
+            f"{len(machine)} devices. Take more or larger ones."
+        )
+    line = evaluator.environment.timeline(evaluator.best)
+    bound = find_bound(graph, machine, fused="fusion" in tasks)
+    return Report(evaluator, candidates, evaluator.best, line, bound)
+
+
+def write_decision(report: Report, path: Path) -> None:
+    """A row a node, by its number in the file that the graph comes from."""
+    graph, line = report.graph, report.line
+    with replace_file(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(("node", "opcode", "device", "priority", "kernel", "start", "end"))
+        for node in np.argsort(graph.numbers).tolist():
+            writer.writerow((
+                int(graph.numbers[node]), OPCODES.get(int(graph.opcodes[node]), "merged"),
+                int(line.placement[node]), float(report.decision.priorities[node]),
+                int(graph.numbers[line.groups[node]]), float(line.start[node]),
+                float(line.end[node]),
+            ))  # fmt: skip

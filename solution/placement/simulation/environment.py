@@ -1,0 +1,95 @@
+"""The simulator: what a decision costs on a machine. Pure, deterministic, no random numbers."""
+
+from typing import Any
+
+import numpy as np
+
+from solution.placement.graphs.cost_graph import CostGraph
+from solution.placement.machine import Machine
+from solution.placement.simulation.decision import (
+    FUSION_LEVELS,
+    Decision,
+    Outcome,
+    Timeline,
+    Transfer,
+    check_decision,
+    check_groups,
+)
+from solution.placement.simulation.fusion import fuse
+from solution.placement.simulation.simulate import simulate
+
+MEMORY = 3  # column of Machine.table
+
+
+class Environment:
+    """A graph on a machine.
+
+    Raises InputError where a decision is not one of this graph and machine. A device that is
+    overfull is the reason of an Outcome.
+    """
+
+    def __init__(self, graph: CostGraph, machine: Machine) -> None:
+        self.graph, self.machine = graph, machine
+        self._arrays = (
+            graph.fusion_kinds, graph.operations, graph.output_bytes, graph.resident_bytes,
+            graph.producers.start, graph.producers.of, graph.consumers.start, graph.consumers.of,
+            machine.table, machine.latency, machine.bandwidth,
+        )  # fmt: skip
+
+    def runtime(self, decision: Decision) -> Outcome:
+        """What the decision costs."""
+        check_decision(self.graph, self.machine, decision)
+        placement = decision.placement[self.graph.leaders]
+        groups = self._fuse(placement, decision)
+        return self._judge(*simulate(self._arrays, placement, groups, decision.priorities, False))
+
+    def timeline(self, decision: Decision, groups: np.ndarray | None = None) -> Timeline:
+        """When everything happens.
+
+        Args:
+            groups: (nodes,) fusions that somebody else made, instead of those of the decision's
+                levels; each node has the number of its fusion.
+        """
+        check_decision(self.graph, self.machine, decision)
+        placement = decision.placement[self.graph.leaders]
+        if groups is None:
+            kernels = self._fuse(placement, decision)
+        else:
+            check_groups(self.graph, placement, groups)
+            kernels = _name_by_last(groups)
+        found = simulate(self._arrays, placement, kernels, decision.priorities, True)
+        _, _, start, end, sent, what = found
+        devices = len(self.machine)
+        transfers = [
+            Transfer(
+                int(w // devices), int(placement[w // devices]), int(w % devices), *map(float, s)
+            )
+            for w, s in zip(what, sent, strict=True)
+        ]
+        outcome = self._judge(*found)
+        return Timeline(outcome, placement, kernels, start[kernels], end[kernels], transfers)
+
+    def _fuse(self, placement: np.ndarray, decision: Decision) -> np.ndarray:
+        graph = self.graph
+        levels = np.asarray(decision.fusion, np.int64)
+        return fuse(graph.fusion_kinds, *graph.consumers, placement, levels, FUSION_LEVELS)
+
+    def _judge(self, seconds: float, peak: np.ndarray, *_: Any) -> Outcome:
+        over = np.flatnonzero(peak > self.machine.table[:, MEMORY])
+        if not len(over):
+            return Outcome(seconds, peak)
+        worst = over[0]
+        device = self.machine.devices[worst]
+        reason = (
+            f"device {worst} ({device.name}) is overfull: {peak[worst] / 1e9:.2f} GB of its "
+            f"{device.memory_bytes / 1e9:.2f} GB"
+        )
+        return Outcome(seconds, peak, reason)
+
+
+def _name_by_last(groups: np.ndarray) -> np.ndarray:
+    """The same fusions, each called after its last node."""
+    _, inverse = np.unique(groups, return_inverse=True)
+    last = np.zeros(inverse.max() + 1, np.int64)
+    np.maximum.at(last, inverse, np.arange(len(groups)))
+    return last[inverse]

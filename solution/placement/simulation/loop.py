@@ -1,0 +1,241 @@
+"""The event loop: what happens when a kernel starts or ends and a tensor arrives.
+
+The order of everything is fixed. Events of one time come by their codes: the end of kernel g has
+the code g, the arrival of tensor u on device k the code nodes + u * devices + k. When no event of
+that time is left, idle devices start, in their order, the ready kernel of the highest priority; of
+equal ones that which was ready first, then the first in topological order.
+
+A kernel's outputs are in memory from its start to the end of their last use, on its device; what
+was sent, from its arrival. What is resident (CostGraph.resident_bytes) is there all the time. The
+sender keeps a tensor until it has arrived.
+
+Functions take a few matrices with named rows, and not a record of arrays: numba counts references
+to every array of a record at every call, which made the loop 20 times slower.
+"""
+
+from numba import njit
+
+from solution.placement.graphs.cost_graph import DATA
+from solution.placement.simulation.heaps import pop_event, pop_kernel, push_event, push_kernel
+
+# Rows of `nodes` (6, nodes) int64: the node's kind, its kernel (called after its last node), its
+# device; the first node of a kernel and the next of each, -1 at the end; edges that it awaits.
+KIND, KERNEL, DEVICE, FIRST, NEXT, WAITING = range(6)
+# Rows of `costs` (7, nodes) float64; the last five are a kernel's.
+OUTPUT, RESIDENT, SECONDS, LEVEL, READY, START, END = range(7)
+# Rows of `devices` (5, devices) float64; of `queues` (3, devices) int64.
+USED, PEAK = range(2)
+BASE, SIZE, RUNNING = range(3)
+EVENTS, SENT = range(2)  # of `counts` (2,) int64
+
+
+@njit(cache=True, nogil=True)
+def held(nodes, costs, node, device):
+    """Bytes of a tensor's copy; the resident ones are there anyway."""
+    if costs[RESIDENT, node] > 0 and nodes[DEVICE, node] == device:
+        return 0.0
+    return costs[OUTPUT, node]
+
+
+@njit(cache=True, nogil=True)
+def take_memory(devices, device, amount):
+    """Bytes more are in use."""
+    devices[USED, device] += amount
+    if devices[USED, device] > devices[PEAK, device]:
+        devices[PEAK, device] = devices[USED, device]
+
+
+@njit(cache=True, nogil=True)
+def start_kernel(nodes, costs, out_start, uses, devices, times, codes, counts, kernel, time):  # noqa: E501
+    """Take memory for all that the kernel writes; its end is an event."""
+    device = nodes[DEVICE, kernel]
+    num_devices = devices.shape[1]
+    node = nodes[FIRST, kernel]
+    while node >= 0:
+        unread = out_start[node] == out_start[node + 1]
+        if unread or uses[node * num_devices + device] > 0:
+            take_memory(devices, device, held(nodes, costs, node, device))
+        node = nodes[NEXT, node]
+    costs[START, kernel] = time
+    costs[END, kernel] = time + costs[SECONDS, kernel]
+    push_event(times, codes, counts[EVENTS], costs[END, kernel], kernel)
+    counts[EVENTS] += 1
+
+
+@njit(cache=True, nogil=True)
+def make_ready(
+    nodes, costs, out_start, uses, devices, queues, heap, times, codes, counts, kernel, time
+):  # noqa: E501
+    """All that the kernel reads is there. What is data ends at once."""
+    costs[READY, kernel] = time
+    if nodes[KIND, kernel] == DATA:
+        start_kernel(nodes, costs, out_start, uses, devices, times, codes, counts, kernel, time)
+        return
+    device = nodes[DEVICE, kernel]
+    push_kernel(heap, queues[BASE, device], queues[SIZE, device], kernel, costs)
+    queues[SIZE, device] += 1
+
+
+@njit(cache=True, nogil=True)
+def use_up(nodes, costs, uses, devices, node, device):
+    """One use of a copy less; after the last its memory is free."""
+    place = node * devices.shape[1] + device
+    uses[place] -= 1
+    if uses[place] == 0:
+        devices[USED, device] -= held(nodes, costs, node, device)
+
+
+@njit(cache=True, nogil=True)
+def deliver(
+    nodes,
+    costs,
+    out_start,
+    out_of,
+    uses,
+    devices,
+    queues,
+    heap,
+    times,
+    codes,
+    counts,
+    node,
+    device,
+    time,
+):  # noqa: E501
+    """A tensor is on a device: the kernels there that read it wait for one edge less."""
+    for place in range(out_start[node], out_start[node + 1]):
+        reader = out_of[place]
+        kernel = nodes[KERNEL, reader]
+        if nodes[DEVICE, reader] == device and kernel != nodes[KERNEL, node]:
+            nodes[WAITING, kernel] -= 1
+            if nodes[WAITING, kernel] == 0:
+                make_ready(
+                    nodes, costs, out_start, uses, devices, queues, heap, times, codes, counts,
+                    kernel, time,
+                )  # fmt: skip
+
+
+@njit(cache=True, nogil=True)
+def send(nodes, costs, uses, devices, links, rates, times, codes, counts, sent, what, node, time):  # noqa: E501
+    """Put a tensor on the link to each device that reads it, in their order."""
+    own, num_devices = nodes[DEVICE, node], devices.shape[1]
+    for device in range(num_devices):
+        code = node * num_devices + device
+        if device == own or uses[code] == 0:
+            continue
+        begin = max(time, links[own, device])
+        finish = begin + (rates[0] + costs[OUTPUT, node] / rates[1])
+        links[own, device] = finish
+        push_event(times, codes, counts[EVENTS], finish, nodes.shape[1] + code)
+        counts[EVENTS] += 1
+        if counts[SENT] < what.size:
+            sent[counts[SENT], 0], sent[counts[SENT], 1] = begin, finish
+            what[counts[SENT]] = code
+            counts[SENT] += 1
+
+
+@njit(cache=True, nogil=True)
+def end_kernel(
+    nodes,
+    costs,
+    in_start,
+    in_of,
+    out_start,
+    out_of,
+    uses,
+    devices,
+    queues,
+    heap,
+    links,
+    rates,
+    times,
+    codes,
+    counts,
+    sent,
+    what,
+    kernel,
+    time,
+):  # noqa: E501
+    """Hand on what the kernel wrote, and let go of what it read."""
+    device, num_devices = nodes[DEVICE, kernel], devices.shape[1]
+    if nodes[KIND, kernel] != DATA:
+        queues[RUNNING, device] = -1
+    node = nodes[FIRST, kernel]
+    while node >= 0:
+        if out_start[node] == out_start[node + 1]:
+            devices[USED, device] -= held(nodes, costs, node, device)
+        elif uses[node * num_devices + device] > 0:
+            send(
+                nodes, costs, uses, devices, links, rates, times, codes, counts, sent, what, node,
+                time,
+            )  # fmt: skip
+            deliver(
+                nodes, costs, out_start, out_of, uses, devices, queues, heap, times, codes, counts,
+                node, device, time,
+            )  # fmt: skip
+        for place in range(in_start[node], in_start[node + 1]):
+            if nodes[KERNEL, in_of[place]] != kernel:
+                use_up(nodes, costs, uses, devices, in_of[place], device)
+        node = nodes[NEXT, node]
+
+
+@njit(cache=True, nogil=True)
+def start_idle(nodes, costs, out_start, uses, devices, queues, heap, times, codes, counts, time):  # noqa: E501
+    """Every idle device takes its first ready kernel."""
+    for device in range(devices.shape[1]):
+        if queues[RUNNING, device] < 0 and queues[SIZE, device] > 0:
+            kernel = pop_kernel(heap, queues[BASE, device], queues[SIZE, device], costs)
+            queues[SIZE, device] -= 1
+            queues[RUNNING, device] = kernel
+            start_kernel(nodes, costs, out_start, uses, devices, times, codes, counts, kernel, time)
+
+
+@njit(cache=True, nogil=True)
+def run(
+    nodes,
+    costs,
+    in_start,
+    in_of,
+    out_start,
+    out_of,
+    uses,
+    devices,
+    queues,
+    heap,
+    links,
+    rates,
+    times,
+    codes,
+    counts,
+    sent,
+    what,
+):  # noqa: E501
+    """Run everything; the seconds at which the last event happened."""
+    num_nodes, num_devices, time = nodes.shape[1], devices.shape[1], 0.0
+    for kernel in range(num_nodes):
+        if nodes[KERNEL, kernel] == kernel and nodes[WAITING, kernel] == 0:
+            make_ready(
+                nodes, costs, out_start, uses, devices, queues, heap, times, codes, counts, kernel,
+                time,
+            )  # fmt: skip
+    while True:
+        while counts[EVENTS] > 0 and times[0] == time:
+            code = pop_event(times, codes, counts[EVENTS])
+            counts[EVENTS] -= 1
+            if code < num_nodes:
+                end_kernel(
+                    nodes, costs, in_start, in_of, out_start, out_of, uses, devices, queues, heap,
+                    links, rates, times, codes, counts, sent, what, code, time,
+                )  # fmt: skip
+                continue
+            node, device = (code - num_nodes) // num_devices, (code - num_nodes) % num_devices
+            take_memory(devices, device, held(nodes, costs, node, device))
+            use_up(nodes, costs, uses, devices, node, nodes[DEVICE, node])
+            deliver(
+                nodes, costs, out_start, out_of, uses, devices, queues, heap, times, codes, counts,
+                node, device, time,
+            )  # fmt: skip
+        start_idle(nodes, costs, out_start, uses, devices, queues, heap, times, codes, counts, time)
+        if counts[EVENTS] == 0:
+            return time
+        time = times[0]

@@ -1,0 +1,39 @@
+"""`fastslow optimize`: what people see, and what is left on disk."""
+
+import csv
+import json
+from pathlib import Path
+
+from tests.conftest import FastSlow
+from tests.made import modules
+
+
+def test_a_module_is_optimised_and_everything_is_written(
+    fastslow: FastSlow, tmp_path: Path
+) -> None:
+    modules.write(modules.make_layout_record(), tmp_path / "program.pb")
+    result = fastslow(
+        "optimize", "program.pb", "--tasks", "fusion,placement,schedule", "--devices", "2",
+        "--evaluations", "60", "--timeline", "line.png", "--trace", "line.json", "--out", "all.csv",
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    for words in ("Before:", "After:", "lower bound", "0 P100", "1 P100", "and HEFT had",
+                  "60 decisions simulated"):  # fmt: skip
+        assert words in result.stdout
+    assert (tmp_path / "line.png").read_bytes().startswith(b"\x89PNG")
+    events = json.loads((tmp_path / "line.json").read_text())["traceEvents"]
+    rows = list(csv.DictReader((tmp_path / "all.csv").open()))
+    assert [int(row["node"]) for row in rows] == list(range(len(rows)))
+    kernels = [event for event in events if event["ph"] == "X" and event["name"] != "transfer"]
+    assert kernels and len({row["kernel"] for row in rows}) >= len(kernels)
+
+
+def test_what_cannot_be_done_is_one_message(fastslow: FastSlow) -> None:
+    for words, message in (
+        (("optimize", "nothing.xyz"), "expected an npz file, a module of XLA"),
+        (("optimize", "rnnlm-2-small", "--tasks", "sleep"), "There is no task 'sleep'"),
+        (("optimize", "rnnlm-2-small", "--machine", "abacus"), "There is no device 'abacus'"),
+        (("optimize", "rnnlm-2-small", "--timeline", "line.doc"), "ends with .png"),
+    ):
+        result = fastslow(*words)
+        assert result.returncode == 2 and message in result.stderr, result.stderr

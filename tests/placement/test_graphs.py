@@ -1,0 +1,98 @@
+"""Graphs with costs: of the six families, of files, of modules."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from solution.domain.vocabulary import OPCODE_IDS
+from solution.placement.graphs.builder import ProgramBuilder
+from solution.placement.graphs.cost_graph import DATA, PRODUCT, Columns, build_cost_graph
+from solution.placement.graphs.reading import read_cost_graph
+from solution.placement.graphs.recurrent import make_gnmt
+from solution.placement.graphs.workloads import DOCUMENT, SMALL, WORKLOADS, find_workload
+from solution.placement.machine import make_machine
+from solution.placement.simulation.decision import default_decision
+from solution.placement.simulation.environment import Environment
+from solution.system.errors import InputError
+from tests.made import modules
+from tests.made.graphs import make_layout_graph, write_graph
+from tests.placement.made import make_columns
+
+
+@pytest.mark.parametrize("name", [workload.name for workload in SMALL])
+def test_a_family_has_a_backward_pass_and_updates(name: str) -> None:
+    workload = find_workload(name)
+    graph = workload.make()
+    assert (graph.edges[:, 1] < graph.edges[:, 0]).all()
+    products = (graph.fusion_kinds == PRODUCT).sum()
+    trained = (graph.resident_bytes == 3 * graph.output_bytes) & (graph.resident_bytes > 0)
+    # Every trained parameter shares its device with its update, which comes last.
+    followers = np.bincount(graph.leaders, minlength=graph.num_nodes)
+    assert (followers[graph.leaders[trained]] == 2).all()
+    assert 250 < graph.num_nodes < 2000 and products > 10
+    assert graph.stages.max() + 1 >= 2 and len(np.unique(graph.stages)) == graph.stages.max() + 1
+    assert Environment(graph, make_machine(1)).runtime(default_decision(graph)).seconds > 0
+
+
+def test_the_gradient_of_a_product_is_two_products() -> None:
+    program = ProgramBuilder()
+    inputs = program.data(4, 3)
+    hidden = program.dense(inputs, 5, "tanh")
+    program.train([program.add("reduce", (1,), (program.dense(hidden, 2),), 8.0)])
+    graph = program.finish("two layers")
+    dots = graph.opcodes == OPCODE_IDS["dot"]
+    assert dots.sum() == 2 + 1 + 2  # forward; of the first layer only that of the weights
+    assert sorted(graph.operations[dots]) == [2.0 * 4 * 5 * 2] * 3 + [2.0 * 4 * 3 * 5] * 2
+    assert (graph.opcodes == OPCODE_IDS["subtract"]).sum() == 4
+
+
+def test_what_is_cut_up_has_one_gradient() -> None:
+    program = ProgramBuilder()
+    whole = program.parameter(8)
+    parts = [program.add("slice", (4,), (whole,)) for _ in range(2)]
+    program.train([program.apply("multiply", *parts)])
+    graph = program.finish("halves")
+    joined = np.flatnonzero(graph.opcodes == OPCODE_IDS["concatenate"])
+    assert len(joined) == 1 and graph.output_bytes[joined[0]] == 32
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [workload.name for workload in DOCUMENT])
+def test_the_documents_programs_fit_their_machines_by_layers(name: str) -> None:
+    workload = WORKLOADS[name]
+    graph = workload.make()
+    environment = Environment(graph, make_machine(workload.devices))
+    assert environment.runtime(default_decision(graph)).peak_bytes[0] < 16e9 * workload.devices
+
+
+@pytest.mark.slow
+def test_eighty_thousand_nodes() -> None:
+    assert make_gnmt(8, 90).num_nodes > 80_000
+
+
+def test_an_npz_file_and_a_module_are_read(tmp_path: Path) -> None:
+    path = write_graph(make_layout_graph(name="mine"), tmp_path)
+    graph = read_cost_graph(str(path))
+    assert graph.name == "mine" and graph.num_nodes > 3
+    modules.write(modules.make_layout_record(), tmp_path / "program.pb")
+    module = read_cost_graph(str(tmp_path / "program.pb"))
+    assert module.operations.sum() > 0
+    assert (module.operations[module.fusion_kinds == DATA] == 0).all()
+
+
+def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="rnnlm-9: expected an npz file, a module .* rnnlm-2"):
+        read_cost_graph("rnnlm-9")
+    with pytest.raises(InputError, match="There is no workload 'x'"):
+        find_workload("x")
+    (tmp_path / "bad.npz").write_bytes(b"nothing")
+    with pytest.raises(InputError, match="bad.npz"):
+        read_cost_graph(str(tmp_path / "bad.npz"))
+
+
+def test_a_cost_that_is_no_number_is_named() -> None:
+    columns: Columns = make_columns(3, 0)
+    columns.operations[1] = np.nan
+    with pytest.raises(InputError, match="node 1 has nan operations"):
+        build_cost_graph("bad", columns, np.array([[1, 0]]))

@@ -1,0 +1,230 @@
+"""The policy network, its training, and the file that it is saved in."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from solution.placement.evaluation import Evaluator
+from solution.placement.graphs.cost_graph import Columns, CostGraph, build_cost_graph
+from solution.placement.machine import Machine, make_machine
+from solution.placement.policy.imitation import find_levels, imitate, make_lesson, rename_devices
+from solution.placement.policy.inputs import find_inputs
+from solution.placement.policy.layers import GraphSage, Modulation, SegmentAttention
+from solution.placement.policy.network import Policy
+from solution.placement.policy.ppo import Trainer, Update
+from solution.placement.policy.saving import SHIPPED, load_policy, save_policy
+from solution.placement.policy.settings import PolicySettings, TrainingSettings
+from solution.placement.simulation.environment import Environment
+from solution.system.errors import InputError
+from tests.placement.made import make_columns, make_decision, make_edges, make_graph
+
+SMALL = PolicySettings(width=32, embedding_layers=2, attention_layers=1, heads=4, segment=16,
+                       inner=64, rounds=2)  # fmt: skip
+
+
+def make_policy(settings: PolicySettings = SMALL, seed: int = 0) -> Policy:
+    torch.manual_seed(seed)
+    return Policy(settings).eval()
+
+
+def test_renumbered_nodes_have_the_same_chances() -> None:
+    columns, edges = make_columns(50, 5), make_edges(50, 5)
+    shuffle = np.random.default_rng(0).permutation(50)
+    moved = Columns(*(column[shuffle] for column in columns))
+    policy = make_policy()
+    chances = []
+    for graph in (build_cost_graph("a", columns, edges),
+                  build_cost_graph("b", moved, np.argsort(shuffle)[edges])):  # fmt: skip
+        found = policy(find_inputs(graph), 4)
+        chances.append({task: choice.log_chances[0].exp() for task, choice in found.items()})
+    for task in SMALL.tasks:
+        assert torch.equal(chances[0][task], chances[1][task])
+
+
+def test_one_segment_is_full_attention() -> None:
+    torch.manual_seed(0)
+    layer = SegmentAttention(16, 4, 32, 100, memory=True).eval()
+    nodes = torch.randn(1, 40, 16)
+    rows = layer.before(nodes)
+    query, (key, value) = layer.query(rows), layer.key_value(rows).chunk(2, dim=-1)
+    heads = []
+    for head in range(4):
+        part = slice(4 * head, 4 * head + 4)
+        scores = query[0, :, part] @ key[0, :, part].T / 2.0  # the root of 16 / 4
+        heads.append(scores.softmax(dim=1) @ value[0, :, part])
+    changed = nodes + layer.output(torch.cat(heads, dim=1))
+    expected = changed + layer.inner(layer.behind(changed))
+    torch.testing.assert_close(layer(nodes), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_a_segment_sees_the_one_before_without_a_gradient() -> None:
+    torch.manual_seed(0)
+    layer = SegmentAttention(16, 4, 32, 10, memory=True).eval()
+    nodes = torch.randn(1, 35, 16, requires_grad=True)
+    found = layer(nodes)
+    found[0, 12].sum().backward()
+    gradient = nodes.grad
+    assert gradient is not None
+    assert (gradient[0, :10] == 0).all() and (gradient[0, 10:20] != 0).any()
+    moved = nodes.detach().clone()
+    moved[0, 3, 0] += 1
+    changed = (layer(moved) - found).abs().sum(dim=2)[0] > 1e-6
+    assert changed[10:20].all() and not changed[20:].any()
+
+
+def test_chunks_of_segments_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    layer = SegmentAttention(16, 4, 32, 10, memory=True).eval()
+    nodes = torch.randn(2, 95, 16)
+    with_gradient = layer(nodes)
+    monkeypatch.setattr("solution.placement.policy.layers.CHUNK", 3)
+    with torch.no_grad():
+        torch.testing.assert_close(layer(nodes), with_gradient, atol=1e-6, rtol=1e-5)
+
+
+def test_sage_takes_the_highest_message_of_neighbours() -> None:
+    torch.manual_seed(0)
+    layer, nodes = GraphSage(8), torch.randn(4, 8)
+    edges = torch.tensor([[0, 0, 1], [1, 2, 0]])  # node 3 has no neighbours
+    sent = torch.sigmoid(layer.message(nodes))
+    heard = torch.stack([torch.maximum(sent[1], sent[2]), sent[0], torch.zeros(8), torch.zeros(8)])
+    expected = torch.relu(layer.join(torch.cat([nodes, heard], dim=1)))
+    torch.testing.assert_close(layer(nodes, edges), expected)
+
+
+def test_modulation_without_weights_is_a_half() -> None:
+    modulation = Modulation(8, "graph")
+    for parameter in modulation.parameters():
+        nn.init.zeros_(parameter)
+    assert torch.equal(modulation(torch.randn(5, 8)), torch.full((1, 8), 0.5))
+
+
+def test_devices_that_are_not_there_are_never_chosen() -> None:
+    inputs = find_inputs(make_graph(60, 1))
+    drawn = make_policy()(inputs, 3, 20, generator=torch.Generator().manual_seed(0))
+    assert set(drawn["placement"].actions.unique().tolist()) == {0, 1, 2}
+    assert torch.isfinite(drawn["placement"].entropy()).all()
+
+
+def test_later_tasks_are_told_what_earlier_ones_decided() -> None:
+    inputs = find_inputs(make_graph(40, 1))
+    policy = make_policy()
+    given = {task: torch.zeros(1, 40, dtype=torch.long) for task in SMALL.tasks}
+    first = policy(inputs, 2, given=given)["placement"].log_chances
+    given["fusion"] = torch.full((1, 40), 7)
+    assert not torch.equal(first, policy(inputs, 2, given=given)["placement"].log_chances)
+
+
+def test_ratios_start_at_one() -> None:
+    """What was drawn has the same chances when it is given back."""
+    inputs, policy = find_inputs(make_graph(40, 1)), make_policy()
+    drawn = policy(inputs, 3, 4, generator=torch.Generator().manual_seed(1))
+    again = policy(inputs, 3, 4, {task: choice.actions for task, choice in drawn.items()})
+    for task, choice in drawn.items():
+        ratio = (again[task].of_actions() - choice.of_actions()).exp()
+        torch.testing.assert_close(ratio, torch.ones_like(ratio), atol=1e-5, rtol=1e-5)
+
+
+def make_halves() -> CostGraph:
+    """Two chains that do not know of each other: the best is one on each of two devices."""
+    count = 16
+    columns = make_columns(count, 0)._replace(
+        fusion_kinds=np.zeros(count, np.uint8),
+        operations=np.full(count, 1e9) + np.arange(count),
+        output_bytes=np.full(count, 1e5),
+        resident_bytes=np.zeros(count),
+        opcodes=np.repeat([5, 9], count // 2).astype(np.uint8),
+    )
+    edges = [(node, node - 1) for node in range(1, count) if node != count // 2]
+    return build_cost_graph("halves", columns, np.array(edges))
+
+
+def test_ppo_solves_a_graph_whose_best_split_is_known() -> None:
+    evaluator = Evaluator(Environment(make_halves(), make_machine(2)), ("placement",))
+    policy = make_policy(replace(SMALL, tasks=("placement",)))
+    settings = TrainingSettings(updates=40, samples=16, learning_rate=3e-3)
+    updates: list[Update] = []
+    Trainer(policy, [evaluator], settings).train(updates.append)
+    assert evaluator.seconds < 0.51 * evaluator.reference
+    assert updates[-1].mean_reward > updates[0].mean_reward + 0.1
+
+
+@pytest.mark.parametrize("change", [{"ratio": "graph"}, {"clip": 0.0, "epochs": 1},
+                                    {"repair": False}])  # fmt: skip
+def test_every_setting_of_the_training_learns(change: dict[str, object]) -> None:
+    evaluator = Evaluator(Environment(make_graph(30, 2), make_machine(2)))
+    policy = make_policy()
+    before = [parameter.clone() for parameter in policy.parameters()]
+    settings = TrainingSettings(updates=2, samples=4, **change)  # type: ignore[arg-type]
+    Trainer(policy, [evaluator], settings).train()
+    assert any(not torch.equal(a, b) for a, b in zip(before, policy.parameters(), strict=True))
+    assert len(evaluator.curve) == 8 and all(torch.isfinite(p).all() for p in policy.parameters())
+
+
+@pytest.mark.parametrize("change", [{"topology": "none"}, {"memory": False}, {"rounds": 1},
+                                    {"modulation": "none"}, {"modulation": "node"},
+                                    {"tasks": ("schedule", "placement")}])  # fmt: skip
+def test_every_setting_of_the_network_decides(change: dict[str, object]) -> None:
+    policy = make_policy(replace(SMALL, **change))  # type: ignore[arg-type]
+    found = policy(find_inputs(make_graph(40, 3)), 2, 2, generator=torch.Generator())
+    assert set(found) == set(policy.settings.tasks)
+    assert all(choice.actions.shape == (2, 40) for choice in found.values())
+
+
+def test_a_training_that_was_stopped_ends_with_the_same_policy(tmp_path: Path) -> None:
+    settings = TrainingSettings(updates=4, samples=4, learning_rate=1e-3)
+
+    def start() -> Trainer:
+        evaluator = Evaluator(Environment(make_graph(30, 2), make_machine(2)))
+        return Trainer(make_policy(), [evaluator], settings)
+
+    whole = start()
+    whole.train()
+    stopped = start()
+    stopped.update()
+    stopped.update()
+    stopped.save(tmp_path)
+    resumed = start()
+    resumed.train(folder=tmp_path)
+    assert resumed.evaluators[0].curve == whole.evaluators[0].curve
+    for one, other in zip(whole.policy.parameters(), resumed.policy.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_imitation_learns_a_decision() -> None:
+    evaluator = Evaluator(Environment(make_graph(30, 2), make_machine(2)))
+    lesson = make_lesson(evaluator, make_decision(evaluator.graph, 2, 1))
+    losses = imitate(make_policy(), [lesson], 60, 3e-3)
+    assert losses[-1] < 0.7 * losses[0]
+    assert rename_devices(np.array([2, 2, 0, 1, 0])).tolist() == [0, 0, 1, 2, 1]
+    levels = find_levels(evaluator.graph, np.arange(30.0))
+    assert levels.max() == 19 and (np.diff(levels[evaluator.graph.decides_priority]) >= 0).all()
+
+
+def test_a_saved_policy_decides_the_same(tmp_path: Path) -> None:
+    policy, inputs = make_policy(), find_inputs(make_graph(40, 1))
+    save_policy(policy, tmp_path / "mine.safetensors")
+    loaded = load_policy(tmp_path / "mine.safetensors")
+    assert loaded.settings == policy.settings
+    for task in SMALL.tasks:
+        assert torch.equal(policy(inputs, 2)[task].log_chances, loaded(inputs, 2)[task].log_chances)
+
+
+def test_what_is_no_policy_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "bad.safetensors"
+    path.write_bytes(b"nothing of the kind")
+    with pytest.raises(InputError, match="bad.safetensors: expected a policy"):
+        load_policy(path)
+    with pytest.raises(InputError, match="there is no such file"):
+        load_policy(tmp_path / "none")
+
+
+def test_the_shipped_policy_is_small_and_decides() -> None:
+    assert SHIPPED.stat().st_size <= 5e6
+    machine: Machine = make_machine(4)
+    found = load_policy()(find_inputs(make_graph(60, 1)), len(machine))
+    assert set(found) == {"fusion", "placement", "schedule"}
