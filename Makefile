@@ -29,7 +29,7 @@
 PYTHON ?= python3
 VENV := .venv
 INSTALLED := $(VENV)/.installed
-COLLECTS := $(VENV)/.collects
+EXTRAS := $(VENV)/.extras
 BIN := $(VENV)/bin
 SHARED ?= ../shared/data
 OUT ?= build/collected
@@ -97,26 +97,26 @@ kernels-pull: $(INSTALLED)
 	$(BIN)/fastslow kernels pull "$(NOTEBOOK)" $(call on,REPLACE,--replace)
 
 # Lint runs beside the tests, which wait much; what it says stands below what they say.
-test: $(COLLECTS)
+test: $(EXTRAS)
 	@mkdir -p build
 	@$(MAKE) --jobs=2 --keep-going --no-print-directory pytest silent-lint; \
 	ended=$$?; cat build/lint.txt; exit $$ended
 
-pytest: $(COLLECTS)
+pytest: $(EXTRAS)
 	$(BIN)/pytest --numprocesses logical --dist loadgroup --no-loadscope-reorder
 
-test-slow: $(COLLECTS)
+test-slow: $(EXTRAS)
 	$(BIN)/pytest -m slow
 
-attack: $(COLLECTS)
+attack: $(EXTRAS)
 	rm -rf build/attacks
 	$(BIN)/pytest tests/attacks -m slow --numprocesses 2 --dist load; \
 	ended=$$?; $(BIN)/python -m tests.attacks.attack; exit $$ended
 
-silent-lint: $(COLLECTS)
+silent-lint: $(EXTRAS)
 	@$(MAKE) --no-print-directory lint > build/lint.txt 2>&1
 
-lint: $(COLLECTS)
+lint: $(EXTRAS)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -152,7 +152,7 @@ default-bundle: $(INSTALLED)
 	$(BIN)/fastslow run --run build/default --workers 1
 	$(BIN)/fastslow pack build/default --distill --data stores/sample --out solution/serving/default.zip
 
-collect-sample: $(COLLECTS)
+collect-sample: $(EXTRAS)
 	$(BIN)/python -m solution.collecting.sample "$(OUT)" --hours $(HOURS) --avoid "$(SHARED)/cpugraphs"
 
 papers: $(INSTALLED)
@@ -169,6 +169,6 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev]"
 	touch $@
 
-$(COLLECTS): $(INSTALLED)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev,collect,onnx]"
+$(EXTRAS): $(INSTALLED)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev,collect,onnx,placement]"
 	touch $@

@@ -38,7 +38,7 @@ PROJECT_NAME = "fast-or-slow"
 SLUG = "fast-or-slow-wheels"
 PLACEHOLDER = "INSERT_USERNAME"  # the push writes the user's name there
 # The image's own tests import these (Kaggle/docker-python), and together they weigh gigabytes.
-IN_THE_IMAGE = {"torch", "numpy", "scipy", "lightgbm", "matplotlib", "polars", "optuna"}
+IN_THE_IMAGE = {"torch", "numba", "numpy", "scipy", "lightgbm", "matplotlib", "polars", "optuna"}
 PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
 
 
