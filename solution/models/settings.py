@@ -4,10 +4,10 @@ A wrong word that is found later is found after minutes of preparing, or never.
 """
 
 from collections.abc import Collection
-from difflib import get_close_matches
 from typing import Any
 
 from solution.system.errors import InputError
+from solution.system.names import suggest
 
 MAX_WIDTH, MAX_DEPTH = 8192, 64  # of a net: numbers of a node, layers
 SIZES = {
@@ -25,8 +25,7 @@ def check_choice(setting: str, value: object, choices: Collection[str | None]) -
     known = tuple(choices)  # a dict would want to hash the value
     if value in known:
         return
-    alike = get_close_matches(str(value), [name for name in known if name is not None], n=1)
-    meant = f" Did you mean {alike[0]!r}?" if alike else ""
+    meant = suggest(str(value), [name for name in known if name is not None])
     raise _wrong(setting, value, f"one of {', '.join(map(str, known))}", meant)
 
 
