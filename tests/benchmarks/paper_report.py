@@ -1,10 +1,11 @@
 """What `make papers` found: tables on the screen, in docs/results.md and the log, and a plot."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import polars as pl
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 from rich.table import Table
@@ -21,6 +22,9 @@ BEGIN, END = "<!-- written by make papers -->", "<!-- end of what make papers wr
 PLOT = Path("solution/experiments/papers.png")
 KINDS = (("layout", LAYOUT, LAYOUT_SYSTEMS), ("tile", TILE, TILE_SYSTEMS))
 OURS = ("our net", "our trees")
+MOST_NAMES = 20  # that have room beside a plot
+
+Points = dict[str, list[tuple[float, float]]]  # seconds and score, by system
 
 
 def of_graphs(scores: pl.DataFrame, column: str = "score") -> pl.DataFrame:
@@ -133,7 +137,7 @@ def write_report(scores: pl.DataFrame, costs: pl.DataFrame, folder: Path) -> Non
     replace_between(folder / "docs" / "results.md", "\n\n".join(short))
     tables = [*full, as_markdown(compare(scores), ""), as_markdown(list_costs(costs), "")]
     replace_between(folder / "solution/experiments/LOG.md", "\n\n".join(tables))
-    save_figure(draw(scores), folder / PLOT)
+    save_figure(draw(list_points(scores)), folder / PLOT)
 
 
 def _shorten(cell: str, column: str) -> str:
@@ -159,21 +163,27 @@ def as_markdown(rows: list[list[str]], corner: str) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def draw(scores: pl.DataFrame) -> Figure:
-    """The mean score of each system against the seconds of a fit, a line where it had several."""
-    figure = Figure(figsize=(13, 5.2), layout="constrained")
-    for axes, (kind, collections, systems) in zip(figure.subplots(1, 2), KINDS, strict=True):
-        for number, name in enumerate(systems):
+def list_points(scores: pl.DataFrame) -> dict[str, Points]:
+    """Seconds of a fit and mean score of each system, for every budget that it had; by kind."""
+    found: dict[str, Points] = {kind: {} for kind, _, _ in KINDS}
+    for kind, collections, systems in KINDS:
+        for name in systems:
             own = scores.filter(pl.col("system") == name, pl.col("collection").is_in(collections))
-            points = []
             for _, part in own.group_by("budget", maintain_order=True):
                 mean = mean_over(of_graphs(part), collections, "score").value
-                points.append((float(part["seconds"].mean()), mean))  # type: ignore[arg-type]
-            if points:
-                x, y = zip(*sorted(points), strict=True)
-                style = {"lw": 2.5, "ms": 12} if name in OURS else {"lw": 1.2}
-                marker = "*" if name in OURS else "os"[number // 10]
-                axes.plot(x, y, marker=marker, label=name, **style)
+                seconds = float(part["seconds"].mean())  # type: ignore[arg-type]
+                found[kind].setdefault(name, []).append((seconds, mean))
+    return found
+
+
+def draw(points: Mapping[str, Points]) -> Figure:
+    """The mean score of each system against the seconds of a fit, a line where it had several."""
+    figure = Figure(figsize=(13, 5.2), layout="constrained")
+    for axes, (kind, systems) in zip(figure.subplots(1, 2), points.items(), strict=True):
+        for name, own in systems.items():
+            x, y = zip(*sorted(own), strict=True)
+            marker, size = ("*", 12) if name in OURS else ("o", 6)
+            axes.plot(x, y, marker=marker, ms=size, lw=1.2, color=_colour(name))
         axes.set_xscale("log")
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
@@ -182,8 +192,34 @@ def draw(scores: pl.DataFrame) -> Figure:
         metric = "Kendall's tau, mean of four collections" if kind == "layout" else "top-5 score"
         axes.set_ylabel(f"{metric}, out of fold")
         axes.set_title(f"{kind}: score against training time")
-        axes.legend(fontsize=7, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+        axes.spines[["top", "right"]].set_visible(False)
+        _name_points(axes, {name: max(own) for name, own in systems.items()})
     return figure
+
+
+def _name_points(axes: Axes, ends: Mapping[str, tuple[float, float]]) -> None:
+    """A name for each dot, beside the axes in the order of the scores, and a thin line to it."""
+    low, high = axes.get_ylim()
+    gap = (high - low) / MOST_NAMES
+    names = sorted(ends, key=lambda name: -ends[name][1])
+    place, places = math.inf, []
+    for name in names:
+        place = min(ends[name][1], place - gap)
+        places.append(place)
+    for number in range(len(names)):  # those that were pushed out below
+        places[-1 - number] = max(places[-1 - number], low + number * gap)
+    line = {"arrowstyle": "-", "lw": 0.5, "color": "0.7", "relpos": (0, 0.5), "shrinkB": 4}
+    for name, place in zip(names, places, strict=True):
+        axes.annotate(
+            name, ends[name], (1.06, place), textcoords=axes.get_yaxis_transform(),
+            va="center", fontsize=8, color=_colour(name), annotation_clip=False,
+            weight="bold" if name in OURS else "normal",
+            arrowprops=line,
+        )  # fmt: skip
+
+
+def _colour(name: str) -> str:
+    return "C3" if name in OURS else "C0"
 
 
 def _show(title: str, rows: list[list[str]]) -> Table:
