@@ -23,7 +23,7 @@ SAMPLE = PROJECT / "solution" / "data" / "sample"
 PLACE = PROJECT / "build" / "notebooks"  # where the outputs of the execution go
 CELL_SECONDS = 1800
 COLOURS = 128  # of a picture
-QUICK = {"LIMIT": True, "REPLACE": True}
+ANEW = {"REPLACE": True}
 UNREADABLE = ("application/vnd.jupyter.widget-view+json",)  # a progress bar
 
 
@@ -45,8 +45,8 @@ def build(notebooks: Sequence[Notebook], place: Path = PLACE) -> None:
     for notebook in notebooks:
         with console.status(f"Executing {notebook.name}"):
             made = read_source(notebook)
-            quick = {name: value for name, value in QUICK.items() if name in read_parameters(made)}
-            set_ready = set_values(made, quick) if quick else made
+            anew = {name: value for name, value in ANEW.items() if name in read_parameters(made)}
+            set_ready = set_values(made, anew) if anew else made
             done[notebook.built] = execute(set_ready, PROJECT, environment)
     for path, executed in done.items():  # in the end, so that the tree is clean until then
         write(executed, path)
