@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from solution.domain.graph import Graph
 from solution.domain.memo import PerGraph
 from solution.features.layout.conflict_nodes import Importance, find_importance
-from solution.features.layout.violations import violation_ratios
+from solution.features.layout.violations import UNSET, violation_ratios
 from solution.features.pruning import PRUNINGS
 from solution.models.nets.layers import Mlp, SelfAttention
 from solution.models.nets.training_loop import TrainingSettings
@@ -43,6 +43,7 @@ from solution.models.papers.nodes import (
     NodeSettings,
     layout_numbers,
 )
+from solution.models.settings import check_choice
 
 NOT_NEIGHBOURS = 0.1
 
@@ -56,11 +57,15 @@ class ViolationSettings(NodeRankerSettings):
     heads: int = 4
     features: int | None = None  # the numeric ones are compressed to so many; None: they are not
     ratio: bool = True  # the violation ratio
+    unset: str = "suits"  # in it, a node without a layout of its own: of features' UNSET
     importance: bool = False  # nodes of importance
     nodes: NodeSettings = field(default_factory=lambda: NodeSettings(trained=1000, scored=1000))
     training: TrainingSettings = field(
         default_factory=lambda: TrainingSettings(configs_per_graph=16, max_configs=None)
     )
+
+    def __post_init__(self) -> None:
+        check_choice("unset", self.unset, UNSET)
 
     def build(self, seed: int) -> "ViolationRanker":
         """Make a ranker that is not fitted yet."""
@@ -95,7 +100,7 @@ class ViolationRanker(NodeRanker[ViolationSettings, ViolationInputs]):
         find = _finder(nodes.pruning, nodes.hops)
         return ViolationInputs(
             **{f.name: getattr(inputs, f.name) for f in dataclasses.fields(inputs)},
-            ratio=_ratios(graph),
+            ratio=_ratios(self.settings.unset)(graph),
             importance=find(graph) if self.settings.importance else None,
             numbers=np.arange(len(inputs.opcodes)),
         )
@@ -104,7 +109,9 @@ class ViolationRanker(NodeRanker[ViolationSettings, ViolationInputs]):
         return ViolationNet(self.settings)
 
 
-_ratios = PerGraph(lambda graph: torch.from_numpy(violation_ratios(graph)[:, None]).float())
+@cache
+def _ratios(unset: str) -> PerGraph[Tensor]:
+    return PerGraph(lambda graph: torch.from_numpy(violation_ratios(graph, unset)[:, None]).float())
 
 
 @cache

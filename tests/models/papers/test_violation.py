@@ -43,13 +43,25 @@ def test_the_violation_ratio_of_a_worked_example() -> None:
     layouts = [
         [_layout(output=(0, 1)), _layout(output=(0, 1, 2)), _layout(output=(0,))],  # none
         [_layout(output=(1, 0)), _layout(output=(0, 1, 2)), _layout(output=(0,))],  # 4 < 6
-        [_layout(output=(1, 0)), _layout(output=(2, 1, 0)), NONE],  # both that are given
-        [NONE, _layout(output=(1, 2, 0)), _layout(input=(0, 1, 2))],  # the only one given
+        [_layout(output=(1, 0)), _layout(output=(2, 1, 0)), NONE],  # two of three
+        [NONE, _layout(output=(1, 2, 0)), _layout(input=(0, 1, 2))],  # one of three
         [NONE, NONE, NONE],
     ]
     graph = _with_layouts(layouts)
-    expected = np.array([0, 1 / 3, 1, 1, 0])
+    expected = np.array([0, 1 / 3, 2 / 3, 1 / 3, 0])
     np.testing.assert_allclose(violation_ratios(graph)[graph.layouts.rows], expected)
+
+
+def test_a_node_without_a_layout_may_count_with_the_programs_own() -> None:
+    # In the program the last dimension is contiguous: 4 < 6 and 4 < 6 violate, 24 does not.
+    layouts = [
+        [NONE, NONE, NONE],
+        [_layout(output=(0, 1)), NONE, NONE],
+        [_layout(output=(0, 1)), _layout(output=(0, 1, 2)), NONE],
+    ]
+    graph = _with_layouts(layouts)
+    ratios = violation_ratios(graph, "program")[graph.layouts.rows]
+    np.testing.assert_allclose(ratios, [2 / 3, 1 / 3, 0])
 
 
 def test_nodes_of_importance_of_a_worked_example() -> None:
