@@ -13,9 +13,9 @@ from solution.collecting.collect import Workers
 from solution.data.hlo.messages import read_records
 from solution.serving.bundle import load_bundle
 from solution.system.errors import InputError
-from tests.choosing.conftest import DENSE, RAGGED
 from tests.conftest import FastSlow
 from tests.made.graphs import make_tile_graph, write_graph
+from tests.made.timed import DENSE, RAGGED
 
 KERNEL = "npz/tile/xla/valid"
 
