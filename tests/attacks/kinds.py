@@ -9,8 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
 from ensembles.last_recipe import recall
 from ensembles.recipe import find_recipe
 from solution.collecting.journal import Journal
@@ -20,9 +18,6 @@ from solution.domain import predictions
 from solution.domain.collection import Collection, collection
 from solution.models.catalogue import load_model
 from solution.models.nets.checkpoint import load_checkpoint
-from solution.placement.policy.network import Policy
-from solution.placement.policy.saving import load_policy, save_policy
-from solution.placement.policy.settings import PolicySettings
 from solution.runs.folder import Run
 from solution.runs.job import check_job
 from solution.runs.origin import recall_origin
@@ -42,7 +37,7 @@ from submissions.checker import Expected, check_submission
 from submissions.download import RECEIPT, _read_receipt
 from submissions.kernels.pushes import Pushes, _read, _write
 from submissions.ledger import read_ledger
-from tests.attacks import making
+from tests.attacks import making, policies
 from tests.made import modules
 from tests.made.graphs import write_graph
 from tests.made.modules import make_layout_record
@@ -198,19 +193,6 @@ def _read_journal(path: Path) -> bytes:
     return repr(sorted(journal.state.items())).encode() + b"".join(map(making.describe, found))
 
 
-def _make_policy(folder: Path) -> Path:
-    torch.manual_seed(0)
-    path = folder / "policies" / "mine.safetensors"
-    save_policy(Policy(PolicySettings(width=8, heads=2, inner=8, rounds=1)), path)
-    return path
-
-
-def _read_policy(path: Path) -> bytes:
-    policy = load_policy(path)
-    weights = sorted(policy.state_dict().items())
-    return repr(policy.settings).encode() + b"".join(w.numpy().tobytes() for _, w in weights)
-
-
 def _prepared(folder: Path) -> Path:
     making.make_store(folder)
     return graph_path(folder / "store", "layout:xla:random", "train", "known_1")
@@ -308,7 +290,7 @@ KINDS = (
          lambda path: _read_bundle(_find_bundle(path)), ()),
     Kind("bundle.json", lambda f: _make_bundle(f, "bundle") / BUNDLE,
          lambda path: _read_bundle(path.parent), ("*/bundle.json",)),
-    Kind("policy", _make_policy, _read_policy, ()),
+    Kind("policy", policies.make_policy, policies.read_policy, ()),
     Kind("archive", making.make_archive, _unpack, ("*.zip",)),
 )  # fmt: skip
 BY_NAME = {kind.name: kind for kind in KINDS}
