@@ -70,7 +70,7 @@ def optimize(
 
 def _show(report: "Report") -> None:
     say(report.summary())
-    table = make_table()
+    table = make_table(expendable=("Sent", "Memory"))
     for name in ("Device", "Kernels", "Busy", "Memory", "Sent"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("From the start to the end", no_wrap=True)

@@ -57,6 +57,7 @@ WRITTEN = {
     "solution/serving/archive.py": ("bundle",),
     "solution/serving/card.py": (),  # for people
     "solution/serving/export.py": (),  # for people
+    "solution/serving/onnx_export.py": (),  # for other programs
     "solution/serving/packing.py": ("bundle, model",),
     "solution/serving/reading.py": (),  # a program that is read at once
     "solution/serving/record.py": ("bundle.json",),
