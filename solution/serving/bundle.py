@@ -4,10 +4,12 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from threadpoolctl import ThreadpoolController
 
 from ensembles.recipe import check_members
 from ensembles.votes import average, merge_votes
@@ -170,7 +172,7 @@ class Bundle:
         Matrix products have one thread meanwhile.
         """
         prepared: dict[Preparation, Graph] = {}
-        with one_thread():
+        with one_thread(self._libraries):
             for member in self.choose(graph.collection.name):
                 model = self._load(member)
                 if model.preparation not in prepared:
@@ -190,10 +192,16 @@ class Bundle:
             )
         return chosen
 
+    @cached_property
+    def _libraries(self) -> ThreadpoolController | None:
+        """What students multiply with is there when they are: it need not be found each time."""
+        return ThreadpoolController() if self.record.is_light else None
+
     def load(self) -> None:
-        """Load all models, which otherwise are loaded when they are asked."""
+        """Load all models, and find what they multiply with, before they are asked."""
         for member in self.record.members:
             self._load(member)
+        _ = self._libraries
 
     def _load(self, member: Member) -> Model | LightModel:
         if member.folder not in self._models:

@@ -23,6 +23,7 @@ from solution.system.errors import InputError
 
 REGRET, CONFIDENCE = 0.02, 0.9
 ROUNDING = 1e-12  # of sums of weights
+BLOCK = 512  # programs whose distances to all others are kept at once
 MOST_TIMES = 16  # as many configurations as were seen; beyond nothing is promised
 
 
@@ -125,11 +126,13 @@ class Learned:
         Graphs of one group are one program, and never each other's nearest.
         """
         _, groups = np.unique([program.group for program in self.programs], return_inverse=True)
-        nearest = [
-            _distances(own, self._sizes[groups != group]).min(initial=np.inf)
-            for own, group in zip(self._sizes, groups, strict=True)
-        ]
-        return max((float(gap) for gap in nearest if gap < np.inf), default=0.0)
+        nearest = np.zeros(len(groups))
+        for first in range(0, len(groups), BLOCK):  # all at once would take their number squared
+            block = slice(first, first + BLOCK)
+            distances = _distances(self._sizes[block, None], self._sizes)
+            distances[groups[block, None] == groups] = np.inf
+            nearest[block] = distances.min(axis=1)
+        return float(nearest.max(initial=0.0, where=nearest < np.inf))
 
     @cached_property
     def _architectures(self) -> frozenset[str]:
@@ -194,4 +197,4 @@ def _sizes(program: Facts | Program) -> list[float]:
 
 
 def _distances(one: np.ndarray, others: np.ndarray) -> np.ndarray:
-    return np.sqrt(((others - one) ** 2).sum(axis=1))
+    return np.asarray(np.sqrt(((others - one) ** 2).sum(axis=-1)))

@@ -14,12 +14,12 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from multiprocessing.context import ForkServerContext, SpawnContext
 from typing import Any
 
 import psutil
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from solution.system.container import memory_left
 from solution.system.errors import InputError
@@ -44,9 +44,14 @@ def available_memory() -> int:
     return free if left is None else min(free, left)
 
 
-def one_thread() -> threadpool_limits:
-    """Matrix products with one thread: they are thin, and threads would wait for each other."""
-    return threadpool_limits(limits=1, user_api="blas")
+def one_thread(libraries: ThreadpoolController | None = None) -> AbstractContextManager[object]:
+    """Matrix products with one thread: they are thin, and threads would wait for each other.
+
+    Args:
+        libraries: those that multiply; by default those that are found now, which takes a while.
+    """
+    found = ThreadpoolController() if libraries is None else libraries
+    return found.limit(limits=1, user_api="blas")
 
 
 def fork_server(modules: Sequence[str]) -> Context:
