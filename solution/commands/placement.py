@@ -65,7 +65,6 @@ def optimize(
             say(f"Timeline: {path}")
     if out is not None:
         write_decision(report, out)
-        say(f"Every node: {out}")
 
 
 def _show(report: "Report") -> None:
