@@ -23,11 +23,11 @@ from solution.serving.archive import unpack
 from solution.serving.calibration import CONFIDENCE, REGRET, Facts, Learned, describe_graph
 from solution.serving.ranking import Ranking, find_spread
 from solution.serving.record import (
-    MODELS,
     RECORD,
     BundleRecord,
     Member,
     check_model_record,
+    check_places,
     read_bundle_record,
 )
 from solution.system.errors import InputError
@@ -276,7 +276,7 @@ def _read(graph: Graph | str | Path) -> Graph:
 
 def _open(folder: Path, source: Path, kept: object) -> Bundle:
     record = read_bundle_record(folder, source)
-    _check_places(folder, record, source)
+    check_places(folder, record, source)
     try:
         check_files(folder, record.files, source / RECORD)
     except InputError as error:
@@ -285,20 +285,3 @@ def _open(folder: Path, source: Path, kept: object) -> Bundle:
         found = read_record(folder / member.folder / catalogue.RECORD, "a model")
         check_model_record(found, member.folder, source)
     return Bundle(folder, record, source, _kept=kept)
-
-
-def _check_places(folder: Path, record: BundleRecord, source: Path) -> None:
-    """Refuse links, files of another size, and what lies among the models and is not listed."""
-    real = folder.resolve()
-    for name, size in record.sizes.items():
-        path = folder / name
-        if path.exists() and path.resolve() != real / name:
-            raise InputError(f"{source}: {name} is a link, or leads out of the bundle.")
-        if path.is_file() and path.stat().st_size != size:
-            raise InputError(
-                f"{source}: {name} has {path.stat().st_size:,} bytes, expected {size:,}."
-            )
-    for path in sorted((folder / MODELS).rglob("*")):
-        name = path.relative_to(folder).as_posix()
-        if path.is_symlink() or (not path.is_dir() and name not in record.files):
-            raise InputError(f"{source}: {name} is a link, or not in the bundle's record.")

@@ -165,6 +165,23 @@ def check_model_record(found: dict[str, Any], place: str, named: Path) -> None:
         raise InputError(_other_features(named, version))
 
 
+def check_places(folder: Path, record: BundleRecord, source: Path) -> None:
+    """Refuse links, files of another size, and what lies among the models and is not listed."""
+    real = folder.resolve()
+    for name, size in record.sizes.items():
+        path = folder / name
+        if path.exists() and path.resolve() != real / name:
+            raise InputError(f"{source}: {name} is a link, or leads out of the bundle.")
+        if path.is_file() and path.stat().st_size != size:
+            raise InputError(
+                f"{source}: {name} has {path.stat().st_size:,} bytes, expected {size:,}."
+            )
+    for path in sorted((folder / MODELS).rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if path.is_symlink() or (not path.is_dir() and name not in record.files):
+            raise InputError(f"{source}: {name} is a link, or not in the bundle's record.")
+
+
 def _check(record: BundleRecord, named: Path) -> None:
     if record.features != VERSION:
         raise InputError(_other_features(named, record.features))
