@@ -18,6 +18,11 @@ from tests.processes import FASTSLOW, TRAINING, run_cold
 REPOSITORY = Path(__file__).parent.parent
 SHARED = Path(os.environ.get("FASTSLOW_SHARED", REPOSITORY.parent / "shared" / "data"))
 
+# Commands that may import torch, which a fork of the larger server has already.
+WITH_NETS = (
+    "demo", "run", "train", "tune", "explain", "pack", "rank", "choose", "onnx", "optimize",
+)  # fmt: skip
+
 FastSlow = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -72,11 +77,7 @@ def fastslow(tmp_path: Path) -> FastSlow:
     """Run the real command in an empty folder and return what it printed."""
 
     def call(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-        server = (
-            TRAINING
-            if arguments[0] in ("demo", "run", "train", "tune", "explain", "pack", "rank", "choose")
-            else FASTSLOW
-        )
+        server = TRAINING if arguments[0] in WITH_NETS else FASTSLOW
         return server.run(*arguments, cwd=tmp_path)
 
     return call

@@ -29,7 +29,7 @@ LIBRARIES = (
     "rich.progress", "rich.table", "safetensors.numpy", "scipy.stats", "threadpoolctl", "typer",
 )  # fmt: skip
 TRAINING_LIBRARIES = (
-    "lightgbm", "lightning_fabric", "optuna", "sklearn", "torch", "torch_geometric",
+    "lightgbm", "lightning_fabric", "numba", "optuna", "sklearn", "torch", "torch_geometric",
 )  # fmt: skip
 KAGGLE_LIBRARIES = (
     "bleach", "dateutil.relativedelta", "dotenv", "google.protobuf.field_mask_pb2", "kagglesdk",
