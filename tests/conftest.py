@@ -41,7 +41,10 @@ def find_group(item: pytest.Item) -> str:
         return f"story-{zlib.crc32(item.name.encode()) % 2}"
     if "day" in used:  # of tests/notebooks
         return "day"
-    return item.path.relative_to(Path(__file__).parent).as_posix()
+    file = item.path.relative_to(Path(__file__).parent)
+    if "run" in used and file.parent.name == "serving":
+        return "bundle"
+    return file.as_posix()
 
 
 @pytest.fixture
