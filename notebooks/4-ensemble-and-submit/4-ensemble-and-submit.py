@@ -10,9 +10,10 @@
 # # 4. Ensemble and submit
 #
 # Puts the models of the training notebooks together, merges their predictions by a recipe, and
-# writes `submission.csv`. Nothing is trained here and no data is read: the outputs of the other
-# notebooks are enough. Upload the file with the notebook's *Submit* button, or bring it home with
-# `make kernels-pull` and send it with `make submit`.
+# writes `submission.csv` and `bundle.zip`, the recipe's models as one file. Nothing is trained here
+# and no data is read: the outputs of the other notebooks are enough. Upload the CSV with the
+# notebook's *Submit* button, or bring both home with `make kernels-pull`: `make submit` sends the
+# one, `fastslow rank FILE --with runs/4-ensemble-and-submit/bundle.zip` ranks with the other.
 
 # %% tags=["parameters"]
 RECIPE = ""  # a name; empty: the one that `make submit` takes
@@ -38,6 +39,8 @@ import shutil
 from ensembles import DEFAULT_RECIPE
 from ensembles.recipe import find_recipe
 from ensembles.tables import show_comparison
+from solution import load_bundle
+from solution.serving.packing import pack
 from solution.sessions.earlier_runs import join_runs
 from solution.sessions.session import Session
 from solution.system.terminal import output, say
@@ -58,6 +61,7 @@ for source in sources:
 with join_runs(sources, session.run, replace=True) as run:
     built = build_submission(run, recipe)
     page = write_page(run, recipe, session.output / "report.html")
+    bundle = pack(run, recipe, session.output / "bundle.zip")
 
 # %% [markdown]
 # ## What the ensemble reaches
@@ -69,7 +73,17 @@ output.print(tabulate(built.scores))
 # %%
 for member in recipe.names():
     if run.predictions(member, "out_of_fold").is_file():
-        output.print(show_comparison(run, recipe.name, member))
+        said, table = show_comparison(run, recipe.name, member)
+        say(said)
+        output.print(table)
+
+# %% [markdown]
+# ## The bundle
+# Attached to another notebook as its output or as a dataset, it ranks there, with nothing trained:
+# `load_bundle("/kaggle/input/.../bundle.zip").rank("program.npz")`.
+
+# %%
+say(load_bundle(bundle).describe())
 
 # %% [markdown]
 # ## The submission

@@ -3,6 +3,8 @@
 import polars as pl
 import pytest
 
+from solution import load_bundle, read_graph
+from solution.data.folders import SAMPLE, find_files
 from solution.domain import predictions
 from solution.experiments.base import find_experiment
 from solution.runs.folder import Run
@@ -71,6 +73,15 @@ def test_the_submission_is_that_of_all_models_together(day: Day) -> None:
     csv = day.outputs(LAST) / "submission.csv"
     assert check_submission(csv, expect(graphs, None)) == (graphs["split"] == "test").sum()
     assert (day.outputs(LAST) / "report.html").stat().st_size > 10_000
+
+
+def test_the_bundle_that_was_made_there_ranks_here(day: Day) -> None:
+    """With the models of both training notebooks, and without their runs."""
+    bundle = load_bundle(day.outputs(LAST) / "bundle.zip")
+    for kind in ("layout", "tile"):
+        file = next(file for file in find_files(SAMPLE) if file.collection.kind == kind)
+        graph = read_graph(file.path)
+        assert sorted(bundle.rank(graph).order) == list(range(graph.num_configs))
 
 
 def test_the_pictures_are_there(day: Day) -> None:
