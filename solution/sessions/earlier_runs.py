@@ -18,7 +18,7 @@ import polars as pl
 
 from solution.domain import predictions
 from solution.domain.collection import NAMES
-from solution.experiments.base import find_named_experiment
+from solution.experiments.base import Experiment, find_named_experiment
 from solution.runs.folder import CHECKPOINTS, EXPERIMENTS, JOBS, Run
 from solution.runs.job import check_job
 from solution.runs.record import check_split, compare_versions, list_differences, open_run
@@ -115,6 +115,13 @@ def _adopt_one(folder: Path, target: Path) -> bool:
     return True
 
 
+def _find_as_described(name: str, described: Any) -> Experiment:
+    """The experiment, cut short where the run's record says that it was."""
+    found = find_named_experiment(name)
+    quick = found.quick()
+    return quick if quick.describe() == described else found
+
+
 @contextmanager
 def join_runs(sources: Sequence[Run], folder: Path, *, replace: bool = False) -> Iterator[Run]:
     """Put runs that were made alike together into one run in `folder`, and gather its predictions.
@@ -135,7 +142,7 @@ def join_runs(sources: Sequence[Run], folder: Path, *, replace: bool = False) ->
             )
         compare_versions(source.folder, record)
     described = {name: value for r in records for name, value in r["settings"][EXPERIMENTS].items()}
-    experiments = [find_named_experiment(name) for name in described]
+    experiments = [_find_as_described(name, value) for name, value in described.items()]
     settings = {**records[0]["settings"], EXPERIMENTS: described}
     with open_run(folder, settings, replace=replace) as run:
         _copy_split(sources[0], run)

@@ -30,14 +30,13 @@ def slow_violation_ratio(graph: Graph) -> list[float]:
     """One configuration and one node after the other."""
     ratios = []
     for layouts in graph.layouts.expand():
-        given_nodes = violating = 0
+        violating = 0
         for node, layout in zip(graph.configurable, layouts, strict=True):
             if layout[0] == -1:
                 continue
             sizes = graph.node_features[node, vocabulary.SHAPE_DIMENSIONS]
-            given_nodes += 1
             violating += sizes[layout[0]] < max(sizes)
-        ratios.append(violating / given_nodes if given_nodes else 0.0)
+        ratios.append(violating / len(graph.configurable))
     return ratios
 
 
