@@ -11,8 +11,8 @@ import numpy as np
 
 from solution.choosing.candidates import find_candidates
 from solution.choosing.proposer import Prior, Proposer
-from solution.choosing.space import Space
-from solution.choosing.surrogate import Belief, Surrogate
+from solution.choosing.space import Space, squared_distances
+from solution.choosing.surrogate import Belief, Forecast, Surrogate
 
 LENGTHS = (1.0, 4.0)  # in median distances between configurations
 NOISES = (0.02, 0.3)
@@ -76,6 +76,9 @@ class Guided(Proposer):
         )
         if not len(pool):
             return pool
+        columns, scores = self.space.describe(pool), self.score(pool)
+        works = self._works(columns)
+        alone = self._forecast(columns, scores, [], np.empty(0)) if len(self.sound) else None
         chosen: list[int] = []
         for place in range(min(count, len(pool))):
             number = len(self.times) + place
@@ -83,32 +86,45 @@ class Guided(Proposer):
             if self._explored and number % self._explored == FIRST_EXPLORED % self._explored:
                 chosen.append(int(self.generator.choice(left)))
             else:
-                chosen.append(int(left[np.argmax(self._worth(pool, chosen)[left])]))
+                worth = self._worth(columns, scores, alone, works, chosen)
+                chosen.append(int(left[np.argmax(worth[left])]))
         return pool[chosen]
 
-    def _worth(self, pool: np.ndarray, chosen: list[int]) -> np.ndarray:
-        """What to measure first (n,), where `chosen` positions of the pool are already chosen."""
-        columns, scores = self.space.describe(pool), self.score(pool)
-        places = self.sound
-        if self._prior is None and len(places) + len(chosen) < UNLED:
-            return self.generator.random(len(pool))
-        if not len(places):
-            # Nothing has a time yet: by the order, but each unlike those chosen with it.
+    def _worth(
+        self,
+        columns: np.ndarray,
+        scores: np.ndarray,
+        alone: Forecast | None,
+        works: np.ndarray,
+        chosen: list[int],
+    ) -> np.ndarray:
+        """What of the pool (n,) to measure first, where `chosen` positions are already chosen.
+
+        Args:
+            alone: what is expected where nothing is chosen yet; None: nothing has a time.
+            works: the chance (n,) that each works at all.
+        """
+        if self._prior is None and len(self.sound) + len(chosen) < UNLED:
+            return self.generator.random(len(columns))
+        if alone is None:  # by the order, but each unlike those chosen with it
             apart = _nearest(columns, columns[chosen], self._unit)
             return np.asarray(-scores + np.log(np.minimum(apart, 1.0) + 1e-3))
-        known = self.choices[places]
-        times = np.log(self.times[places])
+        found = self._forecast(columns, scores, chosen, alone.mean[chosen]) if chosen else alone
+        return found.improvement(float(np.log(self.times[self.sound]).min())) * works
+
+    def _forecast(
+        self, columns: np.ndarray, scores: np.ndarray, chosen: list[int], believed: np.ndarray
+    ) -> Forecast:
+        """What the surrogate expects, as if `chosen` had taken what is `believed` of them."""
+        known, times = self.choices[self.sound], np.log(self.times[self.sound])
         model = Surrogate(
-            self._mixture, self.space.describe(known), self.score(known), times, self._unit
+            self._mixture,
+            np.concatenate([self.space.describe(known), columns[chosen]]),
+            np.append(self.score(known), scores[chosen]),
+            np.append(times, believed),
+            self._unit,
         )
-        forecast = model.forecast(columns, scores)
-        if chosen:
-            believed = np.append(times, forecast.mean[chosen])
-            told = np.concatenate([self.space.describe(known), columns[chosen]])
-            own = np.append(self.score(known), scores[chosen])
-            model = Surrogate(self._mixture, told, own, believed, self._unit)
-            forecast = model.forecast(columns, scores)
-        return forecast.improvement(float(times.min())) * self._works(columns)
+        return model.forecast(columns, scores)
 
     def score(self, choices: np.ndarray) -> np.ndarray:
         """The prior's scores (n,), with deviation 1 over random configurations."""
@@ -152,19 +168,14 @@ class ByOrder(Proposer):
         return self.choices[np.argsort(self._prior(self.choices), kind="stable")[:PARENTS]]
 
 
-def _distances(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    square = (first**2).sum(1)[:, None] + (second**2).sum(1) - 2 * first @ second.T
-    return np.sqrt(np.maximum(square, 0))
-
-
 def _nearest(columns: np.ndarray, others: np.ndarray, unit: float) -> np.ndarray:
     if not len(others):
         return np.ones(len(columns))
-    return np.asarray(_distances(columns, others).min(axis=1) / np.sqrt(unit))
+    return np.asarray(np.sqrt(squared_distances(columns, others)).min(axis=1) / np.sqrt(unit))
 
 
 def _median_distance(columns: np.ndarray) -> float:
     """The median of squared distances between different configurations."""
-    square = _distances(columns, columns) ** 2
+    square = squared_distances(columns, columns)
     apart = square[square > 1e-6]
     return float(np.median(apart)) if len(apart) else 1.0

@@ -134,6 +134,12 @@ class Space:
         return np.column_stack([*parts, hot]).astype(np.float32)
 
 
+def squared_distances(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Of each of `first` (n, columns) from each of `second` (m, columns): (n, m)."""
+    square = (first**2).sum(1)[:, None] + (second**2).sum(1) - 2 * first @ second.T
+    return np.asarray(np.maximum(square, 0))
+
+
 def draw_new(
     space: Space, generator: np.random.Generator, count: int, known: set[str]
 ) -> np.ndarray:

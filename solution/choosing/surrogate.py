@@ -17,6 +17,8 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.special import gammaln, stdtr
 
+from solution.choosing.space import squared_distances
+
 LEVEL = 1e4  # variance of the unknown level, in units of the deviations'
 DOUBT = 1.0  # measurements that the scale expected of the deviations is worth, halved
 SMALLEST = 1e-9
@@ -31,7 +33,6 @@ class Belief:
     length: float  # of the kernel, in median distances between configurations
     noise: float  # variance of a measurement, in units of the deviations' variance
     share: float  # how much it is believed
-    curve: float = 0.0  # variance of deviations that depend on the score, likewise
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,10 +83,10 @@ class Surrogate:
             unit: the squared distance that lengths are in units of.
         """
         self._beliefs, self._unit = beliefs, unit
-        self._columns, self._scores = columns, scores
+        self._columns = columns
         self._slopes = np.array([own.slope for own in beliefs])[:, None]
         noise = np.array([own.noise for own in beliefs])[:, None, None]
-        kernel = self._kernel(columns, scores) + (noise + SMALLEST) * np.eye(len(times))
+        kernel = self._kernel(columns) + (noise + SMALLEST) * np.eye(len(times))
         self._factor = np.linalg.cholesky(kernel)  # (members, measured, measured)
         residual = times - self._slopes * scores  # (members, measured)
         self._center = residual.mean(axis=1, keepdims=True)
@@ -94,10 +95,9 @@ class Surrogate:
 
     def forecast(self, columns: np.ndarray, scores: np.ndarray) -> Forecast:
         """What is expected of configurations: (n, columns) descriptions, (n,) scores."""
-        cross = self._solve(self._kernel(self._columns, scores, columns))
+        cross = self._solve(self._kernel(columns))
         means = (cross * self._white).sum(axis=1) + self._center + self._slopes * scores
-        own = np.array([1 + LEVEL + belief.curve for belief in self._beliefs])[:, None]
-        variance = np.maximum(own - (cross**2).sum(axis=1), SMALLEST) * self._scale[:, None]
+        variance = np.maximum(1 + LEVEL - (cross**2).sum(axis=1), SMALLEST) * self._scale[:, None]
         return Forecast(self._weights, means, np.sqrt(variance), self._freedom)
 
     def _weigh(self, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -120,19 +120,10 @@ class Surrogate:
             [solve_triangular(own, side, lower=True, check_finite=False) for own, side in pairs]
         )
 
-    def _kernel(
-        self, columns: np.ndarray, scores: np.ndarray, others: np.ndarray | None = None
-    ) -> np.ndarray:
-        """(members, measured, n) covariances of the measured with others, or with themselves."""
-        right = columns if others is None else others
-        square = (columns**2).sum(1)[:, None] + (right**2).sum(1) - 2 * columns @ right.T
-        distance = np.sqrt(np.maximum(square, 0) / self._unit)
-        apart = np.abs(self._scores[:, None] - scores)
-        kernels = [
-            LEVEL + np.exp(-distance / own.length) + own.curve * np.exp(-apart)
-            for own in self._beliefs
-        ]
-        return np.stack(kernels)
+    def _kernel(self, columns: np.ndarray) -> np.ndarray:
+        """(members, measured, n) covariances of the measured with others."""
+        distance = np.sqrt(squared_distances(self._columns, columns) / self._unit)
+        return np.stack([LEVEL + np.exp(-distance / own.length) for own in self._beliefs])
 
 
 def _log_density(values: np.ndarray, freedom: float) -> np.ndarray:

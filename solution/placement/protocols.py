@@ -109,17 +109,6 @@ def ordered(tasks: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(task for task in TASKS if task in tasks)
 
 
-def optimize_in_sequence(evaluator: Evaluator, policy: Policy, budget: int, seed: int) -> None:
-    """One task after the other, each from what the ones before found, with equal budgets."""
-    for task in ordered(evaluator.tasks):
-        part = Evaluator(evaluator.environment, (task,))
-        if evaluator.best is not None:
-            part.base = evaluator.best
-        optimize(part, policy, budget // len(evaluator.tasks), seed)
-        if part.best is not None:
-            evaluator.evaluate(part.best)
-
-
 def _fuses(evaluator: Evaluator) -> bool:
     return "fusion" in evaluator.tasks
 

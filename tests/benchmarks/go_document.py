@@ -1,10 +1,8 @@
-"""What the document prints in its two tables, as it stands there, and recomputed by one formula.
+"""What the document prints in its two tables, as it stands there.
 
 Zhou et al., "Transferable Graph Optimizers for ML Compilers" (NeurIPS 2020). Its column of gains
-mixes 1 - GO / baseline with baseline / GO - 1; recomputed here is the latter from its seconds.
+mixes 1 - GO / baseline with baseline / GO - 1, so its seconds are compared instead.
 """
-
-import numpy as np
 
 OOM = "OOM"
 _ROWS = {
@@ -32,9 +30,3 @@ FUSION_ROWS = {
     name: dict(zip(("tensorflow", "annealing", "go"), row, strict=True))
     for name, row in _FUSION.items()
 }
-
-
-def recompute(method: str) -> float:
-    """baseline / GO - 1 over the document's rows, by the mean of logarithms; OOM rows left out."""
-    pairs = [(row[method], row["go-one"]) for row in PRINTED.values() if row[method] != OOM]
-    return float(np.expm1(np.mean([np.log(float(a) / float(b)) for a, b in pairs])))

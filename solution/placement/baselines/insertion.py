@@ -145,7 +145,7 @@ def schedule_by_insertion(order, seconds, transfer, in_start, in_of, leaders, fi
 @njit(cache=True, nogil=True)
 def schedule_by_favourites(
     order, seconds, transfer, in_start, in_of, leaders, held, memory, favourite
-):  # noqa: E501
+):
     """Take the tasks in `order`, each to where it can start first among devices with room for it.
 
     Args:

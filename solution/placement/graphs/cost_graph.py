@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from solution.domain.ragged import starts_of
 from solution.placement.graphs.ordering import canonical_order
 from solution.system.errors import InputError
 
@@ -153,6 +154,5 @@ def _find_leaders(ties: np.ndarray) -> np.ndarray:
 
 def _group(keys: np.ndarray, values: np.ndarray, count: int) -> Adjacency:
     order = np.lexsort((values, keys))
-    start = np.zeros(count + 1, np.int64)
-    np.cumsum(np.bincount(keys, minlength=count), out=start[1:])
+    start = starts_of(np.bincount(keys, minlength=count))
     return Adjacency(start, np.ascontiguousarray(values[order]))

@@ -46,7 +46,7 @@ def take_memory(devices, device, amount):
 
 
 @njit(cache=True, nogil=True)
-def start_kernel(nodes, costs, out_start, uses, devices, times, codes, counts, kernel, time):  # noqa: E501
+def start_kernel(nodes, costs, out_start, uses, devices, times, codes, counts, kernel, time):
     """Take memory for all that the kernel writes; its end is an event."""
     device = nodes[DEVICE, kernel]
     num_devices = devices.shape[1]
@@ -65,7 +65,7 @@ def start_kernel(nodes, costs, out_start, uses, devices, times, codes, counts, k
 @njit(cache=True, nogil=True)
 def make_ready(
     nodes, costs, out_start, uses, devices, queues, heap, times, codes, counts, kernel, time
-):  # noqa: E501
+):
     """All that the kernel reads is there. What is data ends at once."""
     costs[READY, kernel] = time
     if nodes[KIND, kernel] == DATA:
@@ -87,21 +87,9 @@ def use_up(nodes, costs, uses, devices, node, device):
 
 @njit(cache=True, nogil=True)
 def deliver(
-    nodes,
-    costs,
-    out_start,
-    out_of,
-    uses,
-    devices,
-    queues,
-    heap,
-    times,
-    codes,
-    counts,
-    node,
-    device,
-    time,
-):  # noqa: E501
+    nodes, costs, out_start, out_of, uses, devices, queues, heap, times, codes, counts, node,
+    device, time,
+):  # fmt: skip
     """A tensor is on a device: the kernels there that read it wait for one edge less."""
     for place in range(out_start[node], out_start[node + 1]):
         reader = out_of[place]
@@ -116,7 +104,7 @@ def deliver(
 
 
 @njit(cache=True, nogil=True)
-def send(nodes, costs, uses, devices, links, rates, times, codes, counts, sent, what, node, time):  # noqa: E501
+def send(nodes, costs, uses, devices, links, rates, times, codes, counts, sent, what, node, time):
     """Put a tensor on the link to each device that reads it, in their order."""
     own, num_devices = nodes[DEVICE, node], devices.shape[1]
     for device in range(num_devices):
@@ -136,26 +124,9 @@ def send(nodes, costs, uses, devices, links, rates, times, codes, counts, sent, 
 
 @njit(cache=True, nogil=True)
 def end_kernel(
-    nodes,
-    costs,
-    in_start,
-    in_of,
-    out_start,
-    out_of,
-    uses,
-    devices,
-    queues,
-    heap,
-    links,
-    rates,
-    times,
-    codes,
-    counts,
-    sent,
-    what,
-    kernel,
-    time,
-):  # noqa: E501
+    nodes, costs, in_start, in_of, out_start, out_of, uses, devices, queues, heap, links, rates,
+    times, codes, counts, sent, what, kernel, time,
+):  # fmt: skip
     """Hand on what the kernel wrote, and let go of what it read."""
     device, num_devices = nodes[DEVICE, kernel], devices.shape[1]
     if nodes[KIND, kernel] != DATA:
@@ -180,7 +151,7 @@ def end_kernel(
 
 
 @njit(cache=True, nogil=True)
-def start_idle(nodes, costs, out_start, uses, devices, queues, heap, times, codes, counts, time):  # noqa: E501
+def start_idle(nodes, costs, out_start, uses, devices, queues, heap, times, codes, counts, time):
     """Every idle device takes its first ready kernel."""
     for device in range(devices.shape[1]):
         if queues[RUNNING, device] < 0 and queues[SIZE, device] > 0:
@@ -192,24 +163,9 @@ def start_idle(nodes, costs, out_start, uses, devices, queues, heap, times, code
 
 @njit(cache=True, nogil=True)
 def run(
-    nodes,
-    costs,
-    in_start,
-    in_of,
-    out_start,
-    out_of,
-    uses,
-    devices,
-    queues,
-    heap,
-    links,
-    rates,
-    times,
-    codes,
-    counts,
-    sent,
-    what,
-):  # noqa: E501
+    nodes, costs, in_start, in_of, out_start, out_of, uses, devices, queues, heap, links, rates,
+    times, codes, counts, sent, what,
+):  # fmt: skip
     """Run everything; the seconds at which the last event happened."""
     num_nodes, num_devices, time = nodes.shape[1], devices.shape[1], 0.0
     for kernel in range(num_nodes):

@@ -22,7 +22,7 @@ def link_members(groups):
 @njit(cache=True, nogil=True)
 def cost_kernels(
     operations, bytes_out, kinds, first, following, groups, producers, consumers, table, placement
-):  # noqa: E501
+):
     """Seconds (nodes,) of the kernel called after each node; 0 for nodes that end none.
 
     A kernel costs its operations, one launch, and only the bytes that cross its border, each tensor
@@ -57,7 +57,7 @@ def cost_kernels(
 
 
 @njit(cache=True, nogil=True)
-def prepare(groups, placement, priorities, in_start, in_of, num_devices):  # noqa: E501
+def prepare(groups, placement, priorities, in_start, in_of, num_devices):
     """What the loop counts down, and each kernel's priority: the highest of its nodes.
 
     Returns:

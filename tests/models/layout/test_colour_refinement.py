@@ -137,21 +137,27 @@ def test_fewer_colours_than_configurations_times_nodes() -> None:
     assert len(computation.nodes) < len(configs) * len(inputs.opcodes) / 4
 
 
+def draw_rows(generator: np.random.Generator, rows: int, columns: int, most: int) -> SparseRows:
+    """Rows without entries, entries in any order, several at one place."""
+    starts = starts_of(generator.integers(0, most + 1, rows))
+    column = generator.integers(0, columns, starts[-1])
+    values = generator.normal(size=starts[-1]).astype(np.float32)
+    return SparseRows(starts, column, values, columns)
+
+
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 1000), st.integers(1, 6), st.integers(1, 6), st.integers(0, 5))
 def test_sparse_product_and_its_gradient_are_those_of_the_dense_one(
     seed: int, rows: int, columns: int, most: int
 ) -> None:
-    """Rows without entries, entries in any order, several at one place."""
     generator = np.random.default_rng(seed)
-    starts = starts_of(generator.integers(0, most + 1, rows))
-    column = generator.integers(0, columns, starts[-1])
-    values = generator.normal(size=starts[-1]).astype(np.float32)
+    own = draw_rows(generator, rows, columns, most)
+    starts, column, values, _ = own
     dense = torch.zeros(rows, columns)
     for row in range(rows):
         for entry in range(starts[row], starts[row + 1]):
             dense[row, column[entry]] += values[entry]
-    matrix = SparseMatrix(SparseRows(starts, column, values, columns), torch.device("cpu"))
+    matrix = SparseMatrix(own, torch.device("cpu"))
     x = torch.randn(columns, 3, requires_grad=True)
     weight = torch.randn(rows, 3)
     product = matrix @ x
@@ -169,15 +175,14 @@ def test_a_product_without_torch_adds_one_entry_after_the_other(
 ) -> None:
     """To the byte, for the order in which float32 numbers are added decides what they round to."""
     generator = np.random.default_rng(seed)
-    starts = starts_of(generator.integers(0, most + 1, rows))
-    column = generator.integers(0, columns, starts[-1])
-    values = generator.normal(size=starts[-1]).astype(np.float32)
+    own = draw_rows(generator, rows, columns, most)
+    starts, column, values, _ = own
     x = generator.normal(size=(columns, 3)).astype(np.float32)
     expected = np.zeros((rows, 3), np.float32)
     for row in range(rows):
         for entry in range(starts[row], starts[row + 1]):
             expected[row] += values[entry] * x[column[entry]]
-    assert SparseRows(starts, column, values, columns).product(x).tobytes() == expected.tobytes()
+    assert own.product(x).tobytes() == expected.tobytes()
     large = generator.integers(0, 2**64, (columns, 2), np.uint64)
     counted = [[int(large[column[a:b], k].astype(object).sum()) % 2**64 for k in range(2)]
                for a, b in itertools.pairwise(starts.tolist())]  # fmt: skip
