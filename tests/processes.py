@@ -24,12 +24,17 @@ from tests import fork_client
 
 BIN = Path(sys.executable).parent
 SERVER = Path(__file__).parent / "fork_server.py"
+# With what they import only when it is used, for then each fork would import it.
 LIBRARIES = (
-    "isal", "jinja2", "joblib", "matplotlib.figure", "numpy", "polars", "psutil", "pydantic",
-    "rich.progress", "rich.table", "safetensors.numpy", "scipy.stats", "threadpoolctl", "typer",
+    "encodings.cp437", "encodings.utf_8_sig", "isal.igzip_lib", "isal.isal_zlib", "jinja2",
+    "joblib", "matplotlib.figure", "numpy", "polars", "psutil", "pydantic.dataclasses",
+    "pydantic.type_adapter", "pydantic.types", "rich.emoji", "rich.progress", "rich.table",
+    "safetensors.numpy", "scipy.stats", "statistics", "threadpoolctl", "tomllib", "typer",
+    "webbrowser",
 )  # fmt: skip
 TRAINING_LIBRARIES = (
-    "lightgbm", "lightning_fabric", "numba", "optuna", "sklearn", "torch", "torch_geometric",
+    "lightgbm", "lightning_fabric", "multiprocessing.popen_forkserver", "numba", "optuna",
+    "safetensors.torch", "sklearn", "torch", "torch_geometric",
 )  # fmt: skip
 KAGGLE_LIBRARIES = (
     "bleach", "dateutil.relativedelta", "dotenv", "google.protobuf.field_mask_pb2", "kagglesdk",
