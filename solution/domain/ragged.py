@@ -10,6 +10,6 @@ def starts_of(counts: Sequence[int] | np.ndarray) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(counts)])
 
 
-def offsets(sizes: Sequence[int]) -> np.ndarray:
+def offsets(sizes: Sequence[int] | np.ndarray) -> np.ndarray:
     """Where each of several parts (parts,) begins when they are put one after the other."""
     return starts_of(sizes)[:-1].astype(np.int64)

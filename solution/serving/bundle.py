@@ -172,12 +172,19 @@ class Bundle:
         Matrix products have one thread meanwhile.
         """
         prepared: dict[Preparation, Graph] = {}
+        for member, model in self.models(graph.collection.name):
+            if model.preparation not in prepared:
+                prepared[model.preparation] = model.preparation(graph)
+            yield member, model, prepared[model.preparation]
+
+    def models(self, collection: str) -> Iterator[tuple[Member, Model | LightModel]]:
+        """The models that rank graphs of the collection.
+
+        Matrix products have one thread meanwhile.
+        """
         with one_thread(self._libraries):
-            for member in self.choose(graph.collection.name):
-                model = self._load(member)
-                if model.preparation not in prepared:
-                    prepared[model.preparation] = model.preparation(graph)
-                yield member, model, prepared[model.preparation]
+            for member in self.choose(collection):
+                yield member, self._load(member)
 
     def choose(self, collection: str) -> list[Member]:
         """The models of the recipe's members, or where there is none those of its fallback."""

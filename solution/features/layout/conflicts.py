@@ -22,7 +22,7 @@ import numpy as np
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.memo import PerGraph
-from solution.domain.ragged import offsets
+from solution.domain.ragged import offsets, starts_of
 from solution.domain.vocabulary import LAYOUT_TENSORS, MAX_RANK, OPCODE_IDS
 from solution.features.operands import NONE, find_operands
 from solution.features.padding import tensor_ranks
@@ -63,24 +63,64 @@ class Constraints:
 
         The codes are a codebook's: which of its node's layouts a configuration gives it.
         """
-        if len(self.nodes) == 0:
-            return np.zeros((len(codes), 0, len(FEATURES)), np.uint8)
         entries = codes[:, self.configurable] + self.offsets
-        minor, order = self.minor[entries], self.order[entries]
-        return np.stack(
-            [
-                np.maximum.reduceat(minor, self.starts, axis=1) != UNSET,
-                self._differ(minor),
-                self._differ(order),
-            ],
-            axis=2,
-        ).astype(np.uint8)
+        return describe_orders(self.minor[entries], self.order[entries], self.starts)
 
-    def _differ(self, values: np.ndarray) -> np.ndarray:
-        """Whether those of a tensor's `values` (configs, constraints) that are set differ."""
-        largest = np.maximum.reduceat(values, self.starts, axis=1)
-        given = np.where(values == UNSET, np.int8(np.iinfo(np.int8).max), values)
-        return np.minimum.reduceat(given, self.starts, axis=1) < largest
+
+@dataclass(frozen=True)
+class Ordered:
+    """The constraints on tensors that have several, whatever the layouts are."""
+
+    nodes: np.ndarray  # (tensors,) int64 the node whose output each tensor is
+    starts: np.ndarray  # (tensors + 1,) int64 the first constraint of each, and their number
+    configurable: np.ndarray  # (constraints,) int64 position of the configurable node that orders
+    tensor: np.ndarray  # (constraints,) int64 which of its own: OUTPUT, INPUT or KERNEL
+    renamed: np.ndarray  # (constraints, 6) int64 what its dimensions there are called
+    sizes: np.ndarray  # (constraints, 6) float of the dimensions of the tensor
+
+    def number(self, which: np.ndarray, layouts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """What `layouts` (n, 18) make of the constraints `which` (n,): minor and order (n,) int8.
+
+        The contiguous dimension, and a number for the two most minor ones; UNSET where nothing is
+        given. A dimension of size 1 is passed over: where it stands changes nothing in memory.
+        """
+        slots = self.tensor[which, None] * MAX_RANK + np.arange(MAX_RANK)
+        given = np.take_along_axis(layouts, slots, axis=1)
+        # What is not set, -1, is some dimension here.
+        dimensions = np.take_along_axis(self.renamed[which], given % MAX_RANK, axis=1)
+        counts = np.take_along_axis(self.sizes[which], dimensions, axis=1) > 1
+        counts &= given >= 0
+        # Those that count, moved to the front: the minor one, the second, then whatever is left.
+        front = np.argsort(~counts, axis=1, kind="stable")[:, :2]
+        minor, second = np.take_along_axis(dimensions, front, axis=1).T
+        number = counts.sum(axis=1)
+        # Both as one number in base 7; the digit 6 where there is no second one.
+        order = minor * (MAX_RANK + 1) + np.where(number > 1, second, MAX_RANK)
+        unset = number == 0
+        return (
+            np.where(unset, UNSET, minor).astype(np.int8),
+            np.where(unset, UNSET, order).astype(np.int8),
+        )
+
+
+def describe_orders(minor: np.ndarray, order: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """Features (..., tensors, len(FEATURES)) uint8 of numbered orders (..., constraints).
+
+    Args:
+        starts: (tensors,) the first constraint of each tensor.
+    """
+    if len(starts) == 0:
+        return np.zeros((*minor.shape[:-1], 0, len(FEATURES)), np.uint8)
+    constrained = np.maximum.reduceat(minor, starts, axis=-1) != UNSET
+    found = [constrained, _differ(minor, starts), _differ(order, starts)]
+    return np.stack(found, axis=-1).astype(np.uint8)
+
+
+def _differ(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """Whether those of a tensor's `values` (..., constraints) that are set differ."""
+    largest = np.maximum.reduceat(values, starts, axis=-1)
+    given = np.where(values == UNSET, np.int8(np.iinfo(np.int8).max), values)
+    return np.asarray(np.minimum.reduceat(given, starts, axis=-1) < largest)
 
 
 class Constraint(NamedTuple):
@@ -91,20 +131,41 @@ class Constraint(NamedTuple):
     renamed: np.ndarray  # (6,) what the dimensions there are called in the output tensor
 
 
-def _find_constraints(graph: Graph) -> Constraints:
+def _find_ordered(graph: Graph) -> Ordered:
     """The constraints on every tensor of the graph on which there are at least two."""
     found = sorted(_list_constraints(graph).items())
     several = {node: constraints for node, constraints in found if len(constraints) > 1}
-    pairs = [(node, one) for node, constraints in several.items() for one in constraints]
-    numbers = [_number_orders(graph, node, one) for node, one in pairs]
-    nothing = np.empty(0, np.int8)  # where no tensor has several
+    flat = [one for constraints in several.values() for one in constraints]
+    nodes, counts = np.array(list(several), np.int64), [len(own) for own in several.values()]
+    sizes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
+    return Ordered(
+        nodes=nodes,
+        starts=starts_of(np.array(counts, np.int64)),
+        configurable=np.array([one.position for one in flat], np.int64),
+        tensor=np.array([one.tensor for one in flat], np.int64),
+        renamed=np.array([one.renamed for one in flat], np.int64).reshape(-1, MAX_RANK),
+        sizes=sizes[np.repeat(nodes, counts)],
+    )
+
+
+find_ordered = PerGraph(_find_ordered)
+
+
+def _find_constraints(graph: Graph) -> Constraints:
+    """The same constraints under each layout of the codebook."""
+    ordered, pairs = find_ordered(graph), graph.layouts
+    first, count = pairs.starts[:-1][ordered.configurable], np.diff(pairs.starts)
+    counts = count[ordered.configurable]
+    which = np.repeat(np.arange(len(counts)), counts)
+    inside = np.arange(len(which)) - np.repeat(offsets(counts), counts)
+    minor, order = ordered.number(which, pairs.layouts[first[which] + inside])
     return Constraints(
-        nodes=np.array(list(several), np.int64),
-        starts=offsets([len(constraints) for constraints in several.values()]),
-        configurable=np.array([one.position for _, one in pairs], np.int64),
-        offsets=offsets([len(minor) for minor, _ in numbers]),
-        minor=np.concatenate([nothing, *(minor for minor, _ in numbers)]),
-        order=np.concatenate([nothing, *(order for _, order in numbers)]),
+        nodes=ordered.nodes,
+        starts=ordered.starts[:-1],
+        configurable=ordered.configurable,
+        offsets=offsets(counts),
+        minor=minor,
+        order=order,
     )
 
 
@@ -145,30 +206,3 @@ def _hands_on(graph: Graph, producer: int, consumer: int) -> np.ndarray | None:
     renamed = SAME_NAMES.copy()
     renamed[order] = np.arange(rank)
     return renamed
-
-
-def _number_orders(
-    graph: Graph, node: int, constraint: Constraint
-) -> tuple[np.ndarray, np.ndarray]:
-    """The contiguous dimension and the two most minor ones (layouts,) int8 of the node's tensor.
-
-    Under each layout of the configurable node. A dimension of size 1 is passed over: where it
-    stands changes nothing in memory.
-    """
-    sizes = graph.node_features[node, vocabulary.SHAPE_DIMENSIONS]
-    first, last = graph.layouts.starts[constraint.position : constraint.position + 2]
-    slots = slice(constraint.tensor * MAX_RANK, (constraint.tensor + 1) * MAX_RANK)
-    layouts = graph.layouts.layouts[first:last, slots]
-    dimensions = constraint.renamed[layouts]  # what is not set, -1, is some dimension here
-    counts = (layouts >= 0) & (sizes[dimensions] > 1)
-    # Those that count, moved to the front: the minor one, then the second, then whatever is left.
-    front = np.argsort(~counts, axis=1, kind="stable")[:, :2]
-    minor, second = np.take_along_axis(dimensions, front, axis=1).T
-    number = counts.sum(axis=1)
-    # Both as one number in base 7; the digit 6 where there is no second one.
-    order = minor * (MAX_RANK + 1) + np.where(number > 1, second, MAX_RANK)
-    unset = number == 0
-    return (
-        np.where(unset, UNSET, minor).astype(np.int8),
-        np.where(unset, UNSET, order).astype(np.int8),
-    )

@@ -13,7 +13,7 @@ Source: colour refinement (Weisfeiler and Leman, 1968), as used to compare what 
 (Xu et al., "How powerful are graph neural networks?", 2019).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -102,26 +102,44 @@ def mix_neighbours(colours: np.ndarray, operands: Neighbours, consumers: Neighbo
 def aggregate(
     before: Colours, after: Colours, operands: Neighbours, consumers: Neighbours
 ) -> SparseRows:
-    """Which messages each colour adds up in a round: (colours after, 3 x colours before).
+    """Which messages each colour adds up in a round: (colours after, 3 x colours before)."""
 
-    A colour before sends three messages, which are columns beside each other: to itself, to its
-    consumers, to its operands. A colour after adds the first of what its node was, the mean of the
-    second over the node's operands and the mean of the third over its consumers.
+    def number(row: np.ndarray, node: np.ndarray) -> np.ndarray:
+        return before.numbers[node, after.configs[row]]
+
+    return add_messages(after.nodes, number, len(before.nodes), operands, consumers)
+
+
+def add_messages(
+    nodes: np.ndarray,
+    number: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    senders: int,
+    operands: Neighbours,
+    consumers: Neighbours,
+) -> SparseRows:
+    """Which messages each of `nodes` (rows,) adds up in a round: (rows, 3 x senders).
+
+    A sender has three messages, which are columns beside each other: to itself, to its consumers,
+    to its operands. A row adds the first of what its node was, the mean of the second over the
+    node's operands and the mean of the third over its consumers.
+
+    Args:
+        number: rows (n,) and nodes (n,) -> which sender (n,) the node was in what the row is of.
     """
-    rows, columns = [np.arange(len(after.nodes))], [3 * before.at(after)]
-    weights = [np.ones(len(after.nodes))]
+    own = np.arange(len(nodes))
+    rows, columns, weights = [own], [3 * number(own, nodes)], [np.ones(len(nodes))]
     for message, neighbours in enumerate((operands, consumers), start=1):
-        row, node, weight = neighbours.spread(after.nodes)
+        row, node, weight = neighbours.spread(nodes)
         rows.append(row)
-        columns.append(3 * before.numbers[node, after.configs[row]] + message)
+        columns.append(3 * number(row, node) + message)
         weights.append(weight)
     row = np.concatenate(rows)
     order = np.argsort(row, kind="stable")
     return SparseRows(
-        starts=starts_of(np.bincount(row, minlength=len(after.nodes))),
+        starts=starts_of(np.bincount(row, minlength=len(nodes))),
         columns=np.concatenate(columns)[order],
         values=np.concatenate(weights).astype(np.float32)[order],
-        num_columns=3 * len(before.nodes),
+        num_columns=3 * senders,
     )
 
 

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from solution.domain.codebook import Codebook
 from solution.domain.graph import Graph
-from solution.features.layout.conflicts import find_constraints
+from solution.features.layout.conflicts import Ordered, find_constraints, find_ordered
 from solution.features.layout.frequency import share_of_pairs
 from solution.features.layout.tensors import FEATURES, describe_layouts
 from solution.features.nodes import numeric_features
@@ -27,6 +28,7 @@ class LayoutArrays:
     pair_features: np.ndarray  # (pairs, NUM_PAIR_FEATURES) float32
     listed: np.ndarray  # (distinct configs,) bool: the list that the others stand beside
     structure: Structure
+    ordered: Ordered  # what the constraints of the structure are made of
 
 
 def describe_graph(graph: Graph, pruning: str, hops: int) -> LayoutArrays:
@@ -42,7 +44,7 @@ def describe_graph(graph: Graph, pruning: str, hops: int) -> LayoutArrays:
         opcodes=pruned.node_opcodes.astype(np.int64),
         numeric=numeric_features(pruned),
         pair_tokens=pairs.layouts + np.int8(1),
-        pair_features=_describe_pairs(graph),
+        pair_features=describe_pairs(graph, pairs, share_of_pairs(pairs, graph.listed)),
         listed=graph.listed_distinct,
         structure=Structure(
             operands=Neighbours.of(consumer, producer, pruned.num_nodes),
@@ -52,12 +54,17 @@ def describe_graph(graph: Graph, pruning: str, hops: int) -> LayoutArrays:
             constraints=find_constraints(pruned),
             codebook=pairs,
         ),
+        ordered=find_ordered(pruned),
     )
 
 
-def _describe_pairs(graph: Graph) -> np.ndarray:
-    """(pairs, NUM_PAIR_FEATURES) float32; a layout that no candidate has is as rare as can be."""
+def describe_pairs(graph: Graph, pairs: Codebook, share: np.ndarray) -> np.ndarray:
+    """(pairs, NUM_PAIR_FEATURES) float32; a layout that no candidate has is as rare as can be.
+
+    Args:
+        share: (pairs,) the share of the graph's list that uses each.
+    """
     count = graph.num_configs if graph.listed is None else graph.listed.sum()
-    share = np.maximum(share_of_pairs(graph.layouts, graph.listed), 1 / count)
-    described = describe_layouts(graph, graph.layouts)
-    return np.column_stack([described, share, np.log(share)]).astype(np.float32)
+    least = np.maximum(share, 1 / count)
+    described = describe_layouts(graph, pairs)
+    return np.column_stack([described, least, np.log(least)]).astype(np.float32)

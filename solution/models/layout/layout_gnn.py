@@ -11,6 +11,7 @@ the other candidates of its graph: on how frequent its layouts are
 prediction all, in whatever order they come.
 """
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -30,6 +31,7 @@ from solution.features.pruning import PRUNINGS
 from solution.models.base import RankerSettings
 from solution.models.layout.computation import derive_computation
 from solution.models.layout.inputs import NUM_PAIR_FEATURES, describe_graph
+from solution.models.layout.layout_forward import LayoutForward
 from solution.models.layout.steps import NUM_SHARES, Structure
 from solution.models.nets.layers import Mlp, standardise
 from solution.models.nets.net_ranker import NetRanker
@@ -105,6 +107,14 @@ class LayoutGnnRanker(NetRanker[LayoutGnnSettings, LayoutInputs]):
 
     def make_net(self) -> "LayoutGnn":
         return LayoutGnn(self.settings)
+
+    def in_numpy(self) -> LayoutForward:
+        """The fitted net as it predicts without torch; scores differ by rounding."""
+        if self.net_ is None:
+            raise RuntimeError("fit the ranker before it is asked for its weights")
+        state = self.net_.state_dict().items()
+        weights = {name: value.float().cpu().numpy() for name, value in state}
+        return LayoutForward(dataclasses.asdict(self.settings), weights, self.scalers_)
 
 
 @cache

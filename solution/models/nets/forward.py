@@ -64,6 +64,15 @@ def layer_norm(x: np.ndarray, weights: Weights, name: str) -> np.ndarray:
 
 def standardise(x: np.ndarray, listed: np.ndarray) -> np.ndarray:
     """Each value less the mean over the `listed` rows (rows,) bool, over their deviation."""
-    centred = x - x[listed].mean(axis=0)
-    scale = 1 / np.sqrt(np.square(centred[listed]).mean(axis=0) + DEVIATION_EPSILON)
-    return np.asarray(centred * scale)
+    return put_on_scale(x, *find_scale(x[listed]))
+
+
+def find_scale(listed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The mean (values,) of the rows (rows, values), and 1 over their deviation (values,)."""
+    mean = listed.mean(axis=0)
+    return mean, 1 / np.sqrt(np.square(listed - mean).mean(axis=0) + DEVIATION_EPSILON)
+
+
+def put_on_scale(x: np.ndarray, mean: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """(x - mean) * scale."""
+    return np.asarray((x - mean) * scale)

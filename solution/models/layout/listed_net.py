@@ -1,0 +1,233 @@
+"""The layout net beside a fixed list: a configuration costs what it changes, not its program.
+
+After k rounds a node knows the layouts within k hops. So a configuration that is much like one
+whose values are known differs from it at few nodes: these are computed, and its sums over nodes are
+the known ones and what these nodes change of them. Searches ask for such neighbours by the
+thousand. Scores are those of solution.models.layout.layout_forward but for rounding.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+
+import numpy as np
+
+from solution.domain.codebook import Codebook
+from solution.domain.codebook_encoder import encode
+from solution.domain.graph import Graph
+from solution.domain.ragged import offsets, starts_of
+from solution.features.layout.conflicts import FEATURES, describe_orders
+from solution.features.layout.frequency import share_of_pairs
+from solution.models.layout.colour_refinement import add_messages
+from solution.models.layout.inputs import describe_pairs
+from solution.models.layout.layout_forward import LayoutForward
+from solution.models.nets.forward import find_scale, put_on_scale
+
+NEAR = 0.1  # of the configurable nodes: what differs at more of them is computed as a whole
+KEPT = 4  # known configurations: the latest
+BATCH = 64  # neighbours that are computed at once
+# Many configurations of a small program share most colours: there the whole costs less a piece.
+SMALL, MANY = 1000, 16
+
+
+@dataclass(frozen=True)
+class Known:
+    """A configuration whose values are kept."""
+
+    layouts: np.ndarray  # (configurable, 18) int8
+    extra: np.ndarray  # (nodes, len(FEATURES)) float32: the conflicts at each node
+    messages: list[np.ndarray]  # of each round: (3 x nodes, half)
+    kept: list[np.ndarray]  # of each round: (nodes, outputs)
+    values: np.ndarray  # (nodes, outputs) after all rounds
+    sums: np.ndarray  # (values,) float64
+
+
+@dataclass(frozen=True)
+class Touched:
+    """Values of nodes in some configurations that are not those of the known one."""
+
+    numbers: np.ndarray  # (touched,) int64 ascending: configuration x nodes of the graph + node
+    values: np.ndarray  # (touched, width)
+
+    def find(self, numbers: np.ndarray, nodes: np.ndarray, size: int) -> np.ndarray:
+        """Where each value is: among `size` known ones at its node, or behind them."""
+        if not len(self.numbers):
+            return nodes
+        place = np.minimum(np.searchsorted(self.numbers, numbers), len(self.numbers) - 1)
+        return np.where(self.numbers[place] == numbers, size + place, nodes)
+
+
+class ListedNet:
+    """A layout net beside the configurations of a graph, which are the list."""
+
+    def __init__(self, net: LayoutForward, listed: Graph) -> None:
+        self._net, self._graph = net, listed
+        self._arrays = net.describe(listed)
+        self._nodes, self._first = net.embed(self._arrays)
+        sums = net.sum(self._arrays)
+        self._scale = find_scale(sums)
+        self.listed = self._read_out(sums)[listed.distinct.inverse]  # scores (configs,)
+        pairs, share = listed.layouts, share_of_pairs(listed.layouts)
+        keys = zip(pairs.node.tolist(), map(bytes, pairs.layouts), strict=True)
+        self._share = dict(zip(keys, share.tolist(), strict=True))
+        self._limit = max(1, int(NEAR * listed.layouts.codes.shape[1]))  # nodes that may differ
+        self._known: list[Known] = []
+
+    def score(self, layouts: np.ndarray) -> np.ndarray:
+        """Scores (k,) float32 of `layouts` (k, configurable, 18) int8, each as if it came alone."""
+        if len(self._nodes) < SMALL and len(layouts) > MANY:
+            return self._read_out(self._sum_anew(layouts))
+        nearest = self._find_nearest(layouts)
+        far = nearest < 0
+        if far.any() and self._get_to_know(layouts[far]):
+            nearest = self._find_nearest(layouts)
+            far = nearest < 0
+        sums = np.empty((len(layouts), len(self._scale[0])), np.float32)
+        if far.any():
+            sums[far] = self._sum_anew(layouts[far])
+        for number, known in enumerate(self._known):
+            own = np.flatnonzero(nearest == number)
+            for begin in range(0, len(own), BATCH):
+                part = own[begin : begin + BATCH]
+                sums[part] = self._sum_changes(known, layouts[part])
+        return self._read_out(sums)
+
+    def _read_out(self, sums: np.ndarray) -> np.ndarray:
+        return self._net.read_out(put_on_scale(sums, *self._scale))
+
+    def _find_nearest(self, layouts: np.ndarray) -> np.ndarray:
+        """The known configuration that each is most like (k,), or -1 where it is far from all."""
+        nearest = np.full(len(layouts), -1)
+        fewest = np.full(len(layouts), self._limit + 1)
+        for number, known in enumerate(self._known):
+            changed = (layouts != known.layouts).any(axis=2).sum(axis=1)
+            nearest[changed < fewest] = number
+            fewest = np.minimum(fewest, changed)
+        return nearest
+
+    def _get_to_know(self, far: np.ndarray) -> bool:
+        """Keep the values of the first of `far`, if it comes alone or with neighbours."""
+        changed = (far != far[0]).any(axis=2).sum(axis=1)
+        is_worth_it = len(far) == 1 or (changed <= self._limit).sum() > 1
+        if is_worth_it:
+            self._known = [*self._known[-KEPT + 1 :], self._know(far[0])]
+        return bool(is_worth_it)
+
+    def _know(self, layouts: np.ndarray) -> Known:
+        """Compute all nodes of a configuration (configurable, 18)."""
+        structure, number_of = self._arrays.structure, np.arange(len(self._nodes))
+        every = np.ones((1, len(layouts)), bool)
+        configured = self._configure(layouts[None], every)
+        x = self._nodes.copy()
+        x[configured.numbers] = configured.values
+        extra = np.zeros((len(x), len(FEATURES)), np.float32)
+        places, found = self._describe_conflicts(layouts[None], every)
+        extra[places] = found
+        rows = add_messages(
+            number_of, lambda _, node: node, len(x), structure.operands, structure.consumers
+        )
+        messages, kept = [], []
+        for number in range(self._net.rounds):
+            sent, stays = self._net.send(x, number)
+            messages.append(sent)
+            kept.append(stays)
+            x = self._net.receive(rows.product(sent), extra, stays, number)
+        sums = (structure.shares.T.astype(np.float64) @ x).ravel()
+        return Known(layouts.copy(), extra, messages, kept, x, sums)
+
+    def _sum_changes(self, known: Known, layouts: np.ndarray) -> np.ndarray:
+        """Sums over nodes (k, values) of neighbours (k, configurable, 18) of a known one."""
+        size = len(self._nodes)
+        sums = np.repeat(known.sums[None], len(layouts), axis=0)
+        changed = (layouts != known.layouts).any(axis=2)
+        if not changed.any():
+            return sums
+        touched = self._configure(layouts, changed)
+        conflicts = self._describe_conflicts(layouts, changed)
+        for number in range(self._net.rounds):
+            touched = self._convolve(known, touched, conflicts, number)
+        config, node = np.divmod(touched.numbers, size)
+        change = touched.values.astype(np.float64) - known.values[node]
+        weighed = self._arrays.structure.shares[node][:, :, None] * change[:, None, :]
+        asked, begins = np.unique(config, return_index=True)
+        sums[asked] += np.add.reduceat(weighed.reshape(len(node), -1), begins, axis=0)
+        return sums
+
+    def _configure(self, layouts: np.ndarray, changed: np.ndarray) -> Touched:
+        """The configurable nodes (k, configurable) that are `changed`, before any round."""
+        config, position = np.nonzero(changed)
+        node = self._arrays.structure.configurable[position]
+        numbers = config * len(self._nodes) + node
+        # By position, as a codebook has its pairs.
+        order = np.argsort(position, kind="stable")
+        given, place = layouts[config, position][order], position[order]
+        pairs = Codebook(
+            layouts=given,
+            starts=starts_of(np.bincount(place, minlength=layouts.shape[1])),
+            codes=np.zeros((0, layouts.shape[1]), np.uint8),
+            rows=np.zeros(0, np.int64),
+        )
+        keys = zip(place.tolist(), map(bytes, given), strict=True)
+        share = np.array([self._share.get(key, 0.0) for key in keys])
+        features = describe_pairs(self._graph, pairs, share)
+        embedded = self._net.embed_pairs(given + np.int8(1), features)
+        own = node[order]
+        values = self._net.configure(self._nodes[own], self._first[own], embedded)
+        back = np.argsort(numbers[order])
+        return Touched(numbers[order][back], values[back])
+
+    def _describe_conflicts(
+        self, layouts: np.ndarray, changed: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Of tensors that a `changed` node (k, configurable) orders: numbers (n,), features."""
+        ordered = self._arrays.ordered
+        if not len(ordered.nodes):
+            return np.empty(0, np.int64), np.empty((0, len(FEATURES)), np.float32)
+        reordered = np.maximum.reduceat(
+            changed[:, ordered.configurable], ordered.starts[:-1], axis=1
+        )
+        config, tensor = np.nonzero(reordered)
+        counts = np.diff(ordered.starts)[tensor]
+        inside = np.arange(counts.sum()) - np.repeat(offsets(counts), counts)
+        which = np.repeat(ordered.starts[:-1][tensor], counts) + inside
+        given = layouts[np.repeat(config, counts), ordered.configurable[which]]
+        found = describe_orders(*ordered.number(which, given), offsets(counts))
+        return config * len(self._nodes) + ordered.nodes[tensor], found.astype(np.float32)
+
+    def _convolve(
+        self,
+        known: Known,
+        touched: Touched,
+        conflicts: tuple[np.ndarray, np.ndarray],
+        number: int,
+    ) -> Touched:
+        """The nodes that are not the known ones after one more round."""
+        structure, size = self._arrays.structure, len(self._nodes)
+        both = structure.operands, structure.consumers
+        config, node = np.divmod(touched.numbers, size)
+        reached = [touched.numbers, conflicts[0]]
+        for neighbours in both:
+            row, other, _ = neighbours.spread(node)
+            reached.append(config[row] * size + other)
+        numbers = np.unique(np.concatenate(reached))
+        config, node = np.divmod(numbers, size)
+
+        def find(row: np.ndarray, others: np.ndarray) -> np.ndarray:
+            return touched.find(config[row] * size + others, others, size)
+
+        messages, kept = self._net.send(touched.values, number)
+        rows = add_messages(node, find, size + len(touched.numbers), *both)
+        sums = rows.product(np.concatenate([known.messages[number], messages]))
+        extra = known.extra[node]
+        extra[np.searchsorted(numbers, conflicts[0])] = conflicts[1]
+        before = np.concatenate([known.kept[number], kept])[touched.find(numbers, node, size)]
+        return Touched(numbers, self._net.receive(sums, extra, before, number))
+
+    def _sum_anew(self, layouts: np.ndarray) -> np.ndarray:
+        """Sums over nodes (k, values) of configurations that are like none that is known."""
+        joined = encode(np.concatenate([self._graph.layouts.expand(), layouts]))
+        marks = np.arange(len(joined.rows)) < self._graph.num_configs
+        arrays = self._net.describe(
+            dataclasses.replace(self._graph, configs=joined, runtimes=None, listed=marks)
+        )
+        rows, inverse = np.unique(joined.rows[~marks], return_inverse=True)
+        return self._net.sum(arrays, rows)[inverse]
