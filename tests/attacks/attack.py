@@ -5,6 +5,7 @@ that of the last `make attack`.
 """
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -18,8 +19,10 @@ from tests.attacks.trial import HANG, OUTCOMES, PROGRESS, SIGNAL, note
 
 REPOSITORY = Path(__file__).parents[2]
 KEPT = REPOSITORY / "build" / "attacks"  # what `make attack` found, a file a kind
-PATIENCE = 60  # seconds without an answer; a file takes milliseconds, and a start some seconds
+PATIENCE = 60  # seconds without an answer; a file takes milliseconds
+TO_BEGIN = 300  # seconds: a start takes some, and on a busy machine many
 MAX_DEATHS = 20  # of processes, after which no more is learned
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}  # the files are small
 
 
 @dataclass
@@ -35,10 +38,12 @@ class Outcomes:
 
 def attack(names: Sequence[str], count: int) -> Outcomes:
     """Read `count` mutations of each of the kinds."""
-    with tempfile.TemporaryDirectory(prefix="attack-") as name:
-        folder = Path(name)
+    with tempfile.TemporaryDirectory(prefix="attack-") as place_of_all:
+        folder = Path(place_of_all)
         folder.chmod(0o755)  # the readers are nobody
-        (folder / "outcomes.jsonl").write_text("")
+        for name in ("outcomes.jsonl", "progress"):
+            (folder / name).touch()
+            (folder / name).chmod(0o666)
         place = number = 0
         for _ in range(MAX_DEATHS):
             (folder / "progress").write_bytes(PROGRESS.pack(place, -1))
@@ -63,6 +68,7 @@ def _watch(
         process = subprocess.Popen(
             command,
             cwd=REPOSITORY,
+            env={**os.environ, **ONE_THREAD},
             stdout=subprocess.DEVNULL,
             stderr=said,
             stdin=subprocess.DEVNULL,
@@ -73,10 +79,11 @@ def _watch(
             now = (folder / "progress").read_bytes()
             if now != seen:
                 seen, since = now, time.monotonic()
-            elif time.monotonic() - since > PATIENCE:
+            patience = PATIENCE if PROGRESS.unpack(now)[1] >= 0 else TO_BEGIN
+            if time.monotonic() - since > patience:
                 process.kill()
                 process.wait()
-                return HANG, f"no answer within {PATIENCE} seconds"
+                return HANG, f"no answer within {patience} seconds"
     text = (folder / "said").read_text(errors="replace")[-2000:]
     return (SIGNAL, f"exit {process.returncode}: {text}") if process.returncode else ("", "")
 

@@ -127,6 +127,7 @@ def make_model(folder: Path, settings: RankerSettings) -> Path:
     return place
 
 
+@cache
 def make_search(folder: Path) -> Search:
     """A search of two trials."""
     experiment = Experiment("trees", ("tile:xla",), TREES)

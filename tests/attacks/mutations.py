@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -14,6 +15,7 @@ HUGE_LENGTHS = tuple(
     if 2**power - less < 2 ** (8 * size)
 )
 HUGE_NUMBERS = (b"99999999999999999999", b"-1", b"1e400", b"NaN", b"0.5", b'""', b"null")
+DIGIT = re.compile(rb"[0-9]")
 ENDS = 96  # bytes at both ends, where headers and directories are
 SPARSE_BYTES = 1 << 40  # of a file that takes no room
 
@@ -69,11 +71,11 @@ def put_huge(content: bytearray, generator: random.Random) -> bytearray:
 
 
 def replace_number(content: bytearray, generator: random.Random) -> bytearray:
-    """One of the digits of a text."""
-    digits = [place for place, byte in enumerate(content) if 0x30 <= byte <= 0x39]
-    if not digits:
+    """One of the digits of a text: the next one from anywhere."""
+    digit = DIGIT.search(content, _place(content, generator)) or DIGIT.search(content)
+    if digit is None:
         return flip_bits(content, generator)
-    place = generator.choice(digits)
+    place = digit.start()
     return content[:place] + generator.choice(HUGE_NUMBERS) + content[place + 1 :]
 
 

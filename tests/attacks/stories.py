@@ -15,13 +15,13 @@ WRITTEN_ALIKE = ("predictions.parquet", "ranking.parquet", "submission.csv", "la
 CHECKPOINTS = "quick_checkpoints/jobs/*/*.checkpoints/checkpoint.safetensors"
 
 
-def describe_run(store: Path, run: Path) -> tuple[str | Path, ...]:
+def describe_run(store: Path, run: Path, workers: int = 1) -> tuple[str | Path, ...]:
     """The arguments of `fastslow`: a net with a checkpoint after every epoch, in two folds."""
     recipe = store.parent / "mine.toml"
     recipe.write_text(RECIPE)
     names = ("--experiment", EXPERIMENT, "--experiment", "nothing_001")
-    options = ("--recipe", recipe, "--scheme", "graph", "--folds", "2", "--workers", "1")
-    return ("run", store, "--run", run, *names, *options)
+    options = ("--recipe", recipe, "--scheme", "graph", "--folds", "2")
+    return ("run", store, "--run", run, *names, *options, "--workers", str(workers))
 
 
 def find_checkpoints(run: Path) -> dict[Path, int]:

@@ -1,0 +1,247 @@
+"""What happens to a run while it lasts: kills, signals, crowds, no room; then it goes on."""
+
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.attacks.damage import DAMAGE
+from tests.attacks.making import make_data, make_store
+from tests.attacks.rows import of
+from tests.attacks.stories import (
+    begin,
+    describe_run,
+    find_checkpoints,
+    kill,
+    list_results,
+    wait_until,
+)
+from tests.commands.test_prepare_command import WIDE_EXPERIMENT
+from tests.processes import FASTSLOW, TRAINING, Program, run_cold
+
+row = of("runs")
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store, and a run that nothing happened to."""
+    folder = tmp_path_factory.mktemp("whole")
+    done = TRAINING.run(*describe_run(make_store(folder).folder, folder / "run"), cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert len(list_results(folder / "run")) > 6
+    return folder
+
+
+@pytest.fixture
+def words(whole: Path, tmp_path: Path) -> tuple[str | Path, ...]:
+    return describe_run(whole / "store", tmp_path / "run", workers=2)
+
+
+def check_end(words: tuple[str | Path, ...], whole: Path) -> None:
+    """The same command ends with the same bytes, and leaves nothing."""
+    run = Path(words[3])
+    done = TRAINING.run(*words, cwd=run.parent)
+    assert done.returncode == 0, done.stderr
+    assert list_results(run) == list_results(whole / "run")
+    assert not list(run.rglob(".partial-*"))
+    assert not list(run.rglob("*.checkpoints"))
+
+
+def wait_for_checkpoint(program: Program, run: Path) -> None:
+    assert wait_until(lambda: bool(find_checkpoints(run)), program)
+
+
+@row("kill -9 at random moments: group, parent, worker")
+@pytest.mark.parametrize("who", ["group", "parent", "worker"])
+@pytest.mark.parametrize("moment", range(4))
+def test_a_kill(
+    moment: int, who: str, words: tuple[str | Path, ...], whole: Path, tmp_path: Path
+) -> None:
+    generator = random.Random(f"{who}/{moment}")
+    program = begin(*words, cwd=tmp_path)
+    wait_for_checkpoint(program, tmp_path / "run")
+    time.sleep(generator.random() * 0.4)
+    children = psutil.Process(program.pid).children(recursive=True)
+    if who == "group":
+        kill(program)
+    elif who == "parent" or not children:
+        os.kill(program.pid, signal.SIGKILL)
+    else:
+        generator.choice(children).kill()
+    program.wait(60)
+    _, alive = psutil.wait_procs(children, timeout=30)
+    assert not alive, "an orphan works on"
+    check_end(words, whole)
+
+
+@row("SIGINT, SIGTERM, SIGHUP")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal(number: int, words: tuple[str | Path, ...], whole: Path, tmp_path: Path) -> None:
+    program = begin(*words, cwd=tmp_path)
+    wait_for_checkpoint(program, tmp_path / "run")
+    children = psutil.Process(program.pid).children(recursive=True)
+    program.send_signal(number)
+    assert program.wait(30) in (130, -number)
+    assert "Traceback" not in program.communicate()[1]
+    _, alive = psutil.wait_procs(children, timeout=30)
+    assert not alive, "an orphan works on"
+    check_end(words, whole)
+
+
+@row("SIGSTOP of a worker, then CONT")
+def test_a_worker_that_stands_still(
+    words: tuple[str | Path, ...], whole: Path, tmp_path: Path
+) -> None:
+    program = begin(*words, cwd=tmp_path)
+    wait_for_checkpoint(program, tmp_path / "run")
+    children = psutil.Process(program.pid).children(recursive=True)
+    for child in children:
+        child.suspend()
+    time.sleep(1)
+    for child in children:
+        child.resume()
+    assert program.wait(120) == 0, program.communicate()[1]
+    check_end(words, whole)
+
+
+@row("two runs in one folder")
+def test_two_in_one_folder(words: tuple[str | Path, ...], whole: Path, tmp_path: Path) -> None:
+    program = begin(*words, cwd=tmp_path)
+    wait_for_checkpoint(program, tmp_path / "run")
+    program.send_signal(signal.SIGSTOP)
+    second = TRAINING.run(*words, cwd=tmp_path)
+    program.send_signal(signal.SIGCONT)
+    assert second.returncode == 2
+    assert "another process is at work in it" in " ".join(second.stderr.split())
+    assert program.wait(120) == 0
+    check_end(words, whole)
+
+
+@row("stdout closed")
+def test_nobody_reads(words: tuple[str | Path, ...], whole: Path, tmp_path: Path) -> None:
+    command = [str(TRAINING.program), *map(str, words)]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        process.stdout = None
+        errors = process.communicate(timeout=120)[1]
+    assert b"Traceback" not in errors
+    check_end(words, whole)
+
+
+@row("folder read-only; TMPDIR and HOME missing")
+@pytest.mark.parametrize("name", ["TMPDIR", "HOME", "XDG_CACHE_HOME"])
+def test_no_home(name: str, words: tuple[str | Path, ...], whole: Path, tmp_path: Path) -> None:
+    done = TRAINING.run(*words, cwd=tmp_path, env={**os.environ, name: str(tmp_path / "none")})
+    assert "Traceback" not in done.stderr
+    assert done.returncode in (0, 2)
+    check_end(words, whole)
+
+
+@row("folder read-only; TMPDIR and HOME missing")
+def test_a_folder_that_may_not_be_written(words: tuple[str | Path, ...], whole: Path) -> None:
+    inside = Path("/proc/self") / "run"  # where not even root may write
+    done = TRAINING.run(*words[:3], inside, *words[4:], cwd=Path("/proc/self"))
+    assert done.returncode == 2, done.stderr
+    assert str(inside) in " ".join(done.stderr.split())
+    check_end(words, whole)
+
+
+@row("address space of 300, 500, 800 MB")
+@pytest.mark.parametrize("megabytes", [300, 500, 800])
+def test_little_memory(
+    megabytes: int, words: tuple[str | Path, ...], whole: Path, tmp_path: Path
+) -> None:
+    def restrict() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, megabytes << 20))
+
+    assert run_cold(*words, cwd=tmp_path, preexec_fn=restrict).returncode != 0
+    check_end(words, whole)
+
+
+@row("a second run on the same data whose experiment needs more of the graph")
+@pytest.mark.parametrize("when", ["meanwhile", "afterwards"])
+def test_another_needs_more_of_the_graph(when: str, tmp_path: Path, whole: Path) -> None:
+    """The first one, and the same command once more, do not notice it."""
+    data = make_data(tmp_path)
+    words = describe_run(data, tmp_path / "run")
+    (tmp_path / "wide.py").write_text(WIDE_EXPERIMENT)
+    wide = ("run", data, "--experiment", "wide.py", "--run", "other", "--workers", "1")
+    program = begin(*words, cwd=tmp_path)
+    if when == "meanwhile":
+        wait_for_checkpoint(program, tmp_path / "run")
+        program.send_signal(signal.SIGSTOP)
+        assert FASTSLOW.run(*wide, cwd=tmp_path).returncode == 0
+        program.send_signal(signal.SIGCONT)
+    assert program.wait(120) == 0, program.communicate()[1]
+    if when == "afterwards":
+        assert FASTSLOW.run(*wide, cwd=tmp_path).returncode == 0
+    assert list_results(tmp_path / "run") == list_results(whole / "run")
+    assert TRAINING.run(*words, cwd=tmp_path).returncode == 0
+    assert list_results(tmp_path / "run") == list_results(whole / "run")
+
+
+CHECKPOINT = ("early byte", "late byte", "last byte", "cut in half", "cut by a byte", "empty",
+              "deleted", "folder", "pipe", "endless")  # fmt: skip
+
+
+@row("checkpoint damaged, then gone on")
+@pytest.mark.parametrize("damage", CHECKPOINT)
+def test_a_damaged_checkpoint(
+    damage: str, words: tuple[str | Path, ...], whole: Path, tmp_path: Path
+) -> None:
+    """It counts as none: the fit begins anew, and ends the same."""
+    program = begin(*words, cwd=tmp_path)
+    wait_for_checkpoint(program, tmp_path / "run")
+    kill(program)
+    (path, *_) = find_checkpoints(tmp_path / "run")
+    DAMAGE[damage](path)
+    check_end(words, whole)
+
+
+def link_in(run: Path, secret: Path) -> Path:
+    (run / "link").symlink_to(secret)
+    return run / "link"
+
+
+def link_jobs(run: Path, secret: Path) -> Path:
+    shutil.rmtree(run / "nothing_001" / "jobs")
+    (run / "nothing_001" / "jobs").symlink_to(secret)
+    return run / "nothing_001" / "jobs"
+
+
+def link_a_file(run: Path, secret: Path) -> Path:
+    run.joinpath("submission.csv").unlink()
+    run.joinpath("submission.csv").symlink_to(secret / "token")
+    return run / "submission.csv"
+
+
+@row("--replace where the run holds a link")
+@pytest.mark.parametrize("put", [link_in, link_jobs, link_a_file])
+def test_replacing_leaves_what_links_lead_to(
+    put: Callable[[Path, Path], Path],
+    words: tuple[str | Path, ...],
+    whole: Path,
+    tmp_path: Path,
+) -> None:
+    shutil.copytree(whole / "run", tmp_path / "run")
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    (secret / "token").write_text("mine")
+    put(tmp_path / "run", secret)
+    done = TRAINING.run(*words, "--replace", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert [path.read_text() for path in secret.iterdir()] == ["mine"]
+    assert not [path for path in (tmp_path / "run").rglob("*") if path.is_symlink()]
+    check_end(words, whole)

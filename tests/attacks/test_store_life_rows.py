@@ -1,0 +1,206 @@
+"""What happens to a store while and after it is made: kills, crowds, full disks, other data."""
+
+import random
+import resource
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from solution.store.store import Store
+from tests.attacks.rows import of
+from tests.attacks.stories import kill
+from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
+from tests.processes import FASTSLOW, run_cold
+from tests.store.test_store import SAMPLE_ROWS, snapshot
+
+row = of("store")
+pytestmark = pytest.mark.slow
+NUM_GRAPHS = 30
+PREPARE = ("prepare", "data", "--out")
+NOTHING = ("--experiment", "nothing_001", "--workers", "1")
+
+
+def write_data(data: Path) -> None:
+    for seed in range(NUM_GRAPHS // 2):
+        split = "test" if seed % 5 == 0 else "train"
+        graph = make_layout_graph(seed, 200, name=f"program_{seed}", labelled=seed % 5 != 0)
+        write_graph(graph, data, split)
+        write_graph(make_tile_graph(seed, 200, name=f"kernel_{seed}"), data)
+    (data / "sample_submission.csv").write_text(SAMPLE_ROWS)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Data, and the store of an undisturbed preparation."""
+    folder = tmp_path_factory.mktemp("whole")
+    write_data(folder / "data")
+    done = FASTSLOW.run(*PREPARE, "store", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture
+def place(whole: Path, tmp_path: Path) -> Path:
+    """A copy."""
+    shutil.copytree(whole, tmp_path / "place")
+    return tmp_path / "place"
+
+
+def call(*words: str | Path, cwd: Path, code: int = 0) -> str:
+    """What the command says, in one line."""
+    done = FASTSLOW.run(*words, cwd=cwd)
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    return " ".join((done.stdout + done.stderr).split())
+
+
+@row("kill -9 at random moments: group, parent, worker")
+@pytest.mark.parametrize("who", ["group", "parent", "worker"])
+@pytest.mark.parametrize("moment", range(5))
+def test_a_kill(moment: int, who: str, whole: Path, tmp_path: Path) -> None:
+    generator = random.Random(f"{who}/{moment}")
+    store, wanted = tmp_path / "store", NUM_GRAPHS * (moment + generator.random()) / 5
+    words = ("prepare", whole / "data", "--out", store, "--workers", "2")
+    program = FASTSLOW.start(*words, cwd=tmp_path, group=0)
+    process = psutil.Process(program.pid)
+    while program.poll() is None and len(list(store.rglob("[!.]*.safetensors"))) < wanted:
+        time.sleep(0.0005)
+    children = process.children(recursive=True) if program.poll() is None else []
+    if who == "group" and program.poll() is None:
+        kill(program)
+    elif children:
+        victim = psutil.Process(program.pid) if who == "parent" else generator.choice(children)
+        victim.kill()
+    program.wait(60)
+    _, alive = psutil.wait_procs(children, timeout=30)
+    assert not alive, "an orphan works on"
+    call(*words, cwd=tmp_path)
+    assert snapshot(store) == snapshot(whole / "store")
+
+
+@row("four prepares at once; --replace beside a running one; rm -rf under one")
+@pytest.mark.parametrize("more", [(), ("--replace",)])
+def test_four_at_once(more: tuple[str, ...], whole: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    words = ("prepare", whole / "data", "--out", store, "--workers", "1")
+    running = [FASTSLOW.start(*words, *(more if n else ()), cwd=tmp_path) for n in range(4)]
+    codes = [program.wait(120) for program in running]
+    for code, program in zip(codes, running, strict=True):
+        errors = program.communicate()[1]
+        assert code in (0, 2), errors
+        assert code == 0 or "another process is at work in it" in " ".join(errors.split())
+    assert 0 in codes
+    assert snapshot(store) == snapshot(whole / "store")
+
+
+@row("four prepares at once; --replace beside a running one; rm -rf under one")
+def test_the_folder_is_removed_under_it(whole: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    words = ("prepare", whole / "data", "--out", store, "--workers", "1")
+    program = FASTSLOW.start(*words, cwd=tmp_path)
+    while program.poll() is None and len(list(store.rglob("[!.]*.safetensors"))) < 5:
+        time.sleep(0.0005)
+    shutil.rmtree(store, ignore_errors=True)
+    code, errors = program.wait(60), program.communicate()[1]
+    assert code in (0, 2), errors
+    assert "Traceback" not in errors
+    shutil.rmtree(store, ignore_errors=True)
+    call(*words, cwd=tmp_path)
+    assert snapshot(store) == snapshot(whole / "store")
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    """Mounts a file system of its own with some options, once."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+
+    def mount(options: str) -> Path:
+        command = ["mount", "-t", "tmpfs", "-o", options, "none", str(folder)]
+        try:
+            subprocess.run(command, check=True, capture_output=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            pytest.skip(f"no file system can be mounted here: {error}")
+        return folder
+
+    yield mount
+    subprocess.run(["umount", str(folder)], capture_output=True)
+
+
+LIMITS = {f"{size} kB": f"size={size}k" for size in (4, 8, 16, 32, 64, 96, 128, 160, 200, 230)}
+LIMITS |= {f"{number} inodes": f"size=8m,nr_inodes={number}" for number in (2, 5, 12, 25)}
+
+
+@row("disk full at ten sizes, no inodes")
+@pytest.mark.parametrize("name", LIMITS)
+def test_no_room(name: str, disk: Callable[[str], Path], whole: Path, tmp_path: Path) -> None:
+    folder = disk(LIMITS[name])
+    words = ("prepare", whole / "data", "--out", folder / "store", "--workers", "1")
+    said = call(*words, cwd=tmp_path, code=2)
+    assert "No space left on device" in said
+    assert "make room, and start the same command again" in said or name == "2 inodes"
+    assert not list(folder.rglob(".partial-*"))
+    more = "remount,size=8m,nr_inodes=1000"
+    subprocess.run(["mount", "-o", more, str(folder)], check=True, capture_output=True)
+    call(*words, cwd=tmp_path)
+    assert snapshot(folder / "store") == snapshot(whole / "store")
+
+
+@row("file size limit")
+@pytest.mark.parametrize("share", [0.2, 0.9])
+def test_a_limit_of_file_sizes(share: float, whole: Path, tmp_path: Path) -> None:
+    sizes = sorted(len(content) for content in snapshot(whole / "store").values())
+    limit = sizes[int(share * len(sizes))]
+    words = ("prepare", whole / "data", "--out", tmp_path / "store", "--workers", "1")
+
+    def restrict() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    done = run_cold(*words, cwd=tmp_path, preexec_fn=restrict)
+    assert done.returncode == 2, done.stderr
+    assert "File too large" in " ".join(done.stderr.split())
+    call(*words, cwd=tmp_path)
+    assert snapshot(tmp_path / "store") == snapshot(whole / "store")
+
+
+@row("read-only mount: check, prepare, run read it; new or unfinished: exit 2")
+@pytest.mark.parametrize("what", ["check", "prepare", "run", "unfinished", "new"])
+def test_a_mount_that_is_read_only(
+    what: str, disk: Callable[[str], Path], whole: Path, tmp_path: Path
+) -> None:
+    folder = disk("size=8m")
+    shutil.copytree(whole / "store", folder / "store")
+    if what == "unfinished":
+        (folder / "store" / "graphs.parquet").unlink()
+    subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
+    data, store = whole / "data", folder / "store"
+    words: dict[str, tuple[str | Path, ...]] = {
+        "check": ("check", store),
+        "prepare": ("prepare", data, "--out", store),
+        "run": ("run", store, *NOTHING, "--run", tmp_path / "run"),
+        "unfinished": ("prepare", data, "--out", store),
+        "new": ("prepare", data, "--out", folder / "new"),
+    }
+    is_refused = what in ("unfinished", "new")
+    said = call(*words[what], cwd=tmp_path, code=2 if is_refused else 0)
+    assert not is_refused or "Read-only file system" in said
+
+
+@row("store moved, also to a path with space and accent")
+@pytest.mark.parametrize("name", ["moved", "with space and é", "deep/er/still"])
+def test_a_store_is_moved(name: str, place: Path) -> None:
+    run = ("--run", "run", *NOTHING)
+    call("run", "store", *run, cwd=place)
+    before = (place / "run" / "submission.csv").read_bytes()
+    (place / name).parent.mkdir(parents=True, exist_ok=True)
+    (place / "store").rename(place / name)
+    call("check", name, cwd=place)
+    call("prepare", "data", "--out", name, cwd=place)
+    call("run", name, *run, cwd=place)
+    assert (place / "run" / "submission.csv").read_bytes() == before
+    assert Store.open(place / name).find_defects() == []
