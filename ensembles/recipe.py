@@ -25,6 +25,7 @@ from solution.domain.collection import NAMES
 from solution.system.errors import InputError
 from solution.system.files import read_bytes
 from solution.system.names import check_name, suggest
+from solution.system.wording import join_names
 
 MAX_BYTES = 16 << 20  # a recipe has a few hundred
 RECIPES = Path(__file__).parent / "recipes"
@@ -78,7 +79,7 @@ def check_recipe(recipe: Recipe, experiments: Collection[str]) -> None:
     some = len(missing) < len(recipe.names()) or set(experiments) == {recipe.fallback}
     if missing and not ("members" in recipe.allow_missing and some):
         raise InputError(
-            f"recipe {recipe.name} merges {', '.join(missing)}, but the experiments are "
+            f"recipe {recipe.name} merges {join_names(missing)}, but the experiments are "
             f"{names}. Choose another recipe with --recipe, or let it "
             'allow_missing = ["members"].'
         )
@@ -94,7 +95,7 @@ def check_members(recipe: Recipe, collection: str, members: Collection[str]) -> 
     missing = [name for name in recipe.collections.get(collection, {}) if name not in members]
     if missing and "members" not in recipe.allow_missing:
         raise InputError(
-            f"recipe {recipe.name} weighs {', '.join(missing)} in {collection}, which it does not "
+            f"recipe {recipe.name} weighs {join_names(missing)} in {collection}, which it does not "
             "predict. Take it out of the recipe's table of that collection, or let the recipe "
             'allow_missing = ["members"].'
         )

@@ -7,7 +7,7 @@ anything and hides the reason when it cannot score it.
 import csv
 import io
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,16 +66,23 @@ def read_rows(path: Path, shown: Path) -> list[tuple[str, str]]:
             open_regular(path, "a submission", MAX_BYTES) as content,
             io.TextIOWrapper(content, encoding="utf-8", newline="") as file,
         ):
-            header, *rows = list(csv.reader(file)) or [[]]
+            return _read_rows(csv.reader(file), shown)
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{shown}: not a CSV file: {error}.") from error
+
+
+def _read_rows(lines: Iterator[list[str]], shown: Path) -> list[tuple[str, str]]:
+    """The first line that is none ends it: a file of nothing else may have very many."""
+    header = next(lines, [])
     if header != HEADER:
         found = _shorten(",".join(header))
         raise InputError(f"{shown}: expected the header ID,TopConfigs, found {found!r}.")
-    for line, row in enumerate(rows, start=2):
+    rows = []
+    for line, row in enumerate(lines, start=2):
         if len(row) != len(HEADER):
             raise InputError(f"{shown}, line {line}: expected 2 columns, found {len(row)}.")
-    return [(name, configs) for name, configs in rows]
+        rows.append((row[0], row[1]))
+    return rows
 
 
 def _check_ids(path: Path, names: list[str], expected: Expected) -> None:

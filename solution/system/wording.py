@@ -1,4 +1,8 @@
-"""Durations and counts as people say them."""
+"""Durations, counts and lists as people say them."""
+
+from collections.abc import Sequence
+
+MAX_NAMES = 20
 
 
 def spell(seconds: float) -> str:
@@ -16,3 +20,9 @@ def spell(seconds: float) -> str:
 def count(number: int, name: str) -> str:
     """A number of things: 1 graph, 1,200 graphs."""
     return f"{number:,} {name}" if number == 1 else f"{number:,} {name}s"
+
+
+def join_names(names: Sequence[str]) -> str:
+    """The names, or of very many the first ones and how many more there are."""
+    more = f" and {len(names) - MAX_NAMES:,} more" if len(names) > MAX_NAMES else ""
+    return ", ".join(names[:MAX_NAMES]) + more

@@ -35,7 +35,7 @@ def write_zeros(archive: zipfile.ZipFile, name: str, begin: bytes, size: int) ->
     info = zipfile.ZipInfo(name)
     info.compress_type, info.file_size = zipfile.ZIP_DEFLATED, len(begin) + count * BLOCK
     info.compress_size = len(first) + count * len(block) + 2
-    info.header_offset = archive.start_dir
+    info.CRC, info.header_offset = 0, archive.start_dir
     stream = archive.fp
     assert stream is not None
     stream.seek(archive.start_dir)

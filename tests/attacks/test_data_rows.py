@@ -240,7 +240,7 @@ def test_a_file_that_changes_is_said(how: str, when: str, place: Path) -> None:
     if (how, when) != ("replaced", "before"):  # which nobody can see
         with pytest.raises(InputError, match=r"sound.npz: (was changed|there is no such file)"):
             prepare_store(files, store, Preparation() if when == "before" else meanwhile, workers=1)
-    write_graph(make_tile_graph(1, name="sound"), place / "data")
+    write_graph(make_tile_graph(int(how == "replaced"), name="sound"), place / "data")
     made = prepare_store(find_files(place / "data"), store, Preparation(), workers=1)
     again = prepare_store(find_files(place / "data"), place / "again", Preparation(), workers=1)
     assert made.graphs.equals(again.graphs)

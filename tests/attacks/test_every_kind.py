@@ -15,12 +15,15 @@ REPOSITORY = Path(__file__).parents[2]
 WRITERS = {
     "replace_file", "replace_folder", "replace_sealed", "write_json", "write_sealed", "write_text",
     "write_bytes", "write_csv", "write_parquet", "sink_parquet", "write_batches", "save_file",
-    "savez", "write_npz", "copyfile", "copytree",
+    "savez", "savez_compressed", "write_npz", "copyfile", "copytree", "copy2", "move", "savefig",
+    "writestr", "tofile", "dump", "link_to", "hardlink_to", "symlink_to",
 }  # fmt: skip
+MODES = set("wax+")  # of a file that is opened to be written
 # What the project writes and never reads again, or what is code or text of the user's own.
 NEVER_READ = (
     "*.html", "*.png", "*/scores.csv", "*/provenance.json", "*/uncommitted.diff", "*_tuned.py",
-    "table.parquet", "*/nodes.parquet", "*/choice.json",
+    "table.parquet", "*/nodes.parquet", "*/choice.json", "order.csv", "order.json", "plan.csv",
+    "plan.json", "*.onnx", "bundle/README.md",
 )  # fmt: skip
 # The modules that write, and the kinds of what each of them writes.
 WRITTEN = {
@@ -76,6 +79,7 @@ WRITTEN = {
     "submissions/archive.py": ("archive",),
     "submissions/download.py": ("download",),
     "submissions/kernels/execution.py": (),  # notebooks
+    "submissions/kernels/installing.py": (),  # links to wheels, for pip
     "submissions/kernels/packaging.py": (),  # for Kaggle
     "submissions/kernels/pulling.py": (),  # copies of what Kaggle has
     "submissions/kernels/pushes.py": ("pushes",),
@@ -92,14 +96,22 @@ def find_writers() -> Iterator[str]:
     """The modules of which some function calls one that writes a file."""
     for package in ("solution", "ensembles", "submissions"):
         for path in sorted((REPOSITORY / package).rglob("*.py")):
-            calls = (n.func for n in ast.walk(ast.parse(path.read_text("utf-8"))) if _is_call(n))
-            names = {getattr(f, "attr", getattr(f, "id", "")) for f in calls}
-            if names & WRITERS:
+            calls = [n for n in ast.walk(ast.parse(path.read_text("utf-8"))) if _is_call(n)]
+            if any(_writes(call) for call in calls):
                 yield path.relative_to(REPOSITORY).as_posix()
 
 
 def _is_call(node: ast.AST) -> bool:
     return isinstance(node, ast.Call)
+
+
+def _writes(call: ast.Call) -> bool:
+    """Whether it is of a known writer, or opens a file with a mode to write."""
+    name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+    given = [*call.args, *(option.value for option in call.keywords if option.arg == "mode")]
+    words = {argument.value for argument in given if isinstance(argument, ast.Constant)}
+    modes = {word for word in words if isinstance(word, str) and set(word) <= set("rwaxbt+")}
+    return name in WRITERS or (name in ("open", "ZipFile") and bool(set("".join(modes)) & MODES))
 
 
 def test_whatever_writes_files_is_on_the_list() -> None:
@@ -128,6 +140,12 @@ COMMANDS = (
     ("report", "--run", "runs/sample-limit", "--recipe", "proposed.toml"),
     ("features", "tile:xla", "--data", "SAMPLE", "--out", "table.parquet"),
     ("tune", "linear_ridge_001", "--trials", "1", "--folds", "2"),
+    ("pack", "runs/sample-limit", "--recipe", "mine.toml", "--out", "bundle"),
+    ("pack", "runs/sample-limit", "--recipe", "mine.toml", "--out", "bundle.zip"),
+    ("rank", "KERNEL", "--with", "bundle.zip", "--csv", "order.csv", "--json", "order.json"),
+    ("onnx", "students"),
+    ("optimize", "rnnlm-2-small", "--evaluations", "5", "--out", "plan.csv", "--trace", "plan.json",
+     "--timeline", "plan.png"),
 )  # fmt: skip
 
 
@@ -136,9 +154,12 @@ def test_every_file_that_the_commands_leave_is_of_a_kind_that_is_attacked(
     tmp_path: Path, sample: Path
 ) -> None:
     (tmp_path / "mine.toml").write_text(RECIPE)
+    pytest.importorskip("onnx")
     quick = REPOSITORY / "tests" / "made" / "experiments" / "quick_tile_gnn.py"
+    kernel = min((sample / "npz/tile/xla/test").glob("*.npz"))
+    named = {"SAMPLE": str(sample), "QUICK": str(quick), "KERNEL": str(kernel)}
     for command in COMMANDS:
-        words = [{"SAMPLE": str(sample), "QUICK": str(quick)}.get(word, word) for word in command]
+        words = [named.get(word, word) for word in command]
         done = TRAINING.run(*words, cwd=tmp_path)
         assert done.returncode == 0, f"{command}: {done.stderr}"
     left = [p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*") if p.is_file()]

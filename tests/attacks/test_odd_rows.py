@@ -89,7 +89,8 @@ def run_and_verify(folder: Path, experiments: list[Experiment]) -> int:
     with open_experiments(experiments, store, folder / "run", **options) as (plan, run):  # type: ignore[arg-type]
         run_experiments(experiments, plan, run, workers=1)
         members = {experiments[0].name: 1.0}
-        fields = {"members": members, "fallback": NOTHING.name, "allow_missing": ["members"]}
+        fields = {"name": "mine", "members": members, "fallback": NOTHING.name}
+        fields["allow_missing"] = ["members"]
         build_submission(run, make_recipe("mine", fields))
     return check_submission(run.submission, expect(store.graphs, None))
 

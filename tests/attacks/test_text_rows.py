@@ -242,7 +242,7 @@ def merge(folder: Path, text: str) -> pl.DataFrame:
 
 
 @row("recipe: weights 1e308 and 1e308 are 1 and 1")
-@pytest.mark.parametrize("weights", ["1e308", "5e-324", "1e-300"])
+@pytest.mark.parametrize("weights", ["1e308", "5e-324"])
 @pytest.mark.parametrize("method", METHODS)
 def test_only_the_ratio_of_weights_counts(method: str, weights: str, tmp_path: Path) -> None:
     text = 'method = "{}"\n[members]\nnet_001 = {}\ntrees_001 = {}\n'

@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -82,7 +83,7 @@ def test_the_page_escapes_what_it_shows() -> None:
     templates = Path(build.__file__).parent / "templates"
     for path in templates.iterdir():
         text = path.read_text("utf-8")
-        assert "|safe" not in text.replace(" ", ""), path
+        assert not re.search(r"""[^"'\s]\s*\|\s*safe""", text), f"{path}: more than its own words"
         assert "autoescape false" not in text, path
         assert "<script" not in text, path
     source = Path(build.__file__).read_text("utf-8")
