@@ -15,6 +15,7 @@
 #   make kernels-pull NOTEBOOK=name   bring the outputs back into runs/NAME; REPLACE=1
 #   make kernels-package         only pack the code and what Kaggle's image lacks; DIRTY=1
 #   make collect-sample          many architectures compiled and timed: hours; goes on; OUT=folder HOURS=4
+#   make release-data            all measured programs as one file for a release, in build/; SHARED=folder
 #   make default-bundle          train the bundle that comes with the package: 20 minutes
 #   make papers                  all published systems with the same time: 40 minutes; SHARED=folder of data
 #   make bench-layout            our layout net against the winners': 45 minutes; SHARED=folder of data
@@ -54,11 +55,13 @@ OPTIONS = $(call given,DATA) $(call given,RUN,--run) $(call given,RECIPE,--recip
 	$(call on,LIMIT,--limit) $(call on,REPLACE,--replace)
 SUBMIT = $(call given,RECIPE) $(call given,RUN,--run) $(call on,DRY_RUN,--dry-run) \
 	$(call on,FORCE,--force) $(call on,DIRTY,--allow-dirty)
+TPU = $(if $(wildcard $(SHARED)/tpu),--tpu "$(SHARED)/tpu")
 PUSH = $(foreach pair,$(SET),--set "$(pair)") $(call on,RESUME,--resume) $(call on,DIRTY,--allow-dirty)
 
 .PHONY: help run demo report test test-slow attack pytest lint silent-lint data submit scores leaderboard notebooks \
 	kernels-package kernels-push kernels-status kernels-pull papers bench-layout bench-tile \
-	bench-lightgbm bench-study bench-scale bench-segments bench-rank bench-choose go collect-sample default-bundle clean
+	bench-lightgbm bench-study bench-scale bench-segments bench-rank bench-choose go collect-sample \
+	release-data measured default-bundle clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -130,21 +133,27 @@ lint: $(EXTRAS)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench-tile: $(INSTALLED)
+# What a clone has not; docs/measured-programs.md says how to get it.
+measured:
+	@test -d "$(SHARED)/cpugraphs" || { echo "$(SHARED)/cpugraphs: there is no such folder. All measured" \
+	  "programs are not part of a clone: docs/measured-programs.md says how to get them, or to collect" \
+	  "others. Then SHARED=the folder above them." >&2; exit 2; }
+
+bench-tile: measured $(INSTALLED)
 	$(BIN)/python -m tests.benchmarks.tile_models "$(SHARED)" build/benchmarks
 
-bench-lightgbm: $(INSTALLED)
+bench-lightgbm: measured $(INSTALLED)
 	$(BIN)/python -m tests.benchmarks.lightgbm_models "$(SHARED)" build/benchmarks
 
-bench-study: $(INSTALLED)
+bench-study: measured $(INSTALLED)
 	$(BIN)/python -m tests.benchmarks.lightgbm_study "$(SHARED)" build/benchmarks
 
 bench-rank: $(INSTALLED)
-	$(BIN)/python -m tests.benchmarks.rank_latency $(if $(RUN),"$(RUN)") --distilled solution/serving/default.zip --tpu "$(SHARED)/tpu"
+	$(BIN)/python -m tests.benchmarks.rank_latency $(if $(RUN),"$(RUN)") --distilled solution/serving/default.zip $(TPU)
 
 # RUN is a run on the same data: what leads a search has not seen the program.
-bench-choose: $(INSTALLED)
-	$(BIN)/python -m tests.benchmarks.choosing "$(RUN)" "$(SHARED)/cpugraphs" build/choosing --tpu "$(SHARED)/tpu" $(if $(wildcard $(OUT)/npz/tile),--products "$(OUT)")
+bench-choose: measured $(INSTALLED)
+	$(BIN)/python -m tests.benchmarks.choosing "$(RUN)" "$(SHARED)/cpugraphs" build/choosing $(TPU) $(if $(wildcard $(OUT)/npz/tile),--products "$(OUT)")
 
 bench-scale: $(INSTALLED)
 	$(BIN)/python -m tests.benchmarks.full_scale build/full-scale
@@ -163,11 +172,14 @@ default-bundle: $(INSTALLED)
 collect-sample: $(EXTRAS)
 	$(BIN)/python -m solution.collecting.sample "$(OUT)" --hours $(HOURS) --avoid "$(SHARED)/cpugraphs"
 
-papers: $(INSTALLED)
+release-data: measured $(INSTALLED)
+	$(BIN)/python -m solution.collecting.release "$(SHARED)/cpugraphs" --readme docs/measured-programs.md --out build/cpugraphs.zip
+
+papers: measured $(INSTALLED)
 	$(BIN)/python -m tests.benchmarks.papers "$(SHARED)/cpugraphs"
 
-bench-layout: $(INSTALLED)
-	$(BIN)/python -m tests.benchmarks.layout_nets "$(SHARED)/cpugraphs" --tpu "$(SHARED)/tpu" --out build/layout-nets
+bench-layout: measured $(INSTALLED)
+	$(BIN)/python -m tests.benchmarks.layout_nets "$(SHARED)/cpugraphs" $(TPU) --out build/layout-nets
 
 clean:
 	rm -rf $(VENV) runs stores build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

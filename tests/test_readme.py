@@ -8,11 +8,16 @@ import re
 import shlex
 from pathlib import Path
 
+import pytest
+from typer.main import get_command
+
+from solution.cli import app
 from tests.conftest import REPOSITORY, FastSlow
 from tests.made import modules
 
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
 MAKEFILE = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
+PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
 COMMANDS = [
     words
     for block in re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
@@ -46,6 +51,22 @@ def test_make_targets_and_folders_exist() -> None:
         assert re.search(rf"^{target}:", MAKEFILE, re.MULTILINE), target
         for option in options if target not in WITH_KAGGLE else []:
             assert (REPOSITORY / option.removeprefix("DATA=")).is_dir()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_what_a_page_names_is_there(page: Path) -> None:
+    """Commands, targets of make and files: the README's own are tried below."""
+    text = page.read_text(encoding="utf-8")
+    blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
+    spoken = [*re.findall(r"`([^`\n]+)`", text), *(line for b in blocks for line in b.splitlines())]
+    commands = get_command(app).commands  # type: ignore[attr-defined]
+    for words in (line.removeprefix(".venv/bin/").split() for line in spoken):
+        if words[:1] == ["make"] and len(words) > 1:
+            assert re.search(rf"^{words[1]}:", MAKEFILE, re.MULTILINE), words
+        if words[:1] == ["fastslow"] and len(words) > 1 and words[1][0] != "-":
+            assert words[1] in commands, words
+    for target in re.findall(r"\]\(([^)#:]+)\)", text):
+        assert (page.parent / target.split("#")[0]).exists(), target
 
 
 def test_ci_calls_the_two_commands_of_the_readme() -> None:

@@ -12,21 +12,22 @@ from pathlib import Path, PurePosixPath
 from solution.serving.record import RECORD, read_bundle_record
 from solution.system.errors import InputError
 from solution.system.files import MAX_JSON, open_regular, replace_file
-from solution.system.zips import BROKEN, check_directory, is_of_contents
+from solution.system.zips import BROKEN, check_directory, describe_member, is_of_contents
 
 ZIP = ".zip"
-EPOCH = (1980, 1, 1, 0, 0, 0)  # equal bundles give equal bytes
 MAX_MEMBERS = 100_000
 
 
 def write_archive(bundle: Path, path: Path) -> Path:
-    """Write the files of a bundle's folder, uncompressed, in the order of their names."""
+    """Write the files of a bundle's folder, uncompressed, in the order of their names.
+
+    Equal bundles give equal bytes.
+    """
     names = [RECORD, *sorted(read_bundle_record(bundle, bundle).files)]
     with replace_file(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
         for name in names:
-            info = zipfile.ZipInfo(name, EPOCH)
-            info.external_attr = (stat.S_IFREG | 0o644) << 16
-            with (bundle / name).open("rb") as file, archive.open(info, "w") as member:
+            member = archive.open(describe_member(name), "w")
+            with (bundle / name).open("rb") as file, member:
                 shutil.copyfileobj(file, member)
     return path
 

@@ -1,6 +1,7 @@
-"""What zipfile does not look at in a zip file, and what it raises of a damaged one."""
+"""What zipfile does not look at in a zip file, what it raises of a damaged one, and equal bytes."""
 
 import io
+import stat
 import struct
 import zipfile
 import zlib
@@ -9,6 +10,7 @@ from typing import BinaryIO
 END = struct.Struct("<4s4H2LH")  # signature, disks, members of this disk and of all, ...
 LOCATOR_SIGNATURE = b"PK\6\7"  # of the record of an archive with more than fits into two bytes
 END_SIGNATURE, MAX_COMMENT = b"PK\5\6", 1 << 16
+EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip knows
 ZIP64 = 0xFFFF  # stands for a number that is elsewhere
 BROKEN = (
     zipfile.BadZipFile,
@@ -44,3 +46,11 @@ def is_of_contents(error: Exception) -> bool:
     The system's own errors name the file: no room, no permission.
     """
     return not isinstance(error, OSError) or error.filename is None
+
+
+def describe_member(name: str) -> zipfile.ZipInfo:
+    """A file that is stored as it is, with no time of writing: equal files give equal archives."""
+    info = zipfile.ZipInfo(name, EPOCH)
+    info.create_system = 3  # Unix, wherever it is written
+    info.external_attr = (stat.S_IFREG | 0o644) << 16
+    return info

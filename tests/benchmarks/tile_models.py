@@ -81,6 +81,9 @@ def measure_cpu(data: Path, place: Path, names: list[str]) -> None:
 
 def measure_tpu(data: Path, names: list[str]) -> None:
     """Leave one kernel out; kernels whose tiles cannot be told apart are left out."""
+    if not data.is_dir():
+        console.print(f"{data}: there is no such folder, so no real TPU kernel is ranked.")
+        return
     graphs = [graph for graph in read_tpu(data) if len(graph.distinct.first) > 1]
     large = [i for i, graph in enumerate(graphs) if graph.num_configs > 5]
     table = make_table(f"{len(graphs)} TPU kernels, each ranked by models of the others")

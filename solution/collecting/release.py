@@ -1,0 +1,160 @@
+"""Pack measured programs as one file for a release: equal data give equal bytes, anywhere.
+
+    python -m solution.collecting.release FOLDER --readme FILE --out FILE.zip
+
+The file holds one folder, called as FOLDER is: every npz file where find_files knows it, the sample
+submission, README.md (the given one, with a table of what is there) and SHA256SUMS. Who has it
+unpacks it with any program, compares with `sha256sum --check SHA256SUMS`, and runs on it.
+"""
+
+import argparse
+import hashlib
+import shutil
+import zipfile
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from solution.data.folders import GraphFile, find_files, find_sample_submission
+from solution.data.scan import join_defects, scan
+from solution.domain.collection import COLLECTIONS, SAMPLE_SUBMISSION, SPLITS
+from solution.system.errors import InputError
+from solution.system.files import checksum, replace_file
+from solution.system.terminal import say
+from solution.system.wording import count
+from solution.system.zips import describe_member
+
+README, SUMS = "README.md", "SHA256SUMS"
+
+
+@dataclass(frozen=True)
+class Release:
+    """What was packed."""
+
+    path: Path
+    graphs: int
+    data_digest: str  # of SHA256SUMS: the same whatever the README says
+
+    def describe(self) -> str:
+        """What belongs beside the file where it is published."""
+        return (
+            f"{self.path}: {count(self.graphs, 'graph')}, {self.path.stat().st_size:,} bytes.\n"
+            f"SHA-256 of the file: {checksum(self.path)}\n"
+            f"SHA-256 of its {SUMS}, which names the data: {self.data_digest}"
+        )
+
+
+def pack(folder: Path, readme: Path, out: Path) -> Release:
+    """Check every npz file of a folder, and pack them.
+
+    Args:
+        folder: data in any of the shapes that find_files knows.
+        readme: how the data were measured, as Markdown; no link in it leads to another file.
+        out: the zip; what is there is replaced.
+
+    Raises InputError where there is no data, a file is defective, or `readme` cannot be read.
+    """
+    files = find_files(folder)
+    summaries, defects = scan(files)
+    if defects:
+        raise InputError(
+            f"{folder}: nothing is packed, for {count(len(defects), 'file')} cannot be used:\n"
+            f"{join_defects(defects)}"
+        )
+    members = {place_of(file): file.path for file in files}
+    sample = find_sample_submission(folder)
+    if sample is not None:
+        members[SAMPLE_SUBMISSION] = sample
+    sums = "".join(f"{checksum(path)}  {name}\n" for name, path in sorted(members.items()))
+    words = f"{_read(readme).rstrip()}\n\n{describe_contents(summaries)}"
+    with replace_file(out) as temporary, zipfile.ZipFile(temporary, "w") as archive:
+        top = folder.resolve().name
+        for name, text in ((README, words), (SUMS, sums)):
+            archive.writestr(describe_member(f"{top}/{name}"), text.encode())
+        for name, path in sorted(members.items()):
+            member = archive.open(describe_member(f"{top}/{name}"), "w")
+            with path.open("rb") as file, member:
+                shutil.copyfileobj(file, member)
+    return Release(out, len(files), hashlib.sha256(sums.encode()).hexdigest())
+
+
+def place_of(file: GraphFile) -> str:
+    """Where a graph lies in the competition's download."""
+    return f"npz/{file.collection.folder}/{file.split}/{file.path.name}"
+
+
+def describe_contents(summaries: pl.DataFrame) -> str:
+    """The part of the README that is counted from the files, not written by hand.
+
+    Args:
+        summaries: a row a graph, as scan has it.
+    """
+    lines = [
+        "## What is in this file",
+        "",
+        f"| collection | {' / '.join(SPLITS)} | configurations | median slowest / fastest |",
+        "|---|---|---|---|",
+    ]
+    for name in (collection.name for collection in COLLECTIONS):
+        own = summaries.filter(collection=name)
+        if own.is_empty():
+            continue
+        graphs = " / ".join(str(len(own.filter(split=split))) for split in SPLITS)
+        spreads = own["spread"].drop_nulls().to_numpy()  # of those with labels
+        shown = f"{np.median(spreads):.2f}" if len(spreads) else "no labels"
+        lines.append(f"| {name} | {graphs} | {own['configs'].sum():,} | {shown} |")
+    labelled = summaries.filter("labelled")
+    lines += [
+        "",
+        f"{count(len(summaries), 'graph')}, of which {len(labelled):,} have labels. "
+        f"{_describe_splits(summaries)}",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _describe_splits(summaries: pl.DataFrame) -> str:
+    """Whether the test graphs' architectures are among those that are learned from."""
+    tests: dict[str, list[str]] = defaultdict(list)
+    known: dict[str, set[str]] = defaultdict(set)
+    for name, split, architecture in summaries.select(
+        "collection", "split", "architecture"
+    ).iter_rows():
+        if split == "test":
+            tests[name].append(architecture)
+        else:
+            known[name].add(architecture)
+    shared = {name: sum(a in known[name] for a in own) for name, own in tests.items()}
+    if not shared:
+        return "None is of the test split."
+    told = ", ".join(f"{name} {shared[name]} of {len(tests[name])}" for name in tests)
+    return f"Test graphs whose architecture is in train or valid as well: {told}."
+
+
+def _read(readme: Path) -> str:
+    try:
+        return readme.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"{readme}: expected how the data were measured, as text, but: {error}."
+        ) from error
+
+
+def main() -> None:
+    """Pack, and say what belongs beside the file."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path, help="with the npz files")
+    parser.add_argument("--readme", type=Path, required=True, help="how they were measured")
+    parser.add_argument("--out", type=Path, required=True, help="the zip")
+    options = parser.parse_args()
+    try:
+        say(pack(options.folder, options.readme, options.out).describe())
+    except InputError as error:
+        raise SystemExit(f"Error: {error}") from error
+
+
+if __name__ == "__main__":
+    main()
