@@ -31,7 +31,8 @@ from solution.system.sealing import check_seal, find_seal, replace_sealed
 from solution.system.terminal import make_table
 from solution.training.fold_scores import fit_without, held_out, score_graphs
 from solution.training.plan import Plan
-from solution.tuning.space import find_searched, suggest, with_values, write_experiment
+from solution.tuning.experiment_text import write_experiment
+from solution.tuning.space import find_searched, plain_value, suggest, with_values
 
 Sampler = Literal["tpe", "random"]
 STUDY = "study.db"
@@ -93,7 +94,9 @@ class Search:
     def best_experiment(self, study: optuna.Study) -> Path:
         """Write the best settings as an experiment file, and return its path."""
         name = f"{self.experiment.name}_tuned"
-        settings = with_values(self.experiment.ranker, study.best_params)
+        searched = find_searched(self.experiment.ranker)
+        values = {item.name: plain_value(item, study.best_params[item.name]) for item in searched}
+        settings = with_values(self.experiment.ranker, values)
         note = (
             f"{self.experiment.name} with the best of {_count_done(study)} trials: "
             f"{study.best_value:.4f}."

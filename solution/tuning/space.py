@@ -11,7 +11,6 @@ from typing import Any
 
 import optuna
 
-from solution.experiments.base import Experiment
 from solution.system.errors import InputError
 
 # The range of the study that this follows: leaves, learning rate, row and column minima, penalty.
@@ -78,12 +77,21 @@ def suggest(trial: optuna.Trial, item: Searched) -> Any:
     """A value for the field."""
     match item.distribution:
         case optuna.distributions.FloatDistribution() as d:
-            return trial.suggest_float(item.name, d.low, d.high, log=d.log)
+            return plain_value(item, trial.suggest_float(item.name, d.low, d.high, log=d.log))
         case optuna.distributions.IntDistribution() as d:
             return trial.suggest_int(item.name, d.low, d.high, log=d.log)
         case optuna.distributions.CategoricalDistribution() as d:
             return trial.suggest_categorical(item.name, d.choices)
     raise TypeError(f"{item.name} has a distribution of another kind: {item.distribution!r}.")
+
+
+def plain_value(item: Searched, value: Any) -> Any:
+    """The value of the field that is tried where the sampler drew `value`.
+
+    A fraction has four digits: no score tells more apart. What the settings have stays as it is.
+    """
+    is_drawn = isinstance(value, float) and value != item.value
+    return float(f"{value:.4g}") if is_drawn else value
 
 
 def with_values(settings: Any, values: dict[str, Any]) -> Any:
@@ -106,25 +114,3 @@ def _walk_fields(settings: Any, before: str = "") -> Iterator[tuple[str, Any]]:
             yield from _walk_fields(value, f"{before}{field.name}.")
         else:
             yield before + field.name, value
-
-
-def write_experiment(name: str, searched: Experiment, settings: Any, note: str) -> str:
-    """The text of an experiment file: the one that was searched, with these settings."""
-    classes = {type(settings)} | {type(value) for _, value in _walk_nested(settings)}
-    imports = [f"from {kind.__module__} import {kind.__qualname__}" for kind in classes]
-    imports.append("from solution.experiments.base import Experiment")
-    return (
-        f'"""{note}"""\n\n' + "\n".join(sorted(imports)) + "\n\n"
-        f"EXPERIMENT = Experiment(\n    name={name!r},\n"
-        f"    collections={searched.collections!r},\n"
-        f"    train_jointly={searched.train_jointly!r},\n"
-        f"    ranker={settings!r},\n    seeds={searched.seeds!r},\n)\n"
-    )
-
-
-def _walk_nested(settings: Any) -> Iterator[tuple[str, Any]]:
-    for field in dataclasses.fields(settings):
-        value = getattr(settings, field.name)
-        if dataclasses.is_dataclass(value):
-            yield field.name, value
-            yield from _walk_nested(value)

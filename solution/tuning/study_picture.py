@@ -2,14 +2,10 @@
 
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")
-
 import numpy as np
 import optuna
-from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 from optuna.trial import FrozenTrial, TrialState
 
@@ -18,10 +14,16 @@ from solution.tuning.search import find_as_it_is
 
 COLUMNS = 3
 FEW = 5  # trials
+MANY = 30  # times the lowest value of a setting
 
 
 def draw_study(study: optuna.Study, path: Path) -> None:
-    """Write a PNG: scores trial by trial with the best so far, then a panel a setting.
+    """Write the picture of a search as PNG."""
+    save_figure(make_figure(study), path)
+
+
+def make_figure(study: optuna.Study) -> Figure:
+    """Scores trial by trial with the best so far, then a panel a setting.
 
     A few trials say nothing of a setting: then there are no panels.
     """
@@ -29,7 +31,7 @@ def draw_study(study: optuna.Study, path: Path) -> None:
     pruned = study.get_trials(deepcopy=False, states=(TrialState.PRUNED,))
     names = list(complete[0].params) if len(complete) >= FEW else []
     rows = -(-len(names) // COLUMNS)
-    figure = plt.figure(figsize=(11, 3.4 + 2.6 * rows), layout="constrained")
+    figure = Figure(figsize=(11, 3.4 + 2.6 * rows), layout="constrained")
     grid = figure.add_gridspec(rows + 1, COLUMNS, height_ratios=[1.3, *[1] * rows])
     axes = figure.add_subplot(grid[0, :])
     _draw_history(axes, study.study_name, complete, pruned)
@@ -40,8 +42,7 @@ def draw_study(study: optuna.Study, path: Path) -> None:
     for place, name in enumerate(names):
         axes = figure.add_subplot(grid[1 + place // COLUMNS, place % COLUMNS])
         _draw_setting(axes, name, complete, complete[0].distributions)
-    save_figure(figure, path)
-    plt.close(figure)
+    return figure
 
 
 def _draw_history(
@@ -73,7 +74,8 @@ def _draw_setting(
         values = [str(value) for value in values]
     elif getattr(distributions[name], "log", False):
         axes.set_xscale("log")
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=6))
+        numbers = (1, 2, 5) if max(values) <= MANY * min(values) else (1,)  # more would touch
+        axes.xaxis.set_major_locator(LogLocator(subs=numbers, numticks=6))
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
         axes.xaxis.set_minor_formatter(NullFormatter())
     best = int(np.argmax(scores))

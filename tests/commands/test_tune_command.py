@@ -1,9 +1,12 @@
 """A search of settings: it is found again after a stop, and its best settings are an experiment."""
 
 import dataclasses
+import subprocess
+import sys
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
 import optuna
 import pytest
 
@@ -18,10 +21,13 @@ from solution.models.trees.lightgbm_ranker import LightGBMSettings
 from solution.store.preparing import prepare_store
 from solution.system.errors import InputError
 from solution.training.plan import make_plan
+from solution.tuning.experiment_text import write_experiment
 from solution.tuning.search import Search, show_study
-from solution.tuning.space import SPACE, find_searched, with_values
-from tests.conftest import FastSlow
+from solution.tuning.space import SPACE, find_searched, plain_value, with_values
+from solution.tuning.study_picture import make_figure
+from tests.conftest import REPOSITORY, FastSlow
 from tests.made.graphs import make_tile_graph, write_graph
+from tests.readable import assert_apart
 
 EXPERIMENT = """
 from solution.experiments.base import Experiment
@@ -70,8 +76,34 @@ def test_a_search_goes_on_and_writes_its_best(fastslow: FastSlow, data: Path) ->
     best = find_experiment(str(data / "tuning" / "quick_trees" / "quick_trees_tuned.py"))
     assert best.seeds == (3, 4)
     for name, value in study.best_params.items():
-        assert getattr(best.ranker, name) == value
+        assert getattr(best.ranker, name) == pytest.approx(value, rel=1e-3)
+    assert_lint_is_content(data / "tuning" / "quick_trees" / "quick_trees_tuned.py")
     assert (data / "tuning" / "quick_trees" / "study.png").read_bytes().startswith(b"\x89PNG")
+
+
+def assert_lint_is_content(path: Path) -> None:
+    """As of a file of this project, by its own rules."""
+    rules = f"--config={REPOSITORY / 'pyproject.toml'}"
+    for words in (["check", "--no-cache"], ["format", "--check", "--no-cache"]):
+        command = [sys.executable, "-m", "ruff", *words, rules, str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + path.read_text()
+
+
+@pytest.mark.parametrize("name", ["layout_gnn_001", "tile_gnn_001", "tile_pairwise_001"])
+def test_what_is_found_is_written_as_people_would(name: str, tmp_path: Path) -> None:
+    searched = find_experiment(name)
+    values = {"training.learning_rate": 0.0012345678901234567} if "gnn" in name else {}
+    items = {item.name: item for item in find_searched(searched.ranker)}
+    plain = {key: plain_value(items[key], value) for key, value in values.items()}
+    settings = with_values(searched.ranker, plain)
+    path = tmp_path / "found.py"
+    path.write_text(write_experiment("found", searched, settings, f"{name}: 0.9."), "utf-8")
+    assert_lint_is_content(path)
+    found = find_experiment(str(path))
+    assert found.ranker == settings
+    assert (found.seeds, found.train_jointly) == (searched.seeds, searched.train_jointly)
+    assert "0.001235" in path.read_text() or not values
 
 
 def test_a_search_of_other_folds_is_refused(fastslow: FastSlow, data: Path) -> None:
@@ -118,6 +150,24 @@ def test_nested_settings_are_searched_and_replaced() -> None:
     changed = with_values(settings, {"width": 32, "training.loss": "list_mle"})
     assert (changed.width, changed.training.loss) == (32, "list_mle")
     assert changed.training.epochs == settings.training.epochs
+
+
+def test_the_numbers_of_every_setting_can_be_read() -> None:
+    """Whole numbers are written as such, and no number prints over the next."""
+    study = optuna.create_study(study_name="made", direction="maximize")
+    generator = np.random.default_rng(0)
+    for _ in range(8):
+        trial = study.ask(SPACE)
+        study.tell(trial, float(generator.random()))
+    figure = make_figure(study)
+    assert_apart(figure)
+    _, *panels = figure.axes
+    assert [axes.get_xlabel() for axes in panels] == list(SPACE)
+    for axes in panels:
+        assert not any("10^" in label.get_text() for label in axes.get_xticklabels())
+    few = optuna.create_study(study_name="few", direction="maximize")
+    few.add_trials(study.trials[:3])
+    assert len(make_figure(few).axes) == 1  # three dots say nothing of a setting
 
 
 def test_settings_outside_the_space_widen_it() -> None:
