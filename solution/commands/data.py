@@ -38,26 +38,31 @@ def check(data: Data = SAMPLE) -> None:
         summaries, defects = scan(find_files(data))
     output.print(show_summaries(summaries))
     if defects:
-        raise InputError("\n".join([*defects, f"{len(defects)} defect(s) in {data}."]))
+        raise InputError("\n".join([*defects, f"{count(len(defects), 'defect')} in {data}."]))
     say(f"All {len(summaries)} files are sound." if len(summaries) != 1 else "The file is sound.")
 
 
 @app.command()
 def inspect(
-    file: Annotated[Path, typer.Argument(help="One npz file.")],
+    file: Annotated[Path, typer.Argument(help="One npz file; or a folder or store, with --graph.")],
     collection: Annotated[str | None, typer.Option(help="Where the path does not say it.")] = None,
+    name: Annotated[str | None, typer.Option("--graph", help="Its name in the folder.")] = None,
     picture: Annotated[Path | None, typer.Option(help="Default: NAME.png here.")] = None,
 ) -> None:
     """Show one graph as tables and save a picture of it."""
     from solution.analysis.graph_picture import draw_graph
     from solution.analysis.graph_tables import show_graph
+    from solution.analysis.named_graph import read_named_graph
     from solution.data.folders import identify_file
     from solution.data.npz import read_graph
 
-    found = identify_file(file, collection)
-    path = picture or Path(f"{file.stem}.png")
-    check_writable(path.parent)
-    graph = read_graph(found.path, found.collection)
+    check_writable(picture.parent if picture else Path())
+    if file.is_dir():
+        graph = read_named_graph(file, name)
+    else:
+        found = identify_file(file, collection)
+        graph = read_graph(found.path, found.collection)
+    path = picture or Path(f"{graph.name}.png")
     for table in show_graph(graph):
         output.print(table)
     draw_graph(graph, path)

@@ -14,6 +14,7 @@ EXAMPLES = {
     "inspect": (
         "fastslow inspect graph.npz --collection tile:xla",
         "fastslow inspect a/tile/xla/train/b.npz",
+        "fastslow inspect stores/data --graph b",
     ),
     "features": (
         "fastslow features tile:xla",

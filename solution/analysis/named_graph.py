@@ -1,0 +1,58 @@
+"""The graph that a name means, in a folder of data or a prepared store."""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+
+from solution.data.folders import find_files
+from solution.data.npz import read_graph
+from solution.domain.graph import Graph
+from solution.store.lazy_graphs import GraphCache
+from solution.store.store import Store, is_store
+from solution.system.errors import InputError
+from solution.system.names import suggest
+from solution.system.wording import count
+
+SHOWN = 3  # names that a message gives
+
+
+def read_named_graph(folder: Path, name: str | None) -> Graph:
+    """The graph called `name`, or COLLECTION:NAME; of a store it is as it was prepared.
+
+    Raises InputError where none was named, none is called so, or several are.
+    """
+    readers = _list_readers(folder)
+    wanted = [key for key in readers if name in (key, _own_name(key))]
+    if len(wanted) == 1:
+        return readers[wanted[0]]()
+    advice = f"Give one with --graph, such as {_shorten(readers)}."
+    if name is None:
+        raise InputError(f"{folder}: is a folder of {count(len(readers), 'graph')}. {advice}")
+    if wanted:
+        raise InputError(f"{folder}: {name!r} may be {' or '.join(wanted)}. Give one of these.")
+    near = suggest(name, {_own_name(key) for key in readers})
+    raise InputError(f"{folder}: has no graph {name!r}.{near or f' {advice}'}")
+
+
+def _list_readers(folder: Path) -> dict[str, Callable[[], Graph]]:
+    """How each graph is read, by COLLECTION:NAME."""
+    if not is_store(folder):
+        return {
+            f"{file.collection.name}:{file.name}": partial(read_graph, file.path, file.collection)
+            for file in find_files(folder)
+        }
+    store = Store.open(folder)
+    lazy = store.load(store.graphs, GraphCache())
+    names = store.graphs.select("collection", "graph").iter_rows()
+    return {
+        f"{collection}:{graph}": partial(lazy.__getitem__, place)
+        for place, (collection, graph) in enumerate(names)
+    }
+
+
+def _own_name(key: str) -> str:
+    return key.rpartition(":")[2]
+
+
+def _shorten(keys: Iterable[str]) -> str:
+    return ", ".join(sorted({_own_name(key) for key in keys})[:SHOWN])
