@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 
 from solution.analysis.program_drawing import Drawing, describe_fastest, describe_node, lay_out
 from solution.domain.graph import Graph
@@ -40,7 +41,7 @@ def make_figure(graph: Graph) -> Figure:
     """The program with operands left of consumers, and a histogram of its runtimes."""
     panels = 1 if graph.runtimes is None else 2
     drawing = lay_out(graph)
-    height = float(np.clip(np.ptp(drawing.places[:, 1]) * 0.35 + 2.5, 4.5, 16))
+    height = float(np.clip(np.ptp(drawing.places[:, 1]) * 0.4 + 2.5, 4.5, 16))
     figure = Figure(figsize=(13, height + 2.8 * (panels - 1)), layout="constrained")
     axes = figure.subplots(panels, 1, squeeze=False, height_ratios=[height, 2.8][:panels])
     _draw_program(drawing, axes[0, 0])
@@ -106,7 +107,8 @@ def _write(axes: Axes, place: np.ndarray, words: str, points: int, colour: str) 
     side: Literal["bottom", "top"] = "bottom" if points > 0 else "top"
     axes.annotate(
         words, (place[0], place[1]), xytext=(0, points), textcoords="offset points",
-        ha="center", va=side, fontsize=6.5, color=colour,
+        ha="center", va=side, fontsize=6.5, color=colour, zorder=5,
+        path_effects=[withStroke(linewidth=1.8, foreground="white")],  # over lines and nodes
     )  # fmt: skip
 
 

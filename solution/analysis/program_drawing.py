@@ -13,7 +13,7 @@ from solution.domain.vocabulary import LAYOUT_TENSORS, MAX_RANK, OPCODES, SHAPE_
 from solution.features.pruning import keep_nodes, neighbourhood
 
 MAX_NODES = 250  # of larger layout graphs only settable nodes and their neighbours are drawn
-COLUMNS, HIGHEST = 36, 12  # of a line of the picture
+COLUMNS, HIGHEST = 36, 12  # of a line of the picture, about
 GAP = 2.5  # between two lines, in the height of a node
 
 
@@ -44,7 +44,9 @@ def lay_out(graph: Graph) -> Drawing:
     shown = keep_nodes(graph, kept)
     levels = _dense(find_levels(graph)[kept])
     columns, heights = _order_levels(shown, levels)
-    lines, columns = columns // COLUMNS, columns % COLUMNS
+    width = int(columns.max(initial=0)) + 1
+    of_a_line = -(-width // max(1, round(width / COLUMNS)))  # no line is left with a node or two
+    lines, columns = columns // of_a_line, columns % of_a_line
     tops = np.zeros(len(heights))
     below = 0.0
     for line in np.unique(lines):

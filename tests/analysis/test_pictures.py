@@ -22,6 +22,7 @@ from solution.domain.metrics import kendall_tau
 from solution.features.padding import repair_padding
 from solution.features.pruning import keep_neighbourhood
 from tests.made.graphs import make_layout_graph, make_tile_graph
+from tests.readable import assert_apart
 
 SEEDS = st.integers(0, 10_000)
 
@@ -130,6 +131,7 @@ def assert_readable(figure: Figure) -> None:
         assert axes.has_data() or axes.texts
         labelled = [item for item in axes.collections if not item.get_label().startswith("_")]  # type: ignore[union-attr]
         assert axes.get_legend() is not None or len(labelled) == 0
+    assert_apart(figure)
 
 
 FIGURES: tuple[Callable[[Sequence[Graph]], Figure], ...] = (
