@@ -149,13 +149,14 @@ def explain(
 
 
 def finish(run: Run, recipe: "Recipe") -> None:
-    """Merge, write the submission and show the table."""
+    """Merge, write the submission, show the table and say in a sentence what it means."""
     from solution.runs.collapse import find_collapsed
     from submissions.build import build_submission
-    from submissions.report import tabulate
+    from submissions.report import summarise, tabulate
 
     built = build_submission(run, recipe)
     output.print(tabulate(built.scores))
     for collapse in find_collapsed(run):
         output.print(f"Look at this: {collapse.describe()}", style="yellow", markup=False)
+    say(summarise(built.scores))
     say(built.describe())

@@ -90,6 +90,7 @@ def run(
     found = _find_experiments(experiments, recipe, limit=limit)
     name = name_of(data, limit=limit)
     folder = run_folder or RUNS / "-".join([name, *(c.replace(":", "-") for c in collections)])
+    check_writable(folder)
     merging = _choose_recipe(folder, recipe, [item.name for item in found])
     place, named = store_folder or STORES / name, store_folder is not None
     folds = folds or (QUICK_FOLDS if limit else FOLDS)
@@ -143,7 +144,6 @@ def demo() -> None:
     """A first minute: a few graphs of the sample, short trainings, and a report that opens."""
     from ensembles.last_recipe import choose_recipe
     from submissions.page.build import write_page
-    from submissions.report import collect_scores, summarise
 
     folder = RUNS / "demo"
     run(
@@ -152,9 +152,7 @@ def demo() -> None:
         forecast=False,
     )  # fmt: skip
     opened = Run.existing(folder)
-    recipe = choose_recipe(opened, None)
-    path = write_page(opened, recipe)
-    say(summarise(collect_scores(opened, recipe)))
+    path = write_page(opened, choose_recipe(opened, None))
     say(f"Report: {path}")
     if sys.stdout.isatty():
         webbrowser.open(path.resolve().as_uri())
@@ -185,6 +183,7 @@ def train(
     found = find_experiment(experiment)
     chosen = check_collections(found, collection)
     folder = run_folder or RUNS / (data or SAMPLE).resolve().name
+    check_writable(folder)
     with (
         open_given_store(data, [found]) as store,
         open_experiments([found], store, folder, scheme=scheme, folds=folds) as (plan, run),

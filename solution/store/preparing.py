@@ -36,12 +36,14 @@ from solution.store.store import (
 from solution.system.errors import InputError
 from solution.system.files import (
     TEMPORARY,
+    check_writable,
     locked,
     remove,
     remove_leftovers,
     replace_file,
     write_sealed,
 )
+from solution.system.wording import count
 
 OTHERWISE = (
     "Choose another folder (--out; with `fastslow run`: --store), or prepare everything again with "
@@ -78,8 +80,8 @@ def prepare_store(
 
     Raises:
         InputError: with every file's defect; where the folder holds something else, or a store
-            that was made differently or from other files; where the disk is full. What is finished
-            stays, and the same call goes on from there.
+            that was made differently or from other files, or may not be written; where the disk is
+            full. What is finished stays, and the same call goes on from there.
     """
     wanted = {"format": FORMAT, "preparation": preparation.describe()}
     replace = replace or (rebuild and is_store(folder) and read_store_record(folder) != wanted)
@@ -91,6 +93,8 @@ def prepare_store(
         if store is not None and _is_up_to_date(store, files, sample_submission):
             return store
         seals = {} if store is None else store.seals()
+    if not folder.is_dir():
+        check_writable(folder)
     with _saying_no_room(folder):
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder, "Wait for it, or choose another folder."):
@@ -259,6 +263,6 @@ def _check_no_others(folder: Path, files: Sequence[GraphFile]) -> None:
     others = sorted(set((folder / GRAPHS).rglob(f"*{SUFFIX}")) - wanted)
     if others:
         raise InputError(
-            f"{folder}: holds {len(others)} graph(s) that are not in the data, such as "
+            f"{folder}: holds {count(len(others), 'graph')} not in the data, such as "
             f"{others[0]}. {OTHERWISE}"
         )

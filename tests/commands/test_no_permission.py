@@ -1,0 +1,74 @@
+"""A folder that may not be written is named before the work, as it was given, by every command."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.made.graphs import make_tile_graph, write_graph
+from tests.made.run import make_run
+
+NOBODY = 65534
+# Reads everything, for the interpreter may lie where only root can; writes nothing of others.
+AS_NOBODY = (
+    "setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups",
+    "--inh-caps=-all,+dac_read_search", "--ambient-caps=+dac_read_search",
+    "--bounding-set=-all,+dac_read_search",
+)  # fmt: skip
+SCRIPT = """
+import sys
+from solution.cli import main
+
+for words in sys.argv[1:]:
+    sys.argv = ["fastslow", *words.split()]
+    print(">", words, file=sys.stderr)
+    try:
+        main()
+    except SystemExit as ended:
+        print("code", ended.code, file=sys.stderr)
+"""
+COMMANDS = {
+    "run data --experiment nothing_001 --run mine": "mine",
+    "train nothing_001 --data data --run mine": "mine",
+    "prepare data --out mine": "mine",
+    "inspect data/npz/tile/xla/train/k0.npz --picture mine/k.png": "mine",
+    "report --run done --recipe mean_rank_001": "done",
+    "ensemble --run done": "done",
+    "features tile:xla --data data --out mine/table.parquet": "mine",
+    "tune linear_ridge_001 --data data --out mine": "mine",
+}
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """Root's folder with data and a run, which all may read; those of pytest are its user's own."""
+    if sys.platform != "linux" or os.geteuid() != 0:
+        pytest.skip("only root can be another user")
+    with tempfile.TemporaryDirectory(prefix="no-permission-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        for number in range(3):
+            write_graph(make_tile_graph(number, name=f"k{number}"), folder / "data")
+        make_run(folder / "done", collections=("tile:xla",))
+        yield folder
+
+
+def test_every_command_names_the_folder_that_was_given(place: Path) -> None:
+    command = [*AS_NOBODY, sys.executable, "-c", SCRIPT, *COMMANDS]
+    environment = {**os.environ, "HOME": "/nonexistent", "COLUMNS": "200"}
+    done = subprocess.run(
+        command, cwd=place, env=environment, capture_output=True, text=True, check=False
+    )
+    assert "Traceback" not in done.stderr
+    parts = dict(part.split("\n", 1) for part in done.stderr.split("> ")[1:])
+    assert parts.keys() == COMMANDS.keys(), done.stderr
+    for words, folder in COMMANDS.items():
+        assert f"Error: {folder}: may not be written (Permission denied)" in parts[words], words
+        assert "code 2" in parts[words]
+        assert ".partial" not in parts[words]
+    assert not done.stdout.strip()  # said before the work
+    assert not (place / "mine").exists()
