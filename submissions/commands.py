@@ -10,6 +10,7 @@ import typer
 
 from solution.runs.folder import RUNS, Run
 from solution.system.terminal import output, say
+from solution.system.wording import count
 
 # Heavier imports (polars, scipy) wait inside the commands that need them.
 
@@ -83,7 +84,7 @@ def scores() -> None:
     output.print(scores.tabulate_ledger(ledger))
     output.print(scores.tabulate_standing(ledger))
     say(scores.describe_correlation(ledger))
-    say(f"Ledger: {tracker.path} ({len(ledger.lines)} line(s))")
+    say(f"Ledger: {tracker.path} ({count(len(ledger.lines), 'line')})")
     if failure:
         raise failure
 

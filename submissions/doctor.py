@@ -18,6 +18,7 @@ from solution.runs.folder import RUNS
 from solution.runs.record import LIBRARIES
 from solution.system.errors import InputError
 from solution.system.terminal import make_table
+from solution.system.wording import count
 from submissions.calls import NOT_PASSED_ON, find_program
 from submissions.credentials import find_credentials
 from submissions.failures import NO_CREDENTIALS
@@ -166,7 +167,7 @@ def _examine_ledger(settings: Settings) -> Finding:
         ledger = read_ledger(path)
     except InputError as error:
         return Finding("Ledger", "not readable", str(error), stops=True)
-    found = f"{len(ledger.lines)} line(s)"
+    found = count(len(ledger.lines), "line")
     open_lines = [line["key"] for line in ledger.in_doubt()]
     if open_lines:
         advice = f"Unknown whether {', '.join(open_lines)} arrived: `make submit` looks first."
@@ -180,7 +181,7 @@ def _examine_tree() -> Finding:
         return Finding("Code", "no git checkout", "Submissions will not name a commit.")
     found = f"commit {tree.commit[:12]}"
     if tree.changed:
-        advice = f"{len(tree.changed)} file(s) not committed: commit, or --allow-dirty."
+        advice = f"{count(len(tree.changed), 'file')} not committed: commit, or --allow-dirty."
         return Finding("Code", found, advice)
     return Finding("Code", found)
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from solution.system.errors import InputError
 from solution.system.files import replace_folder, write_json
+from solution.system.wording import count
 from submissions.build import Built
 from submissions.credentials import redact
 from submissions.ledger import OOF_COLUMNS
@@ -44,7 +45,7 @@ class Tree:
             shown = ", ".join(self.changed[:MAX_SHOWN])
             more = len(self.changed) - MAX_SHOWN
             raise InputError(
-                f"{PROJECT}: {len(self.changed)} file(s) are not committed: {shown}"
+                f"{PROJECT}: {count(len(self.changed), 'file')} not committed: {shown}"
                 f"{f' and {more} more' if more > 0 else ''}. Commit them, so that the score can "
                 "be traced to code; or give --allow-dirty (make: DIRTY=1) to record the difference."
             )

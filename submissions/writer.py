@@ -13,6 +13,7 @@ import polars as pl
 from solution.domain.collection import NAMES
 from solution.system.errors import InputError
 from solution.system.files import replace_file
+from solution.system.wording import count
 from submissions.checker import HEADER, Expected, check_submission, count_wanted, read_rows
 
 PLACES = {name: place for place, name in enumerate(NAMES)}
@@ -31,7 +32,7 @@ class Written:
         """What the user should know of it."""
         if not self.rows:
             return "Submission: none, for the data has neither test graphs nor a sample of one."
-        lines = [f"Submission: {self.path} ({self.rows} rows, checked)"]
+        lines = [f"Submission: {self.path} ({count(self.rows, 'row')}, checked)"]
         if self.kept:
             lines.append(
                 f"{self.kept} of its rows are copied from sample_submission.csv, because the data "
@@ -39,7 +40,7 @@ class Written:
             )
         if self.left_out:
             lines.append(
-                f"{self.left_out} test graphs are left out: the sample does not ask for them."
+                f"Left out: {count(self.left_out, 'test graph')} that the sample does not ask for."
             )
         return "\n".join(lines)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from solution.features.preparation import VERSION
 from solution.system.errors import InputError
+from solution.system.wording import count
 
 
 def check_preparation(preparation: Mapping[str, Any], needed: int | None, store: Path) -> None:
@@ -28,6 +29,6 @@ def check_preparation(preparation: Mapping[str, Any], needed: int | None, store:
     if kept is not None and (needed is None or kept < needed):
         wanted = "--whole" if needed is None else f"--hops {needed}"
         raise InputError(
-            f"{store}: keeps {kept} hop(s) around the configurable nodes, but an experiment looks "
-            f"further. Prepare the data with {wanted}."
+            f"{store}: keeps {count(kept, 'hop')} around the configurable nodes, but an experiment "
+            f"looks further. Prepare the data with {wanted}."
         )

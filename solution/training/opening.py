@@ -22,6 +22,7 @@ from solution.system.errors import InputError
 from solution.system.files import locked
 from solution.system.progress import console
 from solution.system.sealing import replace_sealed
+from solution.system.wording import count
 from solution.training.folds import Scheme
 from solution.training.plan import IS_LABELLED, Plan, choose_few, make_plan
 
@@ -155,7 +156,7 @@ def check_labels(plan: Plan) -> None:
     """Raise InputError where no graph has runtimes: nothing could be trained or scored."""
     if plan.graphs.filter(IS_LABELLED).is_empty():
         raise InputError(
-            f"{plan.store.folder}: none of its {len(plan.graphs)} graph(s) has runtimes, so "
+            f"{plan.store.folder}: none of its {count(len(plan.graphs), 'graph')} has runtimes, so "
             "nothing can be trained. Rank them with what was trained before: `fastslow rank FILE` "
             "(--run RUN, --with BUNDLE), or add graphs that were measured."
         )
@@ -171,8 +172,8 @@ def warn_about_gaps(plan: Plan) -> None:
             console.print(f"[yellow]{name}: no graph has labels; nothing can be trained on it.")
         elif not plan.folds(name):
             console.print(
-                f"[yellow]{name}: {len(labelled)} labelled graph(s) of one architecture cannot be "
-                "divided; one model learns from all and there is no out-of-fold score."
+                f"[yellow]{name}: {count(len(labelled), 'labelled graph')} of one architecture "
+                "cannot be divided; one model learns from all and there is no out-of-fold score."
             )
         elif len(labelled) < 2 * len(plan.folds(name)):
             console.print(

@@ -134,7 +134,7 @@ def test_check_counts_the_defects_and_shows_what_is_sound(
     write_broken(tmp_path / "data", "nan", "shape")
     result = fastslow("check", "data")
     assert_refused(result)
-    assert "2 defect(s) in data." in result.stderr
+    assert "2 defects in data." in result.stderr
     assert "layout:xla:random" in result.stdout
     assert "sound." not in result.stdout
 

@@ -79,6 +79,10 @@ def test_what_was_trained_is_merged_and_remembered(fastslow: FastSlow, tmp_path:
     assert "Merged with equal weights: linear_ridge_001." in done.stdout
     assert "ensemble equal_weights" in done.stdout
 
+    checked = fastslow("verify", "out/submission.csv", "--run", "out").stdout
+    assert "2 rows, sound: as out asks." in checked
+    assert "The competition asks for 894 rows: this file is not for upload." in checked
+
     again = fastslow("ensemble", "--run", "out")  # the recipe of last time
     assert "ensemble equal_weights" in again.stdout
     (tmp_path / "mine.toml").write_text("[members]\nlinear_ridge_001 = 1.0\n", encoding="utf-8")
@@ -135,7 +139,6 @@ def test_a_slip_in_a_model_of_ones_own_is_one_line(fastslow: FastSlow, tmp_path:
         (("run", "--experiment", "laoyut_gnn_001"), "Did you mean layout_gnn_001"),
         (("run", "--recipe", "z_scroe_001"), "Did you mean z_score_001"),
         (("run", "--collection", "tile:xal"), "Did you mean tile:xla"),
-        (("inspect", "."), "is a folder"),
         (("check", "README.md"), "expected a folder or an npz file"),
     ],
 )
@@ -146,6 +149,27 @@ def test_what_is_misspelt_is_guessed(
     done = fastslow(*arguments)
     assert done.returncode == 2
     assert meant in " ".join(done.stderr.split())
+
+
+def test_a_graph_is_found_by_its_name(fastslow: FastSlow, tmp_path: Path) -> None:
+    data = make_data(tmp_path / "data")
+    twin = make_layout_graph(3, name="k3")
+    write_graph(twin, data)
+    assert fastslow("prepare", data, "--out", "store").returncode == 0
+    for folder in ("data", "store"):
+        done = fastslow("inspect", folder, "--graph", "k2")
+        assert "tile:xla:k2" in done.stdout, done.stderr
+        assert "Picture: k2.png" in done.stdout
+        named = fastslow("inspect", folder, "--graph", "layout:xla:random:k3")
+        assert "layout:xla:random:k3" in named.stdout, named.stderr
+        for words, said in (
+            ((), f"{folder}: is a folder of 9 graphs. Give one with --graph, such as k0, k1, k2."),
+            (("--graph", "k3"), "'k3' may be layout:xla:random:k3 or tile:xla:k3"),
+            (("--graph", "k22"), "has no graph 'k22'. Did you mean k2"),
+        ):
+            refused = fastslow("inspect", folder, *words)
+            assert refused.returncode == 2
+            assert said in " ".join(refused.stderr.split())
 
 
 def test_help_has_groups_examples_and_a_version(cold_fastslow: FastSlow) -> None:

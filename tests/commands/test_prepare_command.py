@@ -134,7 +134,7 @@ def test_check_finds_every_damaged_file_of_a_store(fastslow: FastSlow, tmp_path:
         found = [line for line in lines if str(path.relative_to(tmp_path)) in line]
         assert len(found) == 1
         assert words in found[0]
-    assert "4 defect(s) in store." in result.stderr
+    assert "4 defects in store." in result.stderr
     assert snapshot(prepare(tmp_path).folder) == before  # as the messages say
 
 
@@ -176,7 +176,7 @@ def test_run_makes_what_its_experiments_need_and_refuses_a_store_without(
     wide = [*NOTHING, "--experiment", "wide.py"]
     result = fastslow("run", "store", *wide)
     assert_refused(result)
-    assert "keeps 1 hop(s)" in result.stderr
+    assert "keeps 1 hop around" in result.stderr
     assert "--hops 2" in result.stderr
     assert not (tmp_path / "runs").exists()
     assert_done(fastslow("run", "data", *NOTHING, "--run", "runs/near"))

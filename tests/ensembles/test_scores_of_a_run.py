@@ -229,6 +229,13 @@ def test_a_comparison_on_one_graph_has_no_probability(tmp_path: Path) -> None:
     assert "1.000" not in shown
 
 
+def test_a_search_that_finds_no_better_merge_says_whom_to_take(tmp_path: Path) -> None:
+    run = write_run(tmp_path, [0.01, 9.0], graphs=12)  # one member that knows, one that does not
+    sentence, _ = show_search(run, ["best"], tmp_path / "found.toml")
+    assert sentence.startswith("Take member_0 alone: no merge is better (")
+    assert "on graphs that it was not chosen on" in sentence
+
+
 def test_a_search_shows_the_nested_number_and_writes_the_recipe(run: Run, tmp_path: Path) -> None:
     out = tmp_path / "found.toml"
     sentence, table = show_search(run, ["equal"], out)

@@ -88,7 +88,7 @@ def test_a_clone_with_changes_is_refused_or_recorded(place: Place) -> None:
     (clone / "my_model.py").write_text("mine = 1\n")
     refused = run_shell(place, command, clone)
     assert refused.returncode == 2
-    assert "2 file(s) are not committed: solution/system/cost.py, my_model.py" in refused.stderr
+    assert "2 files not committed: solution/system/cost.py, my_model.py" in refused.stderr
     assert place.world.calls == []
     done = run_shell(place, [*command, "--allow-dirty"], clone)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -204,7 +204,7 @@ def test_a_removed_file_is_said_and_the_store_stays_as_it_is(
         (tmp_path / "store" / "graphs.parquet").unlink()
     next(data.rglob("program_1.npz")).unlink()
     message = refusal(tmp_path)
-    assert "1 graph(s) that are not in the data" in message
+    assert "holds 1 graph not in the data" in message
     assert "program_1" in message
     assert snapshot(tmp_path / "store") == before
     assert "program_1" not in prepare(tmp_path, replace=True).graphs["graph"].to_list()

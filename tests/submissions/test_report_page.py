@@ -151,6 +151,27 @@ def test_the_page_and_the_table_of_a_run_have_one_interval_of_the_mean(tmp_path:
     assert overall.low < overall.value < overall.high
 
 
+def test_the_page_and_the_table_of_a_run_have_one_score_of_a_model(tmp_path: Path) -> None:
+    """That of its seeds averaged; what one seed reaches has a name of its own."""
+    run = make_run(tmp_path / "run")
+    (tmp_path / "mine.toml").write_text(RECIPE, encoding="utf-8")
+    recipe = find_recipe(str(tmp_path / "mine.toml"))
+    merge_run(run, recipe)
+    table = {
+        (line.ranker, line.collection.name): line for line in collect_scores(run, recipe).lines
+    }
+    evidence = Evidence(run, recipe)
+    for mean in evidence.means.iter_rows(named=True):
+        assert table[mean["member"], mean["collection"]].score.value == mean["value"]
+    with_seeds = [line for line in table.values() if line.ranker == "net_001"]
+    assert all(line.a_seed is not None and line.a_seed < line.score.value for line in with_seeds)
+    without = [line for line in table.values() if line.ranker == "trees_001"]
+    assert all(line.a_seed is None for line in without)
+    merged = evidence.means.filter(collection="tile:xla", member="net_001")["value"][0]
+    words = write_page(run, recipe).read_text(encoding="utf-8")
+    assert f">{merged:.3f}<" in words
+
+
 def test_a_single_member_without_a_fallback_cannot_be_left_out(tmp_path: Path) -> None:
     recipe = tmp_path / "single.toml"
     recipe.write_text("[members]\nnet_001 = 1\n", encoding="utf-8")

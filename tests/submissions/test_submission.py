@@ -82,7 +82,7 @@ def test_a_sample_decides_rows_and_order(tmp_path: Path) -> None:
     assert read_rows(path)[1:] == expected
     assert written == Written(path, 3, 1, 3)
     assert "1 of its rows are copied" in written.describe()
-    assert "3 test graphs are left out" in written.describe()
+    assert "Left out: 3 test graphs that" in written.describe()
 
 
 @pytest.mark.parametrize(
