@@ -43,7 +43,6 @@ def submit(
     from ensembles.last_recipe import choose_recipe
     from submissions.build import build_submission, check_complete
     from submissions.provenance import pack, read_tree
-    from submissions.report import tabulate
     from submissions.sending import submit as send
     from submissions.settings import read_settings
 
@@ -55,7 +54,7 @@ def submit(
         tree.check_clean()
     run = Run.existing(run_folder)
     built = build_submission(run, choose_recipe(run, recipe))
-    output.print(tabulate(built.scores))
+    say(built.scores.describe())
     say(built.describe())
     check_complete(built)
     outcome = send(pack(built, tree), settings, force=force, dry_run=dry_run)
@@ -81,9 +80,15 @@ def scores() -> None:
         ledger = scores.update_ledger(tracker)
     except KaggleError as error:
         ledger, failure = tracker.read(), error
-    output.print(scores.tabulate_ledger(ledger))
-    output.print(scores.tabulate_standing(ledger))
-    say(scores.describe_correlation(ledger))
+    if ledger.lines:
+        output.print(scores.tabulate_ledger(ledger))
+        output.print(scores.tabulate_standing(ledger))
+        say(scores.describe_correlation(ledger))
+    else:
+        say(
+            "No submission yet. The first is made by `make submit`; `fastslow doctor` says whether "
+            "it can work."
+        )
     say(f"Ledger: {tracker.path} ({count(len(ledger.lines), 'line')})")
     if failure:
         raise failure

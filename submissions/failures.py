@@ -30,9 +30,9 @@ TIMED_OUT = Kind(
 )
 NO_CREDENTIALS = Kind(
     "no credentials",
-    "there are no Kaggle credentials",
+    "there are no credentials for Kaggle",
     "Make a token at https://www.kaggle.com/settings/api and save it as ~/.kaggle/access_token, "
-    "or run `kaggle auth login`. `fastslow doctor` says what is found.",
+    "or run `kaggle auth login`.",
 )
 BAD_REPLY = Kind(
     "bad reply",
@@ -196,7 +196,8 @@ def explain(kind: Kind, doing: str, printed: str = "", **facts: object) -> Kaggl
     advice = kind.advice.format(**facts)
     lines = [line.strip() for line in printed.splitlines() if line.strip()]
     quoted = f' The kaggle CLI said: "{_shorten(lines[-1])}".' if lines else ""
-    return KaggleError(kind, f"{doing}: {words} ({kind.name}).{quoted} {advice}")
+    name = "" if kind.name in words else f" ({kind.name})"
+    return KaggleError(kind, f"{doing}: {words}{name}.{quoted} {advice}")
 
 
 def _shorten(text: str, width: int = 200) -> str:

@@ -40,6 +40,16 @@ class Scores:
     lines: list[Line]  # collection by collection, the ensemble last
     overall: Mean | None  # the ensemble's, over the five collections; None where one is missing
 
+    def describe(self) -> str:
+        """The ensemble's scores in a line each; `fastslow ensemble` shows all of them."""
+        own = [line for line in self.lines if line.ranker.startswith(ENSEMBLE)]
+        named = [(line.collection.name, line.score) for line in own]
+        named += [("mean of the five", self.overall)] if self.overall else []
+        return "\n".join(
+            f"Out of fold, {name}: {score.value:.3f} ({_show_mean(score)[1]})"
+            for name, score in named
+        )
+
     def of_ensemble(self) -> dict[str, float]:
         """The ensemble's score by collection, and under "mean" that of all five."""
         own = [line for line in self.lines if line.ranker.startswith(ENSEMBLE)]

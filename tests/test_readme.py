@@ -21,7 +21,7 @@ PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
 COMMANDS = [
     words
     for block in re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
-    for line in block.splitlines()
+    for line in block.replace("\\\n", " ").splitlines()
     if (words := shlex.split(line, comments=True))
 ]
 FASTSLOW = [words[1:] for words in COMMANDS if words[0] == ".venv/bin/fastslow"]
@@ -65,6 +65,9 @@ def test_what_a_page_names_is_there(page: Path) -> None:
             assert re.search(rf"^{words[1]}:", MAKEFILE, re.MULTILINE), words
         if words[:1] == ["fastslow"] and len(words) > 1 and words[1][0] != "-":
             assert words[1] in commands, words
+    assert (
+        max(map(len, (line for block in blocks for line in block.splitlines())), default=0) <= 100
+    )
     for target in re.findall(r"\]\(([^)#:]+)\)", text):
         assert (page.parent / target.split("#")[0]).exists(), target
 

@@ -105,14 +105,15 @@ def find_graph(store: Store, experiment: Experiment, name: str) -> Graph:
         found = [f"{c}:{g}" for c, g in rows.select("collection", "graph").iter_rows()]
         raise InputError(
             f"{name!r}: expected one graph of {', '.join(experiment.collections)} in "
-            f"{store.folder}, found {', '.join(found) or 'none'}.{_suggest(store, name)} Give its "
-            "name, or COLLECTION:NAME."
+            f"{store.folder}, found {', '.join(found) or 'none'}."
+            f"{_suggest(store, experiment, name)} Give its name, or COLLECTION:NAME."
         )
     return store.load(rows, GraphCache())[0]
 
 
-def _suggest(store: Store, name: str) -> str:
-    names = store.graphs["graph"].unique().sort().to_list()
+def _suggest(store: Store, experiment: Experiment, name: str) -> str:
+    own = store.graphs.filter(pl.col("collection").is_in(experiment.collections))
+    names = own["graph"].unique().sort().to_list()
     return suggest(name, names) or f" There are such as {', '.join(names[:3])}."
 
 

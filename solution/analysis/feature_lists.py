@@ -15,6 +15,7 @@ from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.system.progress import track
 from solution.system.terminal import make_table
+from solution.system.wording import count
 
 
 def show_features(kind: str, word: str = "") -> Table:
@@ -38,7 +39,7 @@ def _show(title: str, rows: str, features: Sequence[Feature], word: str) -> Tabl
         for feature in features
         if word.lower() in f"{feature.name} {feature.unit} {feature.reason}".lower()
     ]
-    table = make_table(f"{title}: {len(features)} columns, {rows}")
+    table = make_table(f"{title}: {count(len(features), 'column')}, {rows}")
     table.add_column("Feature", no_wrap=True)
     table.add_column("Unit")
     table.add_column("Reason")

@@ -140,10 +140,10 @@ def _show_tiles(graph: Graph) -> Table:
 def _show_runtimes(graph: Graph) -> Table:
     assert graph.runtimes is not None
     unit = "ns" if graph.collection.kind == "layout" else "over normaliser"
-    table = make_table(Text(f"Runtimes ({unit})"))
+    table = make_table(Text(f"Runtimes ({unit})"), expendable=("75%", "25%"))
     for quantile in QUANTILES:
-        table.add_column(f"{quantile:.0%}", justify="right")
-    table.add_column("Slowest / fastest", justify="right")
+        table.add_column(f"{quantile:.0%}", justify="right", no_wrap=True)
+    table.add_column("Slowest / fastest", justify="right", no_wrap=True)
     values = np.quantile(graph.runtimes, QUANTILES)
     shown = [f"{value:,.0f}" if values[0] > 1000 else f"{value:.4f}" for value in values]
     table.add_row(*shown, f"{values[-1] / values[0]:.3f}")

@@ -153,10 +153,13 @@ def features(
 
     chosen = find_collection(collection) if collection else None
     if out is None:
-        for kind in [chosen.kind] if chosen else FEATURES:
-            output.print(show_features(kind, word))
-        if chosen is None:
-            output.print(show_module_features(word))
+        tables = [show_features(kind, word) for kind in ([chosen.kind] if chosen else FEATURES)]
+        tables += [show_module_features(word)] if chosen is None else []
+        found = [table for table in tables if table.row_count]
+        if not found:
+            raise InputError(f"No column speaks of {word!r}. `fastslow features` lists all.")
+        for table in found:
+            output.print(table)
         return
     if chosen is None:
         raise InputError("--out needs a collection, as in `fastslow features tile:xla --out FILE`.")

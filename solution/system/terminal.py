@@ -68,6 +68,9 @@ class FittingTable(Table):
     expendable: Sequence[str] = ()  # headers, the first to go first
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for column in self.columns:
+            if not column.no_wrap and column.overflow == "ellipsis":
+                column.overflow = "fold"  # what has no room goes on below: nothing is cut
         shown, gone = self, []
         for header in self.expendable:
             if shown._count_needed(console) <= options.max_width:

@@ -160,8 +160,11 @@ def test_a_graph_is_found_by_its_name(fastslow: FastSlow, tmp_path: Path) -> Non
         done = fastslow("inspect", folder, "--graph", "k2")
         assert "tile:xla:k2" in done.stdout, done.stderr
         assert "Picture: k2.png" in done.stdout
-        named = fastslow("inspect", folder, "--graph", "layout:xla:random:k3")
-        assert "layout:xla:random:k3" in named.stdout, named.stderr
+        words = ("inspect", folder, "--graph", "layout:xla:random:k3")
+        narrow = {**os.environ, "COLUMNS": "60"}
+        shown = FASTSLOW.run(*words, cwd=tmp_path, env=narrow).stdout
+        assert "layout:xla:random:k3" in shown
+        assert "…" not in shown
         for words, said in (
             ((), f"{folder}: is a folder of 9 graphs. Give one with --graph, such as k0, k1, k2."),
             (("--graph", "k3"), "'k3' may be layout:xla:random:k3 or tile:xla:k3"),
@@ -180,6 +183,16 @@ def test_help_has_groups_examples_and_a_version(cold_fastslow: FastSlow) -> None
     assert re.fullmatch(r"fast-or-slow \S+\n", cold_fastslow("--version").stdout)
     command = [sys.executable, "-m", "solution", "--version"]
     assert subprocess.run(command, capture_output=True, check=True, cwd=REPOSITORY).stdout
+
+
+def test_columns_are_found_by_a_word(fastslow: FastSlow) -> None:
+    shown = fastslow("features", "--find", "vector").stdout
+    assert "The tile table: 4 columns" in shown
+    assert "The layout table" not in shown  # it has none
+    assert "1 column, a row a node" in shown
+    none = fastslow("features", "--find", "zebra")
+    assert none.returncode == 2
+    assert "No column speaks of 'zebra'" in none.stderr
 
 
 def test_every_experiment_is_described(fastslow: FastSlow) -> None:

@@ -125,7 +125,7 @@ def test_without_credentials_the_message_says_how_to_get_them(place: Place) -> N
     place.more = {"KAGGLE_USERNAME": UNSET, "KAGGLE_KEY": UNSET}
     done = place.submit()
     assert done.code == 2
-    assert "there are no Kaggle credentials" in done.words
+    assert "there are no credentials for Kaggle. Make a token" in done.words
     assert "https://www.kaggle.com/settings/api" in done.words
     assert place.world.calls == []
 

@@ -162,7 +162,8 @@ def test_the_page_and_the_table_of_a_run_have_one_score_of_a_model(tmp_path: Pat
     }
     evidence = Evidence(run, recipe)
     for mean in evidence.means.iter_rows(named=True):
-        assert table[mean["member"], mean["collection"]].score.value == mean["value"]
+        shown = table[mean["member"], mean["collection"]].score
+        assert (shown.low, shown.value, shown.high) == (mean["low"], mean["value"], mean["high"])
     with_seeds = [line for line in table.values() if line.ranker == "net_001"]
     assert all(line.a_seed is not None and line.a_seed < line.score.value for line in with_seeds)
     without = [line for line in table.values() if line.ranker == "trees_001"]

@@ -53,6 +53,34 @@ def test_escaped_text_has_no_commands_and_other_text_stays(text: str) -> None:
         assert escape(text) == text
 
 
+@pytest.mark.parametrize("width", [50, 80])
+def test_nothing_in_a_table_is_cut(width: int) -> None:
+    """What has no room goes on below; columns that may be left out are left out, and named."""
+    file = StringIO()
+    console = PlainConsole(file=file, width=width)
+    table = make_table("Scores", expendable=("Time",))
+    for name in ("Name", "Score", "Time", "95% interval"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("What it is")
+    table.add_row("layout_gnn_001", "0.441", "1,234 s", "0.352 to 0.518", "tile " * 12)
+    console.print(table)
+    shown = file.getvalue()
+    assert "…" not in shown
+    assert "layout_gnn_001  0.441" in shown
+    assert "0.352 to 0.518" in shown
+    assert shown.count("tile") == 12
+    assert ("Left out, for the screen is narrow: Time." in shown) == (width < 80)
+
+
+def test_a_word_that_is_too_long_goes_on_below() -> None:
+    file = StringIO()
+    table = make_table()
+    table.add_column("Runtime")
+    table.add_row("1,552,012,345,678,901")
+    PlainConsole(file=file, width=12).print(table)
+    assert "".join(file.getvalue().split()).endswith("1,552,012,345,678,901")
+
+
 def test_colours_of_our_own_stay() -> None:
     file = StringIO()
     console = PlainConsole(file=file, force_terminal=True, color_system="standard", width=60)
