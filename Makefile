@@ -18,6 +18,8 @@
 #   make release-data            all measured programs as one file for a release, in build/; SHARED=folder
 #   make default-bundle          train the bundle that comes with the package: 20 minutes
 #   make papers                  all published systems with the same time: 40 minutes; SHARED=folder of data
+#   make papers-patient          each until it learns no more: hours; stopped, it goes on; SHARED=folder of data
+#   make ablations               what the documents claim, with and without: goes on; SHARED=folder of data
 #   make bench-layout            our layout net against the winners': 45 minutes; SHARED=folder of data
 #   make bench-tile              tile models out of fold, and on real TPU kernels: an hour; SHARED=...
 #   make bench-lightgbm          layout LightGBM out of fold, and a million rows; SHARED=folder of data
@@ -59,8 +61,8 @@ TPU = $(if $(wildcard $(SHARED)/tpu),--tpu "$(SHARED)/tpu")
 PUSH = $(foreach pair,$(SET),--set "$(pair)") $(call on,RESUME,--resume) $(call on,DIRTY,--allow-dirty)
 
 .PHONY: help run demo report test test-slow attack pytest lint silent-lint data submit scores leaderboard notebooks \
-	kernels-package kernels-push kernels-status kernels-pull papers bench-layout bench-tile \
-	bench-lightgbm bench-study bench-scale bench-segments bench-rank bench-choose go collect-sample \
+	kernels-package kernels-push kernels-status kernels-pull papers papers-patient ablations bench-layout \
+	bench-tile bench-lightgbm bench-study bench-scale bench-segments bench-rank bench-choose go collect-sample \
 	release-data measured default-bundle clean
 
 help:
@@ -177,6 +179,12 @@ release-data: measured $(INSTALLED)
 
 papers: measured $(INSTALLED)
 	$(BIN)/python -m tests.benchmarks.papers "$(SHARED)/cpugraphs"
+
+papers-patient: measured $(INSTALLED)
+	$(BIN)/python -m tests.benchmarks.paper_needs "$(SHARED)/cpugraphs" --report .
+
+ablations: measured $(INSTALLED)
+	$(BIN)/python -m tests.benchmarks.ablations "$(SHARED)/cpugraphs" --report .
 
 bench-layout: measured $(INSTALLED)
 	$(BIN)/python -m tests.benchmarks.layout_nets "$(SHARED)/cpugraphs" $(TPU) --out build/layout-nets

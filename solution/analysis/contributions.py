@@ -23,13 +23,9 @@ def explain_difference(ranker: Ranker, rows: np.ndarray, reference: np.ndarray) 
         (k, columns); the sum over columns is the difference of scores, for pairs of rows the
         log odds that the row is the slower one.
 
-    Raises InputError where the ranker is neither trees nor linear, or on other columns.
+    Raises InputError where the ranker is neither trees nor linear.
     """
-    if not isinstance(ranker, BoostedTrees | LinearRanker) or not ranker.on_feature_table:
-        raise InputError(
-            f"{type(ranker).__name__} cannot be explained: expected trees or a linear model on a "
-            "feature table, such as tile_lightgbm_001 or linear_ridge_001."
-        )
+    ranker = check_explained(ranker)
     both = np.concatenate([reference[None], rows])
     if isinstance(ranker, PairwiseRanker):
         forth, back = rows - reference, reference - rows
@@ -43,14 +39,23 @@ def explain_difference(ranker: Ranker, rows: np.ndarray, reference: np.ndarray) 
     return found[1:] - found[:1]
 
 
+def check_explained(ranker: Ranker) -> BoostedTrees | LinearRanker:
+    """The ranker; InputError where it is neither trees nor linear."""
+    if not isinstance(ranker, BoostedTrees | LinearRanker):
+        raise InputError(
+            f"{type(ranker).__name__} cannot be explained: expected trees or a linear model, such "
+            "as tile_lightgbm_001 or linear_ridge_001."
+        )
+    return ranker
+
+
 def measure_importance(ranker: Ranker) -> np.ndarray:
     """The share (columns,) of each column: of the trees' gain, or of the linear weights."""
+    ranker = check_explained(ranker)
     if isinstance(ranker, BoostedTrees):
         weights = ranker.fitted().feature_importance("gain")
-    elif isinstance(ranker, LinearRanker):
-        weights = np.abs(ranker.weights_)
     else:
-        raise InputError(f"{type(ranker).__name__} has no importances: expected trees or linear.")
+        weights = np.abs(ranker.weights_)
     return np.asarray(weights, np.float64) / max(float(np.sum(weights)), 1e-12)
 
 

@@ -9,13 +9,15 @@ import polars as pl
 from rich.table import Table
 from rich.text import Text
 
-from solution.analysis.contributions import explain_difference, measure_importance
+from solution.analysis.contributions import (
+    check_explained,
+    explain_difference,
+    measure_importance,
+)
 from solution.domain import predictions
 from solution.domain.graph import Graph
 from solution.experiments.base import Experiment
 from solution.features.column import Feature
-from solution.features.columns import features_of
-from solution.features.table import feature_table
 from solution.models.base import Ranker
 from solution.models.catalogue import Model, load_model
 from solution.models.trees.pairwise_ranker import PairwiseRanker
@@ -76,7 +78,8 @@ def explain(ranker: Ranker, graph: Graph, config: int | None = None) -> Explanat
             f"{graph.name} has no configuration {slow}. They are numbered 0 to "
             f"{graph.num_configs - 1}."
         )
-    rows = feature_table(graph).to_numpy(order="c")
+    columns = check_explained(ranker)
+    rows = columns.rows_of(graph)[graph.distinct.inverse]
     fast = int(np.argmin(scores))
     return Explanation(
         graph,
@@ -85,7 +88,7 @@ def explain(ranker: Ranker, graph: Graph, config: int | None = None) -> Explanat
         fast,
         scores,
         rows,
-        features_of(graph.collection),
+        columns.features_of(graph),
         explain_difference(ranker, rows[[slow]], rows[fast])[0],
         measure_importance(ranker),
     )

@@ -23,6 +23,15 @@ def compress(values: np.ndarray) -> np.ndarray:
     return np.sign(values) * np.log1p(np.abs(values))
 
 
+def expand(values: np.ndarray) -> np.ndarray:
+    """What `compress` was given."""
+    return np.sign(values) * np.expm1(np.abs(values))
+
+
+# How the nets are told the numbers of nodes, before they are standardised.
+ENCODINGS = ("logarithms", "plain")
+
+
 def numeric_features(graph: Graph) -> np.ndarray:
     """Features (nodes, NUM_NUMERIC) float32 of a graph with repaired padding, not yet scaled.
 

@@ -49,6 +49,14 @@ def repair_padding(graph: Graph) -> Graph:
     return dataclasses.replace(graph, node_features=features)
 
 
+def erase_padding(graph: Graph) -> Graph:
+    """Set the slots that repair_padding marks to 0 again, as the files have them."""
+    features = graph.node_features.copy()
+    for columns in vocabulary.DIMENSION_NUMBERS:
+        features[:, columns] = np.maximum(features[:, columns], 0)
+    return dataclasses.replace(graph, node_features=features)
+
+
 def _listed_dimensions(graph: Graph, ranks: np.ndarray) -> np.ndarray:
     """How many dimension numbers (nodes,) each node's `dimensions` lists."""
     # The highest: among what a reduce reads are its computation's root and its initial value.

@@ -38,10 +38,11 @@ def feature_table(graph: Graph) -> "pl.DataFrame":
     """The rows of feature_rows with the names of their columns."""
     import polars as pl
 
-    return pl.DataFrame(feature_rows(graph), schema=[f.name for f in _list_features(graph)])
+    return pl.DataFrame(feature_rows(graph), schema=[f.name for f in list_features(graph)])
 
 
-def _list_features(graph: Graph) -> tuple[Feature, ...]:
+def list_features(graph: Graph) -> tuple[Feature, ...]:
+    """The columns of feature_rows, in their order."""
     if graph.options is not None:
         return option_table.FEATURES
     from solution.features.columns import FEATURES

@@ -14,6 +14,7 @@ from typing import Self
 import numpy as np
 
 from solution.domain.graph import Graph
+from solution.features.preparation import Preparation
 from solution.system.report import Report, silent
 
 
@@ -78,6 +79,11 @@ class RankerSettings(ABC):
     def needed_hops(self) -> int | None:
         """How far around the configurable nodes it looks; None: at the whole graph."""
         return 1
+
+    @property
+    def preparation(self) -> Preparation:
+        """What is done to a graph before it sees it."""
+        return Preparation(self.needed_hops)
 
     def quick(self) -> Self:
         """The same, trained for a moment: shows whether it runs, not how good it is."""

@@ -37,11 +37,13 @@ _PLACES = {
     "lambdarank": "trees.lightgbm_ranker.LightGBMSettings",
     "pointwise": "trees.lightgbm_ranker.PointwiseSettings",
     "pairwise": "trees.pairwise_ranker.PairwiseSettings",
+    "contraction_trees": "trees.contraction_ranker.ContractionSettings",
     "layout_net": "layout.layout_gnn.LayoutGnnSettings",
     "tile_net": "tile.tile_gnn.TileGnnSettings",
     "early_tile_net": "tile.tile_gnn.EarlyTileGnnSettings",
     "permutation_average": "wrappers.PermutationAverageSettings",
     "sublist_average": "wrappers.SublistAverageSettings",
+    "prepared": "prepared.PreparedSettings",
     "tpugraphs": "papers.tpugraphs.TpuGraphsSettings",
     "tpugraphs_tile": "papers.tpugraphs_tile.TpuGraphsTileSettings",
     "tgraph": "papers.tgraph.TGraphSettings",
@@ -120,7 +122,7 @@ def read_settings(record: Mapping[str, Any], own: Sequence[RankerSettings] = ())
 def save_model(ranker: Ranker, settings: RankerSettings, seed: int, folder: Path) -> None:
     """Write the model into an existing folder, with all that it takes to use it."""
     ranker.save(folder)
-    preparation = Preparation(settings.needed_hops).describe()
+    preparation = settings.preparation.describe()
     record = {**describe_settings(settings), "seed": seed, "preparation": preparation}
     write_sealed({"format": FORMAT, **record, "files": list_checksums(folder)}, folder / RECORD)
 
@@ -144,7 +146,7 @@ def load_model(folder: Path, own: Sequence[RankerSettings] = ()) -> Model:
         settings = read_settings(record, own)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
-    preparation, seed = Preparation(settings.needed_hops), record.get("seed")
+    preparation, seed = settings.preparation, record.get("seed")
     if record.get("preparation") != preparation.describe() or not isinstance(seed, int):
         raise InputError(
             f"{path}: its graphs were prepared as {record.get('preparation')!r}, expected "

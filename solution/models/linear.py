@@ -11,14 +11,15 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
 from solution.domain.graph import Graph
+from solution.features.column import Feature
 from solution.features.nodes import Scaler, fit_scaler
-from solution.features.table import distinct_rows
+from solution.features.table import distinct_rows, list_features
 from solution.models.base import Ranker, RankerSettings
 from solution.models.labels import normalised_rank
 from solution.models.sampling import choose_rows, share_rows
@@ -106,7 +107,6 @@ class LinearRanker(Ranker):
     Scores of layouts depend on the list: the table counts how frequent a layout is in it.
     """
 
-    on_feature_table: ClassVar[bool] = True  # its columns are those of solution.features.columns
     scores_beside_a_list = True
 
     def __init__(self, settings: LinearSettings, seed: int) -> None:
@@ -140,6 +140,10 @@ class LinearRanker(Ranker):
     def rows_of(self, graph: Graph) -> np.ndarray:
         """The table (distinct configs, columns) float32 that it learns from."""
         return distinct_rows(graph)
+
+    def features_of(self, graph: Graph) -> tuple[Feature, ...]:
+        """The columns of rows_of."""
+        return list_features(graph)
 
     def label(self, runtimes: np.ndarray) -> np.ndarray:
         """What is learned of the configurations (rows,) of one graph."""

@@ -21,6 +21,7 @@ import numpy as np
 
 from solution.domain.codebook import Codebook
 from solution.domain.graph import Graph
+from solution.features.preparation import Preparation
 from solution.models.base import Ranker, RankerSettings
 from solution.models.settings import check_size
 from solution.system.report import Report, silent
@@ -43,6 +44,10 @@ class ListAverageSettings(RankerSettings):
     @property
     def needed_hops(self) -> int | None:
         return self.ranker.needed_hops
+
+    @property
+    def preparation(self) -> Preparation:
+        return self.ranker.preparation
 
 
 @dataclass(frozen=True)

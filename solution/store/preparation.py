@@ -12,13 +12,20 @@ from solution.system.wording import count
 def check_preparation(preparation: Mapping[str, Any], needed: int | None, store: Path) -> None:
     """Raise InputError where the `store` was prepared by another program than this one.
 
-    And where it keeps fewer nodes than `needed` hops (None: all).
+    Where its unused slots are not marked, or its dots say what they sum: models that want that do
+    it to what they are given. And where it keeps fewer nodes than `needed` hops (None: all).
     """
     version, kept = preparation.get("version"), preparation.get("hops")
     if version != VERSION:
         raise InputError(
             f"{store}: was prepared in version {version}, expected {VERSION}. Prepare the data "
             "again."
+        )
+    others = {name: value for name, value in preparation.items() if name not in ("version", "hops")}
+    if others:
+        raise InputError(
+            f"{store}: was prepared with {others!r}, which only a model may ask for. Prepare the "
+            "data again."
         )
     is_number = type(kept) is int and kept > 0
     if "hops" not in preparation or not (kept is None or is_number):

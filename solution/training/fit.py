@@ -7,7 +7,6 @@ import polars as pl
 from solution.domain import predictions
 from solution.domain.evaluated_configs import MAX_CONFIGS, choose_configs
 from solution.domain.graph import Graph
-from solution.features.preparation import Preparation
 from solution.models.base import Ranker
 from solution.models.catalogue import save_model
 from solution.runs.folder import Run
@@ -58,7 +57,7 @@ def _train(job: Job, plan: Plan, run: Run, report: Report, teach: Teach | None) 
             ranker.fit(plan.load(fit_on, settings), plan.load(validate_on, settings), curve)
         else:
             unseen = pl.concat([fit_on, *(plan.rows(name, IS_TEST) for name in job.group)])
-            prune, learned = Preparation(settings.needed_hops).prune, plan.load(unseen)
+            prune, learned = settings.preparation.prune, plan.load(unseen)
             taught = [prune(graph) for graph in teach(learned)]
             ranker.fit(taught, [prune(graph) for graph in teach(plan.load(validate_on))], curve)
         frames = {part: predict_part(ranker, job, plan, part) for part in predictions.PARTS}

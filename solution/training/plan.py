@@ -6,7 +6,7 @@ and never drawn again.
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -57,10 +57,11 @@ class Plan:
 
     def _prune(self, ranker: RankerSettings | None) -> Preparation:
         """What a store that keeps more than the ranker needs has to be pruned by."""
-        kept = self.store.preparation.get("hops")
-        if ranker is None or ranker.needed_hops == kept:
+        if ranker is None:
             return Preparation(None)
-        return Preparation(ranker.needed_hops)
+        if ranker.needed_hops == self.store.preparation.get("hops"):
+            return replace(ranker.preparation, hops=None)
+        return ranker.preparation
 
     def folds(self, collection: str) -> list[int]:
         """The folds that can be held out: none where all labelled graphs share one group."""

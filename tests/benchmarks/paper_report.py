@@ -18,7 +18,7 @@ from solution.system.files import replace_file
 from solution.system.terminal import make_table
 from tests.benchmarks.paper_systems import LAYOUT_SYSTEMS, ORDERS, TILE_SYSTEMS
 
-BEGIN, END = "<!-- written by make papers -->", "<!-- end of what make papers wrote -->"
+BEGIN, END = "<!-- written by {} -->", "<!-- end of what {} wrote -->"
 PLOT = Path("solution/experiments/papers.png")
 KINDS = (("layout", LAYOUT, LAYOUT_SYSTEMS), ("tile", TILE, TILE_SYSTEMS))
 OURS = ("our net", "our trees")
@@ -79,7 +79,7 @@ def show_scores(scores: pl.DataFrame) -> list[Table]:
     tables = []
     for kind, collections, systems in KINDS:
         rows = tabulate(scores, collections, systems)
-        tables.append(_show(f"{kind}, out of fold, mean over seeds", rows))
+        tables.append(show(f"{kind}, out of fold, mean over seeds", rows))
     return tables
 
 
@@ -104,7 +104,7 @@ def compare(scores: pl.DataFrame) -> list[list[str]]:
 
 def show_orders(scores: pl.DataFrame) -> Table:
     """What the documents say of pairs of systems, and what is found."""
-    return _show("What the documents report, checked", compare(scores))
+    return show("What the documents report, checked", compare(scores))
 
 
 def list_costs(costs: pl.DataFrame) -> list[list[str]]:
@@ -122,7 +122,7 @@ def list_costs(costs: pl.DataFrame) -> list[list[str]]:
 
 def show_costs(costs: pl.DataFrame) -> Table:
     """What each system takes, and what its document reports."""
-    return _show("Costs, each alone: one epoch, or one fit of trees", list_costs(costs))
+    return show("Costs, each alone: one epoch, or one fit of trees", list_costs(costs))
 
 
 def write_report(scores: pl.DataFrame, costs: pl.DataFrame, folder: Path) -> None:
@@ -145,12 +145,13 @@ def _shorten(cell: str, column: str) -> str:
     return cell.partition(" (")[0] if ":" in column and ":" not in cell else cell
 
 
-def replace_between(path: Path, text: str) -> None:
-    """Write `text` between the first two marks of the file; ValueError where there are none."""
-    before, begin, rest = path.read_text(encoding="utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
+def replace_between(path: Path, text: str, command: str = "make papers") -> None:
+    """Write `text` between the marks of the command; ValueError where there are none."""
+    marks = BEGIN.format(command), END.format(command)
+    before, begin, rest = path.read_text(encoding="utf-8").partition(marks[0])
+    _, end, after = rest.partition(marks[1])
     if not end:
-        raise ValueError(f"{path}: expected the lines {BEGIN!r} and {END!r}")
+        raise ValueError(f"{path}: expected the lines {marks[0]!r} and {marks[1]!r}")
     with replace_file(path) as temporary:
         temporary.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
 
@@ -222,7 +223,8 @@ def _colour(name: str) -> str:
     return "C3" if name in OURS else "C0"
 
 
-def _show(title: str, rows: list[list[str]]) -> Table:
+def show(title: str, rows: list[list[str]]) -> Table:
+    """A table of a header and rows."""
     table = make_table(title)
     for number, name in enumerate(rows[0]):
         table.add_column(name, justify="right" if number else "left", no_wrap=number == 0)

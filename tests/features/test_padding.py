@@ -14,7 +14,7 @@ from solution.domain import vocabulary
 from solution.domain.collection import collection
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import OPCODE_IDS
-from solution.features.padding import repair_padding, tensor_ranks
+from solution.features.padding import erase_padding, repair_padding, tensor_ranks
 from tests.made.graphs import make_nodes, make_tile_graph
 
 DIMENSIONS, LAYOUT = slice(31, 37), slice(134, 140)
@@ -229,3 +229,14 @@ def test_only_zeros_become_padding_and_only_at_the_end_of_a_list(graph: Graph) -
         changed = before[:, columns] != after[:, columns]
         assert (before[:, columns][changed] == 0).all()
         assert (np.diff((after[:, columns] == -1).astype(int), axis=1) >= 0).all()
+
+
+def test_what_is_erased_is_0_as_in_the_file_and_repaired_again() -> None:
+    """A transpose (3, 4): two of six slots of `dimensions` and of the layout are used."""
+    graph = make_graph([("parameter", (4, 3), []), ("transpose", (3, 4), [1, 0])], [(1, 0)])
+    repaired = repair_padding(graph)
+    assert repaired.node_features[1, DIMENSIONS].tolist() == [1, 0, -1, -1, -1, -1]
+    assert repaired.node_features[1, LAYOUT].tolist() == [1, 0, -1, -1, -1, -1]
+    erased = erase_padding(repaired)
+    np.testing.assert_array_equal(erased.node_features, graph.node_features)
+    np.testing.assert_array_equal(repair_padding(erased).node_features, repaired.node_features)

@@ -17,7 +17,11 @@ from solution.models.layout.layout_gnn import LayoutGnnSettings
 from solution.models.linear import LassoSettings, OrdinarySettings, RidgeSettings
 from solution.models.nets.training_loop import TrainingSettings, learning_rate_factor, list_visits
 from solution.models.nothing import NothingSettings
-from solution.models.papers.lightgbm_model import StudyLassoSettings, StudyTreeSettings
+from solution.models.papers.lightgbm_model import (
+    StudyLassoSettings,
+    StudyRidgeSettings,
+    StudyTreeSettings,
+)
 from solution.models.papers.nodes import NodeSettings
 from solution.models.papers.residual_attention import ResidualSettings
 from solution.models.papers.segment_training import SegmentSettings
@@ -25,8 +29,10 @@ from solution.models.papers.tgraph import TGraphSettings
 from solution.models.papers.tpugraphs import TpuGraphsSettings
 from solution.models.papers.tpugraphs_tile import TpuGraphsTileSettings
 from solution.models.papers.violation import ViolationSettings
+from solution.models.prepared import PreparedSettings
 from solution.models.sampling import choose_rows
 from solution.models.tile.tile_gnn import EarlyTileGnnSettings, TileGnnSettings
+from solution.models.trees.contraction_ranker import ContractionSettings
 from solution.models.trees.lightgbm_ranker import LightGBMSettings, PointwiseSettings
 from solution.models.trees.pairwise_ranker import PairwiseSettings
 from solution.models.wrappers import PermutationAverageSettings, SublistAverageSettings
@@ -82,7 +88,11 @@ CASES: list[tuple[str, RankerSettings, list[Graph]]] = [
         width=16, block="gcn", join="early", training=TRAINING), TILE),
     ("TpuGraphs tile, GraphSAGE, early", TpuGraphsTileSettings(
         width=16, join="early", training=TRAINING), TILE),
-    ("LightGBM study, trees", StudyTreeSettings(rounds=20, min_data_in_leaf=3), TILE),
+    ("LightGBM study, trees", StudyTreeSettings(
+        rounds=20, min_data_in_leaf=3, trials=2, opcodes="kept"), TILE),
+    ("LightGBM study, trees on layouts", StudyTreeSettings(
+        rounds=20, min_data_in_leaf=3, trials=2, opcodes="all"), LAYOUT),
+    ("LightGBM study, ridge on layouts", StudyRidgeSettings(), LAYOUT),
     ("LightGBM study, lasso", StudyLassoSettings(), TILE),
     ("segment training", SegmentSettings(
         width=16, max_nodes=3, table_megabytes=1, head_epochs=2, training=TRAINING), LAYOUT),
@@ -98,6 +108,10 @@ CASES: list[tuple[str, RankerSettings, list[Graph]]] = [
         width=16, block="sage", training=TRAINING), TILE),
     ("tile net, tokens and rivals", TileGnnSettings(
         width=16, tokens=True, heads=2, training=TRAINING), TILE),
+    ("layout net, otherwise prepared", PreparedSettings(
+        LayoutGnnSettings(width=16, training=TRAINING), padding=0, encoding="plain"), LAYOUT),
+    ("trees that know what dots sum", ContractionSettings(
+        rounds=20, min_data_in_leaf=3), LAYOUT),
     ("mean over orders", PermutationAverageSettings(TREES, times=2), LAYOUT),
     ("mean over short lists", SublistAverageSettings(TREES, size=6, times=2), TILE),
     ("mean over orders of a list", PermutationAverageSettings(PlacesSettings(), times=3), TILE),

@@ -25,7 +25,9 @@ from solution.models.papers.tgraph import TGraphSettings
 from solution.models.papers.tpugraphs import TpuGraphsSettings
 from solution.models.papers.tpugraphs_tile import TpuGraphsTileSettings
 from solution.models.papers.violation import ViolationSettings
+from solution.models.prepared import PreparedSettings
 from solution.models.tile.tile_gnn import EarlyTileGnnSettings, TileGnnSettings
+from solution.models.trees.contraction_ranker import ContractionSettings
 from solution.models.trees.lightgbm_ranker import LightGBMSettings, PointwiseSettings
 from solution.models.trees.pairwise_ranker import PairwiseSettings
 from solution.models.wrappers import PermutationAverageSettings, SublistAverageSettings
@@ -61,12 +63,16 @@ OF_LAYOUTS: dict[str, RankerSettings] = {
         width=8, rounds=1, max_nodes=4, head_epochs=1, partition="topological", training=NET
     ),
     "violation": ViolationSettings(width=8, rounds=1, training=NET),
+    "prepared": PreparedSettings(
+        LayoutGnnSettings(width=8, rounds=(8,), training=NET), padding=0, contractions=True
+    ),
+    "contraction_trees": ContractionSettings(rounds=3, min_data_in_leaf=2),
 }
 OF_TILES: dict[str, RankerSettings] = {
     "tile_net": TileGnnSettings(width=8, blocks=1, training=NET),
     "early_tile_net": EarlyTileGnnSettings(width=8, blocks=1, training=NET),
     "tpugraphs_tile": TpuGraphsTileSettings(width=8, rounds=1, training=NET),
-    "study_trees": StudyTreeSettings(rounds=3, min_data_in_leaf=2),
+    "study_trees": StudyTreeSettings(rounds=3, min_data_in_leaf=2, trials=1),
     "study_least_squares": StudyOrdinarySettings(max_configs=8),
     "study_ridge": StudyRidgeSettings(max_configs=8, grid=(1.0,)),
     "study_lasso": StudyLassoSettings(max_configs=8, grid=(0.01,)),

@@ -1,4 +1,4 @@
-"""Lasso on mean node features to predict the runtime, as in the LightGBM study."""
+"""Lasso on mean node features to predict the scaled runtime, as in the LightGBM study."""
 
 from solution.domain.collection import TILE
 from solution.experiments.base import Experiment

@@ -1,4 +1,4 @@
-"""Trees on mean node features that predict the runtime, as in the LightGBM study."""
+"""Trees on mean node features that predict the scaled runtime, as in the LightGBM study."""
 
 from solution.domain.collection import TILE
 from solution.experiments.base import Experiment

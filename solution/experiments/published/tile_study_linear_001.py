@@ -1,4 +1,4 @@
-"""Least squares on mean node features to predict the runtime, as in the LightGBM study."""
+"""Least squares on mean node features to predict the scaled runtime, as in the LightGBM study."""
 
 from solution.domain.collection import TILE
 from solution.experiments.base import Experiment

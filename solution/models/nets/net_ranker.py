@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from solution.domain.graph import Graph
-from solution.features.nodes import Scaler, fit_scaler
+from solution.features.nodes import Scaler, expand, fit_scaler
 from solution.models.base import Ranker
 from solution.models.nets.training_loop import (
     Example,
@@ -55,6 +55,7 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
         self.seed = seed
         self.device = pick_device()
         self.checkpoints: Path | None = None
+        self.encoding = "logarithms"  # of solution.features.nodes.ENCODINGS
         self.net_: nn.Module | None = None
         self.scalers_: dict[str, Scaler] = {}
 
@@ -115,7 +116,7 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
             raise RuntimeError("fit the ranker before it predicts")
         # Each distinct configuration once: it saves work, and a matrix product may round equal rows
         # differently.
-        inputs = self._scale(self.prepare(graph))
+        inputs = self._scale(self._encoded(graph))
         with one_thread():
             scores = as_ranking(self.net_).score_graph(inputs)
         return scores[graph.distinct.inverse]
@@ -165,7 +166,15 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
 
     def _example(self, graph: Graph, max_configs: int | None) -> Example[Inputs]:
         rows = choose_rows(graph, max_configs, self.seed)
-        return Example(self.prepare(rows.graph), rows.runtimes, graph.key)
+        return Example(self._encoded(rows.graph), rows.runtimes, graph.key)
+
+    def _encoded(self, graph: Graph) -> Inputs:
+        """What the net takes of the graph, its nodes in the encoding that is asked for."""
+        inputs = self.prepare(graph)
+        if self.encoding == "logarithms":
+            return inputs
+        plain = expand(inputs.numeric.numpy().astype(np.float64)).astype(np.float32)
+        return dataclasses.replace(inputs, numeric=torch.from_numpy(plain))
 
     def _scaled(self, example: Example[Inputs]) -> Example[Inputs]:
         return dataclasses.replace(example, inputs=self._scale(example.inputs))

@@ -18,7 +18,8 @@ import numpy as np
 
 from solution.domain.graph import Graph
 from solution.domain.metrics import score_ranking
-from solution.features.table import distinct_rows
+from solution.features.column import Feature
+from solution.features.table import distinct_rows, list_features
 from solution.models.base import Ranker, RankerSettings
 from solution.models.sampling import choose_rows, share_rows
 from solution.models.trees.forest_text import read_forest
@@ -92,7 +93,6 @@ class BoostedTrees(Ranker):
     """
 
     grouped: ClassVar[bool] = False  # the loss compares the rows of a graph
-    on_feature_table: ClassVar[bool] = True  # its columns are those of solution.features.columns
     questions_per_row: ClassVar[int] = 1
 
     def __init__(self, settings: Any, seed: int) -> None:
@@ -159,6 +159,10 @@ class BoostedTrees(Ranker):
     def rows_of(self, graph: Graph) -> np.ndarray:
         """The table (distinct configs, columns) float32 that it learns from."""
         return distinct_rows(graph)
+
+    def features_of(self, graph: Graph) -> tuple[Feature, ...]:
+        """The columns of rows_of."""
+        return list_features(graph)
 
     def score_rows(self, features: np.ndarray) -> np.ndarray:
         """Scores (rows,) of the rows of one graph's table."""

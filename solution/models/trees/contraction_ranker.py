@@ -1,0 +1,30 @@
+"""Trees on the layout table and on which dimensions of dots are contiguous: are they summed?"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from solution.domain.graph import Graph
+from solution.features import contractions
+from solution.features.column import Feature
+from solution.features.table import distinct_rows
+from solution.models.trees.lightgbm_ranker import PointwiseRanker, PointwiseSettings
+
+
+@dataclass(frozen=True)
+class ContractionSettings(PointwiseSettings):
+    """Settings of ContractionRanker."""
+
+    def build(self, seed: int) -> "ContractionRanker":
+        """Make a ranker that is not fitted yet."""
+        return ContractionRanker(self, seed)
+
+
+class ContractionRanker(PointwiseRanker):
+    """Regression of the normalised rank, of layouts only. Scores depend on the list."""
+
+    def rows_of(self, graph: Graph) -> np.ndarray:
+        return np.concatenate([distinct_rows(graph), contractions.contraction_rows(graph)], axis=1)
+
+    def features_of(self, graph: Graph) -> tuple[Feature, ...]:
+        return (*super().features_of(graph), *contractions.FEATURES)
