@@ -31,7 +31,7 @@ NAME_WIDTH = 24
 
 def draw_runtimes(graphs: Sequence[Graph]) -> Figure:
     """How much slower than the fastest the configurations are, a line for each labelled graph."""
-    figure, panels = _panels(graphs, "How much there is to gain: runtimes inside a graph")
+    figure, panels = make_panels(graphs, "How much there is to gain: runtimes inside a graph")
     for axes, own in panels:
         for graph in own:
             share, ordered = (
@@ -41,7 +41,7 @@ def draw_runtimes(graphs: Sequence[Graph]) -> Figure:
             axes.plot(share, ordered, color=COLOURS[graph.key[0]], alpha=0.5, lw=1)
         if axes.get_ylim()[1] > LARGEST_LINEAR:
             axes.set_yscale("log")
-            _label_some(axes.yaxis)
+            label_some(axes.yaxis)
         axes.set_ylim(bottom=1)
         axes.set_xlabel("configurations, fastest first (%)")
         axes.set_ylabel("runtime over the fastest")
@@ -91,7 +91,7 @@ def draw_configurations(graph: Graph) -> Figure:
     """The configurations of one graph in the two directions in which they differ most."""
     figure = Figure(figsize=(6.4, 4.8), layout="constrained")
     axes = figure.subplots()
-    chosen = _sample(graph.num_configs)
+    chosen = spread_evenly(graph.num_configs)
     coordinates, shares = measures.principal_components(measures.own_vectors(graph.select(chosen)))
     assert graph.runtimes is not None
     colours = 100 * graph.runtimes[chosen].argsort().argsort() / len(chosen)
@@ -104,11 +104,11 @@ def draw_configurations(graph: Graph) -> Figure:
 
 def draw_across(graphs: Sequence[Graph]) -> Figure:
     """The configurations of several graphs of a collection in directions that they share."""
-    figure, panels = _panels(graphs, "Configurations of several graphs: a colour each", 4.2)
+    figure, panels = make_panels(graphs, "Configurations of several graphs: a colour each", 4.2)
     for axes, own in panels:
-        shown = [own[place] for place in _sample(len(own), MAX_GRAPHS)]
+        shown = [own[place] for place in spread_evenly(len(own), MAX_GRAPHS)]
         limit = MAX_POINTS // MAX_GRAPHS
-        drawn = [graph.select(_sample(graph.num_configs, limit)) for graph in shown]
+        drawn = [graph.select(spread_evenly(graph.num_configs, limit)) for graph in shown]
         vectors = [measures.shared_vectors(graph) for graph in drawn]
         coordinates, shares = measures.principal_components(np.concatenate(vectors))
         ends = np.cumsum([len(part) for part in vectors])[:-1]
@@ -147,7 +147,7 @@ def draw_violations(graphs: Sequence[Graph]) -> Figure:
     left.legend(fontsize=8, frameon=False, loc="lower left")
     strongest = int(np.argmax(np.abs(taus)))
     graph, ratio = layout[strongest], ratios[strongest]
-    chosen = _sample(graph.num_configs)
+    chosen = spread_evenly(graph.num_configs)
     right.scatter(100 * ratio[chosen], measures.slowdowns(graph)[chosen], s=8, alpha=0.5)
     right.set_xlabel("nodes whose largest dimension is not minor-most (%)")
     right.set_ylabel("runtime over the fastest")
@@ -172,7 +172,7 @@ def draw_opcodes(graphs: Sequence[Graph]) -> Figure:
             left.barh(own, times, color=colour, label=name)
     left.set_yticks(range(len(names)), names, fontsize=7)
     left.set_xscale("log")
-    _label_some(left.xaxis)
+    label_some(left.xaxis)
     left.set_xlabel("runtime of the fastest configuration (ms)")
     left.set_title("Runtime")
     left.legend(fontsize=7, frameon=False, loc="upper right")
@@ -214,7 +214,7 @@ def draw_pruning(graphs: Sequence[Graph]) -> Figure:
     return figure
 
 
-def _panels(
+def make_panels(
     graphs: Sequence[Graph], title: str, height: float = 3.2
 ) -> tuple[Figure, list[tuple[Axes, list[Graph]]]]:
     """A panel for each collection that has labelled graphs, with those graphs."""
@@ -240,7 +240,7 @@ def _repeated(own: pl.DataFrame) -> float:
     return 100 * (1 - distinct / configs) if configs else 0.0
 
 
-def _sample(count: int, most: int = MAX_POINTS) -> np.ndarray:
+def spread_evenly(count: int, most: int = MAX_POINTS) -> np.ndarray:
     """At most `most` positions of `count`, spread evenly."""
     return np.unique(np.linspace(0, count - 1, min(count, most)).astype(int))
 
@@ -249,7 +249,7 @@ def _shorten(name: str) -> str:
     return name if len(name) <= NAME_WIDTH else f"{name[: NAME_WIDTH - 1]}…"
 
 
-def _label_some(axis: Axis) -> None:
+def label_some(axis: Axis) -> None:
     """Label a logarithmic axis: powers of ten alone would leave it with one number or two."""
     axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axis.set_major_formatter(lambda value, _: f"{value:g}")

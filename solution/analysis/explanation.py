@@ -18,7 +18,7 @@ from solution.domain import predictions
 from solution.domain.graph import Graph
 from solution.experiments.base import Experiment
 from solution.features.column import Feature
-from solution.models.base import Ranker
+from solution.models.base import Ranker, RankerSettings
 from solution.models.catalogue import Model, load_model
 from solution.models.trees.pairwise_ranker import PairwiseRanker
 from solution.runs.folder import Run
@@ -120,10 +120,10 @@ def _suggest(store: Store, experiment: Experiment, name: str) -> str:
     return suggest(name, names) or f" There are such as {', '.join(names[:3])}."
 
 
-def labelled_graphs(store: Store, collection: str) -> LazyGraphs:
-    """Those of the collection that have labels."""
+def labelled_graphs(store: Store, collection: str, ranker: RankerSettings) -> LazyGraphs:
+    """Those of the collection that have labels, as the ranker is given them."""
     rows = store.graphs.filter(pl.col("collection") == collection, "labelled")
-    return store.load(rows, GraphCache())
+    return store.load(rows, GraphCache(), ranker.preparation)
 
 
 def load_unseen(run: Run, experiment: Experiment, graph: Graph) -> tuple[Model, Path]:

@@ -1,7 +1,8 @@
 """Draw explanations: contributions, importances, configurations in principal components."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 
@@ -13,7 +14,7 @@ from matplotlib.axes import Axes
 
 from solution.analysis.explanation import Explanation
 from solution.analysis.graph_picture import save_figure, show_name
-from solution.analysis.measures import principal_components
+from solution.analysis.measures import principal_components, separability
 from solution.domain.graph import Graph
 from solution.features.column import Feature
 from solution.features.table import distinct_rows
@@ -21,6 +22,7 @@ from solution.models.sampling import choose_rows
 
 SHOWN = 15
 MAX_POINTS = 20_000
+RowsOf = Callable[[Graph], np.ndarray]  # the columns (distinct configs, columns) of a graph
 SLOWER, FASTER = "#c44e52", "#4c72b0"
 
 
@@ -49,16 +51,23 @@ def _draw_importance(axes: Axes, features: Sequence[Feature], importance: np.nda
 
 
 def draw_components(
-    graph: Graph, others: Sequence[Graph], path: Path, marked: Sequence[int] = ()
+    graph: Graph,
+    others: Sequence[Graph],
+    path: Path,
+    marked: Sequence[int] = (),
+    rows_of: RowsOf = distinct_rows,
 ) -> None:
-    """Write a PNG: configurations in two principal components, of this graph and of all.
+    """Write a PNG: configurations in principal components, of this graph in two and three, of all.
 
-    Coloured by runtime over the fastest of the graph; for all graphs by place, so that graphs can
-    be compared. The configurations `marked` have a ring and their number. Unlabelled graphs are
-    left out of the second panel, and are grey in the first.
+    Of the columns that the ranker learns from (`rows_of`). Coloured by runtime over the fastest of
+    the graph; for all graphs by place, so that graphs can be compared. The configurations `marked`
+    have a ring and their number. Unlabelled graphs are left out of the last panel, and are grey in
+    the others. Titles say how well a plane in three components parts fast from slow
+    (solution.analysis.measures.separability).
     """
-    figure, axes = plt.subplots(1, 2, figsize=(13, 5.4), layout="constrained")
-    rows = distinct_rows(graph)
+    figure = plt.figure(figsize=(19, 5.4), layout="constrained")
+    axes = [figure.add_subplot(1, 3, place) for place in (1, 3)]
+    rows = rows_of(graph)
     colours, label = None, ""
     if graph.runtimes is not None:
         runtimes = graph.distinct.mean(graph.runtimes)
@@ -69,26 +78,41 @@ def draw_components(
         axes[0].plot(*place, "o", ms=13, mfc="none", mec=SLOWER, mew=1.6)
         axes[0].annotate(str(config), place, xytext=(9, 6), textcoords="offset points")
     axes[0].set_title(f"{len(rows):,} configurations of {show_name(graph)}")
-    tables, places = _sample([other for other in others if other.runtimes is not None])
+    _scatter_in_three(figure.add_subplot(1, 3, 2, projection="3d"), rows, colours)
+    tables, places = _sample([other for other in others if other.runtimes is not None], rows_of)
     if len(tables):
         _scatter(axes[1], tables, places, "place inside the graph (0 fastest, 1 slowest)")
-    axes[1].set_title(f"{len(tables):,} configurations of {len(others)} graphs")
+    said = _say_separability(tables, places) if len(tables) else ""
+    axes[1].set_title(f"{len(tables):,} configurations of {len(others)} graphs{said}")
     save_figure(figure, path)
     plt.close(figure)
 
 
-def project(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The first two principal components (rows, 2) of standardised rows, and their shares (2,)."""
+def _scatter_in_three(axes: Any, rows: np.ndarray, colours: np.ndarray | None) -> None:
+    points, shares = project(rows, 3)
+    shown = {"color": "#999999"} if colours is None else {"c": colours, "cmap": "viridis_r"}
+    axes.scatter(*points.T, s=14, **shown)
+    said = "" if colours is None else _say_separability(rows, colours)
+    axes.set_title(f"in three components, {shares.sum():.0%} of the variance{said}")
+
+
+def _say_separability(rows: np.ndarray, runtimes: np.ndarray) -> str:
+    found = separability(project(rows, 3)[0], runtimes)
+    return "" if np.isnan(found) else f";\na plane parts fast from slow in {found:.0%}"
+
+
+def project(rows: np.ndarray, count: int = 2) -> tuple[np.ndarray, np.ndarray]:
+    """The first principal components (rows, count) of standardised rows, and their shares."""
     wide = rows.astype(np.float64)
     deviation = wide.std(axis=0)
     varies = deviation > 1e-6 * np.maximum(np.abs(wide.mean(axis=0)), 1)
     scaled = (wide[:, varies] - wide[:, varies].mean(axis=0)) / deviation[varies]
     if min(scaled.shape) < 2:
-        return np.zeros((len(rows), 2)), np.zeros(2)
-    return principal_components(scaled)
+        return np.zeros((len(rows), count)), np.zeros(count)
+    return principal_components(scaled, count)
 
 
-def _sample(graphs: Sequence[Graph]) -> tuple[np.ndarray, np.ndarray]:
+def _sample(graphs: Sequence[Graph], rows_of: RowsOf) -> tuple[np.ndarray, np.ndarray]:
     """At most MAX_POINTS rows of all graphs, and each one's place in its graph, 0 to 1."""
     if not graphs:
         return np.zeros((0, 0)), np.zeros(0)
@@ -98,7 +122,7 @@ def _sample(graphs: Sequence[Graph]) -> tuple[np.ndarray, np.ndarray]:
         assert graph.runtimes is not None
         rows = choose_rows(graph, limit, seed=0)
         runtimes = np.sort(graph.distinct.mean(graph.runtimes))
-        tables.append(distinct_rows(rows.graph))
+        tables.append(rows_of(rows.graph))
         places.append(np.searchsorted(runtimes, rows.runtimes) / len(runtimes))
     return np.concatenate(tables), np.concatenate(places)
 

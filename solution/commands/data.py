@@ -44,12 +44,19 @@ def check(data: Data = SAMPLE) -> None:
 
 @app.command()
 def inspect(
-    file: Annotated[Path, typer.Argument(help="One npz file; or a folder or store, with --graph.")],
+    file: Annotated[Path, typer.Argument(help="One npz file; or a folder, or a store.")],
     collection: Annotated[str | None, typer.Option(help="Where the path does not say it.")] = None,
     name: Annotated[str | None, typer.Option("--graph", help="Its name in the folder.")] = None,
-    picture: Annotated[Path | None, typer.Option(help="Default: NAME.png here.")] = None,
+    picture: Annotated[
+        Path | None, typer.Option(help="Default: NAME.png here; of a folder: pictures.")
+    ] = None,
 ) -> None:
-    """Show one graph as tables and save a picture of it."""
+    """Show one graph as tables and save a picture of it; of a folder, pictures of its data."""
+    from solution.store.store import is_store
+
+    if file.is_dir() and name is None and not is_store(file):
+        _look_at_folder(file, picture or Path("pictures"))
+        return
     from solution.analysis.graph_picture import draw_graph
     from solution.analysis.graph_tables import show_graph
     from solution.analysis.named_graph import read_named_graph
@@ -67,6 +74,14 @@ def inspect(
         output.print(table)
     draw_graph(graph, path)
     say(f"Picture: {path}")
+
+
+def _look_at_folder(data: Path, pictures: Path) -> None:
+    from solution.analysis.first_look import draw_first_look
+
+    check_writable(pictures.parent)
+    drawn = draw_first_look(data, pictures)
+    say(f"{pictures}: {', '.join(path.name for path in drawn)}. One graph of it: --graph NAME.")
 
 
 @app.command()

@@ -124,6 +124,7 @@ def explain(
     """Say why a configuration is predicted slow, by a model that has not seen its graph."""
     from solution.analysis import explanation as words
     from solution.analysis import explanation_pictures as pictures
+    from solution.analysis.contributions import check_explained
     from solution.experiments.base import find_experiment
     from solution.runs.origin import recall_origin
     from solution.store.store import Store
@@ -142,9 +143,10 @@ def explain(
     output.print(words.show_importance(explained.features, explained.importance))
     place = out or Path("explanations", found.name, chosen.collection.folder, chosen.name)
     pictures.draw_contributions(explained, place / "contributions.png")
-    others = words.labelled_graphs(store, chosen.collection.name)
+    others = words.labelled_graphs(store, chosen.collection.name, found.ranker)
     marked = (explained.slow, explained.fast)
-    pictures.draw_components(chosen, others, place / "components.png", marked)
+    rows_of = check_explained(model.ranker).rows_of
+    pictures.draw_components(chosen, others, place / "components.png", marked, rows_of)
     say(f"Model: {folder}. Pictures: {place}")
 
 

@@ -1,11 +1,17 @@
-"""The protocol of the LightGBM study: random splits over kernels, slowdown of the best of k tiles.
+"""The protocol of the LightGBM study: random splits over kernels and over programs.
 
-    python -m tests.benchmarks.lightgbm_study ../shared/data build/benchmarks [SPLITS]
+    python -m tests.benchmarks.lightgbm_study ../shared/data build/benchmarks [SPLITS [PART]]
 
-Least squares, lasso, ridge and LightGBM, each on mean node features to predict the runtime, as
-published, and on our tile table to predict the rank. 80/20 and 90/10 over kernels, and 80/20 over
-architectures: at random, a kernel is tested whose sisters at other sizes were learned from. On real
-TPU kernels, of which there are 13, each is ranked by models of the others.
+PART is tile, layout or tpu; by default all.
+
+Tiles: least squares, lasso, ridge and LightGBM, each on mean node features to predict the scaled
+runtime, as published, and on our tile table to predict the rank; slowdown of the best of k tiles.
+80/20 and 90/10 over kernels, and 80/20 over architectures: at random, a kernel is tested whose
+sisters at other sizes were learned from. On real TPU kernels, of which there are 13, each is ranked
+by models of the others.
+
+Layouts: the same four on padding, layout values and counts, 90/10 over programs and, as in all
+other tables, by architecture; Kendall's tau of each collection.
 """
 
 import sys
@@ -16,14 +22,18 @@ from pathlib import Path
 import numpy as np
 from sklearn.model_selection import GroupShuffleSplit
 
-from solution.domain.collection import TILE
+from solution.data.folders import find_files
+from solution.domain.collection import LAYOUT, TILE
 from solution.domain.graph import Graph
 from solution.domain.metrics import bootstrap_mean, ordered_pair_accuracy, top_k_slowdown
 from solution.experiments.base import find_experiment
+from solution.features.preparation import Preparation
 from solution.models.base import RankerSettings
+from solution.store.preparing import prepare_store
 from solution.system.progress import track
 from solution.system.terminal import make_table, output
-from solution.training.plan import IS_LABELLED
+from solution.training.fold_scores import score_graphs
+from solution.training.plan import IS_LABELLED, Plan, make_plan
 from tests.benchmarks.out_of_fold_scores import open_plan
 from tests.benchmarks.tile_models import measure_tpu
 
@@ -34,10 +44,22 @@ RANKERS = (
     "tile_study_lasso_001",
     "tile_study_ridge_001",
     PUBLISHED,
+    "tile_study_lightgbm_opcodes_001",
     "linear_ordinary_001",
     "linear_lasso_001",
     "linear_ridge_001",
     "tile_pointwise_001",
+)
+OF_LAYOUTS = (
+    "layout_study_linear_001",
+    "layout_study_lasso_001",
+    "layout_study_ridge_001",
+    "layout_study_lightgbm_001",
+    "layout_study_ridge_opcodes_001",
+    "layout_study_lightgbm_opcodes_001",
+    "layout_study_lightgbm_all_opcodes_001",
+    "linear_ridge_001",
+    "layout_pointwise_001",
 )
 INNER = 0.1  # of the learned kernels, to stop trees early by
 TOPS = (1, 5, 10)
@@ -59,13 +81,50 @@ PROTOCOLS = (
 )
 
 
-def main(shared: Path, place: Path, splits: int) -> None:
+LAYOUT_PROTOCOLS = (
+    Protocol("90/10 over programs", 0.1, by_architecture=False),
+    Protocol("90/10 over architectures", 0.1, by_architecture=True),
+)
+
+
+def main(shared: Path, place: Path, splits: int, part: str | None) -> None:
     """Print a table a protocol, then that of the TPU kernels."""
-    plan = open_plan(shared / "cpugraphs", place / "cpugraphs")
-    kernels = list(plan.load(plan.rows(TILE[0], IS_LABELLED)))
-    for protocol in PROTOCOLS:
-        measure(protocol, kernels, splits)
-    measure_tpu(shared / "tpu", [name for name in RANKERS if name != "nothing_001"])
+    if part in (None, "tile"):
+        plan = open_plan(shared / "cpugraphs", place / "cpugraphs")
+        kernels = list(plan.load(plan.rows(TILE[0], IS_LABELLED)))
+        for protocol in PROTOCOLS:
+            measure(protocol, kernels, splits)
+    if part in (None, "layout"):
+        files = find_files(shared / "cpugraphs")
+        store = prepare_store(files, place / "cpugraphs-whole", Preparation(None))
+        for protocol in LAYOUT_PROTOCOLS:
+            measure_layouts(protocol, make_plan(store, "architecture", 5), splits)
+    if part in (None, "tpu"):
+        measure_tpu(shared / "tpu", [name for name in RANKERS if name != "nothing_001"])
+
+
+def measure_layouts(protocol: Protocol, plan: Plan, splits: int) -> None:
+    """Tau over all splits: a program's mean over those that test it, then over programs."""
+    title = f"{protocol.name}, {splits} splits: Kendall's tau (95% interval over programs)"
+    table = make_table(title)
+    for header in ("ranker", *LAYOUT):
+        table.add_column(header)
+    with track(OF_LAYOUTS, protocol.name) as names:
+        for name in names:
+            table.add_row(name, *(_tau(protocol, plan, name, c, splits) for c in LAYOUT))
+    output.print(table)
+
+
+def _tau(protocol: Protocol, plan: Plan, name: str, collection: str, splits: int) -> str:
+    settings = find_experiment(name).ranker
+    graphs = list(plan.load(plan.rows(collection, IS_LABELLED), settings))
+    tested, values = [], []
+    for seed in range(splits):
+        parts = divide(protocol, graphs, seed)
+        ranker = settings.build(seed).fit([graphs[place] for place in parts[0]], [])
+        tested.append(parts[1])
+        values.append(score_graphs(ranker, [graphs[place] for place in parts[1]]))
+    return f"{bootstrap_mean(average(np.concatenate(tested), np.concatenate(values))[:, 0]):.3f}"
 
 
 def measure(protocol: Protocol, kernels: Sequence[Graph], splits: int) -> None:
@@ -126,4 +185,5 @@ def score(
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]) if sys.argv[3:] else 5)
+    given = sys.argv[3:]
+    main(Path(sys.argv[1]), Path(sys.argv[2]), int(given[0]) if given else 5, *given[1:] or [None])

@@ -166,13 +166,15 @@ def test_a_graph_is_found_by_its_name(fastslow: FastSlow, tmp_path: Path) -> Non
         assert "layout:xla:random:k3" in shown
         assert "…" not in shown
         for words, said in (
-            ((), f"{folder}: is a folder of 9 graphs. Give one with --graph, such as k0, k1, k2."),
             (("--graph", "k3"), "'k3' may be layout:xla:random:k3 or tile:xla:k3"),
             (("--graph", "k22"), "has no graph 'k22'. Did you mean k2"),
         ):
             refused = fastslow("inspect", folder, *words)
             assert refused.returncode == 2
             assert said in " ".join(refused.stderr.split())
+    refused = fastslow("inspect", "store")
+    said = "store: is a folder of 9 graphs. Give one with --graph, such as k0, k1, k2."
+    assert said in " ".join(refused.stderr.split())
 
 
 def test_help_has_groups_examples_and_a_version(cold_fastslow: FastSlow) -> None:

@@ -1,0 +1,58 @@
+"""All figures of a first look at a folder of data, as PNG files."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from solution.analysis import data_pictures, layout_pictures
+from solution.analysis.graph_picture import save_figure
+from solution.data.folders import find_files
+from solution.data.npz import read_graph
+from solution.domain.collection import NAMES
+from solution.domain.graph import Graph
+from solution.features.preparation import Preparation
+from solution.system.errors import InputError
+from solution.system.progress import track
+
+MOST = 40  # graphs of a collection that are looked at
+FIGURES: dict[str, Callable[[Sequence[Graph]], Figure]] = {
+    "runtimes": data_pictures.draw_runtimes,
+    "ranges": layout_pictures.draw_ranges,
+    "gains": layout_pictures.draw_gains,
+    "configurations": data_pictures.draw_across,
+    "pruning": data_pictures.draw_pruning,
+}
+OF_LAYOUTS: dict[str, Callable[[Sequence[Graph]], Figure]] = {
+    "opcodes": data_pictures.draw_opcodes,
+    "violations": data_pictures.draw_violations,
+    "distances": layout_pictures.draw_distances,
+}
+
+
+def draw_first_look(data: Path, folder: Path) -> list[Path]:
+    """Write every figure of the labelled graphs in `data`, at most MOST of each collection.
+
+    Raises InputError where none has labels.
+    """
+    files = [file for file in find_files(data) if file.split != "test"]
+    chosen = []
+    for name in NAMES:
+        own = [file for file in files if file.collection.name == name]
+        chosen += [own[place] for place in data_pictures.spread_evenly(len(own), MOST)]
+    with track(chosen, "Reading") as tracked:
+        read = [read_graph(file.path, file.collection) for file in tracked]
+    graphs = [Preparation(None)(graph) for graph in read if graph.runtimes is not None]
+    if not graphs:
+        raise InputError(
+            f"{data}: expected graphs with runtimes, found none in its splits train and valid. "
+            "Give a folder with labelled graphs, or one file."
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    has_layouts = any(graph.collection.kind == "layout" for graph in graphs)
+    figures = FIGURES | (OF_LAYOUTS if has_layouts else {})
+    paths = []
+    for name, draw in figures.items():
+        paths.append(folder / f"{name}.png")
+        save_figure(draw(graphs), paths[-1])
+    return paths

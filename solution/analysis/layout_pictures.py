@@ -1,0 +1,81 @@
+"""Figures of what there is to gain, and of what a layout costs, of graphs repaired and whole."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from solution.analysis import measures
+from solution.analysis.data_pictures import COLOURS, make_panels, spread_evenly
+from solution.analysis.graph_picture import show_name
+from solution.domain.collection import NAMES
+from solution.domain.graph import Graph
+from solution.domain.metrics import kendall_tau
+
+BINS = 20
+
+
+def draw_ranges(graphs: Sequence[Graph]) -> Figure:
+    """How much of the mean runtime configurations decide: (slowest - fastest) / mean, by graph."""
+    figure, panels = make_panels(graphs, "What configurations decide: (slowest - fastest) / mean")
+    for axes, own in panels:
+        ranges = [measures.relative_range(graph) for graph in own]
+        axes.hist(ranges, bins=BINS, color=COLOURS[own[0].key[0]])
+        axes.axvline(float(np.median(ranges)), color="black", lw=0.8, ls=":")
+        axes.set_xlabel("range of the runtimes over their mean")
+        axes.set_ylabel("graphs")
+        axes.set_title(f"{axes.get_title()}: median {np.median(ranges):.2f}", fontsize=9)
+    return figure
+
+
+def draw_gains(graphs: Sequence[Graph]) -> Figure:
+    """How much faster the fastest configuration is than the compiler's own, a bar a graph."""
+    known = [graph for graph in graphs if graph.runtimes is not None]
+    known = [graph for graph in known if measures.own_runtime(graph) is not None]
+    if not known:
+        return _say("no graph has the compiler's own configuration")
+    figure, panels = make_panels(known, "The fastest configuration over the compiler's own")
+    for axes, own in panels:
+        gains = sorted(100 * (measures.gain_over_compiler(graph) or 0) for graph in own)[::-1]
+        axes.bar(range(len(gains)), gains, color=COLOURS[own[0].key[0]])
+        axes.set_xlabel("graphs")
+        axes.set_ylabel("faster by (%)")
+        words = f"median {np.median(gains):.0f}%, at most {max(gains):.0f}%"
+        axes.set_title(f"{axes.get_title()}: {words}", fontsize=9)
+    return figure
+
+
+def draw_distances(graphs: Sequence[Graph]) -> Figure:
+    """Whether a layout is slower the further it is from the fastest one, in swaps of dimensions."""
+    layout = [g for g in graphs if g.collection.kind == "layout" and g.runtimes is not None]
+    if not layout:
+        return _say("no labelled layout graph")
+    swaps = [measures.swaps_to_best(graph) for graph in layout]
+    taus = [kendall_tau(s, measures.slowdowns(g)) for s, g in zip(swaps, layout, strict=True)]
+    figure = Figure(figsize=(12, 4.2), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    names = [name for name in NAMES if any(graph.key[0] == name for graph in layout)]
+    for row, name in enumerate(names):
+        own = [tau for tau, graph in zip(taus, layout, strict=True) if graph.key[0] == name]
+        left.scatter(own, [row] * len(own), color=COLOURS[name], alpha=0.6, s=22)
+        left.scatter([float(np.mean(own))], [row], color="black", marker="|", s=240)
+    left.axvline(0, color="black", lw=0.8, ls=":")
+    left.set_yticks(range(len(names)), names)
+    left.set_ylim(len(names) - 0.4, -0.6)
+    left.set_xlabel("Kendall's tau of distance and runtime (a point a graph; bars: means)")
+    left.set_title("Distance to the fastest configuration against runtime")
+    strongest = int(np.argmax(taus))
+    graph = layout[strongest]
+    chosen = spread_evenly(graph.num_configs)
+    right.scatter(swaps[strongest][chosen], measures.slowdowns(graph)[chosen], s=8, alpha=0.5)
+    right.set_xlabel("swaps of dimensions away from the fastest configuration")
+    right.set_ylabel("runtime over the fastest")
+    words = f"{graph.key[0]}:{show_name(graph)}, tau {taus[strongest]:+.2f}"
+    right.set_title(f"The strongest: {words}", fontsize=10)
+    return figure
+
+
+def _say(words: str) -> Figure:
+    figure = Figure(figsize=(6, 2))
+    figure.text(0.5, 0.5, words, ha="center")
+    return figure

@@ -1,0 +1,128 @@
+"""What there is to gain and how far layouts are from the fastest, by hand and by slow ways."""
+
+import dataclasses
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from matplotlib.figure import Figure
+
+from solution.analysis import layout_pictures, measures
+from solution.analysis.explanation_pictures import draw_components
+from solution.analysis.first_look import FIGURES, OF_LAYOUTS, draw_first_look
+from solution.analysis.graph_tables import show_graph
+from solution.domain.codebook_encoder import encode
+from solution.domain.graph import Graph
+from solution.features.padding import repair_padding
+from solution.features.study_table import study_rows
+from solution.system.errors import InputError
+from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
+
+GRAPHS = [repair_padding(make_layout_graph(seed, 40, name=f"program_{seed}")) for seed in range(4)]
+KERNELS = [make_tile_graph(seed, 40, name=f"kernel_{seed}") for seed in range(4)]
+
+
+def with_own_choice(runtimes: list[float]) -> Graph:
+    """Configurations of make_layout_graph, of which the second and the last lay out nothing."""
+    graph = make_layout_graph(1, len(runtimes))
+    tensor = graph.layouts.expand().copy()
+    tensor[[1, -1]] = -1
+    tensor[0, 0, :2] = (0, 1)
+    tensor[2, 0, :2] = (1, 0)
+    return dataclasses.replace(graph, configs=encode(tensor), runtimes=np.array(runtimes))
+
+
+def test_the_range_is_over_the_mean() -> None:
+    assert measures.relative_range(with_own_choice([6.0, 2.0, 3.0, 5.0])) == pytest.approx(4 / 4)
+
+
+def test_the_gain_is_over_what_the_compiler_does_by_itself() -> None:
+    graph = with_own_choice([3.0, 4.0, 2.0, 5.0])
+    assert measures.own_runtime(graph) == pytest.approx(4.5)
+    assert measures.gain_over_compiler(graph) == pytest.approx(4.5 / 2 - 1)
+    other = graph.select(np.array([0, 2]))
+    assert measures.own_runtime(other) is measures.gain_over_compiler(other) is None
+    kernel = dataclasses.replace(make_tile_graph(0, 2), runtimes=np.array([0.8, 1.0]))
+    assert measures.gain_over_compiler(kernel) == pytest.approx(0.25)
+
+
+def slow_swaps(graph: Graph) -> list[int]:
+    """Pairs of dimensions of every output, node by node; nothing else is laid out there."""
+    best, found = int(np.argmin(graph.runtimes)), []
+    tensor = graph.layouts.expand().tolist()
+
+    def order(config: int, place: int, rank: int, program: list[int]) -> list[int]:
+        given = [axis for axis in tensor[config][place][:6] if axis >= 0]
+        return given + [axis for axis in program[:rank] if axis not in given]
+
+    for config in range(graph.num_configs):
+        swaps = 0
+        for place, node in enumerate(graph.configurable):
+            rank = int((graph.node_features[node, 21:27] > 0).sum())
+            program = [int(axis) for axis in graph.node_features[node, 134:140]]
+            one, other = (order(c, place, rank, program) for c in (config, best))
+            for a, b in combinations(range(rank), 2):
+                swaps += (one.index(a) < one.index(b)) != (other.index(a) < other.index(b))
+        found.append(swaps)
+    return found
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10_000))
+def test_swaps_are_pairs_of_dimensions_in_another_order(seed: int) -> None:
+    graph = repair_padding(make_layout_graph(seed, 15))
+    assert measures.swaps_to_best(graph).tolist() == slow_swaps(graph)
+
+
+def test_a_plane_is_measured_where_it_was_not_fitted() -> None:
+    generator = np.random.default_rng(0)
+    points = generator.normal(size=(200, 3))
+    assert measures.separability(points, points @ [1, 2, 3]) > 0.95
+    assert abs(measures.separability(points, generator.random(200)) - 0.5) < 0.1
+    assert np.isnan(measures.separability(points[:6], np.arange(6.0)))
+
+
+def test_a_third_component_has_its_share() -> None:
+    vectors = np.random.default_rng(1).normal(size=(50, 5)) * [9, 3, 1, 0.1, 0.1]
+    points, shares = measures.principal_components(vectors, 3)
+    strengths = np.sort(np.linalg.eigvalsh(np.cov(vectors.T)))[::-1]
+    np.testing.assert_allclose(shares, strengths[:3] / strengths.sum())
+    assert points.shape == (50, 3)
+
+
+@pytest.mark.parametrize("draw", [*FIGURES.values(), *OF_LAYOUTS.values()])
+def test_every_figure_is_drawn_of_layouts(draw: object) -> None:
+    assert isinstance(draw(GRAPHS), Figure)  # type: ignore[operator]
+
+
+def test_figures_say_where_there_is_nothing_to_draw() -> None:
+    unset = [graph.select(np.flatnonzero((graph.layouts.expand() >= 0).any(axis=(1, 2))))
+             for graph in GRAPHS]  # fmt: skip
+    for figure in (layout_pictures.draw_gains(unset), layout_pictures.draw_distances(KERNELS)):
+        assert figure.texts
+
+
+def test_a_folder_is_looked_at_as_a_whole(tmp_path: Path) -> None:
+    for graph in (*GRAPHS[:2], *KERNELS[:2]):
+        write_graph(graph, tmp_path / "data")
+    drawn = draw_first_look(tmp_path / "data", tmp_path / "pictures")
+    assert {path.stem for path in drawn} == {*FIGURES, *OF_LAYOUTS}
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in drawn)
+    write_graph(make_layout_graph(labelled=False), tmp_path / "other", "test")
+    with pytest.raises(InputError, match="expected graphs with runtimes"):
+        draw_first_look(tmp_path / "other", tmp_path / "pictures")
+
+
+def test_components_are_drawn_of_the_columns_that_are_asked_for(tmp_path: Path) -> None:
+    for name, graphs in (("layouts", GRAPHS), ("tiles", KERNELS)):
+        path = tmp_path / f"{name}.png"
+        draw_components(graphs[0], graphs, path, marked=(1,), rows_of=study_rows)
+        assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_table_says_what_there_is_to_gain() -> None:
+    table = show_graph(with_own_choice([3.0, 4.0, 2.0, 5.0]))[-1]
+    assert list(table.columns[1].cells) == ["0.857", "125.0%"]
