@@ -71,6 +71,7 @@ def make_graph(program: Program, name: str) -> Graph:
         configurable=np.empty(0, np.int64) if is_tile else program.configurable,
         configs=np.zeros((1, NUM_TILE_FEATURES), np.float32) if is_tile else encode(unset),
         runtimes=None,
+        summed=nodes.summed,
     )
 
 

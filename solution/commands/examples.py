@@ -15,6 +15,7 @@ EXAMPLES = {
         "fastslow inspect graph.npz --collection tile:xla",
         "fastslow inspect a/tile/xla/train/b.npz",
         "fastslow inspect stores/data --graph b",
+        "fastslow inspect data --picture pictures",
     ),
     "features": (
         "fastslow features tile:xla",

@@ -49,6 +49,9 @@ class Graph:
     options: np.ndarray | None = None
     # (configs,) bool: the configurations that are the list, beside which all are scored; None: all
     listed: np.ndarray | None = None
+    # (nodes, 2, SUMMED) int8: dimensions of its two operands that a dot sums, -1: none; None: the
+    # graph comes from no module, and nothing says it
+    summed: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         defects = _find_defects(self)
@@ -162,6 +165,8 @@ def _find_shape_defects(graph: Graph) -> list[str]:
         expected["node_config_ids"] = (graph.configurable, (0,))
     if graph.runtimes is not None:
         expected["config_runtime"] = (graph.runtimes, (configs,))
+    if graph.summed is not None:
+        expected["what dots sum"] = (graph.summed, (nodes, 2, vocabulary.SUMMED))
     if graph.listed is not None:
         expected["the list"] = (graph.listed, (configs,))
     if graph.options is not None:

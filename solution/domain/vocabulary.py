@@ -35,6 +35,8 @@ NUM_LAYOUT_FEATURES = 18
 NUM_TILE_FEATURES = 24
 MAX_RANK = 6
 
+SUMMED = 5  # dimensions of an operand that a dot may sum, as many as a convolution can name
+
 # Columns of the node features.
 IS_ROOT = 0
 ELEMENT_TYPE = slice(2, 21)  # one-hot, in the order of ELEMENT_BYTES

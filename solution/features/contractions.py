@@ -6,6 +6,8 @@ the fewest batch dimensions, the last ones of the left operand and the first one
 the 66 dots of five small training steps that JAX made, 43 came out as in the module, all of those
 whose sizes differ; the others have square weights.
 
+A graph that was read from a module has them as the module says (Graph.summed).
+
 The competition's best solutions took the dimensions from the protobuf files, and its organisers
 name them among what helped. Here they are found for every file, and put where a convolution has the
 same: its input feature and its kernel's input feature are what it sums over.
@@ -20,14 +22,13 @@ import numpy as np
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.memo import PerGraph
-from solution.domain.vocabulary import MAX_RANK, OPCODE_IDS
+from solution.domain.vocabulary import MAX_RANK, OPCODE_IDS, SUMMED
 from solution.features.column import Feature
 from solution.features.layout.tensors import find_tensors
 from solution.features.operands import NONE, find_operands
 from solution.features.padding import PADDING, tensor_ranks
 from solution.features.work import num_operations
 
-SUMMED = 5  # dimensions of either operand that are told
 LEFT = [vocabulary.CONVOLUTION_INPUT_FEATURE, *range(95, 99)]  # and the spatial ones
 RIGHT = [vocabulary.CONVOLUTION_KERNEL_INPUT, *range(101, 105)]
 
@@ -82,6 +83,8 @@ def _fitting(
 
 
 def _find_contractions(graph: Graph) -> np.ndarray:
+    if graph.summed is not None:  # its module says it
+        return graph.summed
     found = np.full((graph.num_nodes, 2, SUMMED), NONE)
     operands, ranks = find_operands(graph), tensor_ranks(graph)
     shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS].astype(np.int64)

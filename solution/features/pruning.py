@@ -38,6 +38,7 @@ def keep_nodes(graph: Graph, kept: np.ndarray) -> Graph:
         node_opcodes=graph.node_opcodes[kept],
         edges=position[graph.edges[inside]],
         configurable=position[graph.configurable],
+        summed=None if graph.summed is None else graph.summed[kept],
     )
 
 
@@ -69,6 +70,7 @@ def merge_rest(graph: Graph, hops: int = 1) -> Graph:
         ),
         edges=_drop_repeated(edges, len(kept)),
         configurable=position[graph.configurable],
+        summed=None if graph.summed is None else _append_none(graph.summed[kept], num_pieces),
     )
 
 
@@ -105,6 +107,11 @@ def _connected_pieces(graph: Graph, rest: np.ndarray) -> np.ndarray:
     edges = edges[(edges >= 0).all(axis=1)]
     links = coo_array((np.ones(len(edges)), (edges[:, 0], edges[:, 1])), shape=(len(rest),) * 2)
     return connected_components(links, directed=False)[1].astype(np.int64)
+
+
+def _append_none(summed: np.ndarray, count: int) -> np.ndarray:
+    """With so many nodes more, which sum nothing."""
+    return np.concatenate([summed, np.full((count, *summed.shape[1:]), -1, np.int8)])
 
 
 def _group_means(rows: np.ndarray, groups: np.ndarray) -> np.ndarray:

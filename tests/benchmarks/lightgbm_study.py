@@ -2,7 +2,9 @@
 
     python -m tests.benchmarks.lightgbm_study ../shared/data build/benchmarks [SPLITS [PART]]
 
-PART is tile, layout or tpu; by default all.
+PART is tile, layout, tpu or components; by default all. The last measures what the study's figures
+show: how much of the variance of its columns three principal components have, and how well a plane
+in them parts the faster half of the tiles from the slower, in each kernel and over all of them.
 
 Tiles: least squares, lasso, ridge and LightGBM, each on mean node features to predict the scaled
 runtime, as published, and on our tile table to predict the rank; slowdown of the best of k tiles.
@@ -20,14 +22,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from scipy.stats import rankdata
 from sklearn.model_selection import GroupShuffleSplit
 
+from solution.analysis.explanation_pictures import project
+from solution.analysis.measures import separability
 from solution.data.folders import find_files
 from solution.domain.collection import LAYOUT, TILE
 from solution.domain.graph import Graph
 from solution.domain.metrics import bootstrap_mean, ordered_pair_accuracy, top_k_slowdown
 from solution.experiments.base import find_experiment
 from solution.features.preparation import Preparation
+from solution.features.study_table import study_rows
 from solution.models.base import RankerSettings
 from solution.store.preparing import prepare_store
 from solution.system.progress import track
@@ -94,6 +100,9 @@ def main(shared: Path, place: Path, splits: int, part: str | None) -> None:
         kernels = list(plan.load(plan.rows(TILE[0], IS_LABELLED)))
         for protocol in PROTOCOLS:
             measure(protocol, kernels, splits)
+    if part in (None, "components"):
+        plan = open_plan(shared / "cpugraphs", place / "cpugraphs")
+        show_components(list(plan.load(plan.rows(TILE[0], IS_LABELLED))))
     if part in (None, "layout"):
         files = find_files(shared / "cpugraphs")
         store = prepare_store(files, place / "cpugraphs-whole", Preparation(None))
@@ -101,6 +110,28 @@ def main(shared: Path, place: Path, splits: int, part: str | None) -> None:
             measure_layouts(protocol, make_plan(store, "architecture", 5), splits)
     if part in (None, "tpu"):
         measure_tpu(shared / "tpu", [name for name in RANKERS if name != "nothing_001"])
+
+
+def show_components(kernels: Sequence[Graph]) -> None:
+    """Shares of variance and separability in three components of the study's columns."""
+    tables, places, inside = [], [], []
+    for kernel in kernels:
+        runtimes = kernel.distinct.mean(np.asarray(kernel.runtimes))
+        rows = study_rows(kernel)
+        tables.append(rows)
+        places.append(rankdata(runtimes) / len(runtimes))
+        points, shares = project(rows, 3)
+        inside.append([*shares, separability(points, runtimes)])
+    own = np.array(inside)
+    own = own[np.isfinite(own).all(axis=1)]
+    points, shares = project(np.concatenate(tables), 3)
+    over_all = [*shares, separability(points, np.concatenate(places))]
+    table = make_table(f"Three principal components of the study's columns, {len(own)} kernels")
+    for header in ("", "first", "second", "third", "a plane parts fast from slow"):
+        table.add_column(header)
+    table.add_row("in each kernel", *(f"{bootstrap_mean(column):.3f}" for column in own.T))
+    table.add_row("over all kernels", *(f"{value:.3f}" for value in over_all))
+    output.print(table)
 
 
 def measure_layouts(protocol: Protocol, plan: Plan, splits: int) -> None:

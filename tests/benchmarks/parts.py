@@ -137,7 +137,9 @@ def run(fit: Fit) -> pl.DataFrame:
         {**common, "graph": graph.name, **dict(zip(("score", *MEASURES), row, strict=True))}
         for graph, row in zip(graphs, values.tolist(), strict=True)
     ]
-    return pl.DataFrame(rows, schema_overrides={"volatility": pl.Float64()})
+    numbers = pl.List(pl.Float64())  # of a fit that reports none, polars would not know
+    types = {"volatility": pl.Float64(), "curve_seconds": numbers, "curve_scores": numbers}
+    return pl.DataFrame(rows, schema_overrides=types)
 
 
 def limit(fit: Fit, plan: Plan) -> RankerSettings:

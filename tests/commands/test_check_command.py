@@ -244,3 +244,12 @@ def test_inspect_draws_a_program_of_one_operation(fastslow: FastSlow, tmp_path: 
     result = fastslow("inspect", write_graph(graph, tmp_path))
     assert result.returncode == 0, result.stderr
     assert_is_picture(tmp_path / "kernel.png")
+
+
+def test_inspect_draws_pictures_of_a_folder(fastslow: FastSlow, tmp_path: Path) -> None:
+    for seed in range(2):
+        write_graph(make_layout_graph(seed, name=f"program_{seed}"), tmp_path / "data")
+    result = fastslow("inspect", "data")
+    assert result.returncode == 0, result.stderr
+    drawn = {path.name for path in (tmp_path / "pictures").iterdir()}
+    assert {"ranges.png", "gains.png", "distances.png", "violations.png"} <= drawn

@@ -1,5 +1,6 @@
 """What dots sum over is told from shapes: by hand, at random, and as real modules have it."""
 
+import dataclasses
 from random import Random
 
 import numpy as np
@@ -7,7 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from solution.data.hlo.nodes import read_nodes
 from solution.domain import vocabulary
+from solution.domain.codebook_encoder import encode
+from solution.domain.collection import collection
+from solution.domain.graph import Graph
+from solution.domain.vocabulary import OPCODE_IDS
 from solution.features.contractions import (
     FEATURES,
     contraction_rows,
@@ -16,6 +22,8 @@ from solution.features.contractions import (
     mark_contractions,
 )
 from solution.features.preparation import Preparation
+from solution.features.pruning import keep_neighbourhood, merge_rest
+from tests.made import modules
 from tests.made.graphs import make_layout_graph
 
 PRIMES = [2, 3, 5, 7, 11, 13, 17, 19]
@@ -84,3 +92,45 @@ def test_tables_say_whether_what_is_summed_is_contiguous() -> None:
         read = slots[6] if slots[6] >= 0 else 1
         weights = slots[12] if slots[12] >= 0 else 1
         assert row.tolist() == [read == 1, read != 1, weights == 0, weights != 0]
+
+
+def test_a_module_says_it_itself() -> None:
+    """x . x of 16 by 16, both summed along 0: shapes would say 1 and 0."""
+    graph = read_graph_of(modules.dot([0], [0], [], []))
+    assert contractions(graph)[1, :, 0].tolist() == [0, 0]
+    assert contractions(dataclasses.replace(graph, summed=None))[1, :, 0].tolist() == [1, 0]
+    marked = mark_contractions(graph)
+    assert marked.node_features[1, vocabulary.CONVOLUTION_INPUT_FEATURE] == 0
+    assert contractions(graph)[0].max() == -1
+    for prune in (keep_neighbourhood, merge_rest):
+        kept = prune(graph, 1)
+        (dot,) = np.flatnonzero(kept.node_opcodes == OPCODE_IDS["dot"])
+        assert contractions(kept)[dot, :, 0].tolist() == [0, 0]
+        assert len(kept.summed) == kept.num_nodes
+
+
+def read_graph_of(numbers: object) -> Graph:
+    """x (16, 16) -> dot(x, x) -> exp -> exp -> exp."""
+    square = modules.shape(16, 16)
+    nodes = [
+        modules.node(1, "parameter", square),
+        modules.node(2, "dot", square, (1, 1), dot=numbers),
+        *(modules.node(place, "exponential", square, (place - 1,)) for place in (3, 4, 5)),
+    ]
+    found = read_nodes(modules.module(("main", 5, nodes)))
+    return Graph(
+        name="square",
+        collection=collection("layout:xla:random"),
+        node_features=found.features,
+        node_opcodes=found.opcodes,
+        edges=found.edges,
+        configurable=np.array([1]),
+        configs=encode(np.full((1, 1, 18), -1, np.int8)),
+        runtimes=None,
+        summed=found.summed,
+    )
+
+
+def test_numbers_that_are_no_dimensions_are_left_out() -> None:
+    graph = read_graph_of(modules.dot([7, -3, 1], [10**12, 0], [], []))
+    assert contractions(graph)[1].tolist() == [[1, -1, -1, -1, -1], [0, -1, -1, -1, -1]]

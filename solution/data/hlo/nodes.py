@@ -13,7 +13,7 @@ import numpy as np
 
 from solution.data.hlo.messages import instructions
 from solution.domain.graph import InvalidGraphError
-from solution.domain.vocabulary import CONFIGURABLE_OPCODES, MAX_RANK, OPCODE_IDS
+from solution.domain.vocabulary import CONFIGURABLE_OPCODES, MAX_RANK, OPCODE_IDS, SUMMED
 
 # The numbers that XLA's PrimitiveType has for the element types in the order of the one-hot code.
 ELEMENT_TYPES = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 16, 15, 18, 13, 14, 17)
@@ -21,6 +21,7 @@ WINDOW_NUMBERS = ("size", "stride", "padding_low", "padding_high", "window_dilat
                   "base_dilation")  # fmt: skip
 SPATIAL = 4  # dimensions of a convolution that are kept
 FEW = 2  # of slices and padding
+NONE = -1  # 0 is a dimension
 MAIN_COMPUTATIONS = ("cluster", "while", "cond")  # the parts of node_splits end with these
 
 
@@ -32,6 +33,7 @@ class Nodes:
     opcodes: np.ndarray  # (nodes,) uint8; 0 where the opcode has no id
     edges: np.ndarray  # (edges, 2) int64; a row is [consumer, producer]
     splits: np.ndarray  # (1, s) int64: where the main computations begin and end
+    summed: np.ndarray  # (nodes, 2, SUMMED) int8: dimensions that dots sum, -1: none
 
 
 def read_nodes(module: Any) -> Nodes:
@@ -51,6 +53,7 @@ def read_nodes(module: Any) -> Nodes:
         np.array(opcodes, np.uint8),
         _find_edges(module),
         _split(module),
+        np.array([_describe_dot(instruction) for instruction in instructions(module)], np.int8),
     )
 
 
@@ -131,6 +134,15 @@ def _describe_convolution(numbers: Any) -> list[int]:
         numbers.output_batch_dimension,
         numbers.output_feature_dimension,
     ]
+
+
+def _describe_dot(instruction: Any) -> list[list[int]]:
+    """What it sums in its left and in its right operand; of what is no dot nothing."""
+    numbers = instruction.dot
+    lists = [numbers.lhs_contracting_dimensions, numbers.rhs_contracting_dimensions]
+    is_dot = instruction.opcode == "dot"
+    kept = [[axis for axis in own if is_dot and 0 <= axis < MAX_RANK] for own in lists]
+    return [first(own, SUMMED, NONE) for own in kept]
 
 
 def find_places(module: Any) -> dict[int, int]:

@@ -101,6 +101,7 @@ def _read_record(name: str, message: Any, collection_name: str | None) -> Record
         configs=read_tiles(runs) if kind == "tile" else _layouts(runs, len(configurable)),
         runtimes=nanoseconds / divisor if nanoseconds.any() else None,
         options=_options(runs),
+        summed=nodes.summed,
     )
     left_out = given - len(runs)
     return Record(graph, message.module, nodes.splits, nanoseconds, normalizer, left_out)

@@ -84,6 +84,7 @@ def prepare_segments(
             node_opcodes=pruned.node_opcodes[order],
             edges=position[pruned.edges[inside]],
             configurable=position[pruned.configurable],
+            summed=None,
         )
     )
     counts = [np.bincount(n, minlength=len(segments)) for n in (number, of_edge[inside], of_column)]
