@@ -42,20 +42,40 @@ def top_k_slowdown(scores: np.ndarray, runtimes: np.ndarray, k: int) -> float:
     return 1 - top_k_score(scores, runtimes, k)
 
 
-def ordered_pair_accuracy(scores: np.ndarray, runtimes: np.ndarray) -> float:
+def ordered_pair_accuracy(
+    scores: np.ndarray, runtimes: np.ndarray, *, tie: float = 0.5, tau: float | None = None
+) -> float:
     """The share of the pairs with different runtimes that are ordered rightly.
 
-    A pair with equal scores counts half, so no ranking at all has 0.5; NaN where no two runtimes
-    differ. In n log n: pairs are counted by Kendall's tau-b.
+    NaN where no two runtimes differ. In n log n: pairs are counted by Kendall's tau-b.
+
+    Args:
+        tie: what a pair with equal scores counts. Half, so no ranking at all has 0.5; the
+            published baselines count it as wrong, 0.
+        tau: `kendall_tau` of the same, where it is known.
     """
-    _, times = np.unique(runtimes, return_counts=True)
-    _, ties = np.unique(scores, return_counts=True)
-    every = _count_pairs(np.array([len(scores)]))
-    ordered, told_apart = (every - _count_pairs(counts) for counts in (times, ties))
+    ordered, apart = (_count_apart(values) for values in (runtimes, scores))
     if ordered == 0:
         return float("nan")
-    agreement = kendall_tau(scores, runtimes) * np.sqrt(ordered * told_apart)
-    return float(0.5 + 0.5 * agreement / ordered)
+    tau = kendall_tau(scores, runtimes) if tau is None else tau
+    share = 0.5 + 0.5 * tau * np.sqrt(ordered * apart) / ordered
+    if tie != 0.5:
+        share += (tie - 0.5) * (1 - _count_apart_in_both(scores, runtimes) / ordered)
+    return float(share)
+
+
+def concordance(scores: np.ndarray, runtimes: np.ndarray) -> float:
+    """(C - D) / (C + D), of C concordant and D discordant pairs; pairs with a tie do not count.
+
+    Kendall's tau as two reports on the competition write it down; 0 where no pair counts. Where
+    nothing is tied it is tau-b, else further from 0.
+    Source: Goodman and Kruskal's gamma, "Measures of association for cross classifications", 1954.
+    """
+    counted = _count_apart_in_both(scores, runtimes)
+    if counted == 0:
+        return 0.0
+    apart = np.sqrt(_count_apart(scores) * _count_apart(runtimes))
+    return float(kendall_tau(scores, runtimes) * apart / counted)
 
 
 def list_mle(scores: np.ndarray, runtimes: np.ndarray) -> float:
@@ -68,6 +88,21 @@ def list_mle(scores: np.ndarray, runtimes: np.ndarray) -> float:
     # The sum over those not yet placed runs from the slowest backwards.
     remaining = np.logaddexp.accumulate(strength[::-1])[::-1]
     return float((remaining - strength).mean())
+
+
+def _count_apart(values: np.ndarray) -> float:
+    """How many pairs of `values` (n,) differ."""
+    _, ties = np.unique(values, return_counts=True)
+    return _count_pairs(np.array([len(values)])) - _count_pairs(ties)
+
+
+def _count_apart_in_both(scores: np.ndarray, runtimes: np.ndarray) -> float:
+    """How many pairs differ in their scores and in their runtimes."""
+    both = np.stack([np.unique(v, return_inverse=True)[1].ravel() for v in (scores, runtimes)])
+    _, ties = np.unique(both, axis=1, return_counts=True)
+    tied_in_both = _count_pairs(ties)
+    every = _count_pairs(np.array([len(scores)]))
+    return _count_apart(scores) + _count_apart(runtimes) - every + tied_in_both
 
 
 def _count_pairs(sizes: np.ndarray) -> float:

@@ -1,5 +1,6 @@
 """How a fit tells whoever watches it how far it is."""
 
+from collections.abc import Mapping
 from typing import Protocol
 
 
@@ -15,6 +16,7 @@ class Report(Protocol):
         *,
         loss: float | None = None,
         rate: float | None = None,
+        measures: Mapping[str, float] | None = None,
     ) -> None:
         """Take note of the progress.
 
@@ -26,6 +28,8 @@ class Report(Protocol):
                 learning curve is made of these.
             loss: the training loss of this step, where there is one.
             rate: configurations learned from per second, where it is known.
+            measures: what else is measured after this step, by name, such as the loss and the
+                ordered pair accuracy of a validation; kept beside the score.
         """
         ...
 

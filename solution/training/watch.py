@@ -205,6 +205,7 @@ class LiveTable:
             *,
             loss: float | None = None,
             rate: float | None = None,
+            **_: Any,
         ) -> None:
             if not line.total:
                 line.first = done - 1

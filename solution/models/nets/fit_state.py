@@ -49,7 +49,8 @@ class FitState:
     ) -> None:
         self.epoch = 0
         self.epochs_since_best = 0
-        self.scores: list[tuple[int, float]] = []  # epochs done, validation score
+        # Epochs done, validation score, and what else was measured then.
+        self.history: list[tuple[int, float, dict[str, float]]] = []
         self.generator = np.random.default_rng(seed)
         self._net, self._optimizer, self._fit = net, optimizer, fit
         self._best_score = -np.inf
@@ -60,9 +61,9 @@ class FitState:
     def _device(self) -> torch.device:
         return next(self._net.parameters()).device
 
-    def keep_if_best(self, score: float) -> None:
+    def keep_if_best(self, score: float, measures: dict[str, float]) -> None:
         """Remember the weights if no epoch had a better validation score."""
-        self.scores.append((self.epoch + 1, score))
+        self.history.append((self.epoch + 1, score, measures))
         self.epochs_since_best += 1
         if score > self._best_score:
             self._best_score, self.epochs_since_best = score, 0
@@ -96,7 +97,7 @@ class FitState:
             "epoch": self.epoch,
             "epochs_since_best": self.epochs_since_best,
             "best_score": self._best_score,
-            "scores": self.scores,
+            "history": self.history,
             "generator": self.generator.bit_generator.state,
         }
         save_checkpoint(folder, tensors, record)
@@ -118,5 +119,5 @@ class FitState:
             torch.cuda.set_rng_state(tensors[GPU_RANDOM], device)
         self.epoch, self.epochs_since_best = record["epoch"], record["epochs_since_best"]
         self._best_score = record["best_score"]
-        self.scores = [(epoch, score) for epoch, score in record["scores"]]
+        self.history = [(epoch, score, measures) for epoch, score, measures in record["history"]]
         self.generator.bit_generator.state = record["generator"]

@@ -4,6 +4,8 @@ All take scores (configs, graphs), lower is faster, and runtimes (configs, graph
 configurations inside a column only.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -72,10 +74,33 @@ def mean_squared_error(scores: Tensor, runtimes: Tensor) -> Tensor:
     return (scores - target.to(scores.dtype)).square().mean()
 
 
+def runtime_squared_error(scores: Tensor, runtimes: Tensor) -> Tensor:
+    """Mean of (s - r)^2, where r is the runtime over the mean of its graph's.
+
+    The regression of runtimes that baselines blend with a ranking loss. Not of nanoseconds:
+    runtimes of graphs differ by orders of magnitude, and the slowest would be all that counts.
+
+    Shapes: scores, runtimes (configs, graphs) -> ().
+    """
+    target = runtimes / runtimes.mean(dim=0)
+    return (scores - target.to(scores.dtype)).square().mean()
+
+
 LOSSES = {
     "pairwise_hinge": pairwise_hinge,
     "pairwise_logistic": pairwise_logistic,
     "list_mle": list_mle,
     "soft_tau": soft_tau,
     "mean_squared_error": mean_squared_error,
+    "runtime_squared_error": runtime_squared_error,
 }
+
+
+def blend(loss: str, regression: float) -> Callable[[Tensor, Tensor], Tensor]:
+    """The loss of a name in LOSSES, and `regression` times the squared error of runtimes."""
+
+    def blended(scores: Tensor, runtimes: Tensor) -> Tensor:
+        total = LOSSES[loss](scores, runtimes)
+        return total + regression * runtime_squared_error(scores, runtimes) if regression else total
+
+    return blended

@@ -15,14 +15,8 @@ from torch import Tensor, nn
 from solution.domain.graph import Graph
 from solution.features.nodes import Scaler, expand, fit_scaler
 from solution.models.base import Ranker
-from solution.models.nets.training_loop import (
-    Example,
-    TrainingSettings,
-    as_ranking,
-    one_thread,
-    pick_device,
-    train,
-)
+from solution.models.nets.ranking_net import Example, as_ranking
+from solution.models.nets.training_loop import TrainingSettings, one_thread, pick_device, train
 from solution.models.sampling import choose_rows
 from solution.models.settings import check_net
 from solution.system.errors import InputError

@@ -8,20 +8,21 @@ Device and precision are Lightning Fabric's business.
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any
 
 import numpy as np
 import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
-from solution.domain.metrics import score_ranking
 from solution.models.nets.fit_state import FitState
-from solution.models.nets.losses import LOSSES
+from solution.models.nets.losses import LOSSES, blend
+from solution.models.nets.ranking_net import Example, Inputs, Regularised
+from solution.models.nets.validation import METRICS, validate
 from solution.models.settings import check_choice
 from solution.system.memory import SpareMemory
 from solution.system.report import Report
@@ -29,9 +30,7 @@ from solution.system.report import Report
 WARM_UP = 0.1
 MANY = 10  # times as many configurations as are sampled
 MAX_VALUES = 1 << 22  # of a layer that are in memory at once while training: 16 MB
-
-Inputs = TypeVar("Inputs")
-NetInputs = TypeVar("NetInputs", contravariant=True)
+OPTIMIZERS = ("adamw", "adam")
 
 
 @dataclass(frozen=True)
@@ -39,12 +38,16 @@ class TrainingSettings:
     """How a net is trained; one epoch visits every graph, large ones more than once."""
 
     loss: str = "pairwise_hinge"  # a name in models.nets.losses.LOSSES
+    regression: float = 0.0  # how much the squared error of runtimes counts beside the loss
+    # "adamw" warms up, falls by half a cosine and clips gradients; "adam" is Adam and no more.
+    optimizer: str = "adamw"
     epochs: int = 60
     # Epochs without a better validation score before it stops. None: it never stops early and
     # learns from the validation graphs as well.
     patience: int | None = 15
+    chosen_by: str = "score"  # of a validation: the collection's own score, "opa" or "tau"
     learning_rate: float = 1e-3
-    weight_decay: float = 1e-4
+    weight_decay: float = 1e-4  # of adamw
     graphs_per_step: int = 4
     configs_per_graph: int = 48  # sampled anew at each step
     # An epoch visits a graph as often as its configurations fill a step, at most so many times.
@@ -56,35 +59,12 @@ class TrainingSettings:
 
     def __post_init__(self) -> None:
         check_choice("loss", self.loss, LOSSES)
+        check_choice("optimizer", self.optimizer, OPTIMIZERS)
+        check_choice("chosen_by", self.chosen_by, METRICS)
 
     def quick(self) -> "TrainingSettings":
         """A tenth of the epochs, each of one visit to a graph."""
         return replace(self, epochs=-(-self.epochs // 10), visits=1, min_steps=1)
-
-
-@dataclass(frozen=True)
-class Example(Generic[Inputs]):
-    """A graph as a net takes it, with its labels."""
-
-    inputs: Inputs
-    runtimes: np.ndarray  # (distinct configs,)
-    key: tuple[str, str]  # collection and name
-
-
-class RankingNet(Protocol[NetInputs]):
-    """What the loop needs of a net beside being a torch module."""
-
-    def score_batch(self, batch: Sequence[NetInputs], configs: np.ndarray) -> Tensor:
-        """Scores (configs, graphs) of the configurations `configs` (configs, graphs) int64."""
-        ...
-
-    def count_values(self, inputs: NetInputs) -> int:
-        """How many values a layer holds for one configuration of the graph."""
-        ...
-
-    def score_graph(self, inputs: NetInputs) -> np.ndarray:
-        """Scores (distinct configs,) of a graph."""
-        ...
 
 
 def pick_device() -> torch.device:
@@ -134,30 +114,42 @@ def train(
         fit: names the fit, so that it does not go on from what another one left.
     """
     fabric = make_fabric()
-    optimizer = torch.optim.AdamW(
-        net.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
-    )
+    optimizer = make_optimizer(net, settings)
     state = FitState(net, optimizer, seed, fit)
     if checkpoints is not None:
         state.go_on_from(checkpoints)
-        for done, known in state.scores:
-            report(done, settings.epochs, f"validation {known:.3f}", known)
+        for done, known, measures in state.history:
+            note = f"validation {known:.3f}"
+            report(done, settings.epochs, note, known, measures=measures)
     # Only what computes is wrapped: the state's own net keeps its names.
     wrapped, wrapped_optimizer = fabric.setup(net, optimizer)
-    steps = _Steps(fabric, wrapped, wrapped_optimizer, settings, state.generator)
+    steps = _Steps(
+        fabric, wrapped, wrapped_optimizer, settings, state.generator, isinstance(net, Regularised)
+    )
     for epoch in range(state.epoch, settings.epochs):
         loss, rate = steps.run_epoch(examples, epoch)
-        score = evaluate(net, validation) if len(validation) else None
-        if score is not None:
-            state.keep_if_best(score)
+        score, measures, note = None, {"loss": loss}, f"loss {loss:.3f}"
+        if len(validation):
+            found = validate(net, validation, steps.loss, settings.configs_per_graph)
+            score, measures = getattr(found, settings.chosen_by), measures | found.measures()
+            state.keep_if_best(score, measures)
+            note += f", validation {score:.3f}"
         state.epoch = epoch + 1
-        note = f"loss {loss:.3f}" + ("" if score is None else f", validation {score:.3f}")
-        report(state.epoch, settings.epochs, note, score, loss=loss, rate=rate)
+        report(state.epoch, settings.epochs, note, score, loss=loss, rate=rate, measures=measures)
         if settings.patience is not None and state.epochs_since_best >= settings.patience:
             break
         if checkpoints is not None:
             state.save_now_and_then(checkpoints)
     state.take_chosen_weights()
+
+
+def make_optimizer(net: nn.Module, settings: TrainingSettings) -> torch.optim.Optimizer:
+    """The optimizer of a name in OPTIMIZERS."""
+    if settings.optimizer == "adam":
+        return torch.optim.Adam(net.parameters(), lr=settings.learning_rate, fused=True)
+    return torch.optim.AdamW(
+        net.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
+    )
 
 
 def learning_rate_factor(step: int, total: int) -> float:
@@ -166,18 +158,6 @@ def learning_rate_factor(step: int, total: int) -> float:
     if step < warm_up:
         return (step + 1) / warm_up
     return 0.5 * (1 + math.cos(math.pi * (step - warm_up) / max(1, total - warm_up)))
-
-
-def evaluate(net: nn.Module, examples: Sequence[Example[Inputs]]) -> float:
-    """The mean of the collections' own metric over graphs."""
-    ranking = as_ranking(net)
-    scores = [score_ranking(e.key[0], ranking.score_graph(e.inputs), e.runtimes) for e in examples]
-    return float(np.mean(scores))
-
-
-def as_ranking(net: nn.Module) -> RankingNet[Any]:
-    """The same net, seen as what the loop needs: every net here is both."""
-    return cast("RankingNet[Any]", net)
 
 
 @dataclass
@@ -189,7 +169,11 @@ class _Steps:
     optimizer: Any
     settings: TrainingSettings
     generator: np.random.Generator
+    is_regularised: bool
     memory: SpareMemory = field(default_factory=SpareMemory)
+
+    def __post_init__(self) -> None:
+        self.loss = blend(self.settings.loss, self.settings.regression)
 
     def run_epoch(self, examples: Sequence[Example[Inputs]], epoch: int) -> tuple[float, float]:
         """The mean loss, and the configurations that were learned from per second."""
@@ -199,9 +183,10 @@ class _Steps:
         steps = -(-len(visits) // settings.graphs_per_step)
         losses = []
         for number, batch in enumerate(self._batches(visits)):
-            factor = learning_rate_factor(epoch * steps + number, settings.epochs * steps)
-            for group in self.optimizer.param_groups:
-                group["lr"] = factor * settings.learning_rate
+            if settings.optimizer == "adamw":
+                factor = learning_rate_factor(epoch * steps + number, settings.epochs * steps)
+                for group in self.optimizer.param_groups:
+                    group["lr"] = factor * settings.learning_rate
             losses.append(self._step([examples[index] for index in batch]))
             self.memory.give_back()
         learned = len(visits) * settings.configs_per_graph
@@ -211,11 +196,13 @@ class _Steps:
         self.optimizer.zero_grad(set_to_none=True)
         total = 0.0
         for part in self._parts(examples):
+            share = len(part) / len(examples)
             with self.fabric.autocast():
-                loss = self._loss(part) * (len(part) / len(examples))
-            self.fabric.backward(loss)
-            total += float(loss.detach())
-        nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)
+                loss, penalty = self._losses(part)
+            self.fabric.backward(share * (loss + penalty))
+            total += share * float(loss.detach())
+        if self.settings.optimizer == "adamw":
+            nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)
         self.optimizer.step()
         return total
 
@@ -237,14 +224,19 @@ class _Steps:
             values += size
         yield part
 
-    def _loss(self, examples: list[Example[Inputs]]) -> Tensor:
+    def _losses(self, examples: list[Example[Inputs]]) -> tuple[Tensor, Tensor | float]:
+        """The loss of sampled configurations, and what the net adds to it."""
         size = self.settings.configs_per_graph
         chosen = [sample(len(e.runtimes), size, self.generator) for e in examples]
         runtimes = [e.runtimes[rows] for e, rows in zip(examples, chosen, strict=True)]
-        scores = self.net.score_batch([e.inputs for e in examples], np.stack(chosen, axis=1))
-        loss: Callable[[Tensor, Tensor], Tensor] = LOSSES[self.settings.loss]
+        batch, configs = [e.inputs for e in examples], np.stack(chosen, axis=1)
+        penalty: Tensor | float = 0.0
+        if self.is_regularised:
+            scores, penalty = self.net.score_and_penalise(batch, configs)
+        else:
+            scores = self.net.score_batch(batch, configs)
         labels = torch.from_numpy(np.stack(runtimes, axis=1)).to(scores.device)
-        return loss(scores.float(), labels)
+        return self.loss(scores.float(), labels), penalty
 
 
 def list_visits(sizes: Sequence[int], settings: TrainingSettings) -> np.ndarray:

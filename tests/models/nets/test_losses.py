@@ -11,10 +11,12 @@ from hypothesis.extra import numpy as hnp
 
 from solution.models.nets.losses import (
     LOSSES,
+    blend,
     list_mle,
     mean_squared_error,
     pairwise_hinge,
     pairwise_logistic,
+    runtime_squared_error,
     soft_tau,
 )
 
@@ -85,6 +87,33 @@ def test_mean_squared_error_is_the_distance_from_standardised_log_runtimes(
     assert float(mean_squared_error(*tensors)) == pytest.approx(np.mean(errors))
     slower_machine = mean_squared_error(tensors[0], 1e6 * tensors[1])
     assert float(slower_machine) == pytest.approx(np.mean(errors))
+
+
+@settings(max_examples=50, deadline=None)
+@given(COLUMNS, st.integers(0, 1000))
+def test_the_squared_error_of_runtimes_is_of_runtimes_over_their_mean(
+    scores: np.ndarray, seed: int
+) -> None:
+    runtimes = np.random.default_rng(seed).integers(1, 4, scores.shape).astype(float)
+    errors = [
+        (a - b / r.mean()) ** 2
+        for s, r in zip(scores.T, runtimes.T, strict=True)
+        for a, b in zip(s, r, strict=True)
+    ]
+    tensors = torch.from_numpy(scores), torch.from_numpy(runtimes)
+    assert float(runtime_squared_error(*tensors)) == pytest.approx(np.mean(errors))
+    slower_machine = runtime_squared_error(tensors[0], 1e6 * tensors[1])
+    assert float(slower_machine) == pytest.approx(np.mean(errors))
+
+
+def test_a_blend_by_hand() -> None:
+    """Scores 0 and 1 of runtimes 1 and 3: a hinge of 0; errors (0 - 1/2)^2 and (1 - 3/2)^2."""
+    tensors = torch.tensor([[0.0], [1.0]]), torch.tensor([[1.0], [3.0]])
+    assert float(blend("pairwise_hinge", 0.02)(*tensors)) == pytest.approx(0.02 * 0.25)
+    assert float(blend("pairwise_hinge", 0.0)(*tensors)) == 0.0
+    turned = tensors[0].flip(0), tensors[1]
+    expected = 2 + 0.5 * ((1 - 0.5) ** 2 + 1.5**2) / 2
+    assert float(blend("pairwise_hinge", 0.5)(*turned)) == pytest.approx(expected)
 
 
 def test_list_mle_stays_finite_for_huge_scores() -> None:
