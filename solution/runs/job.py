@@ -8,7 +8,7 @@ fold-F-seed-S/
 """
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -39,6 +39,9 @@ class JobRecord:
     validated_on: list[str]
     curve: list[tuple[int, float]]  # step, validation score
     files: dict[str, str]  # checksums
+    # Losses and accuracies at the steps of the curve, by name. Records of before have none.
+    measures: dict[str, list[float]] = field(default_factory=dict)
+    volatility: float | None = None  # the deviation of the last ten validation scores
 
 
 def write_job(record: JobRecord, folder: Path) -> None:

@@ -86,6 +86,8 @@ def _record(
         validated_on=_name_graphs(validate_on),
         curve=curve.points(),
         files={},
+        measures=curve.measures(),
+        volatility=curve.volatility(),
     )
 
 

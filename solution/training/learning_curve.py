@@ -1,9 +1,14 @@
-"""Keep the validation scores that a ranker reports while it is fitted: its learning curve."""
+"""Keep what a ranker reports of its validation while it is fitted: its learning curve."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
 
 from solution.system.report import Report
 
 MAX_POINTS = 60
 DIGITS = 5
+LAST = 10  # scores that a curve's volatility is of
 
 
 class LearningCurve:
@@ -12,6 +17,7 @@ class LearningCurve:
     def __init__(self, report: Report) -> None:
         self._report = report
         self._points: list[tuple[int, float]] = []
+        self._measures: list[Mapping[str, float]] = []
 
     def __call__(
         self,
@@ -19,12 +25,16 @@ class LearningCurve:
         total: int,
         note: str = "",
         score: float | None = None,
-        **facts: float | None,
+        *,
+        loss: float | None = None,
+        rate: float | None = None,
+        measures: Mapping[str, float] | None = None,
     ) -> None:
-        """Remember the score, if there is one."""
+        """Remember the score and what was measured with it, if there is one."""
         if score is not None:
             self._points.append((done, round(float(score), DIGITS)))
-        self._report(done, total, note, score, **facts)
+            self._measures.append(measures or {})
+        self._report(done, total, note, score, loss=loss, rate=rate, measures=measures)
 
     def points(self) -> list[tuple[int, float]]:
         """(step, validation score) in the order of the fit, thinned evenly.
@@ -32,9 +42,38 @@ class LearningCurve:
         The first and the last point and the first of the best ones are always kept. A ranker that
         fits several models one after the other starts again at a low step.
         """
-        if len(self._points) <= MAX_POINTS:
-            return list(self._points)
+        return [self._points[place] for place in self._kept()]
+
+    def measures(self) -> dict[str, list[float]]:
+        """What else was measured at the steps of `points`, by name.
+
+        Only what was measured, and is finite, at all of them.
+        """
+        kept = [self._measures[place] for place in self._kept()]
+        found = {
+            name: [round(float(row.get(name, np.nan)), DIGITS) for row in kept]
+            for name in (kept[0] if kept else {})
+        }
+        return {name: values for name, values in found.items() if np.isfinite(values).all()}
+
+    def volatility(self) -> float | None:
+        """The volatility of all its scores, of the last model where there are several."""
+        steps = [step for step, _ in self._points]
+        starts = [place for place in range(1, len(steps)) if steps[place] <= steps[place - 1]]
+        return measure_volatility([score for _, score in self._points[max(starts, default=0) :]])
+
+    def _kept(self) -> list[int]:
         scores = [score for _, score in self._points]
+        if len(scores) <= MAX_POINTS:
+            return list(range(len(scores)))
         every = -(-len(scores) // MAX_POINTS)
-        kept = {*range(0, len(scores), every), len(scores) - 1, scores.index(max(scores))}
-        return [self._points[place] for place in sorted(kept)]
+        return sorted({*range(0, len(scores), every), len(scores) - 1, scores.index(max(scores))})
+
+
+def measure_volatility(scores: Sequence[float]) -> float | None:
+    """How much a curve moves: the standard deviation of its last ten validation scores.
+
+    None where there are fewer than two.
+    """
+    last = scores[-LAST:]
+    return float(np.std(last)) if len(last) > 1 else None

@@ -17,6 +17,7 @@ from solution.runs.origin import recall_origin
 from solution.system.errors import InputError
 from solution.system.files import replace_file
 from solution.system.wording import count
+from submissions.page.curves import describe_curves
 from submissions.page.evidence import Evidence
 from submissions.page.labels import describe_ceiling, describe_runtimes
 from submissions.page.leaderboard import LEDGER, describe_leaderboard
@@ -24,7 +25,7 @@ from submissions.page.members import describe_agreement, describe_gains, describ
 from submissions.page.nesting import describe_optimism
 from submissions.page.scores import describe_graphs, describe_scores
 from submissions.page.text import interval, number, percent, signed
-from submissions.page.training import describe_curves, describe_making
+from submissions.page.training import describe_making
 
 REPORT = "report.html"
 

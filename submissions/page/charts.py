@@ -181,21 +181,36 @@ def draw_histogram(
 
 
 def draw_curves(
-    title: str, curves: Sequence[Sequence[tuple[float, float]]], subtitle: str, alternative: str
+    title: str,
+    curves: Sequence[Sequence[tuple[float, float]]],
+    subtitle: str,
+    alternative: str,
+    *,
+    axis: str = "inner score",
+    dashed: Sequence[Sequence[tuple[float, float]]] = (),
+    best: bool = False,
 ) -> Figure:
-    """A line for each model, a dot at its best step."""
+    """A line for each model.
+
+    Args:
+        axis: what is drawn against the step.
+        dashed: other lines, which are dashed.
+        best: a dot at the highest step of each model.
+    """
     canvas, left, bottom = Canvas(), 40.0, PLOT + 16
-    steps = [step for curve in curves for step, _ in curve]
+    every = [point for curve in (*curves, *dashed) for point in curve]
+    steps = [step for step, _ in every]
     across = Scale(min(steps), max(steps), left, WIDTH - MARGIN)
-    up = spanning([score for curve in curves for _, score in curve], start=bottom, end=24)
+    up = spanning([score for _, score in every], start=bottom, end=24)
     _draw_plane(canvas, across, up, whole=True)
-    for curve in curves:
-        canvas.curve([(across(step), up(score)) for step, score in curve], "curve")
-    for curve in curves:
+    for css, lines in (("curve", curves), ("curve dashed", dashed)):
+        for line in lines:
+            canvas.curve([(across(step), up(score)) for step, score in line], css)
+    for curve in curves if best else ():
         step, score = max(curve, key=lambda point: point[1])
         hint = f"best at step {step:g}: {number(score)}"
         canvas.dot(across(step), up(score), 3.2, "dot strong", hint)
-    _name_axes(canvas, ("step", "inner score"), bottom)
+    _name_axes(canvas, ("step", axis), bottom)
     return Figure(title, alternative, bottom + 40, canvas.marks, subtitle=subtitle)
 
 

@@ -18,6 +18,12 @@ EXPERIMENTS: dict[str, tuple[float | None, list[int]]] = {
     "net_001": (0.5, [0, 1]),
     "trees_001": (0.8, [0]),
 }
+MEASURES = {
+    "loss": [1 - step / 40 for step in range(20)],
+    "opa": [0.5 + step / 100 for step in range(20)],
+    "tau": [step / 50 for step in range(20)],
+    "validation_loss": [1.1 - step / 50 for step in range(20)],
+}
 RECIPE = 'fallback = "nothing_001"\n[members]\nnet_001 = 3\ntrees_001 = 1\n'
 LEDGER = """key,when,recipe,oof_mean,public,private,notes
 a,2023-11-01,plain,0.60,0.61,0.58,first
@@ -104,5 +110,7 @@ def _write_jobs(
             validated_on=[],
             curve=curve if curves and name != "nothing_001" else [],
             files={},
+            measures=MEASURES if curves and name == "net_001" else {},
+            volatility=0.0123 if name == "net_001" else None,
         )
         write_job(record, folder)

@@ -193,6 +193,18 @@ def test_an_experiment_without_a_held_out_graph_does_not_stop_the_report(tmp_pat
     assert "trees_001" not in page.said("scores")
 
 
+def test_losses_and_ordered_pairs_are_drawn_where_they_were_kept(tmp_path: Path) -> None:
+    page = report(tmp_path, collections=("tile:xla",))
+    said = page.said("curves")
+    assert page.sections["curves"]["svg"] == 2 + 2  # a score for both rankers; loss, pairs of one
+    assert "Volatility" in said
+    assert "0.012" in said
+    assert "training loss from 1.000 to 0.525 in the mean" in page.text
+    assert "validation loss from 1.100 to 0.720 in the mean" in page.text
+    assert "ordered pair accuracy from 0.500 to 0.690 in the mean" in page.text
+    assert "curve dashed" in page.text
+
+
 def test_one_graph_a_collection_has_no_probability(tmp_path: Path) -> None:
     page = report(tmp_path, graphs=1)
     assert "These graphs are too few to say how likely that holds on others" in page.said("")

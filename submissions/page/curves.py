@@ -1,0 +1,142 @@
+"""The part of the page on learning curves: scores, losses and ordered pairs by training step."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from solution.runs.collapse import find_collapsed
+from solution.runs.folder import Run
+from solution.runs.job import JobRecord
+from solution.system.wording import count
+from submissions.page.canvas import Figure
+from submissions.page.charts import draw_curves
+from submissions.page.text import Section, Table, listed, number
+from submissions.page.training import group_jobs
+
+Curve = list[tuple[float, float]]
+COLUMNS = ("Ranker", "Collection", "Model")
+NUMBERS = ("Steps", "First", "Best", "At step", "Last", "Volatility")
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What one model reported while it was fitted."""
+
+    scores: Curve
+    measures: dict[str, Curve]  # losses and accuracies by name
+
+
+def describe_curves(run: Run) -> Section:
+    """Validation score by training step, a line for each model, and losses where they are kept."""
+    figures: list[Figure] = []
+    rows: list[list[str]] = []
+    points: list[list[str]] = []
+    for name in run.experiments():
+        for collections, jobs in group_jobs(run, name).items():
+            fits = {folder: split_fits(record) for folder, record in jobs.items()}
+            figures += _draw(collections, name, [fit for parts in fits.values() for fit in parts])
+            for folder, parts in fits.items():
+                first = [name, collections, folder.name.replace("-", " ")]
+                volatility = jobs[folder].volatility
+                rows += [[*first, *_summarise(fit.scores, volatility)] for fit in parts]
+                points += [[*first, _list_points(fit.scores)] for fit in parts]
+    if not figures:
+        return Section("curves", "Learning curves", NONE_KEPT)
+    drawn = {row[0] for row in rows}
+    silent = [name for name in run.experiments() if name not in drawn and run.jobs(name)]
+    without = f" {listed(silent)}: trained for a fixed time, so without a curve." if silent else ""
+    tables = [
+        Table("Learning curves in short", [*COLUMNS, *NUMBERS], rows, texts=3, grouped=True),
+        Table("Every point, as step: score", [*COLUMNS, "Points"], points, 4, grouped=True),
+    ]
+    return Section(
+        "curves",
+        "Learning curves",
+        "The score on the graphs that a model stops early on. They are never those whose scores "
+        f"are reported here, so a curve may lie above or below its ranker’s score.{without}",
+        figures,
+        tables,
+        "A line is a model, its dot the best step, whose weights are kept. Of losses, that of "
+        "training is dashed. Volatility is the deviation of a curve’s last ten scores.",
+        notes=[f"Look at this: {collapse.describe()}" for collapse in find_collapsed(run)],
+    )
+
+
+NONE_KEPT = (
+    "No model of this run kept its validation scores: it was trained before models did so, or its "
+    "rankers report none. Start it afresh with `fastslow run --replace`; a ranker of your own "
+    "reports them with `report(step, steps, score=...)`."
+)
+
+
+def split_fits(record: JobRecord) -> list[Fit]:
+    """What each model of a job reported: one that starts again at a lower step is another."""
+    steps = [step for step, _ in record.curve]
+    starts = [place for place in range(len(steps)) if not place or steps[place] <= steps[place - 1]]
+    fits = []
+    for first, end in pairwise([*starts, len(steps)]):
+        part = slice(first, end)
+        measures: dict[str, Curve] = {
+            name: [(step, value) for step, value in zip(steps[part], values[part], strict=True)]
+            for name, values in record.measures.items()
+            if len(values) == len(steps)
+        }
+        fits.append(Fit([(step, score) for step, score in record.curve[part]], measures))
+    return fits
+
+
+def _draw(collections: str, ranker: str, fits: Sequence[Fit]) -> list[Figure]:
+    """The scores, and the losses and ordered pairs of the fits that kept them."""
+    if not fits:
+        return []
+    figures = [_draw_scores(collections, ranker, [fit.scores for fit in fits])]
+    kept = {
+        name: [fit.measures[name] for fit in fits if name in fit.measures]
+        for name in ("loss", "validation_loss", "opa")
+    }
+    models = count(len(kept["opa"]), "model")
+    if kept["loss"] and kept["validation_loss"]:
+        figures.append(
+            draw_curves(
+                collections,
+                kept["validation_loss"],
+                f"{ranker}, loss of {models}",
+                f"{ranker} on {collections}: {_ends('training loss', kept['loss'])}; "
+                f"{_ends('validation loss', kept['validation_loss'])}.",
+                axis="loss",
+                dashed=kept["loss"],
+            )
+        )
+    if kept["opa"]:
+        words = f"{ranker} on {collections}: {_ends('ordered pair accuracy', kept['opa'])}."
+        title = f"{ranker}, ordered pairs of {models}"
+        figures.append(draw_curves(collections, kept["opa"], title, words, axis="OPA"))
+    return figures
+
+
+def _draw_scores(collections: str, ranker: str, curves: Sequence[Curve]) -> Figure:
+    best = [max(score for _, score in curve) for curve in curves]
+    steps = max(step for curve in curves for step, _ in curve)
+    models = count(len(curves), "model")
+    alternative = (
+        f"{ranker} on {collections}: validation score by step of {models}, up to step "
+        f"{steps:,.0f}; the best scores lie from {number(min(best))} to {number(max(best))}."
+    )
+    return draw_curves(collections, curves, f"{ranker}, {models}", alternative, best=True)
+
+
+def _ends(name: str, curves: Sequence[Curve]) -> str:
+    """From where to where the curves go, in the mean."""
+    first, last = (sum(curve[place][1] for curve in curves) / len(curves) for place in (0, -1))
+    return f"{name} from {number(first)} to {number(last)} in the mean"
+
+
+def _list_points(curve: Curve) -> str:
+    return ", ".join(f"{step:g}: {number(score)}" for step, score in curve)
+
+
+def _summarise(curve: Curve, volatility: float | None) -> list[str]:
+    step, best = max(curve, key=lambda point: point[1])
+    last = curve[-1]
+    shown = [f"{last[0]:,.0f}", number(curve[0][1]), number(best), f"{step:,.0f}", number(last[1])]
+    return [*shown, "" if volatility is None else number(volatility)]
