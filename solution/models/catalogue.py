@@ -48,6 +48,7 @@ _PLACES = {
     "tpugraphs_tile": "papers.tpugraphs_tile.TpuGraphsTileSettings",
     "tgraph": "papers.tgraph.TGraphSettings",
     "residual": "papers.residual_attention.ResidualSettings",
+    "residual_tile": "papers.residual_tile.ResidualTileSettings",
     "segment_training": "papers.segment_training.SegmentSettings",
     "violation": "papers.violation.ViolationSettings",
     "study_trees": "papers.lightgbm_model.StudyTreeSettings",

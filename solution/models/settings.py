@@ -12,10 +12,10 @@ from solution.system.names import suggest
 MAX_WIDTH, MAX_DEPTH = 8192, 64  # of a net: numbers of a node, layers
 SIZES = {
     "width": MAX_WIDTH,
-    "features": MAX_WIDTH,
     "rounds": MAX_DEPTH,
     "blocks": MAX_DEPTH,
     "heads": MAX_DEPTH,
+    "head_width": MAX_WIDTH,
     "hops": MAX_DEPTH,
 }
 

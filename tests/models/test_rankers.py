@@ -12,7 +12,6 @@ from solution.domain.codebook_encoder import encode
 from solution.domain.graph import Graph
 from solution.models.base import Ranker, RankerSettings
 from solution.models.catalogue import load_model, save_model
-from solution.models.labels import relevance
 from solution.models.layout.layout_gnn import LayoutGnnSettings
 from solution.models.linear import LassoSettings, OrdinarySettings, RidgeSettings
 from solution.models.nets.training_loop import TrainingSettings, learning_rate_factor, list_visits
@@ -24,13 +23,13 @@ from solution.models.papers.lightgbm_model import (
 )
 from solution.models.papers.nodes import NodeSettings
 from solution.models.papers.residual_attention import ResidualSettings
+from solution.models.papers.residual_tile import ResidualTileSettings
 from solution.models.papers.segment_training import SegmentSettings
 from solution.models.papers.tgraph import TGraphSettings
 from solution.models.papers.tpugraphs import TpuGraphsSettings
 from solution.models.papers.tpugraphs_tile import TpuGraphsTileSettings
 from solution.models.papers.violation import ViolationSettings
 from solution.models.prepared import PreparedSettings
-from solution.models.sampling import choose_rows
 from solution.models.tile.tile_gnn import EarlyTileGnnSettings, TileGnnSettings
 from solution.models.trees.contraction_ranker import ContractionSettings
 from solution.models.trees.lightgbm_ranker import LightGBMSettings, PointwiseSettings
@@ -41,7 +40,8 @@ from tests.made.places import PlacesSettings
 
 OWN = [PlacesSettings()]  # settings of the user's own, as far as loading is concerned
 TRAINING = TrainingSettings(epochs=3, patience=None, graphs_per_step=2, configs_per_graph=8)
-FEW_NODES = NodeSettings(trained=5, scored=6)
+FEW_NODES = NodeSettings(trained=5)
+SUBSETS = NodeSettings(trained=5, scored=6, subsets=3)
 TREES = LightGBMSettings(rounds=20, min_data_in_leaf=3)
 LAYOUT = [make_layout_graph(seed, configs=20, name=f"program_{seed}") for seed in range(6)]
 TILE = [make_tile_graph(seed, configs=20, name=f"kernel_{seed}") for seed in range(6)]
@@ -73,13 +73,28 @@ CASES: list[tuple[str, RankerSettings, list[Graph]]] = [
         width=16, nodes=NodeSettings(pruning="neighbourhood"), training=TRAINING), LAYOUT),
     ("TpuGraphs, random nodes", TpuGraphsSettings(
         width=16, nodes=FEW_NODES, training=TRAINING), LAYOUT),
+    ("TpuGraphs, GCN, blend of losses", TpuGraphsSettings(
+        width=16, block="gcn", segment=3, training=dataclasses.replace(
+            TRAINING, regression=0.5)), LAYOUT),
+    ("TpuGraphs, nodes by work, chosen by OPA", TpuGraphsSettings(
+        width=16, segment=None, nodes=NodeSettings(trained=5, draw="work"),
+        training=dataclasses.replace(TRAINING, patience=1, chosen_by="opa")), LAYOUT),
     ("residual net", ResidualSettings(
-        width=16, heads=0, nodes=FEW_NODES, training=TRAINING), LAYOUT),
-    ("residual net, attention", ResidualSettings(
-        width=16, nodes=FEW_NODES, training=TRAINING), LAYOUT),
+        width=16, attention=False, nodes=FEW_NODES, training=TRAINING), LAYOUT),
+    ("residual net, attention", ResidualSettings(width=16, nodes=FEW_NODES), LAYOUT),
+    ("residual net, attention, subsets", ResidualSettings(width=16, nodes=SUBSETS), LAYOUT),
+    ("residual net, tiles", ResidualTileSettings(width=16), TILE),
     ("violation ratio", ViolationSettings(width=16, training=TRAINING), LAYOUT),
     ("violation ratio, nodes of importance", ViolationSettings(
-        width=16, features=8, importance=True, nodes=FEW_NODES, training=TRAINING), LAYOUT),
+        width=16, heads=2, head_width=4, compressed=True, importance=True, nodes=FEW_NODES,
+        training=TRAINING), LAYOUT),
+    ("violation ratio, GCN, attention last, subsets", ViolationSettings(
+        width=16, block="gcn", attention="last", heads=2, mask=None, nodes=SUBSETS,
+        training=TRAINING), LAYOUT),
+    ("violation ratio, no attention", ViolationSettings(
+        width=16, attention=None, nodes=FEW_NODES, training=TRAINING), LAYOUT),
+    ("TpuGraphs tile, attention", TpuGraphsTileSettings(
+        width=16, heads=2, join="early", training=TRAINING), TILE),
     ("TpuGraphs tile, MLP", TpuGraphsTileSettings(width=16, block=None, training=TRAINING), TILE),
     ("TpuGraphs tile, GCN, late", TpuGraphsTileSettings(
         width=16, block="gcn", training=dataclasses.replace(
@@ -218,6 +233,7 @@ def test_a_net_ranks_a_graph_without_configurable_nodes(settings: RankerSettings
         (TpuGraphsSettings(width=32, segment=4, training=TrainingSettings(epochs=40)), LAYOUT),
         (TpuGraphsTileSettings(width=32, training=TrainingSettings(epochs=60)), TILE),
         (ResidualSettings(width=32, training=TrainingSettings(loss="list_mle", epochs=40)), LAYOUT),
+        (ResidualTileSettings(width=32, training=TrainingSettings(epochs=60)), TILE),
         (ViolationSettings(width=32, training=TrainingSettings(epochs=40)), LAYOUT),
     ],
     ids=[
@@ -230,6 +246,7 @@ def test_a_net_ranks_a_graph_without_configurable_nodes(settings: RankerSettings
         "TpuGraphs",
         "TpuGraphs tile",
         "residual net, attention",
+        "residual net, tiles",
         "violation ratio",
     ],
 )
@@ -270,37 +287,3 @@ def test_an_epoch_of_few_graphs_visits_all_of_them_again(
     assert len(set(times)) == 1
     assert -(-times.sum() // graphs_per_step) >= min_steps
     assert times[0] == 1 or -(-(times.sum() - count) // graphs_per_step) < min_steps
-
-
-def test_unlabelled_graph_cannot_be_learned_from() -> None:
-    graph = make_layout_graph(labelled=False)
-    with pytest.raises(ValueError, match="no labels"):
-        choose_rows(graph, limit=10, seed=0)
-
-
-def test_training_rows_are_distinct_and_average_the_labels() -> None:
-    graph = make_layout_graph(configs=4).select(np.array([0, 1, 0, 2]))
-    graph = dataclasses.replace(graph, runtimes=np.array([1.0, 2.0, 3.0, 4.0]))
-    rows = choose_rows(graph, limit=10, seed=0)
-    distinct = np.unique(graph.layouts.expand().reshape(4, -1), axis=0)
-    assert len(rows.graph.distinct.first) == len(rows.runtimes) == len(distinct)
-    assert rows.runtimes.tolist() == [2.0, 2.0, 4.0][: len(distinct)]
-
-
-@given(st.integers(1, 9), st.integers(0, 100))
-def test_rows_that_are_drawn_keep_all_their_copies(limit: int, seed: int) -> None:
-    drawn = np.random.default_rng(seed).integers(0, 12, 40)
-    graph = make_layout_graph().select(drawn)
-    rows = choose_rows(graph, limit, seed)
-    few = rows.graph.distinct
-    assert len(few.first) == len(rows.runtimes) == min(limit, len(graph.distinct.first))
-    assert rows.graph.runtimes is not None
-    np.testing.assert_allclose(few.mean(rows.graph.runtimes), rows.runtimes)
-    whole = [config.tobytes() for config in graph.layouts.expand()]
-    kept = [config.tobytes() for config in rows.graph.layouts.expand()]
-    assert all(kept.count(config) == whole.count(config) for config in kept)
-
-
-def test_relevance_rises_with_speed_and_ties_share_theirs() -> None:
-    found = relevance(np.array([10.0, 30.0, 20.0, 20.0]), levels=5)
-    assert found.tolist() == [4, 0, 2, 2]

@@ -13,18 +13,30 @@ from solution.models.nets.training_loop import TrainingSettings
 from solution.models.papers.lightgbm_model import StudyLassoSettings
 from solution.models.papers.nodes import NodeSettings
 from solution.models.papers.segment_training import SegmentSettings
+from solution.models.papers.tpugraphs import TpuGraphsSettings
 from solution.models.papers.tpugraphs_tile import TpuGraphsTileSettings
+from solution.models.papers.violation import ViolationSettings
 from solution.models.tile.tile_gnn import EarlyTileGnnSettings, TileGnnSettings
 from solution.system.errors import InputError
 
 WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: TrainingSettings(loss="listmle"),
-     "loss is 'listmle', expected one of pairwise_hinge, .*, mean_squared_error. "
+     "loss is 'listmle', expected one of pairwise_hinge, .*, runtime_squared_error. "
      "Did you mean list_mle"),
     (lambda: TrainingSettings(loss="mle 7"), "loss is 'mle 7', expected one of [^?]*$"),
     (lambda: TrainingSettings(loss=None), "loss is None, expected one of"),  # type: ignore[arg-type]
     (lambda: TrainingSettings(loss=["list_mle"]),  # type: ignore[arg-type]
      "loss is .'list_mle'., expected one of"),
+    (lambda: TrainingSettings(optimizer="adamax"),
+     "optimizer is 'adamax', expected one of adamw, adam. "),
+    (lambda: TrainingSettings(chosen_by="loss"), "chosen_by is 'loss', expected one of score, opa"),
+    (lambda: NodeSettings(draw="cost"), "draw is 'cost', expected one of evenly, work"),
+    (lambda: NodeSettings(subsets=0), "subsets is 0, expected a number from 1 to 1,000"),
+    (lambda: ViolationSettings(attention="middle"),
+     "attention is 'middle', expected one of first, last, None"),
+    (lambda: ViolationSettings(heads=0), "heads is 0, expected a number from 1 to 64"),
+    (lambda: TpuGraphsSettings(block="both_ways"),
+     "block is 'both_ways', expected one of sage, gcn"),
     (lambda: LayoutGnnSettings(pruning="neighborhood"),
      "pruning is 'neighborhood', expected one of neighbourhood, virtual, nothing. "
      "Did you mean neighbourhood"),

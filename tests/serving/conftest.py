@@ -20,6 +20,7 @@ from solution.models.papers.lightgbm_model import (
     StudyTreeSettings,
 )
 from solution.models.papers.residual_attention import ResidualSettings
+from solution.models.papers.residual_tile import ResidualTileSettings
 from solution.models.papers.segment_training import SegmentSettings
 from solution.models.papers.tgraph import TGraphSettings
 from solution.models.papers.tpugraphs import TpuGraphsSettings
@@ -72,6 +73,7 @@ OF_TILES: dict[str, RankerSettings] = {
     "tile_net": TileGnnSettings(width=8, blocks=1, training=NET),
     "early_tile_net": EarlyTileGnnSettings(width=8, blocks=1, training=NET),
     "tpugraphs_tile": TpuGraphsTileSettings(width=8, rounds=1, training=NET),
+    "residual_tile": ResidualTileSettings(width=8, rounds=1, training=NET),
     "study_trees": StudyTreeSettings(rounds=3, min_data_in_leaf=2, trials=1),
     "study_least_squares": StudyOrdinarySettings(max_configs=8),
     "study_ridge": StudyRidgeSettings(max_configs=8, grid=(1.0,)),

@@ -1,4 +1,4 @@
-"""The layout baseline of TpuGraphs on 1,000 random nodes of each graph."""
+"""The layout baseline of TpuGraphs, learning from 1,000 random nodes of each graph."""
 
 from solution.domain.collection import LAYOUT
 from solution.experiments.base import Experiment
@@ -8,5 +8,5 @@ from solution.models.papers.tpugraphs import TpuGraphsSettings
 EXPERIMENT = Experiment(
     name="layout_tpugraphs_random_001",
     collections=LAYOUT,
-    ranker=TpuGraphsSettings(segment=None, nodes=NodeSettings(trained=1000, scored=1000)),
+    ranker=TpuGraphsSettings(segment=None, nodes=NodeSettings(trained=1000)),
 )

@@ -1,4 +1,4 @@
-"""Attention over a soft adjacency with the violation ratio, 1,000 random nodes."""
+"""The baseline with attention in front and the violation ratio, as a student report sent it in."""
 
 from solution.domain.collection import LAYOUT
 from solution.experiments.base import Experiment

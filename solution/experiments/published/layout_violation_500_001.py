@@ -1,4 +1,4 @@
-"""Attention over a soft adjacency with the violation ratio, 500 random nodes."""
+"""The baseline with attention and the violation ratio, 500 random nodes, 16 configurations."""
 
 from solution.domain.collection import LAYOUT
 from solution.experiments.base import Experiment
@@ -8,5 +8,5 @@ from solution.models.papers.violation import ViolationSettings
 EXPERIMENT = Experiment(
     name="layout_violation_500_001",
     collections=LAYOUT,
-    ranker=ViolationSettings(nodes=NodeSettings(trained=500, scored=500)),
+    ranker=ViolationSettings(nodes=NodeSettings(trained=500)),
 )

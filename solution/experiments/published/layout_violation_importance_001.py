@@ -1,4 +1,4 @@
-"""Attention over a soft adjacency with the violation ratio and nodes of importance."""
+"""Configurable nodes and nodes of importance before random ones; else as layout_violation_001."""
 
 from solution.domain.collection import LAYOUT
 from solution.experiments.base import Experiment

@@ -1,4 +1,4 @@
-"""Attention over a soft adjacency with the violation ratio, on pruned graphs."""
+"""The baseline with attention and the violation ratio, on pruned graphs."""
 
 from solution.domain.collection import LAYOUT
 from solution.experiments.base import Experiment
@@ -8,7 +8,5 @@ from solution.models.papers.violation import ViolationSettings
 EXPERIMENT = Experiment(
     name="layout_violation_pruned_001",
     collections=LAYOUT,
-    ranker=ViolationSettings(
-        nodes=NodeSettings(pruning="neighbourhood", trained=1000, scored=1000)
-    ),
+    ranker=ViolationSettings(nodes=NodeSettings(pruning="neighbourhood", trained=1000)),
 )

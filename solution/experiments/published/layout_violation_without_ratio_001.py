@@ -1,4 +1,4 @@
-"""Attention over a soft adjacency without the violation ratio."""
+"""The baseline with attention in front, without the violation ratio."""
 
 from solution.domain.collection import LAYOUT
 from solution.experiments.base import Experiment

@@ -4,6 +4,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+MAX_PAIRS = 1 << 24  # of rows that attend to each other at once: 64 MB
+
 
 class Mlp(nn.Sequential):
     """Linear, GELU, Linear: (..., inputs) -> (..., outputs)."""
@@ -15,31 +17,61 @@ class Mlp(nn.Sequential):
 class SelfAttention(nn.Module):
     """Attention among the rows of the first axis, for each of the second axis alone.
 
-    x' = x + W attention(norm(x)), with `bias` added to the logits of each pair of rows
+    x' = x + W attention(norm(x))
 
-    Shapes: x (rows, lists, width), bias (rows, rows) -> as x. In any order of the rows the results
-    are the same; with other rows they are not.
+    Shapes: x (rows, lists, width) -> as x. In any order of the rows the results are the same; with
+    other rows they are not.
+
+    Args:
+        head_width: numbers of each head; None: the width is divided among them.
+
     Source: Vaswani et al., "Attention is all you need", NeurIPS 2017.
     """
 
-    def __init__(self, width: int, heads: int) -> None:
+    def __init__(self, width: int, heads: int, head_width: int | None = None) -> None:
         super().__init__()
         self.heads = heads
+        attended = heads * (width // heads if head_width is None else head_width)
         self.norm = nn.LayerNorm(width)
-        self.project = nn.Linear(width, 3 * width)
-        self.out = nn.Linear(width, width)
+        self.project = nn.Linear(width, 3 * attended)
+        self.out = nn.Linear(attended, width)
 
-    def forward(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
-        rows, lists, width = x.shape
-        shape = (rows, lists, self.heads, width // self.heads)
+    def forward(self, x: Tensor) -> Tensor:
+        rows, lists, _ = x.shape
         query, key, value = (
-            part.reshape(shape).permute(1, 2, 0, 3)  # (lists, heads, rows, width / heads)
+            part.reshape(rows, lists, self.heads, -1).permute(1, 2, 0, 3)
             for part in self.project(self.norm(x)).chunk(3, dim=-1)
+        )  # (lists, heads, rows, numbers of a head)
+        found = attend(query, key, value)
+        return x + self.out(found.permute(2, 0, 1, 3).reshape(rows, lists, -1))
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float | None = None,
+    max_pairs: int = MAX_PAIRS,
+) -> Tensor:
+    """softmax(scale * query key^T) value, exactly, a block of queries at a time.
+
+    A row attends to all rows whatever block it is in, so memory is bounded and the result the same.
+
+    Shapes: query, key (..., rows, k), value (..., rows, m) -> (..., rows, m).
+
+    Args:
+        scale: by default 1 / sqrt(k).
+        max_pairs: of a query and a key that are compared at once; at least those of one query.
+    """
+    rows = query.shape[-2]
+    step = max(1, max_pairs // max(1, query[..., 0].numel()))
+    blocks = [
+        functional.scaled_dot_product_attention(
+            query[..., first : first + step, :], key, value, scale=scale
         )
-        if bias is not None:
-            bias = bias.to(query.dtype)
-        found = functional.scaled_dot_product_attention(query, key, value, attn_mask=bias)
-        return x + self.out(found.permute(2, 0, 1, 3).reshape(rows, lists, width))
+        for first in range(0, rows, step)
+    ]
+    return blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=-2)
 
 
 def standardise(x: Tensor, eps: float = 1e-4, listed: Tensor | None = None) -> Tensor:

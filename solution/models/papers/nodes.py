@@ -1,19 +1,21 @@
 """Which nodes of a layout graph a published net looks at, and the numbers that it is given.
 
-Graphs have up to 43,615 nodes, and the nets of before the competition took a random part of them:
+Graphs have up to 43,615 nodes, and published nets learn from a random part of them:
 
     pruning    all but the neighbourhood of the configurable nodes is cut off, once for all
-    trained    random nodes that are kept at a step, others at each
-    scored     nodes that are kept for predicting, always the same ones
+    trained    random nodes that are kept at a step, others at each; evenly, or by their work
+    scored     nodes that a graph is predicted from: all, as the documents drop nodes in training
+               only; else subsets of so many, always the same ones, whose scores are averaged
 
-Nodes kept for predicting are drawn by a hash of what is around each, so their numbers change
-nothing. Nodes that look alike are kept together or not at all.
+Subsets are for attention among all pairs, which costs the square of their nodes: its memory is
+bounded without them (solution.models.nets.layers.attend), its time is not. Their nodes are drawn by
+a hash of what is around each, so their numbers change nothing. Nodes that look alike are kept
+together or not at all.
 """
 
 import dataclasses
-import hashlib
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, ClassVar, Self, TypeVar
@@ -27,18 +29,25 @@ from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.memo import PerGraph
 from solution.features.pruning import PRUNINGS
+from solution.features.work import num_operations
 from solution.models.base import RankerSettings
-from solution.models.layout.colour_refinement import Neighbours, mix_neighbours
 from solution.models.nets.net_ranker import NetRanker
 from solution.models.nets.training_loop import TrainingSettings
+from solution.models.papers.node_choice import (
+    DRAWS,
+    choose_at_random,
+    choose_by_contents,
+    hash_nodes,
+    mix_keys,
+)
 from solution.models.papers.rows import RowInputs, prepare_rows
-from solution.models.settings import check_choice
+from solution.models.settings import check_choice, check_size
 
 OPCODE_WIDTH = 32
 NUM_NUMERIC = vocabulary.NUM_NODE_FEATURES  # the last six are the layout in the program
 NUM_LAYOUT = vocabulary.NUM_LAYOUT_FEATURES
-HASHED_HOPS = 3  # how far nodes have to look alike
 CHUNK_VALUES = 1 << 22  # of a layer that are in memory at once while predicting
+MAX_SUBSETS = 1000
 
 
 @dataclass(frozen=True)
@@ -48,10 +57,14 @@ class NodeSettings:
     pruning: str = "nothing"  # a name in features.pruning.PRUNINGS
     hops: int = 1  # kept around the configurable nodes
     trained: int | None = None  # random nodes of a graph at each step; None: all
-    scored: int | None = None  # nodes of a graph that is predicted; None: all
+    draw: str = "evenly"  # how those are drawn: a name in DRAWS
+    scored: int | None = None  # nodes of each subset that a graph is predicted from; None: all
+    subsets: int = 1  # whose scores are averaged, where `scored` is less than there are
 
     def __post_init__(self) -> None:
         check_choice("pruning", self.pruning, PRUNINGS)
+        check_choice("draw", self.draw, DRAWS)
+        check_size("subsets", self.subsets, MAX_SUBSETS)
 
 
 @dataclass(frozen=True)
@@ -60,6 +73,7 @@ class NodeInputs(RowInputs):
 
     columns: np.ndarray  # (configurable,) int64 the columns of the codes
     keys: np.ndarray  # (nodes,) uint64 a hash of what is around each
+    work: np.ndarray  # (nodes,) float64 the operations of each, at least one
 
     def given(self, configs: np.ndarray) -> Tensor:
         codes = self.codebook.codes[configs][:, self.columns]
@@ -80,6 +94,7 @@ class NodeInputs(RowInputs):
             configurable=configurable[configurable >= 0],
             columns=self.columns[(configurable >= 0).cpu().numpy()],
             keys=self.keys[nodes.cpu().numpy()],
+            work=self.work[nodes.cpu().numpy()],
         )
 
 
@@ -100,72 +115,40 @@ def _prepare(graph: Graph, pruning: str, hops: int) -> NodeInputs:
         **{field.name: getattr(rows, field.name) for field in dataclasses.fields(rows)},
         columns=np.arange(len(pruned.configurable)),
         keys=hash_nodes(pruned),
+        work=num_operations(pruned),
     )
-
-
-def hash_nodes(graph: Graph) -> np.ndarray:
-    """A hash (nodes,) uint64 of each node's own features and of those around it."""
-    is_configurable = np.zeros(graph.num_nodes, np.float32)
-    is_configurable[graph.configurable] = 1
-    rows = np.column_stack([graph.node_features, graph.node_opcodes, is_configurable])
-    digests = [hashlib.blake2b(row.tobytes(), digest_size=8) for row in rows.astype(np.float32)]
-    keys = np.array([int.from_bytes(d.digest(), "little") for d in digests], np.uint64)[:, None]
-    consumer, producer = graph.edges.T
-    operands = Neighbours.of(consumer, producer, graph.num_nodes)
-    consumers = Neighbours.of(producer, consumer, graph.num_nodes)
-    for _ in range(HASHED_HOPS):
-        keys = mix_neighbours(keys, operands, consumers)
-    return keys[:, 0]
-
-
-def choose_by_contents(keys: np.ndarray, count: int, preferred: np.ndarray) -> np.ndarray:
-    """At most `count` nodes (k,) int64 in order, the preferred ones (nodes,) bool first.
-
-    Nodes with the same of `keys` (nodes,) come together; those that do not fit are passed over. If
-    none fit, the fewest that are alike are taken.
-    """
-    classes, member, sizes = np.unique(
-        np.stack([~preferred, keys]).astype(np.uint64), axis=1, return_inverse=True,
-        return_counts=True,
-    )  # fmt: skip
-    taken, left = np.zeros(classes.shape[1], bool), count
-    for number, size in enumerate(sizes.tolist()):
-        if size <= left:
-            taken[number] = True
-            left -= size
-    if not taken.any():
-        taken[np.argmin(sizes)] = True
-    return np.flatnonzero(taken[member.ravel()])
-
-
-def choose_at_random(num_nodes: int, count: int, preferred: np.ndarray) -> np.ndarray:
-    """`count` random nodes (k,) int64 in order, the preferred ones (nodes,) bool first."""
-    order = torch.rand(num_nodes).numpy() + ~preferred
-    return np.sort(np.argpartition(order, count)[:count])
 
 
 class NodeRows(nn.Module):
     """A row for every node of every configuration: (nodes, configs, width).
 
     What the configuration says joins the configurable nodes as 18 numbers, -1 ... 5 over 6 and
-    moved so that 0 is "not given"; it is 0 at all other nodes. `features` is the number that the
-    140 numeric ones are compressed to by a learned product, once for all configurations.
+    moved so that 0 is "not given"; it is 0 at all other nodes.
+
+    Args:
+        columns: numeric features of a node, with the six of its layout in the program.
+        activation: between the two products.
     """
 
-    def __init__(self, width: int, features: int | None = None) -> None:
+    def __init__(
+        self,
+        width: int,
+        columns: int = NUM_NUMERIC,
+        activation: Callable[[Tensor], Tensor] = functional.gelu,
+    ) -> None:
         super().__init__()
         self.opcode = nn.Embedding(vocabulary.NUM_OPCODES, OPCODE_WIDTH)
-        self.compress = nn.Linear(NUM_NUMERIC, features) if features else nn.Identity()
-        self.node = nn.Linear(OPCODE_WIDTH + (features or NUM_NUMERIC), width)
+        self.node = nn.Linear(OPCODE_WIDTH + columns, width)
         self.layout = nn.Linear(NUM_LAYOUT, width, bias=False)
         self.out = nn.Linear(width, width)
+        self.activation = activation
 
     def forward(self, inputs: NodeInputs, given: Tensor) -> Tensor:
-        numeric = torch.cat([inputs.numeric, _as_numbers(inputs.tokens)], dim=-1)
-        nodes = self.node(torch.cat([self.opcode(inputs.opcodes), self.compress(numeric)], dim=-1))
+        parts = [self.opcode(inputs.opcodes), inputs.numeric, _as_numbers(inputs.tokens)]
+        nodes = self.node(torch.cat(parts, dim=-1))
         rows = nodes[:, None].expand(-1, given.shape[1], -1)
         rows = rows.index_add(0, inputs.configurable, self.layout(given))
-        return self.out(functional.gelu(rows))
+        return self.out(self.activation(rows))
 
 
 def layout_numbers(inputs: NodeInputs, configs: np.ndarray) -> Tensor:
@@ -204,14 +187,14 @@ class NodeRanker(NetRanker[Settings, Inputs]):
 class NodeNet(nn.Module):
     """A RankingNet that scores a graph at a time; a subclass says how.
 
-    With `heads` its nodes attend to each other.
+    Args:
+        width: the most numbers that a layer holds of a node.
     """
 
-    def __init__(self, nodes: NodeSettings, width: int, heads: int = 0) -> None:
+    def __init__(self, nodes: NodeSettings, width: int) -> None:
         super().__init__()
         self.nodes = nodes
         self.width = width
-        self.heads = heads
 
     @property
     def limit(self) -> int | None:
@@ -226,16 +209,17 @@ class NodeNet(nn.Module):
         """The nodes (nodes,) bool that are kept before others."""
         return np.zeros(len(inputs.opcodes), bool)
 
-    def take(self, inputs: Any) -> Any:
-        """The inputs with the nodes that are looked at now."""
+    def take(self, inputs: Any, subset: int = 0) -> Any:
+        """The inputs with the nodes that are looked at now; while predicting, those of a subset."""
         count, num_nodes = self.limit, len(inputs.opcodes)
         if count is None or count >= num_nodes:
             return inputs
         preferred = self.preferred(inputs)
         if self.training:
-            chosen = choose_at_random(num_nodes, count, preferred)
+            weights = inputs.work if self.nodes.draw == "work" else None
+            chosen = choose_at_random(count, preferred, weights)
         else:
-            chosen = choose_by_contents(inputs.keys, count, preferred)
+            chosen = choose_by_contents(mix_keys(inputs.keys, subset), count, preferred)
         return inputs.keep(torch.from_numpy(chosen).to(inputs.opcodes.device))
 
     def score_batch(self, batch: Sequence[Any], configs: np.ndarray) -> Tensor:
@@ -244,16 +228,21 @@ class NodeNet(nn.Module):
         return torch.stack(scores, dim=1)
 
     def count_values(self, inputs: Any) -> int:
-        """Nodes times width, or the pairs of nodes that attend to each other."""
-        num_nodes = min(len(inputs.opcodes), self.limit or len(inputs.opcodes))
-        return num_nodes * max(self.width, self.heads * num_nodes)
+        """Nodes times width."""
+        return min(len(inputs.opcodes), self.limit or len(inputs.opcodes)) * self.width
 
     @torch.inference_mode()
     def score_graph(self, inputs: Any) -> np.ndarray:
-        """(configs,), a chunk of configurations at a time."""
+        """(configs,): the mean over the subsets, where not all nodes are looked at."""
         self.eval()
-        taken = self.take(inputs)
+        is_whole = self.nodes.scored is None or self.nodes.scored >= len(inputs.opcodes)
+        count = 1 if is_whole else self.nodes.subsets
+        scores = [self._score_subset(self.take(inputs, number)) for number in range(count)]
+        return scores[0] if count == 1 else np.stack(scores).mean(axis=0, dtype=np.float32)
+
+    def _score_subset(self, taken: Any) -> np.ndarray:
+        """(configs,), a chunk of configurations at a time."""
         step = max(1, CHUNK_VALUES // self.count_values(taken))
-        rows = np.arange(len(inputs.codebook.codes))
+        rows = np.arange(len(taken.codebook.codes))
         chunks = [self.score(taken, rows[n : n + step]) for n in range(0, len(rows), step)]
         return torch.cat(chunks).float().cpu().numpy()

@@ -6,9 +6,11 @@
 What the configuration says joins the configurable nodes, and is told again before each block. The
 scores are those of the whole graph, but the gradient runs only through one segment of consecutive
 nodes, drawn anew at each step; all others count as constants. So what a step keeps for the gradient
-grows with the segment; the time, and what one layer takes, still grow with the graph.
+grows with the segment; the time, and what one layer takes, still grow with the graph. With
+`segment=None` the gradient runs through all nodes: full graph training.
 
-Instead, or as well, the graph may be pruned, or random nodes of it kept (NodeSettings).
+Instead, or as well, the graph may be pruned, or random nodes of it kept (NodeSettings). The blocks
+may be graph convolutions in the place of GraphSAGE: `block="gcn"`.
 
 Source: Phothilimthana et al., "TpuGraphs: A Performance Prediction Dataset on Large Tensor
 Computational Graphs", NeurIPS 2023, and its published code, which has a symmetric graph convolution
@@ -22,13 +24,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch_geometric.nn import SAGEConv
 
 from solution.models.nets.convolutions import both_ways
 from solution.models.nets.layers import Mlp
 from solution.models.nets.training_loop import TrainingSettings
+from solution.models.papers.joined_blocks import JOINED_BLOCKS, inverse_root_degrees
 from solution.models.papers.nodes import (
-    NUM_LAYOUT,
+    NUM_NUMERIC,
     NodeInputs,
     NodeNet,
     NodeRanker,
@@ -37,6 +39,7 @@ from solution.models.papers.nodes import (
     NodeSettings,
     layout_numbers,
 )
+from solution.models.settings import check_choice
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,7 @@ class TpuGraphsSettings(NodeRankerSettings):
     """Settings of the layout baseline."""
 
     width: int = 64
+    block: str = "sage"  # a name in JOINED_BLOCKS
     rounds: int = 3
     segment: int | None = 1000  # nodes that the gradient runs through; None: all
     nodes: NodeSettings = field(default_factory=NodeSettings)
@@ -52,6 +56,9 @@ class TpuGraphsSettings(NodeRankerSettings):
             graphs_per_step=4, configs_per_graph=16, max_configs=None
         )
     )
+
+    def __post_init__(self) -> None:
+        check_choice("block", self.block, JOINED_BLOCKS)
 
     def build(self, seed: int) -> "TpuGraphsRanker":
         """Make a ranker that is not fitted yet."""
@@ -65,31 +72,29 @@ class TpuGraphsRanker(NodeRanker[TpuGraphsSettings, NodeInputs]):
         return TpuGraphs(self.settings)
 
 
-class JoinedBlock(nn.Module):
-    """x' = x + GELU(norm(W [x, layouts] + W_neighbours mean of [x, layouts] over neighbours)).
+class JoinedNet(NodeNet):
+    """Rows, blocks that are told the layouts again, and a sum of the nodes; a subclass scores.
 
-    Shapes: x (nodes, configs, width), layouts (nodes, configs, 18), edge_index (2, edges) from
-    sender to receiver -> (count, configs, width), of the first `count` nodes.
+    Args:
+        columns: numeric features of a node.
     """
 
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.convolution = SAGEConv(width + NUM_LAYOUT, width, aggr="mean", node_dim=0)
-        self.norm = nn.LayerNorm(width)
+    def __init__(
+        self,
+        nodes: NodeSettings,
+        width: int,
+        rounds: int,
+        block: str = "sage",
+        columns: int = NUM_NUMERIC,
+    ) -> None:
+        super().__init__(nodes, width)
+        self.rows = NodeRows(width, columns)
+        self.blocks = nn.ModuleList(JOINED_BLOCKS[block](width) for _ in range(rounds))
 
-    def forward(self, x: Tensor, layouts: Tensor, edge_index: Tensor, count: int) -> Tensor:
-        joined = torch.cat([x, layouts], dim=-1)
-        messages = self.convolution((joined, joined[:count]), edge_index)
-        return x[:count] + functional.gelu(self.norm(messages))
-
-
-class JoinedNet(NodeNet):
-    """Rows, and blocks that are told the layouts again; a subclass sums up and scores."""
-
-    def __init__(self, nodes: NodeSettings, width: int, rounds: int, heads: int = 0) -> None:
-        super().__init__(nodes, width, heads)
-        self.rows = NodeRows(width)
-        self.blocks = nn.ModuleList(JoinedBlock(width) for _ in range(rounds))
+    def begin(self, inputs: NodeInputs, given: Tensor) -> Tensor:
+        """The nodes (nodes, configs, width) before the first block."""
+        rows: Tensor = self.rows(inputs, given)
+        return rows
 
     def encode(
         self, inputs: NodeInputs, configs: np.ndarray, edges: Tensor, segment: Tensor | None = None
@@ -103,17 +108,19 @@ class JoinedNet(NodeNet):
         given = layout_numbers(inputs, configs)
         layouts = given.new_zeros(len(inputs.opcodes), *given.shape[1:])
         layouts[inputs.configurable] = given
+        scale = inverse_root_degrees(edges, len(layouts))
         if segment is None:
-            return self._encode(inputs, given, layouts, edges)[0]
+            return self._encode(inputs, given, layouts, edges, scale)[0]
         sources, local = cut_segment(edges, segment, len(inputs.opcodes))
         with torch.no_grad():
-            x, constants = self._encode(inputs, given, layouts, edges, sources[len(segment) :])
+            beyond = sources[len(segment) :]
+            x, constants = self._encode(inputs, given, layouts, edges, scale, beyond)
         torch.clear_autocast_cache()  # what it keeps of the weights has no gradient
         part = inputs.keep(segment)
-        inside = self.rows(part, layout_numbers(part, configs))
+        inside = self.begin(part, layout_numbers(part, configs))
         for block, constant in zip(self.blocks, constants, strict=True):
             senders = torch.cat([inside, constant])
-            inside = block(senders, layouts[sources], local, len(segment))
+            inside = block(senders, layouts[sources], local, len(segment), scale[sources])
         return x.index_copy(0, segment, inside)
 
     def _encode(
@@ -122,23 +129,36 @@ class JoinedNet(NodeNet):
         given: Tensor,
         layouts: Tensor,
         edges: Tensor,
+        scale: Tensor,
         kept: Tensor | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
         """All nodes after all blocks, and the nodes `kept` (k,) before each."""
-        x = self.rows(inputs, given)
+        x = self.begin(inputs, given)
         before = []
         for block in self.blocks:
             if kept is not None:
                 before.append(x[kept])
-            x = block(x, layouts, edges, len(x))
+            x = block(x, layouts, edges, len(x), scale)
         return x, before
+
+
+def pool(x: Tensor, configurable: Tensor) -> Tensor:
+    """The mean of the nodes, and the directions of two sums: (configs, 3 width).
+
+    Shapes: x (nodes, configs, width), configurable (k,) nodes, which the second sum is over.
+    """
+    # A sum over so many nodes says in which direction, not how far.
+    sums = [
+        functional.normalize(x[chosen].sum(dim=0), dim=-1) for chosen in (slice(None), configurable)
+    ]
+    return torch.cat([x.mean(dim=0), *sums], dim=-1)
 
 
 class TpuGraphs(JoinedNet):
     """Scores configurations of layout graphs."""
 
     def __init__(self, settings: TpuGraphsSettings) -> None:
-        super().__init__(settings.nodes, settings.width, settings.rounds)
+        super().__init__(settings.nodes, settings.width, settings.rounds, settings.block)
         self.segment = settings.segment
         self.readout = Mlp(3 * settings.width, settings.width, 1)
 
@@ -147,12 +167,7 @@ class TpuGraphs(JoinedNet):
         if self.training and self.segment is not None and self.segment < len(inputs.opcodes):
             segment = draw_segment(len(inputs.opcodes), self.segment).to(inputs.opcodes.device)
         x = self.encode(inputs, configs, both_ways(inputs.edge_index), segment)
-        # A sum over so many nodes says in which direction, not how far.
-        sums = [
-            functional.normalize(x[chosen].sum(dim=0), dim=-1)
-            for chosen in (slice(None), inputs.configurable)
-        ]
-        return self.readout(torch.cat([x.mean(dim=0), *sums], dim=-1)).squeeze(-1)
+        return self.readout(pool(x, inputs.configurable)).squeeze(-1)
 
 
 def draw_segment(num_nodes: int, size: int) -> Tensor:

@@ -6,13 +6,14 @@
     early    nodes, 24 numbers ─▶ MLP ─▶ convolutions ─▶ sum ─▶ MLP ─▶ score
 
 The numbers are those of the file, standardised. A net with the tile table in their place is in
-solution.models.tile.tile_gnn.
+solution.models.tile.tile_gnn. With `heads` a block of attention among all nodes of a kernel stands
+before the convolutions, as a student report has it (solution.models.papers.soft_attention).
 
 Source: Phothilimthana et al., "TpuGraphs: A Performance Prediction Dataset on Large Tensor
 Computational Graphs", NeurIPS 2023, and its published code. The blocks are those that all our nets
 share: a layer norm where its GraphSAGE scales rows to length 1, and residuals for both. Beside the
 sum over nodes there is their mean, and a layer norm over both: kernels have 2 to hundreds of nodes.
-Its second loss, a squared error of weight 0.02, is left out.
+Its second loss, a squared error of weight 0.02, is a setting of the training (`regression`).
 """
 
 from collections.abc import Sequence
@@ -33,6 +34,7 @@ from solution.models.nets.layers import Mlp
 from solution.models.nets.net_ranker import NetRanker
 from solution.models.nets.training_loop import TrainingSettings
 from solution.models.papers.nodes import CHUNK_VALUES, OPCODE_WIDTH
+from solution.models.papers.soft_attention import NOT_ADJACENT, SoftAttention
 from solution.models.settings import check_choice
 
 JOINS = ("late", "early")
@@ -47,6 +49,9 @@ class TpuGraphsTileSettings(RankerSettings):
     block: str | None = "sage"  # as in the tile net; None: no graph, an MLP on the sum of the nodes
     rounds: int = 3
     join: str = "late"  # a name in JOINS
+    heads: int = 0  # of attention among the nodes, before the convolutions; 0: none
+    head_width: int = 32
+    mask: float | None = NOT_ADJACENT  # of nodes that are not adjacent; None: no mask
     training: TrainingSettings = TrainingSettings(
         loss="list_mle", graphs_per_step=10, configs_per_graph=10
     )
@@ -99,7 +104,8 @@ class TpuGraphsTile(nn.Module):
 
     def __init__(self, settings: TpuGraphsTileSettings) -> None:
         super().__init__()
-        self.width = width = settings.width
+        width = settings.width
+        self.width = max(width, 3 * settings.heads * settings.head_width)
         self.is_early = settings.join == "early"
         self.opcode = nn.Embedding(vocabulary.NUM_OPCODES, OPCODE_WIDTH)
         columns = OPCODE_WIDTH + NUM_NUMERIC + NUM_CONFIG * self.is_early
@@ -109,6 +115,11 @@ class TpuGraphsTile(nn.Module):
             self.node = Mlp(columns, width, width)
             self.blocks.extend(BLOCKS[settings.block](width) for _ in range(settings.rounds))
             columns = width
+        self.attention: SoftAttention | None = None
+        if settings.heads:
+            self.attention = SoftAttention(
+                columns, settings.heads, settings.head_width, settings.mask
+            )
         self.norm = nn.LayerNorm(2 * columns)
         joined = 2 * columns + NUM_CONFIG * (not self.is_early)
         self.readout = nn.Sequential(nn.Linear(joined, width), nn.GELU(), Mlp(width, width, 1))
@@ -125,6 +136,9 @@ class TpuGraphsTile(nn.Module):
         if self.is_early:
             rows = torch.cat([rows.expand(-1, len(configs), -1), given[member]], dim=-1)
         x = self.node(rows)
+        if self.attention is not None:
+            parts = zip(x.split(sizes), batch, strict=True)
+            x = torch.cat([self.attention(part, inputs.edge_index) for part, inputs in parts])
         for block in self.blocks:
             x = block(x, edges)
         pooled = [scatter(x, member, 0, len(batch), reduce) for reduce in ("mean", "sum")]
@@ -134,7 +148,7 @@ class TpuGraphsTile(nn.Module):
         return self.readout(joined).squeeze(-1).T
 
     def count_values(self, inputs: KernelInputs) -> int:
-        """The width, times the nodes where each of them sees the configuration."""
+        """The widest layer, times the nodes where each of them sees the configuration."""
         return self.width * (len(inputs.opcodes) if self.is_early else 1)
 
     @torch.inference_mode()

@@ -1,22 +1,20 @@
-"""Attention over a soft adjacency, and the violation ratio, of a student report.
+"""The layout baseline with attention in front and the violation ratio behind, of a student report.
 
-    node features, opcode, layouts ─▶ MLP ─▶ attention blocks ─▶ mean ───────────┐
-    violation ratio of the configuration ────────────────────────────────────────┼─▶ MLP ─▶ score
-    (future work)  mean over the nodes of importance of the configuration ───────┘
+    nodes, opcode, layouts ─▶ MLP ─▶ mask, attention ─▶ 3 SAGE blocks ─▶ mean, two sums ─┐
+                   layouts ────────────────────────────▲ ▲ ▲                             │
+    violation ratio of the configuration ────────────────────────────────────────────────┴▶ MLP ─▶
 
-Every node attends to every other, to those that it shares no edge with a tenth as much:
+The net is the baseline of TpuGraphs (solution.models.papers.tpugraphs) with a block of multi-head
+attention among all nodes as its initial layer (solution.models.papers.soft_attention). The
+violation ratio (solution.features.layout.violations) is of the whole graph. Random nodes are
+dropped while training, so that attention can be paid for; with `importance` the configurable ones
+and the nodes of importance (solution.features.layout.conflict_nodes), which the report proposes,
+come before all others, and with `draw="work"` (NodeSettings) those that compute much.
 
-    attention(i, j) = a(i, j) exp(q_i k_j / sqrt(d)) / sum over l of a(i, l) exp(q_i k_l / sqrt(d))
-
-with a = 1 for neighbours and the node itself, 0.1 for others. The violation ratio
-(solution.features.layout.violations) is of the whole graph. Random nodes are dropped so that
-attention can be paid for; nodes of importance (solution.features.layout.conflict_nodes) are kept
-before all others.
-
-Source: a student report on the competition (rank 107 of 616), with 500, 1,000 or 10,000 nodes, or
-5,000 whose features are compressed to 30. Where it is silent (the blocks, how features are
-compressed, how the nodes of importance are made use of): those of the transformer, norm first; by a
-learned product; as above.
+Source: a student report on the competition (rank 107 of 616): 1,000 nodes and 16 configurations,
+500 or 10,000 and 32, or 5,000 of 30 features chosen by hand; the weights of the epoch with the most
+ordered pairs. What it says had no effect is a setting: where attention stands, its heads, the
+width, the convolution. Where it is silent (how many blocks of attention): one.
 """
 
 import dataclasses
@@ -25,47 +23,59 @@ from functools import cache
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from solution.domain.graph import Graph
 from solution.domain.memo import PerGraph
-from solution.features.layout.conflict_nodes import Importance, find_importance
+from solution.features.layout.conflict_nodes import find_importance
 from solution.features.layout.violations import UNSET, violation_ratios
 from solution.features.pruning import PRUNINGS
-from solution.models.nets.layers import Mlp, SelfAttention
+from solution.models.nets.convolutions import both_ways
+from solution.models.nets.layers import Mlp
 from solution.models.nets.training_loop import TrainingSettings
+from solution.models.papers.chosen_features import COLUMNS, NUMERIC_COLUMNS
+from solution.models.papers.joined_blocks import JOINED_BLOCKS
 from solution.models.papers.nodes import (
+    NUM_NUMERIC,
     NodeInputs,
-    NodeNet,
     NodeRanker,
     NodeRankerSettings,
-    NodeRows,
     NodeSettings,
-    layout_numbers,
 )
-from solution.models.settings import check_choice
+from solution.models.papers.soft_attention import NOT_ADJACENT, SoftAttention
+from solution.models.papers.tpugraphs import JoinedNet, pool
+from solution.models.settings import MAX_DEPTH, check_choice, check_size
 
-NOT_NEIGHBOURS = 0.1
+PLACES = ("first", "last", None)
 
 
 @dataclass(frozen=True)
 class ViolationSettings(NodeRankerSettings):
-    """Settings of the net with the violation ratio."""
+    """Settings of the net with attention and the violation ratio."""
 
     width: int = 64
-    rounds: int = 2
-    heads: int = 4
-    features: int | None = None  # the numeric ones are compressed to so many; None: they are not
+    block: str = "sage"  # a name in models.papers.joined_blocks.JOINED_BLOCKS
+    rounds: int = 3
+    attention: str | None = "first"  # before or after the blocks; None: the baseline's net
+    heads: int = 16
+    head_width: int = 32
+    mask: float | None = NOT_ADJACENT  # of nodes that are not adjacent; None: no mask
+    compressed: bool = False  # 30 of the 140 node features
     ratio: bool = True  # the violation ratio
     unset: str = "suits"  # in it, a node without a layout of its own: of features' UNSET
-    importance: bool = False  # nodes of importance
-    nodes: NodeSettings = field(default_factory=lambda: NodeSettings(trained=1000, scored=1000))
+    importance: bool = False  # configurable nodes and those of importance are kept first
+    nodes: NodeSettings = field(default_factory=lambda: NodeSettings(trained=1000))
     training: TrainingSettings = field(
-        default_factory=lambda: TrainingSettings(configs_per_graph=16, max_configs=None)
+        default_factory=lambda: TrainingSettings(
+            configs_per_graph=16, max_configs=None, chosen_by="opa"
+        )
     )
 
     def __post_init__(self) -> None:
         check_choice("unset", self.unset, UNSET)
+        check_choice("block", self.block, JOINED_BLOCKS)
+        check_choice("attention", self.attention, PLACES)
+        check_size("heads", self.heads, MAX_DEPTH)
 
     def build(self, seed: int) -> "ViolationRanker":
         """Make a ranker that is not fitted yet."""
@@ -77,33 +87,29 @@ class ViolationInputs(NodeInputs):
     """A layout graph, or some of its nodes, as tensors."""
 
     ratio: Tensor  # (distinct configs, 1) float32
-    importance: Importance | None  # None: not asked for
-    numbers: np.ndarray  # (nodes,) int64 of the nodes in `importance`
+    preferred: np.ndarray  # (nodes,) bool that are kept before others
 
     def keep(self, nodes: Tensor) -> "ViolationInputs":
-        return dataclasses.replace(super().keep(nodes), numbers=self.numbers[nodes.cpu().numpy()])
-
-    def important(self, configs: np.ndarray) -> Tensor:
-        """Whether each node is of importance (nodes, len(configs), 1) float32 in configurations."""
-        assert self.importance is not None
-        found = self.importance.of(self.codebook.codes[configs])[:, self.numbers]
-        return torch.from_numpy(found.T[..., None].astype(np.float32)).to(self.opcodes.device)
+        preferred = self.preferred[nodes.cpu().numpy()]
+        return dataclasses.replace(super().keep(nodes), preferred=preferred)
 
 
 class ViolationRanker(NodeRanker[ViolationSettings, ViolationInputs]):
-    """The net with the violation ratio as a Ranker."""
+    """The net with attention and the violation ratio as a Ranker."""
 
     scaled_tables = ("numeric", "ratio")
 
     def prepare(self, graph: Graph) -> ViolationInputs:
         inputs, nodes = super().prepare(graph), self.settings.nodes
-        find = _finder(nodes.pruning, nodes.hops)
-        return ViolationInputs(
-            **{f.name: getattr(inputs, f.name) for f in dataclasses.fields(inputs)},
-            ratio=_ratios(self.settings.unset)(graph),
-            importance=find(graph) if self.settings.importance else None,
-            numbers=np.arange(len(inputs.opcodes)),
-        )
+        values = {f.name: getattr(inputs, f.name) for f in dataclasses.fields(inputs)}
+        if self.settings.compressed:
+            values["numeric"] = inputs.numeric[:, NUMERIC_COLUMNS]
+        if self.settings.importance:
+            preferred = _finder(nodes.pruning, nodes.hops)(graph)
+        else:
+            preferred = np.zeros(len(inputs.opcodes), bool)
+        ratio = _ratios(self.settings.unset)(graph)
+        return ViolationInputs(**values, ratio=ratio, preferred=preferred)
 
     def make_net(self) -> "ViolationNet":
         return ViolationNet(self.settings)
@@ -115,61 +121,43 @@ def _ratios(unset: str) -> PerGraph[Tensor]:
 
 
 @cache
-def _finder(pruning: str, hops: int) -> PerGraph[Importance]:
-    return PerGraph(lambda graph: find_importance(PRUNINGS[pruning](graph, hops)))
+def _finder(pruning: str, hops: int) -> PerGraph[np.ndarray]:
+    return PerGraph(lambda graph: find_preferred(PRUNINGS[pruning](graph, hops)))
 
 
-class SoftBlock(nn.Module):
-    """Attention with a bias, then an MLP on each node, both residual and normed first.
-
-    Shapes: x (nodes, configs, width), bias (nodes, nodes) -> as x.
-    """
-
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.attention = SelfAttention(width, heads)
-        self.norm = nn.LayerNorm(width)
-        self.mlp = Mlp(width, 2 * width, width)
-
-    def forward(self, x: Tensor, bias: Tensor) -> Tensor:
-        x = self.attention(x, bias)
-        return x + self.mlp(self.norm(x))
+def find_preferred(graph: Graph) -> np.ndarray:
+    """The nodes (nodes,) bool that are configurable, or of importance in some configuration."""
+    preferred = find_importance(graph).nodes.copy()
+    preferred[graph.configurable] = True
+    return preferred
 
 
-class ViolationNet(NodeNet):
+class ViolationNet(JoinedNet):
     """Scores configurations of layout graphs."""
 
     def __init__(self, settings: ViolationSettings) -> None:
         width = settings.width
-        super().__init__(settings.nodes, width, settings.heads)
-        self.ratio, self.importance = settings.ratio, settings.importance
-        self.rows = NodeRows(width, settings.features)
-        blocks = (SoftBlock(width, settings.heads) for _ in range(settings.rounds))
-        self.blocks = nn.ModuleList(blocks)
-        self.readout = Mlp(width * (1 + self.importance) + self.ratio, width, 1)
+        columns = len(COLUMNS) if settings.compressed else NUM_NUMERIC
+        super().__init__(settings.nodes, width, settings.rounds, settings.block, columns)
+        self.place, self.ratio = settings.attention, settings.ratio
+        if self.place is not None:
+            sizes = (settings.heads, settings.head_width)
+            self.width = max(width, 3 * settings.heads * settings.head_width)
+            self.attention = SoftAttention(width, *sizes, settings.mask)
+        self.readout = Mlp(3 * width + self.ratio, width, 1)
 
     def preferred(self, inputs: ViolationInputs) -> np.ndarray:
-        if inputs.importance is None:
-            return super().preferred(inputs)
-        return inputs.importance.nodes[inputs.numbers]
+        return inputs.preferred
+
+    def begin(self, inputs: NodeInputs, given: Tensor) -> Tensor:
+        x = super().begin(inputs, given)
+        return self.attention(x, inputs.edge_index) if self.place == "first" else x
 
     def score(self, inputs: ViolationInputs, configs: np.ndarray) -> Tensor:
-        x = self.rows(inputs, layout_numbers(inputs, configs))
-        bias = soft_adjacency(inputs.edge_index, len(x)).log()
-        for block in self.blocks:
-            x = block(x, bias)
-        embedding = [x.mean(dim=0)]
-        if self.importance:
-            important = inputs.important(configs)
-            embedding.append((x * important).sum(dim=0) / important.sum(dim=0).clamp(min=1))
+        x = self.encode(inputs, configs, both_ways(inputs.edge_index))
+        if self.place == "last":
+            x = self.attention(x, inputs.edge_index)
+        embedding = [pool(x, inputs.configurable)]
         if self.ratio:
             embedding.append(inputs.ratio[configs])
         return self.readout(torch.cat(embedding, dim=-1)).squeeze(-1)
-
-
-def soft_adjacency(edges: Tensor, num_nodes: int) -> Tensor:
-    """(nodes, nodes) float32: 1 for a node itself and its neighbours by `edges`, else 0.1."""
-    weights = torch.full((num_nodes, num_nodes), NOT_NEIGHBOURS, device=edges.device)
-    weights.fill_diagonal_(1)
-    weights[edges[0], edges[1]] = weights[edges[1], edges[0]] = 1
-    return weights

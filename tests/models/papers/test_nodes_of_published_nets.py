@@ -9,13 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
+from solution.models.papers.node_choice import (
+    choose_at_random,
+    choose_by_contents,
+    hash_nodes,
+    mix_keys,
+)
 from solution.models.papers.nodes import (
     NodeInputs,
     NodeRows,
     NodeSettings,
-    choose_at_random,
-    choose_by_contents,
-    hash_nodes,
     layout_numbers,
     prepare_nodes,
 )
@@ -45,13 +48,13 @@ def test_random_nodes_are_as_many_as_asked_and_the_preferred_come_first(
     torch.manual_seed(seed)
     count = min(num_nodes - 1, max(1, round(share * num_nodes)))
     preferred = np.random.default_rng(seed).random(num_nodes) < 0.3
-    chosen = choose_at_random(num_nodes, count, preferred)
+    chosen = choose_at_random(count, preferred)
     assert len(set(chosen.tolist())) == count
     assert preferred[chosen].sum() == min(count, preferred.sum())
 
 
 def test_other_random_nodes_are_drawn_each_time() -> None:
-    draws = {tuple(choose_at_random(50, 5, np.zeros(50, bool))) for _ in range(10)}
+    draws = {tuple(choose_at_random(5, np.zeros(50, bool))) for _ in range(10)}
     assert len(draws) > 5
 
 
@@ -92,10 +95,58 @@ def test_a_row_is_the_product_of_everything_that_is_known_of_a_node() -> None:
         torch.testing.assert_close(found[node, config], expected)
 
 
-def test_compressed_features_are_so_many() -> None:
-    rows = NodeRows(8, features=30)
-    assert isinstance(rows.compress, torch.nn.Linear)
-    assert (rows.compress.in_features, rows.compress.out_features) == (140, 30)
+def test_nodes_are_drawn_as_often_as_they_work() -> None:
+    """Of two drawn from three that weigh 1, 2 and 5: 5 is among them in 1 - (1/8 2/7 + 2/8 1/6)."""
+    torch.manual_seed(0)
+    weights, nobody = np.array([1.0, 2.0, 5.0]), np.zeros(3, bool)
+    draws = [choose_at_random(2, nobody, weights).tolist() for _ in range(4000)]
+    without = 1 / 8 * 2 / 7 + 2 / 8 * 1 / 6
+    assert np.mean([2 in drawn for drawn in draws]) == pytest.approx(1 - without, abs=0.02)
+    first = [choose_at_random(1, nobody, weights)[0] for _ in range(4000)]
+    np.testing.assert_allclose(np.bincount(first) / 4000, weights / 8, atol=0.03)
+
+
+def test_a_net_that_draws_by_work_learns_from_what_works() -> None:
+    graph = make_layout_graph(0)  # node 2 is the dot
+    drawn = {}
+    for draw in ("evenly", "work"):
+        nodes = NodeSettings(trained=2, draw=draw)
+        net, inputs = (
+            TpuGraphs(TpuGraphsSettings(width=8, nodes=nodes)),
+            prepare_nodes(graph, nodes),
+        )
+        assert inputs.work[2] == inputs.work.max()
+        torch.manual_seed(0)
+        taken = [net.train().take(inputs).keys for _ in range(200)]
+        drawn[draw] = np.mean([inputs.keys[2] in keys for keys in taken])
+    assert drawn["work"] > drawn["evenly"] + 0.3
+
+
+@given(st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=20), st.integers(0, 999))
+def test_mixed_keys_are_equal_where_the_keys_are(keys: list[int], number: int) -> None:
+    before = np.array(keys, np.uint64)
+    after = mix_keys(before, number)
+    np.testing.assert_array_equal(after[:, None] == after, before[:, None] == before)
+
+
+def test_a_graph_is_predicted_from_all_nodes_or_from_the_mean_of_subsets() -> None:
+    graph, settings = make_layout_graph(3), TpuGraphsSettings(width=8)
+    torch.manual_seed(0)
+    net = TpuGraphs(settings)
+    inputs = prepare_nodes(graph, NodeSettings())
+    net.nodes = NodeSettings(trained=2)
+    whole = net.score_graph(inputs)
+    net.nodes = NodeSettings()
+    np.testing.assert_array_equal(net.score_graph(inputs), whole)
+    net.nodes = NodeSettings(scored=3, subsets=5)
+    subsets = [net.eval().take(inputs, number) for number in range(5)]
+    assert len({tuple(taken.keys) for taken in subsets}) > 2
+    every = np.arange(len(inputs.codebook.codes))
+    with torch.no_grad():
+        expected = np.mean([net.score(taken, every).numpy() for taken in subsets], axis=0)
+    np.testing.assert_allclose(net.score_graph(inputs), expected, atol=1e-6)
+    net.nodes = NodeSettings(scored=100, subsets=5)
+    np.testing.assert_array_equal(net.score_graph(inputs), whole)
 
 
 def _counts(nodes: NodeSettings) -> tuple[int, int]:

@@ -7,14 +7,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from solution.models.nets.convolutions import GcnBlock, both_ways
-from solution.models.papers.nodes import NodeInputs, NodeSettings, prepare_nodes
-from solution.models.papers.residual_attention import (
-    ResidualNet,
-    ResidualSettings,
-    drop_edges,
-)
-from solution.models.papers.tpugraphs import (
+from solution.models.papers.joined_blocks import (
     JoinedBlock,
+    JoinedGcnBlock,
+    inverse_root_degrees,
+)
+from solution.models.papers.nodes import NodeInputs, NodeSettings, prepare_nodes
+from solution.models.papers.tpugraphs import (
     TpuGraphs,
     TpuGraphsSettings,
     cut_segment,
@@ -26,11 +25,10 @@ from tests.made.graphs import make_layout_graph, make_tile_graph
 CONFIGS = np.arange(4)
 
 
-def _net_and_inputs() -> tuple[TpuGraphs, NodeInputs]:
+def _net_and_inputs(block: str) -> tuple[TpuGraphs, NodeInputs]:
     torch.manual_seed(0)
-    return TpuGraphs(TpuGraphsSettings(width=8)), prepare_nodes(
-        make_layout_graph(1), NodeSettings()
-    )
+    net = TpuGraphs(TpuGraphsSettings(width=8, block=block))
+    return net, prepare_nodes(make_layout_graph(1), NodeSettings())
 
 
 def _gradients(net: TpuGraphs, encoded: Tensor) -> list[Tensor | None]:
@@ -47,16 +45,18 @@ def _assert_same_gradients(left: list[Tensor | None], right: list[Tensor | None]
             torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
 
 
-def test_the_gradient_through_all_nodes_is_that_of_the_whole_graph() -> None:
-    net, inputs = _net_and_inputs()
+@pytest.mark.parametrize("block", ["sage", "gcn"])
+def test_the_gradient_through_all_nodes_is_that_of_the_whole_graph(block: str) -> None:
+    net, inputs = _net_and_inputs(block)
     edges = both_ways(inputs.edge_index)
     whole = _gradients(net, net.encode(inputs, CONFIGS, edges))
     everything = torch.arange(len(inputs.opcodes))
     _assert_same_gradients(_gradients(net, net.encode(inputs, CONFIGS, edges, everything)), whole)
 
 
-def test_outside_the_segment_every_node_is_a_constant_in_every_layer() -> None:
-    net, inputs = _net_and_inputs()
+@pytest.mark.parametrize("block", ["sage", "gcn"])
+def test_outside_the_segment_every_node_is_a_constant_in_every_layer(block: str) -> None:
+    net, inputs = _net_and_inputs(block)
     edges, segment = both_ways(inputs.edge_index), torch.tensor([4, 5, 6])
     inside = torch.zeros(len(inputs.opcodes), 1, 1, dtype=torch.bool)
     inside[segment] = True
@@ -65,8 +65,9 @@ def test_outside_the_segment_every_node_is_a_constant_in_every_layer() -> None:
     layouts[inputs.configurable] = given
     x = net.rows(inputs, given)
     x = torch.where(inside, x, x.detach())
-    for block in net.blocks:
-        x = block(x, layouts, edges, len(x))
+    scale = inverse_root_degrees(edges, len(x))
+    for layer in net.blocks:
+        x = layer(x, layouts, edges, len(x), scale)
         x = torch.where(inside, x, x.detach())
     found = net.encode(inputs, CONFIGS, edges, segment)
     torch.testing.assert_close(found, x)
@@ -107,13 +108,31 @@ def test_a_block_hears_rows_and_layouts_of_its_neighbours() -> None:
     block, x, layouts = JoinedBlock(4), torch.randn(5, 3, 4), torch.randn(5, 3, 18)
     edges = [(0, 1), (2, 1), (1, 2), (4, 0)]  # nobody sends to 3 and 4
     joined, convolution = torch.cat([x, layouts], dim=-1), block.convolution
-    found = block(x, layouts, torch.tensor(edges).T, 5)
+    found = block(x, layouts, torch.tensor(edges).T, 5, torch.ones(5))
     for node in range(5):
         received = [joined[source] for source, target in edges if target == node]
         mean = torch.stack(received).mean(0) if received else torch.zeros(3, 22)
         message = convolution.lin_l(mean) + convolution.lin_r(joined[node])
         expected = x[node] + functional.gelu(block.norm(message))
         torch.testing.assert_close(found[node], expected)
+
+
+def test_a_graph_convolution_on_layouts_is_its_formula() -> None:
+    torch.manual_seed(0)
+    block, x, layouts = JoinedGcnBlock(4), torch.randn(5, 3, 4), torch.randn(5, 3, 18)
+    torch.nn.init.normal_(block.bias)
+    edges = both_ways(torch.tensor([[0, 0, 1, 2], [1, 2, 3, 3]]))  # node 4 is isolated
+    adjacency = torch.eye(5)
+    adjacency[edges[0], edges[1]] = 1
+    scale = adjacency.sum(dim=1) ** -0.5
+    torch.testing.assert_close(inverse_root_degrees(edges, 5), scale)
+    normalised = scale[:, None] * adjacency * scale
+    found = block(x, layouts, edges, 5, scale)
+    joined = torch.cat([x, layouts], dim=-1)
+    for config in range(3):
+        message = normalised @ joined[:, config] @ block.product.weight.T + block.bias
+        expected = x[:, config] + functional.gelu(block.norm(message))
+        torch.testing.assert_close(found[:, config], expected)
 
 
 def test_a_graph_convolution_is_its_formula_in_every_configuration() -> None:
@@ -148,37 +167,3 @@ def test_kernels_and_configurations_are_scored_alike_together_and_alone(
         torch.testing.assert_close(alone[0, 0], together[row, column], atol=1e-5, rtol=1e-4)
         of_graph = net.score_graph(kernels[column])[configs[row, column]]
         assert of_graph == pytest.approx(together[row, column].item(), abs=1e-5)
-
-
-@pytest.mark.parametrize("share", [0.0, 0.3, 0.8, 1.0])
-def test_edge_sampling_keeps_the_stated_share(share: float) -> None:
-    edges = torch.stack([torch.arange(50), torch.arange(50) + 1])
-    kept = drop_edges(edges, share)
-    assert kept.shape[1] == round(share * 50)
-    assert set(kept[0].tolist()) <= set(range(50))
-    torch.testing.assert_close(kept[1], kept[0] + 1)
-    assert sorted(kept[0].tolist()) == kept[0].tolist()
-
-
-def test_edges_are_dropped_while_training_only_and_attention_sees_all_nodes() -> None:
-    torch.manual_seed(0)
-    nodes = NodeSettings()
-    inputs = prepare_nodes(make_layout_graph(1), nodes)
-    with_attention, without = (
-        ResidualNet(ResidualSettings(width=8, heads=heads, edges=0.5, nodes=nodes))
-        for heads in (2, 0)
-    )
-    configs = CONFIGS[:, None]
-    for net in (with_attention, without):
-        training = {
-            round(net.train().score_batch([inputs], configs)[0, 0].item(), 5) for _ in range(9)
-        }
-        predicting = {tuple(net.score_graph(inputs)) for _ in range(3)}
-        assert len(training) > 1
-        assert len(predicting) == 1
-    assert with_attention.attention is not None
-    x = torch.randn(6, 2, 8)
-    changed = x.clone()
-    changed[5] += torch.randn(2, 8)
-    moved = (with_attention.attention(changed) - with_attention.attention(x)).abs().sum(dim=(1, 2))
-    assert (moved > 1e-6).all()

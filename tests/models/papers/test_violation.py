@@ -1,18 +1,21 @@
-"""Soft adjacency, violation ratios and nodes of importance against examples worked by hand."""
+"""Violation ratios, chosen features and preferred nodes against examples worked by hand."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from solution.domain import vocabulary
 from solution.domain.codebook_encoder import encode
 from solution.domain.graph import Graph
 from solution.features.layout.conflict_nodes import find_importance
 from solution.features.layout.violations import violation_ratios
-from solution.models.nets.layers import SelfAttention
-from solution.models.papers.nodes import NodeSettings
-from solution.models.papers.violation import ViolationNet, ViolationSettings, soft_adjacency
+from solution.models.papers.chosen_features import CHOSEN, COLUMNS
+from solution.models.papers.nodes import NodeInputs, NodeSettings, layout_numbers
+from solution.models.papers.tpugraphs import JoinedNet, TpuGraphs, TpuGraphsSettings
+from solution.models.papers.violation import ViolationNet, ViolationSettings, find_preferred
 from tests.made.graphs import make_layout_graph, make_nodes
 
 NONE = -np.ones(vocabulary.NUM_LAYOUT_FEATURES, np.int8)
@@ -79,29 +82,6 @@ def test_nodes_of_importance_of_a_worked_example() -> None:
     assert np.flatnonzero(importance.nodes).tolist() == [2, 4, 5, 6, 7]
 
 
-def test_soft_attention_is_its_formula() -> None:
-    torch.manual_seed(0)
-    width, heads, edges = 8, 2, torch.tensor([[0, 1, 3], [1, 2, 4]])
-    attention, x = SelfAttention(width, heads), torch.randn(5, 3, width)
-    neighbours = {(0, 1), (1, 0), (1, 2), (2, 1), (3, 4), (4, 3)}
-    weights = soft_adjacency(edges, 5)
-    found = attention(x, weights.log())
-    for config in range(3):
-        query, key, value = attention.project(attention.norm(x[:, config])).chunk(3, dim=-1)
-        for node in range(5):
-            parts = []
-            for own in (slice(0, 4), slice(4, 8)):
-                strengths = [
-                    (1.0 if i == node or (i, node) in neighbours else 0.1)
-                    * np.exp((query[node, own] @ key[i, own]).item() / 4**0.5)
-                    for i in range(5)
-                ]
-                shares = torch.tensor(strengths, dtype=torch.float32) / sum(strengths)
-                parts.append(shares @ value[:, own])
-            expected = x[node, config] + attention.out(torch.cat(parts))
-            torch.testing.assert_close(found[node, config], expected, atol=1e-5, rtol=1e-4)
-
-
 def test_the_ratio_reaches_the_score_where_it_is_asked_for() -> None:
     graph = make_layout_graph(1)
     for ratio in (True, False):
@@ -113,19 +93,70 @@ def test_the_ratio_reaches_the_score_where_it_is_asked_for() -> None:
         assert differs == ratio
 
 
-def test_nodes_of_importance_are_kept_first_and_their_mean_reaches_the_score() -> None:
-    layouts = [
-        [_layout(output=(1, 0)), _layout(input=(0, 1)), NONE],
-        [_layout(output=(1, 0)), _layout(input=(1, 0)), NONE],
-    ]
-    graph = _with_layouts(layouts)  # 2, 4 and 5 are of importance, 6 and 7 could be
-    nodes = NodeSettings(trained=6, scored=6)
+def test_configurable_nodes_and_those_of_importance_are_kept_first() -> None:
+    graph = _with_layouts([[_layout(output=(1, 0)), _layout(input=(0, 1)), NONE], 3 * [NONE]])
+    bare = dataclasses.replace(graph, edges=graph.edges[:-1])  # 7 alone: 2, 4, 5 may disagree
+    assert np.flatnonzero(find_preferred(bare)).tolist() == [2, 4, 5, 7]
+    nodes = NodeSettings(trained=5, scored=5)
     ranker = ViolationSettings(width=8, importance=True, nodes=nodes).build(0)
-    net, inputs = ViolationNet(ranker.settings), ranker.prepare(graph)
+    net, inputs = ViolationNet(ranker.settings), ranker.prepare(bare)
     for taken in (net.train().take(inputs), net.eval().take(inputs)):
-        assert {2, 4, 5, 6, 7} <= set(taken.numbers.tolist())
-        assert len(taken.numbers) == 6
-        first = graph.layouts.rows[0]
-        important = taken.important(np.array([first, graph.layouts.rows[1]]))[:, :, 0]
-        assert taken.numbers[important[:, 0].numpy() > 0].tolist() == [2, 4, 5]
-        assert important[:, 1].sum() == 0
+        assert len(taken.opcodes) == 5
+        assert taken.preferred.sum() == 4
+        assert len(taken.configurable) == 3
+
+
+def _net(**settings: Any) -> ViolationNet:
+    torch.manual_seed(0)
+    return ViolationNet(ViolationSettings(width=8, heads=2, head_width=4, **settings)).eval()
+
+
+def _begin(net: JoinedNet, inputs: NodeInputs, configs: np.ndarray) -> Tensor:
+    return net.begin(inputs, layout_numbers(inputs, configs))
+
+
+def test_attention_stands_in_front_of_the_baseline() -> None:
+    graph, configs = make_layout_graph(1), np.arange(4)
+    net = _net()
+    inputs = ViolationSettings().build(0).prepare(graph)
+    rows = net.rows(inputs, layout_numbers(inputs, configs))
+    attended = net.attention(rows, inputs.edge_index)
+    torch.testing.assert_close(_begin(net, inputs, configs), attended)
+    last = _net(attention="last")
+    last.load_state_dict(net.state_dict())
+    torch.testing.assert_close(_begin(last, inputs, configs), rows)
+    assert not np.allclose(last.score_graph(inputs), net.score_graph(inputs))
+
+
+def test_without_attention_and_ratio_it_is_the_baseline_of_tpugraphs() -> None:
+    net = _net(attention=None, ratio=False)
+    baseline = TpuGraphs(TpuGraphsSettings(width=8, segment=None)).eval()
+    baseline.load_state_dict(net.state_dict())
+    inputs = ViolationSettings().build(0).prepare(make_layout_graph(1))
+    np.testing.assert_array_equal(net.score_graph(inputs), baseline.score_graph(inputs))
+
+
+def test_30_features_are_chosen_by_hand_and_no_other_is_looked_at() -> None:
+    assert len(CHOSEN) == len(set(CHOSEN.values())) == len(COLUMNS) == 30
+    assert 0 <= COLUMNS.min() <= COLUMNS.max() < 140
+    graph = make_layout_graph(1)
+    ranker = ViolationSettings(width=8, compressed=True, nodes=NodeSettings()).build(0)
+    torch.manual_seed(0)
+    net = ViolationNet(ranker.settings)
+    inputs = ranker.prepare(graph)
+    assert inputs.numeric.shape[1] + inputs.tokens.shape[1] == 30
+    scores = net.score_graph(inputs)
+    for column, is_seen in ((21, True), (22, True), (1, False), (30, False), (5, False)):
+        assert (column in CHOSEN.values()) == is_seen
+        features = graph.node_features.copy()
+        features[4, column] += 3
+        changed = ranker.prepare(dataclasses.replace(graph, node_features=features))
+        assert np.array_equal(net.score_graph(changed), scores) != is_seen
+
+
+def test_the_widths_of_the_submission_are_the_reports() -> None:
+    settings = ViolationSettings()
+    assert (settings.heads, settings.head_width, settings.mask) == (16, 32, 0.1)
+    assert (settings.rounds, settings.block, settings.attention) == (3, "sage", "first")
+    assert settings.nodes == NodeSettings(trained=1000)
+    assert (settings.training.configs_per_graph, settings.training.chosen_by) == (16, "opa")

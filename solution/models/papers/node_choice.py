@@ -1,0 +1,80 @@
+"""Draw some nodes of a graph: at random while training, by what is around each while predicting."""
+
+import hashlib
+
+import numpy as np
+import torch
+
+from solution.domain.graph import Graph
+from solution.models.layout.colour_refinement import Neighbours, mix_neighbours
+
+DRAWS = ("evenly", "work")
+HASHED_HOPS = 3  # how far nodes have to look alike
+GOLDEN = 0x9E3779B97F4A7C15  # 2^64 over the golden ratio
+
+
+def hash_nodes(graph: Graph) -> np.ndarray:
+    """A hash (nodes,) uint64 of each node's own features and of those around it."""
+    is_configurable = np.zeros(graph.num_nodes, np.float32)
+    is_configurable[graph.configurable] = 1
+    rows = np.column_stack([graph.node_features, graph.node_opcodes, is_configurable])
+    digests = [hashlib.blake2b(row.tobytes(), digest_size=8) for row in rows.astype(np.float32)]
+    keys = np.array([int.from_bytes(d.digest(), "little") for d in digests], np.uint64)[:, None]
+    consumer, producer = graph.edges.T
+    operands = Neighbours.of(consumer, producer, graph.num_nodes)
+    consumers = Neighbours.of(producer, consumer, graph.num_nodes)
+    for _ in range(HASHED_HOPS):
+        keys = mix_neighbours(keys, operands, consumers)
+    return keys[:, 0]
+
+
+def choose_by_contents(keys: np.ndarray, count: int, preferred: np.ndarray) -> np.ndarray:
+    """At most `count` nodes (k,) int64 in order, the preferred ones (nodes,) bool first.
+
+    Nodes with the same of `keys` (nodes,) come together; those that do not fit are passed over. If
+    none fit, the fewest that are alike are taken.
+    """
+    classes, member, sizes = np.unique(
+        np.stack([~preferred, keys]).astype(np.uint64), axis=1, return_inverse=True,
+        return_counts=True,
+    )  # fmt: skip
+    taken, left = np.zeros(classes.shape[1], bool), count
+    for number, size in enumerate(sizes.tolist()):
+        if size <= left:
+            taken[number] = True
+            left -= size
+    if not taken.any():
+        taken[np.argmin(sizes)] = True
+    return np.flatnonzero(taken[member.ravel()])
+
+
+def choose_at_random(
+    count: int, preferred: np.ndarray, weights: np.ndarray | None = None
+) -> np.ndarray:
+    """`count` random nodes (k,) int64 in order, the preferred ones (nodes,) bool first.
+
+    Args:
+        weights: (nodes,) the next node is drawn with probabilities in proportion to these, from
+            those that are left; None: evenly.
+
+    Source: of a race of exponential clocks, Efraimidis and Spirakis, "Weighted random sampling with
+    a reservoir", Information Processing Letters, 2006.
+    """
+    if weights is None:
+        arrival = torch.rand(len(preferred)).numpy()
+    else:
+        arrival = torch.empty(len(preferred)).exponential_().numpy() / weights
+    return np.sort(np.lexsort((arrival, ~preferred))[:count])
+
+
+def mix_keys(keys: np.ndarray, number: int) -> np.ndarray:
+    """Other keys (nodes,) uint64 for each `number`, equal where `keys` are; of 0, the same ones.
+
+    Source: the finaliser of splitmix64 (Steele et al., OOPSLA 2014).
+    """
+    if number == 0:
+        return keys
+    mixed = keys + np.uint64(number * GOLDEN % (1 << 64))
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    return np.asarray(mixed ^ (mixed >> np.uint64(31)))

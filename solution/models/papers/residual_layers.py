@@ -1,0 +1,103 @@
+"""The layers of the residual net, for layouts and tiles.
+
+Each is the report's formula, with Â = D^-1/2 (A + I) D^-1/2 of edges in both directions:
+
+    attention  x' = softmax(x x^T) x                      queries, keys and values are x itself
+    layer      x' = x + LeakyReLU(Â MLP([x, configuration]))
+    MLP        W2 LeakyReLU(W1 x + b1) + b2
+
+The report's residual connections "append input features to each layer's output"; they are added
+here, as in the code of TpuGraphs that it says it repurposed, so a layer is no wider than the one
+before. That code tells the configuration again before each layer. Slope of LeakyReLU: TensorFlow's.
+
+Source: a student report on the competition (rank 239 of 616), sections 3.1 and 3.2.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
+
+from solution.models.nets.convolutions import both_ways
+from solution.models.nets.layers import attend
+
+SLOPE = 0.2
+
+
+def leaky_relu(x: Tensor) -> Tensor:
+    """x where it is positive, else a fifth of it."""
+    return functional.leaky_relu(x, SLOPE)
+
+
+class LeakyMlp(nn.Sequential):
+    """Linear, LeakyReLU, Linear, with biases: (..., inputs) -> (..., outputs)."""
+
+    def __init__(self, inputs: int, hidden: int, outputs: int) -> None:
+        super().__init__(nn.Linear(inputs, hidden), nn.LeakyReLU(SLOPE), nn.Linear(hidden, outputs))
+
+
+class ResidualLayer(nn.Module):
+    """MLP on each node, message passing, LeakyReLU; the input is added.
+
+    Shapes: x (nodes, configs, width), told (nodes, configs, k) of the configuration, edges (2, e)
+    from sender to receiver, weights (e,) -> as x.
+    """
+
+    def __init__(self, width: int, told: int) -> None:
+        super().__init__()
+        self.mlp = LeakyMlp(width + told, width, width)
+
+    def forward(self, x: Tensor, told: Tensor, edges: Tensor, weights: Tensor) -> Tensor:
+        sent = self.mlp(torch.cat([x, told], dim=-1))
+        source, target = edges
+        messages = sent[source] * weights[:, None, None].to(sent.dtype)
+        received = torch.zeros_like(sent).index_add(0, target, messages)
+        return x + leaky_relu(received)
+
+
+class ResidualBody(nn.Module):
+    """Attention, where it is asked for, before all layers; then the layers.
+
+    Shapes: x (nodes, configs, width), told (nodes, configs, k), edge_index (2, edges) -> as x.
+    """
+
+    def __init__(self, width: int, told: int, rounds: int, *, attention: bool) -> None:
+        super().__init__()
+        self.attention = attention
+        self.layers = nn.ModuleList(ResidualLayer(width, told) for _ in range(rounds))
+
+    def forward(self, x: Tensor, told: Tensor, edge_index: Tensor) -> Tensor:
+        if self.attention:
+            x = attend_to_itself(x)
+        edges, weights = gcn_norm(both_ways(edge_index), num_nodes=len(x), dtype=torch.float32)
+        for layer in self.layers:
+            x = layer(x, told, edges, weights)
+        return x
+
+
+def attend_to_itself(x: Tensor) -> Tensor:
+    """softmax(x x^T) x in each configuration: attention without projections or scale.
+
+    What Keras' `Attention()([x, x])` computes. Shapes: x (nodes, configs, width) -> as x.
+    """
+    rows = x.transpose(0, 1)
+    return attend(rows, rows, rows, scale=1.0).transpose(0, 1)
+
+
+def drop_edges(edges: Tensor, share: float) -> Tensor:
+    """A random `share` of the edges (2, edges), rounded, in their order."""
+    kept = torch.randperm(edges.shape[1])[: round(share * edges.shape[1])]
+    return edges[:, kept.sort().values.to(edges.device)]
+
+
+def penalise(net: nn.Module, pooled: Tensor) -> Tensor:
+    """The L2 term of the loss, of weight 1: the squares of all weights of MLPs, and of the pooling.
+
+    Biases do not count. Pooling has no weights, so what counts is what it gives, as of an activity
+    regulariser in Keras: its squares, in the mean over graphs and configurations.
+
+    Shapes: pooled (configs, graphs, width) -> ().
+    """
+    products = [module for module in net.modules() if isinstance(module, nn.Linear)]
+    weights = torch.stack([product.weight.square().sum() for product in products]).sum()
+    return weights + pooled.float().square().sum(dim=-1).mean()
