@@ -27,7 +27,7 @@ from torch import Tensor
 
 from solution.domain.graph import Graph
 from solution.domain.memo import PerGraph
-from solution.features.layout.conflict_nodes import find_importance
+from solution.features.layout.conflict_nodes import find_important
 from solution.features.layout.violations import UNSET, violation_ratios
 from solution.features.pruning import PRUNINGS
 from solution.models.nets.convolutions import both_ways
@@ -127,7 +127,7 @@ def _finder(pruning: str, hops: int) -> PerGraph[np.ndarray]:
 
 def find_preferred(graph: Graph) -> np.ndarray:
     """The nodes (nodes,) bool that are configurable, or of importance in some configuration."""
-    preferred = find_importance(graph).nodes.copy()
+    preferred = find_important(graph)
     preferred[graph.configurable] = True
     return preferred
 
