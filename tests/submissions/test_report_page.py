@@ -20,7 +20,6 @@ from solution.training.opening import save_split
 from solution.training.out_of_fold import run_experiments
 from solution.training.plan import make_plan
 from submissions.page.build import write_page
-from submissions.page.canvas import Scale, spanning
 from submissions.page.evidence import Evidence
 from submissions.page.labels import MEDIAN_GAP, simulate
 from submissions.page.leaderboard import read_sent
@@ -276,22 +275,6 @@ def test_the_ceiling_finds_the_noise_that_was_put_in() -> None:
     assert ceiling > repeat
     pairs = deviation * generator.standard_normal((2, 100_000))
     assert np.median(np.abs(pairs[0] - pairs[1])) == pytest.approx(MEDIAN_GAP * deviation, rel=0.02)
-
-
-@pytest.mark.parametrize(
-    "values", [[0.0], [0.5, 0.5], [-3e-9, 1e-9], [1.0, 1e6], [], [float("nan")]]
-)
-def test_axes_hold_their_values_and_have_few_round_ticks(values: list[float]) -> None:
-    scale = spanning(values)
-    assert 1 <= len(scale.ticks()) <= 8
-    assert all(scale.start <= scale(value) <= scale.end for value in values if value == value)
-
-
-@pytest.mark.parametrize("high", [1.01, 1.5, 3.9, 30.0, 5e5])
-def test_logarithmic_axes_have_few_round_ticks(high: float) -> None:
-    scale = Scale(1.0, high, logarithmic=True)
-    assert 2 <= len(scale.ticks()) <= 9
-    assert scale(1.0) == scale.start and scale(high) == pytest.approx(scale.end)
 
 
 def test_old_graph_records_without_noise_are_fine(tmp_path: Path) -> None:
