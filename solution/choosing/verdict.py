@@ -41,10 +41,12 @@ class Verdict:
 def judge(default: np.ndarray, other: np.ndarray) -> Verdict:
     """The verdict of the smallest times (rounds,) of both, round by round.
 
-    Raises ValueError for fewer than two rounds.
+    Raises ValueError for fewer than two rounds, and for times that are none.
     """
     if len(default) < 2:
         raise ValueError(f"{len(default)} rounds, expected at least 2")
+    if not (np.minimum(default, other) > 0).all():
+        raise ValueError(f"times of {default} and {other}, expected more than 0")
     gains = np.log(default) - np.log(other)
     mean, error = gains.mean(), gains.std(ddof=1) / np.sqrt(len(gains))
     reach = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(gains) - 1)) * error

@@ -19,6 +19,7 @@ from solution.collecting.compiler import Compiler, Executable, Flags, RefusedErr
 from solution.system.errors import InputError
 
 WARM_UPS = 2  # runs before a new executable is looked at
+IMPLAUSIBLE = 10  # so many times faster than the median of its visit is no run
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class Compiled:
 
 @dataclass(frozen=True)
 class Timings:
-    """Nanoseconds (count,) int64 of each run: of the process's CPU time, and on the clock."""
+    """Nanoseconds (runs,) int64: of the process's CPU time, and on the clock."""
 
     cpu: np.ndarray
     wall: np.ndarray
@@ -183,7 +184,19 @@ class Workshop:
             cpu[place] = time.process_time_ns() - cpu_begin
             wall[place] = time.perf_counter_ns() - wall_begin
             del results  # freeing them is not the program's work
-        return Timings(cpu, wall)
+        if not cpu.any():  # then the clock on the wall is all there is
+            return Timings(wall, wall)
+        kept = find_plausible(cpu)
+        return Timings(cpu[kept], wall[kept])
+
+
+def find_plausible(cpu: np.ndarray) -> np.ndarray:
+    """Which runs (runs,) the process's clock can have measured: at least one, where any took time.
+
+    On a virtual machine it leaves out what it believes was stolen meanwhile, and so may say of a
+    run that it took nothing, or next to nothing: as the smallest of all times that would count.
+    """
+    return np.asarray((cpu > 0) & (IMPLAUSIBLE * cpu >= np.median(cpu)))
 
 
 def _redirect(errors: Path) -> None:

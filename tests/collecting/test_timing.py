@@ -4,6 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from solution.collecting.child import find_plausible
 from solution.collecting.timing import SCHEMA, choose_runs, is_settled, summarise
 
 
@@ -63,3 +64,17 @@ def test_passes_go_on_until_the_order_no_longer_changes() -> None:
 )
 def test_short_programs_run_more_often(nanoseconds: int, runs: int) -> None:
     assert choose_runs(nanoseconds) == runs
+
+
+@pytest.mark.parametrize(
+    ("cpu", "kept"),
+    [
+        ([900, 1000, 0, 1100], [900, 1000, 1100]),  # a clock that left a whole run out
+        ([900, 1000, 40, 9000], [900, 1000, 9000]),  # and one that left out most of one
+        ([300, 1000, 1000], [300, 1000, 1000]),  # slow at first, or disturbed: all are runs
+        ([0, 0, 500], [500]),
+    ],
+)
+def test_a_run_that_took_next_to_nothing_was_misread(cpu: list[int], kept: list[int]) -> None:
+    times = np.array(cpu)
+    assert times[find_plausible(times)].tolist() == kept
