@@ -33,6 +33,7 @@ from solution.training.folds import NO_FOLD
 
 SHOWN = 12
 NAMED = 3  # columns that the sentence names
+READABLE = 24  # characters of a line of words
 
 
 @dataclass(frozen=True)
@@ -188,7 +189,7 @@ def show_contributions(explanation: Explanation) -> Table:
     table.add_column("Feature", no_wrap=True)
     for header in (f"config {slow}", f"config {fast}", "adds"):
         table.add_column(header, justify="right", no_wrap=True)
-    table.add_column("Unit and reason")
+    table.add_column("Unit and reason", min_width=READABLE)
     for place in explanation.order[:SHOWN]:
         feature = explanation.features[place]
         plain = [_undo_logarithm(feature, explanation.rows[c, place]) for c in (slow, fast)]

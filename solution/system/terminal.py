@@ -86,7 +86,8 @@ class FittingTable(Table):
         needed = 0
         for column in self.columns:
             sizes = [console.measure(cell) for cell in (column.header, *column.cells)]
-            needed += max(size.maximum if column.no_wrap else size.minimum for size in sizes)
+            least = max(size.maximum if column.no_wrap else size.minimum for size in sizes)
+            needed += max(least, column.min_width or 0)
         return needed + 2 * len(self.columns) - 1  # a space behind each, and one between two
 
     def _without(self, header: str) -> "FittingTable":

@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from rich.console import Console
 
 from solution.analysis.contributions import explain_difference, measure_importance
-from solution.analysis.explanation import describe, explain
+from solution.analysis.explanation import describe, explain, show_contributions
 from solution.analysis.explanation_pictures import project
 from solution.features.table import feature_table
 from solution.models.base import RankerSettings
@@ -74,6 +75,14 @@ def test_the_sentence_names_places_and_runtimes() -> None:
     assert f"{ratio:.2f} times as long" in text
     named = explained.features[explained.order[0]].name
     assert (explained.contributions[explained.order[0]] > 0) == (named in text)
+    for width, has_reasons in ((60, False), (100, True)):
+        console = Console(width=width)
+        with console.capture() as capture:
+            console.print(show_contributions(explained))
+        shown = capture.get()
+        assert ("narrow: Unit and reason" not in shown) == has_reasons  # never a word a line
+        assert "…" not in shown
+        assert named in shown
 
 
 def test_what_is_not_there_or_cannot_be_explained_is_refused() -> None:
