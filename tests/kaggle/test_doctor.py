@@ -69,7 +69,13 @@ def test_nothing_is_there(place: Place) -> None:
     assert done.code == 2
     assert "none" in done.words
     assert "Check the network" in done.words
+    assert "Make a token" in done.words
+    assert "`fastslow doctor`" not in done.words  # that is what was typed
     assert "Traceback" not in done.words
+    scores = place.call("scores")
+    assert scores.code == 2
+    assert "No submission yet." in scores.words
+    assert "Where it would stand" not in scores.words  # nothing of ours would stand there
 
 
 SOURCES = ("KAGGLE_API_TOKEN", "access_token", "access_token.txt", "KAGGLE_KEY", "kaggle.json")

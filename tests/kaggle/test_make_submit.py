@@ -86,6 +86,11 @@ def test_a_clone_with_changes_is_refused_or_recorded(place: Place) -> None:
     changed = clone / "solution" / "system" / "cost.py"
     changed.write_text(changed.read_text() + f"# changed by {SECRET}\n")
     (clone / "my_model.py").write_text("mine = 1\n")
+    tried = run_shell(place, [*command, "--dry-run"], clone)
+    assert tried.returncode == 0, tried.stderr
+    assert "so the upload itself would be refused: solution/system/cost.py" in tried.stdout
+    assert "Out of fold, mean of the five: 0." in tried.stdout
+    assert "nothing_001" not in tried.stdout  # the whole table is that of `fastslow ensemble`
     refused = run_shell(place, command, clone)
     assert refused.returncode == 2
     assert "2 files not committed: solution/system/cost.py, my_model.py" in refused.stderr

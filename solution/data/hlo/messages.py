@@ -24,6 +24,8 @@ EXPECTED = (
     "with --xla_dump_hlo_as_proto"
 )
 ADVICE = "Get the file again, or write it in one of these forms."
+TEXT_ADVICE = "`fastslow rank FILE` reads text of HLO (.hlo) and StableHLO (.mlir)."
+TEXTS = (b"HloModule", b"module")  # how texts of XLA's begin
 
 
 def _make_classes() -> dict[str, Any]:
@@ -58,6 +60,8 @@ def read_records(path: Path) -> list[Any]:
             continue
         if records and all(_is_module(record.module) for record in records):
             return records
+    if _is_text(data):
+        raise InputError(f"{path}: {EXPECTED}; found text. {TEXT_ADVICE}")
     found = f"found none ({defects[-1]})" if len(defects) == 3 else "found no instructions in it"
     raise InputError(f"{path}: {EXPECTED}; {found}: truncated, or another file. {ADVICE}")
 
@@ -89,6 +93,10 @@ def _read_tuning_record(data: bytes) -> list[Message]:
 
 def _read_module(data: bytes) -> list[Message]:
     return [MESSAGES["TuningRecord"](module=MESSAGES["Module"].FromString(data))]
+
+
+def _is_text(data: bytes) -> bool:
+    return data[:256].lstrip().startswith(TEXTS)
 
 
 def _is_module(module: Any) -> bool:

@@ -49,7 +49,10 @@ def test_a_buffer_assignment_is_not_taken_for_runs(tmp_path: Path) -> None:
     ("content", "found"),
     [
         (b"", "found an empty file"),
-        (b"HloModule jit_f, entry_computation_layout={...}\n", "truncated, or another file"),
+        (
+            b"HloModule jit_f, entry_computation_layout={...}\n",
+            "found text. `fastslow rank FILE` reads",
+        ),
         (b"PK\x03\x04 an npz file", "truncated, or another file"),
         (b"\x00" * 100, "truncated, or another file"),
         (b"\x0a\x02\x0a\x00", "found no instructions in it"),
