@@ -90,6 +90,12 @@ def test_what_was_trained_is_merged_and_remembered(fastslow: FastSlow, tmp_path:
     assert "what lay there before was merged by equal_weights" in other.stdout
     assert fastslow("report", "--run", "out").stdout.strip().endswith("report.html")
 
+    # The run knows its store, which is not called as it is.
+    explained = fastslow("explain", "linear_ridge_001", "k3", "--run", "out")
+    assert explained.stdout.startswith("Configuration "), explained.stderr
+    place = tmp_path / "explanations" / "linear_ridge_001" / "tile" / "xla" / "k3"
+    assert (place / "contributions.png").is_file()
+
     listed = fastslow("runs", ".").stdout
     assert re.search(r"out +\d{4}-\d\d-\d\d +\d+ +mine", listed)
 

@@ -72,6 +72,7 @@ def test_nothing_is_there(place: Place) -> None:
     assert "Make a token" in done.words
     assert "`fastslow doctor`" not in done.words  # that is what was typed
     assert "Traceback" not in done.words
+    place.more = {"KAGGLE_USERNAME": UNSET, "KAGGLE_KEY": UNSET}
     scores = place.call("scores")
     assert scores.code == 2
     assert "No submission yet." in scores.words
