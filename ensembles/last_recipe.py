@@ -32,7 +32,10 @@ def recall(folder: Path) -> Recipe | None:
     path = folder / RECORD
     if not os.path.lexists(path):
         return None
-    fields = read_record(path, "the recipe of a run").get("recipe")
+    try:
+        fields = read_record(path, "the recipe of a run").get("recipe")
+    except InputError as error:
+        raise InputError(f"{error} Delete the file, and name the recipe with --recipe.") from error
     if not isinstance(fields, dict):
         raise InputError(f"{path}: expected a recipe, found {fields!r}. Delete the file.")
     return make_recipe(str(path), fields)

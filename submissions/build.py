@@ -41,7 +41,7 @@ def build_submission(run: Run, recipe: Recipe) -> Built:
 
     Raises InputError where the recipe does not fit the run, or the file would not pass the checker.
     """
-    last = recall(run.folder)
+    before = _name_last(run)
     merge_run(run, recipe)
     written = write_submission(
         predictions.read(run.ranking(recipe.name, "test")),
@@ -52,7 +52,16 @@ def build_submission(run: Run, recipe: Recipe) -> Built:
     scores = collect_scores(run, recipe)
     write_scores(scores.lines, run)
     remember(run, recipe)
-    return Built(run, recipe, written, scores, last.name if last else None)
+    return Built(run, recipe, written, scores, before)
+
+
+def _name_last(run: Run) -> str | None:
+    """The recipe that the run was merged by before; a damaged record of it is written anew."""
+    try:
+        last = recall(run.folder)
+    except InputError:
+        return None
+    return last.name if last else None
 
 
 def check_complete(built: Built) -> None:

@@ -86,8 +86,20 @@ CHANGES: tuple[Callable[[bytearray, random.Random], bytearray], ...] = (
 
 
 def mutate(content: bytes, seed: int, others: Sequence[bytes]) -> tuple[str, bytes]:
-    """What was done, and the mutated content; `others` are files that pieces are taken from."""
+    """What was done, and the mutated content; `others` are files that pieces are taken from.
+
+    What leaves every byte as it is, as zeros in the place of zeros, is drawn anew.
+    """
     generator = random.Random(seed)
+    done, mutated = "", content
+    while mutated == content:
+        done, mutated = _mutate_once(content, generator, others)
+    return done, mutated
+
+
+def _mutate_once(
+    content: bytes, generator: random.Random, others: Sequence[bytes]
+) -> tuple[str, bytes]:
     if generator.random() < 0.08:
         return "splice", _splice(content, generator.choice(others), generator)
     change = generator.choice(CHANGES)
