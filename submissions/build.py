@@ -6,7 +6,7 @@ from ensembles.last_recipe import recall, remember
 from ensembles.merge import merge_run
 from ensembles.recipe import Recipe
 from solution.domain import predictions
-from solution.domain.collection import COLLECTIONS
+from solution.domain.collection import COLLECTIONS, collection_of
 from solution.runs.folder import Run
 from solution.system.errors import InputError
 from submissions.checker import read_rows
@@ -70,7 +70,7 @@ def check_complete(built: Built) -> None:
     Raises InputError with what each collection has and needs.
     """
     path = built.written.path
-    names = [name.rpartition(":")[0] for name, _ in read_rows(path, path)]
+    names = [collection_of(name).name for name, _ in read_rows(path, path)]
     wrong = [
         f"{collection.name} {names.count(collection.name)} of {collection.test_rows}"
         for collection in COLLECTIONS

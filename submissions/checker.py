@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from solution.domain.collection import collection
+from solution.domain.collection import collection_of
 from solution.domain.metrics import TOP_K
 from solution.system.errors import InputError
 from solution.system.files import open_regular
@@ -125,5 +125,5 @@ def _shorten(text: str) -> str:
 
 def count_wanted(name: str, num_configs: int) -> int:
     """How many indices the row `name` must list: all for layout, the five fastest for tile."""
-    kind = collection(name.rpartition(":")[0]).kind
+    kind = collection_of(name).kind
     return num_configs if kind == "layout" else min(TOP_K, num_configs)

@@ -135,7 +135,7 @@ def _is_sample_submission(path: Path) -> bool:
         return False
     with path.open(encoding="utf-8", errors="replace") as file:
         header, first = file.readline(MAX_NAME).strip(), file.readline(MAX_NAME)
-    return header == "ID,TopConfigs" and first.partition(",")[0].rpartition(":")[0] in BY_NAME
+    return header == "ID,TopConfigs" and first.startswith(tuple(f"{name}:" for name in BY_NAME))
 
 
 def _walk(folder: Path, pattern: str = "*.npz") -> Iterator[Path]:

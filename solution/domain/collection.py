@@ -56,3 +56,12 @@ def collection(name: str) -> Collection:
             f"{name!r} is not a collection.{suggest(name, NAMES)} The five are: {', '.join(NAMES)}."
         )
     return BY_NAME[name]
+
+
+def collection_of(key: str) -> Collection:
+    """The collection of COLLECTION:GRAPH; InputError where it is of none.
+
+    A name of a graph may have colons itself.
+    """
+    found = next((c for c in COLLECTIONS if key.startswith(f"{c.name}:")), None)
+    return found or collection(key.rpartition(":")[0])

@@ -96,11 +96,12 @@ def run_and_verify(folder: Path, experiments: list[Experiment]) -> int:
 
 
 LONG = "x" * 200  # with a suffix and a folder's own, what a file system takes
+VISIBLE = [name for name in NAMES if name[0] != "." and len(name) < len(LONG)]
 PAIRS = [("e\u0301", "\u00e9"), ("A", "a"), (" ", "  "), (LONG, LONG + "y")]
 
 
 @row("names through check, prepare, run, CSV")
-@pytest.mark.parametrize("names", [(name,) for name in NAMES] + PAIRS, ids=range(len(NAMES) + 4))
+@pytest.mark.parametrize("names", [(name,) for name in VISIBLE] + PAIRS)
 def test_a_strange_name_goes_all_the_way(names: tuple[str, ...], tmp_path: Path) -> None:
     for seed in range(3):
         write_graph(make_tile_graph(seed, name=f"kernel_{seed}"), tmp_path / "data")

@@ -275,6 +275,13 @@ def test_a_graph_of_very_many_configurations_is_written_and_checked(tmp_path: Pa
     assert path.read_text(encoding="utf-8").startswith(f"ID,TopConfigs\n{L}:huge,47711;47710;")
 
 
+def test_a_name_may_have_a_colon(tmp_path: Path) -> None:
+    graphs = pl.DataFrame([("tile:xla", "a:b", "test", 3)], schema=GRAPHS.schema, orient="row")
+    ranking = make_ranking({("tile:xla", "a:b"): [3.0, 1.0, 2.0]})
+    write_submission(ranking, graphs, None, tmp_path / "submission.csv")
+    assert read_rows(tmp_path / "submission.csv")[1] == ("tile:xla:a:b", "1;2;0")
+
+
 def test_the_sample_of_the_competition_has_the_rows_of_every_collection(
     tpu: Path, tmp_path: Path
 ) -> None:
