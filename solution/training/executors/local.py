@@ -180,7 +180,7 @@ class _Throttled:
         total: int,
         note: str = "",
         score: float | None = None,
-        **facts: float | None,
+        **facts: Any,
     ) -> None:
         """Pass it on, or not."""
         is_best = score is not None and (self._best is None or score > self._best)
