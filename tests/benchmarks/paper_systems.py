@@ -16,7 +16,7 @@ from solution.experiments.base import find_experiment
 from solution.models.base import RankerSettings
 from solution.models.papers.nodes import NodeSettings
 
-FEW = NodeSettings(trained=40, scored=80)
+FEW = NodeSettings(trained=40)  # a step keeps so few; a graph is predicted from all nodes
 
 
 @dataclass(frozen=True)

@@ -57,11 +57,12 @@ def test_the_commands_of_the_readme_talk_to_kaggle(place: Place) -> None:
         assert len(place.world.submissions) == sent
 
 
-def test_a_clone_with_changes_is_refused_or_recorded(place: Place) -> None:
-    clone = place.folder / "clone"
-    git = ["git", "-c", "user.name=t", "-c", "user.email=t@localhost"]
-    subprocess.run([*git, "clone", "--quiet", REPOSITORY, clone], check=True)
-    # The code of the working tree, committed there.
+GIT = ("git", "-c", "user.name=t", "-c", "user.email=t@localhost")
+
+
+def clone_working_tree(clone: Path) -> None:
+    """A clone with the code of the working tree, committed there."""
+    subprocess.run([*GIT, "clone", "--quiet", REPOSITORY, clone], check=True)
     names = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
         cwd=REPOSITORY, capture_output=True, text=True, check=True,
@@ -70,8 +71,13 @@ def test_a_clone_with_changes_is_refused_or_recorded(place: Place) -> None:
         (clone / name).parent.mkdir(parents=True, exist_ok=True)
         if (REPOSITORY / name).is_file():
             shutil.copyfile(REPOSITORY / name, clone / name)
-    subprocess.run([*git, "add", "--all"], cwd=clone, check=True)
-    subprocess.run([*git, "commit", "--quiet", "--allow-empty", "-m", "x"], cwd=clone, check=True)
+    subprocess.run([*GIT, "add", "--all"], cwd=clone, check=True)
+    subprocess.run([*GIT, "commit", "--quiet", "--allow-empty", "-m", "x"], cwd=clone, check=True)
+
+
+def test_a_clone_with_changes_is_refused_or_recorded(place: Place) -> None:
+    clone = place.folder / "clone"
+    clone_working_tree(clone)
     place.more |= {"PYTHONPATH": str(clone), "FASTSLOW_SUBMISSIONS": str(clone / "submissions")}
     run = place.folder / "run"
     command = [
@@ -102,7 +108,7 @@ def test_a_clone_with_changes_is_refused_or_recorded(place: Place) -> None:
     difference = (sent / "uncommitted.diff").read_text()
     assert "+# changed by ***" in difference
     assert "+mine = 1" in difference
-    subprocess.run([*git, "checkout", "--quiet", "solution"], cwd=clone, check=True)
+    subprocess.run([*GIT, "checkout", "--quiet", "solution"], cwd=clone, check=True)
     (clone / "my_model.py").unlink()
     clean = run_shell(place, [*command, "--force"], clone)
     assert clean.returncode == 0, "the ledger's own change counts as clean: " + clean.stderr
