@@ -20,8 +20,9 @@ from tests.benchmarks.timed_fits import unwrap, with_epochs
 from tests.made.graphs import make_layout_graph, make_tile_graph
 
 CONFIGS = 8
-# What a step does depends on values: a library's search for self-loops, a table of embeddings.
-NEEDS_VALUES = ("_gcn_", "_segments_")
+# What a step does depends on values: a library's search for self-loops, a table of embeddings, the
+# soft mask's search for edges that stand there twice.
+NEEDS_VALUES = ("_gcn_", "_segments_", "_violation_", "_tpugraphs_attention_")
 
 
 def build(name: str) -> Any:

@@ -16,7 +16,6 @@ Source: a student report on the competition (rank 239 of 616), sections 3.1 and 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from solution.models.nets.convolutions import both_ways
 from solution.models.nets.layers import attend
@@ -69,10 +68,23 @@ class ResidualBody(nn.Module):
     def forward(self, x: Tensor, told: Tensor, edge_index: Tensor) -> Tensor:
         if self.attention:
             x = attend_to_itself(x)
-        edges, weights = gcn_norm(both_ways(edge_index), num_nodes=len(x), dtype=torch.float32)
+        edges, weights = normalise_edges(both_ways(edge_index), len(x))
         for layer in self.layers:
             x = layer(x, told, edges, weights)
         return x
+
+
+def normalise_edges(edges: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
+    """The entries of Â = D^-1/2 (A + I) D^-1/2: their places (2, edges + nodes), their weights.
+
+    As torch_geometric's gcn_norm, which looks for loops by value: a GPU would be waited for.
+    """
+    loops = torch.arange(num_nodes, device=edges.device).expand(2, -1)
+    source, target = places = torch.cat([edges, loops], dim=1)
+    counts = torch.ones(places.shape[1], device=edges.device)
+    counts[: edges.shape[1]] = (edges[0] != edges[1]).float()  # a loop counts once
+    degree = counts.new_zeros(num_nodes).index_add(0, target, counts)
+    return places, counts * degree[source].rsqrt() * degree[target].rsqrt()
 
 
 def attend_to_itself(x: Tensor) -> Tensor:

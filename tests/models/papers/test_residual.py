@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
+from torch_geometric.utils import to_dense_adj
 
 from solution.domain.graph import Graph
 from solution.models.nets.training_loop import TrainingSettings
@@ -17,6 +19,7 @@ from solution.models.papers.residual_layers import (
     ResidualLayer,
     attend_to_itself,
     drop_edges,
+    normalise_edges,
     penalise,
 )
 from solution.models.papers.residual_tile import ResidualTile, ResidualTileSettings
@@ -47,6 +50,17 @@ def spread(edges: np.ndarray, num_nodes: int) -> np.ndarray:
         adjacency[source, target] = adjacency[target, source] = 1
     root = adjacency.sum(axis=1) ** -0.5
     return root[:, None] * adjacency * root
+
+
+def test_edges_are_normalised_as_a_library_does() -> None:
+    """Also one that stands twice, and a loop."""
+    edges = torch.tensor([[0, 1, 1, 2, 2, 3, 1], [1, 0, 2, 1, 2, 1, 2]])
+    expected = to_dense_adj(*_entries(*gcn_norm(edges, num_nodes=5)))
+    assert torch.allclose(to_dense_adj(*_entries(*normalise_edges(edges, 5))), expected)
+
+
+def _entries(places: Tensor, weights: Tensor | None) -> tuple[Tensor, None, Tensor | None]:
+    return places, None, weights
 
 
 def test_attention_is_of_the_nodes_with_themselves_without_projections() -> None:
