@@ -194,7 +194,7 @@ def test_help_has_groups_examples_and_a_version(cold_fastslow: FastSlow) -> None
 
 
 def test_columns_are_found_by_a_word(fastslow: FastSlow) -> None:
-    shown = fastslow("features", "--find", "vector").stdout
+    shown = " ".join(fastslow("features", "--find", "vector").stdout.split())
     assert "The tile table: 4 columns" in shown
     assert "The layout table" not in shown  # it has none
     assert "1 column, a row a node" in shown
