@@ -74,7 +74,7 @@ OF_TILES: dict[str, RankerSettings] = {
     "early_tile_net": EarlyTileGnnSettings(width=8, blocks=1, training=NET),
     "tpugraphs_tile": TpuGraphsTileSettings(width=8, rounds=1, training=NET),
     "residual_tile": ResidualTileSettings(width=8, rounds=1, training=NET),
-    "study_trees": StudyTreeSettings(rounds=3, min_data_in_leaf=2, trials=1),
+    "study_trees": StudyTreeSettings(rounds=3, min_data_in_leaf=2, trials=0),
     "study_least_squares": StudyOrdinarySettings(max_configs=8),
     "study_ridge": StudyRidgeSettings(max_configs=8, grid=(1.0,)),
     "study_lasso": StudyLassoSettings(max_configs=8, grid=(0.01,)),
