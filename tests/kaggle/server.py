@@ -5,7 +5,10 @@ Place.environment of tests/kaggle/place.py. Everything that is asked is kept, an
 uploaded.
 """
 
+import errno
+import itertools
 import json
+import os
 import socket
 import ssl
 import threading
@@ -24,6 +27,9 @@ MESSAGES = {
     429: "Too Many Requests",
     500: "Internal server error",
 }
+# Below the ports that systems give away by themselves: nobody is given the port of a server that
+# listens no more. Each process of the tests begins elsewhere.
+PORTS = itertools.cycle(range(10_000 + os.getpid() % 200 * 100, 32_000))
 
 
 class KaggleServer(ThreadingHTTPServer):
@@ -33,7 +39,9 @@ class KaggleServer(ThreadingHTTPServer):
     allow_reuse_address = True
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__(("127.0.0.1", 0), Handler, bind_and_activate=False)
+        self._find_port()
+        self.server_activate()
         self.world = World()
         self.guard = threading.Lock()
         self.closing = threading.Event()
@@ -48,17 +56,27 @@ class KaggleServer(ThreadingHTTPServer):
     def _listen(self) -> None:
         threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
 
+    def _find_port(self) -> None:
+        for port in PORTS:
+            self.server_address = ("127.0.0.1", port)
+            try:
+                self.server_bind()
+                return
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+
     def refuse(self) -> None:
-        """From now on nobody listens on the port: the system refuses connections."""
+        """From now on nobody listens on the port, which stays ours: connections are refused."""
         self.listening = False
         self.shutdown()
         self.server_close()
+        self.socket = socket.socket(self.address_family, self.socket_type)
+        self.server_bind()
 
     def accept_again(self) -> None:
         """Listen on the same port as before."""
         if not self.listening:
-            self.socket = socket.socket(self.address_family, self.socket_type)
-            self.server_bind()
             self.server_activate()
             self.listening = True
             self._listen()
@@ -71,7 +89,8 @@ class KaggleServer(ThreadingHTTPServer):
     def stop(self) -> None:
         self.closing.set()
         if self.listening:
-            self.refuse()
+            self.shutdown()
+        self.server_close()
 
     def handle_error(self, request: object, client_address: object) -> None:
         """A client that hangs up is what many tests are about."""
