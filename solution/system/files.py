@@ -23,6 +23,8 @@ from solution.system.errors import InputError
 TEMPORARY = ".partial-"
 SEAL = "seal"  # in a sealed record: the checksum of all the rest
 MAX_JSON = 64 << 20  # bytes; a record has a few thousand
+# Of a folder that can hold no file of ours; another one may.
+REFUSALS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENOENT)
 KINDS = {stat.S_IFDIR: "folder", stat.S_IFIFO: "pipe", stat.S_IFSOCK: "socket"}
 
 
@@ -32,6 +34,8 @@ def replace_file(path: Path) -> Iterator[Path]:
 
     Who may read it says the umask, as of any new file.
     """
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder, where a file is to be written. Move it away.")
     temporary = _temporary(path)
     with _name_refusal(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -86,7 +90,7 @@ def _name_refusal(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+        if error.errno not in REFUSALS:
             raise
         raise InputError(
             f"{folder}: may not be written ({error.strerror}). Choose another folder, or make it "

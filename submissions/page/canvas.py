@@ -103,7 +103,9 @@ class Scale:
         return self.start + share * (self.end - self.start)
 
     def ticks(self, about: int = 5) -> list[float]:
-        """Round values inside, `about` as many."""
+        """Round values inside, `about` as many; of a single value, that one."""
+        if self.high == self.low:
+            return [self.low]
         if self.logarithmic:
             return self._logarithmic_ticks()
         step = _round_step((self.high - self.low) / about)

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
+
 from tests.conftest import REPOSITORY
 from tests.processes import TRAINING, Program
 
@@ -40,7 +42,7 @@ def list_results(run: Path) -> dict[str, bytes]:
     return {
         path.relative_to(run).as_posix(): path.read_bytes()
         for path in sorted(run.rglob("*"))
-        if path.name in WRITTEN_ALIKE or path.parent.name == "model"
+        if path.is_file() and (path.name in WRITTEN_ALIKE or path.parent.name == "model")
     }
 
 
@@ -59,6 +61,8 @@ def wait_until(condition: Callable[[], bool], program: Program) -> bool:
 
 
 def kill(program: Program) -> None:
-    """It and all that it began."""
+    """It and all that it began; workers end by themselves when it is gone."""
+    workers = TRAINING.workers()
     os.killpg(program.pid, signal.SIGKILL)
     program.wait(30)
+    psutil.wait_procs(workers, 30)

@@ -140,7 +140,7 @@ COMMANDS = (
     ("ensemble", "proposed.toml", "--run", "runs/sample-limit"),
     ("report", "--run", "runs/sample-limit", "--recipe", "proposed.toml"),
     ("features", "tile:xla", "--data", "SAMPLE", "--out", "table.parquet"),
-    ("tune", "linear_ridge_001", "--trials", "1", "--folds", "2"),
+    ("tune", "tile_lightgbm_001", "--trials", "1", "--folds", "2"),
     ("pack", "runs/sample-limit", "--recipe", "mine.toml", "--out", "bundle"),
     ("pack", "runs/sample-limit", "--recipe", "mine.toml", "--out", "bundle.zip"),
     ("rank", "KERNEL", "--with", "bundle.zip", "--csv", "order.csv", "--json", "order.json"),

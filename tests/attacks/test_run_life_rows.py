@@ -201,12 +201,16 @@ CHECKPOINT = ("early byte", "late byte", "last byte", "cut in half", "cut by a b
 def test_a_damaged_checkpoint(
     damage: str, words: tuple[str | Path, ...], whole: Path, tmp_path: Path
 ) -> None:
-    """It counts as none: the fit begins anew, and ends the same."""
+    """It counts as none: the fit begins anew, and ends the same. A folder is in the way once."""
     program = begin(*words, cwd=tmp_path)
     wait_for_checkpoint(program, tmp_path / "run")
     kill(program)
     (path, *_) = find_checkpoints(tmp_path / "run")
     DAMAGE[damage](path)
+    if damage == "folder":
+        done = TRAINING.run(*words, cwd=tmp_path)
+        refused = f"{path}: is a folder" in " ".join(done.stderr.split())
+        assert (done.returncode, refused) == (2, True), done.stderr
     check_end(words, whole)
 
 

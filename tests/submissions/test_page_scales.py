@@ -19,3 +19,11 @@ def test_logarithmic_axes_have_few_round_ticks(high: float) -> None:
     scale = Scale(1.0, high, logarithmic=True)
     assert 2 <= len(scale.ticks()) <= 9
     assert scale(1.0) == scale.start and scale(high) == pytest.approx(scale.end)
+
+
+@pytest.mark.parametrize("logarithmic", [False, True])
+def test_an_axis_of_one_value_has_one_tick_in_its_middle(logarithmic: bool) -> None:
+    """A quick look's curves have a single step."""
+    scale = Scale(3.0, 3.0, 0.0, 10.0, logarithmic)
+    assert scale.ticks() == [3.0]
+    assert scale(3.0) == 5.0
