@@ -3,6 +3,7 @@
 python -m tests.benchmarks.collecting noise FOLDER     # our passes beside the naive loop
 python -m tests.benchmarks.collecting tiles FOLDER --count 40
 python -m tests.benchmarks.collecting options FOLDER   # each choice alone, on drawn programs
+python -m tests.benchmarks.collecting costs FOLDER     # of what was collected there
 """
 
 import argparse
@@ -16,7 +17,16 @@ from solution.collecting.builder import Builder
 from solution.collecting.child import Compile, Load, Open, Run
 from solution.collecting.children import Child, Limits, choose_core
 from solution.collecting.collect import Collection, Settings, Workers
-from solution.collecting.journal import SOUND, Journal
+from solution.collecting.journal import (
+    CANDIDATE_FILE,
+    CANDIDATES,
+    REPEAT_FILE,
+    SOUND,
+    STATE,
+    Journal,
+    read_log,
+    read_state,
+)
 from solution.collecting.options import OptionSpace
 from solution.collecting.passes import Passes
 from solution.collecting.program import Program, read_programs
@@ -24,7 +34,7 @@ from solution.collecting.records import Place
 from solution.collecting.sample import draw_drafts
 from solution.collecting.spaces import LayoutSpace, draw_new
 from solution.collecting.tiles import TileSpace
-from solution.collecting.timing import summarise
+from solution.collecting.timing import SCHEMA, summarise
 from solution.domain.metrics import kendall_tau
 from solution.domain.vocabulary import OPTION_CHOICES, OPTION_NAMES
 from solution.system.terminal import output, say
@@ -116,6 +126,20 @@ def measure_options(folder: Path, count: int) -> pl.DataFrame:
     return pl.DataFrame(table).transpose(include_header=True, column_names="program")
 
 
+def measure_costs(folder: Path, count: int) -> pl.DataFrame:
+    """Seconds of what was collected beside those of nothing but compiling and running."""
+    rows = []
+    for log in sorted(path.parent for path in folder.glob(f"log/**/{STATE}")):
+        state = read_state(log)
+        if state.get("finished"):
+            compiled = read_log(log / CANDIDATE_FILE, CANDIDATES)["compile_seconds"].sum()
+            ran = read_log(log / REPEAT_FILE, SCHEMA)["wall_ns"].sum() / 1e9
+            told = [state[name] for name in ("configs", "seconds", "spread", "repeat_tau")]
+            rows.append((log.name, *told, compiled, ran, state["seconds"] / (compiled + ran)))
+    columns = ["program", "configs", "seconds", "spread", "tau", "compiling", "running", "ratio"]
+    return pl.DataFrame(rows[:count], columns, orient="row")
+
+
 def choices_alone() -> list[tuple[str, np.ndarray]]:
     """Each choice that is not the compiler's own, with all others left to it."""
     return [
@@ -125,16 +149,21 @@ def choices_alone() -> list[tuple[str, np.ndarray]]:
     ]
 
 
+MEASURES = {
+    "noise": measure_noise, "tiles": measure_tiles, "options": measure_options,
+    "costs": measure_costs,
+}  # fmt: skip
+
+
 def main() -> None:
     """Run one benchmark and print its table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["noise", "tiles", "options"])
+    parser.add_argument("what", choices=list(MEASURES))
     parser.add_argument("folder", type=Path)
     parser.add_argument("--count", type=int, default=8, help="Programs.")
     given = parser.parse_args()
-    measure = {"noise": measure_noise, "tiles": measure_tiles, "options": measure_options}
     with pl.Config(tbl_rows=-1, tbl_cols=-1):
-        table = measure[given.what](given.folder, given.count)
+        table = MEASURES[given.what](given.folder, given.count)
         output.print(table)
         output.print(table.select(pl.selectors.numeric().median()))
 
