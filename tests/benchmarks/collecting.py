@@ -132,8 +132,9 @@ def measure_costs(folder: Path, count: int) -> pl.DataFrame:
     for log in sorted(path.parent for path in folder.glob(f"log/**/{STATE}")):
         state = read_state(log)
         if state.get("finished"):
-            compiled = read_log(log / CANDIDATE_FILE, CANDIDATES)["compile_seconds"].sum()
-            ran = read_log(log / REPEAT_FILE, SCHEMA)["wall_ns"].sum() / 1e9
+            candidates = read_log(log / CANDIDATE_FILE, CANDIDATES)
+            compiled = candidates["compile_seconds"].to_numpy().sum()
+            ran = read_log(log / REPEAT_FILE, SCHEMA)["wall_ns"].to_numpy().sum() / 1e9
             told = [state[name] for name in ("configs", "seconds", "spread", "repeat_tau")]
             rows.append((log.name, *told, compiled, ran, state["seconds"] / (compiled + ran)))
     columns = ["program", "configs", "seconds", "spread", "tau", "compiling", "running", "ratio"]
