@@ -105,7 +105,7 @@ class Scale:
     def ticks(self, about: int = 5) -> list[float]:
         """Round values inside, `about` as many; of a single value, that one."""
         if self.high == self.low:
-            return [self.low]
+            return [float(self.low)]
         if self.logarithmic:
             return self._logarithmic_ticks()
         step = _round_step((self.high - self.low) / about)
