@@ -5,10 +5,11 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from solution.analysis import data_pictures, layout_pictures
+from solution.analysis import data_pictures, layout_pictures, scale
 from solution.analysis.graph_picture import save_figure
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
+from solution.data.scan import summarise, tabulate
 from solution.domain.collection import NAMES
 from solution.domain.graph import Graph
 from solution.features.preparation import Preparation
@@ -22,11 +23,13 @@ FIGURES: dict[str, Callable[[Sequence[Graph]], Figure]] = {
     "gains": layout_pictures.draw_gains,
     "configurations": data_pictures.draw_across,
     "pruning": data_pictures.draw_pruning,
+    "scale": lambda graphs: scale.draw_scale(tabulate([summarise(g, "train") for g in graphs])),
 }
 OF_LAYOUTS: dict[str, Callable[[Sequence[Graph]], Figure]] = {
     "opcodes": data_pictures.draw_opcodes,
     "violations": data_pictures.draw_violations,
     "distances": layout_pictures.draw_distances,
+    "copies": layout_pictures.draw_copies,
 }
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from solution.analysis import measures
@@ -73,6 +74,52 @@ def draw_distances(graphs: Sequence[Graph]) -> Figure:
     words = f"{graph.key[0]}:{show_name(graph)}, tau {taus[strongest]:+.2f}"
     right.set_title(f"The strongest: {words}", fontsize=10)
     return figure
+
+
+def draw_copies(graphs: Sequence[Graph]) -> Figure:
+    """The trade-off of a layout: what suits each operation by itself, against copies in between.
+
+    Left, of each graph, Kendall's tau of the padding and of the copied bytes with the runtime;
+    right, the program whose configurations differ most in both.
+    """
+    layout = [g for g in graphs if g.collection.kind == "layout" and g.runtimes is not None]
+    if not layout:
+        return _say("no labelled layout graph")
+    costs = [(measures.padded_bytes(graph), measures.copied_bytes(graph)) for graph in layout]
+    figure = Figure(figsize=(12, 4.6), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    times = [measures.slowdowns(graph) for graph in layout]
+    taus = [[kendall_tau(c, t) for c in own] for own, t in zip(costs, times, strict=True)]
+    for name, colour in COLOURS.items():
+        own = [tau for tau, graph in zip(taus, layout, strict=True) if graph.key[0] == name]
+        if own:
+            left.scatter(*zip(*own, strict=True), color=colour, s=22, alpha=0.6, label=name)
+    left.axhline(0, color="black", lw=0.8, ls=":")
+    left.axvline(0, color="black", lw=0.8, ls=":")
+    left.set_xlabel("Kendall's tau of padding and runtime (a point a graph)")
+    left.set_ylabel("Kendall's tau of copied bytes and runtime")
+    left.set_title("What a layout costs: in each operation, and between them")
+    left.legend(fontsize=8, frameon=False)
+    widest = int(np.argmax([np.prod([np.std(cost) for cost in own]) for own in costs]))
+    _draw_trade(right, layout[widest], *costs[widest])
+    return figure
+
+
+def _draw_trade(axes: Axes, graph: Graph, padded: np.ndarray, copied: np.ndarray) -> None:
+    """A point a configuration; the fastest one is marked."""
+    chosen, slow = spread_evenly(graph.num_configs), measures.slowdowns(graph)
+    points = axes.scatter(
+        100 * padded[chosen], 100 * copied[chosen], c=slow[chosen], cmap="viridis_r", s=14
+    )
+    axes.figure.colorbar(points, ax=axes, label="runtime over the fastest")
+    best = int(slow.argmin())
+    axes.plot(
+        100 * padded[best], 100 * copied[best], "o", ms=11, mfc="none", mec="C3", label="fastest"
+    )
+    axes.set_xlabel("padding of what configurable nodes write and read (% of the bytes)")
+    axes.set_ylabel("bytes between them that are copied (%)")
+    axes.set_title(f"Configurations of {graph.key[0]}:{show_name(graph)}", fontsize=10)
+    axes.legend(fontsize=8, frameon=False)
 
 
 def _say(words: str) -> Figure:

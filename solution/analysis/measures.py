@@ -5,6 +5,7 @@ import numpy as np
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import LAYOUT_TENSORS, LAYOUT_UNSET, MAX_RANK, NUM_LAYOUT_TOKENS
+from solution.features.layout import copies, layout_table
 from solution.features.layout.tensors import find_tensors
 from solution.features.layout.violations import violation_ratios
 from solution.features.pruning import neighbourhood
@@ -86,6 +87,21 @@ def _complete(orders: np.ndarray, ranks: np.ndarray) -> np.ndarray:
     """Orders (nodes, 6) of all six dimensions: those past the rank come last, as they are."""
     past = np.arange(MAX_RANK) >= ranks[:, None]
     return np.where(past, np.arange(MAX_RANK), orders)
+
+
+def copied_bytes(graph: Graph) -> np.ndarray:
+    """The share (configs,) of the bytes between configurable nodes that have to be copied.
+
+    Those of tensors that a configuration orders differently where they are made and read.
+    """
+    column = [feature.name for feature in copies.FEATURES].index("copies_order_bytes")
+    return copies.count_copies(graph)[graph.layouts.rows, column]
+
+
+def padded_bytes(graph: Graph) -> np.ndarray:
+    """How much padding (configs,) the layouts of configurable nodes need, over the real bytes."""
+    column = [feature.name for feature in layout_table.FEATURES].index("moved_bytes")
+    return np.expm1(layout_table.layout_rows(graph)[:, column].astype(np.float64))
 
 
 def violation_ratio(graph: Graph) -> np.ndarray:

@@ -3,6 +3,12 @@
 A row a node, in the order of Graph.node_features, so the tables can be put side by side. Optional:
 it needs the protobuf of a program, in the competition a download of its own.
 
+Of these columns rankers read what dots sum over: a graph that is read from its module carries it
+(Graph.summed), and solution.features.contractions makes node columns of it for nets and columns of
+a configuration for trees, of layouts and tiles. The others are for models of one's own: npz files
+have none of them, and what is learned from, the competition's files and those that are collected
+here bit for bit alike, are npz files.
+
 Source: the competition's best solutions (contracting and batch dimensions of dots, shapes of
 operands, gathers) and its organisers, who name the first.
 """

@@ -27,6 +27,7 @@ app = typer.Typer()
 def check(data: Data = SAMPLE) -> None:
     """Validate every file, of the data or of a prepared store, and count what is there."""
     from solution.analysis.graph_tables import show_summaries
+    from solution.analysis.scale import show_scale
     from solution.data.folders import find_files
     from solution.data.scan import scan
     from solution.store.store import Store, is_store
@@ -37,6 +38,8 @@ def check(data: Data = SAMPLE) -> None:
     else:
         summaries, defects = scan(find_files(data))
     output.print(show_summaries(summaries))
+    if len(summaries) > 1:
+        output.print(show_scale(summaries))
     if defects:
         raise InputError("\n".join([*defects, f"{count(len(defects), 'defect')} in {data}."]))
     say(f"All {len(summaries)} files are sound." if len(summaries) != 1 else "The file is sound.")

@@ -19,6 +19,7 @@ TOP_K = 5
 def kendall_tau(scores: np.ndarray, runtimes: np.ndarray) -> float:
     """Kendall's tau-b between scores and runtimes (configs,); 0 where either is constant.
 
+    As scipy has it, and so the competition. Two reports leave ties out instead: `concordance`.
     Source: Kendall, "The treatment of ties in ranking problems", Biometrika, 1945.
     """
     if np.ptp(scores) == 0 or np.ptp(runtimes) == 0:

@@ -6,7 +6,7 @@ the fewest batch dimensions, the last ones of the left operand and the first one
 the 66 dots of five small training steps that JAX made, 43 came out as in the module, all of those
 whose sizes differ; the others have square weights.
 
-A graph that was read from a module has them as the module says (Graph.summed).
+A graph of layouts or tiles that was read from a module has them as the module says (Graph.summed).
 
 The competition's best solutions took the dimensions from the protobuf files, and its organisers
 name them among what helped. Here they are found for every file, and put where a convolution has the

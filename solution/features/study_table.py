@@ -6,6 +6,10 @@
     either    on demand, the share of the nodes that have each opcode: of the nodes that pruning
               keeps, or of these and, apart, of those that it drops
 
+The study counts 23 numbers of a tile and does not say which; the files have 24, sums and products
+among them. Slots of node features that are not used hold -1, as everywhere here, where the study
+has the files' 0 (solution.features.padding).
+
 Padding is that of the register tile, 128 by 8: the minor-most dimension of an output is padded to
 a multiple of 128, the next one to a multiple of 8. Where a configuration leaves a node to the
 compiler, the node has the program's layout. Nodes that no configuration lays out are padded alike

@@ -12,16 +12,16 @@ from dataclasses import dataclass, replace
 from solution.features.nodes import ENCODINGS
 from solution.features.padding import PADDING
 from solution.features.preparation import Preparation
-from solution.models.base import Ranker, RankerSettings
+from solution.models.base import Ranker
 from solution.models.settings import check_choice, check_size
+from solution.models.wrappers import WrapperSettings
 from solution.system.errors import InputError
 
 
 @dataclass(frozen=True)
-class PreparedSettings(RankerSettings):
+class PreparedSettings(WrapperSettings):
     """A ranker, and how its graphs are prepared. It is the ranker that is built and saved."""
 
-    ranker: RankerSettings
     padding: int = PADDING  # what unused slots hold: -1, or 0 as in the files
     contractions: bool = False  # whether dots say which dimensions they sum
     encoding: str = ENCODINGS[0]  # of the numbers of nodes, for nets: logarithms, or as they are
@@ -29,14 +29,6 @@ class PreparedSettings(RankerSettings):
     def __post_init__(self) -> None:
         check_size("padding", self.padding, most=0, least=PADDING)
         check_choice("encoding", self.encoding, ENCODINGS)
-
-    @property
-    def learns(self) -> bool:
-        return self.ranker.learns
-
-    @property
-    def needed_hops(self) -> int | None:
-        return self.ranker.needed_hops
 
     @property
     def preparation(self) -> Preparation:

@@ -31,11 +31,10 @@ MAX_TIMES, MAX_SIZE = 10_000, 1 << 30
 
 
 @dataclass(frozen=True)
-class ListAverageSettings(RankerSettings):
-    """A ranker, and how often its list is drawn."""
+class WrapperSettings(RankerSettings):
+    """A ranker, which decides what is learned from which part of the graph."""
 
     ranker: RankerSettings
-    times: int = 4
 
     @property
     def learns(self) -> bool:
@@ -48,6 +47,13 @@ class ListAverageSettings(RankerSettings):
     @property
     def preparation(self) -> Preparation:
         return self.ranker.preparation
+
+
+@dataclass(frozen=True)
+class ListAverageSettings(WrapperSettings):
+    """A ranker, and how often its list is drawn."""
+
+    times: int = 4
 
 
 @dataclass(frozen=True)

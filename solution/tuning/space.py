@@ -2,6 +2,10 @@
 
 Any settings that have a field of one of these names are searched over it, in nested settings too,
 so a new ranker needs nothing here as long as it calls its settings what they are called elsewhere.
+
+How many nodes, configurations and graphs a net learns from is what a student report (rank 239 of
+616) searched, as far as its memory went. Here memory bounds none of them: a step is taken in parts
+(solution.models.nets.training_loop), so what they cost is time.
 """
 
 import dataclasses
@@ -29,6 +33,9 @@ SPACE: dict[str, optuna.distributions.BaseDistribution] = {
     "training.weight_decay": optuna.distributions.FloatDistribution(1e-5, 1e-1, log=True),
     "training.loss": optuna.distributions.CategoricalDistribution(("pairwise_hinge", "list_mle")),
     "training.configs_per_graph": optuna.distributions.CategoricalDistribution((16, 32, 48, 64)),
+    "training.graphs_per_step": optuna.distributions.CategoricalDistribution((4, 10, 50, 100)),
+    "training.max_configs": optuna.distributions.CategoricalDistribution((20, 100, 500, 1000)),
+    "nodes.trained": optuna.distributions.CategoricalDistribution((100, 200, 500, 1000)),
 }
 
 

@@ -16,8 +16,10 @@ from solution.analysis.first_look import FIGURES, OF_LAYOUTS, draw_first_look
 from solution.analysis.graph_tables import show_graph
 from solution.domain.codebook_encoder import encode
 from solution.domain.graph import Graph
+from solution.features.layout.conflicts import find_constraints
 from solution.features.padding import repair_padding
 from solution.features.study_table import study_rows
+from solution.features.work import num_bytes
 from solution.system.errors import InputError
 from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
 
@@ -77,6 +79,48 @@ def test_swaps_are_pairs_of_dimensions_in_another_order(seed: int) -> None:
     assert measures.swaps_to_best(graph).tolist() == slow_swaps(graph)
 
 
+def slow_copies(graph: Graph) -> list[float]:
+    """Of the tensors between configurable nodes, the share of bytes whose two orders differ."""
+    constraints, size = find_constraints(graph), num_bytes(graph)
+    found = []
+    for code in graph.layouts.codes[graph.layouts.rows]:
+        moved = total = 0.0
+        ends = [*constraints.starts[1:], len(constraints.configurable)]
+        for node, first, last in zip(constraints.nodes, constraints.starts, ends, strict=True):
+            given = {
+                int(constraints.order[code[constraints.configurable[k]] + constraints.offsets[k]])
+                for k in range(first, last)
+            } - {-1}
+            total += size[node]
+            moved += size[node] * (len(given) > 1)
+        found.append(moved / total if total else 0.0)
+    return found
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 10_000))
+def test_what_is_copied_are_tensors_with_two_orders(seed: int) -> None:
+    graph = repair_padding(make_layout_graph(seed, 12))
+    np.testing.assert_allclose(measures.copied_bytes(graph), slow_copies(graph), atol=1e-6)
+
+
+def test_padding_is_more_where_a_short_dimension_is_contiguous() -> None:
+    """The dot's output, and no other layout: what is given decides how far it is padded."""
+    graph = repair_padding(make_layout_graph(1, 4))
+    node = int(graph.configurable[0])
+    rows, columns = graph.node_features[node, 21:23]
+    tensor = np.full((2, *graph.layouts.shape[1:]), -1, np.int8)
+    tensor[0, 0, :2], tensor[1, 0, :2] = (0, 1), (1, 0)
+    asked = dataclasses.replace(graph, configs=encode(tensor), runtimes=None)
+    padded = [
+        np.ceil(minor / 128) * 128 * np.ceil(second / 8) * 8
+        for minor, second in ((rows, columns), (columns, rows))
+    ]
+    found = measures.padded_bytes(asked)
+    assert (found >= 0).all()
+    assert np.sign(found[0] - found[1]) == np.sign(padded[0] - padded[1])
+
+
 def test_a_plane_is_measured_where_it_was_not_fitted() -> None:
     generator = np.random.default_rng(0)
     points = generator.normal(size=(200, 3))
@@ -101,8 +145,12 @@ def test_every_figure_is_drawn_of_layouts(draw: object) -> None:
 def test_figures_say_where_there_is_nothing_to_draw() -> None:
     unset = [graph.select(np.flatnonzero((graph.layouts.expand() >= 0).any(axis=(1, 2))))
              for graph in GRAPHS]  # fmt: skip
-    for figure in (layout_pictures.draw_gains(unset), layout_pictures.draw_distances(KERNELS)):
-        assert figure.texts
+    drawn = [
+        layout_pictures.draw_gains(unset),
+        layout_pictures.draw_distances(KERNELS),
+        layout_pictures.draw_copies(KERNELS),
+    ]
+    assert all(figure.texts for figure in drawn)
 
 
 def test_a_folder_is_looked_at_as_a_whole(tmp_path: Path) -> None:

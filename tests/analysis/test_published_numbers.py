@@ -7,7 +7,8 @@ import pytest
 
 from solution.analysis.published_numbers import Number, read_published, tell
 from solution.experiments.base import find_experiment
-from tests.benchmarks.ablations import CLAIMS, MEASURES
+from tests.benchmarks.ablations import MEASURES
+from tests.benchmarks.claims import CLAIMS
 from tests.benchmarks.paper_systems import LAYOUT_SYSTEMS, TILE_SYSTEMS
 from tests.conftest import REPOSITORY, SHARED
 

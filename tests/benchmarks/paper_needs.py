@@ -21,19 +21,24 @@ from rich.console import Console
 
 from solution.analysis.graph_picture import save_figure
 from solution.domain.collection import LAYOUT, TILE
-from tests.benchmarks.paper_report import OURS, as_markdown, mean_over, replace_between, show
-from tests.benchmarks.paper_systems import LAYOUT_SYSTEMS, TILE_SYSTEMS
+from tests.benchmarks.paper_report import (
+    KINDS,
+    OURS,
+    as_markdown,
+    replace_between,
+    show,
+    tabulate,
+)
 from tests.benchmarks.parts import FOLDS, Fit, compute, prepare, read_parts
 
 PLOT = Path("solution/experiments/learning_curves.png")
-KINDS = (("layout", LAYOUT, LAYOUT_SYSTEMS), ("tile", TILE, TILE_SYSTEMS))
 AT_CAP = 0.9  # of the seconds: then it was stopped by them
 
 
 def list_fits(minutes: float, seeds: int, only: Sequence[str] = ()) -> list[Fit]:
     """Every system, collection, fold and seed; of systems whose names hold one of `only`."""
     return [
-        Fit(name, system.settings(), collection, fold, seed, 60 * minutes, patient=True)
+        Fit(name, system.settings(), collection, fold, seed, 60 * minutes, "patient")
         for seed in range(seeds)
         for _, collections, systems in KINDS
         for (name, system), collection, fold in product(systems.items(), collections, range(FOLDS))
@@ -41,28 +46,17 @@ def list_fits(minutes: float, seeds: int, only: Sequence[str] = ()) -> list[Fit]
     ]
 
 
-def tabulate(kind: str, scores: pl.DataFrame, minutes: float) -> list[list[str]]:
-    """Header and a row a system that was measured: scores, seconds, epochs, fits at the cap."""
+def count_late(kind: str, scores: pl.DataFrame, minutes: float) -> list[list[str]]:
+    """The table of a kind, and how many fits of each system were stopped by the cap."""
     _, collections, systems = next(row for row in KINDS if row[0] == kind)
-    shown = list(collections) if len(collections) > 1 else []
-    header = ["System", *(name.removeprefix("layout:") for name in shown), "Mean (95%)"]
-    rows = [[*header, "OPA", "Top-5 slowdown", "Seconds", "Epochs", "Fits at the cap"]]
-    for system in systems:
-        own = scores.filter(pl.col("system") == system, pl.col("collection").is_in(collections))
-        graphs = own.group_by("collection", "graph").agg(pl.col("score", "OPA", "slowdown").mean())
-        if own.is_empty():
-            continue
-        cells = [f"{mean_over(graphs, [name], 'score').value:.3f}" for name in shown]
-        cells.append(f"{mean_over(graphs, collections, 'score'):.3f}")
-        cells.append(f"{mean_over(graphs, collections, 'OPA').value:.3f}")
-        cells.append(f"{mean_over(graphs, collections, 'slowdown').value:.1%}")
+    header, *rows = tabulate(scores, collections, systems)
+    counted = [[*header, "Fits at the cap"]]
+    for row in rows:
+        own = scores.filter(pl.col("system") == row[0], pl.col("collection").is_in(collections))
         fits = own.unique(["collection", "fold", "seed"])
-        epochs = fits["curve_scores"].list.len()
         late = (fits["seconds"] > AT_CAP * 60 * minutes).sum()
-        cells.append(f"{fits['seconds'].mean():.0f}")
-        cells.append(f"{epochs.mean():.0f}" if epochs.max() else "")
-        rows.append([system, *cells, f"{late} of {len(fits)}"])
-    return rows
+        counted.append([*row, f"{late} of {len(fits)}"])
+    return counted
 
 
 def draw_curves(scores: pl.DataFrame) -> Figure:
@@ -104,7 +98,7 @@ def main(
     """Measure what is missing, print the tables, draw the curves."""
     compute(list_fits(minutes, seeds, only), prepare(data, out), out / "parts", workers, "Fits")
     scores = read_parts(list_fits(minutes, seeds), out / "parts")
-    tables = [tabulate(kind, scores, minutes) for kind, _, _ in KINDS]
+    tables = [count_late(kind, scores, minutes) for kind, _, _ in KINDS]
     for (kind, _, _), rows in zip(KINDS, tables, strict=True):
         Console(width=160).print(show(f"{kind}: what it needs, at most {minutes:g} min", rows))
     save_figure(draw_curves(scores), (report or out) / (PLOT if report else PLOT.name))

@@ -97,9 +97,15 @@ def compare(scores: pl.DataFrame) -> list[list[str]]:
         both = pair[0].join(pair[1], on=["collection", "graph"])
         gap = both.with_columns(score=pl.col("score") - pl.col("score_right"))
         mean = mean_over(gap, collections, "score")
-        verdict = "yes" if mean.low > 0 else "no, worse" if mean.high < 0 else "not told apart"
-        rows.append([better, worse, f"{mean:+.3f}", verdict])
+        rows.append([better, worse, f"{mean:+.3f}", say_verdict(mean)])
     return rows
+
+
+def say_verdict(mean: Mean) -> str:
+    """Whether a claim holds whose gain is this."""
+    if mean.low > 0:
+        return "holds"
+    return "does not hold" if mean.high < 0 else "cannot be told"
 
 
 def show_orders(scores: pl.DataFrame) -> Table:

@@ -26,7 +26,6 @@ class System:
     experiment: str
     reported: tuple[str, ...] = ()  # what its document reports: names in published.toml
     smaller: dict[str, Any] = field(default_factory=dict)
-    own_epochs: bool = False  # no more than its settings say, for more would be worse
 
     @property
     def published(self) -> str:
@@ -85,7 +84,7 @@ LAYOUT_SYSTEMS = {
     "study, LightGBM": System("layout_study_lightgbm_001", ("study_layout_lightgbm",)),
     "study, LightGBM, opcodes": System("layout_study_lightgbm_opcodes_001"),
     "our trees": System("layout_lightgbm_001"),
-    "our net": System("layout_gnn_001", own_epochs=True),
+    "our net": System("layout_gnn_001"),
 }
 TILE_SYSTEMS = {
     "TpuGraphs, MLP": System("tile_tpugraphs_mlp_001"),

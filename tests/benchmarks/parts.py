@@ -1,15 +1,22 @@
 """Long tables in parts: every fit leaves a file, so a table can be stopped and goes on.
 
 A fit is one experiment, one collection, one fold, one seed. Its file is named by all that decides
-it, so a fit that is asked for otherwise is another file. Scores are out of fold; a part of the
-graphs that are learned from is held back to choose weights by, and gives the learning curve.
+it, so a fit that is asked for otherwise is another file. Scores are out of fold. There are three
+ways (WAYS) to end a fit that stops early by its settings:
+
+    timed      so many seconds, then the weights that were best on graphs that were held back
+    patient    when that validation score has not risen for the net's own patience
+    last       so many seconds on all graphs, then the last weights
+
+Without seconds it runs the epochs of its settings. What never stops early stays as it is, and so do
+trees and linear models. Seconds are those of the processor (tests.benchmarks.timed_fits).
 """
 
 import dataclasses
 import hashlib
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +26,9 @@ import numpy as np
 import polars as pl
 
 from solution.data.folders import find_files
-from solution.domain.metrics import ordered_pair_accuracy, top_k_slowdown
+from solution.domain.evaluated_configs import MAX_CONFIGS, choose_configs
+from solution.domain.graph import Graph
+from solution.domain.metrics import list_mle, ordered_pair_accuracy, top_k_slowdown
 from solution.features.preparation import Preparation
 from solution.models.base import RankerSettings
 from solution.store.preparing import prepare_store
@@ -29,11 +38,12 @@ from solution.system.files import replace_file
 from solution.system.processes import one_thread, open_pool
 from solution.system.progress import track
 from solution.training.fold_scores import fit_without, held_out, score_graphs
+from solution.training.learning_curve import measure_volatility
 from solution.training.plan import Plan, make_plan
-from tests.benchmarks.timed_fits import time_fits, unwrap
+from tests.benchmarks.timed_fits import count_epochs, time_fits, unwrap
 
 FOLDS = 2
-LAST = 10  # validation scores whose spread is the volatility
+WAYS = ("timed", "patient", "last")
 
 
 def top_5_slowdown(scores: np.ndarray, runtimes: np.ndarray) -> float:
@@ -41,7 +51,22 @@ def top_5_slowdown(scores: np.ndarray, runtimes: np.ndarray) -> float:
     return top_k_slowdown(scores, runtimes, 5)
 
 
-MEASURES = {"OPA": ordered_pair_accuracy, "slowdown": top_5_slowdown}
+def standardised_list_mle(scores: np.ndarray, runtimes: np.ndarray) -> float:
+    """ListMLE of standardised scores, for those of different systems have different scales."""
+    return list_mle((scores - scores.mean()) / max(float(scores.std()), 1e-9), runtimes)
+
+
+MEASURES = {
+    "OPA": ordered_pair_accuracy,
+    "ListMLE": standardised_list_mle,
+    "slowdown": top_5_slowdown,
+}
+NUMBERS = pl.List(pl.Float64())  # of a fit that reports none, polars would not know
+TYPES = {
+    "volatility": pl.Float64(),
+    "curve_seconds": NUMBERS,
+    "curve_scores": NUMBERS,
+}
 
 
 @dataclass(frozen=True)
@@ -53,8 +78,10 @@ class Fit:
     collection: str
     fold: int
     seed: int
-    seconds: float  # of training, of nets that stop early
-    patient: bool = False  # it stops by its own patience, at the latest after these seconds
+    seconds: float  # of training, of nets that stop early; 0: the epochs of their settings
+    way: str = "timed"  # a name in WAYS
+    configs: int = MAX_CONFIGS  # of a graph that are predicted, at most
+    alone: bool = False  # in a process of its own, so that the peak of its memory is its own
 
     @property
     def file(self) -> str:
@@ -68,7 +95,7 @@ class Curve:
     """A Report that notes when each validation score was reached."""
 
     def __init__(self) -> None:
-        self.started = time.perf_counter()
+        self.started = time.process_time()
         self.seconds: list[float] = []
         self.scores: list[float] = []
 
@@ -76,14 +103,13 @@ class Curve:
         self, done: int, total: int, note: str = "", score: float | None = None, **facts: Any
     ) -> None:
         if score is not None:
-            self.seconds.append(time.perf_counter() - self.started)
+            self.seconds.append(time.process_time() - self.started)
             self.scores.append(float(score))
 
     @property
     def volatility(self) -> float | None:
-        """How far the last scores spread; None where there are fewer than two."""
-        last = self.scores[-LAST:]
-        return float(np.ptp(last)) if len(last) > 1 else None
+        """How much the last ten scores move; None where there are fewer than two."""
+        return measure_volatility(self.scores)
 
 
 _plans: dict[bool, Plan]  # of a worker process; True: of whole graphs
@@ -99,6 +125,11 @@ def begin(stores: dict[bool, Path]) -> None:
     }
 
 
+def plan_of(settings: RankerSettings) -> Plan:
+    """The plan, in a worker process, with the nodes that a ranker of the settings looks at."""
+    return _plans[settings.needed_hops is None]
+
+
 def prepare(data: Path, out: Path) -> dict[bool, Path]:
     """The stores of whole and of pruned graphs."""
     files = find_files(data)
@@ -111,23 +142,24 @@ def prepare(data: Path, out: Path) -> dict[bool, Path]:
 
 def run(fit: Fit) -> pl.DataFrame:
     """A row for each graph of the fold: scores, and of the fit its cost and learning curve."""
-    plan = _plans[fit.settings.needed_hops is None]
-    curve = Curve()
+    plan = plan_of(fit.settings)
     with one_thread():
         settings = limit(fit, plan)
-        curve.started = time.perf_counter()
+        curve = Curve()
         with measure() as spent:
             args = (settings, plan, (fit.collection,), fit.fold, fit.seed)
             ranker = fit_without(*args, report=curve)
-        seconds = time.perf_counter() - curve.started
-        graphs = list(held_out(plan, fit.collection, fit.fold, settings))
+        seconds = time.process_time() - curve.started
+        graphs = [thin_out(g, fit.configs) for g in held_out(plan, *place_of(fit), settings)]
         values = score_graphs(ranker, graphs, MEASURES.values())
     common = {
         "system": fit.name,
         "collection": fit.collection,
         "fold": fit.fold,
         "seed": fit.seed,
+        "budget": fit.seconds,
         "seconds": seconds,
+        "epochs": len(curve.scores) or count_epochs(ranker),
         "megabytes": spent.peak_megabytes,
         "volatility": curve.volatility,
         "curve_seconds": curve.seconds,
@@ -137,20 +169,34 @@ def run(fit: Fit) -> pl.DataFrame:
         {**common, "graph": graph.name, **dict(zip(("score", *MEASURES), row, strict=True))}
         for graph, row in zip(graphs, values.tolist(), strict=True)
     ]
-    numbers = pl.List(pl.Float64())  # of a fit that reports none, polars would not know
-    types = {"volatility": pl.Float64(), "curve_seconds": numbers, "curve_scores": numbers}
-    return pl.DataFrame(rows, schema_overrides=types)
+    return pl.DataFrame(rows, schema_overrides=TYPES)
+
+
+def place_of(fit: Fit) -> tuple[str, int]:
+    """The collection and the fold."""
+    return fit.collection, fit.fold
+
+
+def thin_out(graph: Graph, configs: int) -> Graph:
+    """The graph with at most so many of its configurations, always the same ones."""
+    return graph.select(choose_configs(graph.key, graph.num_configs, configs))
 
 
 def limit(fit: Fit, plan: Plan) -> RankerSettings:
-    """The settings with as many epochs as fill the time; what never stops early stays as it is."""
-    training = getattr(unwrap(fit.settings), "training", None)
-    if training is None or training.patience is None:
+    """The settings with as many epochs as the seconds, and the way, ask for."""
+    if not fit.seconds or not stops_early(fit.settings):
         return fit.settings
-    rows = plan.training(fit.collection, fit.fold)
+    rows = plan.training(*place_of(fit))
     epochs = time_fits(fit.settings, list(plan.load(rows, fit.settings))).epochs_in(fit.seconds)
-    patience = training.patience if fit.patient else epochs
+    own = unwrap(fit.settings).training.patience
+    patience = {"timed": epochs, "patient": own, "last": None}[fit.way]
     return with_training(fit.settings, epochs=epochs, patience=patience)
+
+
+def stops_early(settings: RankerSettings) -> bool:
+    """Whether it is a net that is trained until a validation score rises no more."""
+    training = getattr(unwrap(settings), "training", None)
+    return training is not None and training.patience is not None
 
 
 def with_training(settings: Any, **values: Any) -> Any:
@@ -166,17 +212,26 @@ def compute(
     folder: Path,
     workers: int,
     title: str,
-    function: Callable[[Fit], pl.DataFrame] = run,
 ) -> pl.DataFrame:
     """The rows of all fits; those whose file is there are not done again."""
     folder.mkdir(parents=True, exist_ok=True)
     missing = [fit for fit in fits if not (folder / fit.file).exists()]
-    with open_pool(workers, begin, stores) as pool, track(missing, title) as tracked:
-        running = {pool.submit(function, fit): fit for fit in missing}
+    together = [fit for fit in missing if not fit.alone]
+    with open_pool(workers, begin, stores) as pool, track(together, title) as tracked:
+        running = {pool.submit(run, fit): fit for fit in together}
         for _, done in zip(tracked, as_completed(running), strict=True):
-            with replace_file(folder / running[done].file) as temporary:
-                done.result().write_parquet(temporary)
+            keep(done.result(), folder / running[done].file)
+    with track([fit for fit in missing if fit.alone], f"{title}, each alone") as tracked:
+        for fit in tracked:
+            with open_pool(1, begin, stores) as pool:
+                keep(pool.submit(run, fit).result(), folder / fit.file)
     return read_parts(fits, folder)
+
+
+def keep(rows: pl.DataFrame, path: Path) -> None:
+    """Write the rows of a fit, all or nothing."""
+    with replace_file(path) as temporary:
+        rows.write_parquet(temporary)
 
 
 def read_parts(fits: Sequence[Fit], folder: Path) -> pl.DataFrame:

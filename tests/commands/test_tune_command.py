@@ -16,6 +16,8 @@ from solution.experiments.base import Experiment, find_experiment
 from solution.features.preparation import Preparation
 from solution.models.linear import LinearRanker, RidgeSettings
 from solution.models.nothing import NothingSettings
+from solution.models.papers.residual_attention import ResidualSettings
+from solution.models.papers.tpugraphs import TpuGraphsSettings
 from solution.models.tile.tile_gnn import TileGnnSettings
 from solution.models.trees.lightgbm_ranker import LightGBMSettings
 from solution.store.preparing import prepare_store
@@ -150,6 +152,19 @@ def test_nested_settings_are_searched_and_replaced() -> None:
     changed = with_values(settings, {"width": 32, "training.loss": "list_mle"})
     assert (changed.width, changed.training.loss) == (32, "list_mle")
     assert changed.training.epochs == settings.training.epochs
+
+
+def test_how_much_of_the_graphs_is_learned_from_is_searched() -> None:
+    """What a student report tuned; a net that keeps all nodes may go on to do so."""
+    residual = {item.name: item for item in find_searched(ResidualSettings())}
+    asked = ("nodes.trained", "training.graphs_per_step", "training.max_configs")
+    for name, value in zip(asked, (100, 10, 20), strict=True):
+        assert residual[name].value == value
+        assert value in residual[name].distribution.choices  # type: ignore[attr-defined]
+    (kept,) = [i for i in find_searched(TpuGraphsSettings()) if i.name == "nodes.trained"]
+    assert kept.distribution.choices[-1] is None  # type: ignore[attr-defined]
+    changed = with_values(ResidualSettings(), {"nodes.trained": 500, "training.max_configs": 100})
+    assert (changed.nodes.trained, changed.training.max_configs) == (500, 100)
 
 
 def test_the_numbers_of_every_setting_can_be_read() -> None:

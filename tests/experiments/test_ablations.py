@@ -9,7 +9,15 @@ import pytest
 
 from solution.domain.collection import LAYOUT, TILE
 from solution.experiments.base import find_experiment
-from tests.benchmarks.ablations import CLAIMS, Claim, judge, list_fits, say_verdict, tabulate
+from tests.benchmarks.ablations import (
+    judge,
+    list_fits,
+    reach_together,
+    tabulate,
+    tabulate_opa,
+)
+from tests.benchmarks.claims import CLAIMS, Claim
+from tests.benchmarks.paper_report import say_verdict
 from tests.benchmarks.parts import Curve, Fit, read_parts, with_training
 
 BOTH = ("study_tile_lightgbm", "study_tile_gnn")
@@ -41,13 +49,26 @@ def test_a_claim_is_judged_by_its_interval(gap: float, noise: float, verdict: st
     assert row[-1] == verdict
 
 
-@pytest.mark.parametrize("measure", ["slowdown", "volatility", "seconds"])
+@pytest.mark.parametrize("measure", ["slowdown", "volatility", "megabytes"])
 def test_of_some_measures_less_is_better(measure: str) -> None:
     claim = Claim("first before second", "first", "second", TILE, measure)
     found = judge(claim, make_scores(-0.1, 0.01, measure))
     assert found is not None
     assert found[2].value == pytest.approx(0.1, abs=0.02)
     assert say_verdict(found[2]) == "holds"
+
+
+def test_pairs_are_told_by_collection_beside_what_is_reported() -> None:
+    rows = [
+        {"system": "layout_residual_attention_001", "collection": place, "graph": f"p{number}"}
+        | {"OPA": 0.5 + 0.1 * number}
+        for place in LAYOUT
+        for number in (1, 3)
+    ]
+    header, row = tabulate_opa(pl.DataFrame(rows))
+    assert header[1:] == list(LAYOUT)
+    assert row[1:] == ["0.700 (71.4%)", "0.700 (57.1%)", "0.700 (55%)", "0.700 (85%)"]
+    assert len(tabulate_opa(pl.DataFrame(rows[:2]))) == len(tabulate_opa(pl.DataFrame())) == 1
 
 
 def test_a_claim_of_which_a_half_is_missing_has_no_row() -> None:
@@ -58,13 +79,44 @@ def test_a_claim_of_which_a_half_is_missing_has_no_row() -> None:
     assert len(tabulate(CLAIMS, pl.DataFrame())) == 1
 
 
-def test_the_volatility_is_the_spread_of_the_last_ten_scores() -> None:
+def test_the_time_is_told_to_what_both_reach() -> None:
+    slow = {"curve_scores": [0.1, 0.2, 0.4], "curve_seconds": [1.0, 2.0, 3.0]}
+    quick = {"curve_scores": [0.2, 0.3, 0.25], "curve_seconds": [0.1, 0.2, 0.3]}
+    assert reach_together(quick, slow) == (0.2, 3.0)
+    assert reach_together(slow, quick) == (3.0, 0.2)
+    rows = [
+        {"system": name, "collection": TILE[0], "fold": fold, "seed": 0, "graph": f"k{graph}"}
+        | {key: [own + fold for own in values] for key, values in curve.items()}
+        for name, curve in (("first", quick), ("second", slow))
+        for fold in (0, 1)
+        for graph in (0, 1)
+    ]
+    claim = Claim("first before second", "first", "second", TILE, "reach")
+    found = judge(claim, pl.DataFrame(rows))
+    assert found is not None
+    assert found[:2] == (pytest.approx(0.7), pytest.approx(3.5))
+    assert found[2].value == pytest.approx(2.8)
+
+
+def test_seconds_an_epoch_are_those_of_the_fit_over_its_epochs() -> None:
+    rows = [
+        {"system": name, "collection": TILE[0], "fold": 0, "seed": 0, "seconds": 6.0}
+        | {"epochs": epochs, "graph": f"k{graph}"}
+        for name, epochs in (("first", 12), ("second", 3))
+        for graph in (0, 1)
+    ]
+    found = judge(Claim("", "first", "second", TILE, "epoch"), pl.DataFrame(rows))
+    assert found is not None
+    assert found[:2] == (0.5, 2.0)
+
+
+def test_the_volatility_is_how_much_the_last_ten_scores_move() -> None:
     curve = Curve()
     assert curve.volatility is None
     for step, score in enumerate([0.9, *np.linspace(0.5, 0.59, 10)]):
         curve(step, 11, score=float(score))
     curve(12, 12)  # an epoch without a score
-    assert curve.volatility == pytest.approx(0.09)
+    assert curve.volatility == pytest.approx(np.std(np.linspace(0.5, 0.59, 10)))
     assert len(curve.seconds) == 11
 
 
@@ -76,7 +128,7 @@ def test_a_fit_that_is_asked_for_otherwise_is_another_file(tmp_path: Path) -> No
     others = [
         dataclasses.replace(fit, settings=longer),
         dataclasses.replace(fit, seconds=7.0),
-        dataclasses.replace(fit, patient=True),
+        dataclasses.replace(fit, way="patient"),
         dataclasses.replace(fit, fold=1),
     ]
     assert len({fit.file, *(other.file for other in others)}) == 5

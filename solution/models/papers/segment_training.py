@@ -20,6 +20,9 @@ p = 0.5 and a pairwise hinge. What differs:
   that is always dropped, so that the expectation holds from the first step;
 - METIS divides by default; its code for TpuGraphs takes consecutive nodes ("topological" here);
 - blocks weigh messages of operands and consumers apart and have a norm (BothWaysBlock), not PReLU.
+That segments of one graph could lie on several GPUs is an outlook of a student report (rank 107 of
+616), which expects no better scores of it. It is not done: a step computes one segment, and several
+GPUs fit several models (solution.training.executors.local).
 Where it is silent (what bounds the table, which numbers METIS sees): above, and
 solution.models.papers.segments.
 """

@@ -4,7 +4,8 @@
 
 A block is a product, an instance norm over the nodes, channel attention, and attention across the
 configurations that are scored together. So a score depends on which those are: wrap the settings in
-SublistAverageSettings (solution.models.wrappers) to have it averaged out.
+SublistAverageSettings (solution.models.wrappers) to have it averaged out. With `across=False` there
+is none, and products are twice as wide: each configuration is scored by itself.
 
 Source: Khizbullin et al., "Fast or slow? TGraph ...", Frontiers in Artificial Intelligence, 2025
 (10.3389/frai.2025.1605539), and the team's description of its entry. Where these are silent (the
@@ -37,6 +38,7 @@ class TGraphSettings(RankerSettings):
     """Settings of TGraph; those of the winners, but for the number of epochs."""
 
     width: int = 256
+    across: bool = True  # attention across the configurations that are scored together
     training: TrainingSettings = field(
         default_factory=lambda: TrainingSettings(
             graphs_per_step=1, configs_per_graph=64, max_configs=None
@@ -60,7 +62,7 @@ class TGraphRanker(NetRanker[TGraphSettings, RowInputs]):
         return prepare_rows(graph)
 
     def make_net(self) -> "TGraph":
-        return TGraph(self.settings.width)
+        return TGraph(self.settings.width, across=self.settings.across)
 
 
 class ChannelAttention(nn.Module):
@@ -97,15 +99,16 @@ class ConfigAttention(nn.Module):
 
 
 class Block(nn.Module):
-    """GELU(ConfigAttention(ChannelAttention(norm(x)))) of half the width, doubled by the attention.
+    """GELU(ConfigAttention(ChannelAttention(norm(x)))); the attention doubles the width, if any.
 
-    Shapes: x (nodes, configs, width // 2) -> (nodes, configs, width).
+    Shapes: x (nodes, configs, width // 2), or (..., width) without attention across configurations
+    -> (nodes, configs, width).
     """
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, *, across: bool = True) -> None:
         super().__init__()
-        self.channels = ChannelAttention(width // 2)
-        self.configs = ConfigAttention()
+        self.channels = ChannelAttention(width // 2 if across else width)
+        self.configs = ConfigAttention() if across else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
         x = standardise(x, eps=1e-5)
@@ -115,13 +118,14 @@ class Block(nn.Module):
 class TGraph(nn.Module):
     """Scores configurations of pruned layout graphs."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, *, across: bool = True) -> None:
         super().__init__()
         self.width = width
         self.rows = Rows()
-        self.linear = nn.ModuleList(nn.Linear(w, width // 2) for w in (Rows.width, width))
-        self.convolution = nn.ModuleList(SAGEConv(width, width // 2, node_dim=0) for _ in range(2))
-        self.blocks = nn.ModuleList(Block(width) for _ in range(4))
+        inner = width // 2 if across else width
+        self.linear = nn.ModuleList(nn.Linear(w, inner) for w in (Rows.width, width))
+        self.convolution = nn.ModuleList(SAGEConv(width, inner, node_dim=0) for _ in range(2))
+        self.blocks = nn.ModuleList(Block(width, across=across) for _ in range(4))
         self.readout = nn.Linear(width, 1)
 
     def score_batch(self, batch: Sequence[RowInputs], configs: np.ndarray) -> Tensor:

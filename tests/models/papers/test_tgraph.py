@@ -2,6 +2,7 @@
 
 import numpy as np
 import torch
+from torch import nn
 
 from solution.models.papers.tgraph import (
     Block,
@@ -50,3 +51,15 @@ def test_the_score_depends_on_the_configurations_beside_it_but_not_on_their_orde
     fewer = net.score_batch([inputs], np.arange(2)[:, None])[:, 0]
     assert not torch.allclose(fewer, together[:2], atol=1e-4)
     assert len(graph.distinct.first) == len(net.score_graph(inputs))
+
+
+def test_without_attention_across_configurations_each_is_scored_by_itself() -> None:
+    torch.manual_seed(0)
+    inputs = TGraphSettings(width=16).build(0).prepare(make_layout_graph(1, configs=8))
+    net = TGraph(16, across=False)
+    together = net.score_batch([inputs], np.arange(4)[:, None])[:, 0]
+    alone = [net.score_batch([inputs], np.array([[place]]))[0, 0] for place in range(4)]
+    torch.testing.assert_close(torch.stack(alone), together, atol=1e-5, rtol=1e-4)
+    assert isinstance(
+        TGraphSettings(across=False).build(0).make_net().blocks[0].configs, nn.Identity
+    )
