@@ -17,7 +17,7 @@
 #   make collect-sample          many architectures compiled and timed: hours; goes on; OUT=folder HOURS=4
 #   make release-data            all measured programs as one file for a release, in build/; SHARED=folder
 #   make default-bundle          train the bundle that comes with the package: 20 minutes
-#   make papers                  all published systems with the same time: 40 minutes; SHARED=folder of data
+#   make papers                  all published systems with the same time: goes on; SHARED=folder of data
 #   make papers-patient          each until it learns no more: hours; stopped, it goes on; SHARED=folder of data
 #   make ablations               what the documents claim, with and without: goes on; SHARED=folder of data
 #   make bench-layout            our layout net against the winners': 45 minutes; SHARED=folder of data

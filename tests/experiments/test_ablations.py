@@ -13,6 +13,7 @@ from tests.benchmarks.ablations import (
     judge,
     list_fits,
     reach_together,
+    restrict,
     tabulate,
     tabulate_opa,
 )
@@ -24,11 +25,11 @@ BOTH = ("study_tile_lightgbm", "study_tile_gnn")
 
 
 def make_scores(gap: float, noise: float, measure: str = "score") -> pl.DataFrame:
-    """40 kernels, two folds: `first` is better than `second` by the gap in the mean."""
+    """40 kernels, eight folds: `first` is better than `second` by the gap in the mean."""
     generator = np.random.default_rng(0)
     rows = []
     for graph in range(40):
-        common = {"collection": TILE[0], "fold": graph % 2, "seed": 0, "graph": f"k{graph}"}
+        common = {"collection": TILE[0], "fold": graph % 8, "seed": 0, "graph": f"k{graph}"}
         own = gap + noise * generator.normal()
         for system, value in (("first", 0.5 + own), ("second", 0.5)):
             rows.append({**common, "system": system, measure: value})
@@ -68,7 +69,8 @@ def test_pairs_are_told_by_collection_beside_what_is_reported() -> None:
     header, row = tabulate_opa(pl.DataFrame(rows))
     assert header[1:] == list(LAYOUT)
     assert row[1:] == ["0.700 (71.4%)", "0.700 (57.1%)", "0.700 (55%)", "0.700 (85%)"]
-    assert len(tabulate_opa(pl.DataFrame(rows[:2]))) == len(tabulate_opa(pl.DataFrame())) == 1
+    assert tabulate_opa(pl.DataFrame(rows[:2]))[1][1:] == ["0.700 (71.4%)", "", "", ""]
+    assert len(tabulate_opa(pl.DataFrame())) == 1
 
 
 def test_a_claim_of_which_a_half_is_missing_has_no_row() -> None:
@@ -96,6 +98,8 @@ def test_the_time_is_told_to_what_both_reach() -> None:
     assert found is not None
     assert found[:2] == (pytest.approx(0.7), pytest.approx(3.5))
     assert found[2].value == pytest.approx(2.8)
+    (row,) = tabulate([claim], pl.DataFrame(rows))[1:]
+    assert row[-2:] == ["+2.8 (of 2 fits)", "cannot be told"]
 
 
 def test_seconds_an_epoch_are_those_of_the_fit_over_its_epochs() -> None:
@@ -135,6 +139,19 @@ def test_a_fit_that_is_asked_for_otherwise_is_another_file(tmp_path: Path) -> No
     pl.DataFrame({"system": ["net"]}).write_parquet(tmp_path / fit.file)
     assert len(read_parts([fit, *others], tmp_path)) == 1
     assert read_parts(others, tmp_path).is_empty()
+
+
+def test_claims_may_be_of_some_collections_alone() -> None:
+    claims = [
+        Claim("one", "first", "second", LAYOUT),
+        Claim("other", "first", "second", LAYOUT[:1]),
+        Claim("tile", "first", "second", TILE),
+    ]
+    found = [claim.collections for claim in restrict(claims, [LAYOUT[1], LAYOUT[2]])]
+    assert found == [(LAYOUT[1], LAYOUT[2]), LAYOUT[:1], TILE]
+    scores = make_scores(0.1, 0.05).with_columns(collection=pl.lit(LAYOUT[1]))
+    claim = Claim("one", "first", "second", LAYOUT[1:2])
+    assert tabulate([claim], scores)[1][1] == f"score, {LAYOUT[1].removeprefix('layout:')}"
 
 
 def test_every_claim_can_be_fitted() -> None:
