@@ -14,6 +14,8 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from solution.analysis import measures
 from solution.analysis.graph_picture import show_name
+from solution.analysis.published_numbers import read_published
+from solution.analysis.scale import BAND
 from solution.domain.collection import NAMES
 from solution.domain.graph import Graph
 from solution.domain.metrics import kendall_tau
@@ -211,6 +213,25 @@ def draw_pruning(graphs: Sequence[Graph]) -> Figure:
     axes.set_ylabel("nodes kept (%), median and quartiles")
     axes.set_title("What pruning keeps")
     axes.legend(fontsize=8, frameon=False, loc="lower right")
+    return figure
+
+
+def draw_scale(summaries: pl.DataFrame) -> Figure:
+    """A point a graph, its nodes and configurations; a band for the means that are reported."""
+    figure = Figure(figsize=(6.4, 4.6), layout="constrained")
+    axes = figure.subplots()
+    low, high = (read_published().numbers[name].value for name in BAND)
+    axes.axhspan(low, high, color="0.85", lw=0, label="means of TpuGraphs' layouts, as reported")
+    for name, colour in COLOURS.items():
+        own = summaries.filter(pl.col("collection") == name)
+        if len(own):
+            axes.scatter(own["configs"], own["nodes"], s=16, alpha=0.6, color=colour, label=name)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel("configurations")
+    axes.set_ylabel("nodes")
+    axes.set_title(f"Scale: {len(summaries):,} graphs, a point each")
+    axes.legend(fontsize=7, frameon=False)
     return figure
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from solution.analysis import data_pictures, layout_pictures, scale
+from solution.analysis import data_pictures, layout_pictures
 from solution.analysis.graph_picture import save_figure
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
@@ -17,13 +17,20 @@ from solution.system.errors import InputError
 from solution.system.progress import track
 
 MOST = 40  # graphs of a collection that are looked at
+
+
+def draw_scale_of(graphs: Sequence[Graph]) -> Figure:
+    """How large the graphs are that are looked at."""
+    return data_pictures.draw_scale(tabulate([summarise(graph, "train") for graph in graphs]))
+
+
 FIGURES: dict[str, Callable[[Sequence[Graph]], Figure]] = {
     "runtimes": data_pictures.draw_runtimes,
     "ranges": layout_pictures.draw_ranges,
     "gains": layout_pictures.draw_gains,
     "configurations": data_pictures.draw_across,
     "pruning": data_pictures.draw_pruning,
-    "scale": lambda graphs: scale.draw_scale(tabulate([summarise(g, "train") for g in graphs])),
+    "scale": draw_scale_of,
 }
 OF_LAYOUTS: dict[str, Callable[[Sequence[Graph]], Figure]] = {
     "opcodes": data_pictures.draw_opcodes,

@@ -1,11 +1,9 @@
 """How large a data set is, beside what documents say of TpuGraphs and of the data before it."""
 
 import polars as pl
-from matplotlib.figure import Figure
 from rich.table import Table
 
-from solution.analysis.data_pictures import COLOURS
-from solution.analysis.published_numbers import read_published, tell
+from solution.analysis.published_numbers import tell
 from solution.system.terminal import make_table
 
 EVERY = "all"
@@ -45,22 +43,3 @@ def show_scale(summaries: pl.DataFrame) -> Table:
         table.add_row(row["collection"], *(f"{row[name]:,.0f}" for name in names))
     table.caption = f"What is reported of TpuGraphs: {tell(*REPORTED)}."
     return table
-
-
-def draw_scale(summaries: pl.DataFrame) -> Figure:
-    """A point a graph, its nodes and configurations; a band for the means that are reported."""
-    figure = Figure(figsize=(6.4, 4.6), layout="constrained")
-    axes = figure.subplots()
-    low, high = (read_published().numbers[name].value for name in BAND)
-    axes.axhspan(low, high, color="0.85", lw=0, label="means of TpuGraphs' layouts, as reported")
-    for name, colour in COLOURS.items():
-        own = summaries.filter(pl.col("collection") == name)
-        if len(own):
-            axes.scatter(own["configs"], own["nodes"], s=16, alpha=0.6, color=colour, label=name)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_xlabel("configurations")
-    axes.set_ylabel("nodes")
-    axes.set_title(f"Scale: {len(summaries):,} graphs, a point each")
-    axes.legend(fontsize=7, frameon=False)
-    return figure

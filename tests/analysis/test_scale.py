@@ -6,7 +6,8 @@ from io import StringIO
 import pytest
 from matplotlib.figure import Figure
 
-from solution.analysis.scale import EVERY, draw_scale, measure_scale, show_scale
+from solution.analysis.data_pictures import draw_scale
+from solution.analysis.scale import EVERY, measure_scale, show_scale
 from solution.data.scan import summarise, tabulate
 from solution.system.terminal import PlainConsole
 from tests.made.graphs import make_layout_graph, make_tile_graph
