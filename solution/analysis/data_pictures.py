@@ -228,6 +228,8 @@ def draw_scale(summaries: pl.DataFrame) -> Figure:
             axes.scatter(own["configs"], own["nodes"], s=16, alpha=0.6, color=colour, label=name)
     axes.set_xscale("log")
     axes.set_yscale("log")
+    label_some(axes.xaxis)
+    label_some(axes.yaxis)
     axes.set_xlabel("configurations")
     axes.set_ylabel("nodes")
     axes.set_title(f"Scale: {len(summaries):,} graphs, a point each")

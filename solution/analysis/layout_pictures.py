@@ -119,7 +119,7 @@ def _draw_trade(axes: Axes, graph: Graph, padded: np.ndarray, copied: np.ndarray
     axes.set_xlabel("padding of what configurable nodes write and read (% of the bytes)")
     axes.set_ylabel("bytes between them that are copied (%)")
     axes.set_title(f"Configurations of {graph.key[0]}:{show_name(graph)}", fontsize=10)
-    axes.legend(fontsize=8, frameon=False)
+    axes.legend(fontsize=8, frameon=False, loc="center right")
 
 
 def _say(words: str) -> Figure:
