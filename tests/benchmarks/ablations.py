@@ -97,6 +97,14 @@ def judge(claim: Claim, scores: pl.DataFrame) -> tuple[float, float, Mean] | Non
     return float(means["value"].mean()), float(means["other"].mean()), mean  # type: ignore[arg-type]
 
 
+def find_done(claim: Claim, scores: pl.DataFrame) -> tuple[str, ...]:
+    """The collections of the claim in which both experiments were fitted."""
+    if scores.is_empty():
+        return ()
+    done = [set(scores.filter(system=name)["collection"]) for name in (claim.better, claim.worse)]
+    return tuple(place for place in claim.collections if place in done[0] & done[1])
+
+
 def pair_up(claim: Claim, scores: pl.DataFrame, key: list[str]) -> pl.DataFrame:
     """The key, and the `value` of the first and the `other` of the second, where both are done."""
     parts = []
@@ -129,11 +137,12 @@ def reach_together(first: Curves, second: Curves) -> tuple[float, float]:
 
 
 def tabulate(claims: Sequence[Claim], scores: pl.DataFrame) -> list[list[str]]:
-    """Header and a row a claim that was measured."""
+    """Header and a row a claim that was measured, of the collections where both of it are done."""
     rows = [["Claim", "Measure", "Reported", "Here", "Gain (95%)", "Verdict"]]
     numbers = read_published().numbers
-    for claim in claims:
-        found = None if scores.is_empty() else judge(claim, scores)
+    for whole in claims:
+        claim = replace(whole, collections=find_done(whole, scores))
+        found = judge(claim, scores) if claim.collections else None
         if found is None:
             continue
         value, other, mean = found
@@ -168,7 +177,7 @@ def tabulate_opa(scores: pl.DataFrame) -> list[list[str]]:
 def say_where(claim: Claim) -> list[str]:
     """The collections of a claim that is of some layouts only."""
     shown = [place.removeprefix("layout:") for place in claim.collections]
-    return [] if claim.collections in (LAYOUT, TILE) else [" and ".join(shown)]
+    return [] if claim.collections in (LAYOUT, TILE) else shown
 
 
 def main(

@@ -78,7 +78,10 @@ def test_a_claim_of_which_a_half_is_missing_has_no_row() -> None:
     claim = Claim("first before second", "first", "second", TILE)
     assert judge(claim, one) is None
     assert judge(dataclasses.replace(claim, collections=LAYOUT), make_scores(0.1, 0.1)) is None
-    assert len(tabulate(CLAIMS, pl.DataFrame())) == 1
+    assert len(tabulate(CLAIMS, pl.DataFrame())) == len(tabulate([claim], one)) == 1
+    some = make_scores(0.1, 0.1).with_columns(collection=pl.lit(LAYOUT[0]))
+    (row,) = tabulate([dataclasses.replace(claim, collections=LAYOUT)], some)[1:]
+    assert row[1] == "score, xla:default"
 
 
 def test_the_time_is_told_to_what_both_reach() -> None:
