@@ -10,9 +10,10 @@
 #   make scores                  fetch all scores into submissions/ledger.csv and show them
 #   make leaderboard             the public leaderboard around us
 #   make notebooks               execute and rebuild the notebooks, on the bundled sample; NOTEBOOK=name
-#   make kernels-push NOTEBOOK=name   run one on Kaggle; SET="NAME=VALUE ..." RESUME=1 DIRTY=1
+#   make kernels-push NOTEBOOK=name   run one on Kaggle; SET="NAME=VALUE ..." BUNDLE= RESUME=1 DIRTY=1
 #   make kernels-status          how far the pushed notebooks are
 #   make kernels-pull NOTEBOOK=name   bring the outputs back into runs/NAME; REPLACE=1
+#   make kernels-share BUNDLE=file    upload a bundle as a private dataset; AS=name
 #   make kernels-package         only pack the code and what Kaggle's image lacks; DIRTY=1
 #   make collect-sample          many architectures compiled and timed: hours; goes on; OUT=folder HOURS=4
 #   make release-data            all measured programs as one file for a release, in build/; SHARED=folder
@@ -42,7 +43,7 @@ OUT ?= build/collected
 HOURS ?= 4
 
 # A variable that is 0 or no is off; one that nothing here reads is a slip of the pen.
-KNOWN := COLLECTION DATA DIRTY DRY_RUN EXPERIMENT FORCE HOURS LIMIT NOTEBOOK OUT PYTHON RECIPE REPLACE \
+KNOWN := AS BUNDLE COLLECTION DATA DIRTY DRY_RUN EXPERIMENT FORCE HOURS LIMIT NOTEBOOK OUT PYTHON RECIPE REPLACE \
 	RESUME RUN SET SHARED VENV
 GIVEN := $(foreach name,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $(name)))),$(name)))
 UNKNOWN := $(filter-out $(KNOWN) -% MAKE%,$(GIVEN))
@@ -58,10 +59,10 @@ OPTIONS = $(call given,DATA) $(call given,RUN,--run) $(call given,RECIPE,--recip
 SUBMIT = $(call given,RECIPE) $(call given,RUN,--run) $(call on,DRY_RUN,--dry-run) \
 	$(call on,FORCE,--force) $(call on,DIRTY,--allow-dirty)
 TPU = $(if $(wildcard $(SHARED)/tpu),--tpu "$(SHARED)/tpu")
-PUSH = $(foreach pair,$(SET),--set "$(pair)") $(call on,RESUME,--resume) $(call on,DIRTY,--allow-dirty)
+PUSH = $(foreach pair,$(SET),--set "$(pair)") $(call given,BUNDLE,--bundle) $(call on,RESUME,--resume) $(call on,DIRTY,--allow-dirty)
 
 .PHONY: help run demo report test test-slow attack pytest lint silent-lint data submit scores leaderboard notebooks \
-	kernels-package kernels-push kernels-status kernels-pull papers papers-patient ablations bench-layout \
+	kernels-package kernels-push kernels-status kernels-pull kernels-share papers papers-patient ablations bench-layout \
 	bench-tile bench-lightgbm bench-study bench-scale bench-segments bench-rank bench-choose go collect-sample \
 	release-data measured default-bundle clean
 
@@ -103,6 +104,9 @@ kernels-status: $(INSTALLED)
 
 kernels-pull: $(INSTALLED)
 	$(BIN)/fastslow kernels pull "$(NOTEBOOK)" $(call on,REPLACE,--replace)
+
+kernels-share: $(INSTALLED)
+	$(BIN)/fastslow kernels share "$(BUNDLE)" $(call given,AS,--name)
 
 # One more than cores: a third of the tests' time is waited, for limits, for answers, for other
 # processes.

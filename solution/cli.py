@@ -14,6 +14,7 @@ from solution.commands.listing import app as listing_commands
 from solution.commands.placement import app as placement_commands
 from solution.commands.results import app as result_commands
 from solution.commands.serving import app as serving_commands
+from solution.commands.serving import kernels as sharing_commands
 from solution.commands.training import app as training_commands
 from solution.system.errors import InputError
 from solution.system.mapping import EXIT_BAD_INPUT, name_cut_files
@@ -37,6 +38,7 @@ app.add_typer(serving_commands)  # pack, rank, onnx
 app.add_typer(choosing_commands)  # choose
 app.add_typer(placement_commands)  # optimize
 app.add_typer(kaggle_commands)  # submit, scores, leaderboard, doctor
+kernel_commands.add_typer(sharing_commands)  # share: it looks at bundles, which they do not
 app.add_typer(kernel_commands, name="kernels")
 
 arrange(app)

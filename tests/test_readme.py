@@ -34,7 +34,7 @@ EXAMPLE = ("train", "run", "ensemble", "compare", "verify", "explain", "tune")
 OF_THE_EXAMPLE = [words for words in FASTSLOW if words[0] in EXAMPLE]
 # Those that talk to Kaggle run in kaggle/test_make_submit.py and kaggle/test_kernels.py, against a
 # stand-in.
-KERNELS = {"kernels-push", "kernels-status", "kernels-pull"}
+KERNELS = {"kernels-push", "kernels-status", "kernels-pull", "kernels-share"}
 WITH_KAGGLE = {"data", "submit", "scores", "leaderboard", *KERNELS}
 
 

@@ -1,5 +1,6 @@
-"""Commands for trained ensembles: pack, rank, onnx."""
+"""Commands for trained ensembles: pack, rank, onnx, kernels share."""
 
+import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 # Heavy imports (torch, lightgbm, matplotlib, polars) wait inside the commands that need them.
 
 app = typer.Typer()
+kernels = typer.Typer()  # of the group `fastslow kernels`
 
 CAVEAT = (
     "They are the bundled sample's, small programs timed on a CPU: for other hardware give a "
@@ -151,6 +153,36 @@ def onnx(
         say(f"{path}: {path.stat().st_size:,} bytes")
 
 
+@kernels.command()
+def share(
+    bundle: Annotated[Path, typer.Argument(help="Its folder or zip.")],
+    name: Annotated[
+        str | None, typer.Option(help="What it is called there. Default: the name of the file.")
+    ] = None,
+) -> None:
+    """Upload a bundle as a private dataset of yours, a new version where it is there already.
+
+    After a failure, give the same command again: what is there is not uploaded twice.
+
+    Exit codes: 0 Kaggle has it, ready for use; 2 it has not, the message says why; 3 nobody knows
+    yet whether it arrived, give the command again.
+    """
+    from solution.serving.archive import write_archive
+    from solution.serving.bundle import load_bundle
+    from solution.sessions.record import BUNDLE
+    from submissions.kernels import sharing
+    from submissions.settings import read_settings
+
+    slug = sharing.name_dataset(bundle.resolve().stem if name is None else name)
+    opened = load_bundle(bundle)
+    say(f"{bundle}: {opened.describe()}")
+    with tempfile.TemporaryDirectory(prefix="fastslow-") as place:
+        write_archive(opened.folder, Path(place) / BUNDLE)
+        outcome = sharing.share(Path(place), slug, read_settings())
+    say(outcome.message)
+    raise typer.Exit(outcome.code)
+
+
 def open_bundle(bundle: Path | None, run_folder: Path | None, recipe: str | None) -> "Bundle":
     """The bundle or the run that is named, else the one that ships; raise InputError for both."""
     from solution.serving.bundle import load_bundle, load_run
@@ -171,13 +203,8 @@ def open_bundle(bundle: Path | None, run_folder: Path | None, recipe: str | None
 def _warn(opened: "Bundle") -> None:
     from solution.system.progress import console
 
-    if not opened.is_of_this_code:
-        console.print(
-            f"{opened.source}: was trained by other code than this program's; its scores may not "
-            "be those that its card gives.",
-            style="yellow",
-            markup=False,
-        )
+    if opened.caveat:
+        console.print(opened.caveat, style="yellow", markup=False)
 
 
 def _tabulate(ranking: "Ranking", top: int, *, made: bool) -> "Table":

@@ -60,11 +60,16 @@ class Bundle:
         return self.record.collections()
 
     @property
-    def is_of_this_code(self) -> bool:
-        """Whether this program's code is the one that trained it."""
+    def caveat(self) -> str:
+        """What to know before it is trusted; empty where this program's code trained it."""
         from solution.runs.record import fingerprint_code
 
-        return self.record.code == fingerprint_code()
+        if self.record.code == fingerprint_code():
+            return ""
+        return (
+            f"{self.source}: was trained by other code than this program's; its scores may not be "
+            "those that its card gives."
+        )
 
     def describe(self) -> str:
         """What it is and what it learned from, in a sentence."""

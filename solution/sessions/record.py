@@ -14,6 +14,7 @@ from solution.system.errors import InputError
 from solution.system.files import TEMPORARY, checksum, read_sealed, write_sealed
 
 KERNEL_RECORD = "kernel.json"
+BUNDLE = "bundle.zip"  # of the models, beside it
 State = Literal["running", "stopped", "finished"]
 
 

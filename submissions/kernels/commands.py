@@ -40,9 +40,11 @@ PARAMETERS = """Parameters, for --set NAME=VALUE:
 
 2 and 3: EXPERIMENTS="layout_*,!*lightgbm*", patterns, the last that fits decides;
 COLLECTIONS="layout:xla:*"; FOLDS="0,1", empty for all; NUM_FOLDS=5; SCHEME=architecture or graph;
-HOURS=11.5, of the 12 after which Kaggle kills it; LIMIT=1, a quick look; REPLACE=1, afresh.
+HOURS=11.5, of the 12 after which Kaggle kills it; LIMIT=1, a quick look; REPLACE=1, afresh;
+PACK=folds, which models become bundle.zip: of all folds, "refit" on all labelled graphs, or none.
 
-4: RECIPE=z_score_001; SOURCES="2-*,3-*", the notebooks whose runs are put together.
+4: RECIPE=z_score_001; SOURCES="2-*,3-*", the notebooks whose runs are put together. With --bundle
+no run is needed.
 
 What does not fit into HOURS goes on with --resume in the next session; `fastslow run DATA
 --forecast` says how many hours it takes on the machine where it is typed."""
@@ -54,6 +56,10 @@ def push(
     values: Annotated[
         list[str], typer.Option("--set", help="NAME=VALUE of a parameter; may be repeated.")
     ] = [],  # noqa: B006 - typer copies it
+    bundle: Annotated[
+        str,
+        typer.Option(help="Of notebook 4: a shared bundle to predict with; its name, OWNER/SLUG."),
+    ] = "",
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the output of its last session.")
     ] = False,
@@ -77,7 +83,7 @@ def push(
     tree = read_tree()
     if not allow_dirty:
         tree.check_clean()
-    outcome = send(Order(found, chosen, tree, resume), read_settings())
+    outcome = send(Order(found, chosen, tree, resume, bundle), read_settings())
     say(outcome.message)
     raise typer.Exit(outcome.code)
 
@@ -106,6 +112,7 @@ def pull(
 
     Exit codes: 0, or 2 where they are not there yet, not of that push, or not whole.
     """
+    from solution.sessions.record import BUNDLE
     from submissions.kernels.calls import Kernels
     from submissions.kernels.notebooks import find_notebook
     from submissions.kernels.pulling import pull as bring
@@ -115,6 +122,8 @@ def pull(
     say(f"{folder}: the outputs are here.")
     if (folder / "run").is_dir():
         say(f"The run: {folder / 'run'}. Look at it with `fastslow report --run {folder / 'run'}`.")
+    if (folder / BUNDLE).is_file():
+        say(f"The bundle: rank with it by `fastslow rank FILE --with {folder / BUNDLE}`.")
 
 
 @app.command()

@@ -21,7 +21,6 @@ import tempfile
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -32,6 +31,7 @@ from solution.system.files import checksum, replace_folder, write_json
 from solution.system.progress import console
 from submissions.credentials import redact
 from submissions.kernels import installing
+from submissions.kernels.datasets import write_metadata
 from submissions.provenance import PROJECT, Tree
 
 PROJECT_NAME = "fast-or-slow"
@@ -78,7 +78,7 @@ def package(tree: Tree, folder: Path, python: str) -> Package:
         record = {"project": PROJECT_NAME, "commit": commit, "python": python, "wheels": wheels}
         write_json(record, temporary / installing.MANIFEST)
         shutil.copyfile(installing.__file__, temporary / installing.SCRIPT)
-        write_metadata(temporary, PLACEHOLDER)
+        write_metadata(temporary, PLACEHOLDER, SLUG)
     return Package(folder, commit, python, wheels)
 
 
@@ -100,16 +100,6 @@ def name_commit(tree: Tree) -> str:
     if not tree.changed:
         return tree.commit
     return f"{tree.commit}-dirty-{hashlib.sha256(tree.difference.encode()).hexdigest()[:8]}"
-
-
-def write_metadata(folder: Path, user: str) -> None:
-    """Write dataset-metadata.json, as the CLI wants it."""
-    values: dict[str, Any] = {
-        "id": f"{user}/{SLUG}",
-        "title": SLUG,
-        "licenses": [{"name": "apache-2.0"}],
-    }
-    write_json(values, folder / "dataset-metadata.json")
 
 
 def list_needs(python: str) -> list[str]:

@@ -6,6 +6,7 @@ pushed    Kaggle has it
 pulled    its outputs were brought back
 """
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -18,6 +19,15 @@ from solution.system.files import read_sealed, write_sealed
 
 Model = TypeVar("Model", bound=BaseModel)
 State = Literal["pushing", "failed", "pushed", "pulled"]
+DONE, UNKNOWN = 0, 3  # exit codes; InputError makes it 2
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a push, or the upload of a bundle, ended."""
+
+    code: int
+    message: str
 
 
 class Push(BaseModel):
@@ -31,6 +41,7 @@ class Push(BaseModel):
     resumes: bool  # its own earlier output is one of its inputs
     dataset: str  # USER/SLUG
     dataset_version: int
+    bundle: str = ""  # OWNER/SLUG of a dataset; empty: none
     version: int = 0  # of the kernel
     state: State = "pushing"
     note: str = ""
@@ -76,25 +87,25 @@ def records() -> Path:
 
 def read_pushes(notebook: str) -> Pushes:
     """The pushes of the notebook, of which there may be none."""
-    return _read(Pushes, records() / f"{notebook}.json") or Pushes()
+    return read_record(Pushes, records() / f"{notebook}.json") or Pushes()
 
 
 def record(notebook: str, push: Push) -> Push:
     """Write the push into its notebook's file; returns it."""
     pushes = read_pushes(notebook)
     pushes.put(push)
-    _write(pushes, records() / f"{notebook}.json")
+    write_record(pushes, records() / f"{notebook}.json")
     return push
 
 
 def read_uploaded() -> Uploaded | None:
     """What was uploaded last from here."""
-    return _read(Uploaded, records() / "dataset.json")
+    return read_record(Uploaded, records() / "dataset.json")
 
 
 def record_uploaded(uploaded: Uploaded) -> None:
     """Remember what was uploaded."""
-    _write(uploaded, records() / "dataset.json")
+    write_record(uploaded, records() / "dataset.json")
 
 
 def show_now() -> str:
@@ -102,7 +113,8 @@ def show_now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _read(kind: type[Model], path: Path) -> Model | None:
+def read_record(kind: type[Model], path: Path) -> Model | None:
+    """The record at `path`; None where there is none, InputError where it is something else."""
     if not path.exists() and not path.is_symlink():
         return None
     try:
@@ -114,5 +126,6 @@ def _read(kind: type[Model], path: Path) -> Model | None:
         ) from error
 
 
-def _write(value: BaseModel, path: Path) -> None:
+def write_record(value: BaseModel, path: Path) -> None:
+    """Seal the record into its file."""
     write_sealed(value.model_dump(), path)

@@ -9,27 +9,29 @@
 
 import json
 import tempfile
-import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from solution.system.errors import InputError
 from solution.system.files import write_json
-from submissions.calls import pause
 from submissions.failures import KaggleError
-from submissions.kernels.calls import NOT_TAKEN, DatasetStatus, Kernels
-from submissions.kernels.notebooks import METADATA, Notebook, Value, set_values
+from submissions.kernels.calls import Kernels
+from submissions.kernels.datasets import await_ready, upload, write_metadata
+from submissions.kernels.notebooks import METADATA, Notebook, Value, read_parameters, set_values
 from submissions.kernels.packaging import (
     PLACEHOLDER,
     SLUG,
     Package,
     name_commit,
     provide_package,
-    write_metadata,
 )
 from submissions.kernels.pushes import (
+    DONE,
+    UNKNOWN,
+    Outcome,
     Push,
     Uploaded,
     read_pushes,
@@ -39,11 +41,12 @@ from submissions.kernels.pushes import (
     records,
     show_now,
 )
+from submissions.kernels.sharing import find_shared
 from submissions.locks import wait_for_lock
 from submissions.provenance import Tree, make_key
 from submissions.settings import Settings
 
-DONE, UNKNOWN = 0, 3  # exit codes; InputError makes it 2
+BUNDLE = "BUNDLE"  # the parameter of a notebook that can be given one
 
 
 @dataclass(frozen=True)
@@ -54,14 +57,7 @@ class Order:
     values: dict[str, Value]
     tree: Tree
     resumes: bool = False
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a push ended."""
-
-    code: int
-    message: str
+    bundle: str = ""  # as it was shared, or OWNER/SLUG; empty: none
 
 
 def push(order: Order, settings: Settings) -> Outcome:
@@ -75,6 +71,7 @@ def push(order: Order, settings: Settings) -> Outcome:
         user = kernels.find_user()
         try:
             earlier = reconcile(order.notebook, kernels)
+            order = _name_bundle(order, user, kernels)
             if earlier is not None and _is_same(earlier, order):
                 return Outcome(DONE, f"It had arrived already. {_describe(earlier, order)}")
             package = provide_package(order.tree, settings.wheels, settings.kernel_python)
@@ -109,62 +106,25 @@ def provide_dataset(package: Package, name: str, kernels: Kernels) -> int:
     wanted = Uploaded(name=name, commit=package.commit, python=package.python, version=0)
     if found is not None and last == wanted.model_copy(update={"version": found.version}):
         is_ready = found.status == "ready"
-        return found.version if is_ready else _await_ready(name, found.version, kernels)
-    write_metadata(package.folder, name.partition("/")[0])
-    version = _await_ready(name, _upload(package, name, found, kernels), kernels)
+        return found.version if is_ready else await_ready(name, found.version, kernels)
+    write_metadata(package.folder, name.partition("/")[0], SLUG)
+    least = upload(package.folder, name, package.commit[:12], found, kernels)
+    version = await_ready(name, least, kernels)
     record_uploaded(wanted.model_copy(update={"version": version}))
     return version
 
 
-def _upload(package: Package, name: str, found: DatasetStatus | None, kernels: Kernels) -> int:
-    """Upload until a version after the `found` one is there; returns the least that it may be.
-
-    Where the answer was lost, a look decides. A version that lacks a file does not count.
-    """
-    settings, failure = kernels.settings, None
-    wait, before = settings.wait_seconds, found.version if found else 0
-    for left in reversed(range(settings.tries + 1)):
-        if failure is not None:
-            found = kernels.find_dataset(name)
-            if failure.kind.undecided and found is not None and found.version > before:
-                return before + 1
-            if not left or not failure.kind.passing:
-                raise failure
-            pause(wait, "The dataset did not arrive, trying again soon")
-            wait *= 2
-        before = found.version if found else before
-        try:
-            kernels.upload_dataset(package.folder, package.commit[:12], is_there=found is not None)
-            return before + 1
-        except KaggleError as error:
-            failure = error
-    raise AssertionError("unreachable")
-
-
-def _await_ready(name: str, least: int, kernels: Kernels) -> int:
-    """Wait until Kaggle has processed a version that is not older than `least`."""
-    settings = kernels.settings
-    deadline, wait = time.monotonic() + settings.ready_seconds, settings.poll_seconds
-    while True:
-        found = kernels.find_dataset(name) or DatasetStatus()
-        if found.status == "ready" and found.version >= least:
-            return found.version
-        if found.status in ("failed", "deleted"):
-            raise kernels.explain(
-                NOT_TAKEN, f"processing the dataset {name}", f"status {found.status}"
-            )
-        if time.monotonic() + wait > deadline:
-            raise InputError(
-                f"{name}: Kaggle has not processed the dataset within {settings.ready_seconds:g} "
-                f"seconds (status {found.status or 'unknown'}). Run the same command again: it "
-                "goes on from here. FASTSLOW_READY_SECONDS allows more."
-            )
-        pause(wait, "Waiting until the dataset is ready")
-        wait = min(1.5 * wait, 30.0)
+def _name_bundle(order: Order, user: str, kernels: Kernels) -> Order:
+    """The order with the whole name of its bundle, which is there; InputError where it is not."""
+    if not order.bundle:
+        return order
+    if BUNDLE not in read_parameters(order.notebook.read()):
+        raise InputError(f"{order.notebook.name}: takes no bundle. Notebook 4 predicts with one.")
+    return replace(order, bundle=find_shared(order.bundle, user, kernels))
 
 
 def _send(order: Order, package: Package, version: int, user: str, kernels: Kernels) -> Push:
-    metadata = _fill_metadata(order, user)
+    metadata = _fill_metadata(order, user, kernels.settings.competition)
     made = Push(
         key=make_key(datetime.now(UTC)),
         kernel=metadata["id"],
@@ -174,10 +134,13 @@ def _send(order: Order, package: Package, version: int, user: str, kernels: Kern
         resumes=order.resumes,
         dataset=f"{user}/{SLUG}",
         dataset_version=version,
+        bundle=order.bundle,
     )
     name = order.notebook.name
     with tempfile.TemporaryDirectory() as folder:
         values = {**order.values, "PUSH": made.key, "COMMIT": made.commit}
+        if order.bundle:
+            values[BUNDLE] = order.bundle.partition("/")[2]
         _stage(order.notebook, metadata, values, Path(folder))
         record(name, made)
         try:
@@ -209,7 +172,7 @@ def _look(notebook: Notebook, made: Push, kernels: Kernels, said: str = "") -> P
 
 
 def _stage(
-    notebook: Notebook, metadata: dict[str, str], values: Mapping[str, Value], folder: Path
+    notebook: Notebook, metadata: dict[str, Any], values: Mapping[str, Value], folder: Path
 ) -> None:
     """Write what the CLI uploads: the notebook with its values, and its metadata."""
     staged = set_values(notebook.read(), values)
@@ -217,13 +180,16 @@ def _stage(
     write_json(metadata, folder / METADATA)
 
 
-def _fill_metadata(order: Order, user: str) -> dict[str, str]:
+def _fill_metadata(order: Order, user: str, competition: str) -> dict[str, Any]:
+    """What the kernel needs; with a bundle the data to predict instead of other notebooks' runs."""
     text = json.dumps(order.notebook.read_metadata()).replace(PLACEHOLDER, user)
-    metadata = json.loads(text)
+    metadata: dict[str, Any] = json.loads(text)
+    if order.bundle:
+        metadata["dataset_sources"] = [*metadata["dataset_sources"], order.bundle]
+        metadata |= {"competition_sources": [competition], "kernel_sources": []}
     if order.resumes:
         metadata["kernel_sources"] = [*metadata["kernel_sources"], metadata["id"]]
-    found: dict[str, str] = metadata
-    return found
+    return metadata
 
 
 def _is_same(earlier: Push, order: Order) -> bool:
@@ -231,6 +197,7 @@ def _is_same(earlier: Push, order: Order) -> bool:
         earlier.commit == name_commit(order.tree)
         and earlier.values == order.values
         and earlier.resumes == order.resumes
+        and earlier.bundle == order.bundle
     )
 
 

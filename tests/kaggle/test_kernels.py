@@ -6,12 +6,14 @@ The real CLI, a stand-in for Kaggle, and a dataset of one small wheel, so that u
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from solution.serving.bundle import DEFAULT
 from solution.sessions.record import SessionRecord, State, write_record
 from submissions.kernels.installing import MANIFEST, SCRIPT
 from submissions.kernels.notebooks import find_notebook
@@ -106,10 +108,13 @@ def test_a_push_and_a_pull(shop: Place) -> None:
     assert "There is nothing to bring back yet" in pull(shop).words
 
     kernel.states = ["COMPLETE"]
+    (shop.folder / "session").mkdir()
+    (shop.folder / "session" / "bundle.zip").write_bytes(b"models")
     finish_session(shop)
     assert "finished" in shop.call("kernels", "status").words
     done = pull(shop)
     assert done.code == DONE, done.words
+    assert f"rank with it by `fastslow rank FILE --with runs/{NAME}/bundle.zip`" in done.words
     outputs = shop.folder / "runs" / NAME
     assert (outputs / "run" / "predictions.parquet").read_bytes() == b"predictions"
     assert list(outputs.glob("*.log"))
@@ -268,7 +273,10 @@ def test_the_commands_of_the_readme(shop: Place) -> None:
     assert {words[1] for words in commands} == KERNELS
     for words in commands:
         if words[1] == "kernels-pull":
+            (shop.folder / "session").mkdir(exist_ok=True)
+            shutil.copyfile(DEFAULT, shop.folder / "session" / "bundle.zip")
             finish_session(shop, name=find_notebook(words[2].partition("=")[2]).name)
+        words = [word.replace("=runs/", f"={shop.folder}/runs/") for word in words]  # noqa: PLW2901
         extra = ["DIRTY=1"] if words[1] == "kernels-push" else []
         command = [words[0], "--old-file=.venv/.installed", *words[1:], *extra]
         done = subprocess.run(

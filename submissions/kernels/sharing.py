@@ -1,0 +1,120 @@
+"""Share a bundle: its zip as a private dataset of the user's, which a notebook can be given.
+
+1. look: where the newest version of the dataset is this bundle, nothing is uploaded
+2. upload it, as a new version where the dataset is there already
+3. write the record, and wait until Kaggle has processed it
+
+An upload whose fate is unknown is made once more: a version too many does no harm, one that lacks a
+file would.
+"""
+
+import re
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from solution.sessions.record import BUNDLE
+from solution.system.errors import InputError
+from solution.system.files import checksum
+from submissions.kernels.calls import DatasetStatus, Kernels
+from submissions.kernels.datasets import (
+    GONE,
+    UnknownUploadError,
+    await_ready,
+    upload,
+    write_metadata,
+)
+from submissions.kernels.pushes import DONE, UNKNOWN, Outcome, read_record, records, write_record
+from submissions.locks import wait_for_lock
+from submissions.settings import Settings
+
+PREFIX = "fast-or-slow-bundle-"
+LONGEST = 50  # characters of a dataset's name
+
+
+class Shared(BaseModel):
+    """A bundle as it was uploaded last."""
+
+    dataset: str  # USER/SLUG
+    digest: str  # SHA-256 of the zip
+    version: int
+
+
+def name_dataset(name: str) -> str:
+    """What Kaggle calls the dataset of a bundle that people call `name`.
+
+    Raises InputError where Kaggle takes no such name.
+    """
+    slug = PREFIX + name.removeprefix(PREFIX)
+    if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", slug) or len(slug) > LONGEST:
+        raise InputError(
+            f"{name!r}: expected a name of small letters, digits and single hyphens between them, "
+            f"at most {LONGEST - len(PREFIX)} of them. Give one with --name (make: AS=name)."
+        )
+    return slug
+
+
+def share(folder: Path, slug: str, settings: Settings) -> Outcome:
+    """Upload the bundle.zip in the folder as the dataset `slug`, unless it is there already.
+
+    Raises InputError where it could not be uploaded.
+    """
+    with wait_for_lock(records() / ".pushing.lock", settings.lock_seconds, "is pushing") as held:
+        kernels = Kernels(settings, (held,))
+        user, place = kernels.find_user(), records() / f"{slug}.json"
+        write_metadata(folder, user, slug)
+        wanted = Shared(dataset=f"{user}/{slug}", digest=checksum(folder / BUNDLE), version=0)
+        found, last = kernels.find_dataset(wanted.dataset), read_record(Shared, place)
+        is_there = last is not None and _is_newest(last, wanted, found)
+        if last is None or not is_there:
+            try:
+                last = _upload(folder, wanted, found, kernels)
+            except UnknownUploadError as error:
+                return Outcome(UNKNOWN, str(error))
+            write_record(last, place)
+        version = await_ready(last.dataset, last.version, kernels)
+        write_record(last.model_copy(update={"version": version}), place)
+        return Outcome(DONE, _describe(last.dataset, version, is_there=is_there))
+
+
+def find_shared(name: str, user: str, kernels: Kernels) -> str:
+    """OWNER/SLUG of a bundle that was shared and is ready.
+
+    Args:
+        name: as it was shared by the `user`, or OWNER/SLUG of anybody's.
+
+    Raises InputError where there is none.
+    """
+    dataset = name if "/" in name else f"{user}/{name_dataset(name)}"
+    found = kernels.find_dataset(dataset)
+    if found is None or found.status in GONE:
+        raise InputError(
+            f"{dataset}: there is no such dataset, or it may not be read with these credentials. "
+            "`fastslow kernels share BUNDLE` makes one."
+        )
+    await_ready(dataset, found.version, kernels)
+    return dataset
+
+
+def _upload(folder: Path, wanted: Shared, found: DatasetStatus | None, kernels: Kernels) -> Shared:
+    note = f"sha256 {wanted.digest[:12]}"
+    version = upload(folder, wanted.dataset, note, found, kernels)
+    return wanted.model_copy(update={"version": version})
+
+
+def _is_newest(last: Shared, wanted: Shared, found: DatasetStatus | None) -> bool:
+    """Whether what was uploaded last is wanted, and Kaggle still has that version."""
+    return (
+        found is not None
+        and found.status not in GONE
+        and last == wanted.model_copy(update={"version": found.version})
+    )
+
+
+def _describe(dataset: str, version: int, *, is_there: bool) -> str:
+    slug = dataset.partition("/")[2]
+    return (
+        f"{'Is there already' if is_there else 'Shared'}: version {version}, private, of "
+        f"https://www.kaggle.com/datasets/{dataset}\n`make kernels-push NOTEBOOK=4 "
+        f"BUNDLE={slug.removeprefix(PREFIX)}` predicts the test split with it."
+    )
