@@ -23,6 +23,7 @@ FOLDS = ""  # such as "0,1"; empty: all
 NUM_FOLDS = 5
 SCHEME = "architecture"  # what stays together in a fold, or "graph"
 HOURS = 11.5  # a kernel is killed after 12
+PACK = "folds"  # the models of all folds become bundle.zip; "refit": others, of all graphs; or ""
 LIMIT = False  # a quick look at a few graphs
 REPLACE = False  # start afresh where there is a run already
 PUSH = ""  # the key of the push, and the commit that was pushed; a push writes both
@@ -41,11 +42,12 @@ for script in glob(f"{inputs}/**/fastslow_install.py", recursive=True)[:1]:
     runpy.run_path(script, init_globals={"COMMIT": COMMIT}, run_name="__main__")
 
 # %%
+from solution import load_bundle
 from solution.analysis.graph_tables import show_summaries
 from solution.domain import predictions
 from solution.sessions.session import Session
 from solution.sessions.train_session import Share, train_session
-from solution.system.terminal import output
+from solution.system.terminal import output, say
 from submissions.report import collect_scores, tabulate
 
 # %% [markdown]
@@ -55,9 +57,9 @@ from submissions.report import collect_scores, tabulate
 
 # %%
 session = Session.begin("2-train-layout", PUSH)
-run, missing = train_session(
+trained = train_session(
     session,
-    Share(EXPERIMENTS, COLLECTIONS, FOLDS, HOURS),
+    Share(EXPERIMENTS, COLLECTIONS, FOLDS, HOURS, PACK),
     scheme=SCHEME,
     num_folds=NUM_FOLDS,
     limit=LIMIT,
@@ -68,12 +70,21 @@ run, missing = train_session(
 # ## What they learned from
 
 # %%
-output.print(show_summaries(predictions.read(run.graphs)))
+output.print(show_summaries(predictions.read(trained.run.graphs)))
 
 # %% [markdown]
 # ## What they reach
 # Out of fold: every graph is predicted by a model that has seen no program of its structure.
 
 # %%
-output.print(tabulate(collect_scores(run)))
-session.finish(missing)
+output.print(tabulate(collect_scores(trained.run)))
+
+# %% [markdown]
+# ## The bundle
+# The models as one file, where all are there. `make kernels-pull` brings it home, and `fastslow
+# rank FILE --with` it ranks there.
+
+# %%
+if trained.bundle:
+    say(load_bundle(trained.bundle).describe())
+session.finish(trained.missing)

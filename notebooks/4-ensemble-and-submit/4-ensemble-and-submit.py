@@ -14,10 +14,14 @@
 # and no data is read: the outputs of the other notebooks are enough. Upload the CSV with the
 # notebook's *Submit* button, or bring both home with `make kernels-pull`: `make submit` sends the
 # one, `fastslow rank FILE --with runs/4-ensemble-and-submit/bundle.zip` ranks with the other.
+#
+# Where a bundle is attached (`BUNDLE=name` of `make kernels-push`), no run is needed: its models
+# predict the test split of the data here.
 
 # %% tags=["parameters"]
 RECIPE = ""  # a name; empty: the one that `make submit` takes
 SOURCES = "2-*,3-*"  # the notebooks whose runs are put together
+BUNDLE = ""  # the folder of an attached bundle; empty: the one that is there, if any
 PUSH = ""  # the key of the push, and the commit that was pushed; a push writes both
 COMMIT = ""
 
@@ -41,55 +45,60 @@ from ensembles.recipe import find_recipe
 from ensembles.tables import show_comparison
 from solution import load_bundle
 from solution.serving.packing import pack
+from solution.serving.predicting import predict_test_split
 from solution.sessions.earlier_runs import join_runs
 from solution.sessions.session import Session
 from solution.system.terminal import output, say
 from submissions.build import build_submission
 from submissions.page.build import write_page
 from submissions.report import tabulate
+from submissions.writer import write_submission
 
-# %% [markdown]
-# ## The runs
-# They must be of one commit, on the same data with the same folds, and complete.
-
-# %%
 session = Session.begin("4-ensemble-and-submit", PUSH)
-recipe = find_recipe(RECIPE or DEFAULT_RECIPE)
-sources = session.find_runs(SOURCES)
-for source in sources:
-    say(f"{source.folder.parent.name}: {', '.join(source.experiments())}")
-with join_runs(sources, session.run, replace=True) as run:
-    built = build_submission(run, recipe)
-    page = write_page(run, recipe, session.output / "report.html")
-    bundle = pack(run, recipe, session.output / "bundle.zip")
+csv = session.output / "submission.csv"
+bundle = session.find_bundle(BUNDLE)
 
 # %% [markdown]
-# ## What the ensemble reaches
-# Out of fold, with 95% bootstrap intervals over graphs; then member by member, what it adds.
+# ## With a bundle
+# Every test graph is read, and ranked by the models of the bundle.
 
 # %%
-output.print(tabulate(built.scores))
+if bundle:
+    predicted = predict_test_split(bundle, session.find_data())
+    sample = predicted.sample_submission
+    say(write_submission(predicted.ranking, predicted.graphs, sample, csv).describe())
+
+# %% [markdown]
+# ## Without one: the runs
+# They must be of one commit, on the same data with the same folds, and complete. What the ensemble
+# reaches out of fold, with 95% bootstrap intervals over graphs; then member by member, what it
+# adds.
 
 # %%
-for member in recipe.names():
-    if run.predictions(member, "out_of_fold").is_file():
-        said, table = show_comparison(run, recipe.name, member)
-        say(said)
-        output.print(table)
+if not bundle:
+    recipe = find_recipe(RECIPE or DEFAULT_RECIPE)
+    sources = session.find_runs(SOURCES)
+    for source in sources:
+        say(f"{source.folder.parent.name}: {', '.join(source.experiments())}")
+    with join_runs(sources, session.run, replace=True) as run:
+        built = build_submission(run, recipe)
+        page = write_page(run, recipe, session.output / "report.html")
+        bundle = pack(run, recipe, session.output / "bundle.zip")
+    shutil.copyfile(run.submission, csv)
+    output.print(tabulate(built.scores))
+    for member in recipe.names():
+        if run.predictions(member, "out_of_fold").is_file():
+            said, table = show_comparison(run, recipe.name, member)
+            say(said)
+            output.print(table)
+    say(built.written.describe())
+    say(f"Report: {page}")
 
 # %% [markdown]
 # ## The bundle
-# Attached to another notebook as its output or as a dataset, it ranks there, with nothing trained:
-# `load_bundle("/kaggle/input/.../bundle.zip").rank("program.npz")`.
+# Shared as a dataset (`make kernels-share BUNDLE=file`) and attached to a notebook, it ranks there,
+# with nothing trained: `load_bundle("/kaggle/input/.../bundle.zip").rank("program.npz")`.
 
 # %%
 say(load_bundle(bundle).describe())
-
-# %% [markdown]
-# ## The submission
-
-# %%
-shutil.copyfile(run.submission, session.output / "submission.csv")
-say(built.written.describe())
-say(f"Report: {page}")
 session.finish()

@@ -19,6 +19,8 @@ from types import FrameType
 
 from solution.data.folders import SAMPLE, find_roots
 from solution.runs.folder import RECORD, RUNS, STORES, Run
+from solution.serving.archive import ZIP, is_archive
+from solution.serving.record import RECORD as BUNDLE_RECORD
 from solution.sessions.record import KERNEL_RECORD, SessionRecord, State, read_record, write_record
 from solution.store.store import is_store
 from solution.system.commit import read_commit
@@ -27,6 +29,7 @@ from solution.system.terminal import say
 
 PROJECT = Path(__file__).parents[2]
 RUN = "run"  # the folder of a notebook's run, in its output
+OWN_BUNDLES = str(Path("solution", "serving"))  # where this project has one
 CHECKOUT = PROJECT if (PROJECT / "pyproject.toml").is_file() else Path()
 
 
@@ -106,6 +109,30 @@ class Session:
                     found.append(Run.existing(run))
         return sorted(found, key=lambda run: run.folder)
 
+    def find_bundle(self, name: str = "") -> Path | None:
+        """The bundle that is attached, a folder or a zip; None where none is, or was asked for.
+
+        Those in the outputs of notebooks are passed over: they are of runs, which are asked for
+        by name. On a laptop nothing is attached, and a bundle is named by its path.
+
+        Args:
+            name: of a folder that it lies in, such as the dataset's; empty: whatever is there.
+
+        Raises:
+            InputError: none is there that is called so, or several are there.
+        """
+        if not self.on_kaggle:
+            return Path(name) if name else None
+        every = find_attached_bundles(self.inputs)
+        found = [path for path in every if name in ("", *path.relative_to(self.inputs).parts)]
+        if len(found) > 1 or (name and not found):
+            shown = ", ".join(map(str, found or every)) or "none"
+            raise InputError(
+                f"{self.inputs}: expected one bundle{f' in {name}' if name else ''}, found "
+                f"{shown}. Attach it as a dataset, and name its folder in BUNDLE."
+            )
+        return found[0] if found else None
+
     def store(self, *, limit: bool) -> Path:
         """Where the data is prepared."""
         return self.scratch / ("notebooks-limit" if limit else "notebooks")
@@ -173,6 +200,24 @@ def find_attached_data(inputs: Path) -> Path | None:
     ours = {root for root in roots if root.parts[-3:] == ("solution", "data", "sample")}
     others = {root: count for root, count in roots.items() if root not in ours}
     return max(sorted(others), key=others.__getitem__, default=None)
+
+
+def find_attached_bundles(inputs: Path) -> list[Path]:
+    """Folders and zips of bundles below `inputs` that no notebook left there.
+
+    Kaggle unpacks some zips. The bundle inside an unpacked wheel of this project does not count.
+    """
+    found = []
+    for here, folders, files in os.walk(inputs, followlinks=True):
+        is_passed_over = KERNEL_RECORD in files or here.endswith(OWN_BUNDLES)
+        if is_passed_over or BUNDLE_RECORD in files:
+            folders.clear()
+        if BUNDLE_RECORD in files and not is_passed_over:
+            found.append(Path(here))
+        elif not is_passed_over:
+            zips = [Path(here, name) for name in files if name.endswith(ZIP)]
+            found += [path for path in zips if is_archive(path)]
+    return sorted(found)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

@@ -1,13 +1,16 @@
-"""What a training notebook does: take over what there is, train until the time is up, gather."""
+"""What a training notebook does: take over what there is, train until the time is up, pack it."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from solution.experiments import DEFAULTS
 from solution.experiments.base import find_experiment
 from solution.runs.folder import Run
 from solution.runs.record import open_run
 from solution.sessions.earlier_runs import adopt, choose, describe_missing, match
+from solution.sessions.packing import FOLDS, NOTHING, REFIT, Packing
 from solution.sessions.session import Session
+from solution.system.errors import InputError
 from solution.system.terminal import say
 from solution.training.folds import Scheme
 from solution.training.jobs import list_missing
@@ -24,6 +27,20 @@ class Share:
     collections: str = "*"
     folds: str = ""  # such as "0,3"; empty: all
     hours: float = 11.5  # a kernel is killed after 12
+    packed: str = NOTHING  # FOLDS, REFIT: which models become a bundle
+
+    def __post_init__(self) -> None:
+        if self.packed not in (NOTHING, FOLDS, REFIT):
+            raise InputError(f"{self.packed!r}: expected {FOLDS} or {REFIT} to be packed, or none.")
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a session leaves."""
+
+    run: Run
+    missing: str  # what is left to train, in words
+    bundle: Path | None
 
 
 def train_session(
@@ -34,16 +51,13 @@ def train_session(
     num_folds: int = 5,
     limit: bool = False,
     replace: bool = False,
-) -> tuple[Run, str]:
+) -> Trained:
     """Train a session's share of the default experiments, after those of earlier sessions.
 
     The data is prepared once for all experiments, so that the runs of all notebooks fit together.
 
     Args:
         limit: only to see it work: few graphs, one seed, short trainings.
-
-    Returns:
-        The run, and what is left to train, in words.
     """
     everything = [find_experiment(name) for name in DEFAULTS]
     experiments = [find_experiment(name) for name in match(DEFAULTS, share.experiments)]
@@ -58,6 +72,10 @@ def train_session(
         with open_run(session.run, settings, replace=replace) as run:
             save_split(plan, run)
             say(f"Models from earlier sessions: {adopt(run, session.find_runs())}")
+            packing = Packing(share.packed, experiments, plan, run, choice.collections)
             with session.time_limit(share.hours):
                 run_experiments(experiments, plan, run, choice=choice)
-        return run, describe_missing(list_missing(experiments, plan, run, choice))
+                packing.train()
+            missing = [*list_missing(experiments, plan, run, choice), *packing.list_missing()]
+            bundle = packing.pack(session.output)
+        return Trained(run, describe_missing(missing), bundle)

@@ -29,9 +29,14 @@ def refit(run: Run, recipe: Recipe, store: Store, workers: int | None = None) ->
     experiments = [find_named_experiment(name) for name in names]
     with _open_again(run, experiments, store) as plan:
         jobs = [job for experiment in experiments for job in list_refits(experiment, plan)]
-        with bars() as progress:
-            watch = ProgressBars(progress, len(jobs), "Training on all graphs")
-            train_jobs(jobs, plan, run, watch, workers)
+        train_refits(jobs, plan, run, workers)
+
+
+def train_refits(jobs: Sequence[Job], plan: Plan, run: Run, workers: int | None = None) -> None:
+    """Train those of the models that learn from all graphs that are not there yet."""
+    with bars() as progress:
+        watch = ProgressBars(progress, len(jobs), "Training on all graphs")
+        train_jobs(jobs, plan, run, watch, workers)
 
 
 def distill(

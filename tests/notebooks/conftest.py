@@ -22,6 +22,8 @@ from tests.notebooks.sandbox import COMPETITION, Session, find_version, make_ima
 WHEELS = f"{USER}/fast-or-slow-wheels"
 QUICK = ("--set", "LIMIT=true", "--set", "NUM_FOLDS=2")
 TRAINING = ("2-train-layout", "3-train-tile-and-lightgbm")
+LAST = "4-ensemble-and-submit"
+BUNDLE = "fast-or-slow-bundle-day"
 
 
 def slug(name: str) -> str:
@@ -38,6 +40,7 @@ class Day:
     pulled: dict[str, Done] = field(default_factory=dict)
     executed: dict[str, dict[str, Any]] = field(default_factory=dict)
     sessions: dict[str, Session] = field(default_factory=dict)
+    alone: Session | None = None  # of the last notebook with a bundle, and without any run
 
     def outputs(self, name: str) -> Path:
         """Where a pull puts the outputs of a notebook."""
@@ -71,6 +74,7 @@ def day(tmp_path_factory: pytest.TempPathFactory, image: Path) -> Iterator[Day]:
     try:
         for number, notebook in enumerate(list_notebooks()):
             live(found, notebook.name, Session(folder / notebook.name, image), old=number % 2 == 0)
+        found.alone = predict(found, Session(folder / "alone", image))
         yield found
     finally:
         server.stop()
@@ -98,3 +102,23 @@ def live(day: Day, name: str, session: Session, *, old: bool) -> None:
     day.executed[name], day.sessions[name] = session.run(kernel.notebook), session
     kernel.outputs = session.outputs()
     day.pulled[name] = day.place.call("kernels", "pull", name)
+
+
+def predict(day: Day, session: Session) -> Session:
+    """Share the bundle that was pulled, push the last notebook with it, execute that.
+
+    The wheels are in the image since the first session.
+    """
+    bundle = str(day.outputs(LAST) / "bundle.zip")
+    for words in (
+        ("share", bundle, "--name", "day"),
+        ("push", LAST, "--allow-dirty", "--bundle", "day"),
+    ):
+        done = day.place.call("kernels", *words)
+        assert done.code == 0, done.words
+    kernel = day.place.world.kernels[f"{USER}/{slug(LAST)}"]
+    assert kernel.saved[-1]["datasetDataSources"] == [WHEELS, f"{USER}/{BUNDLE}"]
+    session.mount(f"datasets/{USER}/{BUNDLE}", day.place.world.datasets[f"{USER}/{BUNDLE}"][-1])
+    session.mount_competition(f"competitions/{COMPETITION}")
+    session.run(kernel.notebook)
+    return session

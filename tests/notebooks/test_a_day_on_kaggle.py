@@ -8,15 +8,15 @@ from solution.data.folders import SAMPLE, find_files
 from solution.domain import predictions
 from solution.experiments.base import find_experiment
 from solution.runs.folder import Run
-from submissions.checker import check_submission
+from solution.sessions.record import read_record
+from submissions.checker import Expected, check_submission, read_rows
 from submissions.kernels.installing import MANIFEST
 from submissions.kernels.notebooks import list_notebooks
 from submissions.writer import expect
-from tests.notebooks.conftest import TRAINING, Day
-from tests.notebooks.sandbox import read_text
+from tests.notebooks.conftest import LAST, TRAINING, WHEELS, Day
+from tests.notebooks.sandbox import choose_files, read_text
 
 NAMES = [notebook.name for notebook in list_notebooks()]
-LAST = "4-ensemble-and-submit"
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -38,7 +38,7 @@ def test_notebooks_show_no_failure_and_no_secret(name: str, day: Day) -> None:
 
 
 def test_the_dataset_is_uploaded_once_and_has_no_torch(day: Day) -> None:
-    (versions,) = day.place.world.datasets.values()
+    versions = day.place.world.datasets[WHEELS]
     assert len(versions) == 1
     names = {name.partition("-")[0] for name in versions[0] if name.endswith(".whl")}
     assert {"fast_or_slow", "torch_geometric", "isal", "pymetis"} <= names
@@ -75,13 +75,31 @@ def test_the_submission_is_that_of_all_models_together(day: Day) -> None:
     assert (day.outputs(LAST) / "report.html").stat().st_size > 10_000
 
 
-def test_the_bundle_that_was_made_there_ranks_here(day: Day) -> None:
-    """With the models of both training notebooks, and without their runs."""
-    bundle = load_bundle(day.outputs(LAST) / "bundle.zip")
-    for kind in ("layout", "tile"):
+@pytest.mark.parametrize("name", [*TRAINING, LAST])
+def test_the_bundles_that_were_made_there_rank_here(name: str, day: Day) -> None:
+    """The last one with the models of both training notebooks, and without their runs."""
+    path = day.outputs(name) / "bundle.zip"
+    assert str(path.relative_to(day.place.folder)) in day.pulled[name].words
+    bundle = load_bundle(path)
+    kinds = {"2-train-layout": ["layout"], LAST: ["layout", "tile"]}.get(name, ["tile"])
+    for kind in kinds:
         file = next(file for file in find_files(SAMPLE) if file.collection.kind == kind)
         graph = read_graph(file.path)
         assert sorted(bundle.rank(graph).order) == list(range(graph.num_configs))
+
+
+def test_a_shared_bundle_predicts_the_test_split_as_its_run(day: Day) -> None:
+    """All test graphs that are attached; of those that the run had, the very rows."""
+    assert day.alone is not None
+    made = day.alone.working
+    assert read_record(made).state == "finished"
+    assert not (made / "run").exists()
+    asked = {f"{f.collection.name}:{f.name}": None for f in choose_files() if f.split == "test"}
+    assert check_submission(made / "submission.csv", Expected(asked, "the data")) == len(asked)
+    rows = [
+        set(read_rows(folder / "submission.csv", folder)) for folder in (made, day.outputs(LAST))
+    ]
+    assert rows[1] < rows[0]
 
 
 def test_the_pictures_are_there(day: Day) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from solution import load_bundle
 from solution.domain.predictions import PARTS
 from solution.features.preparation import Preparation
 from solution.runs.folder import Run
@@ -21,8 +22,8 @@ from submissions.kernels.notebooks import find_notebook, set_values
 from tests.notebooks.sandbox import Session, choose_files, read_text
 
 NAME = "3-train-tile-and-lightgbm"
-VALUES = {"LIMIT": True, "NUM_FOLDS": 2, "EXPERIMENTS": "tile_*"}
-JOBS = 4  # two experiments, two folds
+VALUES = {"LIMIT": True, "NUM_FOLDS": 2, "EXPERIMENTS": "tile_*", "PACK": "refit"}
+JOBS = 6  # two experiments, two folds, and each once more on all graphs
 
 
 def make_session(folder: Path, store: Store, earlier: Session | None = None) -> Session:
@@ -91,7 +92,12 @@ def test_killed_asked_to_stop_and_resumed(tmp_path: Path) -> None:
     assert "models are not trained yet" in printed
     assert count_jobs(killed) < count_jobs(asked) < JOBS
     assert read_record(asked.working).state == "stopped"
+    assert not (asked.working / "bundle.zip").exists()
 
     last = make_session(tmp_path / "last", store, asked)
     assert f"{NAME}: finished" in run(last)
     assert read_predictions(last) == read_predictions(whole)
+    bundles = [(session.working / "bundle.zip").read_bytes() for session in (whole, last)]
+    assert bundles[0] == bundles[1]
+    record = load_bundle(last.working / "bundle.zip").record
+    assert (record.refitted, len(record.members)) == (True, 2)

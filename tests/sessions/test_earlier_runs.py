@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
+from solution import load_bundle
 from solution.domain import predictions
 from solution.experiments.base import Experiment, find_experiment
 from solution.runs.folder import Run
 from solution.runs.record import open_run
 from solution.sessions.earlier_runs import adopt, choose, describe_missing, join_runs, match
+from solution.sessions.packing import FOLDS, REFIT, Packing
 from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.system.files import write_sealed
@@ -63,8 +65,10 @@ def test_what_cannot_be_chosen_is_said(plan: Plan) -> None:
         choose(plan, "layout:tpu")
 
 
-def test_sessions_that_share_the_folds_make_the_run_of_one(plan: Plan, tmp_path: Path) -> None:
-    """Fold 0 in one session, the others in another that takes the first one over."""
+def test_sessions_that_share_the_folds_make_the_run_of_one(
+    plan: Plan, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Fold 0 in one session, the others in another that takes the first one over, and packs."""
     experiments = [find_experiment(TILES)]
     whole = train(tmp_path / "whole", experiments, plan)
     first = train(tmp_path / "first", experiments, plan, choose(plan, folds="0"))
@@ -77,8 +81,13 @@ def test_sessions_that_share_the_folds_make_the_run_of_one(plan: Plan, tmp_path:
     with open_run(tmp_path / "new", describe_run(experiments, plan, "architecture", 3)) as new:
         assert adopt(new, [first]) == 1
         assert (new.folder / unfinished.relative_to(first.folder) / "state").is_file()
+    assert Packing(FOLDS, experiments, plan, first, ()).pack(tmp_path) is None
+    assert "No bundle: 2 models are not trained yet" in capsys.readouterr().out
     rest = train(tmp_path / "rest", experiments, plan, choose(plan, folds="1,2"), [first])
     assert list_missing(experiments, plan, rest) == []
+    bundle = Packing(FOLDS, experiments, plan, rest, ()).pack(tmp_path)
+    assert bundle is not None
+    assert [member.fold for member in load_bundle(bundle).record.members] == [0, 1, 2]
     assert read_all(rest, TILES) == read_all(whole, TILES)
 
 
@@ -86,6 +95,10 @@ def test_joined_runs_are_the_run_of_one(plan: Plan, tmp_path: Path) -> None:
     """Different experiments, and different collections of one, each in a session of its own."""
     nothing, tiles = find_experiment(NOTHING), find_experiment(TILES)
     whole = train(tmp_path / "whole", [nothing, tiles], plan)
+    refits = Packing(REFIT, [nothing, tiles], plan, whole, ("tile:xla",))
+    assert [job.describe() for job in refits.list_missing()] == [
+        "nothing_001 tile:xla all graphs", "tile_lightgbm_001 tile:xla all graphs"
+    ]  # fmt: skip
     sources = [
         train(tmp_path / "a", [tiles], plan),
         train(tmp_path / "b", [nothing], plan, choose(plan, "layout:*")),
@@ -95,6 +108,9 @@ def test_joined_runs_are_the_run_of_one(plan: Plan, tmp_path: Path) -> None:
         assert run.experiments() == [TILES, NOTHING]
         for name in (NOTHING, TILES):
             assert read_all(run, name) == read_all(whole, name)
+    for kind, own in (("", tiles), (FOLDS, nothing)):  # nothing of the recipe was trained
+        one = train(tmp_path / "nothing", [own], plan) if own is nothing else whole
+        assert Packing(kind, [own], plan, one, ()).pack(tmp_path) is None
     with pytest.raises(InputError, match="models are not trained yet: nothing_001 tile:xla"):
         join_runs(sources[:2], tmp_path / "half").__enter__()
     with pytest.raises(InputError, match="No run is among the inputs"):

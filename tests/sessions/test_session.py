@@ -1,12 +1,15 @@
 """Where a notebook is, what it finds among its inputs, and how it ends."""
 
 import os
+import shutil
 import signal
 import time
 from pathlib import Path
 
 import pytest
 
+from solution.serving.archive import unpack
+from solution.serving.bundle import DEFAULT
 from solution.sessions.record import (
     KERNEL_RECORD,
     SessionRecord,
@@ -73,6 +76,8 @@ def test_on_a_laptop_outputs_go_to_runs(tmp_path: Path, monkeypatch: pytest.Monk
     record = read_record(kernel.output)
     assert (record.state, record.push, record.note) == ("stopped", "key", "3 models are left")
     assert kernel.find_runs() == []
+    assert kernel.find_bundle() is None
+    assert kernel.find_bundle("mine.zip") == Path("mine.zip")
 
 
 def test_runs_are_found_by_the_notebook_that_left_them(kaggle: Path) -> None:
@@ -86,6 +91,32 @@ def test_runs_are_found_by_the_notebook_that_left_them(kaggle: Path) -> None:
     ]
     assert found == ["a", "notebooks/me/b"]
     assert len(kernel.find_runs()) == 3
+
+
+def test_an_attached_bundle_is_found(kaggle: Path, tmp_path: Path) -> None:
+    """Its zip, or the folder that Kaggle made of it; not what notebooks or wheels hold."""
+    kernel = Session.begin("4-merge")
+    write_record(SessionRecord(notebook="2-train"), output := kaggle / "notebooks" / "me" / "2")
+    shutil.copyfile(DEFAULT, output / "bundle.zip")
+    ours = kaggle / "wheels" / "fast_or_slow" / "solution" / "serving"
+    unpack(DEFAULT, make(ours / "default"))
+    shutil.copyfile(DEFAULT, ours / "default.zip")
+    (kaggle / "other.zip").write_bytes(b"something else")
+    assert kernel.find_bundle() is None
+    with pytest.raises(InputError, match="expected one bundle in mine, found none"):
+        kernel.find_bundle("mine")
+
+    unpack(DEFAULT, unpacked := make(kaggle / "datasets" / "me" / "mine" / "bundle"))
+    assert kernel.find_bundle() == kernel.find_bundle("mine") == unpacked
+    shutil.copyfile(DEFAULT, whole := make(kaggle / "theirs") / "bundle.zip")
+    assert kernel.find_bundle("theirs") == whole
+    with pytest.raises(InputError, match=r"expected one bundle, found .*mine.*theirs"):
+        kernel.find_bundle()
+
+
+def make(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    return folder
 
 
 @pytest.mark.parametrize("ended_by", ["time", "SIGTERM", "itself"])

@@ -1,0 +1,97 @@
+"""Predict the test split of some data with a bundle: what a submission is written from."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from solution.data.folders import GraphFile, find_files, find_sample_submission, parse_path
+from solution.data.inflate import Advance
+from solution.data.npz import read_graph
+from solution.data.parallel_files import map_files
+from solution.domain.predictions import RANKING_SCHEMA, make_frame
+from solution.serving.bundle import Bundle, load_bundle
+from solution.store.graph_file import read_prepared
+from solution.store.store import Store, is_store
+from solution.system.errors import InputError
+from solution.system.terminal import say
+
+BYTES_WORTH_A_WORKER = 16 << 20  # of graphs; it takes seconds until one has its libraries
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """The test graphs of some data, ranked."""
+
+    ranking: pl.DataFrame  # of RANKING_SCHEMA
+    graphs: pl.DataFrame  # collection, graph, split, configs: a row a graph
+    sample_submission: Path | None  # that lies with the data
+
+
+def predict_test_split(bundle: Path, data: Path, workers: int | None = None) -> Predicted:
+    """Rank every test graph of a prepared store or of a folder with npz files.
+
+    The scores are those of `Bundle.rank`; where a run was packed, those of its own ranking.
+
+    Args:
+        bundle: a folder or a zip.
+        workers: processes; by default one a core, and none where there is little to do.
+
+    Raises:
+        InputError: there is no test graph, one cannot be read, or the bundle cannot rank it.
+    """
+    files, seals, sample = _find_in_store(data) if is_store(data) else _find_in_folder(data)
+    if not files:
+        raise InputError(f"{data}: has no graph of the test split, so there is none to predict.")
+    _open.cache_clear()
+    opened = _open(bundle)
+    for name in sorted({file.collection.name for file in files}):
+        opened.choose(name)
+    if opened.caveat:
+        say(opened.caveat)
+    rank = partial(_rank, bundle=bundle, seals=seals)
+    ranked = map_files(rank, files, "Predicting the test split", workers, BYTES_WORTH_A_WORKER)
+    rows = [
+        (file.collection.name, file.name, file.split, len(frame))
+        for file, frame in zip(files, ranked, strict=True)
+    ]
+    graphs = pl.DataFrame(rows, ["collection", "graph", "split", "configs"], orient="row")
+    return Predicted(pl.concat(ranked), graphs, sample)
+
+
+def _find_in_folder(data: Path) -> tuple[list[GraphFile], Mapping[Path, str], Path | None]:
+    """The test graphs' files, no seals of theirs, and the sample submission."""
+    files = [file for file in find_files(data) if file.split == "test"]
+    return files, {}, find_sample_submission(data)
+
+
+def _find_in_store(data: Path) -> tuple[list[GraphFile], Mapping[Path, str], Path | None]:
+    """The same of a store, with the seals that its files must have."""
+    store = Store.open(data)
+    seals = store.seals()
+    files = [
+        file for path in seals if (file := parse_path(path)) is not None and file.split == "test"
+    ]
+    return files, seals, store.sample_submission
+
+
+@cache
+def _open(bundle: Path) -> Bundle:
+    """Once in a process."""
+    return load_bundle(bundle)
+
+
+def _rank(
+    file: GraphFile, advance: Advance, *, bundle: Path, seals: Mapping[Path, str]
+) -> pl.DataFrame:
+    """The ranking of one graph, a frame of RANKING_SCHEMA."""
+    if file.path in seals:
+        graph = read_prepared(file.path, seals[file.path])
+    else:
+        graph = read_graph(file.path, file.collection, advance)
+    scores = _open(bundle).rank(graph).scores
+    frame = make_frame(graph.key, np.arange(len(scores)), scores, fold=0, seed=0)
+    return frame.select(RANKING_SCHEMA.names())

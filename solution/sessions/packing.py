@@ -1,0 +1,77 @@
+"""The bundle that a training notebook leaves beside its run, when its models are all there."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ensembles import DEFAULT_RECIPE
+from ensembles.recipe import Recipe, find_recipe
+from solution.experiments.base import Experiment
+from solution.runs.folder import Run
+from solution.serving.packing import pack
+from solution.sessions.earlier_runs import describe_missing
+from solution.sessions.record import BUNDLE
+from solution.system.terminal import say
+from solution.training.distilling import list_refits
+from solution.training.jobs import Choice, Job, find_defect, list_missing
+from solution.training.plan import Plan
+from solution.training.refitting import train_refits
+
+NOTHING, FOLDS, REFIT = "", "folds", "refit"
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Which models of a run on some collections are packed: of all folds, or of all graphs.
+
+    Where sessions share the folds, only one that has the models of all of them packs.
+    """
+
+    kind: str  # NOTHING, FOLDS or REFIT
+    experiments: Sequence[Experiment]
+    plan: Plan
+    run: Run
+    collections: tuple[str, ...]  # empty: all
+
+    def train(self) -> None:
+        """Train the models that learn from all graphs, where these are packed."""
+        refits = self._list_refits()
+        if refits and not self._find_lacking():
+            train_refits(refits, self.plan, self.run)
+
+    def list_missing(self) -> list[Job]:
+        """Those of them that could be trained and are not there yet."""
+        if self._find_lacking():
+            return []
+        return [job for job in self._list_refits() if find_defect(job, self.run) is not None]
+
+    def pack(self, folder: Path) -> Path | None:
+        """Write the bundle; None where there is nothing to pack, and then the reason is said."""
+        path, recipe = folder / BUNDLE, self._choose_recipe()
+        lacking = [*self._find_lacking(), *self.list_missing()]
+        reason = describe_missing(lacking)
+        if not set(recipe.names()) & set(self.run.experiments()):
+            reason = f"none of {', '.join(recipe.names())} was trained here"
+        if self.kind == NOTHING or reason:
+            path.unlink(missing_ok=True)  # of an earlier session on this computer
+            say(f"No bundle: {reason or 'none is asked for'}.")
+            return None
+        return pack(self.run, recipe, path, refitted=self.kind == REFIT)
+
+    def _find_lacking(self) -> list[Job]:
+        """The models of the folds, also of those that other sessions train, that are not here."""
+        return list_missing(self.experiments, self.plan, self.run, Choice(self.collections))
+
+    def _list_refits(self) -> list[Job]:
+        recipe = self._choose_recipe()
+        names = {*recipe.names(), recipe.fallback} if self.kind == REFIT else set()
+        jobs = [
+            job for e in self.experiments if e.name in names for job in list_refits(e, self.plan)
+        ]
+        return [job for job in jobs if Choice(self.collections).includes(job)]
+
+    def _choose_recipe(self) -> Recipe:
+        """The default one; a fallback that another notebook trains is left out."""
+        recipe = find_recipe(DEFAULT_RECIPE)
+        has_fallback = recipe.fallback in self.run.experiments()
+        return recipe if has_fallback else recipe.model_copy(update={"fallback": None})
