@@ -6,7 +6,6 @@ of it away.
 """
 
 import math
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -57,7 +56,9 @@ def _find_operands(graph: Graph) -> Operands:
         fit = fits[int(graph.node_opcodes[node])]
         # A reshape reads one tensor; x times x has one edge.
         pairs = list(permutations(read, 2)) or [(read[0], read[0])]
-        best = max(pairs, key=lambda pair: _order(fit, graph.node_features, node, pair))
+        best = pairs[0]
+        if len(pairs) > 1:
+            best = max(pairs, key=lambda pair: _order(fit, graph.node_features, node, pair))
         found.input[node] = best[0]
         if graph.node_opcodes[node] != OPCODE_IDS["reshape"]:
             found.kernel[node] = best[1]
@@ -137,14 +138,25 @@ def count_terms(
     several ways the one with the smallest batch.
     """
     for batch in range(len(output) + 1):
-        for first_right in range(batch, len(output) + 1):
-            of_left = Counter(output[:first_right])
-            of_right = Counter(output[:batch] + output[first_right:])
-            fits = of_left <= Counter(left) and of_right <= Counter(right)
-            summed = Counter(left) - of_left
-            if fits and summed == Counter(right) - of_right:
-                return math.prod(summed.elements())
+        # Both operands have as many dimensions left to sum, which leaves one place to divide.
+        first_right, odd = divmod(len(left) - len(right) + len(output) + batch, 2)
+        if odd or not batch <= first_right <= len(output):
+            continue
+        summed = _take(left, output[:first_right])
+        of_right = output[:batch] + output[first_right:]
+        if summed is not None and summed == _take(right, of_right):
+            return math.prod(summed)
     return None
+
+
+def _take(sizes: tuple[int, ...], taken: tuple[int, ...]) -> list[int] | None:
+    """What is left of the sizes, ascending; None where some that are taken are not among them."""
+    left = sorted(sizes)
+    for size in taken:
+        if size not in left:
+            return None
+        left.remove(size)
+    return left
 
 
 def _fit_reshape(node: np.ndarray, shapes: np.ndarray) -> int:

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
     from solution.serving.session import Session
 
-
 DEFAULT = Path(__file__).parent / "default.zip"  # made by `make default-bundle`
 
 
@@ -51,7 +50,6 @@ class Bundle:
     record: BundleRecord
     source: Path  # that messages name
     _models: dict[str, Model | LightModel] = field(default_factory=dict, repr=False)
-    _learned: dict[str, Learned] = field(default_factory=dict, repr=False)
     _kept: object = field(default=None, repr=False)  # the folder lives as long as the bundle
 
     @property
@@ -73,8 +71,7 @@ class Bundle:
 
     def describe(self) -> str:
         """What it is and what it learned from, in a sentence."""
-        counts = {name: len(programs) for name, programs in self.record.programs.items()}
-        graphs = ", ".join(f"{count} of {name}" for name, count in counts.items())
+        graphs = ", ".join(f"{len(own)} of {name}" for name, own in self.record.programs.items())
         kind = "students of an ensemble" if self.record.is_light else "models"
         return f"{len(self.record.members)} {kind} that learned from {graphs}."
 
@@ -101,8 +98,6 @@ class Bundle:
         asked = _read(graph)
         name, own = asked.collection.name, facts or describe_graph(asked)
         votes = self.vote(asked)
-        if name not in self._learned:
-            self._learned[name] = Learned(self.record.programs.get(name, ()))
         found = calibration.measure(own, asked.num_configs, self._learned[name], regret, confidence)
         return Ranking(
             graph=asked,
@@ -156,7 +151,10 @@ class Bundle:
                     f"{graph.num_configs} configurations of {graph.name}. Train it again."
                 )
             votes.setdefault(member.experiment, []).append((member, scores.astype(np.float32)))
-        return {name: sorted(own, key=_model_of) for name, own in votes.items()}
+        return {
+            name: sorted(own, key=lambda vote: (vote[0].fold, vote[0].seed))
+            for name, own in votes.items()
+        }
 
     def _merge(
         self, collection: str, votes: dict[str, list[tuple[Member, np.ndarray]]]
@@ -209,10 +207,17 @@ class Bundle:
         """What students multiply with is there when they are: it need not be found each time."""
         return ThreadpoolController() if self.record.is_light else None
 
+    @cached_property
+    def _learned(self) -> dict[str, Learned]:
+        """By collection, what k is calibrated on."""
+        return {name: Learned(self.record.programs.get(name, ())) for name in self.collections}
+
     def load(self) -> None:
         """Load all models, and find what they multiply with, before they are asked."""
         for member in self.record.members:
             self._load(member)
+        for learned in self._learned.values():
+            learned.get_ready()
         _ = self._libraries
 
     def _load(self, member: Member) -> Model | LightModel:
@@ -234,10 +239,6 @@ class Bundle:
                 f"{self.source}: {member.folder} {what} ({type(error).__name__}: "
                 f"{' '.join(str(error).split())[:200]})."
             ) from error
-
-
-def _model_of(vote: tuple[Member, np.ndarray]) -> tuple[int, int]:
-    return vote[0].fold, vote[0].seed
 
 
 def load_bundle(path: str | Path = DEFAULT) -> Bundle:

@@ -110,6 +110,12 @@ class Learned:
             self._quantiles[key] = quantile(self.calibrated, regret, confidence)
         return self._quantiles[key]
 
+    def get_ready(self) -> None:
+        """Compute what is kept before it is asked for."""
+        self.quantile(REGRET, CONFIDENCE)
+        if self.programs:
+            _ = self.gap, self._architectures
+
     def distance(self, facts: Facts) -> float:
         """To the nearest program: of logarithms of sizes, each over its deviation among them.
 

@@ -84,8 +84,9 @@ def find_spread(votes: Sequence[np.ndarray]) -> np.ndarray:
     Args:
         votes: the scores (configs,) of each.
     """
-    ranks = [rank(scores) for scores in votes]
-    return np.std(ranks, axis=0) if len(ranks) > 1 else np.full(len(votes[0]), np.nan)
+    if len(votes) == 1:
+        return np.full(len(votes[0]), np.nan)
+    return np.asarray(np.std([rank(scores) for scores in votes], axis=0))
 
 
 def _format(value: object) -> str:

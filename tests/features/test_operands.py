@@ -2,12 +2,13 @@
 
 import dataclasses
 import math
+from collections import Counter
 from pathlib import Path
 from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from solution.data.folders import find_files
@@ -139,3 +140,28 @@ def test_the_kernel_of_a_real_convolution_has_the_features_of_its_output(tpu: Pa
     kernels = find_operands(graph).kernel[nodes]
     wanted = shapes[nodes, numbers[nodes, 106]]
     np.testing.assert_array_equal(shapes[kernels, numbers[nodes, 100]], wanted)
+
+
+def search_terms(left: list[int], right: list[int], output: list[int]) -> int | None:
+    """The same by trying every way to divide the output."""
+    for batch in range(len(output) + 1):
+        for first_right in range(batch, len(output) + 1):
+            of_left = Counter(output[:first_right])
+            of_right = Counter(output[:batch] + output[first_right:])
+            fits = of_left <= Counter(left) and of_right <= Counter(right)
+            summed = Counter(left) - of_left
+            if fits and summed == Counter(right) - of_right:
+                return math.prod(summed.elements())
+    return None
+
+
+SIZES = st.lists(st.integers(2, 4), max_size=5)
+
+
+@settings(max_examples=500, deadline=None)
+@given(SIZES, SIZES, SIZES)
+def test_terms_are_those_of_a_search_over_all_ways(
+    left: list[int], right: list[int], output: list[int]
+) -> None:
+    found = count_terms(tuple(left), tuple(right), tuple(output))
+    assert found == search_terms(left, right, output)

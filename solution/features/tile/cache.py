@@ -76,17 +76,21 @@ def reach(walks: Sequence[Walk], nest: Nest) -> list[np.ndarray]:
 
 
 def count_misses(
-    walks: Sequence[Walk], boxes: Sequence[np.ndarray], nest: Nest, cache: Cache
+    walks: Sequence[Walk],
+    boxes: Sequence[np.ndarray],
+    blocks: Sequence[np.ndarray],
+    nest: Nest,
+    cache: Cache,
 ) -> np.ndarray:
     """Blocks (configs,) that are brought in by all tensors together; 1 where there is none.
 
     Args:
         boxes: what `reach` says of the walks.
+        blocks: of the cache, which the boxes of each walk touch, as `count_blocks` says.
     """
     configs = nest.configs
     if not len(nest.levels) or not walks:
         return np.ones(configs)
-    blocks = [count_blocks(w, box, cache.block) for w, box in zip(walks, boxes, strict=True)]
     occupied = sum(
         _occupy(w, box, own, cache) for w, box, own in zip(walks, boxes, blocks, strict=True)
     )
@@ -119,7 +123,7 @@ def _occupy(walk: Walk, box: np.ndarray, blocks: np.ndarray, cache: Cache) -> np
             reached *= 1 + (steps - 1) * stride / cache.block
         else:
             reached *= np.minimum(steps, distinct_sets(stride, cache))
-    used = np.clip(reached, 1, cache.sets)
+    used = np.minimum(np.maximum(reached, 1), cache.sets)
     return np.maximum(blocks, blocks / used * cache.sets * (blocks > used))
 
 

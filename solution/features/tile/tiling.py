@@ -7,6 +7,7 @@ candidates of a kernel give it away: no bound may exceed the tensor that it cuts
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -35,7 +36,7 @@ class Tiling:
     extents: np.ndarray  # (NUM_LOOPS,) float64: iterations of each loop, at least 1
     tiles: np.ndarray  # (configs, NUM_LOOPS) float64: iterations inside a tile, 1 ... extents
 
-    @property
+    @cached_property
     def counts(self) -> np.ndarray:
         """Tiles along each loop: (configs, NUM_LOOPS)."""
         return np.ceil(self.extents / self.tiles)

@@ -154,11 +154,13 @@ def _count_misses(graph: Graph, walks: list[Walk], tiling: Tiling) -> dict[str, 
     nest = make_nest(tiling, innermost_loop(graph))
     boxes = reach(walks, nest)
     columns = {}
-    for name, cache in CACHES.items():
-        least = sum(float(count_blocks(w, w.sizes[None], cache.block)[0]) for w in walks)
-        columns[f"misses_{name}"] = np.log(
-            count_misses(walks, boxes, nest, cache) / max(least, 1.0)
-        )
+    for block in (LINE, PAGE):  # caches of equal blocks count the same ones
+        blocks = [count_blocks(w, box, block) for w, box in zip(walks, boxes, strict=True)]
+        least = sum(float(count_blocks(w, w.sizes[None], block)[0]) for w in walks)
+        for name, cache in CACHES.items():
+            if cache.block == block:
+                missed = count_misses(walks, boxes, blocks, nest, cache)
+                columns[f"misses_{name}"] = np.log(missed / max(least, 1.0))
     return columns
 
 

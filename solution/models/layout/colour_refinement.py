@@ -73,6 +73,17 @@ class Colours:
         return self.numbers[others.nodes, others.configs]
 
 
+def number_small(labels: np.ndarray, count: int) -> Colours:
+    """As number_colours, of labels 0 ... count - 1: nothing has to be sorted."""
+    flat = labels.ravel()
+    first = np.full(count, len(flat))
+    first[flat[::-1]] = np.arange(len(flat))[::-1]  # of equal ones the last to be written stays
+    is_there = first < len(flat)
+    numbers = (np.cumsum(is_there) - 1)[labels]
+    nodes, configs = np.divmod(first[is_there], labels.shape[1])
+    return Colours(numbers, nodes, configs)
+
+
 def number_colours(labels: np.ndarray) -> Colours:
     """Number the distinct `labels` (nodes, configs); those of two nodes must never be equal."""
     # As np.unique does with return_index and return_inverse, which for the first of equal labels

@@ -16,7 +16,7 @@ from solution.models.layout.colour_refinement import (
     Colours,
     Neighbours,
     aggregate,
-    number_colours,
+    number_small,
     refine,
 )
 from solution.models.nets.sparse_rows import SparseRows, select
@@ -69,7 +69,7 @@ def derive_steps(graphs: Sequence[Structure], configs: np.ndarray, rounds: int) 
         labels[node + graph.configurable] = (codes + first).T
         constrained = graph.constraints.describe(codes)
         extra[node + graph.constraints.nodes] = constrained.transpose(1, 0, 2)
-    colours = number_colours(labels)
+    colours = number_small(labels, total + sum(graph.num_pairs for graph in graphs))
     pairs = labels[colours.nodes, colours.configs] - total
     configured = np.flatnonzero(pairs >= 0)
     operands = Neighbours.join([graph.operands for graph in graphs])

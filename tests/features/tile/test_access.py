@@ -198,7 +198,9 @@ def test_misses_of_a_transpose_are_those_of_an_lru_cache(tile: tuple[int, int]) 
     tiling = find_tiling(graph)
     cache = Cache(block=64, ways=32, sets=1)
     walks, nest = [find_walks(graph)[1]], make_nest(tiling, 1)
-    (found,) = count_misses(walks, reach(walks, nest), nest, cache)
+    boxes = reach(walks, nest)
+    blocks = [count_blocks(w, box, cache.block) for w, box in zip(walks, boxes, strict=True)]
+    (found,) = count_misses(walks, boxes, blocks, nest, cache)
     order = [
         (j, i)
         for top in range(0, columns, tile[0])

@@ -83,7 +83,9 @@ def test_misses_are_those_of_a_walk_through_the_levels(
     loop = innermost_loop(graph)
     nest = make_nest(tiling, loop)
     for cache in CACHES.values():
-        found = count_misses(walks, reach(walks, nest), nest, cache)
+        boxes = reach(walks, nest)
+        blocks = [count_blocks(w, box, cache.block) for w, box in zip(walks, boxes, strict=True)]
+        found = count_misses(walks, boxes, blocks, nest, cache)
         for config, misses in enumerate(found):
             levels = slow_levels(tiling, config, loop)
             assert len(levels) == len(nest.levels)

@@ -14,7 +14,13 @@ from solution.domain.graph import Graph
 from solution.domain.ragged import starts_of
 from solution.features.layout import conflicts
 from solution.models.layout import layout_gnn
-from solution.models.layout.colour_refinement import Colours, Neighbours, number_colours, refine
+from solution.models.layout.colour_refinement import (
+    Colours,
+    Neighbours,
+    number_colours,
+    number_small,
+    refine,
+)
 from solution.models.layout.computation import derive_computation
 from solution.models.layout.layout_gnn import LayoutGnn, LayoutGnnSettings, LayoutInputs, prepare
 from solution.models.nets.sparse import SparseMatrix
@@ -199,3 +205,14 @@ def test_colours_are_numbered_as_numpy_orders_labels(seed: int, nodes: int, conf
     _, first, numbers = np.unique(labels, return_index=True, return_inverse=True)
     np.testing.assert_array_equal(colours.numbers, numbers.reshape(labels.shape))
     np.testing.assert_array_equal(colours.nodes * configs + colours.configs, first)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 1000), st.integers(1, 6), st.integers(1, 30), st.integers(0, 5))
+def test_small_labels_are_numbered_alike(seed: int, nodes: int, configs: int, more: int) -> None:
+    """Without sorting, and where some numbers are not used."""
+    labels = np.random.default_rng(seed).integers(0, 4, (nodes, configs))
+    labels += 4 * np.arange(nodes)[:, None]
+    found, expected = number_small(labels, 4 * nodes + more), number_colours(labels)
+    for name in ("numbers", "nodes", "configs"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
