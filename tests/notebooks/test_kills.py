@@ -14,7 +14,10 @@ from solution import load_bundle
 from solution.domain.predictions import PARTS
 from solution.features.preparation import Preparation
 from solution.runs.folder import Run
+from solution.sessions import session as sessions
+from solution.sessions.packing import REFIT
 from solution.sessions.record import read_record
+from solution.sessions.train_session import Share, train_session
 from solution.store.preparing import prepare_store
 from solution.store.store import Store
 from solution.system.errors import InputError
@@ -33,6 +36,22 @@ def make_session(folder: Path, store: Store, earlier: Session | None = None) -> 
     if earlier is not None:
         session.mount(f"notebooks/tester/{NAME}", earlier.working)
     return session
+
+
+def train_whole(folder: Path, store: Store) -> Path:
+    """What the notebook does when nobody stops it, in this process; returns its output."""
+    session = sessions.Session(
+        "whole",
+        "",
+        store.folder,
+        folder,
+        folder / "scratch",
+        on_kaggle=True,
+        begun=time.monotonic(),
+    )
+    trained = train_session(session, Share("tile_*", packed=REFIT), num_folds=2, limit=True)
+    assert trained.missing == ""
+    return folder
 
 
 def run(session: Session) -> str:
@@ -60,8 +79,8 @@ def send_when(session: Session, number: int, jobs: int) -> threading.Thread:
     return thread
 
 
-def read_predictions(session: Session) -> dict[str, bytes]:
-    made = Run.existing(session.working / "run")
+def read_predictions(output: Path) -> dict[str, bytes]:
+    made = Run.existing(output / "run")
     return {
         f"{name} {part}": made.predictions(name, part).read_bytes()
         for name in made.experiments()
@@ -72,8 +91,7 @@ def read_predictions(session: Session) -> dict[str, bytes]:
 def test_killed_asked_to_stop_and_resumed(tmp_path: Path) -> None:
     """SIGKILL in the first session, SIGTERM in the second; the third one finishes."""
     store = prepare_store(choose_files(), tmp_path / "store", Preparation())
-    whole = make_session(tmp_path / "whole", store)
-    assert f"{NAME}: finished" in run(whole)
+    whole = train_whole(tmp_path / "whole", store)
 
     killed = make_session(tmp_path / "killed", store)
     watcher = send_when(killed, signal.SIGKILL, 1)
@@ -96,8 +114,8 @@ def test_killed_asked_to_stop_and_resumed(tmp_path: Path) -> None:
 
     last = make_session(tmp_path / "last", store, asked)
     assert f"{NAME}: finished" in run(last)
-    assert read_predictions(last) == read_predictions(whole)
-    bundles = [(session.working / "bundle.zip").read_bytes() for session in (whole, last)]
+    assert read_predictions(last.working) == read_predictions(whole)
+    bundles = [(output / "bundle.zip").read_bytes() for output in (whole, last.working)]
     assert bundles[0] == bundles[1]
     record = load_bundle(last.working / "bundle.zip").record
     assert (record.refitted, len(record.members)) == (True, 2)
