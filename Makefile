@@ -59,7 +59,8 @@ OPTIONS = $(call given,DATA) $(call given,RUN,--run) $(call given,RECIPE,--recip
 SUBMIT = $(call given,RECIPE) $(call given,RUN,--run) $(call on,DRY_RUN,--dry-run) \
 	$(call on,FORCE,--force) $(call on,DIRTY,--allow-dirty)
 TPU = $(if $(wildcard $(SHARED)/tpu),--tpu "$(SHARED)/tpu")
-PUSH = $(foreach pair,$(SET),--set "$(pair)") $(call given,BUNDLE,--bundle) $(call on,RESUME,--resume) $(call on,DIRTY,--allow-dirty)
+PUSH = $(foreach pair,$(SET),--set "$(pair)") $(call on,RESUME,--resume) $(call on,DIRTY,--allow-dirty) \
+	$(call given,BUNDLE,--bundle)
 
 .PHONY: help run demo report test test-slow attack pytest lint silent-lint data submit scores leaderboard notebooks \
 	kernels-package kernels-push kernels-status kernels-pull kernels-share papers papers-patient ablations bench-layout \
