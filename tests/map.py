@@ -17,6 +17,7 @@ ROOMS = {
     "solution/data/hlo": "Modules of XLA, as it dumps them.",
     "solution/features": "Graph in, numbers out; knows no file.",
     "solution/features/layout": "What a layout configuration asks of the compiler.",
+    "solution/features/propagation": "What the compiler makes of configurations: layouts, copies.",
     "solution/features/tile": "What a tile does to the loops of a kernel.",
     "solution/store": "What we made of the data: repaired, pruned, encoded, mapped.",
     "solution/collecting": "Your own programs compiled and timed, as npz files.",

@@ -1,0 +1,159 @@
+"""The instructions of a graph as layout assignment sees them: calls inlined, tuples looked through.
+
+The competition's arrays do not say which operand an edge is, nor which part of a tuple is taken:
+arguments are given to parameters, and parts to what takes them, in order among those of one shape.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from solution.domain import vocabulary
+from solution.domain.graph import Graph
+from solution.domain.vocabulary import OPCODE_IDS
+
+CALLING = """
+all-reduce call conditional custom-call fusion map reduce reduce-scatter reduce-window scatter
+select-and-scatter sort while async-start
+"""
+CALLS = frozenset(OPCODE_IDS[name] for name in CALLING.split())
+CALL, WHILE, PARAMETER, TUPLE, PART, BARRIER = (
+    OPCODE_IDS[name]
+    for name in ("call", "while", "parameter", "tuple", "get-tuple-element", "opt-barrier")
+)
+# A call stays as it is where calls are nested deeper, or inlining them all would take more room.
+MAX_DEPTH = 50
+MAX_GROWTH = 4  # times the nodes of the graph
+
+Shape = tuple[float, ...]  # of an element and of its dimensions, as the node features have them
+Value = int | tuple["Value", ...]  # what an instruction gives: an instance, or a tuple of values
+
+
+@dataclass
+class Inlined:
+    """Instances of nodes: one of a node, or one for each call of the computation that has it."""
+
+    node: list[int] = field(default_factory=list)  # of each instance
+    reads: list[list[int]] = field(default_factory=list)  # instances, in order of their nodes
+    named: list[list[int]] = field(default_factory=list)  # the nodes that the edges name for them
+    results: list[int] = field(default_factory=list)  # instances that the program gives back
+
+
+def inline(graph: Graph) -> Inlined:
+    """The instructions that the program's results depend on, each after those that it reads."""
+    return _Inliner(graph).run()
+
+
+class _Inliner:
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._opcodes = graph.node_opcodes.tolist()
+        is_root = graph.node_features[:, vocabulary.IS_ROOT] > 0
+        self._shapes = [tuple(row) for row in graph.node_features[:, 2:27].tolist()]
+        self._operands: list[list[int]] = [[] for _ in self._opcodes]
+        self._called: list[list[int]] = [[] for _ in self._opcodes]
+        forward = graph.edges[graph.edges[:, 0] > graph.edges[:, 1]]  # as in every module
+        for consumer, producer in forward[np.lexsort(forward.T[::-1])].tolist():
+            calls = self._opcodes[consumer] in CALLS and is_root[producer]
+            (self._called if calls else self._operands)[consumer].append(producer)
+        self._inlined = Inlined()
+        # How many parts of a shape were taken of a tuple; the tuple stays, for ids are used again.
+        self._taken: dict[tuple[int, Shape], tuple[Value, int]] = {}
+
+    def run(self) -> Inlined:
+        known: dict[int, Value] = {}
+        for root in self._find_results():
+            value = self._evaluate(root, known, 0)
+            self._inlined.results += flatten(value)
+        return self._inlined
+
+    def _find_results(self) -> list[int]:
+        """The roots of what nobody calls; where a graph marks none, what nobody reads."""
+        is_root = self._graph.node_features[:, vocabulary.IS_ROOT] > 0
+        read = np.zeros(len(is_root), bool)
+        read[self._graph.edges[:, 1]] = True
+        found = np.flatnonzero(is_root & ~read)
+        return (found if len(found) else np.flatnonzero(~read)).tolist()
+
+    def _evaluate(self, root: int, known: dict[int, Value], depth: int) -> Value:
+        """The value of a node, and of all that it reads; `known` is of its computation."""
+        waiting = [root]
+        while waiting:
+            node = waiting[-1]
+            missing = [read for read in self._operands[node] if read not in known]
+            if missing and node not in known:
+                waiting += missing
+                continue
+            waiting.pop()
+            if node not in known:
+                known[node] = self._give(node, [known[k] for k in self._operands[node]], depth)
+        return known[root]
+
+    def _give(self, node: int, values: list[Value], depth: int) -> Value:
+        opcode = self._opcodes[node]
+        if opcode == TUPLE:
+            return tuple(values)
+        if opcode == BARRIER and len(values) == 1:
+            return values[0]
+        if opcode == PART and len(values) == 1 and isinstance(values[0], tuple):
+            return self._take(node, values[0])
+        inlines = depth < MAX_DEPTH and len(self._inlined.node) < MAX_GROWTH * len(self._opcodes)
+        if opcode == CALL and len(self._called[node]) == 1 and inlines:
+            return self._call(self._called[node][0], values, depth)
+        if opcode == WHILE and inlines:  # what its computations give has the program's layouts
+            for root in self._called[node]:
+                self._inlined.results += flatten(self._evaluate(root, {}, depth + 1))
+        return self._add(node, values)
+
+    def _add(self, node: int, values: list[Value]) -> int:
+        read = [(one, name) for name, value in zip(self._operands[node], values, strict=False)
+                for one in flatten(value)]  # fmt: skip
+        self._inlined.node.append(node)
+        self._inlined.reads.append([one for one, _ in read])
+        self._inlined.named.append([name for _, name in read])
+        return len(self._inlined.node) - 1
+
+    def _call(self, root: int, values: list[Value], depth: int) -> Value:
+        """What a computation gives for these arguments, whose shapes say which is which."""
+        left = list(values)
+        known: dict[int, Value] = {}
+        for parameter in self._parameters(root):
+            fitting = [v for v in left if self._shape(v) == self._shapes[parameter]]
+            if not fitting:  # one that stands for two parameters has one edge
+                fitting = [v for v in values if self._shape(v) == self._shapes[parameter]]
+            if fitting:
+                known[parameter] = fitting[0]
+                left = [v for v in left if v is not fitting[0]]
+        return self._evaluate(root, known, depth + 1)
+
+    def _parameters(self, root: int) -> list[int]:
+        """Of the computation with that root, by their numbers."""
+        seen, waiting = {root}, [root]
+        while waiting:
+            for read in self._operands[waiting.pop()]:
+                if read not in seen:
+                    seen.add(read)
+                    waiting.append(read)
+        numbers = self._graph.node_features[:, vocabulary.PARAMETER_NUMBER]
+        found = [node for node in sorted(seen) if self._opcodes[node] == PARAMETER]
+        return sorted(found, key=lambda node: float(numbers[node]))
+
+    def _shape(self, value: Value) -> Shape:
+        return () if isinstance(value, tuple) else self._shapes[self._inlined.node[value]]
+
+    def _take(self, node: int, parts: tuple[Value, ...]) -> Value:
+        """The part of a tuple of the node's shape: the second node of a shape takes the second."""
+        fitting = [part for part in parts if self._shape(part) == self._shapes[node]]
+        if not fitting:
+            return self._add(node, [parts])
+        key = (id(parts), self._shapes[node])
+        _, taken = self._taken.get(key, (parts, 0))
+        self._taken[key] = (parts, taken + 1)
+        return fitting[taken % len(fitting)]
+
+
+def flatten(value: Value) -> list[int]:
+    """The instances in a value."""
+    if isinstance(value, tuple):
+        return [one for part in value for one in flatten(part)]
+    return [value]

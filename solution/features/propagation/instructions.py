@@ -1,0 +1,233 @@
+"""What layout assignment works on, as arrays: instructions, what each reads, what is asked of them.
+
+Beside the instances of nodes (solution.features.propagation.inlining) stand the custom calls by
+which a configuration asks for layouts: one for each tensor that it may set. Where it leaves a
+tensor to the compiler, its custom call is passed over.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from solution.domain import vocabulary
+from solution.domain.graph import Graph
+from solution.domain.ragged import starts_of
+from solution.domain.vocabulary import LAYOUT_TENSORS, MAX_RANK, OPCODE_IDS
+from solution.features.layout.conflicts import INPUT, KERNEL, OUTPUT
+from solution.features.operands import NONE, find_operands
+from solution.features.padding import tensor_ranks
+from solution.features.propagation.backend import Backend
+from solution.features.propagation.inlining import Inlined, inline
+
+UNSET, BITS = -1, 3  # as in solution.features.propagation.orders, which needs numba
+# What an instruction does with a layout.
+CHANGES, KEEPS, CONCATENATES, REDUCES, RESHAPES, TRANSPOSES, BROADCASTS, ASKS, GIVES = range(9)
+KEEPING = """
+abs add add-dependency and atan2 bitcast-convert ceil clamp count-leading-zeros compare complex
+convert cosine all-gather all-gather-start all-gather-done all-to-all collective-permute divide
+dynamic-slice dynamic-update-slice exponential exponential-minus-one fft floor imag is-finite log
+log-plus-one logistic map maximum minimum multiply negate not or xor pad power real reduce-precision
+reduce-window remainder reverse round-nearest-afz round-nearest-even rsqrt scatter select
+select-and-scatter shift-left shift-right-arithmetic shift-right-logical sign sine slice sort sqrt
+cbrt subtract stochastic-convert tan tanh popcnt triangular-solve cholesky set-dimension-size
+all-reduce all-reduce-start all-reduce-done reduce-scatter opt-barrier
+"""  # LayoutAssignment::InstructionCanChangeLayout
+KINDS = np.full(vocabulary.NUM_OPCODES, CHANGES, np.int8)
+KINDS[[OPCODE_IDS[name] for name in KEEPING.split()]] = KEEPS
+KINDS[OPCODE_IDS["concatenate"]] = CONCATENATES
+KINDS[OPCODE_IDS["reduce"]] = REDUCES
+KINDS[OPCODE_IDS["reshape"]] = RESHAPES
+KINDS[OPCODE_IDS["transpose"]] = TRANSPOSES
+KINDS[OPCODE_IDS["broadcast"]] = BROADCASTS
+
+
+@dataclass(frozen=True)
+class Instructions:
+    """Instances of nodes, then custom calls, then one that reads what the program gives back."""
+
+    node: np.ndarray  # (instructions,) int64 whose tensor it makes; NONE: no node's
+    kind: np.ndarray  # (instructions,) int8
+    rank: np.ndarray  # (instructions,) int64
+    sizes: np.ndarray  # (instructions, 6) int64, 1 past the rank
+    dimensions: np.ndarray  # (instructions, 6) int64 that it lists, NONE past their number
+    fixed: np.ndarray  # (instructions,) int64 its own layout; UNSET: nobody gives one beforehand
+    use_starts: np.ndarray  # (instructions + 1,) int64 the first use of each
+    read: np.ndarray  # (uses,) int64 the instance that is read, custom calls passed over
+    reader: np.ndarray  # (uses,) int64 the instruction that reads it
+    before: np.ndarray  # (uses,) int64 the custom call in front of that operand, or NONE
+    behind: np.ndarray  # (instructions,) int64 the custom call behind it, or NONE
+    asked: np.ndarray  # (instructions, 2) int64 of a custom call: configurable node, tensor
+    order: np.ndarray  # (instructions,) int64 each after those that it reads
+
+    @property
+    def count(self) -> int:
+        return len(self.node)
+
+
+def list_instructions(graph: Graph, backend: Backend) -> Instructions:
+    """The instructions of a whole graph whose padding is repaired."""
+    inlined = inline(graph)
+    reads, named = _repeat_squares(graph, inlined)
+    calls = _list_calls(graph, inlined.node, reads, named)
+    count = len(inlined.node)
+    makers = [inlined.node[i if k == BEHIND else reads[i][k]] for i, k, _, _ in calls]
+    node = np.array([*inlined.node, *makers, NONE], np.int64)
+    rows = [*reads, *([i if k == BEHIND else reads[i][k]] for i, k, _, _ in calls),
+            inlined.results]  # fmt: skip
+    starts = starts_of([len(row) for row in rows]).astype(np.int64)
+    behind, before = np.full(len(node), NONE), np.full(int(starts[-1]), NONE)
+    asked = np.full((len(node), 2), NONE)
+    for call, (instance, place, *site) in enumerate(calls, start=count):
+        asked[call] = site
+        if place == BEHIND:
+            behind[instance] = call
+        else:
+            before[starts[instance] + place] = call
+    described = _describe(graph, node)
+    kind = np.append(KINDS[graph.node_opcodes[node[:-1]]], np.int8(GIVES))
+    kind[count:-1] = ASKS
+    _distrust(kind, described, rows)
+    return Instructions(
+        node=node,
+        kind=kind,
+        **described,
+        fixed=_fix(graph, node, count, backend),
+        use_starts=starts,
+        read=np.array([one for row in rows for one in row], np.int64),
+        reader=np.repeat(np.arange(len(node)), np.diff(starts)),
+        before=before,
+        behind=behind,
+        asked=asked,
+        order=_order(count, calls),
+    )
+
+
+BEHIND = -1  # the place of a custom call that asks for what an instruction makes
+Call = tuple[int, int, int, int]  # instance, place of the operand, configurable node, tensor
+
+
+def _repeat_squares(graph: Graph, inlined: Inlined) -> tuple[list[list[int]], list[list[int]]]:
+    """What each instance reads, and its names; what is multiplied by itself is read twice."""
+    operands = find_operands(graph)
+    reads, named = [], []
+    for node, read, names in zip(inlined.node, inlined.reads, inlined.named, strict=True):
+        is_square = operands.kernel[node] != NONE and operands.input[node] == operands.kernel[node]
+        reads.append(read * 2 if is_square and len(read) == 1 else read)
+        named.append(names * 2 if is_square and len(read) == 1 else names)
+    return reads, named
+
+
+def _list_calls(
+    graph: Graph, nodes: list[int], reads: list[list[int]], named: list[list[int]]
+) -> list[Call]:
+    """The custom calls for all tensors of rank 2 and more that any configuration orders."""
+    operands, pairs = find_operands(graph), graph.layouts
+    given = pairs.layouts[:, ::MAX_RANK] >= 0  # (pairs, tensors)
+    used = np.zeros((len(graph.configurable), len(LAYOUT_TENSORS)), bool)
+    np.logical_or.at(used, pairs.node, given)
+    positions = {int(node): place for place, node in enumerate(graph.configurable)}
+    ranks = tensor_ranks(graph)
+    calls: list[Call] = []
+    for instance, node in enumerate(nodes):
+        position = positions.get(node, NONE)
+        if position == NONE:
+            continue
+        for tensor, maker in ((INPUT, operands.input[node]), (KERNEL, operands.kernel[node])):
+            places = [
+                place
+                for place, (read, name) in enumerate(
+                    zip(reads[instance], named[instance], strict=True)
+                )
+                if name == maker and ranks[nodes[read]] == ranks[maker]
+            ]
+            if used[position, tensor] and places and 2 <= ranks[maker] <= MAX_RANK:
+                calls.append((instance, places[-1 if tensor == KERNEL else 0], position, tensor))
+        if used[position, OUTPUT] and 2 <= ranks[node] <= MAX_RANK:
+            calls.append((instance, BEHIND, position, OUTPUT))
+    return calls
+
+
+def _describe(graph: Graph, node: np.ndarray) -> dict[str, np.ndarray]:
+    """Ranks, sizes and listed dimensions; of what makes no node's tensor, those of a scalar."""
+    ranks = np.where(node == NONE, 0, np.minimum(tensor_ranks(graph), MAX_RANK)[node])
+    slots = np.arange(MAX_RANK)
+    sizes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS][node].astype(np.int64)
+    listed = graph.node_features[:, vocabulary.DIMENSIONS][node].astype(np.int64)
+    return {
+        "rank": ranks.astype(np.int64),
+        "sizes": np.where(slots < ranks[:, None], np.maximum(sizes, 1), 1),
+        "dimensions": np.where((node == NONE)[:, None], NONE, listed),
+    }
+
+
+def _distrust(kind: np.ndarray, described: dict[str, np.ndarray], rows: list[list[int]]) -> None:
+    """Let what lists dimensions that its shapes cannot have hand nothing on."""
+    rank, dimensions = described["rank"], described["dimensions"]
+    for own in np.flatnonzero(kind == TRANSPOSES):
+        listed = dimensions[own, : rank[own]].tolist()
+        reads = [rank[read] for read in rows[own]]
+        if sorted(listed) != list(range(rank[own])) or reads != [rank[own]]:
+            kind[own] = CHANGES
+    for own in np.flatnonzero(kind == BROADCASTS):
+        read = max((int(rank[read]) for read in rows[own]), default=0)
+        listed = dimensions[own, :read].tolist()
+        if sorted(set(listed)) != listed or (
+            listed and not 0 <= listed[0] <= listed[-1] < rank[own]
+        ):
+            kind[own] = CHANGES
+
+
+def program_layouts(graph: Graph) -> np.ndarray:
+    """The layout (nodes,) of each node in the program; row-major where it gives none."""
+    ranks = np.minimum(tensor_ranks(graph), MAX_RANK).astype(np.int64)
+    given = graph.node_features[:, vocabulary.NODE_LAYOUT].astype(np.int64)
+    slots = np.arange(MAX_RANK)
+    used = slots < ranks[:, None]
+    row_major = np.where(used, ranks[:, None] - 1 - slots, slots)
+    filled = np.where(used, given, slots)
+    sound = (np.sort(filled, axis=1) == slots).all(axis=1)
+    return pack_rows(np.where(used, np.where(sound[:, None], given, row_major), 0))
+
+
+def pack_rows(dimensions: np.ndarray) -> np.ndarray:
+    """The numbers of layouts (..., 6), minor to major and 0 past the rank."""
+    return np.asarray((dimensions.astype(np.int64) << (BITS * np.arange(MAX_RANK))).sum(axis=-1))
+
+
+def _fix(graph: Graph, node: np.ndarray, count: int, backend: Backend) -> np.ndarray:
+    """The layouts that parameters and, on some backends, products have from the beginning."""
+    fixed = np.full(len(node), UNSET, np.int64)
+    opcodes = graph.node_opcodes[node[:count]]
+    layouts = program_layouts(graph)[node[:count]]
+    wanted = opcodes == OPCODE_IDS["parameter"]
+    fixed[:count][wanted] = layouts[wanted]
+    if backend.row_major_products:
+        ranks = tensor_ranks(graph)
+        for place in np.flatnonzero(opcodes == OPCODE_IDS["dot"]):
+            rank = int(min(ranks[node[place]], MAX_RANK))
+            fixed[place] = pack_rows(np.pad(np.arange(rank)[::-1], (0, MAX_RANK - rank)))
+        for place in np.flatnonzero(opcodes == OPCODE_IDS["convolution"]):
+            fixed[place] = _canonical(graph, int(node[place]))
+    return fixed
+
+
+def _canonical(graph: Graph, node: int) -> int:
+    """The layout of a convolution's output with the features innermost, the batch outermost."""
+    row = graph.node_features[node].astype(np.int64)
+    rank = int(min(tensor_ranks(graph)[node], MAX_RANK))
+    batch, features = (
+        row[vocabulary.CONVOLUTION_OUTPUT_BATCH], row[vocabulary.CONVOLUTION_OUTPUT_FEATURE]
+    )  # fmt: skip
+    spatial = [axis for axis in range(rank) if axis not in (batch, features)]
+    order = np.array([features, *reversed(spatial), batch])
+    if len(order) != rank or sorted(order) != list(range(rank)):
+        order = np.arange(rank)[::-1]
+    return int(pack_rows(np.pad(order, (0, MAX_RANK - rank))))
+
+
+def _order(count: int, calls: list[Call]) -> np.ndarray:
+    """Instructions in an order in which the compiler may list them: custom calls at their place."""
+    keys = [(instance, 0) for instance in range(count)]
+    keys += [(instance, 1 if place == BEHIND else -1) for instance, place, _, _ in calls]
+    keys.append((count, 0))
+    return np.lexsort(np.array(keys).T[::-1])

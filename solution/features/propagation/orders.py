@@ -1,0 +1,189 @@
+"""Layouts as one number each: dimensions from minor to major, three bits a dimension.
+
+Source: what happens to a layout at a transpose, broadcast or reshape is XLA's
+(LayoutAssignment::ChooseOperandLayoutFromOutputLayout, ShapeUtil::AlignLayouts).
+"""
+
+import numpy as np
+from numba import njit
+
+from solution.domain.vocabulary import MAX_RANK
+
+UNSET = -1
+BITS, MASK = 3, 7
+# How a copy goes through memory.
+ALIKE, BLOCKS, SWAPPED, SCATTERED = range(4)
+
+
+@njit(cache=True, nogil=True)
+def pack(dimensions, rank):
+    """The number of the layout whose `rank` dimensions stand from minor to major."""
+    number = np.int64(0)
+    for place in range(rank):
+        number |= np.int64(dimensions[place]) << (BITS * place)
+    return number
+
+
+@njit(cache=True, nogil=True)
+def unpack(number, place):
+    """The dimension at that place, 0 being the contiguous one."""
+    return (number >> (BITS * place)) & MASK
+
+
+@njit(cache=True, nogil=True)
+def row_major(rank):
+    """The last dimension is the contiguous one."""
+    number = 0
+    for place in range(rank):
+        number |= (rank - 1 - place) << (BITS * place)
+    return number
+
+
+@njit(cache=True, nogil=True)
+def transposed(number, order, rank):
+    """The layout of a transpose's output whose operand has the layout `number`.
+
+    Args:
+        order: (6,) the operand's dimension that each of the output's is.
+    """
+    result = 0
+    for place in range(rank):
+        wanted = unpack(number, place)
+        for own in range(rank):
+            if order[own] == wanted:
+                result |= own << (BITS * place)
+    return result
+
+
+@njit(cache=True, nogil=True)
+def untransposed(number, order, rank):
+    """The layout of a transpose's operand whose output has the layout `number`."""
+    result = np.int64(0)
+    for place in range(rank):
+        result |= np.int64(order[unpack(number, place)]) << (BITS * place)
+    return result
+
+
+@njit(cache=True, nogil=True)
+def filtered(number, kept, count, rank):
+    """The layout of what is left where only the dimensions `kept` (count,), ascending, stay."""
+    result, filled = 0, 0
+    for place in range(rank):
+        dimension = unpack(number, place)
+        for own in range(count):
+            if kept[own] == dimension:
+                result |= own << (BITS * filled)
+                filled += 1
+    return result
+
+
+@njit(cache=True, nogil=True)
+def without_ones(number, sizes, rank):
+    """The layout without dimensions of size 1, which keep their names; and how many are left."""
+    result, filled = 0, 0
+    for place in range(rank):
+        dimension = unpack(number, place)
+        if sizes[dimension] != 1:
+            result |= dimension << (BITS * filled)
+            filled += 1
+    return result, filled
+
+
+@njit(cache=True, nogil=True)
+def compare(one, other, sizes, rank):
+    """How a copy from one layout to the other goes through memory: ALIKE where none is needed."""
+    if one == other:
+        return ALIKE
+    first, count = without_ones(one, sizes, rank)
+    second, _ = without_ones(other, sizes, rank)
+    if first == second:
+        return ALIKE
+    if unpack(first, 0) == unpack(second, 0):
+        return BLOCKS
+    is_swap = unpack(first, 0) == unpack(second, 1) and unpack(first, 1) == unpack(second, 0)
+    rest = BITS * 2
+    return SWAPPED if is_swap and (count == 2 or first >> rest == second >> rest) else SCATTERED
+
+
+@njit(cache=True, nogil=True)
+def aligned(number, sizes, rank, new_sizes, new_rank):
+    """The layout of a reshape's other side that makes it a bitcast; UNSET where none does.
+
+    Args:
+        number: the layout of the side that is known, with dimensions `sizes` (6,).
+        new_sizes: (6,) of the other side; where dimensions of size 1 stand does not matter, they
+            are put outermost as XLA does.
+    """
+    known, count = without_ones(number, sizes, rank)
+    start, part_of = np.zeros((2, MAX_RANK + 1), np.int64), np.zeros(MAX_RANK, np.int64)
+    own, new = np.zeros(MAX_RANK, np.int64), np.zeros(MAX_RANK, np.int64)
+    own_count = list_dimensions(sizes, rank, own)
+    new_count = list_dimensions(new_sizes, new_rank, new)
+    parts = _divide(sizes, own, own_count, new_sizes, new, new_count, start)
+    if parts < 0 or not _keeps_parts(known, count, own, start, parts, part_of):
+        return UNSET
+    result, filled, place = 0, 0, 0
+    while place < count:
+        part = part_of[unpack(known, place)]
+        for k in range(start[1, part + 1] - 1, start[1, part] - 1, -1):
+            result |= new[k] << (BITS * filled)
+            filled += 1
+        place += start[0, part + 1] - start[0, part]
+    for dimension in range(new_rank - 1, -1, -1):
+        if new_sizes[dimension] == 1:
+            result |= dimension << (BITS * filled)
+            filled += 1
+    return result
+
+
+@njit(cache=True, nogil=True)
+def list_dimensions(sizes, rank, found):
+    """Write the dimensions that are not of size 1 into `found`; how many there are."""
+    count = 0
+    for dimension in range(rank):
+        if sizes[dimension] != 1:
+            found[count] = dimension
+            count += 1
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _divide(sizes, own, own_count, new_sizes, new, new_count, start):
+    """The fewest dimensions at a time with equal products: where each part starts, on both sides.
+
+    Returns their number, or -1 where the products never meet.
+    """
+    parts, i, j = 0, 0, 0
+    while i < own_count or j < new_count:
+        start[0, parts], start[1, parts] = i, j
+        left, right = np.int64(1), np.int64(1)
+        while i == start[0, parts] or left != right:
+            if left <= right and i < own_count:
+                left *= sizes[own[i]]
+                i += 1
+            elif left > right and j < new_count:
+                right *= new_sizes[new[j]]
+                j += 1
+            else:
+                return -1
+        parts += 1
+    start[0, parts], start[1, parts] = i, j
+    return parts
+
+
+@njit(cache=True, nogil=True)
+def _keeps_parts(known, count, own, start, parts, part_of):
+    """Whether the dimensions of each part lie one inside the next; `part_of` each is written."""
+    for part in range(parts):
+        place = -1
+        for k in range(start[0, part], start[0, part + 1]):
+            part_of[own[k]] = part
+            if place == -1:
+                for other in range(count):
+                    if unpack(known, other) == own[k]:
+                        place = other
+            else:
+                place -= 1
+                if place < 0 or unpack(known, place) != own[k]:
+                    return False
+    return True

@@ -1,0 +1,124 @@
+"""What the compiler makes of configurations: a layout for every tensor, and the copies in between.
+
+The configuration's constraints and the backend's are handed through the whole graph in the order in
+which XLA does it (solution.features.propagation.worklist). Where what makes a tensor and what reads
+it end up with different layouts, the tensor is copied; a reshape or transpose that moves nothing is
+a bitcast, any other is a copy as well.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from solution.domain.graph import Graph
+from solution.domain.ragged import starts_of
+from solution.domain.vocabulary import LAYOUT_TENSORS, MAX_RANK, OPCODE_IDS
+from solution.features.operands import NONE, find_operands
+from solution.features.padding import tensor_ranks
+from solution.features.propagation.backend import CPU, Backend
+from solution.features.propagation.instructions import UNSET, Instructions, list_instructions
+
+BLOCK_ENTRIES = 1 << 24  # (configuration, instruction) entries that are in memory at once
+CAPACITY = 8  # constraints that wait, for each instruction and use
+
+
+@dataclass(frozen=True)
+class Assigned:
+    """The layouts and copies of some configurations."""
+
+    layouts: np.ndarray  # (configs, instructions) int64 numbers of layouts; -1: none
+    copies: np.ndarray  # (configs, uses + instructions) int8: how a tensor is copied, 0 if not
+
+
+class Propagation:
+    """Layout assignment of a whole graph whose padding is repaired."""
+
+    def __init__(self, graph: Graph, backend: Backend = CPU) -> None:
+        self.graph = graph
+        self.backend = backend
+        self.instructions: Instructions = list_instructions(graph, backend)
+
+    @cached_property
+    def copied(self) -> np.ndarray:
+        """The node (uses + instructions,) whose tensor is copied at each place; -1: no node's."""
+        own = self.instructions
+        return np.concatenate([own.node[own.read], own.node])
+
+    @cached_property
+    def copying(self) -> np.ndarray:
+        """The node (uses + instructions,) for which it is copied; -1: for the program's result."""
+        own = self.instructions
+        return np.concatenate([own.node[own.reader], own.node])
+
+    def assign(self, rows: np.ndarray | slice = slice(None)) -> Assigned:
+        """What becomes of the distinct configurations `rows` (k,) of the codebook."""
+        codes = np.ascontiguousarray(self.graph.layouts.codes[rows], np.int64)
+        return self._run(codes, self._packed)
+
+    def assign_nothing(self) -> Assigned:
+        """What becomes of the program where nothing is asked of the compiler: one configuration."""
+        codes = np.zeros((1, len(self.graph.configurable)), np.int64)
+        return self._run(codes, np.full_like(self._packed, UNSET))
+
+    def _run(self, codes: np.ndarray, packed: np.ndarray) -> Assigned:
+        from solution.features.propagation.copies import run  # numba takes long to import
+
+        own = self.instructions
+        layouts = np.empty((len(codes), own.count), np.int64)
+        copies = np.empty((len(codes), len(own.read) + own.count), np.int8)
+        run(self._program, self._free, own.asked, packed, self.graph.layouts.starts, codes,
+            self._state(), layouts, copies)  # fmt: skip
+        return Assigned(layouts, copies)
+
+    @cached_property
+    def _program(self):  # type: ignore[no-untyped-def]
+        from solution.features.propagation.requests import Program
+
+        own, backend = self.instructions, self.backend
+        reading = np.argsort(own.read, kind="stable")
+        counts = np.bincount(own.read, minlength=own.count)
+        flags = (backend.row_major_operands, backend.row_major_products, backend.by_custom_calls)
+        return Program(
+            own.kind, own.rank, own.sizes, own.dimensions, own.fixed, own.use_starts, own.read,
+            own.reader, own.before, own.behind, own.order, starts_of(counts).astype(np.int64),
+            reading, np.array(flags),
+        )  # fmt: skip
+
+    def _state(self):  # type: ignore[no-untyped-def]
+        from solution.features.propagation.requests import State
+
+        count, uses = self.instructions.count, len(self.instructions.read)
+        capacity = CAPACITY * (count + uses) + 64
+        return State(
+            np.empty(count, np.int64), np.empty(uses, np.int64), np.empty(uses, np.int64),
+            np.empty(count + uses, np.int8), np.empty((2, capacity), np.int64),
+            np.empty(capacity, np.int64), np.empty(5, np.int64),
+        )  # fmt: skip
+
+    @cached_property
+    def _packed(self) -> np.ndarray:
+        """The layout (pairs, 3) that each pair of the codebook asks for, as a number."""
+        from solution.features.propagation.copies import pack_given
+
+        graph, pairs, operands = self.graph, self.graph.layouts, find_operands(self.graph)
+        ranks = np.minimum(tensor_ranks(graph), MAX_RANK)
+        own = graph.configurable
+        tensors = np.stack([own, operands.input[own], operands.kernel[own]], axis=1)
+        tensor_rank = np.where(tensors == NONE, 0, ranks[tensors]).astype(np.int64)
+        packed = np.empty((len(pairs.layouts), len(LAYOUT_TENSORS)), np.int64)
+        shape = (-1, len(LAYOUT_TENSORS), MAX_RANK)
+        pack_given(pairs.layouts.reshape(shape), tensor_rank[pairs.node], packed)
+        return packed
+
+    @cached_property
+    def _free(self) -> np.ndarray:
+        """Instructions (instructions,) whose tensors the compiler writes in any layout at once."""
+        own, opcodes = self.instructions, self.graph.node_opcodes
+        ranks = np.append(tensor_ranks(self.graph), 0)
+        made = np.where(own.node == NONE, 0, opcodes[own.node])
+        free = (own.node != NONE) & np.isin(made, [OPCODE_IDS["constant"], OPCODE_IDS["iota"]])
+        for place in np.flatnonzero(made == OPCODE_IDS["broadcast"]):
+            read = own.read[own.use_starts[place] : own.use_starts[place + 1]]
+            free[place] = (ranks[own.node[read]] == 0).all()
+        return free

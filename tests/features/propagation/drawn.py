@@ -1,0 +1,130 @@
+"""Small programs with consistent shapes, drawn by a seed, and layouts for their settable nodes."""
+
+import numpy as np
+
+from solution.domain import vocabulary
+from solution.domain.codebook_encoder import encode
+from solution.domain.collection import collection
+from solution.domain.graph import Graph
+from solution.domain.vocabulary import CONFIGURABLE_OPCODES, OPCODE_IDS
+from solution.features.padding import repair_padding
+from tests.made.graphs import make_nodes
+
+Shape = tuple[int, ...]
+SIZES = (1, 2, 3, 4)
+TENSOR = {"output": 0, "input": 6, "kernel": 12}
+
+
+class Drawing:
+    """A program that grows by one operation at a time."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = np.random.default_rng(seed)
+        self.opcodes: list[str] = []
+        self.shapes: list[Shape] = []
+        self.edges: list[tuple[int, int]] = []
+        self.listed: dict[int, list[int]] = {}
+
+    def add(self, opcode: str, shape: Shape, *reads: int, listed: list[int] | None = None) -> int:
+        node = len(self.opcodes)
+        self.opcodes.append(opcode)
+        self.shapes.append(tuple(int(size) for size in shape))
+        self.edges += [(node, read) for read in dict.fromkeys(reads)]
+        if listed is not None:
+            self.listed[node] = listed
+        return node
+
+    def pick(self) -> int:
+        return int(self.random.integers(len(self.opcodes)))
+
+    def grow(self) -> None:
+        """One more operation, on tensors that are there."""
+        name = self.random.choice(
+            ["parameter", "tanh", "add", "transpose", "reshape", "reshape", "broadcast", "reduce",
+             "concatenate", "dot", "dot"]
+        )  # fmt: skip
+        read = self.pick()
+        shape = self.shapes[read]
+        if name == "parameter":
+            rank = int(self.random.integers(1, 5))
+            self.add(name, tuple(self.random.choice(SIZES, rank)))
+        elif name == "tanh":
+            self.add(name, shape, read)
+        elif name == "add":
+            same = [n for n, other in enumerate(self.shapes) if other == shape]
+            self.add(name, shape, read, int(self.random.choice(same)))
+        elif name == "transpose":
+            order = self.random.permutation(len(shape)).tolist()
+            self.add(name, tuple(shape[k] for k in order), read, listed=order)
+        elif name == "reshape":
+            self.add(name, self.divide(int(np.prod(shape))), read)
+        elif name == "broadcast" and len(shape) < 5:
+            place, size = int(self.random.integers(len(shape) + 1)), int(self.random.choice(SIZES))
+            kept = [k for k in range(len(shape) + 1) if k != place]
+            self.add(name, (*shape[:place], size, *shape[place:]), read, listed=kept)
+        elif name == "reduce" and len(shape) > 1:
+            place = int(self.random.integers(len(shape)))
+            start = self.add("constant", ())
+            self.add(name, (*shape[:place], *shape[place + 1 :]), read, start, listed=[place])
+        elif name == "concatenate" and shape:
+            along = int(self.random.integers(len(shape)))
+            other = [n for n, own in enumerate(self.shapes) if len(own) == len(shape) and all(
+                own[k] == shape[k] for k in range(len(shape)) if k != along)]  # fmt: skip
+            second = int(self.random.choice(other))
+            size = shape[along] + (self.shapes[second][along] if second != read else 0)
+            grown = (*shape[:along], size, *shape[along + 1 :])
+            self.add(name, grown, read, second, listed=[along])
+        elif name == "dot" and len(shape) == 2:
+            columns = int(self.random.choice(SIZES))
+            weights = self.add("parameter", (shape[1], columns))
+            self.add(name, (shape[0], columns), read, weights)
+
+    def divide(self, count: int) -> Shape:
+        """A shape of so many elements, of rank 1 to 5."""
+        sizes: list[int] = []
+        while len(sizes) < 4 and self.random.random() < 0.7:
+            factor = int(self.random.choice([k for k in (1, 2, 3, 4, 6) if count % k == 0]))
+            sizes.append(factor)
+            count //= factor
+        return (*sizes, count)
+
+
+def draw_graph(seed: int, operations: int = 25, configs: int = 6) -> Graph:
+    """A program with a root that nobody else reads, and random layouts."""
+    drawing = Drawing(seed)
+    for size in ((2, 3, 4), (4, 3)):
+        drawing.add("parameter", size)
+    for _ in range(operations):
+        drawing.grow()
+    unread = set(range(len(drawing.opcodes))) - {producer for _, producer in drawing.edges}
+    root = drawing.add("tuple", (), *sorted(unread))
+    features = make_nodes(drawing.shapes)
+    features[root, vocabulary.IS_ROOT] = 1
+    for node, listed in drawing.listed.items():
+        features[node, vocabulary.DIMENSIONS][: len(listed)] = listed
+    configurable = [n for n, name in enumerate(drawing.opcodes) if name in CONFIGURABLE_OPCODES]
+    graph = Graph(
+        name="drawn",
+        collection=collection("layout:xla:random"),
+        node_features=features,
+        node_opcodes=np.array([OPCODE_IDS[name] for name in drawing.opcodes], np.uint8),
+        edges=np.array(drawing.edges, np.int64).reshape(-1, 2),
+        configurable=np.array(configurable, np.int64),
+        configs=encode(draw_layouts(drawing, configurable, configs)),
+        runtimes=None,
+    )
+    return repair_padding(graph)
+
+
+def draw_layouts(drawing: Drawing, configurable: list[int], configs: int) -> np.ndarray:
+    """Random orders for a random share of the tensors at the configurable nodes."""
+    layouts = np.full((configs, len(configurable), vocabulary.NUM_LAYOUT_FEATURES), -1, np.int8)
+    for place, node in enumerate(configurable):
+        read = [producer for consumer, producer in drawing.edges if consumer == node]
+        tensors = dict(zip(TENSOR.values(), [node, *read], strict=False))
+        for row in layouts[:, place]:
+            for slot, tensor in tensors.items():
+                rank = len(drawing.shapes[tensor])
+                if rank > 1 and drawing.random.random() < 0.5:
+                    row[slot : slot + rank] = drawing.random.permutation(rank)
+    return layouts
