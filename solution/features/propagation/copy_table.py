@@ -1,0 +1,131 @@
+"""What the compiler makes of each configuration, as columns: copies and layouts of the whole graph.
+
+Copies are told apart by how they go through memory, by how large they are, and by what they are
+made for; each column is what a configuration adds to what the compiler copies when nothing is
+asked of it, so that rows of different programs mean the same. The graph must be whole: what a
+request does reaches as far as it is handed on.
+"""
+
+import numpy as np
+
+from solution.domain.graph import Graph
+from solution.domain.memo import PerGraph
+from solution.domain.vocabulary import OPCODE_IDS
+from solution.features.column import Feature
+from solution.features.operands import NONE
+from solution.features.propagation.instructions import (
+    BROADCASTS,
+    CONCATENATES,
+    KEEPS,
+    REDUCES,
+    RESHAPES,
+    TRANSPOSES,
+)
+from solution.features.propagation.propagation import Assigned, Propagation
+from solution.features.work import num_bytes
+
+BLOCK_ENTRIES = 1 << 22  # (configuration, place of a copy) entries that are described at once
+WAYS = {
+    "blocks": "whose contiguous dimension stays",
+    "swapped": "that swap the two minor dimensions",
+    "scattered": "that reorder more",
+}
+SIZES = {"small": (0, 1 << 15), "medium": (1 << 15, 1 << 20), "large": (1 << 20, np.inf)}  # bytes
+READERS = {
+    "product": "dots and convolutions",
+    "reshape": "reshapes and transposes",
+    "element": "operations element by element",
+    "reduce": "reductions",
+    "request": "the configuration's own requests",
+    "other": "everything else, and the results",
+}
+FEATURES = (
+    Feature("propagated_copies", "count per tensor", "copies that the configuration adds"),
+    Feature("propagated_bytes", "share", "what they move, of the bytes of all tensors"),
+    *(Feature(f"propagated_{way}", "share", f"copies {reason}, by bytes")
+      for way, reason in WAYS.items()),
+    *(Feature(f"propagated_{size}", "share", f"{size} copies, by bytes") for size in SIZES),
+    *(Feature(f"propagated_{size}_copies", "count per tensor", f"{size} copies") for size in SIZES),
+    *(Feature(f"propagated_for_{reader}", "share", f"copies for {reason}, by bytes")
+      for reader, reason in READERS.items()),
+    Feature("propagated_element_minor", "share", "operations element by element along another "
+            "dimension, by bytes"),
+    Feature("propagated_broadcast_minor", "share", "the same of broadcasts"),
+    Feature("propagated_reduce_minor", "share", "the same of reductions' results"),
+    Feature("propagated_reduce_sums", "share", "reductions that sum along the contiguous "
+            "dimension, by bytes that they read"),
+)  # fmt: skip
+
+
+def _compute_rows(graph: Graph) -> np.ndarray:
+    propagation = Propagation(graph)
+    plain = describe(propagation, propagation.assign_nothing())
+    own, codes = propagation.instructions, graph.layouts.codes
+    step = max(1, BLOCK_ENTRIES // max(1, own.count + len(own.read)))
+    blocks = [
+        describe(propagation, propagation.assign(slice(first, first + step)))
+        for first in range(0, len(codes), step)
+    ]
+    rows = (np.concatenate(blocks) - plain).astype(np.float32)
+    rows.setflags(write=False)
+    return rows
+
+
+# The columns FEATURES: (distinct configs, len(FEATURES)) float32 of a whole graph.
+propagated_rows = PerGraph(_compute_rows)
+
+
+def describe(propagation: Propagation, assigned: Assigned) -> np.ndarray:
+    """The columns FEATURES (configs, columns) float64, whatever is copied when nothing is asked."""
+    graph, own = propagation.graph, propagation.instructions
+    copied = propagation.copied
+    tensor_bytes = np.append(num_bytes(graph), 0)  # of what is no node's, 0
+    count, total = max(1, own.count), max(1.0, float(tensor_bytes[own.node].sum()))
+    size = tensor_bytes[copied]
+    is_sized = [(size >= low) & (size < high) for low, high in SIZES.values()]
+    readers = classify_readers(propagation)
+    is_for = [readers == number for number in range(len(READERS))]
+    any_way = np.stack(
+        [np.full(len(size), 1 / count), size / total, *(mark * size / total for mark in is_sized),
+         *(mark / count for mark in is_sized), *(mark * size / total for mark in is_for)], axis=1
+    )  # fmt: skip
+    by_any = (assigned.copies > 0).astype(np.float32) @ any_way
+    by_way = [(assigned.copies == 1 + way) @ (size / total) for way in range(len(WAYS))]
+    return np.column_stack(
+        [by_any[:, :2], *by_way, by_any[:, 2:], _describe_layouts(propagation, assigned)]
+    )
+
+
+def classify_readers(propagation: Propagation) -> np.ndarray:
+    """For whom a copy at each place (uses + instructions,) is made: a number among READERS."""
+    own, opcodes = propagation.instructions, propagation.graph.node_opcodes
+    names = list(READERS)
+    made = np.where(own.node == NONE, 0, opcodes[own.node])
+    reader = np.full(own.count, names.index("other"))
+    is_product = np.isin(made, [OPCODE_IDS["dot"], OPCODE_IDS["convolution"]])
+    reader[is_product] = names.index("product")
+    reader[np.isin(own.kind, [RESHAPES, TRANSPOSES])] = names.index("reshape")
+    reader[np.isin(own.kind, [KEEPS, CONCATENATES, BROADCASTS])] = names.index("element")
+    reader[own.kind == REDUCES] = names.index("reduce")
+    reader[own.asked[:, 0] != NONE] = names.index("request")
+    return np.concatenate([reader[own.reader], reader])
+
+
+def _describe_layouts(propagation: Propagation, assigned: Assigned) -> np.ndarray:
+    """Shares (configs, 4) of bytes that are not worked on along the last dimension, and sums."""
+    own = propagation.instructions
+    tensor_bytes = np.append(num_bytes(propagation.graph), 0)[own.node]
+    total = max(1.0, float(tensor_bytes.sum()))
+    minor = np.where(assigned.layouts < 0, -1, assigned.layouts & 7)
+    moved = (minor != own.rank - 1) & (minor >= 0) & (own.rank > 1)
+    kinds = ((KEEPS, CONCATENATES), (BROADCASTS,), (REDUCES,))
+    columns = [moved @ (np.isin(own.kind, kind) * tensor_bytes / total) for kind in kinds]
+    sums = np.zeros(len(minor))
+    for place in np.flatnonzero(own.kind == REDUCES):
+        read = own.read[own.use_starts[place] : own.use_starts[place + 1]]
+        if not len(read):
+            continue
+        source = read[np.argmax(own.rank[read])]
+        summed = own.dimensions[place][own.dimensions[place] >= 0]
+        sums += np.isin(minor[:, source], summed) * tensor_bytes[source] / total
+    return np.column_stack([*columns, sums])
