@@ -1,0 +1,43 @@
+"""Columns of propagated copies, against sums one after the other."""
+
+import dataclasses
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from solution.domain.codebook_encoder import encode
+from solution.domain.graph import Graph
+from solution.features.propagation.copy_table import FEATURES, propagated_rows
+from solution.features.propagation.propagation import Propagation
+from solution.features.work import num_bytes
+from tests.features.propagation.drawn import draw_graph
+
+NAMES = [feature.name for feature in FEATURES]
+
+
+def with_nothing_asked(graph: Graph) -> Graph:
+    """The same program, whose last configuration asks for nothing."""
+    layouts = graph.layouts.expand().copy()
+    layouts[-1] = -1
+    return dataclasses.replace(graph, configs=encode(layouts))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6))
+def test_columns_are_what_a_configuration_adds(seed: int) -> None:
+    graph = with_nothing_asked(draw_graph(seed))
+    rows = propagated_rows(graph)[graph.layouts.rows]
+    assert (rows[-1] == 0).all()
+    propagation = Propagation(graph)
+    own, size = propagation.instructions, num_bytes(graph)
+    total = sum(size[node] for node in own.node if node >= 0)
+    moved = []
+    for marks in propagation.assign().copies[graph.layouts.rows]:
+        nodes = propagation.copied[marks > 0]
+        moved.append(sum(size[node] for node in nodes if node >= 0) / total)
+    added = rows[:, NAMES.index("propagated_bytes")]
+    np.testing.assert_allclose(added, np.array(moved) - moved[-1], rtol=1e-5, atol=1e-6)
+    for parts in (NAMES[2:5], NAMES[5:8], NAMES[11:17]):
+        together = rows[:, [NAMES.index(name) for name in parts]].sum(axis=1)
+        np.testing.assert_allclose(together, added, rtol=1e-4, atol=1e-5)
