@@ -117,6 +117,7 @@ def list_outcomes(reporter: pytest.TerminalReporter) -> list[Outcome]:
         (section, words, outcome)
         for outcome in ("passed", "failed", "error", "skipped")
         for report in reporter.stats.get(outcome, ())
+        if isinstance(report, pytest.TestReport)  # a file that cannot be read has none
         for name, (section, words) in report.user_properties
         if name == ROW
     ]
