@@ -35,7 +35,9 @@ from solution.system.sealing import read_record as read_sealed_record
 from submissions.archive import unpack
 from submissions.checker import Expected, check_submission
 from submissions.download import RECEIPT, _read_receipt
-from submissions.kernels.pushes import Pushes, _read, _write
+from submissions.kernels.pushes import Pushes
+from submissions.kernels.pushes import read_record as read_pushed
+from submissions.kernels.pushes import write_record as write_pushed
 from submissions.ledger import read_ledger
 from tests.attacks import making, policies
 from tests.made import modules
@@ -153,13 +155,13 @@ def _make_pushes(folder: Path) -> Path:
     path = folder / "kernels" / "mine.json"
     facts = {"key": "k", "kernel": "me/mine", "commit": "c", "when": "now", "values": {"N": 3}}
     more = {"resumes": False, "dataset": "me/data", "dataset_version": 2}
-    _write(Pushes.model_validate({"pushes": [facts | more]}), path)
+    write_pushed(Pushes.model_validate({"pushes": [facts | more]}), path)
     return path
 
 
 def _read_pushes(path: Path) -> bytes:
     """A notebook of which there is no record was never pushed."""
-    found = _read(Pushes, path)
+    found = read_pushed(Pushes, path)
     return AGAIN if found is None else found.model_dump_json().encode()
 
 

@@ -79,6 +79,7 @@ WRITTEN = {
     "solution/tuning/search.py": ("study",),
     "submissions/archive.py": ("archive",),
     "submissions/download.py": ("download",),
+    "submissions/kernels/datasets.py": (),  # for Kaggle
     "submissions/kernels/execution.py": (),  # notebooks
     "submissions/kernels/installing.py": (),  # links to wheels, for pip
     "submissions/kernels/packaging.py": (),  # for Kaggle
