@@ -1,23 +1,30 @@
-"""How long a run will take, before it starts: every experiment is tried with a tenth of a fit."""
+"""How long a run will take, before it starts: a model of every experiment is begun.
+
+A fit is watched for some seconds, and the rest of its steps is taken to be as long as those that
+were seen. Fits that stop early end sooner.
+"""
 
 import shutil
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import polars as pl
 from rich.table import Table
 
+from solution.domain.evaluated_configs import MAX_CONFIGS
 from solution.experiments.base import Experiment
 from solution.system.processes import one_thread
 from solution.system.terminal import make_table
 from solution.system.wording import spell
 from solution.training.executors.local import BYTES_OF_A_WORKER, count_slots
 from solution.training.fit import split_training
-from solution.training.jobs import list_jobs
+from solution.training.jobs import Job, list_jobs
 from solution.training.plan import IS_TEST, Plan
 
-SHORTER = 10  # times: what RankerSettings.quick leaves
+PATIENCE = 20.0  # seconds in which a fit is watched; one step at least
+FEW = 8  # graphs, the smallest, that a model learns from to be tried
 TRIED = 3  # test graphs that are predicted
 
 
@@ -32,28 +39,81 @@ class Forecast:
 
 
 def forecast(experiments: Sequence[Experiment], plan: Plan) -> list[Forecast]:
-    """Fit the first model of each with a tenth of its steps, and predict a few graphs."""
+    """Begin to fit the first model of each, and predict a few graphs with it."""
     found = []
     for experiment in experiments:
         jobs = list_jobs(experiment, plan)
         if not jobs:
             continue
-        job, settings = jobs[0], experiment.ranker.quick()
-        fit_on, validate_on = split_training(plan, job.group, job.fold, job.seed)
+        job = jobs[0]
         tests = pl.concat([plan.rows(name, IS_TEST) for name in job.collections])
         tried = tests.sort("configs")[len(tests) // 2 :][:TRIED]
         with one_thread():
-            started = time.monotonic()
-            ranker = settings.build(job.seed)
-            ranker.fit(plan.load(fit_on, settings), plan.load(validate_on, settings))
-            fitted = time.monotonic()
-            for graph in plan.load(tried, settings):
-                ranker.predict(graph)
-            ended = time.monotonic()
-        share = int(tests["configs"].sum()) / max(1, int(tried["configs"].sum()))
-        seconds = SHORTER * (fitted - started), share * (ended - fitted)
-        found.append(Forecast(experiment.name, len(jobs), *seconds))
+            fit_seconds = _watch_fit(job, plan)
+            predict_seconds = _time_predictions(job, tried, plan)
+        share = _count_configs(job, tests, plan) / max(1, int(tried["configs"].sum()))
+        found.append(Forecast(experiment.name, len(jobs), fit_seconds, share * predict_seconds))
     return found
+
+
+class _SeenEnoughError(Exception):
+    """Ends a fit that was watched for long enough."""
+
+
+class _Stopwatch:
+    """A Report that ends the fit when its time is over, and says how long all of it would take."""
+
+    def __init__(self) -> None:
+        self._begin = self._model = time.monotonic()  # of the fit, and of the model it is at
+        self._seen: list[tuple[float, int]] = []  # when each step of it was done
+        self._total = 0
+
+    def __call__(self, done: int, total: int, *_: object, **__: object) -> None:
+        if self._seen and done <= self._seen[-1][1]:  # the ranker fits another model
+            self._model, self._seen = self._seen[-1][0], []
+        self._seen.append((time.monotonic(), done))
+        self._total = total
+        if self._seen[-1][0] - self._begin > PATIENCE and done < total:
+            raise _SeenEnoughError
+
+    def extrapolate(self) -> float:
+        """Seconds of the whole fit, if no other model comes after the one that it is at."""
+        (first, begun), (last, done) = self._seen[0], self._seen[-1]
+        if done == begun:
+            first, begun = self._model, 0
+        return last - self._begin + (self._total - done) * (last - first) / (done - begun)
+
+
+def _watch_fit(job: Job, plan: Plan) -> float:
+    settings, stopwatch = job.experiment.ranker, _Stopwatch()
+    fit_on, validate_on = split_training(plan, job.group, job.fold, job.seed)
+    begin = time.monotonic()
+    with suppress(_SeenEnoughError):
+        ranker = settings.build(job.seed)
+        ranker.fit(plan.load(fit_on, settings), plan.load(validate_on, settings), stopwatch)
+        return time.monotonic() - begin
+    return stopwatch.extrapolate()
+
+
+def _time_predictions(job: Job, tried: pl.DataFrame, plan: Plan) -> float:
+    """Seconds that a model takes for the graphs; it has learned for a moment."""
+    settings = job.experiment.ranker.quick()
+    fit_on, validate_on = split_training(plan, job.group, job.fold, job.seed)
+    few, others = (
+        plan.load(rows.sort("configs")[:FEW], settings) for rows in (fit_on, validate_on)
+    )
+    ranker = settings.build(job.seed)
+    ranker.fit(few, others)
+    begin = time.monotonic()
+    for graph in plan.load(tried, settings):
+        ranker.predict(graph)
+    return time.monotonic() - begin
+
+
+def _count_configs(job: Job, tests: pl.DataFrame, plan: Plan) -> int:
+    """Configurations that the model predicts: of the test graphs, and of those of its fold."""
+    own = pl.concat([plan.held_out(name, job.fold) for name in job.collections])
+    return int(tests["configs"].sum()) + int(own["configs"].clip(0, MAX_CONFIGS).sum())
 
 
 def show_forecast(found: Sequence[Forecast], plan: Plan, workers: int | None) -> Table:
@@ -62,7 +122,8 @@ def show_forecast(found: Sequence[Forecast], plan: Plan, workers: int | None) ->
     free = shutil.disk_usage(plan.store.folder).free
     table = make_table(
         f"What the run will take on this machine, {slots} models at once",
-        "Measured with a tenth of the steps each; the larger the data, the closer. The store takes "
+        f"Of each a model was watched for {PATIENCE:.0f} seconds; those that stop early take "
+        "less. The store takes "
         f"{plan.store.size / 2**30:.1f} GB, {free / 2**30:,.0f} GB are free there; a worker takes "
         f"at most {BYTES_OF_A_WORKER / 2**30:.0f} GB of memory.",
     )

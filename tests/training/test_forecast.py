@@ -2,12 +2,19 @@
 
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from solution.experiments.base import Experiment, find_experiment
 from solution.models.linear import RidgeSettings
 from solution.store.store import Store
-from solution.training.forecast import forecast, show_forecast
+from solution.training.forecast import (
+    PATIENCE,
+    _SeenEnoughError,
+    _Stopwatch,
+    forecast,
+    show_forecast,
+)
 from solution.training.plan import make_plan
 from tests.conftest import FastSlow
 from tests.made.graphs import make_tile_graph, write_graph
@@ -27,6 +34,30 @@ def test_every_model_of_every_experiment_counts(sample_store: Store) -> None:
     assert "2 models at once" in " ".join(shown.split())
     assert "together" in shown
     assert "GB are free there" in " ".join(shown.split())
+
+
+def watch(moments: list[tuple[float, int]], total: int, monkeypatch: pytest.MonkeyPatch) -> float:
+    """What is foretold of a fit whose steps end at these seconds; the last one is enough."""
+    now = [100.0]
+    monkeypatch.setattr("solution.training.forecast.time.monotonic", lambda: now[0])
+    stopwatch = _Stopwatch()
+    for seconds, done in moments[:-1]:
+        now[0] = 100 + seconds
+        stopwatch(done, total, "a note", 0.5)
+    now[0] = 100 + moments[-1][0]
+    with pytest.raises(_SeenEnoughError):
+        stopwatch(moments[-1][1], total)
+    return stopwatch.extrapolate()
+
+
+def test_a_long_fit_is_watched_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    late = PATIENCE + 1
+    # The first step also pays for what is done once.
+    assert watch([(11, 1), (16, 2), (late, 3)], 60, monkeypatch) == late + 57 * 5
+    # A single step says all that is known.
+    assert watch([(late, 1)], 10, monkeypatch) == 10 * late
+    # A ranker of two models: the first is over, of the second one step was seen.
+    assert watch([(1, 1), (2, 2), (late, 1)], 2, monkeypatch) == late + (late - 2)
 
 
 def test_a_forecast_trains_nothing(fastslow: FastSlow, tmp_path: Path) -> None:
