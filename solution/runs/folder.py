@@ -67,6 +67,7 @@ class Run:
         """The folders of the models that are there: all, or those that rank one collection."""
         found = (self.folder / experiment / JOBS).glob("*/fold-*-seed-*")
         folders = sorted(path for path in found if path.suffix != CHECKPOINTS)
+        # An empty folder is of no model; a file in a folder's place is named when it is read.
         folders = [path for path in folders if path.is_file() or any(path.iterdir())]
         if collection is None:
             return folders
