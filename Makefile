@@ -4,7 +4,7 @@
 #   make demo                    a first minute: a few graphs, short trainings, a report that opens
 #   make report RUN=folder       one HTML page of what the run reached; RECIPE=name
 #   make test                    lint, types, import order, tests; make lint, make pytest: a part
-#   make attack                  single attacks, 6,000 mutations a kind of file, kills, power cuts: 20 minutes
+#   make attack                  single attacks, 4,000 mutations a kind of file, kills, power cuts: 20 minutes
 #   make data                    download the competition's data and check it; COLLECTION=name DATA=folder
 #   make submit RECIPE=name      merge, check, upload, confirm, score; RUN=folder DRY_RUN=1 FORCE=1 DIRTY=1
 #   make scores                  fetch all scores into submissions/ledger.csv and show them

@@ -10,7 +10,7 @@ from tests.attacks.mutations import REPLACEMENTS
 from tests.attacks.trial import OTHER, SAME
 
 FEW = len(REPLACEMENTS) + 24
-MANY = int(os.environ.get("FASTSLOW_ATTACKS", "6000"))
+MANY = int(os.environ.get("FASTSLOW_ATTACKS", "4000"))
 SHARES = 8
 NAMES = [kind.name for kind in KINDS]
 
