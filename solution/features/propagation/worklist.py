@@ -78,7 +78,13 @@ def _ask_for_fixed(program, state):
     for own in range(last):
         if program.fixed[own] != UNSET and program.use_starts[own] == program.use_starts[own + 1]:
             set_buffer(program, state, own, program.fixed[own], MANDATORY, URGENT)
-    for use in range(program.use_starts[last], program.use_starts[last + 1]):
+    _read_rows(program, state, last)
+
+
+@njit(cache=True, nogil=True)
+def _read_rows(program, state, own):
+    """All that an instruction reads must be row-major."""
+    for use in range(program.use_starts[own], program.use_starts[own + 1]):
         rank = program.rank[program.read[use]]
         set_use(program, state, use, row_major(rank), MANDATORY, URGENT)
 
@@ -93,9 +99,7 @@ def _ask_of_backend(program, given, state):
             continue
         if program.fixed[own] != UNSET:
             set_buffer(program, state, own, program.fixed[own], MANDATORY, URGENT)
-        for use in range(program.use_starts[own], program.use_starts[own + 1]):
-            rank = program.rank[program.read[use]]
-            set_use(program, state, use, row_major(rank), MANDATORY, URGENT)
+        _read_rows(program, state, own)
 
 
 @njit(cache=True, nogil=True)
