@@ -29,8 +29,9 @@ class Ranker(ABC):
     same configuration in two lists need not compare; a ranker of which that is so says it in its
     docstring. Where a graph says which of its configurations are the list (Graph.listed), one with
     `scores_beside_a_list` scores each of the others as if it came alone to those. Inside a list,
-    predictions must not depend on the order of nodes or of configurations, identical configurations
-    must get equal scores, and a loaded ranker must predict the same bytes.
+    predictions must not depend on the order of nodes (but where `reads_program_order`) or of
+    configurations, identical configurations must get equal scores, and a loaded ranker must predict
+    the same bytes.
     """
 
     @abstractmethod
@@ -47,6 +48,10 @@ class Ranker(ABC):
 
     # Whether a score depends on the configurations that are listed (Graph.listed) and on no others.
     scores_beside_a_list: bool = False
+
+    # Whether nodes must stand as in the program, each after what it reads, as in every file: the
+    # compiler goes through instructions and their operands in that order.
+    reads_program_order: bool = False
 
     def keep_checkpoints(self, folder: Path) -> None:  # noqa: B027 - most need none
         """Keep the state of the fits to come in an existing folder, and go on from what is there.

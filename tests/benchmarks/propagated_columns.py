@@ -8,54 +8,25 @@ intervals over graphs. Every fit leaves a file, so the benchmark can be stopped 
 
 import argparse
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from solution.data.folders import find_files
 from solution.domain.collection import LAYOUT
-from solution.domain.graph import Graph
 from solution.domain.metrics import bootstrap_mean
-from solution.features.column import Feature
 from solution.features.preparation import Preparation
-from solution.features.propagation import copy_table
-from solution.features.pruning import keep_neighbourhood
-from solution.features.table import distinct_rows
 from solution.models.base import RankerSettings
-from solution.models.trees.lightgbm_ranker import LightGBMRanker, LightGBMSettings
+from solution.models.trees.lightgbm_ranker import LightGBMSettings
+from solution.models.trees.propagated_ranker import PropagatedTreeSettings
 from solution.store.preparing import prepare_store
 from solution.system.files import write_json
 from solution.system.terminal import say
 from solution.training.fold_scores import fit_without, held_out, score_graphs
 from solution.training.plan import Plan, make_plan
 
-
-@dataclass(frozen=True)
-class PropagatedSettings(LightGBMSettings):
-    """Lambdarank on the layout table and on what is propagated through the whole graph."""
-
-    @property
-    def needed_hops(self) -> int | None:
-        return None
-
-    def build(self, seed: int) -> "PropagatedRanker":
-        return PropagatedRanker(self, seed)
-
-
-class PropagatedRanker(LightGBMRanker):
-    """As LightGBMRanker, on more columns. Scores depend on the list."""
-
-    def rows_of(self, graph: Graph) -> np.ndarray:
-        rows = distinct_rows(keep_neighbourhood(graph, 1))
-        return np.concatenate([rows, copy_table.propagated_rows(graph)], axis=1)
-
-    def features_of(self, graph: Graph) -> tuple[Feature, ...]:
-        return (*super().features_of(graph), *copy_table.FEATURES)
-
-
 RANKERS: dict[str, RankerSettings] = {
-    "without": LightGBMSettings(), "with": PropagatedSettings()
+    "without": LightGBMSettings(), "with": PropagatedTreeSettings()
 }  # fmt: skip
 
 

@@ -10,6 +10,8 @@ from solution.experiments.base import Experiment
 from solution.features.preparation import Preparation
 from solution.models.base import RankerSettings
 from solution.models.layout.layout_gnn import LayoutGnnSettings
+from solution.models.layout.propagated_net import PropagatedNetSettings
+from solution.models.layout.two_view_net import TwoViewSettings
 from solution.models.linear import LassoSettings, OrdinarySettings, RidgeSettings
 from solution.models.nets.training_loop import TrainingSettings
 from solution.models.nothing import NothingSettings
@@ -31,6 +33,7 @@ from solution.models.tile.tile_gnn import EarlyTileGnnSettings, TileGnnSettings
 from solution.models.trees.contraction_ranker import ContractionSettings
 from solution.models.trees.lightgbm_ranker import LightGBMSettings, PointwiseSettings
 from solution.models.trees.pairwise_ranker import PairwiseSettings
+from solution.models.trees.propagated_ranker import PropagatedTreeSettings
 from solution.models.wrappers import PermutationAverageSettings, SublistAverageSettings
 from solution.runs.folder import Run
 from solution.serving.packing import pack
@@ -68,6 +71,9 @@ OF_LAYOUTS: dict[str, RankerSettings] = {
         LayoutGnnSettings(width=8, rounds=(8,), training=NET), padding=0, contractions=True
     ),
     "contraction_trees": ContractionSettings(rounds=3, min_data_in_leaf=2),
+    "propagated_trees": PropagatedTreeSettings(rounds=3, min_data_in_leaf=2),
+    "propagated_net": PropagatedNetSettings(width=8, training=NET),
+    "two_view_net": TwoViewSettings(width=8, rounds=1, training=NET),
 }
 OF_TILES: dict[str, RankerSettings] = {
     "tile_net": TileGnnSettings(width=8, blocks=1, training=NET),

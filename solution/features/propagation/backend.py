@@ -20,3 +20,4 @@ class Backend:
 
 CPU = Backend(row_major_operands=True, row_major_products=True, by_custom_calls=True)
 TPU = Backend(row_major_operands=False, row_major_products=False, by_custom_calls=False)
+BACKENDS = {"cpu": CPU, "tpu": TPU}

@@ -19,7 +19,7 @@ from solution.features.padding import tensor_ranks
 from solution.features.propagation.backend import CPU, Backend
 from solution.features.propagation.instructions import UNSET, Instructions, list_instructions
 
-BLOCK_ENTRIES = 1 << 24  # (configuration, instruction) entries that are in memory at once
+ROOM = 8  # states for each place, to begin with
 CAPACITY = 8  # constraints that wait, for each instruction and use
 
 
@@ -29,6 +29,15 @@ class Assigned:
 
     layouts: np.ndarray  # (configs, instructions) int64 numbers of layouts; -1: none
     copies: np.ndarray  # (configs, uses + instructions) int8: how a tensor is copied, 0 if not
+
+
+@dataclass(frozen=True)
+class Numbered:
+    """The states of the places, instructions and then uses, in some configurations."""
+
+    numbers: np.ndarray  # (configs, places) int32 rows of the others
+    place: np.ndarray  # (states,) int64
+    layouts: np.ndarray  # (states, 4) int64, see solution.features.propagation.states
 
 
 class Propagation:
@@ -60,6 +69,32 @@ class Propagation:
         """What becomes of the program where nothing is asked of the compiler: one configuration."""
         codes = np.zeros((1, len(self.graph.configurable)), np.int64)
         return self._run(codes, np.full_like(self._packed, UNSET))
+
+    def number(self, rows: np.ndarray | slice = slice(None)) -> Numbered:
+        """The states of the distinct configurations `rows` (k,) of the codebook."""
+        codes = np.ascontiguousarray(self.graph.layouts.codes[rows], np.int64)
+        return self._number(codes, self._packed)
+
+    def number_nothing(self) -> Numbered:
+        """The states of the program where nothing is asked of the compiler: one configuration."""
+        codes = np.zeros((1, len(self.graph.configurable)), np.int64)
+        return self._number(codes, np.full_like(self._packed, UNSET))
+
+    def _number(self, codes: np.ndarray, packed: np.ndarray) -> Numbered:
+        from solution.features.propagation.states import grow, make_states, number_states
+
+        own = self.instructions
+        places = own.count + len(own.read)
+        states, state = make_states(places, ROOM * (places + 1)), self._state()
+        numbers, done = np.empty((len(codes), places), np.int32), 0
+        while done < len(codes):
+            done += number_states(
+                self._program, self._free, own.asked, packed, self.graph.layouts.starts,
+                codes[done:], state, states, numbers[done:],
+            )  # fmt: skip
+            states = grow(states) if done < len(codes) else states
+        count = int(states.total[0])
+        return Numbered(numbers, states.place[:count], states.layouts[:count])
 
     def _run(self, codes: np.ndarray, packed: np.ndarray) -> Assigned:
         from solution.features.propagation.copies import run  # numba takes long to import

@@ -1,0 +1,214 @@
+"""What every state of an instruction or a use is like, as columns: what costs can be learned of.
+
+A configuration is the states of its places (solution.features.propagation.states), and its runtime
+is near to the sum of what they cost. Places that are in one state in all configurations say nothing
+about their order and are left out. The graph must be whole: what a request does reaches as far as
+it is handed on.
+"""
+
+from dataclasses import dataclass
+from functools import cache, partial
+
+import numpy as np
+
+from solution.domain.graph import Graph
+from solution.domain.memo import PerGraph
+from solution.domain.vocabulary import MAX_RANK
+from solution.features.column import Feature
+from solution.features.operands import NONE
+from solution.features.propagation.backend import BACKENDS, Backend
+from solution.features.propagation.copy_table import WAYS
+from solution.features.propagation.instructions import BITS, REDUCES, Instructions
+from solution.features.propagation.propagation import Propagation
+from solution.features.propagation.states import COPY, FIRST, MADE, SECOND
+from solution.features.work import num_bytes
+
+LAST = 4  # dimensions that are described, the last first
+LAYOUT_COLUMNS = {
+    "known": ("flag", "somebody asked for its layout, or nothing else is left"),
+    "row_major": ("flag", "it is row-major"),
+    "last_contiguous": ("flag", "its last dimension is the contiguous one"),
+    "as_row_major": ("log2 elements", "that lie next to each other as in a row-major tensor"),
+    "minor": ("log2 elements", "size of the contiguous dimension that is not of size 1"),
+    "second_minor": ("log2 elements", "size of the next one"),
+    **{f"stride_{k}": ("log2 elements", f"stride of dimension {k}, the last being 1")
+       for k in range(1, LAST + 1)},
+    **{f"size_{k}": ("log2 elements", f"size of dimension {k}, the last being 1")
+       for k in range(1, LAST + 1)},
+}  # fmt: skip
+TENSORS = {"made": "what is made or there", "first": "what is read", "second": "the other operand"}
+KINDS = (
+    "changes", "keeps", "concatenates", "reduces", "reshapes", "transposes", "broadcasts", "asks",
+    "gives",
+)  # fmt: skip
+FEATURES = (
+    *(Feature(f"state_{tensor}_{name}", unit, f"{which}: {meaning}")
+      for tensor, which in TENSORS.items() for name, (unit, meaning) in LAYOUT_COLUMNS.items()),
+    Feature("state_no_copy", "flag", "nothing is copied"),
+    *(Feature(f"state_copy_{way}", "flag", f"a copy: {reason}") for way, reason in WAYS.items()),
+    *(Feature(f"state_{kind}", "flag", f"the instruction, or who reads, {kind} layouts")
+      for kind in KINDS),
+    Feature("state_sums_contiguous", "flag", "a reduction that sums the contiguous dimension"),
+    *(Feature(f"state_{tensor}_bytes", "log2 bytes", which) for tensor, which in TENSORS.items()),
+    *(Feature(f"state_{tensor}_share", "log2 share", f"{TENSORS[tensor]}, of all tensors' bytes")
+      for tensor in ("made", "first")),
+    Feature("state_own", "flag", "it is in this state where nothing is asked of the compiler"),
+)  # fmt: skip
+LEAST_SHARE = 1e-9
+NUM_SHARES = 3  # 1 / instructions, bytes that are made and read, and their root
+
+
+@dataclass(frozen=True)
+class StateTable:
+    """The states that tell the distinct configurations of a graph apart."""
+
+    numbers: np.ndarray  # (distinct configs, places) int32 rows of the other arrays
+    instructions: int  # places of instructions, before those of uses
+    node: np.ndarray  # (states,) int64 whose tensor is made or copied; graph.num_nodes: no node's
+    reader: np.ndarray  # (states,) int64 for whom it is copied, else the same
+    features: np.ndarray  # (states, len(FEATURES)) float32
+    shares: np.ndarray  # (states, NUM_SHARES) float32 what each counts in a sum
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Where states are: instructions, or uses of them."""
+
+    is_copy: np.ndarray  # (states,) bool
+    instruction: np.ndarray  # (states,) int64 that is in the state, or reads
+    made: np.ndarray  # (states,) int64 the instruction whose tensor is made or copied
+    read: np.ndarray  # (states, 2) int64 the first two operands; of a use what is copied; or `made`
+
+
+def _describe_states(graph: Graph, backend: Backend) -> StateTable:
+    propagation = Propagation(graph, backend)
+    own = propagation.instructions
+    plain = propagation.number_nothing()
+    numbered = propagation.number()
+    varying = np.flatnonzero((numbered.numbers != numbered.numbers[:1]).any(axis=0))
+    used, local = np.unique(numbered.numbers[:, varying], return_inverse=True)
+    place, layouts = numbered.place[used], numbered.layouts[used]
+    is_own = (layouts == plain.layouts[plain.numbers[0, place]]).all(axis=1)
+    places = _find_places(own, place)
+    node = np.where(own.node == NONE, graph.num_nodes, own.node)
+    size = np.append(num_bytes(graph), 0.0)[node]
+    total = max(1.0, float(size.sum()))
+    return StateTable(
+        numbers=local.reshape(len(numbered.numbers), len(varying)).astype(np.int32),
+        instructions=int((varying < own.count).sum()),
+        node=node[places.made],
+        reader=np.where(places.is_copy, node[places.instruction], node[places.made]),
+        features=_describe(own, places, layouts, size, total, is_own),
+        shares=_share(own, places, layouts, size, total),
+    )
+
+
+@cache
+def state_tables(backend: str) -> PerGraph[StateTable]:
+    """The function from a whole graph to the states of its distinct configurations.
+
+    Args:
+        backend: a name in solution.features.propagation.backend.BACKENDS.
+    """
+    return PerGraph(partial(_describe_states, backend=BACKENDS[backend]))
+
+
+def _find_places(own: Instructions, place: np.ndarray) -> _Places:
+    """What is at each place (states,): instructions first, then uses."""
+    is_copy = place >= own.count
+    read = np.append(own.read, 0)  # so that there is one
+    use = np.where(is_copy, place - own.count, 0)
+    reader = np.append(own.reader, 0)[use]
+    instruction = np.where(is_copy, reader, place)
+    made = np.where(is_copy, read[use], place)
+    begin, end = own.use_starts[instruction], own.use_starts[instruction + 1]
+    operands = [
+        np.where(~is_copy & (begin + k < end), read[np.minimum(begin + k, len(read) - 1)], made)
+        for k in range(2)
+    ]
+    return _Places(is_copy, instruction, made, np.stack(operands, axis=1))
+
+
+def _describe(
+    own: Instructions,
+    places: _Places,
+    layouts: np.ndarray,
+    size: np.ndarray,
+    total: float,
+    is_own: np.ndarray,
+) -> np.ndarray:
+    """The columns FEATURES (states, columns) float32."""
+    tensors = np.column_stack([places.made, places.read])  # (states, 3)
+    described = [
+        describe_layouts(layouts[:, column], own.sizes[instruction], own.rank[instruction])
+        for column, instruction in zip((MADE, FIRST, SECOND), tensors.T, strict=True)
+    ]
+    read = places.read[:, 0]
+    minor = list_dimensions(layouts[:, FIRST], own.rank[read])[:, 0]
+    summed = own.dimensions[places.instruction] == minor[:, None]
+    is_reduce = ~places.is_copy & (own.kind[places.instruction] == REDUCES) & (minor >= 0)
+    logs = np.log2(1 + size[tensors])
+    shares = np.log2(size[tensors[:, :2]] / total + LEAST_SHARE)
+    return np.column_stack(
+        [*described, np.eye(1 + len(WAYS))[layouts[:, COPY]],
+         np.eye(len(KINDS))[own.kind[places.instruction]], is_reduce & summed.any(axis=1), logs,
+         shares, is_own]
+    ).astype(np.float32)  # fmt: skip
+
+
+def _share(
+    own: Instructions, places: _Places, layouts: np.ndarray, size: np.ndarray, total: float
+) -> np.ndarray:
+    """What each state counts (states, NUM_SHARES) float32 in the sums of a configuration."""
+    first, second = size[places.read].T
+    more = np.where(layouts[:, SECOND] >= 0, second, 0)
+    moved = np.where(places.is_copy, size[places.made], size[places.made] + first + more) / total
+    return np.column_stack(
+        [np.full(len(moved), 1 / max(1, own.count)), moved, np.sqrt(moved)]
+    ).astype(np.float32)
+
+
+def list_dimensions(layouts: np.ndarray, rank: np.ndarray) -> np.ndarray:
+    """The dimensions (states, 6) of layouts (states,), minor to major; NONE past the rank."""
+    slots = np.arange(MAX_RANK)
+    dimensions = (layouts[:, None] >> (BITS * slots)) & (1 << BITS) - 1
+    return np.where((slots < rank[:, None]) & (layouts[:, None] >= 0), dimensions, NONE)
+
+
+def describe_layouts(layouts: np.ndarray, sizes: np.ndarray, rank: np.ndarray) -> np.ndarray:
+    """The columns LAYOUT_COLUMNS (states, columns) of layouts (states,) of tensors.
+
+    Args:
+        sizes: (states, 6), 1 past the rank (states,).
+    """
+    dimensions = list_dimensions(layouts, rank)
+    is_there = dimensions >= 0
+    rows = np.arange(len(layouts))
+    logs = np.log2(np.take_along_axis(sizes, np.maximum(dimensions, 0), axis=1)) * is_there
+    # What lies inside a dimension is the product of the more minor ones.
+    strides = np.zeros((len(layouts), MAX_RANK))
+    row, slot = np.nonzero(is_there)
+    strides[row, dimensions[row, slot]] = (np.cumsum(logs, axis=1) - logs)[row, slot]
+    alike = dimensions == list_dimensions(_row_major(rank), rank)
+    as_row_major = (logs * np.cumprod(alike & is_there, axis=1)).sum(axis=1)
+    known = layouts >= 0
+    counted = logs > 0
+    minor = np.argmax(counted, axis=1)
+    counted[rows, minor] = False
+    second = np.argmax(counted, axis=1)
+    last = rank[:, None] - np.arange(1, LAST + 1)
+    is_last = (last >= 0) & known[:, None]
+    last = np.maximum(last, 0)
+    return np.column_stack([
+        known, known & alike.all(axis=1), dimensions[:, 0] == rank - 1, as_row_major,
+        logs[rows, minor], np.where(counted.any(axis=1), logs[rows, second], 0),
+        np.take_along_axis(strides, last, axis=1) * is_last,
+        np.log2(np.take_along_axis(sizes, last, axis=1)) * is_last,
+    ])  # fmt: skip
+
+
+def _row_major(rank: np.ndarray) -> np.ndarray:
+    """The layouts (states,) whose last dimension is the contiguous one."""
+    slots = np.arange(MAX_RANK)
+    used = slots < rank[:, None]
+    return np.asarray((np.where(used, rank[:, None] - 1 - slots, 0) << (BITS * slots)).sum(axis=1))

@@ -1,0 +1,118 @@
+"""States of whole programs: against the slow way of layout assignment, one state at a time."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from solution.features.propagation import propagation as propagating
+from solution.features.propagation.backend import CPU
+from solution.features.propagation.propagation import Propagation
+from solution.features.propagation.state_table import FEATURES, state_tables
+from solution.features.work import num_bytes
+from tests.features.propagation.drawn import draw_graph
+from tests.features.propagation.slow import Layout, Slow, addresses, unpack
+from tests.features.propagation.test_propagation import find_copies, given_layouts
+
+NAMES = [feature.name for feature in FEATURES]
+State = tuple[Layout | None, ...]
+
+
+def slow_states(propagation: Propagation, row: int) -> list[tuple[State, bool]]:
+    """The layouts at each place in one configuration, and whether it is copied there."""
+    own = propagation.instructions
+    slow = Slow(own, CPU, given_layouts(propagation, row))
+    slow.run()
+    marks = find_copies(slow, propagation)
+    uses = [use for used in slow.uses for use in used]
+    states: list[tuple[State, bool]] = []
+    for number in range(own.count):
+        read = [use.layout for use in slow.uses[number]][:2]
+        layouts = (slow.buffers[number].layout, *read, *[None] * (2 - len(read)))
+        states.append((layouts, marks[len(uses) + number]))
+    for use, mark in zip(uses, marks, strict=False):
+        states.append(((use.source.layout, use.layout, None) if mark else (None,) * 3, mark))
+    return states
+
+
+def as_dimensions(number: int, rank: int) -> Layout | None:
+    return unpack(number, rank) if number >= 0 else None
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from([1, 8]))
+def test_states_are_those_of_the_slow_way(seed: int, room: int) -> None:
+    """With too little room for all states at once, too."""
+    graph = draw_graph(seed)
+    propagation = Propagation(graph)
+    own = propagation.instructions
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(propagating, "ROOM", room)
+        found = propagation.number()
+    ranks = [[own.rank[n], *own.rank[own.read[own.use_starts[n] : own.use_starts[n + 1]]], 0, 0][:3]
+             for n in range(own.count)]  # fmt: skip
+    ranks += [[own.rank[read]] * 3 for read in own.read]
+    for row in range(graph.num_configs):
+        states = found.numbers[graph.layouts.rows[row]]
+        np.testing.assert_array_equal(found.place[states], np.arange(len(states)))
+        layouts = found.layouts[states]
+        fast = [
+            (tuple(as_dimensions(n, r) for n, r in zip(line, rank, strict=False)), bool(line[3]))
+            for line, rank in zip(layouts.tolist(), ranks, strict=True)
+        ]
+        assert fast == slow_states(propagation, row)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6))
+def test_the_table_has_what_varies(seed: int) -> None:
+    """Two configurations have the same rows where their states are the same, and only there."""
+    graph = draw_graph(seed)
+    table, numbered = state_tables("cpu")(graph), Propagation(graph).number().numbers
+    varying = (numbered != numbered[0]).any(axis=0)
+    assert table.numbers.shape == numbered[:, varying].shape
+    for column, states in zip(table.numbers.T, numbered[:, varying].T, strict=True):
+        np.testing.assert_array_equal(
+            column[:, None] == column[None], states[:, None] == states[None]
+        )
+    count = Propagation(graph).instructions.count
+    assert table.instructions == varying[:count].sum()
+    assert np.isfinite(table.features).all()
+    assert (np.unique(table.numbers) == np.arange(len(table.features))).all()
+
+
+def describe_slowly(shape: tuple[int, ...], layout: Layout) -> dict[str, float]:
+    """Strides by where elements lie."""
+    place = addresses(shape, layout).reshape(shape)
+    found = {"row_major": float(layout == tuple(range(len(shape)))[::-1])}
+    for k, size in enumerate(reversed(shape[-4:]), start=1):
+        found[f"size_{k}"] = math.log2(size)
+        one = tuple(int(axis == len(shape) - k) for axis in range(len(shape)))
+        if size > 1:
+            found[f"stride_{k}"] = math.log2(place[one] - place.flat[0])
+    large = [shape[dimension] for dimension in layout if shape[dimension] > 1]
+    found["minor"], found["second_minor"] = (math.log2(s) for s in (*large, 1, 1)[:2])
+    return found
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6))
+def test_columns_are_what_elements_show(seed: int) -> None:
+    graph = draw_graph(seed)
+    propagation, table = Propagation(graph), state_tables("cpu")(graph)
+    own, numbered = propagation.instructions, propagation.number()
+    varying = np.flatnonzero((numbered.numbers != numbered.numbers[0]).any(axis=0))
+    varying = varying[varying < own.count]
+    assume(len(varying))
+    for column, place in enumerate(varying.tolist()):
+        number = numbered.layouts[numbered.numbers[0, place], 0]
+        row = dict(zip(NAMES, table.features[table.numbers[0, column]].tolist(), strict=True))
+        shape = tuple(own.sizes[place, : own.rank[place]].tolist())
+        if number >= 0:
+            expected = describe_slowly(shape, unpack(int(number), len(shape)))
+            found = {name: row[f"state_made_{name}"] for name in expected}
+            assert found == pytest.approx(expected, abs=1e-5)
+        size = num_bytes(graph)[own.node[place]]
+        assert row["state_made_bytes"] == pytest.approx(math.log2(1 + size), abs=1e-5)
