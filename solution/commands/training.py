@@ -42,7 +42,11 @@ CollectionsOption = Annotated[
 ]
 ExperimentsOption = Annotated[
     list[str],
-    typer.Option("--experiment", help="Name, or path of a Python file; may be repeated."),
+    typer.Option(
+        "--experiment",
+        help="Name, or path of a Python file; may be repeated. Default: what the recipe merges; "
+        f"without one {', '.join(DEFAULTS)}.",
+    ),
 ]
 RunFolder = Annotated[
     Path | None, typer.Option("--run", help="Default: runs/NAME of the data folder.")
@@ -65,7 +69,7 @@ Replace = Annotated[bool, typer.Option("--replace", help="Start the folder afres
 def run(
     data: Data = SAMPLE,
     run_folder: RunFolder = None,
-    experiments: ExperimentsOption = list(DEFAULTS),  # noqa: B006 - typer copies it
+    experiments: ExperimentsOption = [],  # noqa: B006 - typer copies it
     recipe: RecipeOption = None,
     scheme: FoldScheme = "architecture",
     folds: Folds = None,
@@ -80,14 +84,11 @@ def run(
 
     DATA may be a prepared store; other data is prepared first, in stores/NAME.
     """
-    from ensembles.recipe import find_recipe
-
-    if recipe is not None:
-        find_recipe(recipe)  # before what takes seconds to import
+    members = _list_members(recipe)  # before what takes seconds to import
     from solution.training.opening import open_experiments, open_store
     from solution.training.out_of_fold import run_experiments
 
-    found = _find_experiments(experiments, recipe, limit=limit)
+    found = _find_experiments(experiments or members, recipe, limit=limit)
     name = name_of(data, limit=limit)
     folder = run_folder or RUNS / "-".join([name, *(c.replace(":", "-") for c in collections)])
     check_writable(folder)
@@ -113,6 +114,17 @@ def _show_forecast(found: "list[Experiment]", plan: "Plan", workers: int | None)
     from solution.training.forecast import forecast, show_forecast
 
     output.print(show_forecast(forecast(found, plan), plan, workers))
+
+
+def _list_members(recipe: str | None) -> list[str]:
+    """What a recipe merges and falls back on, as far as it comes with the package."""
+    from ensembles.recipe import find_recipe
+    from solution.experiments.base import list_experiments
+
+    if recipe is None:
+        return list(DEFAULTS)
+    found = find_recipe(recipe)
+    return [name for name in (*found.names(), found.fallback) if name in list_experiments()]
 
 
 def _find_experiments(
@@ -147,7 +159,7 @@ def demo() -> None:
 
     folder = RUNS / "demo"
     run(
-        SAMPLE, folder, list(DEFAULTS), None, "architecture", None,
+        SAMPLE, folder, [], None, "architecture", None,
         limit=True, replace=False, workers=None, collections=[], store_folder=None,
         forecast=False,
     )  # fmt: skip

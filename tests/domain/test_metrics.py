@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from solution.domain.metrics import (
     Mean,
@@ -50,6 +51,16 @@ def test_kendall_tau_is_tau_b_over_all_pairs(pairs: list[tuple[int, int]]) -> No
     scores, runtimes = map(list, zip(*pairs, strict=True))
     found = kendall_tau(np.array(scores, np.float32), np.array(runtimes, float))
     assert found == pytest.approx(slow_tau(scores, runtimes), abs=1e-9)
+
+
+@given(st.integers(2, 300), st.integers(2, 400), st.integers(0, 9))
+@settings(max_examples=200, deadline=None)
+def test_kendall_tau_is_that_of_scipy_to_the_last_bit(count: int, levels: int, seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    scores = generator.integers(0, levels, count).astype(np.float32)
+    runtimes = generator.integers(0, levels, count) / 7
+    if np.ptp(scores) and np.ptp(runtimes):
+        assert kendall_tau(scores, runtimes) == stats.kendalltau(scores, runtimes).statistic
 
 
 def test_kendall_tau_of_the_right_and_the_reverse_order() -> None:

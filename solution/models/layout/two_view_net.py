@@ -26,6 +26,7 @@ from solution.models.layout.propagated_net import (
     PropagatedNetSettings,
 )
 from solution.models.layout.propagated_net import prepare as prepare_made
+from solution.models.layout.steps import Structure
 from solution.models.nets.net_ranker import NetRanker
 from solution.models.nets.training_loop import TrainingSettings
 from solution.models.settings import check_choice
@@ -74,7 +75,7 @@ class TwoViewInputs(PropagatedInputs):
     asked_numeric: Tensor
     pair_tokens: Tensor
     pair_features: Tensor
-    structure: object
+    structure: Structure
 
     @property
     def asked(self) -> LayoutInputs:
