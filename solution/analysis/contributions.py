@@ -43,8 +43,9 @@ def check_explained(ranker: Ranker) -> BoostedTrees | LinearRanker:
     """The ranker; InputError where it is neither trees nor linear."""
     if not isinstance(ranker, BoostedTrees | LinearRanker):
         raise InputError(
-            f"{type(ranker).__name__} cannot be explained: expected trees or a linear model, such "
-            "as tile_lightgbm_001 or linear_ridge_001."
+            f"{type(ranker).__name__} cannot be explained: expected trees, a linear model or a net "
+            "whose costs add up, such as tile_lightgbm_001, linear_ridge_001 or "
+            "layout_additive_net_001."
         )
     return ranker
 

@@ -37,14 +37,24 @@ READABLE = 24  # characters of a line of words
 
 
 @dataclass(frozen=True)
-class Explanation:
-    """Two configurations of a graph, and what the ranker says of them."""
+class Comparison:
+    """Two configurations of a graph, and where the ranker has them."""
 
     graph: Graph
     ranker: Ranker
     slow: int  # the configuration that is explained
     fast: int  # what it is compared with: the one that is predicted fastest
     scores: np.ndarray  # (configs,)
+
+    def place(self, config: int) -> int:
+        """The predicted place of a configuration, 1 the fastest."""
+        return int((self.scores < self.scores[config]).sum()) + 1
+
+
+@dataclass(frozen=True)
+class Explanation(Comparison):
+    """Two configurations, and what the columns of the ranker's table say of them."""
+
     rows: np.ndarray  # (configs, columns) float32
     features: tuple[Feature, ...]
     contributions: np.ndarray  # (columns,) to how much slower `slow` is than `fast`
@@ -62,15 +72,11 @@ class Explanation:
         """Columns by how much they contribute."""
         return np.argsort(-np.abs(self.contributions), kind="stable")
 
-    def place(self, config: int) -> int:
-        """The predicted place of a configuration, 1 the fastest."""
-        return int((self.scores < self.scores[config]).sum()) + 1
 
-
-def explain(ranker: Ranker, graph: Graph, config: int | None = None) -> Explanation:
+def compare(ranker: Ranker, graph: Graph, config: int | None = None) -> Comparison:
     """Compare `config`, by default the one that is predicted slowest, with the fastest.
 
-    Raises InputError where there is no such configuration, or the ranker cannot be explained.
+    Raises InputError where there is no such configuration.
     """
     scores = ranker.predict(graph)
     slow = int(np.argmax(scores)) if config is None else config
@@ -79,19 +85,22 @@ def explain(ranker: Ranker, graph: Graph, config: int | None = None) -> Explanat
             f"{graph.name} has no configuration {slow}. They are numbered 0 to "
             f"{graph.num_configs - 1}."
         )
-    columns = check_explained(ranker)
+    return Comparison(graph, ranker, slow, int(np.argmin(scores)), scores)
+
+
+def explain(ranker: Ranker, graph: Graph, config: int | None = None) -> Explanation:
+    """What the columns of the ranker's table say of `config` and of the fastest.
+
+    Raises InputError where there is no such configuration, or the ranker cannot be explained.
+    """
+    columns, compared = check_explained(ranker), compare(ranker, graph, config)
     rows = columns.rows_of(graph)[graph.distinct.inverse]
-    fast = int(np.argmin(scores))
     return Explanation(
-        graph,
-        ranker,
-        slow,
-        fast,
-        scores,
-        rows,
-        columns.features_of(graph),
-        explain_difference(ranker, rows[[slow]], rows[fast])[0],
-        measure_importance(ranker),
+        **vars(compared),
+        rows=rows,
+        features=columns.features_of(graph),
+        contributions=explain_difference(ranker, rows[[compared.slow]], rows[compared.fast])[0],
+        importance=measure_importance(ranker),
     )
 
 
@@ -148,13 +157,13 @@ def load_unseen(run: Run, experiment: Experiment, graph: Graph) -> tuple[Model, 
     return load_model(folders[0] / MODEL, [experiment.ranker]), folders[0]
 
 
-def describe(explanation: Explanation) -> str:
-    """What the configurations are, how they are ranked, which to take, which columns decide."""
-    graph, slow, fast = explanation.graph, explanation.slow, explanation.fast
+def describe(compared: Comparison, reasons: Sequence[str]) -> str:
+    """What the configurations are, how they are ranked, which to take, and the first reasons."""
+    graph, slow, fast = compared.graph, compared.slow, compared.fast
     what = describe_configs(graph, np.array([slow, fast]))
     text = (
         f"Configuration {slow} of {graph.name} ({what[0]}) is predicted "
-        f"{_ordinal(explanation.place(slow))} of {graph.num_configs}{_describe_ties(explanation)}, "
+        f"{_ordinal(compared.place(slow))} of {graph.num_configs}{_describe_ties(compared)}, "
         f"configuration {fast} ({what[1]}) fastest"
     )
     ratio = 1.0
@@ -165,15 +174,19 @@ def describe(explanation: Explanation) -> str:
         text += f". The prediction is wrong here: take {slow}"
     elif slow != fast:
         text += f". Take {fast}"
-    against = [place for place in explanation.order if explanation.contributions[place] > 0]
-    named = [_name_column(explanation, int(place)) for place in against[:NAMED]]
-    if named:
-        text += f". What speaks against {slow} most: {'; '.join(named)}"
+    if reasons:
+        text += f". What speaks against {slow} most: {'; '.join(reasons[:NAMED])}"
     return text + "."
 
 
-def _describe_ties(explanation: Explanation) -> str:
-    same = int((explanation.scores == explanation.scores[explanation.slow]).sum()) - 1
+def name_reasons(explanation: Explanation) -> list[str]:
+    """The columns that speak against the slow configuration, most first, in words."""
+    against = [place for place in explanation.order if explanation.contributions[place] > 0]
+    return [_name_column(explanation, int(place)) for place in against[:NAMED]]
+
+
+def _describe_ties(compared: Comparison) -> str:
+    same = int((compared.scores == compared.scores[compared.slow]).sum()) - 1
     return f" (tied with {same})" if same else ""
 
 

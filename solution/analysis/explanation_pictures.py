@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from solution.analysis.explanation import Explanation
 from solution.analysis.graph_picture import save_figure, show_name
 from solution.analysis.measures import principal_components, separability
+from solution.analysis.state_costs import Costs
 from solution.domain.graph import Graph
 from solution.features.column import Feature
 from solution.features.table import distinct_rows
@@ -39,6 +40,20 @@ def draw_contributions(explanation: Explanation, path: Path) -> None:
     )
     axes[0].set_xlabel(f"contribution to the {explanation.total} (red: slower, blue: faster)")
     _draw_importance(axes[1], explanation.features, explanation.importance)
+    save_figure(figure, path)
+    plt.close(figure)
+
+
+def draw_costs(costs: Costs, path: Path) -> None:
+    """Write a PNG: what each place adds in which the two configurations differ."""
+    figure, axes = plt.subplots(figsize=(11, 5.6), layout="constrained")
+    names, values = costs.names[:SHOWN][::-1], costs.added[:SHOWN][::-1]
+    places = np.arange(len(names))
+    axes.barh(places, values, color=np.where(values > 0, SLOWER, FASTER))
+    axes.set_yticks(places, names)
+    axes.axvline(0, color="black", linewidth=0.8)
+    axes.set_title(f"{show_name(costs.graph)}: configuration {costs.slow} over {costs.fast}")
+    axes.set_xlabel("cost that adds to the difference of the scores (red: slower, blue: faster)")
     save_figure(figure, path)
     plt.close(figure)
 

@@ -1,5 +1,6 @@
 """Commands for what a run reached: ensemble, compare, report, verify, explain."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,9 @@ from solution.system.terminal import output, say
 
 if TYPE_CHECKING:
     from ensembles.recipe import Recipe
+    from solution.domain.graph import Graph
+    from solution.models.base import Ranker
+    from solution.models.layout.propagated_net import PropagatedNetRanker
 
 # Heavy imports (torch, lightgbm, matplotlib, polars) wait inside the commands that need them.
 
@@ -109,7 +113,9 @@ def verify(
 
 @app.command()
 def explain(
-    experiment: Annotated[str, typer.Argument(help="Trees or a linear model of the run.")],
+    experiment: Annotated[
+        str, typer.Argument(help="Of the run: trees, a linear model, or a net whose costs add up.")
+    ],
     graph: Annotated[str, typer.Argument(help="Its name, or COLLECTION:NAME.")],
     run_folder: Annotated[Path, typer.Option("--run", help="A run folder.")] = RUNS / "sample",
     config: Annotated[
@@ -123,8 +129,7 @@ def explain(
 ) -> None:
     """Say why a configuration is predicted slow, by a model that has not seen its graph."""
     from solution.analysis import explanation as words
-    from solution.analysis import explanation_pictures as pictures
-    from solution.analysis.contributions import check_explained
+    from solution.analysis.state_costs import adds_up
     from solution.experiments.base import find_experiment
     from solution.runs.origin import recall_origin
     from solution.store.store import Store
@@ -137,17 +142,42 @@ def explain(
     chosen = words.find_graph(store, found, graph)
     model, folder = words.load_unseen(run, found, chosen)
     chosen = model.preparation(chosen)
-    explained = words.explain(model.ranker, chosen, config)
-    say(words.describe(explained))
+    place = out or Path("explanations", found.name, chosen.collection.folder, chosen.name)
+    if adds_up(model.ranker):
+        _explain_by_states(model.ranker, chosen, config, place)
+    else:
+        others = words.labelled_graphs(store, chosen.collection.name, found.ranker)
+        _explain_by_columns(model.ranker, chosen, config, others, place)
+    say(f"Model: {folder}. Pictures: {place}")
+
+
+def _explain_by_states(
+    ranker: "PropagatedNetRanker", graph: "Graph", config: int | None, place: Path
+) -> None:
+    from solution.analysis import explanation_pictures as pictures
+    from solution.analysis import state_costs
+    from solution.analysis.explanation import describe
+
+    explained = state_costs.explain_costs(ranker, graph, config)
+    say(describe(explained, state_costs.name_reasons(explained)))
+    output.print(state_costs.show_costs(explained))
+    pictures.draw_costs(explained, place / "costs.png")
+
+
+def _explain_by_columns(
+    ranker: "Ranker", graph: "Graph", config: int | None, others: Sequence["Graph"], place: Path
+) -> None:
+    from solution.analysis import explanation as words
+    from solution.analysis import explanation_pictures as pictures
+    from solution.analysis.contributions import check_explained
+
+    explained = words.explain(ranker, graph, config)
+    say(words.describe(explained, words.name_reasons(explained)))
     output.print(words.show_contributions(explained))
     output.print(words.show_importance(explained.features, explained.importance))
-    place = out or Path("explanations", found.name, chosen.collection.folder, chosen.name)
     pictures.draw_contributions(explained, place / "contributions.png")
-    others = words.labelled_graphs(store, chosen.collection.name, found.ranker)
-    marked = (explained.slow, explained.fast)
-    rows_of = check_explained(model.ranker).rows_of
-    pictures.draw_components(chosen, others, place / "components.png", marked, rows_of)
-    say(f"Model: {folder}. Pictures: {place}")
+    marked, rows_of = (explained.slow, explained.fast), check_explained(ranker).rows_of
+    pictures.draw_components(graph, others, place / "components.png", marked, rows_of)
 
 
 def finish(run: Run, recipe: "Recipe") -> None:

@@ -35,13 +35,15 @@ PLOT = Path("solution/experiments/learning_curves.png")
 AT_CAP = 0.9  # of the seconds: then it was stopped by them
 
 
-def list_fits(minutes: float, seeds: int, only: Sequence[str] = ()) -> list[Fit]:
+def list_fits(
+    minutes: float, seeds: int, folds: int = FOLDS, only: Sequence[str] = ()
+) -> list[Fit]:
     """Every system, collection, fold and seed; of systems whose names hold one of `only`."""
     return [
         Fit(name, system.settings(), collection, fold, seed, 60 * minutes, "patient")
         for seed in range(seeds)
         for _, collections, systems in KINDS
-        for (name, system), collection, fold in product(systems.items(), collections, range(FOLDS))
+        for (name, system), collection, fold in product(systems.items(), collections, range(folds))
         if not only or any(word in name for word in only)
     ]
 
@@ -90,14 +92,16 @@ def main(
     data: Annotated[Path, typer.Argument(help="The measured CPU graphs.")],
     minutes: Annotated[float, typer.Option(help="A fit may take, at most.")] = 15.0,
     seeds: int = 1,
+    folds: Annotated[int, typer.Option(help="Of the scheme, so many are measured.")] = FOLDS,
     workers: int = 2,
     only: Annotated[list[str], typer.Option(help="Systems that hold these words.")] = [],  # noqa: B006
     out: Annotated[Path, typer.Option()] = Path("build/paper-needs"),
     report: Annotated[Path | None, typer.Option(help="The folder of the log to write to.")] = None,
 ) -> None:
     """Measure what is missing, print the tables, draw the curves."""
-    compute(list_fits(minutes, seeds, only), prepare(data, out), out / "parts", workers, "Fits")
-    scores = read_parts(list_fits(minutes, seeds), out / "parts")
+    fits = list_fits(minutes, seeds, folds, only)
+    compute(fits, prepare(data, out), out / "parts", workers, "Fits")
+    scores = read_parts(list_fits(minutes, seeds, folds), out / "parts")
     tables = [count_late(kind, scores, minutes) for kind, _, _ in KINDS]
     for (kind, _, _), rows in zip(KINDS, tables, strict=True):
         Console(width=160).print(show(f"{kind}: what it needs, at most {minutes:g} min", rows))

@@ -10,7 +10,12 @@ import pytest
 from rich.console import Console
 
 from solution.analysis.contributions import explain_difference, measure_importance
-from solution.analysis.explanation import describe, explain, show_contributions
+from solution.analysis.explanation import (
+    describe,
+    explain,
+    name_reasons,
+    show_contributions,
+)
 from solution.analysis.explanation_pictures import project
 from solution.features.table import feature_table
 from solution.models.base import RankerSettings
@@ -70,7 +75,7 @@ def test_the_sentence_names_places_and_runtimes() -> None:
     assert scores[explained.slow] == scores.max()
     assert scores[explained.fast] == scores.min()
     ratio = graph.runtimes[explained.slow] / graph.runtimes[explained.fast]
-    text = describe(explained)
+    text = describe(explained, name_reasons(explained))
     assert f"Configuration {explained.slow} of {graph.name}" in text
     assert f"{ratio:.2f} times as long" in text
     named = explained.features[explained.order[0]].name

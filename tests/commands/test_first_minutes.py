@@ -100,6 +100,17 @@ def test_what_was_trained_is_merged_and_remembered(fastslow: FastSlow, tmp_path:
     assert re.search(r"out +\d{4}-\d\d-\d\d +\d+ +mine", listed)
 
 
+def test_a_recipe_says_what_is_trained(fastslow: FastSlow, tmp_path: Path) -> None:
+    data = make_data(tmp_path / "data")
+    recipe = 'fallback = "nothing_001"\n[members]\nlinear_ridge_001 = 1\nlinear_lasso_001 = 1\n'
+    (tmp_path / "mine.toml").write_text(recipe, encoding="utf-8")
+    done = fastslow("run", data, "--recipe", "mine.toml", "--run", "out", "--folds", "2")
+    assert done.returncode == 0, done.stderr
+    assert {path.name for path in (tmp_path / "out").iterdir() if path.is_dir()} == {
+        "nothing_001", "linear_ridge_001", "linear_lasso_001", "mine"
+    }  # fmt: skip
+
+
 def test_data_without_labels_is_refused(fastslow: FastSlow, tmp_path: Path) -> None:
     data = make_data(tmp_path / "data", labelled=False)
     done = fastslow("run", data, "--run", "out")

@@ -64,6 +64,8 @@ class StateTable:
 
     numbers: np.ndarray  # (distinct configs, places) int32 rows of the other arrays
     instructions: int  # places of instructions, before those of uses
+    layouts: np.ndarray  # (states, 4) int64, see solution.features.propagation.states
+    tensors: np.ndarray  # (states, 3) int64 the nodes whose tensors are made or there, and read
     node: np.ndarray  # (states,) int64 whose tensor is made or copied; graph.num_nodes: no node's
     reader: np.ndarray  # (states,) int64 for whom it is copied, else the same
     features: np.ndarray  # (states, len(FEATURES)) float32
@@ -96,6 +98,8 @@ def _describe_states(graph: Graph, backend: Backend) -> StateTable:
     return StateTable(
         numbers=local.reshape(len(numbered.numbers), len(varying)).astype(np.int32),
         instructions=int((varying < own.count).sum()),
+        layouts=layouts,
+        tensors=node[np.column_stack([places.made, places.read])],
         node=node[places.made],
         reader=np.where(places.is_copy, node[places.instruction], node[places.made]),
         features=_describe(own, places, layouts, size, total, is_own),

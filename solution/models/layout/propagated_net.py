@@ -7,11 +7,13 @@
 Layout assignment is no matter of learning: the compiler's own rules say which layout every tensor
 gets and where one is copied (solution.features.propagation). What is learned is what each
 instruction costs in the layouts that it has, and each copy, from many programs. There is no message
-passing: what a node hears of its neighbours is in its state.
+passing: what a node hears of its neighbours is in its state. Where the last MLP is one linear layer
+(`adds_up`), a score is the sum of what its states cost, and says why it is what it is.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 import torch
@@ -24,11 +26,11 @@ from solution.features.nodes import NUM_NUMERIC, numeric_features
 from solution.features.propagation.backend import BACKENDS
 from solution.features.propagation.state_table import FEATURES, NUM_SHARES, state_tables
 from solution.models.base import RankerSettings
-from solution.models.nets.layers import Mlp, standardise
+from solution.models.nets.layers import Mlp, slope, standardise
 from solution.models.nets.net_ranker import NetRanker
 from solution.models.nets.sparse import SparseMatrix
 from solution.models.nets.sparse_rows import SparseRows
-from solution.models.nets.training_loop import TrainingSettings
+from solution.models.nets.training_loop import TrainingSettings, one_thread
 from solution.models.settings import check_choice
 
 CHUNK_VALUES = 1 << 24  # (configuration, place) entries that are summed at once
@@ -42,6 +44,7 @@ class PropagatedNetSettings(RankerSettings):
     backend: str = "cpu"  # whose layout assignment: a name in features.propagation.backend.BACKENDS
     width: int = 64
     dropout: float = 0.3  # of the sums
+    adds_up: bool = False  # a score is the sum of what its states cost
     training: TrainingSettings = field(
         default_factory=lambda: TrainingSettings(
             loss="list_mle",
@@ -99,6 +102,18 @@ class PropagatedNetRanker(NetRanker[PropagatedNetSettings, PropagatedInputs]):
     def make_net(self) -> "PropagatedNet":
         return PropagatedNet(self.settings)
 
+    def list_costs(self, graph: Graph) -> np.ndarray:
+        """What each state (states,) of the graph's state table adds to a score.
+
+        Scores of two configurations differ by what their states cost. Raises RuntimeError where
+        the settings are not so that costs add up.
+        """
+        if self.net_ is None or not self.settings.adds_up:
+            raise RuntimeError("costs add up in a fitted ranker whose settings say adds_up")
+        net = cast("PropagatedNet", self.net_)
+        with one_thread():
+            return net.list_costs(self._scale(self._encoded(graph)))
+
 
 def prepare(graph: Graph, backend: str) -> PropagatedInputs:
     """The states of solution.features.propagation.state_table as tensors."""
@@ -146,7 +161,8 @@ class PropagatedNet(nn.Module):
         self.instruction = StateMlp(width, len(FEATURES))
         self.copy = StateMlp(width, len(FEATURES))
         self.dropout = nn.Dropout(settings.dropout)
-        self.readout = Mlp(2 * width * NUM_SHARES, width, 1)
+        sums = 2 * width * NUM_SHARES
+        self.readout = nn.Linear(sums, 1) if settings.adds_up else Mlp(sums, width, 1)
 
     def score_batch(self, batch: Sequence[PropagatedInputs], configs: np.ndarray) -> Tensor:
         """(configs, graphs): scores of these configurations among each other."""
@@ -158,13 +174,24 @@ class PropagatedNet(nn.Module):
 
     def pool(self, inputs: PropagatedInputs, numbers: np.ndarray) -> Tensor:
         """Sums (configs, values) over the states `numbers` (configs, places) of each."""
+        nodes = self._describe_nodes(inputs)
+        return torch.cat(
+            [_add_up(inputs, nodes, mlp, own) for mlp, own in self._kinds(inputs, numbers)], dim=-1
+        )
+
+    def _describe_nodes(self, inputs: PropagatedInputs) -> Tensor:
+        """(nodes + 1, width); the last is that of what is no node's."""
         nodes = self.node(torch.cat([self.opcode(inputs.opcodes), inputs.numeric], dim=-1))
-        nodes = functional.pad(nodes, (0, 0, 0, 1))  # what is no node's
-        kinds = [
+        return functional.pad(nodes, (0, 0, 0, 1))
+
+    def _kinds(
+        self, inputs: PropagatedInputs, numbers: np.ndarray
+    ) -> list[tuple[StateMlp, np.ndarray]]:
+        """The states (configs, places) of instructions and of copies, and what costs them."""
+        return [
             (self.instruction, numbers[:, : inputs.instructions]),
             (self.copy, numbers[:, inputs.instructions :]),
         ]
-        return torch.cat([_add_up(inputs, nodes, mlp, own) for mlp, own in kinds], dim=-1)
 
     def _compare(self, pooled: Tensor, listed: Tensor | None = None) -> Tensor:
         return self.readout(self.dropout(standardise(pooled, listed=listed))).squeeze(-1)
@@ -177,26 +204,47 @@ class PropagatedNet(nn.Module):
     def score_graph(self, inputs: PropagatedInputs) -> np.ndarray:
         """(configs,), summed a chunk of configurations at a time."""
         self.eval()
+        listed = None if inputs.listed.all() else inputs.listed
+        return self._compare(self._pool_all(inputs), listed).float().cpu().numpy()
+
+    def _pool_all(self, inputs: PropagatedInputs) -> Tensor:
         step = max(1, CHUNK_VALUES // max(1, inputs.numbers.shape[1]))
         chunks = [
             self.pool(inputs, inputs.numbers[first : first + step])
             for first in range(0, len(inputs.numbers), step)
         ]
-        listed = None if inputs.listed.all() else inputs.listed
-        return self._compare(torch.cat(chunks), listed).float().cpu().numpy()
+        return torch.cat(chunks)
+
+    @torch.inference_mode()
+    def list_costs(self, inputs: PropagatedInputs) -> np.ndarray:
+        """(states,): the readout is linear and standardising is, so a sum goes through both."""
+        self.eval()
+        listed = self._pool_all(inputs)[inputs.listed]
+        weights = self.readout.get_parameter("weight")[0] * slope(listed - listed.mean(dim=0))
+        nodes = self._describe_nodes(inputs)
+        costs = np.zeros(len(inputs.features))
+        kinds = self._kinds(inputs, inputs.numbers)
+        for (mlp, own), weight in zip(kinds, weights.chunk(2), strict=True):
+            states = np.unique(own)
+            costs[states] = (_weigh(inputs, nodes, mlp, states) @ weight).float().cpu().numpy()
+        return costs
+
+
+def _weigh(inputs: PropagatedInputs, nodes: Tensor, mlp: StateMlp, own: np.ndarray) -> Tensor:
+    """(states, values): what `mlp` makes of some states (states,), times what each counts."""
+    states = torch.from_numpy(own).to(nodes.device)
+    values = mlp(nodes, inputs.node[states], inputs.reader[states], inputs.features[states])
+    return (inputs.shares[states][:, :, None] * values[:, None]).flatten(1)
 
 
 def _add_up(inputs: PropagatedInputs, nodes: Tensor, mlp: StateMlp, numbers: np.ndarray) -> Tensor:
     """Sums (configs, values) of what `mlp` makes of the states (configs, places), weighted."""
     configs, places = numbers.shape
     used, local = np.unique(numbers, return_inverse=True)
-    states = torch.from_numpy(used).to(nodes.device)
-    values = mlp(nodes, inputs.node[states], inputs.reader[states], inputs.features[states])
-    weighted = (inputs.shares[states][:, :, None] * values[:, None]).flatten(1)
     rows = SparseRows(
         starts=np.arange(configs + 1) * places,
         columns=local.reshape(-1),
         values=np.ones(numbers.size, np.float32),
         num_columns=len(used),
     )
-    return SparseMatrix(rows, nodes.device) @ weighted
+    return SparseMatrix(rows, nodes.device) @ _weigh(inputs, nodes, mlp, used)

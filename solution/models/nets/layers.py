@@ -85,5 +85,9 @@ def standardise(x: Tensor, eps: float = 1e-4, listed: Tensor | None = None) -> T
     Source: instance normalisation (Ulyanov et al., 2016).
     """
     centred = x - (x if listed is None else x[listed]).mean(dim=0)
-    own = centred if listed is None else centred[listed]
-    return centred * torch.rsqrt(own.square().mean(dim=0) + eps)
+    return centred * slope(centred if listed is None else centred[listed], eps)
+
+
+def slope(centred: Tensor, eps: float = 1e-4) -> Tensor:
+    """What `standardise` multiplies each value by: (configs, ...) of mean 0 -> (...)."""
+    return torch.rsqrt(centred.square().mean(dim=0) + eps)

@@ -1,0 +1,153 @@
+"""Why a configuration is predicted slow, by a ranker whose costs add up: copies and layouts.
+
+A score is the sum of what the states of a program cost (solution.models.layout.propagated_net), so
+two configurations differ by the places that are in different states, and by nothing else. In
+percent of the runtime where the program was measured: by a line through its own runtimes.
+"""
+
+from dataclasses import dataclass
+from typing import TypeGuard
+
+import numpy as np
+from rich.filesize import decimal
+from rich.table import Table
+from rich.text import Text
+
+from solution.analysis.explanation import NAMED, READABLE, SHOWN, Comparison, compare
+from solution.analysis.program_drawing import describe_node
+from solution.domain.graph import Graph
+from solution.features.padding import tensor_ranks
+from solution.features.propagation.state_table import StateTable, list_dimensions, state_tables
+from solution.features.propagation.states import COPY, FIRST, MADE, SECOND
+from solution.features.work import num_bytes
+from solution.models.base import Ranker
+from solution.models.layout.propagated_net import PropagatedNetRanker
+from solution.system.terminal import make_table
+
+RESULT = "the program's result"
+
+
+@dataclass(frozen=True)
+class Costs(Comparison):
+    """Two configurations, and what each place adds in which they differ, the largest first."""
+
+    names: list[str]  # (places,) what is there
+    slow_states: list[str]  # (places,) the layouts or the copy in `slow`
+    fast_states: list[str]
+    added: np.ndarray  # (places,) to how much higher `slow` scores than `fast`
+    shares: np.ndarray | None  # (places,) of the runtime; None: not measured, or unlike the scores
+
+
+def adds_up(ranker: Ranker) -> TypeGuard[PropagatedNetRanker]:
+    """Whether the ranker's scores are sums of costs."""
+    return isinstance(ranker, PropagatedNetRanker) and ranker.settings.adds_up
+
+
+def explain_costs(ranker: PropagatedNetRanker, graph: Graph, config: int | None = None) -> Costs:
+    """What tells `config`, by default the one that is predicted slowest, from the fastest.
+
+    Raises InputError where there is no such configuration.
+    """
+    compared = compare(ranker, graph, config)
+    table = state_tables(ranker.settings.backend)(graph)
+    slow, fast = table.numbers[graph.distinct.inverse[[compared.slow, compared.fast]]]
+    costs = ranker.list_costs(graph)
+    added = costs[slow] - costs[fast]
+    differs = np.flatnonzero(slow != fast)
+    order = differs[np.argsort(-np.abs(added[differs]), kind="stable")]
+    words = _Words(graph, table)
+    return Costs(
+        **vars(compared),
+        names=[words.name(int(slow[place]), place >= table.instructions) for place in order],
+        slow_states=[words.describe(int(slow[p]), p >= table.instructions) for p in order],
+        fast_states=[words.describe(int(fast[p]), p >= table.instructions) for p in order],
+        added=added[order],
+        shares=_share_of_runtime(graph, compared.scores, added[order]),
+    )
+
+
+def _share_of_runtime(graph: Graph, scores: np.ndarray, added: np.ndarray) -> np.ndarray | None:
+    """What the costs are of the runtime: a line from scores to logarithms of runtimes."""
+    if graph.runtimes is None or np.ptp(scores) == 0:
+        return None
+    rise = float(np.polyfit(scores.astype(np.float64), np.log(graph.runtimes), 1)[0])
+    return np.expm1(rise * added) if rise > 0 else None
+
+
+@dataclass(frozen=True)
+class _Words:
+    graph: Graph
+    table: StateTable
+
+    def name(self, number: int, is_copy: bool) -> str:
+        """Such as `dot 4 64x128 (32 kB), for add 7`."""
+        node, reader = int(self.table.node[number]), int(self.table.reader[number])
+        if node == self.graph.num_nodes:
+            return RESULT
+        opcode, _, shape = describe_node(self.graph, node).partition(" ")
+        tensor = f"{opcode} {node} {shape} ({decimal(int(num_bytes(self.graph)[node]))})"
+        return f"{tensor}, for {self._name_reader(reader)}" if is_copy else tensor
+
+    def _name_reader(self, node: int) -> str:
+        if node == self.graph.num_nodes:
+            return RESULT
+        return f"{describe_node(self.graph, node).partition(' ')[0]} {node}"
+
+    def describe(self, number: int, is_copy: bool) -> str:
+        """The copy, or the layouts that are made and read, each from minor to major."""
+        made, first, second = (
+            self._name_layout(number, column) for column in (MADE, FIRST, SECOND)
+        )
+        copies = bool(self.table.layouts[number, COPY])
+        if is_copy:
+            return f"copied from {made} to {first}" if copies else "read as it is"
+        read = " and ".join(layout for layout in (first, second) if layout)
+        words = [f"makes {made}" if made else "", f"reads {read}" if read else ""]
+        return ", ".join([word for word in words if word] + ["moves all"] * copies) or "any layout"
+
+    def _name_layout(self, number: int, column: int) -> str:
+        layout = self.table.layouts[number, [column]]
+        tensor = int(self.table.tensors[number, column])
+        if layout[0] < 0 or tensor == self.graph.num_nodes:
+            return ""
+        dimensions = list_dimensions(layout, tensor_ranks(self.graph)[[tensor]])[0]
+        return f"{{{','.join(str(one) for one in dimensions if one >= 0)}}}"
+
+
+def name_reasons(costs: Costs) -> list[str]:
+    """The places that speak against the slow configuration, most first, in words."""
+    return [
+        f"{costs.names[place]}: {costs.slow_states[place]}, not {costs.fast_states[place]}"
+        f"{_say_share(costs, int(place), ', about {:+.0%} of the runtime')}"
+        for place in np.flatnonzero(costs.added > 0)[:NAMED]
+    ]
+
+
+def _say_share(costs: Costs, place: int, text: str) -> str:
+    return "" if costs.shares is None else text.format(costs.shares[place])
+
+
+def show_costs(costs: Costs) -> Table:
+    """The places that decide between the two, and what each adds."""
+    slow, fast = costs.slow, costs.fast
+    note = " Of the runtime: by a line through this program's measurements."
+    table = make_table(
+        Text(f"Why {slow} is predicted slower than {fast}: + slower, - faster"),
+        "Costs add up to the difference of the two scores. Layouts are minor to major."
+        + (note if costs.shares is not None else ""),
+    )
+    table.add_column("Tensor", min_width=READABLE)
+    table.add_column(f"config {slow}")
+    table.add_column(f"config {fast}")
+    table.add_column("adds", justify="right", no_wrap=True)
+    table.add_column("of the runtime", justify="right", no_wrap=True)
+    for place, name in enumerate(costs.names[:SHOWN]):
+        table.add_row(
+            name, costs.slow_states[place], costs.fast_states[place],
+            f"{costs.added[place]:+.3f}", _say_share(costs, place, "{:+.1%}"),
+        )  # fmt: skip
+    rest = len(costs.names) - SHOWN
+    if rest > 0:
+        table.add_row(f"{rest} others", "", "", f"{costs.added[SHOWN:].sum():+.3f}", "")
+    table.add_row("sum", "", "", f"{costs.added.sum():+.3f}", "")
+    return table

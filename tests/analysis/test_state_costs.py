@@ -1,0 +1,81 @@
+"""Costs that add up: their sum is the difference of two scores, and the words say what they are."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from solution.analysis.explanation import describe
+from solution.analysis.explanation_pictures import draw_costs
+from solution.analysis.state_costs import adds_up, explain_costs, name_reasons, show_costs
+from solution.features.propagation.state_table import state_tables
+from solution.models.layout.propagated_net import PropagatedNetRanker, PropagatedNetSettings
+from solution.models.nets.training_loop import TrainingSettings
+from tests.made.graphs import make_layout_graph
+
+GRAPHS = [make_layout_graph(seed, configs=20, name=f"program_{seed}") for seed in range(5)]
+TRAINING = TrainingSettings(loss="list_mle", epochs=2, patience=None, learning_rate=2e-3,
+                            graphs_per_step=1, configs_per_graph=16)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def ranker() -> PropagatedNetRanker:
+    return PropagatedNetSettings(width=8, adds_up=True, training=TRAINING).build(0).fit(GRAPHS, [])
+
+
+def test_costs_of_states_add_up_to_the_scores(ranker: PropagatedNetRanker) -> None:
+    for graph in GRAPHS:
+        table, scores = state_tables("cpu")(graph), ranker.predict(graph)
+        sums = ranker.list_costs(graph)[table.numbers].sum(axis=1)[graph.distinct.inverse]
+        np.testing.assert_allclose(sums - sums[0], scores - scores[0], atol=1e-4)
+
+
+def test_costs_beside_a_list_are_of_that_list(ranker: PropagatedNetRanker) -> None:
+    graph = GRAPHS[1]
+    listed = dataclasses.replace(graph, listed=np.arange(graph.num_configs) < 12)
+    scores = ranker.predict(listed)
+    sums = ranker.list_costs(listed)[state_tables("cpu")(listed).numbers].sum(axis=1)
+    sums = sums[listed.distinct.inverse]
+    np.testing.assert_allclose(sums - sums[0], scores - scores[0], atol=1e-4)
+
+
+def test_two_configurations_differ_by_what_is_shown(
+    ranker: PropagatedNetRanker, tmp_path: Path
+) -> None:
+    graph = GRAPHS[0]
+    explained = explain_costs(ranker, graph)
+    scores = ranker.predict(graph)
+    assert (explained.slow, explained.fast) == (scores.argmax(), scores.argmin())
+    assert explained.added.sum() == pytest.approx(np.ptp(scores), abs=1e-4)
+    assert (np.diff(np.abs(explained.added)) <= 0).all()
+    assert all(slow != fast for slow, fast in
+               zip(explained.slow_states, explained.fast_states, strict=True))  # fmt: skip
+    console = Console(width=140)
+    with console.capture() as capture:
+        console.print(show_costs(explained))
+    text = capture.get()
+    assert f"{explained.added[0]:+.3f}" in text
+    assert f"{explained.added.sum():+.3f}" in text
+    reasons = name_reasons(explained)
+    assert reasons
+    assert reasons[0] in describe(explained, reasons)
+    draw_costs(explained, tmp_path / "costs.png")
+    assert (tmp_path / "costs.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_an_alike_configuration_differs_in_nothing(ranker: PropagatedNetRanker) -> None:
+    graph = GRAPHS[0]
+    fast = int(ranker.predict(graph).argmin())
+    explained = explain_costs(ranker, graph, fast)
+    assert explained.names == []
+    assert name_reasons(explained) == []
+
+
+def test_only_a_readout_that_is_a_sum_adds_up(ranker: PropagatedNetRanker) -> None:
+    other = PropagatedNetSettings(width=8, training=TRAINING).build(0).fit(GRAPHS[:2], [])
+    assert adds_up(ranker)
+    assert not adds_up(other)
+    with pytest.raises(RuntimeError, match="adds_up"):
+        other.list_costs(GRAPHS[0])
