@@ -48,14 +48,15 @@ Curves = Mapping[str, list[float]]  # curve_scores and curve_seconds of a fit
 MEASURES = {
     "score": (1, "{:+.3f}"), "OPA": (1, "{:+.3f}"), "slowdown": (-1, "{:+.1%}"),
     "volatility": (-1, "{:+.3f}"), "epoch": (-1, "{:+.2f}"), "reach": (-1, "{:+.1f}"),
-    "megabytes": (-1, "{:+.0f}"),
+    "megabytes": (-1, "{:+.0f}"), "loss_volatility": (-1, "{:+.4f}"),
 }  # fmt: skip
-WORDS = {"epoch": "seconds an epoch", "reach": "seconds to one score"}
+WORDS = {"epoch": "seconds an epoch", "reach": "seconds to one score",
+         "loss_volatility": "volatility of the loss"}  # fmt: skip
 BATCHES = {
     "layout_residual_attention_001": ("10 graphs a step", 10),
     "layout_residual_attention_batch_50_001": ("all graphs a step", 50),
 }
-OF_A_FIT = ("volatility", "epoch", "reach", "megabytes")
+OF_A_FIT = ("volatility", "loss_volatility", "epoch", "reach", "megabytes")
 FEWEST = 6  # fits: were there fewer, all of them on one side could be chance, at 5%
 
 

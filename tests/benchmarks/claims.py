@@ -53,9 +53,17 @@ CLAIMS = (
           "layout_residual_attention_001", LAYOUT, "OPA",
           ("residual_attention_opa_50", "residual_attention_opa_10")),
     Claim("one epoch, not six", "layout_residual_attention_epoch_001",
-          "layout_residual_attention_patience_2_001", LAYOUT, "score", ("residual_score",)),
+          "layout_residual_attention_patience_2_001", LAYOUT, "score",
+          ("residual_score", "residual_score_6")),
+    Claim("one epoch, not six, all graphs a step", "layout_residual_attention_batch_50_epoch_001",
+          "layout_residual_attention_batch_50_patience_2_001", LAYOUT),
+    Claim("10 graphs a step, not all, six epochs", "layout_residual_attention_patience_2_001",
+          "layout_residual_attention_batch_50_patience_2_001", LAYOUT, "score",
+          ("residual_score_6", "residual_score_50_6")),
     Claim("attention makes the validation score steadier", "layout_residual_attention_001",
           "layout_residual_001", LAYOUT, "volatility"),
+    Claim("attention makes the training loss steadier", "layout_residual_attention_001",
+          "layout_residual_001", LAYOUT, "loss_volatility"),
     Claim("attention in front of the convolutions, tiles", "tile_residual_attention_001",
           "tile_residual_001", TILE, "OPA"),
     # 001: the blog.
@@ -109,6 +117,8 @@ CLAIMS = (
     Claim("attention in front of the baseline", "layout_violation_without_ratio_001",
           "layout_violation_baseline_001", LAYOUT, "OPA",
           ("violation_attention_opa", "violation_without_attention_opa")),
+    *(Claim("attention in front of the baseline", "layout_violation_without_ratio_001",
+            "layout_violation_baseline_001", (place,), "OPA") for place in LAYOUT),
     Claim("attention in front of the baseline, tiles", "tile_tpugraphs_attention_001",
           "tile_tpugraphs_sage_early_001", TILE, "OPA"),
     Claim("the violation ratio", "layout_violation_001", "layout_violation_without_ratio_001",
@@ -171,7 +181,8 @@ SMALLER: dict[str, dict[str, Any]] = {
     **{f"layout_tpugraphs_{switch}_001": {"segment": 60}
        for switch in ("padding_0", "contractions", "plain", "gcn")},
     **{f"layout_residual{attention}_{switch}_001": {"nodes": FEW}
-       for attention in ("", "_attention") for switch in ("batch_50", "epoch", "patience_2")},
+       for attention in ("", "_attention")
+       for switch in ("batch_50", "epoch", "patience_2", "batch_50_epoch", "batch_50_patience_2")},
     **{f"layout_segments_{way}_001": SEGMENTS for way in ("anew", "table")},
     **{f"{ATTENTIVE}{switch}_001": {"nodes": FEW}
        for switch in ("baseline", "heads_4", "last", "wide", "graphs_16", "gcn")},
@@ -182,7 +193,8 @@ SMALLER: dict[str, dict[str, Any]] = {
     f"{ATTENTIVE}10000_001": {"nodes": replace(FEW, trained=5 * FEW_NODES)},
     **{f"tile_study_lightgbm{opcodes}_001": {"max_rows": 8000} for opcodes in ("", "_opcodes")},
 }  # fmt: skip
-OWN_EPOCHS = tuple(f"layout_residual_attention_{name}_001" for name in ("epoch", "patience_2"))
+OWN_EPOCHS = tuple(f"layout_residual_attention_{batch}{name}_001"
+                   for batch in ("", "batch_50_") for name in ("epoch", "patience_2"))  # fmt: skip
 OF_CURVES = tuple(f"{ATTENTIVE}{nodes}_001" for nodes in (500, 10000))
 ALONE = ("layout_segments_001", "layout_segments_full_001")  # whose memory is compared
 

@@ -64,6 +64,7 @@ MEASURES = {
 NUMBERS = pl.List(pl.Float64())  # of a fit that reports none, polars would not know
 TYPES = {
     "volatility": pl.Float64(),
+    "loss_volatility": pl.Float64(),
     "curve_seconds": NUMBERS,
     "curve_scores": NUMBERS,
 }
@@ -92,16 +93,19 @@ class Fit:
 
 
 class Curve:
-    """A Report that notes when each validation score was reached."""
+    """A Report that notes when each validation score was reached, and the losses."""
 
     def __init__(self) -> None:
         self.started = time.process_time()
         self.seconds: list[float] = []
         self.scores: list[float] = []
+        self.losses: list[float] = []
 
     def __call__(
         self, done: int, total: int, note: str = "", score: float | None = None, **facts: Any
     ) -> None:
+        if "loss" in facts:
+            self.losses.append(float(facts["loss"]))
         if score is not None:
             self.seconds.append(time.process_time() - self.started)
             self.scores.append(float(score))
@@ -162,6 +166,7 @@ def run(fit: Fit) -> pl.DataFrame:
         "epochs": len(curve.scores) or count_epochs(ranker),
         "megabytes": spent.peak_megabytes,
         "volatility": curve.volatility,
+        "loss_volatility": measure_volatility(curve.losses),
         "curve_seconds": curve.seconds,
         "curve_scores": curve.scores,
     }
@@ -237,4 +242,5 @@ def keep(rows: pl.DataFrame, path: Path) -> None:
 def read_parts(fits: Sequence[Fit], folder: Path) -> pl.DataFrame:
     """The rows of the fits whose files are there."""
     paths = [folder / fit.file for fit in fits if (folder / fit.file).exists()]
-    return pl.concat([pl.read_parquet(path) for path in paths]) if paths else pl.DataFrame()
+    frames = [pl.read_parquet(path) for path in paths]
+    return pl.concat(frames, how="diagonal") if frames else pl.DataFrame()
