@@ -5,7 +5,8 @@
 `make papers` gives all the same seconds, and so a head start to what is cheap. Here a net is
 trained until its validation score has not risen for its own patience, at most so many minutes on
 one thread; one that never stops early, as ours for layouts, runs its own epochs; trees take what
-they take. One fold scheme, by architecture. What is done lies in build/paper-needs and is not done
+they take. One fold scheme, by architecture; nets with attention among all nodes are scored on fewer
+configurations (tests.benchmarks.claims.configs_of). What is done lies in build/paper-needs and is not done
 again; with `--only` a part is measured. A fit at the cap is counted: it may have needed more.
 """
 
@@ -21,6 +22,7 @@ from rich.console import Console
 
 from solution.analysis.graph_picture import save_figure
 from solution.domain.collection import LAYOUT, TILE
+from tests.benchmarks.claims import configs_of
 from tests.benchmarks.paper_report import (
     KINDS,
     OURS,
@@ -40,7 +42,16 @@ def list_fits(
 ) -> list[Fit]:
     """Every system, collection, fold and seed; of systems whose names hold one of `only`."""
     return [
-        Fit(name, system.settings(), collection, fold, seed, 60 * minutes, "patient")
+        Fit(
+            name,
+            system.settings(),
+            collection,
+            fold,
+            seed,
+            60 * minutes,
+            "patient",
+            configs_of(system.experiment, collection),
+        )
         for seed in range(seeds)
         for _, collections, systems in KINDS
         for (name, system), collection, fold in product(systems.items(), collections, range(folds))

@@ -5,7 +5,8 @@
 A net is fitted for so many seconds on one thread, once for each budget: short fits show how long an
 epoch takes, and what is done once, and as many epochs are run as fill the time, at least one; our
 layout net runs its own epochs, which take less. Tile nets, which learn from fifteen times as many
-graphs, get four times as long. Trees and linear models take what they take. Scores are out of fold,
+graphs, get four times as long. Trees and linear models take what they take. Nets with attention
+among all nodes are scored on fewer configurations (tests.benchmarks.claims.configs_of). Scores are out of fold,
 by architecture; nothing is stopped early but trees. What a fit costs is measured alone. What is
 done lies in build/papers and is not done again.
 """
@@ -25,6 +26,7 @@ from solution.system.cost import measure
 from solution.system.processes import one_thread, open_pool
 from solution.system.progress import track
 from solution.training.fold_scores import fit_without, held_out
+from tests.benchmarks.claims import configs_of
 from tests.benchmarks.paper_report import show_costs, show_orders, show_scores, write_report
 from tests.benchmarks.paper_systems import LAYOUT_SYSTEMS, TILE_SYSTEMS, System
 from tests.benchmarks.parts import (
@@ -42,12 +44,21 @@ from tests.benchmarks.timed_fits import unwrap, with_epochs
 KINDS = ((LAYOUT_SYSTEMS, LAYOUT, 1), (TILE_SYSTEMS, TILE, 4))  # how many times as long
 
 
-def list_fits(budgets: Sequence[float], seeds: int) -> list[Fit]:
+def list_fits(budgets: Sequence[float], seeds: int, folds: int = FOLDS) -> list[Fit]:
     """Every system, collection, fold and seed; what takes the time that it takes, once."""
     return [
-        Fit(name, systems[name].settings(), collection, fold, seed, longer * seconds, "last")
+        Fit(
+            name,
+            systems[name].settings(),
+            collection,
+            fold,
+            seed,
+            longer * seconds,
+            "last",
+            configs_of(systems[name].experiment, collection),
+        )
         for seed, (systems, collections, longer) in product(range(seeds), KINDS)
-        for name, collection, fold in product(systems, collections, range(FOLDS))
+        for name, collection, fold in product(systems, collections, range(folds))
         for seconds in (budgets if stops_early(systems[name].settings()) else [0.0])
     ]
 
@@ -96,6 +107,7 @@ def main(
     data: Annotated[Path, typer.Argument(help="The measured CPU graphs.")],
     seconds: Annotated[list[float], typer.Option(help="Of a fit; may be repeated.")] = [6.0],  # noqa: B006
     seeds: int = 3,
+    folds: Annotated[int, typer.Option(help="Of the two, how many are held out.")] = FOLDS,
     workers: int = 2,
     out: Annotated[Path, typer.Option()] = Path("build/papers"),
     report: Annotated[Path, typer.Option(help="Where the table and the plot go.")] = Path(),
@@ -106,7 +118,7 @@ def main(
     if not known.exists():
         keep(measure_costs(stores), known)
     costs = pl.read_parquet(known)
-    scores = compute(list_fits(seconds, seeds), stores, out / "parts", workers, "Fits")
+    scores = compute(list_fits(seconds, seeds, folds), stores, out / "parts", workers, "Fits")
     console = Console(width=140)
     for table in (*show_scores(scores), show_orders(scores), show_costs(costs)):
         console.print(table)
