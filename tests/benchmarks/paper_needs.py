@@ -6,8 +6,9 @@
 trained until its validation score has not risen for its own patience, at most so many minutes on
 one thread; one that never stops early, as ours for layouts, runs its own epochs; trees take what
 they take. One fold scheme, by architecture; nets with attention among all nodes are scored on fewer
-configurations (tests.benchmarks.claims.configs_of). What is done lies in build/paper-needs and is not done
-again; with `--only` a part is measured. A fit at the cap is counted: it may have needed more.
+configurations (tests.benchmarks.claims.configs_of). What is done lies in build/paper-needs and is
+not done again; with `--only` a part is measured. A fit at the cap is counted: it may have needed
+more.
 """
 
 from collections.abc import Sequence

@@ -6,9 +6,9 @@ A net is fitted for so many seconds on one thread, once for each budget: short f
 epoch takes, and what is done once, and as many epochs are run as fill the time, at least one; our
 layout net runs its own epochs, which take less. Tile nets, which learn from fifteen times as many
 graphs, get four times as long. Trees and linear models take what they take. Nets with attention
-among all nodes are scored on fewer configurations (tests.benchmarks.claims.configs_of). Scores are out of fold,
-by architecture; nothing is stopped early but trees. What a fit costs is measured alone. What is
-done lies in build/papers and is not done again.
+among all nodes are scored on fewer configurations (tests.benchmarks.claims.configs_of). Scores are
+out of fold, by architecture; nothing is stopped early but trees. What a fit costs is measured
+alone. What is done lies in build/papers and is not done again.
 """
 
 import time
