@@ -86,12 +86,13 @@ class _Words:
             return RESULT
         opcode, _, shape = describe_node(self.graph, node).partition(" ")
         tensor = f"{opcode} {node} {shape} ({decimal(int(num_bytes(self.graph)[node]))})"
-        return f"{tensor}, for {self._name_reader(reader)}" if is_copy else tensor
-
-    def _name_reader(self, node: int) -> str:
-        if node == self.graph.num_nodes:
-            return RESULT
-        return f"{describe_node(self.graph, node).partition(' ')[0]} {node}"
+        if not is_copy:
+            return tensor
+        if reader == node:
+            return f"{tensor}, as asked of it"
+        if reader == self.graph.num_nodes:
+            return f"{tensor}, for {RESULT}"
+        return f"{tensor}, for {describe_node(self.graph, reader).partition(' ')[0]} {reader}"
 
     def describe(self, number: int, is_copy: bool) -> str:
         """The copy, or the layouts that are made and read, each from minor to major."""
@@ -103,7 +104,10 @@ class _Words:
             return f"copied from {made} to {first}" if copies else "read as it is"
         read = " and ".join(layout for layout in (first, second) if layout)
         words = [f"makes {made}" if made else "", f"reads {read}" if read else ""]
-        return ", ".join([word for word in words if word] + ["moves all"] * copies) or "any layout"
+        return (
+            ", ".join([word for word in words if word] + ["moves all"] * copies)
+            or "left to the compiler"
+        )
 
     def _name_layout(self, number: int, column: int) -> str:
         layout = self.table.layouts[number, [column]]

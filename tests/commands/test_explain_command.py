@@ -24,7 +24,7 @@ from solution.models.nothing import NothingSettings
 from solution.models.trees.lightgbm_ranker import LightGBMSettings, PointwiseSettings
 from solution.models.trees.pairwise_ranker import PairwiseSettings
 from solution.system.errors import InputError
-from tests.conftest import FastSlow
+from tests.conftest import REPOSITORY, FastSlow
 from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
 
 TILE = [make_tile_graph(seed, configs=20, name=f"kernel_{seed}") for seed in range(6)]
@@ -137,3 +137,22 @@ def test_explain_after_a_run(fastslow: FastSlow, tmp_path: Path) -> None:
     untrained = fastslow("explain", "linear_lasso_001", "kernel_3", "--run", "runs/data")
     assert untrained.returncode == 2
     assert "fastslow run --experiment linear_lasso_001" in untrained.stderr
+
+
+def test_costs_that_add_up_are_shown_by_what_the_compiler_makes(
+    fastslow: FastSlow, tmp_path: Path
+) -> None:
+    for seed in range(6):
+        graph = make_layout_graph(seed, configs=12, name=f"program_{seed}")
+        write_graph(graph, tmp_path / "data", "train")
+    experiment = REPOSITORY / "tests" / "made" / "experiments" / "quick_additive_net.py"
+    run = fastslow("run", "data", "--experiment", experiment, "--folds", "2", "--scheme", "graph")
+    assert run.returncode == 0, run.stderr
+    result = fastslow("explain", experiment, "program_2", "--out", "pictures")
+    assert result.returncode == 2  # there is no runs/sample
+    result = fastslow("explain", experiment, "program_2", "--run", "runs/data", "--out", "pictures")
+    assert result.returncode == 0, result.stderr
+    assert "What speaks against" in result.stdout
+    assert "Costs add up to the difference of the two scores." in " ".join(result.stdout.split())
+    assert re.search(r"copied from \{[\d,]+\} to|makes \{[\d,]+\}", result.stdout)
+    assert (tmp_path / "pictures" / "costs.png").read_bytes().startswith(b"\x89PNG")
