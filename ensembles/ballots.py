@@ -29,11 +29,14 @@ class Ballot:
     _scores: dict[tuple[Method, bytes], float] = field(default_factory=dict, repr=False)
 
     def score(self, weights: np.ndarray, method: Method) -> float:
-        """Kaggle's score of the graph for the members merged by weights (members,).
+        """Kaggle's score of the graph for the members merged by weights (members,)."""
+        return self.score_shares(to_shares(weights), method)
+
+    def score_shares(self, shares: np.ndarray, method: Method) -> float:
+        """The same of weights that sum to 1.
 
         Remembered: fits on different parts of the graphs ask for the same weights again and again.
         """
-        shares = to_shares(weights)
         key = method, shares.tobytes()
         if key not in self._scores:
             merged = combine(self.votes[method], shares, method).astype(np.float32)
@@ -48,7 +51,8 @@ class Ballot:
 
 def mean_score(ballots: Sequence[Ballot], weights: np.ndarray, method: Method) -> float:
     """The mean score over graphs of the members merged by weights (members,)."""
-    return float(np.mean([ballot.score(weights, method) for ballot in ballots]))
+    shares = to_shares(weights)
+    return float(np.mean([ballot.score_shares(shares, method) for ballot in ballots]))
 
 
 def read_ballots(
