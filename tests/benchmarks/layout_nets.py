@@ -24,7 +24,7 @@ from rich.text import Text
 from ensembles.resampling import mean_over_collections
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
-from solution.domain.collection import LAYOUT
+from solution.domain.collection import LAYOUT, XLA
 from solution.domain.graph import Graph
 from solution.domain.metrics import bootstrap_mean, kendall_tau
 from solution.features.preparation import Preparation
@@ -39,6 +39,7 @@ from solution.store.store import Store
 from solution.system.processes import open_pool
 from solution.system.progress import track
 from solution.system.terminal import make_table
+from solution.training.fold_scores import fit_without
 from solution.training.plan import Plan, make_plan
 from tests.benchmarks.full_scale import measure
 from tests.benchmarks.layout_speed import WIDTH, Settings, bench_speed, choose_timed
@@ -148,6 +149,21 @@ def show_accuracy(scores: pl.DataFrame) -> Table:
     return table
 
 
+def bench_transfer(store: Path, data: Path, seeds: int) -> Table:
+    """Learn from the CPU's programs alone, rank the configurations of real TPU programs."""
+    table = _table("Real TPU v3 programs: tau of our net that learned from CPU programs alone")
+    for name in ("Program", "Configurations", "Tau"):
+        table.add_column(name, justify="left" if name == "Program" else "right", no_wrap=True)
+    files = {file.path.stem: file for file in find_files(data)}
+    net = LayoutGnnSettings()
+    rankers = [fit_without(net, _plan(store), XLA, 0, seed) for seed in range(seeds)]
+    for program in TPU:
+        graph = net.preparation(read_graph(files[program].path, files[program].collection))
+        taus = [kendall_tau(ranker.predict(graph), graph.runtimes) for ranker in rankers]
+        table.add_row(program, f"{graph.num_configs:,}", _spread(np.array(taus)))
+    return table
+
+
 def bench_tpu(data: Path, seeds: int, seconds: float) -> Table:
     """Learn from some configurations of a real TPU program, rank the others."""
     table = _table(
@@ -211,7 +227,7 @@ def main(
     seconds: Annotated[float, typer.Option(help="A fit may take, on one thread.")] = 10.0,
     seeds: int = 3,
     processes: int = 2,
-    only: Annotated[str, typer.Option(help="accuracy, speed, tpu or memory.")] = "",
+    only: Annotated[str, typer.Option(help="accuracy, speed, transfer, tpu or memory.")] = "",
 ) -> None:
     """Print the tables one after the other."""
     console = Console(width=120)
@@ -225,6 +241,8 @@ def main(
         scores = bench_accuracy(store, seeds, seconds, processes)
         scores.write_csv(out / "scores.csv")
         console.print(show_accuracy(scores))
+    if only in ("", "transfer") and tpu is not None:
+        console.print(bench_transfer(store, tpu, seeds))
     if only in ("", "tpu") and tpu is not None:
         console.print(bench_tpu(tpu, seeds, 3 * seconds))
     if only in ("", "memory"):
