@@ -13,7 +13,7 @@ prediction all, in whatever order they come.
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, partial
 from itertools import pairwise
 
@@ -42,6 +42,17 @@ from solution.models.settings import check_choice, check_even_widths
 CHUNK_VALUES = 1 << 22  # (configuration, node) values of x, had they no colour in common
 OPCODE_WIDTH = 16
 TOKEN_WIDTH = 4
+# A graph a step: many small steps learn more in the same time than few large ones.
+TRAINING = TrainingSettings(
+    loss="list_mle",
+    epochs=12,
+    patience=None,
+    learning_rate=2e-3,
+    graphs_per_step=1,
+    configs_per_graph=96,
+    visits=10,
+    max_configs=None,
+)
 
 
 @dataclass(frozen=True)
@@ -54,19 +65,7 @@ class LayoutGnnSettings(RankerSettings):
     hops: int = 1  # kept around the configurable nodes
     # Of the sums. Standardised they soon tell each configuration by heart, without dropout.
     dropout: float = 0.3
-    # A graph a step: many small steps learn more in the same time than few large ones.
-    training: TrainingSettings = field(
-        default_factory=lambda: TrainingSettings(
-            loss="list_mle",
-            epochs=12,
-            patience=None,
-            learning_rate=2e-3,
-            graphs_per_step=1,
-            configs_per_graph=96,
-            visits=10,
-            max_configs=None,
-        )
-    )
+    training: TrainingSettings = TRAINING
 
     def __post_init__(self) -> None:
         check_even_widths("rounds", self.rounds)  # both signs of a half

@@ -12,7 +12,7 @@ passing: what a node hears of its neighbours is in its state. Where the last MLP
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
@@ -26,6 +26,7 @@ from solution.features.nodes import NUM_NUMERIC, numeric_features
 from solution.features.propagation.backend import BACKENDS
 from solution.features.propagation.state_table import FEATURES, NUM_SHARES, state_tables
 from solution.models.base import RankerSettings
+from solution.models.layout import layout_gnn
 from solution.models.nets.layers import Mlp, slope, standardise
 from solution.models.nets.net_ranker import NetRanker
 from solution.models.nets.sparse import SparseMatrix
@@ -35,6 +36,8 @@ from solution.models.settings import check_choice
 
 CHUNK_VALUES = 1 << 24  # (configuration, place) entries that are summed at once
 OPCODE_WIDTH = 16
+# The states of more configurations of a large program would not be in memory together.
+TRAINING = replace(layout_gnn.TRAINING, max_configs=1000)
 
 
 @dataclass(frozen=True)
@@ -45,18 +48,7 @@ class PropagatedNetSettings(RankerSettings):
     width: int = 64
     dropout: float = 0.3  # of the sums
     adds_up: bool = False  # a score is the sum of what its states cost
-    training: TrainingSettings = field(
-        default_factory=lambda: TrainingSettings(
-            loss="list_mle",
-            epochs=12,
-            patience=None,
-            learning_rate=2e-3,
-            graphs_per_step=1,
-            configs_per_graph=96,
-            visits=10,
-            max_configs=1000,
-        )
-    )
+    training: TrainingSettings = TRAINING
 
     def __post_init__(self) -> None:
         check_choice("backend", self.backend, BACKENDS)

@@ -10,7 +10,7 @@ together, each what the other leaves.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from torch import Tensor, nn
@@ -21,6 +21,7 @@ from solution.models.base import RankerSettings
 from solution.models.layout.layout_gnn import LayoutGnn, LayoutGnnSettings, LayoutInputs
 from solution.models.layout.layout_gnn import prepare as prepare_asked
 from solution.models.layout.propagated_net import (
+    TRAINING,
     PropagatedInputs,
     PropagatedNet,
     PropagatedNetSettings,
@@ -41,18 +42,7 @@ class TwoViewSettings(RankerSettings):
     rounds: int = 2  # of convolution on colours
     hops: int = 1  # kept around the configurable nodes, for the colours
     dropout: float = 0.3  # of the sums
-    training: TrainingSettings = field(
-        default_factory=lambda: TrainingSettings(
-            loss="list_mle",
-            epochs=12,
-            patience=None,
-            learning_rate=2e-3,
-            graphs_per_step=1,
-            configs_per_graph=96,
-            visits=10,
-            max_configs=1000,
-        )
-    )
+    training: TrainingSettings = TRAINING
 
     def __post_init__(self) -> None:
         check_choice("backend", self.backend, BACKENDS)
