@@ -62,7 +62,13 @@ def tabulate(
         if own.is_empty():
             continue
         graphs = of_graphs(own)
-        means = [f"{mean_over(graphs, [name], 'score'):.3f}" for name in shown]
+        done = set(graphs["collection"])
+        means = [
+            f"{mean_over(graphs, [name], 'score'):.3f}" if name in done else "" for name in shown
+        ]
+        if done < set(collections):
+            rows.append([system, *means, *[""] * 6])
+            continue
         mean = mean_over(graphs, collections, "score")
         others = [
             mean_over(of_graphs(own, name), collections, name).value
