@@ -80,7 +80,8 @@ def describe(propagation: Propagation, assigned: Assigned) -> np.ndarray:
     graph, own = propagation.graph, propagation.instructions
     copied = propagation.copied
     tensor_bytes = np.append(num_bytes(graph), 0)  # of what is no node's, 0
-    count, total = max(1, own.count), max(1.0, float(tensor_bytes[own.node].sum()))
+    programs = own.node[own.is_programs]
+    count, total = len(programs), max(1.0, float(tensor_bytes[programs].sum()))
     size = tensor_bytes[copied]
     is_sized = [(size >= low) & (size < high) for low, high in SIZES.values()]
     readers = classify_readers(propagation)
@@ -115,7 +116,7 @@ def _describe_layouts(propagation: Propagation, assigned: Assigned) -> np.ndarra
     """Shares (configs, 4) of bytes that are not worked on along the last dimension, and sums."""
     own = propagation.instructions
     tensor_bytes = np.append(num_bytes(propagation.graph), 0)[own.node]
-    total = max(1.0, float(tensor_bytes.sum()))
+    total = max(1.0, float(tensor_bytes[own.is_programs].sum()))
     minor = np.where(assigned.layouts < 0, -1, assigned.layouts & 7)
     moved = (minor != own.rank - 1) & (minor >= 0) & (own.rank > 1)
     kinds = ((KEEPS, CONCATENATES), (BROADCASTS,), (REDUCES,))

@@ -63,6 +63,11 @@ class Instructions:
     def count(self) -> int:
         return len(self.node)
 
+    @property
+    def is_programs(self) -> np.ndarray:
+        """(instructions,) bool: not a custom call, of which there are as many as anybody uses."""
+        return self.kind != ASKS
+
 
 def list_instructions(graph: Graph, backend: Backend) -> Instructions:
     """The instructions of a whole graph whose padding is repaired."""

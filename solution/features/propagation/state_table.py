@@ -94,7 +94,7 @@ def _describe_states(graph: Graph, backend: Backend) -> StateTable:
     places = _find_places(own, place)
     node = np.where(own.node == NONE, graph.num_nodes, own.node)
     size = np.append(num_bytes(graph), 0.0)[node]
-    total = max(1.0, float(size.sum()))
+    total = max(1.0, float(size[own.is_programs].sum()))
     return StateTable(
         numbers=local.reshape(len(numbered.numbers), len(varying)).astype(np.int32),
         instructions=int((varying < own.count).sum()),
@@ -168,7 +168,7 @@ def _share(
     more = np.where(layouts[:, SECOND] >= 0, second, 0)
     moved = np.where(places.is_copy, size[places.made], size[places.made] + first + more) / total
     return np.column_stack(
-        [np.full(len(moved), 1 / max(1, own.count)), moved, np.sqrt(moved)]
+        [np.full(len(moved), 1 / own.is_programs.sum()), moved, np.sqrt(moved)]
     ).astype(np.float32)
 
 
