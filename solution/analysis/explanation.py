@@ -175,7 +175,7 @@ def describe(compared: Comparison, reasons: Sequence[str]) -> str:
     elif slow != fast:
         text += f". Take {fast}"
     if reasons:
-        text += f". What speaks against {slow} most: {'; '.join(reasons[:NAMED])}"
+        text += f". What speaks against {slow} most: {'; '.join(reasons)}"
     return text + "."
 
 

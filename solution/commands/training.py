@@ -123,8 +123,8 @@ def _list_members(recipe: str | None) -> list[str]:
 
     if recipe is None:
         return list(DEFAULTS)
-    found = find_recipe(recipe)
-    return [name for name in (*found.names(), found.fallback) if name in list_experiments()]
+    found, known = find_recipe(recipe), list_experiments()
+    return [name for name in (*found.names(), found.fallback) if name in known]
 
 
 def _find_experiments(
