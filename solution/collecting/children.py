@@ -1,7 +1,10 @@
 """The parent's side of a child process: it is asked, watched, and ended where it goes too far."""
 
+import os
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -11,6 +14,7 @@ import psutil
 
 from solution.collecting.child import Refusal, serve
 from solution.system.errors import InputError
+from solution.system.files import take_lock
 from solution.system.processes import SPAWN, start_child
 
 WATCH_SECONDS = 0.02  # between two looks at a child's memory
@@ -132,9 +136,30 @@ class Child:
 
 def choose_core() -> int | None:
     """The core with the least work on it, of those this process may use; None: no pinning."""
+    return next(iter(list_cores()), None)
+
+
+def list_cores() -> list[int]:
+    """Those this process may use, the one with the least work first; none: no pinning."""
     process = psutil.Process()
     if not hasattr(process, "cpu_affinity"):  # macOS
-        return None
+        return []
     loads = psutil.cpu_percent(interval=0.3, percpu=True)
     allowed = [core for core in process.cpu_affinity() if core < len(loads)]
-    return min(allowed, key=lambda core: loads[core]) if allowed else None
+    return sorted(allowed, key=lambda core: loads[core])
+
+
+@contextmanager
+def lease_core() -> Iterator[int | None]:
+    """The core with the least work on it that no other collection of this machine has."""
+    cores = list_cores()
+    for core in cores:
+        path = Path(tempfile.gettempdir()) / f"fastslow-core-{os.getuid()}-{core}"
+        descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
+        try:
+            if take_lock(descriptor):
+                yield core
+                return
+        finally:
+            os.close(descriptor)
+    yield next(iter(cores), None)  # all are taken: timings will say how noisy that is

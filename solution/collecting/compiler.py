@@ -66,6 +66,8 @@ class Compiler:
         self._jax = import_module("jax")
         self._internals = import_module("jaxlib._jax")
         self._jax.config.update("jax_cpu_enable_async_dispatch", False)
+        # A program is the same wherever its file lies, and records say nothing of people's folders.
+        self._jax.config.update("jax_traceback_in_locations_limit", 0)
         self._client = import_module("jax.extend.backend").get_backend()
         self._device = self._client.local_devices()[0]
         self._devices = self._internals.DeviceList((self._device,))

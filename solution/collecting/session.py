@@ -1,15 +1,15 @@
 """Collect several programs one after the other, within a time, with one line on how far it is."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from rich.progress import Progress, TaskID
 
-from solution.collecting.children import Child, choose_core
-from solution.collecting.collect import Collection, Settings, Workers
+from solution.collecting.children import Child, lease_core
+from solution.collecting.collect import Collection, Settings, Tell, Workers
 from solution.collecting.compiler import check_installed
 from solution.collecting.program import Program, read_programs
 from solution.collecting.records import Place
@@ -48,41 +48,55 @@ def collect_programs(
     """
     check_installed()
     place.folder.mkdir(parents=True, exist_ok=True)
-    core = choose_core()
     deadline = time.monotonic() + 60 * minutes
     with (
         locked(place.folder, "Wait for it, or choose another --out."),
+        lease_core() as core,
         Child(settings.limits, core) as compiling,
         Child(settings.limits, core) as timing,
         bars() as progress,
     ):
         workers = Workers(compiling, timing)
         programs = [program for path in paths for program in read_programs(path, compiling)]
-        _check_names(programs)
+        check_names([program.name for program in programs])
         finished = []
-        for number, program in enumerate(programs):
-            seconds = max(LEAST_SECONDS, (deadline - time.monotonic()) / (len(programs) - number))
-            own = replace(settings, seconds=seconds)
-            task = progress.add_task(program.name, total=round(seconds), note="")
-            finished.append(_collect(program, make_space, place, own, workers, progress, task))
-            progress.update(task, completed=round(seconds))
+        for program, own in share_time(programs, settings, deadline):
+            task = progress.add_task(program.name, total=round(own.seconds), note="")
+            tell = _Bar(progress, task)
+            finished.append(collect_one(program, make_space, place, own, workers, tell))
+            progress.update(task, completed=round(own.seconds))
     return finished
 
 
-def _collect(
+def share_time(
+    programs: Sequence[Program], settings: Settings, deadline: float
+) -> Iterator[tuple[Program, Settings]]:
+    """Each program, and how it is collected: what one does not use is left to those after it."""
+    for number, program in enumerate(programs):
+        left = (deadline - time.monotonic()) / (len(programs) - number)
+        yield program, replace(settings, seconds=max(LEAST_SECONDS, left))
+
+
+class _Bar:
+    """Shows the seconds of a program, and what is being done."""
+
+    def __init__(self, progress: Progress, task: TaskID) -> None:
+        self._progress, self._task, self._begin = progress, task, time.monotonic()
+
+    def __call__(self, note: str) -> None:
+        done = round(time.monotonic() - self._begin)
+        self._progress.update(self._task, completed=done, note=note)
+
+
+def collect_one(
     program: Program,
     make_space: Callable[[Program], Space],
     place: Place,
     settings: Settings,
     workers: Workers,
-    progress: Progress,
-    task: TaskID,
+    tell: Tell,
 ) -> Finished:
-    begin = time.monotonic()
-
-    def tell(note: str) -> None:
-        progress.update(task, completed=round(time.monotonic() - begin), note=note)
-
+    """Collect a program; what became of it, even if it failed."""
     try:
         space = make_space(program)
         return Finished(
@@ -93,8 +107,8 @@ def _collect(
         return Finished(program.name, {}, str(error))
 
 
-def _check_names(programs: Sequence[Program]) -> None:
-    names = [program.name for program in programs]
+def check_names(names: Sequence[str]) -> None:
+    """Raise InputError where two programs have one name."""
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InputError(

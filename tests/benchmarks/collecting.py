@@ -4,6 +4,7 @@ python -m tests.benchmarks.collecting noise FOLDER     # our passes beside the n
 python -m tests.benchmarks.collecting tiles FOLDER --count 40
 python -m tests.benchmarks.collecting options FOLDER   # each choice alone, on drawn programs
 python -m tests.benchmarks.collecting costs FOLDER     # of what was collected there
+python -m tests.benchmarks.collecting twice FOLDER     # now; again an hour later; how they agree
 """
 
 import argparse
@@ -41,6 +42,7 @@ from solution.system.terminal import output, say
 
 LIMITS = Limits(seconds=120)
 RUNS = 16  # of the naive loop
+APART = 3600.0  # seconds between two collections of the same programs
 
 
 def read_drafts(collection: str, count: int, folder: Path, child: Child) -> list[Program]:
@@ -126,6 +128,37 @@ def measure_options(folder: Path, count: int) -> pl.DataFrame:
     return pl.DataFrame(table).transpose(include_header=True, column_names="program")
 
 
+def measure_twice(folder: Path, count: int) -> pl.DataFrame:
+    """Kendall's tau between two collections of the same configurations, an hour apart."""
+    first, second = folder / "first", folder / "second"
+    _collect_layouts(first, count)
+    age = time.time() - max(path.stat().st_mtime for path in first.glob(f"log/**/{REPEAT_FILE}"))
+    if age < APART and not second.exists():
+        say(f"Collected. In {(APART - age) / 60:.0f} minutes the same command collects again.")
+        return pl.DataFrame()
+    _collect_layouts(second, count)
+    rows = []
+    for log in sorted(path.parent for path in first.glob(f"log/**/{STATE}")):
+        logs = (log, second / log.relative_to(first))
+        found = [summarise(read_log(one / REPEAT_FILE, SCHEMA), "cpu") for one in logs]
+        times = [dict(zip(o.configs, o.nanoseconds, strict=True)) for o in found]
+        both = sorted(times[0].keys() & times[1].keys())
+        tau = kendall_tau(*(np.array([one[name] for name in both]) for one in times))
+        rows.append((log.name, len(both), *(one.tau for one in found), tau))
+    columns = ["program", "configs", "repeat tau", "repeat tau again", "tau between"]
+    return pl.DataFrame(rows, columns, orient="row")
+
+
+def _collect_layouts(folder: Path, count: int) -> None:
+    core = choose_core()
+    with Child(LIMITS, core) as compiling, Child(LIMITS, core) as timing:
+        for program in read_drafts("layout:xla:random", count, folder, compiling):
+            place = Place(folder, "layout:xla:random", "train")
+            settings = Settings(configs=40, seconds=90, keep_flat=True)
+            workers = Workers(compiling, timing)
+            Collection(program, LayoutSpace(program, "random"), place, settings, workers).run(say)
+
+
 def measure_costs(folder: Path, count: int) -> pl.DataFrame:
     """Seconds of what was collected beside those of nothing but compiling and running."""
     rows = []
@@ -152,7 +185,7 @@ def choices_alone() -> list[tuple[str, np.ndarray]]:
 
 MEASURES = {
     "noise": measure_noise, "tiles": measure_tiles, "options": measure_options,
-    "costs": measure_costs,
+    "costs": measure_costs, "twice": measure_twice,
 }  # fmt: skip
 
 

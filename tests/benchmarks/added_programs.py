@@ -1,0 +1,133 @@
+"""What programs that were collected add: out of fold on the old programs, with and without them.
+
+    python -m tests.benchmarks.added_programs CPUGRAPHS COLLECTED --out build/added
+
+The folds are those of the old programs alone. A collected program of an architecture that is held
+out is left out with it; all others are learned from and never scored. The difference is paired by
+program; its interval draws programs, which stand in both searches, not graphs.
+"""
+
+import shutil
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Annotated
+
+import polars as pl
+import typer
+
+from ensembles.statistics import compare
+from solution.data.folders import find_files
+from solution.domain.collection import LAYOUT, NLP, XLA
+from solution.experiments.base import find_experiment
+from solution.features.preparation import Preparation
+from solution.models.base import RankerSettings
+from solution.store.lazy_graphs import LazyGraphs
+from solution.store.preparing import prepare_store
+from solution.system.progress import bars
+from solution.system.report import Report
+from solution.system.terminal import output
+from solution.training.executors.base import Task
+from solution.training.executors.local import LocalExecutor
+from solution.training.fold_scores import fit_without, score_graphs
+from solution.training.folds import assign_folds
+from solution.training.plan import IS_LABELLED, Plan, make_plan
+from solution.training.sites import Here
+from solution.training.watch import ProgressBars
+
+ADDED = "added_"  # begins the name of a collected program
+NEVER_HELD_OUT = 99
+WITH, WITHOUT = "with", "without"
+
+
+def merge(old: Path, more: Path, folder: Path) -> Path:
+    """Both folders' labelled layout graphs in one, the collected ones under names of their own."""
+    for source, prefix in ((old, ""), (more, ADDED)):
+        for file in find_files(source):
+            if file.collection.name in LAYOUT and file.split != "test":
+                place = folder / "npz" / file.collection.folder / file.split
+                place.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file.path, place / f"{prefix}{file.path.name}")
+    return folder
+
+
+def divide(store_folder: Path, data: Path) -> Plan:
+    """The folds of the old programs alone; collected ones of the same architecture with them."""
+    store = prepare_store(find_files(data), store_folder, Preparation())
+    is_added = pl.col("graph").str.starts_with(ADDED)
+    every = make_plan(store, "architecture", 5).graphs
+    old = every.filter(~is_added).drop("group", "fold")
+    folds = assign_folds(old, "architecture", 5, seed=0).select("group", "fold").unique()
+    graphs = every.drop("fold").join(folds, on="group", how="left", maintain_order="left")
+    return Plan(graphs.with_columns(pl.col("fold").fill_null(NEVER_HELD_OUT)), store)
+
+
+def score(
+    site: Here, settings: RankerSettings, fold: int, seed: int, group: tuple[str, ...],
+    with_added: bool, report: Report,
+) -> list[tuple[str, str, float]]:  # fmt: skip
+    """Collection, graph and score of the old programs of the fold."""
+    plan = site.plan
+    if not with_added:
+        plan = Plan(plan.graphs.filter(~pl.col("graph").str.starts_with(ADDED)), plan.store)
+    ranker = fit_without(settings, plan, group, fold, seed, report)
+    found = []
+    for name in group:
+        rows = plan.held_out(name, fold).filter(~pl.col("graph").str.starts_with(ADDED))
+        graphs: LazyGraphs = plan.load(rows, settings)
+        scores = score_graphs(ranker, graphs)[:, 0]
+        found += [(name, g, float(s)) for g, s in zip(rows["graph"], scores, strict=True)]
+    return found
+
+
+def main(
+    old: Annotated[Path, typer.Argument(help="The measured CPU graphs.")],
+    more: Annotated[Path, typer.Argument(help="What was collected.")],
+    out: Path = Path("build/added"),
+    experiment: Annotated[list[str], typer.Option()] = ["layout_gnn_001", "layout_lightgbm_001"],  # noqa: B006
+    seeds: int = 3,
+    workers: int = 1,
+) -> None:
+    """Fit all with and without, and print the difference for each experiment and collection."""
+    shutil.rmtree(out / "data", ignore_errors=True)
+    plan = divide(out / "store", merge(old, more, out / "data"))
+    counts = plan.graphs.filter(IS_LABELLED).group_by("collection", maintain_order=True).agg(
+        pl.len().alias("graphs"), pl.col("graph").str.starts_with(ADDED).sum().alias("added")
+    )  # fmt: skip
+    output.print(counts)
+    site = Here(plan.graphs, plan.store)
+    for name in experiment:
+        settings = find_experiment(name).ranker
+        cases = list(product(range(5), range(seeds), (XLA, NLP), (False, True)))
+        tasks = [Task(f"{name} fold {case[0]} seed {case[1]}", (settings, *case)) for case in cases]
+        rows: list[tuple] = []
+
+        def keep(
+            number: int, found: list[tuple[str, str, float]], cases: list = cases, rows: list = rows
+        ) -> None:
+            fold, seed, _, with_added = cases[number]
+            rows += [(*row, seed, with_added) for row in found]
+
+        with bars() as progress:
+            watch = ProgressBars(progress, len(tasks), name)
+            LocalExecutor(workers).run(partial(score, site), tasks, watch, keep)
+        scores = pl.DataFrame(rows, ["collection", "graph", "score", "seed", "added"], orient="row")
+        scores.write_parquet(out / f"{name}.parquet")
+        show(name, scores)
+
+
+def show(name: str, scores: pl.DataFrame) -> None:
+    """Means, and the paired difference with its interval over programs."""
+    member = pl.when("added").then(pl.lit(WITH)).otherwise(pl.lit(WITHOUT)).alias("member")
+    table = scores.group_by("collection", "graph", member).agg(pl.col("score").mean())
+    for row in compare(table, WITH, WITHOUT).iter_rows(named=True):
+        own = table.filter(pl.col("collection") == row["collection"], pl.col("member") == WITHOUT)
+        without = f"{own['score'].mean():.3f} without, " if len(own) else ""
+        output.print(
+            f"{name} {row['collection']}: {without}{row['difference']:+.3f} "
+            f"({row['low']:+.3f} to {row['high']:+.3f}), P above 0 {row['probability']:.2f}"
+        )
+
+
+if __name__ == "__main__":
+    typer.run(main)

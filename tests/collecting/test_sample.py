@@ -1,0 +1,60 @@
+"""The programs that were collected: sound, and none that a test graph could be known by."""
+
+from pathlib import Path
+
+import pytest
+
+from solution.collecting.sample import COUNTS, Sample, draw_drafts, find_architectures
+from solution.data.folders import find_files
+from solution.data.npz import read_graph
+from solution.data.scan import scan
+from tests.conftest import REPOSITORY, SHARED
+
+COLLECTED = REPOSITORY / "solution" / "data" / "collected"
+
+
+def read_layouts() -> dict[tuple[str, str], list[str]]:
+    """Architectures, by collection and split."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for file in find_files(COLLECTED):
+        if file.collection.kind == "layout":
+            architecture = read_graph(file.path, file.collection).architecture
+            found.setdefault((file.collection.name, file.split), []).append(architecture)
+    return found
+
+
+def test_every_file_is_sound_and_no_architecture_stands_twice() -> None:
+    _, defects = scan(find_files(COLLECTED))
+    assert not defects
+    for name in {name for name, _ in read_layouts()}:
+        own = [a for (other, _), found in read_layouts().items() if other == name for a in found]
+        assert len(set(own)) == len(own) > 10
+
+
+def test_no_test_graph_is_among_them() -> None:
+    if not (SHARED / "cpugraphs").is_dir():
+        pytest.skip("the measured CPU graphs are not here")
+    tested = find_architectures(SHARED / "cpugraphs")
+    assert len(tested) > 10
+    assert not tested & {a for found in read_layouts().values() for a in found}
+
+
+def test_what_was_collected_is_not_collected_again() -> None:
+    """Each note leads to its graph; the drafts are drawn in the same order everywhere."""
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("a program was collected again")
+
+    sample = Sample(COLLECTED, set(), workers=None, say=refuse)  # type: ignore[arg-type]
+    for name in COUNTS:
+        notes = COLLECTED / "drafts" / name.replace(":", "-")
+        known = {path.stem for path in notes.glob("*.json")}
+        drafts = [draft for draft, _ in zip(draw_drafts(name), known, strict=False)]
+        assert {draft.name for draft in drafts} == known
+        made = [draft.name for draft in drafts if sample.collect(draft)]
+        graphs = [path.stem for path in graphs_of(name)]
+        assert sorted(made) == sorted(graphs)
+
+
+def graphs_of(name: str) -> list[Path]:
+    return [file.path for file in find_files(COLLECTED) if file.collection.name == name]
