@@ -21,6 +21,7 @@
 #   make papers                  all published systems with the same time: goes on; SHARED=folder of data
 #   make papers-patient          each until it learns no more: hours; stopped, it goes on; SHARED=folder of data
 #   make ablations               what the documents claim, with and without: goes on; SHARED=folder of data
+#   make bench-cluster           a Ray with two nodes here: overhead, speed, small units, kills: 10 minutes
 #   make bench-layout            our layout net against the winners': 45 minutes; SHARED=folder of data
 #   make bench-tile              tile models out of fold, and on real TPU kernels: an hour; SHARED=...
 #   make bench-lightgbm          layout LightGBM out of fold, and a million rows; SHARED=folder of data
@@ -64,7 +65,7 @@ PUSH = $(foreach pair,$(SET),--set "$(pair)") $(call on,RESUME,--resume) $(call 
 
 .PHONY: help run demo report test test-slow attack pytest lint silent-lint data submit scores leaderboard notebooks \
 	kernels-package kernels-push kernels-status kernels-pull kernels-share papers papers-patient ablations bench-layout \
-	bench-tile bench-lightgbm bench-study bench-scale bench-segments bench-rank bench-choose go collect-sample \
+	bench-tile bench-lightgbm bench-study bench-scale bench-segments bench-rank bench-choose bench-cluster go collect-sample \
 	release-data measured default-bundle clean
 
 help:
@@ -182,6 +183,9 @@ collect-sample: $(EXTRAS)
 release-data: measured $(INSTALLED)
 	$(BIN)/python -m solution.collecting.release "$(SHARED)/cpugraphs" --readme docs/measured-programs.md --out build/cpugraphs.zip
 
+bench-cluster: $(EXTRAS)
+	for what in overhead speed units kills; do $(BIN)/python -m tests.benchmarks.cluster $$what; done
+
 papers: measured $(INSTALLED)
 	$(BIN)/python -m tests.benchmarks.papers "$(SHARED)/cpugraphs"
 
@@ -204,6 +208,6 @@ $(INSTALLED): pyproject.toml constraints.txt
 	touch $@
 
 $(EXTRAS): $(INSTALLED)
-	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable ".[dev,collect,onnx,placement]"
+	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable ".[dev,cluster-test,collect,onnx,placement]"
 	$(COMPILE) tests
 	touch $@

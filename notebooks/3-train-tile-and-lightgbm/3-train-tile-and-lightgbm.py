@@ -25,6 +25,8 @@ HOURS = 11.5  # a kernel is killed after 12
 PACK = "folds"  # the models of all folds become bundle.zip; "refit": others, of all graphs; or ""
 LIMIT = False  # a quick look at a few graphs
 REPLACE = False  # start afresh where there is a run already
+EXECUTOR = "local"  # or "ray": the nodes of a cluster
+ADDRESS = ""  # of the cluster: "auto" where this machine is part of it; empty: one of its own
 PUSH = ""  # the key of the push, and the commit that was pushed; a push writes both
 COMMIT = ""
 
@@ -63,6 +65,8 @@ trained = train_session(
     num_folds=NUM_FOLDS,
     limit=LIMIT,
     replace=REPLACE,
+    executor=EXECUTOR,
+    address=ADDRESS or None,
 )
 
 # %% [markdown]

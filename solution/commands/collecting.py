@@ -1,19 +1,24 @@
 """Commands that measure your own programs: collect layout, tile, options, report."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from solution.commands.options import Address, ExecutorOption, make_executor
 from solution.system.errors import InputError
 from solution.system.terminal import output, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from solution.collecting.collect import Settings
     from solution.collecting.program import Program
+    from solution.collecting.records import Place
     from solution.collecting.session import Finished
     from solution.collecting.spaces import Space
+    from solution.training.executors.base import Executor
 
 # Heavy imports (polars, scipy) wait inside the commands that need them.
 
@@ -51,12 +56,15 @@ def layout(
     seed: Seed = 0,
     keep_flat: Flat = False,
     replace: Replace = False,
+    executor: ExecutorOption = "local",
+    address: Address = None,
 ) -> None:
     """Time programs in many layouts of their convolutions, dots and reshapes.
 
     The search is random, or goes from the compiler's own choice to the fastest (default). Stopped,
     even killed, the same command goes on where it was.
     """
+    from solution.collecting.records import Place
     from solution.collecting.spaces import LayoutSpace
     from solution.domain.collection import collection as find_collection
 
@@ -65,8 +73,8 @@ def layout(
         raise InputError(f"{collection} holds tiles: collect them with `fastslow collect tile`.")
     search = found.name.split(":")[-1]
     _collect(
-        programs, lambda program: LayoutSpace(program, search), out, collection, split, configs,
-        minutes, megabytes, seconds, seed, keep_flat, replace,
+        programs, partial(LayoutSpace, search=search), Place(out, collection, split), configs,
+        minutes, megabytes, seconds, seed, keep_flat, replace, executor, address,
     )  # fmt: skip
 
 
@@ -82,13 +90,16 @@ def tile(
     seed: Seed = 0,
     keep_flat: Flat = False,
     replace: Replace = False,
+    executor: ExecutorOption = "local",
+    address: Address = None,
 ) -> None:
     """Time matrix products in many tiles of XLA's own loops, on a CPU."""
+    from solution.collecting.records import Place
     from solution.collecting.tiles import TileSpace
 
     _collect(
-        programs, TileSpace, out, "tile:xla", split, configs, minutes, megabytes, seconds, seed,
-        keep_flat, replace,
+        programs, TileSpace, Place(out, "tile:xla", split), configs, minutes, megabytes, seconds,
+        seed, keep_flat, replace, executor, address,
     )  # fmt: skip
 
 
@@ -105,16 +116,19 @@ def options(
     seed: Seed = 0,
     keep_flat: Flat = False,
     replace: Replace = False,
+    executor: ExecutorOption = "local",
+    address: Address = None,
 ) -> None:
     """Time programs with compile options that matter on a CPU.
 
     Their npz files have an array more than the competition's, so they lie in a folder of their own.
     """
     from solution.collecting.options import OptionSpace
+    from solution.collecting.records import Place
 
     _collect(
-        programs, OptionSpace, out, f"layout:{source}:random", split, configs, minutes, megabytes,
-        seconds, seed, keep_flat, replace,
+        programs, OptionSpace, Place(out, f"layout:{source}:random", split), configs, minutes,
+        megabytes, seconds, seed, keep_flat, replace, executor, address,
     )  # fmt: skip
 
 
@@ -140,9 +154,7 @@ def report(
 def _collect(
     programs: list[Path],
     make_space: "Callable[[Program], Space]",
-    out: Path,
-    collection: str,
-    split: str,
+    place: "Place",
     configs: int,
     minutes: float | None,
     megabytes: int,
@@ -150,10 +162,11 @@ def _collect(
     seed: int,
     keep_flat: bool,
     replace: bool,
+    executor: str,
+    address: str | None,
 ) -> None:
     from solution.collecting.children import Limits
     from solution.collecting.collect import Settings
-    from solution.collecting.records import Place
     from solution.collecting.session import collect_programs
     from solution.collecting.tables import show_finished
 
@@ -161,12 +174,67 @@ def _collect(
         configs=configs, seed=seed, limits=Limits(seconds, megabytes), keep_flat=keep_flat,
         replace=replace,
     )  # fmt: skip
-    finished = collect_programs(
-        programs, make_space, Place(out, collection, split), settings, minutes or 3 * len(programs)
-    )
-    output.print(show_finished(collection, finished))
+    minutes = minutes or 3 * len(programs)
+    collecting = make_executor(executor, address, None)
+    if collecting.is_away:
+        finished = _collect_away(collecting, programs, make_space, place, settings, minutes)
+    else:
+        finished = collect_programs(programs, make_space, place, settings, minutes)
+    output.print(show_finished(place.collection, finished))
     _complain(finished)
-    say(f"{out}: check it with `fastslow check {out}`.")
+    say(f"{place.folder}: check it with `fastslow check {place.folder}`.")
+
+
+def _collect_away(
+    nodes: "Executor",
+    files: list[Path],
+    make_space: "Callable[[Program], Space]",
+    place: "Place",
+    settings: "Settings",
+    minutes: float,
+) -> "list[Finished]":
+    """A file at a time on each core of a cluster; what comes back is written here."""
+    from solution.collecting.away import Collector
+    from solution.collecting.session import check_names
+    from solution.system.files import locked
+    from solution.system.parcel import add_files
+    from solution.system.progress import bars
+    from solution.training.executors.base import Needs, Task
+    from solution.training.watch import ProgressBars
+
+    check_names([path.stem for path in files])
+    place.folder.mkdir(parents=True, exist_ok=True)
+    found: dict[int, list[Finished]] = {}
+
+    def keep(number: int, result: "tuple[list[Finished], bytes]") -> None:
+        found[number] = result[0]
+        check_names([one.name for finished in found.values() for one in finished])
+        add_files(result[1], place.folder)
+
+    needs = Needs(bytes=settings.limits.megabytes << 20)
+    with locked(place.folder, "Wait for it, or choose another --out."), nodes.open(), bars() as bar:
+        seconds = 60 * minutes * min(nodes.slots, len(files)) / len(files)
+        tasks = [
+            Task(path.stem, (path.name, _read(path), _pack_log(place, path), seconds), needs)
+            for path in files
+        ]
+        watch = ProgressBars(bar, len(tasks), "Collecting")
+        nodes.run(Collector(make_space, place, settings), tasks, watch, keep)
+    return [one for number in sorted(found) for one in found[number]]
+
+
+def _read(path: Path) -> bytes:
+    if not path.is_file():
+        raise InputError(f"{path}: there is no such file. Give a program's file.")
+    return path.read_bytes()
+
+
+def _pack_log(place: "Place", path: Path) -> bytes | None:
+    """What an earlier collection of the program wrote, so that it is gone on with."""
+    from solution.system.parcel import pack_folder
+
+    log = place.find("log", path.stem)
+    return pack_folder(log) if log.is_dir() else None
 
 
 def _complain(finished: "list[Finished]") -> None:

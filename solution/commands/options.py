@@ -3,16 +3,26 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from solution.data.folders import SAMPLE, check_exists
 from solution.runs.folder import STORES
+from solution.system.buckets import is_address, on_this_machine
 
 if TYPE_CHECKING:
     from solution.experiments.base import Experiment
     from solution.store.store import Store
+    from solution.training.executors.base import Executor
+
+
+def check_given(data: str | None) -> str | None:
+    """What was given again; InputError where it is a folder that is not there."""
+    if data is not None and not is_address(data):
+        check_exists(Path(data))
+    return data
+
 
 Data = Annotated[
     Path,
@@ -22,10 +32,21 @@ Data = Annotated[
         show_default="the bundled sample",
     ),
 ]
+DataOrAddress = Annotated[
+    str,
+    typer.Argument(
+        callback=check_given,
+        help="Folder with the npz files, in any of their shapes, or a prepared store; or "
+        "s3://BUCKET/NAME of one.",
+        show_default="the bundled sample",
+    ),
+]
 DataOption = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
-        "--data", callback=check_exists, help="The data or a prepared store. Default: the sample."
+        "--data",
+        callback=check_given,
+        help="The data or a prepared store; or s3://BUCKET/NAME. Default: the sample.",
     ),
 ]
 Preparers = Annotated[
@@ -37,10 +58,43 @@ Workers = Annotated[
         min=1, help="Processes at once. Default: one per GPU, else per core with 5 GB of memory."
     ),
 ]
+ExecutorOption = Annotated[
+    Literal["local", "ray"],
+    typer.Option("--executor", help="local: processes of this machine. ray: nodes of a cluster."),
+]
+Address = Annotated[
+    str | None,
+    typer.Option(
+        help="Of a Ray cluster, such as auto. Default: one is started here and ended.",
+        rich_help_panel="Cluster",
+    ),
+]
+GpuShare = Annotated[
+    float,
+    typer.Option(
+        min=0.05, max=1.0, help="Of a GPU, for each net on a cluster.", rich_help_panel="Cluster"
+    ),
+]
+Devices = Annotated[
+    int, typer.Option(min=1, help="GPUs, or cores, of a machine on which each net is trained.")
+]
 RunOption = Annotated[Path, typer.Option("--run", help="A run folder.")]
 RecipeOption = Annotated[
     str | None, typer.Option(help="Name, or path of a TOML file. Default: the run's last one.")
 ]
+
+
+def make_executor(
+    kind: str,
+    address: str | None,
+    workers: int | None,
+    gpu_share: float = 1.0,
+    devices: int = 1,
+) -> "Executor":
+    """Where work is done; what cannot be is refused as by choose_executor."""
+    from solution.training.executors.choose import choose_executor
+
+    return choose_executor(kind, address, workers, gpu_share, devices)
 
 
 def name_of(data: Path, *, limit: bool) -> str:
@@ -50,13 +104,14 @@ def name_of(data: Path, *, limit: bool) -> str:
 
 @contextmanager
 def open_given_store(
-    data: Path | None, experiments: "Sequence[Experiment]" = ()
+    data: str | None, experiments: "Sequence[Experiment]" = ()
 ) -> "Iterator[Store]":
     """The store that is meant; the sample's where none is given."""
     from solution.experiments.base import find_experiment
     from solution.training.opening import open_store
 
     serves = list(experiments) or [find_experiment("nothing_001")]
-    given = data or SAMPLE
-    with open_store(given, STORES / given.resolve().name, serves) as store:
-        yield store
+    with on_this_machine(data or SAMPLE, sends=False) as given:
+        check_exists(given)
+        with open_store(given, STORES / given.resolve().name, serves) as store:
+            yield store

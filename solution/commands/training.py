@@ -1,26 +1,35 @@
 """Commands that train: run, train, tune."""
 
 import sys
+import time
 import webbrowser
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
+import psutil
 import typer
 
 from solution.commands.options import (
-    Data,
+    Address,
     DataOption,
+    DataOrAddress,
+    Devices,
+    ExecutorOption,
+    GpuShare,
     RecipeOption,
     Workers,
+    make_executor,
     name_of,
     open_given_store,
 )
 from solution.commands.results import finish
-from solution.data.folders import SAMPLE
+from solution.data.folders import SAMPLE, check_exists
 from solution.experiments import DEFAULTS
 from solution.runs.folder import RUNS, STORES, Run
 from solution.runs.origin import remember_origin
+from solution.system.buckets import folder_of, is_address, on_this_machine
 from solution.system.files import check_writable
 from solution.system.terminal import output, say
 from solution.training.folds import Scheme
@@ -49,10 +58,14 @@ ExperimentsOption = Annotated[
     ),
 ]
 RunFolder = Annotated[
-    Path | None, typer.Option("--run", help="Default: runs/NAME of the data folder.")
+    str | None,
+    typer.Option("--run", help="Or s3://BUCKET/NAME. Default: runs/NAME of the data folder."),
 ]
 StoreFolder = Annotated[
-    Path | None, typer.Option("--store", help="Where DATA is prepared. Default: stores/NAME.")
+    str | None,
+    typer.Option(
+        "--store", help="Where DATA is prepared, or s3://BUCKET/NAME. Default: stores/NAME."
+    ),
 ]
 FoldScheme = Annotated[Scheme, typer.Option(help="What stays together in a fold.")]
 Folds = Annotated[int | None, typer.Option(min=2, max=100, help="Default: 5; with --limit 2.")]
@@ -67,7 +80,7 @@ Replace = Annotated[bool, typer.Option("--replace", help="Start the folder afres
 
 @app.command()
 def run(
-    data: Data = SAMPLE,
+    data: DataOrAddress = str(SAMPLE),
     run_folder: RunFolder = None,
     experiments: ExperimentsOption = [],  # noqa: B006 - typer copies it
     recipe: RecipeOption = None,
@@ -79,6 +92,10 @@ def run(
     collections: CollectionsOption = [],  # noqa: B006 - typer copies it
     store_folder: StoreFolder = None,
     forecast: Forecast = False,
+    executor: ExecutorOption = "local",
+    address: Address = None,
+    gpu_share: GpuShare = 1.0,
+    devices: Devices = 1,
 ) -> None:
     """Train, predict, merge, write a submission. A run that was stopped goes on where it was.
 
@@ -89,31 +106,36 @@ def run(
     from solution.training.out_of_fold import run_experiments
 
     found = _find_experiments(experiments or members, recipe, limit=limit)
-    name = name_of(data, limit=limit)
-    folder = run_folder or RUNS / "-".join([name, *(c.replace(":", "-") for c in collections)])
-    check_writable(folder)
-    merging = _choose_recipe(folder, recipe, [item.name for item in found])
-    place, named = store_folder or STORES / name, store_folder is not None
-    folds = folds or (QUICK_FOLDS if limit else FOLDS)
-    with (
-        open_store(data, place, found, limit=limit, named=named, workers=workers) as store,
-        open_experiments(
-            found, store, folder, scheme=scheme, folds=folds, limit=limit, replace=replace,
-            collections=collections,
-        ) as (plan, opened),
-    ):  # fmt: skip
+    trains_on = make_executor(executor, address, workers, gpu_share, devices)
+    with ExitStack() as stack:
+        source = check_exists(stack.enter_context(on_this_machine(data, sends=False)))
+        name = name_of(source, limit=limit)
+        default = RUNS / "-".join([name, *(c.replace(":", "-") for c in collections)])
+        folder = stack.enter_context(on_this_machine(run_folder or default, alone=True))
+        check_writable(folder)
+        merging = _choose_recipe(folder, recipe, [item.name for item in found])
+        place = stack.enter_context(on_this_machine(store_folder or STORES / name))
+        how = {"limit": limit, "named": store_folder is not None}
+        store = stack.enter_context(open_store(source, place, found, workers=workers, **how))
+        plan, opened = stack.enter_context(
+            open_experiments(
+                found, store, folder, scheme=scheme, limit=limit, replace=replace,
+                folds=folds or (QUICK_FOLDS if limit else FOLDS), collections=collections,
+            )
+        )  # fmt: skip
         if forecast:
             _show_forecast(found, plan, workers)
             return
-        remember_origin(opened, data, store.folder)
-        run_experiments(found, plan, opened, workers)
+        remember_origin(opened, source, store.folder)
+        run_experiments(found, plan, opened, trains_on)
         finish(opened, merging)
 
 
 def _show_forecast(found: "list[Experiment]", plan: "Plan", workers: int | None) -> None:
     from solution.training.forecast import forecast, show_forecast
 
-    output.print(show_forecast(forecast(found, plan), plan, workers))
+    startup = time.time() - psutil.Process().create_time()
+    output.print(show_forecast(forecast(found, plan), plan, workers, startup))
 
 
 def _list_members(recipe: str | None) -> list[str]:
@@ -159,9 +181,9 @@ def demo() -> None:
 
     folder = RUNS / "demo"
     run(
-        SAMPLE, folder, [], None, "architecture", None,
+        str(SAMPLE), str(folder), [], None, "architecture", None,
         limit=True, replace=False, workers=None, collections=[], store_folder=None,
-        forecast=False,
+        forecast=False, executor="local", address=None, gpu_share=1.0, devices=1,
     )  # fmt: skip
     opened = Run.existing(folder)
     path = write_page(opened, choose_recipe(opened, None))
@@ -177,12 +199,14 @@ def train(
         list[str], typer.Option(help="Only this one; may be repeated. Default: all it has.")
     ] = [],  # noqa: B006 - typer copies it
     data: DataOption = None,
-    run_folder: Annotated[
-        Path | None, typer.Option("--run", help="Default: runs/NAME of the data folder.")
-    ] = None,
-    scheme: Annotated[Scheme, typer.Option(help="What stays together in a fold.")] = "architecture",
+    run_folder: RunFolder = None,
+    scheme: FoldScheme = "architecture",
     folds: Annotated[int, typer.Option(min=2, max=100)] = 5,
     workers: Workers = None,
+    executor: ExecutorOption = "local",
+    address: Address = None,
+    gpu_share: GpuShare = 1.0,
+    devices: Devices = 1,
 ) -> None:
     """Train one experiment and watch it: loss, inner score, rate, time left. Stopped, it goes on.
 
@@ -194,15 +218,19 @@ def train(
 
     found = find_experiment(experiment)
     chosen = check_collections(found, collection)
-    folder = run_folder or RUNS / (data or SAMPLE).resolve().name
-    check_writable(folder)
+    source = folder_of(data or str(SAMPLE))
+    place = run_folder or str(RUNS / name_of(source, limit=False))
+    if not is_address(place):
+        check_writable(Path(place))
+    trains_on = make_executor(executor, address, workers, gpu_share, devices)
     with (
+        on_this_machine(place, alone=True) as folder,
         open_given_store(data, [found]) as store,
         open_experiments([found], store, folder, scheme=scheme, folds=folds) as (plan, run),
     ):
-        remember_origin(run, data or SAMPLE, store.folder)
-        output.print(train_experiment(found, chosen, plan, run, workers))
-    say(f"Run: {folder}")
+        remember_origin(run, source, store.folder)
+        output.print(train_experiment(found, chosen, plan, run, trains_on))
+    say(f"Run: {place}")
 
 
 @app.command()
@@ -218,8 +246,18 @@ def tune(
     out: Annotated[Path | None, typer.Option(help="Default: tuning/EXPERIMENT.")] = None,
     prune: Annotated[bool, typer.Option(help="Give up trials that are worse than most.")] = True,
     seed: Annotated[int, typer.Option(help="Of the search and of the models.")] = 0,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Trials at once. Default: 1; on a cluster its cores.")
+    ] = None,
+    executor: ExecutorOption = "local",
+    address: Address = None,
+    gpu_share: GpuShare = 1.0,
 ) -> None:
-    """Search an experiment's settings by out-of-fold score. Stopped, it goes on where it was."""
+    """Search an experiment's settings by out-of-fold score. Stopped, it goes on where it was.
+
+    Trials at once are asked for together and told in their order, so what is found depends on how
+    many there are, but not on where they are done.
+    """
     from dataclasses import replace
 
     from solution.domain.collection import collection as find_collection
@@ -235,7 +273,11 @@ def tune(
     check_writable(folder)
     with open_given_store(data, [found]) as store:
         plan = make_plan(store, "architecture", folds)
-        search = Search(found, plan, folder, sampler, seed, prune=prune)
+        at_once = workers or (1 if executor == "local" else None)
+        tried_on = make_executor(executor, address, at_once, gpu_share)
+        search = Search(
+            found, plan, folder, sampler, seed, prune=prune, executor=tried_on, at_once=at_once
+        )
         study = search.run(trials)
     output.print(show_study(study))
     draw_study(study, folder / "study.png")

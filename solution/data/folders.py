@@ -10,10 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
+from typing import TypeVar
 
 from solution.data.npz import detect_kind
 from solution.domain.collection import BY_NAME, SAMPLE_SUBMISSION, SPLITS, Collection, collection
 from solution.system.errors import InputError
+
+Given = TypeVar("Given", Path, Path | None)
 
 SAMPLE = Path(__file__).parent / "sample"  # the bundled data
 
@@ -43,7 +46,7 @@ class GraphFile:
             return 0
 
 
-def check_exists(folder: Path | None) -> Path | None:
+def check_exists(folder: Given) -> Given:
     """The folder again; raises InputError where one was named that is not there."""
     if folder is not None and not folder.exists():
         raise InputError(f"{folder}: there is no such folder. Give the folder with the npz files.")

@@ -9,7 +9,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -59,6 +59,9 @@ class Ranker(ABC):
         A ranker that is fitted in seconds leaves it empty.
         """
 
+    def use_devices(self, count: int) -> None:  # noqa: B027 - most need one
+        """Fit on so many devices of this machine; what is no net takes no notice."""
+
     @abstractmethod
     def predict(self, graph: Graph) -> np.ndarray:
         """The scores (num_configs,) float32, finite."""
@@ -90,10 +93,18 @@ class RankerSettings(ABC):
         """What is done to a graph before it sees it."""
         return Preparation(self.needed_hops)
 
+    @property
+    def most_devices(self) -> int:
+        """On how many devices at once it can be fitted; 0: it, and no ranker in it, is a net."""
+        return max(getattr(value, "most_devices", 0) for value in (0, *self._values().values()))
+
+    def _values(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
+
     def quick(self) -> Self:
         """The same, trained for a moment: shows whether it runs, not how good it is."""
-        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
-        cut = {name: value.quick() for name, value in values.items() if hasattr(value, "quick")}
+        values = self._values().items()
+        cut = {name: value.quick() for name, value in values if hasattr(value, "quick")}
         return dataclasses.replace(self, **cut)  # type: ignore[type-var]
 
     @abstractmethod

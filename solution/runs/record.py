@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from solution.runs.folder import EXPERIMENTS, RECORD, Run, read_record
+from solution.system.buckets import send_back
 from solution.system.commit import read_commit
 from solution.system.errors import InputError
 from solution.system.files import (
@@ -67,6 +68,8 @@ def open_run(folder: Path, settings: dict[str, Any], *, replace: bool = False) -
         if not record.is_file():
             made = {"commit": read_commit(), "versions": list_versions()}
             write_sealed({**wanted, **made}, record)
+        if replace:
+            send_back(folder)  # else a run that is stopped would fetch what it replaced
         compare_versions(folder, read_record(folder))
         _add_experiments(record, wanted["settings"])
         yield Run(folder)

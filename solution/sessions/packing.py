@@ -13,6 +13,8 @@ from solution.sessions.earlier_runs import describe_missing
 from solution.sessions.record import BUNDLE
 from solution.system.terminal import say
 from solution.training.distilling import list_refits
+from solution.training.executors.base import Executor
+from solution.training.executors.local import HERE
 from solution.training.jobs import Choice, Job, find_defect, list_missing
 from solution.training.plan import Plan
 from solution.training.refitting import train_refits
@@ -33,11 +35,11 @@ class Packing:
     run: Run
     collections: tuple[str, ...]  # empty: all
 
-    def train(self) -> None:
+    def train(self, executor: Executor = HERE) -> None:
         """Train the models that learn from all graphs, where these are packed."""
         refits = self._list_refits()
         if refits and not self._find_lacking():
-            train_refits(refits, self.plan, self.run)
+            train_refits(refits, self.plan, self.run, executor)
 
     def list_missing(self) -> list[Job]:
         """Those of them that could be trained and are not there yet."""

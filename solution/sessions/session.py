@@ -151,7 +151,11 @@ class Session:
         signal.setitimer(signal.ITIMER_REAL, left)
         try:
             yield
-        except OutOfTimeError as reason:
+        except (OutOfTimeError, SystemError) as error:
+            # Raised inside C code, as that of Ray, it becomes the cause of a SystemError.
+            reason = error.__cause__ if isinstance(error, SystemError) else error
+            if not isinstance(reason, OutOfTimeError):
+                raise
             say(f"Stopped ({reason}). What is complete is kept; the next session goes on from it.")
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)

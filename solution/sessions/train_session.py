@@ -12,6 +12,7 @@ from solution.sessions.packing import FOLDS, NOTHING, REFIT, Packing
 from solution.sessions.session import Session
 from solution.system.errors import InputError
 from solution.system.terminal import say
+from solution.training.executors.choose import LOCAL, choose_executor
 from solution.training.folds import Scheme
 from solution.training.jobs import list_missing
 from solution.training.opening import describe_run, open_store, save_split, warn_about_gaps
@@ -51,6 +52,8 @@ def train_session(
     num_folds: int = 5,
     limit: bool = False,
     replace: bool = False,
+    executor: str = LOCAL,
+    address: str | None = None,
 ) -> Trained:
     """Train a session's share of the default experiments, after those of earlier sessions.
 
@@ -58,7 +61,13 @@ def train_session(
 
     Args:
         limit: only to see it work: few graphs, one seed, short trainings.
+        executor: LOCAL or RAY.
+        address: of the cluster, such as auto; None: one is started on this machine, and ended.
+
+    Raises:
+        InputError: there is no such executor, no such cluster, or not what the share is of.
     """
+    trains_on = choose_executor(executor, address)
     everything = [find_experiment(name) for name in DEFAULTS]
     experiments = [find_experiment(name) for name in match(DEFAULTS, share.experiments)]
     if limit:
@@ -73,9 +82,10 @@ def train_session(
             save_split(plan, run)
             say(f"Models from earlier sessions: {adopt(run, session.find_runs())}")
             packing = Packing(share.packed, experiments, plan, run, choice.collections)
-            with session.time_limit(share.hours):
-                run_experiments(experiments, plan, run, choice=choice)
-                packing.train()
+            # Opened outside the limit: Ray has a handler of SIGTERM as well, the last one counts.
+            with trains_on.open(), session.time_limit(share.hours):
+                run_experiments(experiments, plan, run, trains_on, choice)
+                packing.train(trains_on)
             missing = [*list_missing(experiments, plan, run, choice), *packing.list_missing()]
             bundle = packing.pack(session.output)
         return Trained(run, describe_missing(missing), bundle)

@@ -92,7 +92,7 @@ class Store:
 
     def paths(self) -> list[Path]:
         """The graphs' files, in the order of the rows."""
-        return self._paths_of(self.graphs)
+        return self.paths_of(self.graphs)
 
     def seals(self) -> dict[Path, str]:
         """What each graph's file must have."""
@@ -103,7 +103,7 @@ class Store:
     ) -> LazyGraphs:
         """The graphs of some of the rows, in their order, pruned as they are read."""
         seals = rows["checksum"].to_list()
-        paths = self._paths_of(rows)
+        paths = self.paths_of(rows)
         return LazyGraphs(paths, cache, preparation, seals, is_checked=self.is_checked)
 
     def find_defects(self) -> list[str]:
@@ -122,7 +122,8 @@ class Store:
             found.append(str(error))
         return [defect for defect in found if defect is not None]
 
-    def _paths_of(self, rows: pl.DataFrame) -> list[Path]:
+    def paths_of(self, rows: pl.DataFrame) -> list[Path]:
+        """The files of some of the rows, in their order."""
         keys = rows.select("collection", "split", "graph").iter_rows()
         return [graph_path(self.folder, *key) for key in keys]
 

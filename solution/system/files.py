@@ -215,6 +215,17 @@ def locked(folder: Path, advice: str, *, shared: bool = False) -> Iterator[None]
         os.close(descriptor)
 
 
+@contextmanager
+def locked_until_free(folder: Path) -> Iterator[None]:
+    """As locked, but wait for whoever has it."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def take_lock(descriptor: int, *, shared: bool = False) -> bool:
     """Lock an open file or folder for this process; False where another one has it."""
     try:

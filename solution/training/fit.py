@@ -1,6 +1,7 @@
 """One model: fitted on all folds but one, what it predicts, and the folder that keeps both."""
 
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
 import polars as pl
 
@@ -30,28 +31,48 @@ INNER_SHARE = 0.15  # of the training graphs, for early stopping
 Teach = Callable[[Sequence[Graph]], Iterable[Graph]]
 
 
-def train_job(job: Job, plan: Plan, run: Run, report: Report, teach: Teach | None = None) -> None:
+def train_job(
+    job: Job,
+    plan: Plan,
+    run: Run,
+    report: Report,
+    teach: Teach | None = None,
+    *,
+    checkpoints: Path | None = None,
+    devices: int = 1,
+) -> None:
     """Fit the model, predict, write the job's folder, and remove its checkpoints.
 
     Args:
         teach: gives graphs, the test graphs too, what is learned in the place of their runtimes.
+        checkpoints: where they lie while it lasts; by default in the run.
+        devices: of this machine, for a net; fewer where its steps have fewer graphs.
     """
-    checkpoints = run.checkpoints(job.folder(run))
+    checkpoints = checkpoints or run.checkpoints(job.folder(run))
     checkpoints.mkdir(parents=True, exist_ok=True)
     try:
         with one_thread(), name_failure(job.experiment, job.describe()):
-            _train(job, plan, run, report, teach)
+            _train(job, plan, run, report, teach, checkpoints, devices)
     except InputError:  # the next start must not go on from what diverged
         remove(checkpoints)
         raise
     remove(checkpoints)
 
 
-def _train(job: Job, plan: Plan, run: Run, report: Report, teach: Teach | None) -> None:
+def _train(
+    job: Job,
+    plan: Plan,
+    run: Run,
+    report: Report,
+    teach: Teach | None,
+    checkpoints: Path,
+    devices: int,
+) -> None:
     settings = job.experiment.ranker
     fit_on, validate_on = split_training(plan, job.group, job.fold, job.seed)
     ranker, curve = settings.build(job.seed), LearningCurve(report)
-    ranker.keep_checkpoints(run.checkpoints(job.folder(run)))
+    ranker.keep_checkpoints(checkpoints)
+    ranker.use_devices(min(devices, max(1, settings.most_devices)))
     with measure() as cost:
         if teach is None:
             ranker.fit(plan.load(fit_on, settings), plan.load(validate_on, settings), curve)

@@ -4,6 +4,7 @@ A fit is watched for some seconds, and the rest of its steps is taken to be as l
 were seen. Fits that stop early end sooner.
 """
 
+import heapq
 import shutil
 import time
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from solution.domain.evaluated_configs import MAX_CONFIGS
 from solution.experiments.base import Experiment
 from solution.system.processes import one_thread
 from solution.system.terminal import make_table
-from solution.system.wording import spell
+from solution.system.wording import count, spell
 from solution.training.executors.local import BYTES_OF_A_WORKER, count_slots
 from solution.training.fit import split_training
 from solution.training.jobs import Job, list_jobs
@@ -26,34 +27,63 @@ from solution.training.plan import IS_TEST, Plan
 PATIENCE = 20.0  # seconds in which a fit is watched; one step at least
 FEW = 8  # graphs, the smallest, that a model learns from to be tried
 TRIED = 3  # test graphs that are predicted
+WORKERS_SECONDS = 6.0  # until they have imported what they need
+MERGING_SECONDS = 5.0  # of the ensemble, its scores and the submission, of the sample
+MACHINES = (1, 2, 8, 100)  # workers, for which it is said: of cores like these
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """What an experiment will take."""
+    """What the models of an experiment take that learn from one group of collections."""
 
     experiment: str
     models: int
     fit_seconds: float  # of one model
     predict_seconds: float
 
+    @property
+    def seconds(self) -> float:
+        """Of one model."""
+        return self.fit_seconds + self.predict_seconds
+
 
 def forecast(experiments: Sequence[Experiment], plan: Plan) -> list[Forecast]:
-    """Begin to fit the first model of each, and predict a few graphs with it."""
+    """Begin to fit a model of each group of collections, and predict a few graphs with it."""
     found = []
     for experiment in experiments:
-        jobs = list_jobs(experiment, plan)
-        if not jobs:
-            continue
-        job = jobs[0]
-        tests = pl.concat([plan.rows(name, IS_TEST) for name in job.collections])
-        tried = tests.sort("configs")[len(tests) // 2 :][:TRIED]
-        with one_thread():
-            fit_seconds = _watch_fit(job, plan)
-            predict_seconds = _time_predictions(job, tried, plan)
-        share = _count_configs(job, tests, plan) / max(1, int(tried["configs"].sum()))
-        found.append(Forecast(experiment.name, len(jobs), fit_seconds, share * predict_seconds))
+        groups: dict[tuple[str, ...], list[Job]] = {}
+        for job in list_jobs(experiment, plan):
+            groups.setdefault(job.group, []).append(job)
+        for jobs in groups.values():
+            # Fits that stop early do so at another epoch each.
+            tried = [jobs[place] for place in sorted({0, len(jobs) // 2, len(jobs) - 1})]
+            with one_thread():
+                fits = [_watch_fit(job, plan, PATIENCE / len(tried)) for job in tried]
+                predict_seconds = _foretell_predictions(jobs[0], plan)
+            mean = sum(fits) / len(fits)
+            found.append(Forecast(experiment.name, len(jobs), mean, predict_seconds))
     return found
+
+
+def foretell_wall(found: Sequence[Forecast], workers: int, beside: float = 0.0) -> float:
+    """Seconds of a run whose workers each take the next model until all are trained.
+
+    Args:
+        beside: seconds of what is done before and after the training.
+    """
+    begin = beside + (WORKERS_SECONDS if workers > 1 else 0.0)
+    free = [begin] * workers
+    for line in found:
+        for _ in range(line.models):
+            heapq.heapreplace(free, free[0] + line.seconds)
+    return max(free)
+
+
+def _foretell_predictions(job: Job, plan: Plan) -> float:
+    tests = pl.concat([plan.rows(name, IS_TEST) for name in job.collections])
+    tried = tests.sort("configs")[len(tests) // 2 :][:TRIED]
+    share = _count_configs(job, tests, plan) / max(1, int(tried["configs"].sum()))
+    return share * _time_predictions(job, tried, plan)
 
 
 class _SeenEnoughError(Exception):
@@ -63,7 +93,8 @@ class _SeenEnoughError(Exception):
 class _Stopwatch:
     """A Report that ends the fit when its time is over, and says how long all of it would take."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience: float = PATIENCE) -> None:
+        self._patience = patience
         self._begin = self._model = time.monotonic()  # of the fit, and of the model it is at
         self._seen: list[tuple[float, int]] = []  # when each step of it was done
         self._total = 0
@@ -73,7 +104,7 @@ class _Stopwatch:
             self._model, self._seen = self._seen[-1][0], []
         self._seen.append((time.monotonic(), done))
         self._total = total
-        if self._seen[-1][0] - self._begin > PATIENCE and done < total:
+        if self._seen[-1][0] - self._begin > self._patience and done < total:
             raise _SeenEnoughError
 
     def extrapolate(self) -> float:
@@ -84,8 +115,8 @@ class _Stopwatch:
         return last - self._begin + (self._total - done) * (last - first) / (done - begun)
 
 
-def _watch_fit(job: Job, plan: Plan) -> float:
-    settings, stopwatch = job.experiment.ranker, _Stopwatch()
+def _watch_fit(job: Job, plan: Plan, patience: float) -> float:
+    settings, stopwatch = job.experiment.ranker, _Stopwatch(patience)
     fit_on, validate_on = split_training(plan, job.group, job.fold, job.seed)
     begin = time.monotonic()
     with suppress(_SeenEnoughError):
@@ -116,24 +147,33 @@ def _count_configs(job: Job, tests: pl.DataFrame, plan: Plan) -> int:
     return int(tests["configs"].sum()) + int(own["configs"].clip(0, MAX_CONFIGS).sum())
 
 
-def show_forecast(found: Sequence[Forecast], plan: Plan, workers: int | None) -> Table:
-    """The forecast as a table, with what the machine has."""
+def show_forecast(
+    found: Sequence[Forecast], plan: Plan, workers: int | None, startup: float = 0.0
+) -> Table:
+    """The forecast as a table, with what the machine has.
+
+    Args:
+        startup: seconds that a run takes until it begins to train.
+    """
     slots = workers or count_slots()
     free = shutil.disk_usage(plan.store.folder).free
     table = make_table(
         f"What the run will take on this machine, {slots} models at once",
-        f"Of each a model was watched for {PATIENCE:.0f} seconds; those that stop early take "
-        "less. The store takes "
+        f"Of each group of collections up to three models were watched for {PATIENCE:.0f} seconds "
+        "together; those that stop early take less. More workers are cores like these, here or of "
+        "a cluster. The store takes "
         f"{plan.store.size / 2**30:.1f} GB, {free / 2**30:,.0f} GB are free there; a worker takes "
         f"at most {BYTES_OF_A_WORKER / 2**30:.0f} GB of memory.",
     )
     for name in ("Experiment", "Models", "One model", "All of them"):
         table.add_column(name, justify="left" if name == "Experiment" else "right", no_wrap=True)
-    total = 0.0
-    for line in found:
-        one = line.fit_seconds + line.predict_seconds
-        everything = one * line.models / min(slots, line.models)
-        total += everything
-        table.add_row(line.experiment, str(line.models), spell(one), spell(everything))
-    table.add_row("together", "", "", spell(total), style="bold")
+    for name in dict.fromkeys(line.experiment for line in found):
+        own = [line for line in found if line.experiment == name]
+        models = sum(line.models for line in own)
+        mean = sum(line.models * line.seconds for line in own) / models
+        table.add_row(name, str(models), spell(mean), spell(foretell_wall(own, slots)))
+    for number in sorted({slots, *MACHINES}):
+        words = f"together, {count(number, 'worker')}"
+        wall = foretell_wall(found, number, startup + MERGING_SECONDS)
+        table.add_row(words, "", "", spell(wall), style="bold" if number == slots else "")
     return table

@@ -6,26 +6,28 @@ so a run that was killed goes on after its last job and ends with the same predi
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
 from solution.domain import predictions
-from solution.experiments.base import Experiment, find_experiment
+from solution.experiments.base import Experiment
 from solution.runs.folder import Run
-from solution.store.store import Store
-from solution.system.errors import InputError
+from solution.system.buckets import Mirror
+from solution.system.files import remove
+from solution.system.parcel import unpack_folder
 from solution.system.parquet import read_by_graphs, write_batches
 from solution.system.progress import console
 from solution.system.report import Report
+from solution.system.wording import count
+from solution.training.away import AwayTrainer, estimate_needs, share_run
 from solution.training.executors.base import Executor, Task
-from solution.training.executors.local import LocalExecutor
+from solution.training.executors.local import HERE
 from solution.training.failures import rehearse
 from solution.training.fit import train_job
 from solution.training.jobs import EVERYTHING, Choice, Job, find_defect, list_jobs, remove_damaged
 from solution.training.plan import Plan
+from solution.training.sites import JobAddress, Site, choose_site
 from solution.training.watch import Watch, watch_jobs
 
 
@@ -33,40 +35,48 @@ def run_experiments(
     experiments: Sequence[Experiment],
     plan: Plan,
     run: Run,
-    workers: int | None = None,
+    executor: Executor = HERE,
     choice: Choice = EVERYTHING,
 ) -> None:
     """Train every chosen job that is not there yet; then gather what is complete."""
     for experiment in experiments:
         rehearse(experiment, plan)
+    warn_about_devices(experiments, executor.devices)
     jobs = [job for experiment in experiments for job in list_jobs(experiment, plan, choice)]
     with watch_jobs(len(jobs)) as watch:
-        train_jobs(jobs, plan, run, watch, workers)
+        train_jobs(jobs, plan, run, watch, executor)
     for experiment in experiments:
         gather(experiment, plan, run)
 
 
+def warn_about_devices(experiments: Sequence[Experiment], devices: int) -> None:
+    """Say which nets are trained on fewer devices than were asked for."""
+    for experiment in experiments:
+        most = experiment.ranker.most_devices
+        if 0 < most < devices:
+            console.print(
+                f"{experiment.name}: its steps have {count(most, 'graph')}, so each fit takes "
+                f"{count(most, 'device')} and not {devices}.",
+                style="yellow", markup=False,
+            )  # fmt: skip
+
+
 def train_jobs(
-    jobs: Sequence[Job], plan: Plan, run: Run, watch: Watch, workers: int | None = None
+    jobs: Sequence[Job], plan: Plan, run: Run, watch: Watch, executor: Executor = HERE
 ) -> None:
     """Train every job that is not there yet.
 
     Args:
-        workers: processes, by default one a GPU or a core. An experiment that was made in this
-            process, rather than found by its name or file, is trained here.
+        executor: where; by default in processes of this machine, one a GPU or a core. An experiment
+            that was made in this process, rather than found by its name or file, is trained here.
     """
     missing = remove_damaged(jobs, run)
     for _ in range(len(jobs) - len(missing)):
         watch.advance()
     here = [job for job in missing if not job.experiment.origin]
     elsewhere = [job for job in missing if job.experiment.origin]
-    executor: Executor = LocalExecutor(workers)
     try:
-        executor.run(
-            Trainer(plan.graphs, plan.store, run),
-            [Task(job.describe(), _address(job)) for job in elsewhere],
-            watch,
-        )
+        _train_elsewhere(elsewhere, plan, run, watch, executor)
         for job in here:
             with watch.job(job.describe()) as report:
                 train_job(job, plan, run, report)
@@ -77,45 +87,42 @@ def train_jobs(
         raise
 
 
-def _address(job: Job) -> tuple[Any, ...]:
-    found = job.experiment
-    return (
-        (found.origin, found.source, found.is_quick), job.group, job.collections, job.fold, job.seed
-    )  # fmt: skip
+def _train_elsewhere(
+    jobs: Sequence[Job], plan: Plan, run: Run, watch: Watch, executor: Executor
+) -> None:
+    """In other processes; what comes back as bytes is written here."""
+    mirror = Mirror.find(run.folder)
+
+    def keep(number: int, parcel: bytes | None) -> None:
+        folder = jobs[number].folder(run)
+        if parcel is not None:
+            unpack_folder(parcel, folder)
+            remove(run.checkpoints(folder))
+        if mirror is not None:
+            mirror.push(folder.relative_to(run.folder).as_posix())
+
+    needs = estimate_needs(jobs, plan, executor)
+    tasks = [Task(j.describe(), (JobAddress.of(j),), n) for j, n in zip(jobs, needs, strict=True)]
+    site = choose_site(executor, plan, [job.experiment for job in jobs])
+    if not executor.is_away:
+        executor.run(Trainer(site, run, executor.devices), tasks, watch, keep)
+    else:
+        with share_run(run) as shared:
+            executor.run(AwayTrainer(site, shared, executor.devices), tasks, watch, keep)
 
 
 @dataclass(frozen=True)
 class Trainer:
     """The work of a run: trains a job by its address, in any process that sees the folders."""
 
-    graphs: pl.DataFrame
-    store: Store
+    site: Site
     run: Run
+    devices: int = 1  # of each net
 
-    @cached_property
-    def plan(self) -> Plan:
-        """Made where the work is done, so that its graphs are read there."""
-        return Plan(self.graphs, self.store)
-
-    def __call__(
-        self,
-        experiment: tuple[str, str, bool],
-        group: tuple[str, ...],
-        collections: tuple[str, ...],
-        fold: int,
-        seed: int,
-        report: Report,
-    ) -> None:
+    def __call__(self, address: JobAddress, report: Report) -> None:
         """Train the job; InputError where its experiment was changed meanwhile."""
-        origin, source, is_quick = experiment
-        found = find_experiment(origin)
-        if found.source != source:
-            raise InputError(
-                f"{origin}: was changed while its models were trained. Give the changed experiment "
-                "another name, or start its run afresh with --replace."
-            )
-        found = found.quick() if is_quick else found
-        train_job(Job(found, group, collections, fold, seed), self.plan, self.run, report)
+        job = address.find(self.site)
+        train_job(job, self.site.plan, self.run, report, devices=self.devices)
 
 
 def gather(experiment: Experiment, plan: Plan, run: Run) -> tuple[str, ...]:

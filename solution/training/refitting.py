@@ -12,6 +12,8 @@ from solution.runs.folder import Run
 from solution.store.store import Store
 from solution.system.progress import bars
 from solution.training.distilling import STUDENTS, Teacher, list_refits
+from solution.training.executors.base import Executor
+from solution.training.executors.local import HERE
 from solution.training.fit import train_job
 from solution.training.jobs import Job, list_jobs, remove_damaged
 from solution.training.opening import open_experiments
@@ -20,7 +22,7 @@ from solution.training.plan import Plan
 from solution.training.watch import ProgressBars
 
 
-def refit(run: Run, recipe: Recipe, store: Store, workers: int | None = None) -> None:
+def refit(run: Run, recipe: Recipe, store: Store, executor: Executor = HERE) -> None:
     """Train every ranker that the recipe merges once more, with each seed, on all labelled graphs.
 
     Raises InputError where the run was made of another store, or by other code.
@@ -29,14 +31,14 @@ def refit(run: Run, recipe: Recipe, store: Store, workers: int | None = None) ->
     experiments = [find_named_experiment(name) for name in names]
     with _open_again(run, experiments, store) as plan:
         jobs = [job for experiment in experiments for job in list_refits(experiment, plan)]
-        train_refits(jobs, plan, run, workers)
+        train_refits(jobs, plan, run, executor)
 
 
-def train_refits(jobs: Sequence[Job], plan: Plan, run: Run, workers: int | None = None) -> None:
+def train_refits(jobs: Sequence[Job], plan: Plan, run: Run, executor: Executor = HERE) -> None:
     """Train those of the models that learn from all graphs that are not there yet."""
     with bars() as progress:
         watch = ProgressBars(progress, len(jobs), "Training on all graphs")
-        train_jobs(jobs, plan, run, watch, workers)
+        train_jobs(jobs, plan, run, watch, executor)
 
 
 def distill(

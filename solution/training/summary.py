@@ -16,9 +16,11 @@ from solution.runs.folder import Run
 from solution.system.errors import InputError
 from solution.system.progress import console
 from solution.system.terminal import make_table
+from solution.training.executors.base import Executor
+from solution.training.executors.local import HERE
 from solution.training.failures import rehearse
 from solution.training.jobs import Choice, list_jobs
-from solution.training.out_of_fold import gather, train_jobs
+from solution.training.out_of_fold import gather, train_jobs, warn_about_devices
 from solution.training.plan import Plan
 from solution.training.watch import LiveTable, LogLines
 
@@ -42,7 +44,7 @@ def train_experiment(
     collections: Sequence[str],
     plan: Plan,
     run: Run,
-    workers: int | None = None,
+    executor: Executor = HERE,
 ) -> Table:
     """Train the experiment's models on `collections`; the out-of-fold scores of what is there."""
     jobs = list_jobs(experiment, plan, Choice(tuple(collections)))
@@ -52,10 +54,11 @@ def train_experiment(
             "Choose other collections or other data."
         )
     rehearse(experiment, plan)
+    warn_about_devices([experiment], executor.devices)
     total = len(jobs)
     shown = LiveTable(experiment.name, total) if console.is_terminal else LogLines(total)
     with shown as watch:
-        train_jobs(jobs, plan, run, watch, workers)
+        train_jobs(jobs, plan, run, watch, executor)
     gather(experiment, plan, run)
     return _tabulate(experiment, run)
 

@@ -53,9 +53,13 @@ class ProgressBars:
         finally:
             self._progress.remove_task(task)
 
-    def advance(self) -> None:
-        """Another fit is complete."""
-        self._progress.advance(self._overall)
+    def advance(self, count: int = 1) -> None:
+        """Another fit, or so many, are complete."""
+        self._progress.advance(self._overall, count)
+
+    def note(self, words: str) -> None:
+        """Say something of all of them."""
+        self._progress.update(self._overall, note=words)
 
 
 class LogLines:

@@ -16,28 +16,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import optuna
 from optuna.trial import TrialState
-from rich.progress import Progress
 from rich.table import Table
 
 from solution.experiments.base import Experiment
-from solution.models.base import Ranker
 from solution.system.errors import InputError
 from solution.system.files import TEMPORARY, locked, remove_leftovers, replace_file
 from solution.system.progress import bars
 from solution.system.sealing import check_seal, find_seal, replace_sealed
 from solution.system.terminal import make_table
-from solution.training.fold_scores import fit_without, held_out, score_graphs
+from solution.training.away import choose_needs, estimate_memory
+from solution.training.executors.base import Executor, Needs, Task
+from solution.training.executors.local import LocalExecutor
 from solution.training.plan import Plan
+from solution.training.sites import Address, choose_site
+from solution.training.watch import ProgressBars, Watch
 from solution.tuning.experiment_text import write_experiment
 from solution.tuning.space import find_searched, plain_value, suggest, with_values
+from solution.tuning.trial import Scored, Trials, find_limits, tell
 
 Sampler = Literal["tpe", "random"]
 STUDY = "study.db"
 SHOWN = 10
-WARM_UP_TRIALS = 5  # before any trial is given up
 DONE = (TrialState.COMPLETE, TrialState.PRUNED)
 AS_IT_IS = "as it is"  # marks the trial of the experiment's own settings
 
@@ -52,6 +53,8 @@ class Search:
     sampler: Sampler = "tpe"
     seed: int = 0
     prune: bool = True
+    executor: Executor = LocalExecutor(1)
+    at_once: int | None = None  # trials that are asked for together; None: as many as are done
 
     def run(self, trials: int) -> optuna.Study:
         """Go on until `trials` are done, those of earlier runs among them.
@@ -81,15 +84,59 @@ class Search:
         if find_as_it_is(study, (*DONE, TrialState.WAITING)) is None:
             values = {item.name: item.value for item in searched}
             study.enqueue_trial(values, user_attrs={AS_IT_IS: True})
-        with bars() as progress:
-            task = progress.add_task("Trials", total=trials, note="")
-            while (done := _count_done(study)) < trials:
-                progress.update(task, completed=done, note=_describe_best(study))
+        with self._executor.open(), bars() as progress:
+            watch = ProgressBars(progress, trials, "Trials")
+            watch.advance(_count_done(study))
+            work = self._work()
+            while (left := trials - _count_done(study)) > 0:
+                watch.note(_describe_best(study))
                 try:
-                    study.optimize(lambda trial: self._score(trial, progress), n_trials=1)
+                    at_once = self.at_once or self._executor.slots  # of a cluster, which may grow
+                    self._try_some(study, min(left, at_once), work, watch)
                 finally:
                     self._keep(copy)
-            progress.update(task, completed=done, note=_describe_best(study))
+            watch.note(_describe_best(study))
+
+    def _try_some(self, study: optuna.Study, count: int, work: Trials, watch: Watch) -> None:
+        """Ask for trials, score them beside each other, and tell in the order of asking.
+
+        So what a search finds depends on how many there are at once, but not on where or how fast.
+        """
+        searched = find_searched(self.experiment.ranker)
+        needs = self._find_needs()
+        asked, tasks = [], []
+        for _ in range(count):
+            trial = study.ask()
+            values = {item.name: suggest(trial, item) for item in searched}
+            may_end = self.prune and AS_IT_IS not in trial.user_attrs
+            limits = find_limits(study) if may_end else ()
+            asked.append(trial)
+            tasks.append(Task(f"Trial {trial.number}", (values, limits), needs))
+        results: dict[int, Scored] = {}
+        try:
+            self._executor.run(work, tasks, watch, results.__setitem__)
+        finally:  # those that are done, even if another one failed
+            for number in sorted(results):
+                tell(study, asked[number], results[number])
+
+    @property
+    def _executor(self) -> Executor:
+        """Of an experiment that was made in this process, where alone it is known: this process."""
+        return self.executor if self.experiment.origin else LocalExecutor(1)
+
+    def _find_needs(self) -> Needs:
+        if not self._executor.is_away:
+            return Needs()
+        groups = {self.experiment.learns_from(name) for name in self.experiment.collections}
+        memory = max(estimate_memory(group, self.plan) for group in groups)
+        return choose_needs(self.experiment.ranker, memory, self._executor)
+
+    def _work(self) -> Trials:
+        """Trials as the executor's processes can do them."""
+        own = self.experiment
+        site = choose_site(self._executor, self.plan, [own])
+        found = Address.of(own) if own.origin else own
+        return Trials(site, found, own.collections, self.seed)
 
     def best_experiment(self, study: optuna.Study) -> Path:
         """Write the best settings as an experiment file, and return its path."""
@@ -136,16 +183,13 @@ class Search:
             "tpe": optuna.samplers.TPESampler(seed=seed),
             "random": optuna.samplers.RandomSampler(seed=seed),
         }
-        pruner: optuna.pruners.BasePruner = optuna.pruners.NopPruner()
-        if self.prune:
-            pruner = optuna.pruners.MedianPruner(n_startup_trials=WARM_UP_TRIALS)
         study = optuna.create_study(
             storage=_storage(copy),
             study_name=self.experiment.name,
             direction="maximize",
             load_if_exists=True,
             sampler=samplers[self.sampler],
-            pruner=pruner,
+            pruner=optuna.pruners.NopPruner(),  # a trial gives itself up
         )
         self._check_same(study)
         for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
@@ -179,41 +223,9 @@ class Search:
                 )
             study.set_user_attr(name, value)
 
-    def _score(self, trial: optuna.Trial, progress: Progress) -> float:
-        """The mean over collections of the out-of-fold scores, reported fold after fold."""
-        searched = find_searched(self.experiment.ranker)
-        values = {item.name: suggest(trial, item) for item in searched}
-        settings = with_values(self.experiment.ranker, values)
-        steps = [(c, f) for c in self.experiment.collections for f in self.plan.folds(c)]
-        steps.sort(key=lambda step: step[1])  # every collection's first fold comes first
-        found: dict[str, list[np.ndarray]] = {}
-        task = progress.add_task(f"Trial {trial.number}", total=len(steps), note="")
-        models: dict[tuple[tuple[str, ...], int], Ranker] = {}
-        try:
-            for number, (collection, fold) in enumerate(steps):
-                key = self.experiment.learns_from(collection), fold
-                if key not in models:  # the last one, if it ranks several collections
-                    models = {key: fit_without(settings, self.plan, *key, self.seed)}
-                ranker = models[key]
-                scores = score_graphs(ranker, held_out(self.plan, collection, fold, settings))
-                found.setdefault(collection, []).append(scores[:, 0])
-                value = _mean_of_collections(list(found.values()))
-                trial.report(value, number)
-                progress.update(task, completed=number + 1, note=f"{value:.4f}")
-                last = number + 1 == len(steps)
-                if not last and AS_IT_IS not in trial.user_attrs and trial.should_prune():
-                    raise optuna.TrialPruned
-            return value
-        finally:
-            progress.remove_task(task)
-
 
 def _storage(path: Path) -> str:
     return f"sqlite:///{path.resolve()}"
-
-
-def _mean_of_collections(found: Sequence[Sequence[np.ndarray]]) -> float:
-    return float(np.mean([np.concatenate(scores).mean() for scores in found]))
 
 
 def find_as_it_is(

@@ -278,6 +278,7 @@ KINDS = (
     Kind("collection, repeats", lambda f: making.make_journal(f) / "repeats.parquet",
          _read_journal, ("*/repeats.parquet",)),
     Kind("search", making.make_choice, making.read_choice, ("*/search.json",)),
+    Kind("mirror", making.make_mirror, making.read_mirror, ("*.mirror.json",)),
     Kind("draft", _make_draft,
          lambda path: repr(read_sealed_record(path, "a draft")).encode(), ("*/drafts/*.json",)),
     Kind("session", _make_session, lambda path: read_record(path.parent).model_dump_json().encode(),

@@ -35,6 +35,8 @@ from solution.runs.origin import remember_origin
 from solution.store.graph_file import write_prepared
 from solution.store.preparing import prepare_store
 from solution.store.store import Store
+from solution.system.buckets import Mirror
+from solution.training.executors.local import LocalExecutor
 from solution.training.opening import open_experiments
 from solution.training.out_of_fold import run_experiments
 from solution.training.plan import make_plan
@@ -107,7 +109,7 @@ def make_run(folder: Path) -> Run:
     settings = {"scheme": "graph", "folds": 2}
     with open_experiments([RIDGE], make_store(folder), folder / "run", **settings) as (plan, run):
         remember_origin(run, folder, plan.store.folder)
-        run_experiments([RIDGE], plan, run, workers=1)
+        run_experiments([RIDGE], plan, run, LocalExecutor(1))
         fields = {"name": "mine", "members": {"ridge": 1.0}, "allow_missing": ["members"]}
         build_submission(run, make_recipe("mine", fields))
     return run
@@ -219,3 +221,20 @@ def read_choice(path: Path) -> bytes:
     """A folder without the record is one where nothing was searched."""
     journal = SearchJournal.open(path.parent, IDENTITY)
     return repr((journal.trials, journal.result)).encode() if journal.trials else b"begun again"
+
+
+def make_mirror(folder: Path) -> Path:
+    """What is kept of the copy of a bucket's folder."""
+    (folder / "bucket").mkdir(parents=True)
+    (folder / "bucket" / "run.json").write_text("a record")
+    mirror = Mirror(f"file://{folder / 'bucket'}", folder / "mirrors" / "run")
+    mirror.pull()
+    return mirror.folder.with_name("run.mirror.json")
+
+
+def read_mirror(path: Path) -> bytes:
+    """As a run that goes on; without its record all is fetched again."""
+    mirror = Mirror(f"file://{path.parents[1] / 'bucket'}", path.with_name("run"))
+    mirror.pull()
+    mirror.push()
+    return (mirror.folder / "run.json").read_bytes() + bytes(Mirror.find(mirror.folder) == mirror)

@@ -36,6 +36,7 @@ WRITTEN = {
     "solution/choosing/handing.py": ("protobuf",),  # and text for people
     "solution/choosing/journal.py": ("search",),
     "solution/choosing/picture.py": (),
+    "solution/collecting/away.py": (),  # a program, and a log that it was sent
     "solution/collecting/journal.py": (
         "collection, state", "collection, candidates", "collection, repeats",
     ),
@@ -69,13 +70,17 @@ WRITTEN = {
     "solution/sessions/record.py": ("session",),
     "solution/store/graph_file.py": ("store, graph", "store, mapped graph"),
     "solution/store/preparing.py": ("store.json", "store, list", "store, sample"),
+    "solution/system/buckets.py": ("mirror",),
     "solution/system/files.py": (),  # writes what others give it
+    "solution/system/parcel.py": (),  # writes what others give it
     "solution/system/parquet.py": ("predictions", "ranking"),
     "solution/system/sealing.py": ("seal",),
+    "solution/training/away.py": (),  # a token that nobody reads
     "solution/training/fit.py": ("job, predictions",),
     "solution/training/opening.py": ("run, sample",),
     "solution/training/out_of_fold.py": ("predictions",),
     "solution/training/plan.py": (),  # text in memory
+    "solution/training/sites.py": (),  # an experiment that is read at once
     "solution/tuning/search.py": ("study",),
     "submissions/archive.py": ("archive",),
     "submissions/download.py": ("download",),

@@ -22,6 +22,7 @@ import typer
 from rich.console import Console
 
 from solution.analysis.published_numbers import read_published
+from solution.commands.options import Address, ExecutorOption, make_executor
 from solution.domain.collection import LAYOUT, NAMES, TILE
 from solution.domain.metrics import Mean, bootstrap_mean
 from solution.system.wording import count
@@ -187,6 +188,8 @@ def main(
     seeds: int = 1,
     folds: Annotated[int, typer.Option(help="Of the two, how many are held out.")] = FOLDS,
     workers: int = 2,
+    executor: ExecutorOption = "local",
+    address: Address = None,
     only: Annotated[list[str], typer.Option(help="Claims that hold these words.")] = [],  # noqa: B006
     collections: Annotated[list[str], typer.Option(help="Where this is enough.")] = list(NAMES),  # noqa: B006
     out: Annotated[Path, typer.Option()] = Path("build/ablations"),
@@ -196,7 +199,8 @@ def main(
     every = restrict(CLAIMS, collections)
     claims = [claim for claim in every if not only or any(word in claim.text for word in only)]
     fits = list_fits(claims, seconds, seeds, folds)
-    compute(fits, prepare(data, out), out / "parts", workers, "Ablations")
+    done_on = make_executor(executor, address, workers)
+    compute(fits, prepare(data, out), out / "parts", done_on, "Ablations")
     scores = read_parts(list_fits(every, seconds, seeds, folds), out / "parts")
     tables = [tabulate(every, scores), tabulate_opa(scores)]
     console = Console(width=160)

@@ -22,6 +22,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from solution.analysis.graph_picture import save_figure
+from solution.commands.options import Address, ExecutorOption, make_executor
 from solution.domain.collection import LAYOUT, TILE
 from tests.benchmarks.claims import configs_of
 from tests.benchmarks.paper_report import (
@@ -106,13 +107,16 @@ def main(
     seeds: int = 1,
     folds: Annotated[int, typer.Option(help="Of the scheme, so many are measured.")] = FOLDS,
     workers: int = 2,
+    executor: ExecutorOption = "local",
+    address: Address = None,
     only: Annotated[list[str], typer.Option(help="Systems that hold these words.")] = [],  # noqa: B006
     out: Annotated[Path, typer.Option()] = Path("build/paper-needs"),
     report: Annotated[Path | None, typer.Option(help="The folder of the log to write to.")] = None,
 ) -> None:
     """Measure what is missing, print the tables, draw the curves."""
     fits = list_fits(minutes, seeds, folds, only)
-    compute(fits, prepare(data, out), out / "parts", workers, "Fits")
+    done_on = make_executor(executor, address, workers)
+    compute(fits, prepare(data, out), out / "parts", done_on, "Fits")
     scores = read_parts(list_fits(minutes, seeds, folds), out / "parts")
     tables = [count_late(kind, scores, minutes) for kind, _, _ in KINDS]
     for (kind, _, _), rows in zip(KINDS, tables, strict=True):

@@ -21,6 +21,7 @@ import polars as pl
 import typer
 from rich.console import Console
 
+from solution.commands.options import Address, ExecutorOption, make_executor
 from solution.domain.collection import LAYOUT, TILE
 from solution.system.cost import measure
 from solution.system.processes import one_thread, open_pool
@@ -32,10 +33,10 @@ from tests.benchmarks.paper_systems import LAYOUT_SYSTEMS, TILE_SYSTEMS, System
 from tests.benchmarks.parts import (
     FOLDS,
     Fit,
+    Fitting,
     begin,
     compute,
     keep,
-    plan_of,
     prepare,
     stops_early,
 )
@@ -63,12 +64,12 @@ def list_fits(budgets: Sequence[float], seeds: int, folds: int = FOLDS) -> list[
     ]
 
 
-def cost(name: str, collection: str) -> dict[str, Any]:
+def cost(work: Fitting, name: str, collection: str) -> dict[str, Any]:
     """An epoch of a net, or a whole fit, in a process that does nothing else."""
     settings = find_system(name, collection).settings()
     if hasattr(unwrap(settings), "training"):
         settings = with_epochs(settings, 1)
-    plan = plan_of(settings)
+    plan = work.plan_of(settings)
     with one_thread(), measure() as spent:
         ranker = fit_without(settings, plan, (collection,), 0, 0)
         graphs = list(held_out(plan, collection, 0, settings))
@@ -98,8 +99,8 @@ def measure_costs(stores: dict[bool, Path]) -> pl.DataFrame:
     asked = [(name, collections[-1]) for systems, collections, _ in KINDS for name in systems]
     with track(asked, "Costs") as tracked:
         for name, collection in tracked:
-            with open_pool(1, begin, stores) as pool:
-                rows.append(pool.submit(cost, name, collection).result())
+            with open_pool(1, begin) as pool:
+                rows.append(pool.submit(cost, Fitting(stores), name, collection).result())
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
@@ -109,6 +110,8 @@ def main(
     seeds: int = 3,
     folds: Annotated[int, typer.Option(help="Of the two, how many are held out.")] = FOLDS,
     workers: int = 2,
+    executor: ExecutorOption = "local",
+    address: Address = None,
     out: Annotated[Path, typer.Option()] = Path("build/papers"),
     report: Annotated[Path, typer.Option(help="Where the table and the plot go.")] = Path(),
 ) -> None:
@@ -118,7 +121,8 @@ def main(
     if not known.exists():
         keep(measure_costs(stores), known)
     costs = pl.read_parquet(known)
-    scores = compute(list_fits(seconds, seeds, folds), stores, out / "parts", workers, "Fits")
+    done_on = make_executor(executor, address, workers)
+    scores = compute(list_fits(seconds, seeds, folds), stores, out / "parts", done_on, "Fits")
     console = Console(width=140)
     for table in (*show_scores(scores), show_orders(scores), show_costs(costs)):
         console.print(table)

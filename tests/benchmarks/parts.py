@@ -17,8 +17,8 @@ import hashlib
 import os
 import time
 from collections.abc import Sequence
-from concurrent.futures import as_completed
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +36,13 @@ from solution.store.store import Store
 from solution.system.cost import measure
 from solution.system.files import replace_file
 from solution.system.processes import one_thread, open_pool
-from solution.system.progress import track
+from solution.system.progress import bars, track
+from solution.system.report import Report, silent
+from solution.training.executors.base import Executor, Task
 from solution.training.fold_scores import fit_without, held_out, score_graphs
 from solution.training.learning_curve import measure_volatility
 from solution.training.plan import Plan, make_plan
+from solution.training.watch import ProgressBars
 from tests.benchmarks.timed_fits import count_epochs, time_fits, unwrap
 
 FOLDS = 2
@@ -116,25 +119,38 @@ class Curve:
         return measure_volatility(self.scores)
 
 
-_plans: dict[bool, Plan]  # of a worker process; True: of whole graphs
+Stores = dict[bool, Path]  # of whole graphs, and of pruned ones
 
 
-def begin(stores: dict[bool, Path]) -> None:
-    """Open the stores in a worker process, which has one thread."""
-    global _plans
+@dataclass(frozen=True)
+class Fitting:
+    """The work of a table, in any process that sees the stores: a fit, and its rows."""
+
+    stores: Stores
+
+    @cached_property
+    def plans(self) -> dict[bool, Plan]:
+        """Made once a process."""
+        return {
+            whole: make_plan(Store.open(store), "architecture", FOLDS)
+            for whole, store in self.stores.items()
+        }
+
+    def __call__(self, fit: Fit, report: Report = silent) -> pl.DataFrame:
+        """Do the fit."""
+        return run(fit, self.plan_of(fit.settings))
+
+    def plan_of(self, settings: RankerSettings) -> Plan:
+        """The plan with the nodes that a ranker of the settings looks at."""
+        return self.plans[settings.needed_hops is None]
+
+
+def begin() -> None:
+    """In a worker process of a fit that is alone: it has one thread."""
     os.environ["OMP_NUM_THREADS"] = "1"
-    _plans = {
-        whole: make_plan(Store.open(store), "architecture", FOLDS)
-        for whole, store in stores.items()
-    }
 
 
-def plan_of(settings: RankerSettings) -> Plan:
-    """The plan, in a worker process, with the nodes that a ranker of the settings looks at."""
-    return _plans[settings.needed_hops is None]
-
-
-def prepare(data: Path, out: Path) -> dict[bool, Path]:
+def prepare(data: Path, out: Path) -> Stores:
     """The stores of whole and of pruned graphs."""
     files = find_files(data)
     kinds = {True: Preparation(None), False: Preparation(1)}
@@ -144,9 +160,8 @@ def prepare(data: Path, out: Path) -> dict[bool, Path]:
     }
 
 
-def run(fit: Fit) -> pl.DataFrame:
+def run(fit: Fit, plan: Plan) -> pl.DataFrame:
     """A row for each graph of the fold: scores, and of the fit its cost and learning curve."""
-    plan = plan_of(fit.settings)
     with one_thread():
         settings = limit(fit, plan)
         curve = Curve()
@@ -213,23 +228,28 @@ def with_training(settings: Any, **values: Any) -> Any:
 
 def compute(
     fits: Sequence[Fit],
-    stores: dict[bool, Path],
+    stores: Stores,
     folder: Path,
-    workers: int,
+    executor: Executor,
     title: str,
 ) -> pl.DataFrame:
     """The rows of all fits; those whose file is there are not done again."""
     folder.mkdir(parents=True, exist_ok=True)
     missing = [fit for fit in fits if not (folder / fit.file).exists()]
     together = [fit for fit in missing if not fit.alone]
-    with open_pool(workers, begin, stores) as pool, track(together, title) as tracked:
-        running = {pool.submit(run, fit): fit for fit in together}
-        for _, done in zip(tracked, as_completed(running), strict=True):
-            keep(done.result(), folder / running[done].file)
+    work = Fitting({whole: store.absolute() for whole, store in stores.items()})
+    tasks = [Task(f"{fit.name} {fit.collection} fold {fit.fold}", (fit,)) for fit in together]
+
+    def keep_rows(number: int, rows: pl.DataFrame) -> None:
+        keep(rows, folder / together[number].file)
+
+    with bars() as progress:
+        watch = ProgressBars(progress, len(tasks), title)
+        executor.run(work, tasks, watch, keep_rows)
     with track([fit for fit in missing if fit.alone], f"{title}, each alone") as tracked:
         for fit in tracked:
-            with open_pool(1, begin, stores) as pool:
-                keep(pool.submit(run, fit).result(), folder / fit.file)
+            with open_pool(1, begin) as pool:
+                keep(pool.submit(work, fit).result(), folder / fit.file)
     return read_parts(fits, folder)
 
 

@@ -1,6 +1,7 @@
 """The worked example runs as it stands, and every form of program is read."""
 
 import os
+import shutil
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -11,6 +12,7 @@ import pytest
 
 from solution.collecting.builder import Builder
 from solution.collecting.child import Compile
+from solution.collecting.children import Child, Limits
 from solution.collecting.collect import Workers
 from solution.collecting.compiler import Compiler
 from solution.collecting.program import read_programs
@@ -161,3 +163,16 @@ def test_a_torch_module_is_translated_or_the_extra_is_named(
     (program,) = read_programs(path, workers.compiling)
     assert {i.opcode for i in instructions(program.module)} >= {"convolution", "dot", "reshape"}
     assert Builder(workers.compiling, program).open().executable
+
+
+def test_a_program_is_the_same_wherever_its_file_lies(tmp_path: Path) -> None:
+    """Again, too: neither its folder nor what Python keeps beside it stands in the module."""
+    found = []
+    for folder in ("one", "other", "one"):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        path = Path(shutil.copy(EXAMPLES / "mlp.py", tmp_path / folder))
+        with Child(Limits()) as child:
+            (program,) = read_programs(path, child)
+        found.append(program)
+    assert len({program.digest for program in found}) == 1
+    assert str(tmp_path).encode() not in found[0].plain

@@ -56,9 +56,9 @@ def data(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def read_study(folder: Path) -> optuna.Study:
-    path = folder / "tuning" / "quick_trees" / "study.db"
-    return optuna.load_study(study_name="quick_trees", storage=f"sqlite:///{path}")
+def read_study(folder: Path, name: str = "quick_trees") -> optuna.Study:
+    path = folder / "tuning" / name / "study.db"
+    return optuna.load_study(study_name=name, storage=f"sqlite:///{path}")
 
 
 def test_a_search_goes_on_and_writes_its_best(fastslow: FastSlow, data: Path) -> None:
@@ -192,17 +192,31 @@ def test_settings_outside_the_space_widen_it() -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class StoppedSettings(RidgeSettings):
-    """Settings whose first fit is interrupted, as by Ctrl-C."""
+class EndingSettings(RidgeSettings):
+    """Settings of which one fit ends in an error."""
 
     num_leaves: int = 15
     fits: ClassVar[int] = 0
+    last: ClassVar[int]
+    error: ClassVar[BaseException]
 
     def build(self, seed: int) -> LinearRanker:
         type(self).fits += 1
-        if type(self).fits == 1:
-            raise KeyboardInterrupt
+        if type(self).fits == self.last:
+            raise self.error
         return super().build(seed)
+
+
+class StoppedSettings(EndingSettings):
+    """The first fit is interrupted, as by Ctrl-C."""
+
+    last, error = 1, KeyboardInterrupt()
+
+
+class FailingThirdSettings(EndingSettings):
+    """The second trial fails; a trial has two fits."""
+
+    last, error = 3, ValueError("the third fit")
 
 
 def test_the_experiment_itself_is_tried_again_after_a_stop(data: Path) -> None:
@@ -216,3 +230,14 @@ def test_the_experiment_itself_is_tried_again_after_a_stop(data: Path) -> None:
     assert own.number == 1
     assert "Trial 1 is the experiment as it is" in str(show_study(study).caption)
     assert len(search.run(3).trials) == 4  # it is not tried a third time
+
+
+def test_trials_that_were_done_beside_one_that_failed_are_kept(data: Path) -> None:
+    store = prepare_store(find_files(data / "data"), data / "store", Preparation())
+    plan = make_plan(store, "architecture", 2)
+    experiment = Experiment("stopped", TILE, FailingThirdSettings())
+    search = Search(experiment, plan, data / "tuning" / "stopped", at_once=3)
+    with pytest.raises(ValueError, match="the third"):
+        search.run(3)
+    done = [trial for trial in read_study(data, "stopped").trials if trial.value]
+    assert [trial.number for trial in done] == [0]

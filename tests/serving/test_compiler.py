@@ -26,17 +26,18 @@ def rank_program(folder: Path) -> Ranking:
     return load_bundle().rank(read_graph(folder / "program.pb", "layout:xla:random", configs=50))
 
 
-def constrain(value: Any, ranking: Ranking, place: int) -> Any:
+def constrain(page: str, value: Any, ranking: Ranking, place: int) -> Any:
     """What the example makes of `value`, the configuration at this place of the order chosen."""
-    text = (REPOSITORY / "docs" / "serving.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    text = (REPOSITORY / page).read_text(encoding="utf-8")
+    blocks = re.findall(r"```py(?:thon)?\n(.*?)```", text, re.DOTALL)
     (example,) = (block for block in blocks if "with_layout_constraint" in block)
     names = {"value": value, "ranking": ranking}
     exec(example.replace("order[0]", f"order[{place}]"), names)
     return names["value"]
 
 
-def test_the_chosen_layouts_reach_the_compiler(tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", ["README.md", "docs/serving.md"])
+def test_the_chosen_layouts_reach_the_compiler(page: str, tmp_path: Path) -> None:
     ranking = rank_program(tmp_path)
     left = np.linspace(-1, 1, ROWS * INNER, dtype=np.float32).reshape(ROWS, INNER)
     right = np.linspace(1, -1, INNER * COLUMNS, dtype=np.float32).reshape(INNER, COLUMNS)
@@ -45,7 +46,7 @@ def test_the_chosen_layouts_reach_the_compiler(tmp_path: Path) -> None:
         place = layouts.index(layout)
 
         def multiply(left: Any, right: Any, place: int = place) -> Any:
-            return jax.numpy.tanh(constrain(left @ right, ranking, place))
+            return jax.numpy.tanh(constrain(page, left @ right, ranking, place))
 
         lowered = jax.jit(multiply).lower(left, right)
         asked = re.findall(r"LayoutConstraint.*result_layouts = .dense<(.*?)>", lowered.as_text())

@@ -142,6 +142,21 @@ def test_a_session_ends_quietly(
     assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
 
 
+def test_a_session_ends_quietly_inside_c_code(
+    kaggle: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where a handler raises, some of it returns to Python by a SystemError; others are passed."""
+    kernel = Session.begin("notebook")
+    with kernel.time_limit(0.1 / 3600):
+        try:
+            time.sleep(10)
+        except BaseException as reason:
+            raise SystemError("returned a result with an exception set") from reason
+    assert "Stopped (the time limit)" in capsys.readouterr().out
+    with pytest.raises(SystemError, match="another"), kernel.time_limit(1):
+        raise SystemError("another") from OSError()
+
+
 def test_a_record_knows_its_files(tmp_path: Path) -> None:
     for name in ("one", "run/two", ".hidden", "run/.partial-three"):
         (tmp_path / name).parent.mkdir(exist_ok=True)

@@ -20,8 +20,10 @@ from solution.system import processes
 from solution.system.errors import InputError
 from solution.system.progress import bars
 from solution.system.report import silent
-from solution.training.executors.local import _Screen, choose_gpu, count_slots
+from solution.training.executors.local import choose_gpus, count_slots
+from solution.training.executors.screen import Screen
 from solution.training.out_of_fold import Trainer
+from solution.training.sites import Address, Here, JobAddress
 from solution.training.watch import ProgressBars
 from tests.conftest import REPOSITORY
 from tests.processes import TRAINING, Program
@@ -114,8 +116,9 @@ def end(
 
 
 def test_each_worker_has_a_gpu_of_those_that_may_be_used() -> None:
-    assert [choose_gpu(place, 2, None) for place in range(3)] == ["0", "1", "0"]
-    assert [choose_gpu(place, 2, "3,MIG-5") for place in range(2)] == ["3", "MIG-5"]
+    assert [choose_gpus(place, 1, 2, None) for place in range(3)] == ["0", "1", "0"]
+    assert [choose_gpus(place, 1, 2, "3,MIG-5") for place in range(2)] == ["3", "MIG-5"]
+    assert [choose_gpus(place, 2, 4, None) for place in range(3)] == ["0,1", "2,3", "0,1"]
 
 
 def test_an_experiment_that_is_changed_meanwhile_is_not_trained_on(tmp_path: Path) -> None:
@@ -124,14 +127,14 @@ def test_an_experiment_that_is_changed_meanwhile_is_not_trained_on(tmp_path: Pat
     source = find_experiment(str(file)).source
     file.write_text(file.read_text(encoding="utf-8") + "# changed\n", encoding="utf-8")
     with pytest.raises(InputError, match=r"quick_tile_gnn.py: was changed"):
-        Trainer(pl.DataFrame(), NO_STORE, Run(tmp_path))(
-            (str(file), source, False), TILE, TILE, 0, 0, silent
+        Trainer(Here(pl.DataFrame(), NO_STORE), Run(tmp_path))(
+            JobAddress(Address(str(file), source, is_quick=False), TILE, TILE, 0, 0), silent
         )
 
 
 def test_a_message_may_arrive_after_the_result() -> None:
     with bars() as progress:
-        screen = _Screen(ProgressBars(progress, 1, "Training"), ["model"])
+        screen = Screen(ProgressBars(progress, 1, "Training"), ["model"])
         with screen:
             screen.show(0, (1, 3), {})
             screen.finish(0)

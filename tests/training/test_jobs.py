@@ -14,6 +14,7 @@ from solution.runs.job import read_job
 from solution.runs.record import open_run
 from solution.store.store import Store
 from solution.system.sealing import find_seal
+from solution.training.executors.local import LocalExecutor
 from solution.training.jobs import list_jobs, list_missing
 from solution.training.opening import save_split
 from solution.training.out_of_fold import run_experiments
@@ -37,7 +38,7 @@ def trained(plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def train(folder: Path, plan: Plan) -> Run:
     with open_run(folder, {"experiments": {}}) as run:
         save_split(plan, run)
-        run_experiments([RIDGE], plan, run, workers=1)
+        run_experiments([RIDGE], plan, run, executor=LocalExecutor(1))
     return run
 
 

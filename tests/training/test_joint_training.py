@@ -19,6 +19,7 @@ from solution.runs.record import open_run
 from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.system.report import Report, silent
+from solution.training.executors.local import LocalExecutor
 from solution.training.fit import split_training
 from solution.training.folds import NO_FOLD
 from solution.training.jobs import EVERYTHING, Choice, list_jobs
@@ -128,7 +129,7 @@ def test_any_number_of_workers_trains_each_model_once(
         plan = make_plan(sample_store, "architecture", num_folds=2)
         with open_run(tmp_path / "run", {"experiments": {}}) as run:
             save_split(plan, run)
-            run_experiments([experiment], plan, run, workers)
+            run_experiments([experiment], plan, run, LocalExecutor(workers))
     assert len(list(counts.iterdir())) == 2 * 2
 
 

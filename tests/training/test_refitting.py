@@ -21,6 +21,7 @@ from solution.serving.record import read_bundle_record
 from solution.store.preparing import prepare_store
 from solution.store.store import Store
 from solution.training.distilling import Teacher
+from solution.training.executors.local import LocalExecutor
 from solution.training.opening import open_experiments
 from solution.training.out_of_fold import run_experiments
 from solution.training.plan import Plan
@@ -49,7 +50,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 def trained(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("run") / "run"
     with open_experiments(MEMBERS, store, folder, scheme="graph", folds=3) as (plan, run):
-        run_experiments(MEMBERS, plan, run, workers=1)
+        run_experiments(MEMBERS, plan, run, executor=LocalExecutor(1))
     return folder
 
 
@@ -107,8 +108,8 @@ def test_a_refit_learns_from_all_labelled_graphs(run: Run, store: Store, tmp_pat
     experiments = [find_experiment("tile_pointwise_001")]
     recipe = Recipe(name="r", members={"tile_pointwise_001": 1.0})
     with open_experiments(experiments, store, run.folder, scheme="graph", folds=3) as (plan, _):
-        run_experiments(experiments, plan, run, workers=1)
-    refit(run, recipe, store, workers=1)
+        run_experiments(experiments, plan, run, executor=LocalExecutor(1))
+    refit(run, recipe, store, executor=LocalExecutor(1))
     bundle = load_bundle(pack(run, recipe, tmp_path / "b", refitted=True))
     (member,) = bundle.record.members
     (place,) = [p for p in run.jobs("tile_pointwise_001") if read_job(p).fold == NO_FOLD]

@@ -27,11 +27,12 @@ from solution.features.propagation.backend import BACKENDS
 from solution.features.propagation.state_table import FEATURES, NUM_SHARES, state_tables
 from solution.models.base import RankerSettings
 from solution.models.layout import layout_gnn
+from solution.models.nets.devices import one_thread
 from solution.models.nets.layers import Mlp, slope, standardise
 from solution.models.nets.net_ranker import NetRanker
 from solution.models.nets.sparse import SparseMatrix
 from solution.models.nets.sparse_rows import SparseRows
-from solution.models.nets.training_loop import TrainingSettings, one_thread
+from solution.models.nets.training_loop import TrainingSettings
 from solution.models.settings import check_choice
 
 CHUNK_VALUES = 1 << 24  # (configuration, place) entries that are summed at once

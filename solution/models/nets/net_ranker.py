@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from solution.domain.graph import Graph
 from solution.features.nodes import Scaler, expand, fit_scaler
 from solution.models.base import Ranker
+from solution.models.nets.devices import move_inputs, one_thread, pick_device
 from solution.models.nets.ranking_net import Example, as_ranking
-from solution.models.nets.training_loop import TrainingSettings, one_thread, pick_device, train
+from solution.models.nets.training_loop import TrainingSettings, train
 from solution.models.sampling import choose_rows
 from solution.models.settings import check_net
 from solution.system.errors import InputError
@@ -49,6 +50,7 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
         self.seed = seed
         self.device = pick_device()
         self.checkpoints: Path | None = None
+        self.devices = 1
         self.encoding = "logarithms"  # of solution.features.nodes.ENCODINGS
         self.net_: nn.Module | None = None
         self.scalers_: dict[str, Scaler] = {}
@@ -98,12 +100,16 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
                 report,
                 self.checkpoints,
                 f"{self.settings} {self.seed} {[e.key for e in (*examples, *held_out)]}",
+                self.devices,
             )
             self.finish(self.net_, examples, held_out, report)
         return self
 
     def keep_checkpoints(self, folder: Path) -> None:
         self.checkpoints = folder
+
+    def use_devices(self, count: int) -> None:
+        self.devices = count
 
     def predict(self, graph: Graph) -> np.ndarray:
         if self.net_ is None:
@@ -175,9 +181,9 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
 
     def _scale(self, inputs: Inputs) -> Inputs:
         """Standardise the tables and move everything to the device."""
-        values = {field.name: getattr(inputs, field.name) for field in dataclasses.fields(inputs)}
-        tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
-        for name, scaler in self.scalers_.items():
-            tensors[name] = torch.from_numpy(scaler(tensors[name].numpy()))
-        moved = {name: tensor.to(self.device) for name, tensor in tensors.items()}
-        return dataclasses.replace(inputs, **moved)
+        scaled = {
+            name: torch.from_numpy(scaler(getattr(inputs, name).numpy()))
+            for name, scaler in self.scalers_.items()
+        }
+        moved: Inputs = move_inputs(dataclasses.replace(inputs, **scaled), self.device)
+        return moved

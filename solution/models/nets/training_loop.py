@@ -6,31 +6,39 @@ the epoch that was best on validation graphs; without, with the last ones.
 Device and precision are Lightning Fabric's business.
 """
 
+import copy
 import math
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor, nn
 
-from solution.models.nets.fit_state import FitState
+from solution.models.nets.devices import (
+    make_fabric,
+    move_examples,
+    pick_device,
+    pick_precision,
+)
+from solution.models.nets.fit_state import FitState, Remembering
 from solution.models.nets.losses import LOSSES, blend
 from solution.models.nets.ranking_net import Example, Inputs, Regularised
+from solution.models.nets.team import Team, lead
 from solution.models.nets.validation import METRICS, validate
 from solution.models.settings import check_choice
+from solution.system.errors import InputError
 from solution.system.memory import SpareMemory
-from solution.system.report import Report
+from solution.system.report import Report, silent
 
 WARM_UP = 0.1
 MANY = 10  # times as many configurations as are sampled
 MAX_VALUES = 1 << 22  # of a layer that are in memory at once while training: 16 MB
 OPTIMIZERS = ("adamw", "adam")
+Drawn = tuple[Example[Inputs], np.ndarray]  # a graph and the rows (configs,) that are learned from
 
 
 @dataclass(frozen=True)
@@ -62,37 +70,14 @@ class TrainingSettings:
         check_choice("optimizer", self.optimizer, OPTIMIZERS)
         check_choice("chosen_by", self.chosen_by, METRICS)
 
+    @property
+    def most_devices(self) -> int:
+        """The graphs of a step are divided among devices."""
+        return self.graphs_per_step
+
     def quick(self) -> "TrainingSettings":
         """A tenth of the epochs, each of one visit to a graph."""
         return replace(self, epochs=-(-self.epochs // 10), visits=1, min_steps=1)
-
-
-def pick_device() -> torch.device:
-    """The GPU where there is one."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-
-def make_fabric() -> Fabric:
-    """The device of `pick_device`, with bfloat16 products where it has them."""
-    device = pick_device()
-    is_half = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-    return Fabric(
-        accelerator=device.type, devices=1, precision="bf16-mixed" if is_half else "32-true"
-    )
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Fit and predict with one thread: weights and scores do not depend on how many there are.
-
-    Models are fitted beside each other instead, a core each.
-    """
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def train(
@@ -104,6 +89,7 @@ def train(
     report: Report,
     checkpoints: Path | None = None,
     fit: str = "",
+    devices: int = 1,
 ) -> None:
     """Train `net`, a RankingNet, in place.
 
@@ -112,8 +98,45 @@ def train(
         checkpoints: a folder of this fit alone, in which its state is kept while it lasts; a fit
             that was stopped goes on from there and, on a CPU, ends with the same weights.
         fit: names the fit, so that it does not go on from what another one left.
+        devices: of this machine, among which each step's graphs are divided.
+
+    Raises InputError where a net cannot be trained on several devices.
     """
-    fabric = make_fabric()
+    given = (net, examples, validation, settings, seed, checkpoints, fit)
+    if devices == 1:
+        _train(Team(make_fabric()), report, *given)
+        return
+    if isinstance(net, Remembering):
+        raise InputError(
+            f"{type(net).__name__} remembers what it saw of each graph, so it cannot be trained on "
+            f"{devices} devices: leave out --devices."
+        )
+    moved = (move_examples(part, "cpu") for part in (examples, validation))
+    apart = (copy.deepcopy(net).cpu(), *moved, *given[3:])
+    with lead(devices, pick_device().type, pick_precision(), _train_too, *apart) as team:
+        _train(team, report, *given)
+
+
+def _train_too(team: Team, *given: Any) -> None:
+    """What the other processes of a fit do: the same, and they say nothing."""
+    net, examples, validation, settings, seed, *rest = given
+    net.to(team.fabric.device)
+    torch.manual_seed(seed + 1000 * team.rank)  # of the units that are dropped
+    here = [move_examples(part, team.fabric.device) for part in (examples, validation)]
+    _train(team, silent, net, here[0], here[1], settings, seed, *rest)
+
+
+def _train(
+    team: Team,
+    report: Report,
+    net: nn.Module,
+    examples: Sequence[Example[Inputs]],
+    validation: Sequence[Example[Inputs]],
+    settings: TrainingSettings,
+    seed: int,
+    checkpoints: Path | None,
+    fit: str,
+) -> None:
     optimizer = make_optimizer(net, settings)
     state = FitState(net, optimizer, seed, fit)
     if checkpoints is not None:
@@ -122,15 +145,18 @@ def train(
             note = f"validation {known:.3f}"
             report(done, settings.epochs, note, known, measures=measures)
     # Only what computes is wrapped: the state's own net keeps its names.
-    wrapped, wrapped_optimizer = fabric.setup(net, optimizer)
-    steps = _Steps(
-        fabric, wrapped, wrapped_optimizer, settings, state.generator, isinstance(net, Regularised)
+    wrapped, wrapped_optimizer = team.fabric.setup(net, optimizer)
+    steps = Steps(
+        team, wrapped, wrapped_optimizer, settings, state.generator, isinstance(net, Regularised)
     )
+    team.wait()  # nobody writes a checkpoint that another one has not read
     for epoch in range(state.epoch, settings.epochs):
         loss, rate = steps.run_epoch(examples, epoch)
         score, measures, note = None, {"loss": loss}, f"loss {loss:.3f}"
         if len(validation):
-            found = validate(net, validation, steps.loss, settings.configs_per_graph)
+            found = team.from_leader(
+                lambda: validate(net, validation, steps.loss, settings.configs_per_graph)
+            )
             score, measures = getattr(found, settings.chosen_by), measures | found.measures()
             state.keep_if_best(score, measures)
             note += f", validation {score:.3f}"
@@ -138,7 +164,7 @@ def train(
         report(state.epoch, settings.epochs, note, score, loss=loss, rate=rate, measures=measures)
         if settings.patience is not None and state.epochs_since_best >= settings.patience:
             break
-        if checkpoints is not None:
+        if checkpoints is not None and team.rank == 0:
             state.save_now_and_then(checkpoints)
     state.take_chosen_weights()
 
@@ -161,10 +187,10 @@ def learning_rate_factor(step: int, total: int) -> float:
 
 
 @dataclass
-class _Steps:
+class Steps:
     """The optimizer's steps over the examples."""
 
-    fabric: Fabric
+    team: Team
     net: Any  # as Fabric wrapped it
     optimizer: Any
     settings: TrainingSettings
@@ -193,43 +219,51 @@ class _Steps:
         return float(np.mean(losses)), learned / (time.perf_counter() - started)
 
     def _step(self, examples: list[Example[Inputs]]) -> float:
-        self.optimizer.zero_grad(set_to_none=True)
-        total = 0.0
-        for part in self._parts(examples):
-            share = len(part) / len(examples)
-            with self.fabric.autocast():
-                loss, penalty = self._losses(part)
-            self.fabric.backward(share * (loss + penalty))
-            total += share * float(loss.detach())
+        total = self.find_gradients(examples)
         if self.settings.optimizer == "adamw":
             nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)
         self.optimizer.step()
         return total
+
+    def find_gradients(self, examples: list[Example[Inputs]]) -> float:
+        """Give the parameters the gradients of the graphs' mean loss; the loss."""
+        self.optimizer.zero_grad(set_to_none=True)
+        size, total = self.settings.configs_per_graph, 0.0
+        # Drawn for all graphs in every process, so that all draw the same.
+        drawn = [(e, sample(len(e.runtimes), size, self.generator)) for e in examples]
+        for part in self._parts(self.team.share(drawn)):
+            share = len(part) / len(examples)
+            with self.team.fabric.autocast():
+                loss, penalty = self._losses(part)
+            self.team.fabric.backward(share * (loss + penalty))
+            total += share * float(loss.detach())
+        self.team.add_up(self.net.parameters())
+        return self.team.sum_number(total)
 
     def _batches(self, visits: np.ndarray) -> Iterator[np.ndarray]:
         order, size = self.generator.permutation(visits), self.settings.graphs_per_step
         for first in range(0, len(order), size):
             yield order[first : first + size]
 
-    def _parts(self, examples: list[Example[Inputs]]) -> Iterator[list[Example[Inputs]]]:
+    def _parts(self, drawn: Sequence[Drawn[Inputs]]) -> Iterator[list[Drawn[Inputs]]]:
         """Divide a step's graphs so that their activations fit; gradients add up to the same."""
-        part: list[Example[Inputs]] = []
+        part: list[Drawn[Inputs]] = []
         values = 0
-        for example in examples:
+        for example, rows in drawn:
             size = self.net.count_values(example.inputs) * self.settings.configs_per_graph
             if part and values + size > MAX_VALUES:
                 yield part
                 part, values = [], 0
-            part.append(example)
+            part.append((example, rows))
             values += size
-        yield part
+        if part:
+            yield part
 
-    def _losses(self, examples: list[Example[Inputs]]) -> tuple[Tensor, Tensor | float]:
+    def _losses(self, drawn: list[Drawn[Inputs]]) -> tuple[Tensor, Tensor | float]:
         """The loss of sampled configurations, and what the net adds to it."""
-        size = self.settings.configs_per_graph
-        chosen = [sample(len(e.runtimes), size, self.generator) for e in examples]
-        runtimes = [e.runtimes[rows] for e, rows in zip(examples, chosen, strict=True)]
-        batch, configs = [e.inputs for e in examples], np.stack(chosen, axis=1)
+        runtimes = [example.runtimes[rows] for example, rows in drawn]
+        batch = [example.inputs for example, _ in drawn]
+        configs = np.stack([rows for _, rows in drawn], axis=1)
         penalty: Tensor | float = 0.0
         if self.is_regularised:
             scores, penalty = self.net.score_and_penalise(batch, configs)

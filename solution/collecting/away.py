@@ -1,0 +1,70 @@
+"""Collect the programs of one file where the folder of the collection may not be.
+
+The work is done in a folder of its own, on a core of its own; what was written comes back as bytes.
+"""
+
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from solution.collecting.children import Child, lease_core
+from solution.collecting.collect import Settings, Workers
+from solution.collecting.compiler import check_installed
+from solution.collecting.program import Program, read_programs
+from solution.collecting.records import Place
+from solution.collecting.session import Finished, check_names, collect_one, share_time
+from solution.collecting.spaces import Space
+from solution.system.parcel import pack_folder, unpack_folder
+from solution.system.report import Report
+
+
+@dataclass(frozen=True)
+class Collector:
+    """The work of a collection, on any machine.
+
+    Args:
+        make_space: what is configured; it is pickled.
+        place: where the files will lie; its folder is not used.
+    """
+
+    make_space: Callable[[Program], Space]
+    place: Place
+    settings: Settings
+
+    def __call__(
+        self, name: str, content: bytes, log: bytes | None, seconds: float, report: Report
+    ) -> tuple[list[Finished], bytes]:
+        """Collect the programs of a file; what became of them, and the files, packed.
+
+        Args:
+            log: of an earlier collection of the program that has the file's name, to go on from.
+            seconds: for all programs of the file.
+        """
+        check_installed()
+        with tempfile.TemporaryDirectory(prefix="fastslow-") as scratch:
+            path = Path(scratch) / name
+            path.write_bytes(content)
+            out = Path(scratch) / "out"
+            place = replace(self.place, folder=out)
+            if log is not None:
+                unpack_folder(log, place.find("log", path.stem))
+            finished = self._collect(path, place, time.monotonic() + seconds, report)
+            out.mkdir(exist_ok=True)
+            return finished, pack_folder(out)
+
+    def _collect(self, path: Path, place: Place, deadline: float, report: Report) -> list[Finished]:
+        begin, limits = time.monotonic(), self.settings.limits
+
+        def tell(note: str) -> None:
+            report(round(time.monotonic() - begin), round(deadline - begin), note)
+
+        with lease_core() as core, Child(limits, core) as compiling, Child(limits, core) as timing:
+            programs = list(read_programs(path, compiling))
+            check_names([program.name for program in programs])
+            workers = Workers(compiling, timing)
+            return [
+                collect_one(program, self.make_space, place, own, workers, tell)
+                for program, own in share_time(programs, self.settings, deadline)
+            ]

@@ -1,0 +1,295 @@
+"""Folders that lie in a bucket (s3://, gs:// or whatever fsspec knows), and their copies here.
+
+Everything works on a copy on this machine, a *mirror*: it is brought up to date before, and what
+has changed is sent back. Beside the mirror stands NAME.mirror.json with the address and, file by
+file, what stood on both sides when they were last equal. Who may read a bucket says the environment
+(AWS_*, GOOGLE_APPLICATION_CREDENTIALS), never an address.
+"""
+
+import errno
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from solution.system.errors import InputError
+from solution.system.files import (
+    TEMPORARY,
+    locked,
+    read_sealed,
+    remove,
+    replace_file,
+    write_sealed,
+)
+from solution.system.progress import bars
+
+MIRRORS = Path(
+    os.environ.get("FASTSLOW_MIRRORS")
+    or Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "fast-or-slow" / "mirrors"
+)
+ADDRESS = re.compile(r"^[a-z][a-z0-9+.-]+://")
+SIDECAR = ".mirror.json"
+WHAT = "the record of a mirror"
+VERSION = ("ETag", "etag", "md5Hash", "crc32c", "mtime", "created", "size")  # what tells two apart
+AT_ONCE = 16  # files that are on their way
+MANY = 50  # files for which a bar is shown
+
+RECORDS = ("store.json", "run.json", "job.json")  # that say that the others are there
+
+Facts = dict[str, list[Any]]  # by name: what stands in the bucket, and here
+
+
+def is_address(given: str) -> bool:
+    """Whether it names a folder of a bucket and not one of this machine."""
+    return ADDRESS.match(given) is not None
+
+
+@contextmanager
+def on_this_machine(
+    given: str | Path, *, sends: bool = True, alone: bool = False
+) -> Iterator[Path]:
+    """The folder itself; of an address its mirror, whose changes are sent back at the end.
+
+    Args:
+        sends: whether anything is; what is only read stays as it is there.
+        alone: keep other processes of this machine out of the mirror meanwhile.
+    """
+    if not is_address(str(given)):
+        yield Path(given)
+        return
+    mirror = Mirror.of(str(given))
+    with mirror.kept() if alone else nullcontext():
+        mirror.pull()
+        try:
+            yield mirror.folder
+        except BaseException:
+            if sends:
+                with suppress(InputError):  # the first error is the one to show
+                    mirror.push()
+            raise
+        if sends:
+            mirror.push()
+
+
+def folder_of(given: str) -> Path:
+    """The folder itself, or where the mirror of an address lies."""
+    return Mirror.of(given).folder if is_address(given) else Path(given)
+
+
+def send_back(folder: Path) -> None:
+    """Send what has changed, if the folder is a mirror."""
+    mirror = Mirror.find(folder)
+    if mirror is not None:
+        mirror.push()
+
+
+@dataclass(frozen=True)
+class Mirror:
+    """The copy of a bucket's folder."""
+
+    url: str
+    folder: Path
+
+    @classmethod
+    def of(cls, url: str) -> "Mirror":
+        """Where the mirror of an address lies.
+
+        Raises InputError where the address has a user or a password in it.
+        """
+        if "@" in url.split("://", 1)[1].split("/", 1)[0]:
+            raise InputError(
+                "The address of a bucket holds a name or a password. Give them in the environment."
+            )
+        trimmed = url.rstrip("/")
+        mark = hashlib.sha256(trimmed.encode()).hexdigest()[:12]
+        return cls(trimmed, MIRRORS / f"{PurePosixPath(trimmed).name}-{mark}")
+
+    @classmethod
+    def find(cls, folder: Path) -> "Mirror | None":
+        """Of which address the folder is the mirror, if it is one."""
+        sidecar = _find_sidecar(folder)
+        return cls(_read_sidecar(sidecar)["url"], folder) if sidecar.is_file() else None
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Keep other processes of this machine out of it; InputError where one is in it."""
+        guard = self.folder.with_name(f"{self.folder.name}.lock")
+        guard.mkdir(parents=True, exist_ok=True)
+        with locked(guard, f"Wait for what works on {self.url}."):
+            yield
+
+    def pull(self) -> None:
+        """Bring the copy up to date."""
+        with self._naming():
+            files = _open(self.url)
+            found, known = self._list(files), self._recall()
+            changed = [
+                name
+                for name, version in found.items()
+                if known.get(name) != [version, _describe(self.folder / name)]
+            ]
+            try:
+                for names in _part(changed):
+                    for name in _each(partial(self._fetch, files), names, f"Fetching {self.url}"):
+                        known[name] = [found[name], _describe(self.folder / name)]
+                # What is only here was never sent; what was there and is gone, goes here as well.
+                for name in known.keys() - found.keys():
+                    remove(self.folder / name)
+                    del known[name]
+            finally:
+                self._remember(known)
+
+    def push(self, under: str = "") -> None:
+        """Send what has changed here, all of it or what lies below a name."""
+        with self._naming():
+            files, known = _open(self.url), self._recall()
+            if known and not self.folder.is_dir():  # else all would be deleted there as well
+                raise InputError(f"{self.folder}: was removed meanwhile, so nothing is sent.")
+            here = {
+                path.relative_to(self.folder).as_posix(): path
+                for path in (self.folder / under).rglob("*")
+                if path.is_file() and TEMPORARY not in path.as_posix()
+            }
+            changed = [
+                name
+                for name, path in sorted(here.items())
+                if known.get(name, [None, None])[1] != _describe(path)
+            ]
+            try:
+                for names in _part(changed):
+                    list(_each(partial(self._send, files, known), names, f"Sending {self.url}"))
+                for name in [name for name in known if _lies(name, under) and name not in here]:
+                    if files.system.exists(f"{files.root}/{name}"):
+                        files.system.rm_file(f"{files.root}/{name}")
+                    del known[name]
+            finally:
+                self._remember(known)
+
+    def _fetch(self, files: "_Files", name: str) -> None:
+        with replace_file(self.folder / name) as temporary:
+            files.system.get_file(f"{files.root}/{name}", str(temporary))
+
+    def _send(self, files: "_Files", known: Facts, name: str) -> None:
+        described = _describe(self.folder / name)
+        files.system.makedirs(str(PurePosixPath(f"{files.root}/{name}").parent), exist_ok=True)
+        files.system.put_file(str(self.folder / name), f"{files.root}/{name}")
+        files.system.invalidate_cache(f"{files.root}/{name}")
+        known[name] = [_name_version(files.system.info(f"{files.root}/{name}")), described]
+
+    def _list(self, files: "_Files") -> dict[str, str]:
+        """What stands in the bucket: the version of each file, by its name below the address."""
+        files.system.invalidate_cache()
+        found = {}
+        for path, info in files.system.find(files.root, detail=True).items():
+            if path.endswith("/"):  # the mark of an empty folder
+                continue
+            name = PurePosixPath(path).relative_to(PurePosixPath(files.root)).as_posix()
+            if ".." in PurePosixPath(name).parts:
+                raise InputError(f"{self.url}: has a file called {name!r}, which leads out of it.")
+            found[name] = _name_version(info)
+        return found
+
+    def _recall(self) -> Facts:
+        sidecar = _find_sidecar(self.folder)
+        if not sidecar.is_file():
+            return {}
+        known: Facts = _read_sidecar(sidecar)["files"]
+        return known
+
+    def _remember(self, known: Facts) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_sealed({"url": self.url, "files": known}, _find_sidecar(self.folder))
+
+    @contextmanager
+    def _naming(self) -> Iterator[None]:
+        """Name the bucket where it cannot be reached."""
+        try:
+            yield
+        except InputError:
+            raise
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise InputError(self._describe_error(error)) from error
+            raise InputError(
+                f"{self.folder}: no space left for the mirror of {self.url}. Make room, or set "
+                "FASTSLOW_MIRRORS to a folder on another disk."
+            ) from error
+        except Exception as error:  # each service has errors of its own
+            raise InputError(self._describe_error(error)) from error
+
+    def _describe_error(self, error: Exception) -> str:
+        return (
+            f"{self.url}: cannot be reached or may not be used ({type(error).__name__}: {error}). "
+            "Look at the address and at the rights that the environment gives."
+        )
+
+
+@dataclass(frozen=True)
+class _Files:
+    """A file system of fsspec, and the path of the address in it."""
+
+    system: Any
+    root: str
+
+
+def _open(url: str) -> _Files:
+    try:
+        from fsspec.core import url_to_fs  # an extra brings it
+
+        return _Files(*url_to_fs(url))
+    except (ImportError, ValueError) as error:
+        raise InputError(
+            f"{url}: {error}. Buckets need an extra: pip install 'fast-or-slow[cluster]' "
+            "(for gs:// gcsfs as well)."
+        ) from error
+
+
+def _each(work: Callable[[str], None], names: Sequence[str], doing: str) -> Iterator[str]:
+    """Several at once, for each waits for an answer; a bar where there are many."""
+    with ThreadPoolExecutor(AT_ONCE) as pool, bars() if len(names) > MANY else nullcontext() as bar:
+        task = bar.add_task(doing, total=len(names), note="") if bar is not None else None
+        for name, _ in zip(names, pool.map(work, names), strict=True):
+            if bar is not None and task is not None:
+                bar.advance(task)
+            yield name
+
+
+def _part(names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The names in two parts, of which the second comes last."""
+    final = [name for name in names if PurePosixPath(name).name in RECORDS]
+    return [name for name in names if name not in final], final
+
+
+def _read_sidecar(path: Path) -> dict[str, Any]:
+    try:
+        return read_sealed(path, WHAT)
+    except InputError as error:
+        folder = path.with_name(path.name.removesuffix(SIDECAR))
+        raise InputError(f"{error} Remove it and {folder}, both are made again.") from error
+
+
+def _find_sidecar(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}{SIDECAR}")
+
+
+def _lies(name: str, under: str) -> bool:
+    return not under or name == under or name.startswith(f"{under.rstrip('/')}/")
+
+
+def _name_version(info: dict[str, Any]) -> str:
+    return json.dumps([str(info[key]) for key in VERSION if key in info])
+
+
+def _describe(path: Path) -> list[int] | None:
+    """Size and time of change of a file here."""
+    if not path.is_file():
+        return None
+    found = path.stat()
+    return [found.st_size, found.st_mtime_ns]

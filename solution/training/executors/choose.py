@@ -1,0 +1,29 @@
+"""Which executor is meant: `local`, processes of this machine, or `ray`, the nodes of a cluster."""
+
+from solution.system.errors import InputError
+from solution.training.executors.base import Executor
+from solution.training.executors.cluster import RayExecutor
+from solution.training.executors.local import LocalExecutor
+
+LOCAL, RAY = "local", "ray"
+
+
+def choose_executor(
+    kind: str,
+    address: str | None = None,
+    workers: int | None = None,
+    gpu_share: float = 1.0,
+    devices: int = 1,
+) -> Executor:
+    """Where work is done.
+
+    Raises InputError where there is no such executor, or an address is given and no cluster is
+    meant.
+    """
+    if kind not in (LOCAL, RAY):
+        raise InputError(f"{kind!r}: expected the executor {LOCAL} or {RAY}.")
+    if kind == RAY:
+        return RayExecutor(address, workers, gpu_share, devices)
+    if address is not None:
+        raise InputError(f"The address {address} is of a cluster: choose the executor {RAY}.")
+    return LocalExecutor(workers, devices)

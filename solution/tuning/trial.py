@@ -1,0 +1,103 @@
+"""One trial of a search: settings, fitted on every fold and scored, given up where they are bad."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import optuna
+from optuna.trial import TrialState
+
+from solution.experiments.base import Experiment
+from solution.models.base import Ranker
+from solution.system.report import Report
+from solution.training.fold_scores import fit_without, held_out, score_graphs
+from solution.training.sites import Address, Site
+from solution.tuning.space import with_values
+
+WARM_UP_TRIALS = 5  # before any trial is given up
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What a trial found."""
+
+    values: tuple[float, ...]  # the mean of the collections after each step
+    is_given_up: bool
+
+
+@dataclass(frozen=True)
+class Trials:
+    """The work of a search: scores settings on the folds, in any process.
+
+    Args:
+        experiment: whose settings are searched, or where it is found.
+        collections: those that it is scored on.
+        seed: of the models.
+    """
+
+    site: Site
+    experiment: Address | Experiment
+    collections: tuple[str, ...]
+    seed: int
+
+    def __call__(self, values: dict[str, Any], limits: Sequence[float], report: Report) -> Scored:
+        """Fit on all folds but one, for each; the scores.
+
+        Args:
+            values: the settings that are not the experiment's own.
+            limits: a trial whose best mean until then is below the limit of a step is given up
+                there; there may be fewer than steps.
+        """
+        experiment, plan = self._find(), self.site.plan
+        settings = with_values(experiment.ranker, values)
+        steps = [(c, f) for c in self.collections for f in plan.folds(c)]
+        steps.sort(key=lambda step: step[1])  # every collection's first fold comes first
+        scores: dict[str, list[np.ndarray]] = {}
+        models: dict[tuple[tuple[str, ...], int], Ranker] = {}
+        found: list[float] = []
+        for number, (collection, fold) in enumerate(steps):
+            key = experiment.learns_from(collection), fold
+            if key not in models:  # the last one, if it ranks several collections
+                models = {key: fit_without(settings, plan, *key, self.seed)}
+            graphs = held_out(plan, collection, fold, settings)
+            scores.setdefault(collection, []).append(score_graphs(models[key], graphs)[:, 0])
+            found.append(_mean_of_collections(list(scores.values())))
+            report(number + 1, len(steps), f"{found[-1]:.4f}")
+            is_last = number + 1 == len(steps)
+            if not is_last and number < len(limits) and max(found) < limits[number]:
+                return Scored(tuple(found), is_given_up=True)
+        return Scored(tuple(found), is_given_up=False)
+
+    def _find(self) -> Experiment:
+        given = self.experiment
+        found = self.site.find(given) if isinstance(given, Address) else given
+        return replace(found, collections=self.collections)
+
+
+def _mean_of_collections(found: Sequence[Sequence[np.ndarray]]) -> float:
+    return float(np.mean([np.concatenate(scores).mean() for scores in found]))
+
+
+def find_limits(study: optuna.Study) -> tuple[float, ...]:
+    """The median of the complete trials after each step, which another one has to reach.
+
+    None while they are few. Source: Golovin et al., "Google Vizier", KDD 2017, the median stopping
+    rule, as Optuna's pruner has it.
+    """
+    complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    if len(complete) < WARM_UP_TRIALS:
+        return ()
+    found = [trial.intermediate_values for trial in complete]
+    steps = range(min(len(values) for values in found))
+    return tuple(float(np.median([values[step] for values in found])) for step in steps)
+
+
+def tell(study: optuna.Study, trial: optuna.Trial, scored: Scored) -> None:
+    """Keep what a trial found."""
+    for step, value in enumerate(scored.values):
+        trial.report(value, step)
+    if scored.is_given_up:
+        study.tell(trial, state=TrialState.PRUNED)
+    else:
+        study.tell(trial, scored.values[-1])

@@ -1,0 +1,253 @@
+"""Runs on a cluster are the runs of one machine: the same bytes, wherever and however often."""
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from solution.data.folders import SAMPLE
+from solution.experiments.base import find_experiment
+from solution.store.store import Store
+from solution.system.buckets import Mirror
+from solution.system.errors import InputError
+from solution.training import away
+from solution.training.executors.base import Executor
+from solution.training.executors.cluster import RayExecutor
+from solution.training.executors.local import LocalExecutor
+from solution.training.plan import make_plan
+from solution.tuning.search import Search
+from tests.benchmarks.parts import Fit, compute, prepare
+from tests.cluster.conftest import open_cluster
+from tests.conftest import REPOSITORY
+from tests.processes import TRAINING
+
+EXPERIMENTS = REPOSITORY / "tests" / "made" / "experiments"
+
+
+def train(experiment: Path, store: Path | str, run: Path | str, *options: str) -> str:
+    """`fastslow train` of a file on two folds; what it said."""
+    words = ["train", experiment, "--data", store, "--run", run, "--folds", "2", *options]
+    process = TRAINING.start(*words, env=dict(os.environ))
+    out, error = process.communicate(timeout=200)
+    assert process.returncode == 0, out + error
+    return str(out) + str(error)
+
+
+def read_predictions(run: Path) -> dict[str, bytes]:
+    """All that a run predicts, by the file."""
+    found = {str(p.relative_to(run)): p.read_bytes() for p in run.rglob("*.parquet")}
+    assert len(found) >= 8
+    return found
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """An experiment of the user's, in a folder that only the driver has."""
+    (tmp_path / "mine").mkdir()
+    return Path(shutil.copy(EXPERIMENTS / "quick_tile_gnn.py", tmp_path / "mine"))
+
+
+@pytest.fixture
+def alone(own: Path, sample_store: Store, tmp_path: Path) -> dict[str, bytes]:
+    train(own, sample_store.folder, tmp_path / "alone", "--workers", "1")
+    return read_predictions(tmp_path / "alone")
+
+
+def test_two_nodes_write_what_one_machine_writes(
+    cluster: Any, own: Path, alone: dict[str, bytes], sample_store: Store, tmp_path: Path
+) -> None:
+    options = ("--executor", "ray", "--address", cluster.address)
+    words = train(own, sample_store.folder, tmp_path / "run", *options)
+    assert "2 nodes, 2 cores, 0 GPUs" in " ".join(words.split())
+    assert read_predictions(tmp_path / "run") == alone
+    assert not list((tmp_path / "run").rglob("*.checkpoints"))
+    assert not list((tmp_path / "run").glob(".partial-*"))
+
+
+def test_a_run_in_a_bucket_is_fetched_once_a_node_and_sent_back(
+    bucket: list[str], own: Path, alone: dict[str, bytes], sample_store: Store, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """No folder is shared: graphs come from the bucket, models and checkpoints go there."""
+    import s3fs
+
+    files = s3fs.S3FileSystem()
+    files.put(str(sample_store.folder), "bucket/store", recursive=True)
+    graphs = [path.name for path in sample_store.paths()]
+    options = ["--store", "s3://bucket/store", "--run", "s3://bucket/run", "--folds", "2"]
+    monkeypatch.setenv("FASTSLOW_MIRRORS", str(tmp_path / "driver"))
+    with open_cluster(0) as cluster:
+        for number in range(2):
+            os.environ["FASTSLOW_MIRRORS"] = str(tmp_path / f"node-{number}")
+            cluster.add_node(num_cpus=1, object_store_memory=100 << 20)
+        os.environ["FASTSLOW_MIRRORS"] = str(tmp_path / "driver")
+        options += ["--executor", "ray", "--address", cluster.address]
+        process = TRAINING.start(
+            "run", "s3://bucket/store", "--experiment", own, *options[2:], env=dict(os.environ)
+        )
+        out, error = process.communicate(timeout=200)
+        assert process.returncode == 0, out + error
+    monkeypatch.setenv("FASTSLOW_MIRRORS", str(tmp_path / "driver"))
+    fetched = [line for line in bucket if "GET /bucket/store/graphs/" in line]
+    assert 0 < len(fetched) <= 3 * len(graphs)  # the driver's machine, and each node's, once
+    found = tmp_path / "back"
+    files.get("bucket/run", str(found), recursive=True)
+    kept = {k: v for k, v in read_predictions(found).items() if k.startswith("quick_tile_gnn")}
+    assert kept == {k: v for k, v in alone.items() if k.startswith("quick_tile_gnn")}
+    assert (found / "submission.csv").is_file()
+    assert not files.find("bucket/run", detail=False) or not [
+        name for name in files.find("bucket/run") if ".checkpoints" in name
+    ]
+
+
+def test_a_fit_whose_node_died_goes_on_elsewhere_and_ends_alike(
+    sample_store: Store, tmp_path: Path
+) -> None:
+    """Its checkpoints lie where all nodes see them."""
+    experiment = EXPERIMENTS / "quick_checkpoints.py"
+    train(experiment, sample_store.folder, tmp_path / "alone", "--workers", "1")
+    with open_cluster(1) as cluster:
+        first = cluster.list_all_nodes()[-1]
+        words = ["train", experiment, "--data", sample_store.folder, "--run", tmp_path / "run"]
+        options = ["--folds", "2", "--executor", "ray", "--address", cluster.address]
+        process = TRAINING.start(*words, *options, env=dict(os.environ))
+        wait_for(lambda: list((tmp_path / "run").rglob("checkpoint.safetensors")), process)
+        cluster.add_node(num_cpus=1, object_store_memory=100 << 20)
+        cluster.remove_node(first, allow_graceful=False)
+        out, error = process.communicate(timeout=200)
+        assert process.returncode == 0, out + error
+    assert read_predictions(tmp_path / "run") == read_predictions(tmp_path / "alone")
+
+
+def test_a_lost_driver_loses_nothing_that_was_kept(
+    cluster: Any, own: Path, alone: dict[str, bytes], sample_store: Store, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    words = ["train", own, "--data", sample_store.folder, "--run", run, "--folds", "2"]
+    options = ["--executor", "ray", "--address", cluster.address]
+    process = TRAINING.start(*words, *options, env=dict(os.environ))
+    wait_for(lambda: list_models(run), process)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate(timeout=60)
+    before = {path: path.stat().st_mtime_ns for path in list_models(run)}
+    train(own, sample_store.folder, run, *options)
+    assert read_predictions(run) == alone
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+def test_a_lost_head_loses_nothing_that_was_kept(
+    own: Path, alone: dict[str, bytes], sample_store: Store, tmp_path: Path
+) -> None:
+    """The command ends with a message; with a new cluster it goes on."""
+    run = tmp_path / "run"
+    words = ["train", own, "--data", sample_store.folder, "--run", run, "--folds", "2"]
+    with open_cluster(1, head_seconds=3) as cluster:
+        options = ["--executor", "ray", "--address", cluster.address]
+        process = TRAINING.start(*words, *options, env=dict(os.environ))
+        wait_for(lambda: list_models(run), process)
+        cluster.head_node.kill_gcs_server()
+        _, error = process.communicate(timeout=90)
+        assert process.returncode != 0
+    assert "Traceback" not in error, error
+    kept = {path: path.stat().st_mtime_ns for path in list_models(run)}
+    with open_cluster(1) as cluster:
+        train(own, sample_store.folder, run, "--executor", "ray", "--address", cluster.address)
+    assert read_predictions(run) == alone
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+
+
+def test_what_diverged_is_not_gone_on_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checkpoints in a bucket are removed with those that a fit removed, and when it is done."""
+    monkeypatch.setattr(away, "SEND_SECONDS", 0.1)
+    there, own = tmp_path / "there", tmp_path / "own" / "fit.checkpoints"
+    for ends in ("well", "badly"):
+        with suppress(InputError), away.sending(Mirror(f"file://{there}", own)):
+            own.mkdir(parents=True, exist_ok=True)
+            (own / "checkpoint.safetensors").write_text("a state")
+            wait_for((there / "checkpoint.safetensors").exists)
+            shutil.rmtree(own)
+            if ends == "badly":
+                raise InputError("the training diverged")
+        assert not list(there.glob("*"))
+
+
+def test_programs_of_one_name_are_refused(tmp_path: Path) -> None:
+    """Before a cluster is asked for: one would be written over the other."""
+    for folder in ("one", "other"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "mlp.py").write_text("program, arguments = abs, (1.0,)\n")
+    files = [tmp_path / "one" / "mlp.py", tmp_path / "other" / "mlp.py"]
+    words = ["collect", "layout", *files, "--out", tmp_path / "out", "--executor", "ray"]
+    process = TRAINING.start(*words, env=dict(os.environ))
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert "found mlp more than once" in " ".join(error.split())
+
+
+def list_models(run: Path) -> list[Path]:
+    """The records of those that are whole."""
+    return [path for path in run.rglob("job.json") if ".partial" not in str(path)]
+
+
+def wait_for(condition: Any, process: Any = None) -> None:
+    """As long as a loaded machine may need; a command that ended meanwhile is what went wrong."""
+    deadline = time.monotonic() + 180
+    while not condition():
+        if process is not None and process.poll() is not None and not condition():
+            raise AssertionError("the command ended: " + "".join(process.communicate(timeout=60)))
+        assert time.monotonic() < deadline, "nothing came within three minutes"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def search(sample_store: Store, tmp_path: Path) -> Iterator[Any]:
+    plan = make_plan(sample_store, "architecture", 2, limit=True)
+    experiment = find_experiment(str(EXPERIMENTS / "quick_tile_gnn.py"))
+
+    def run(executor: Executor, name: str) -> list[tuple[Any, ...]]:
+        found = Search(experiment, plan, tmp_path / name, executor=executor, at_once=2).run(4)
+        return [(trial.params, trial.value, trial.state) for trial in found.trials]
+
+    yield run
+
+
+def test_a_search_finds_the_same_wherever_its_trials_are(cluster: Any, search: Any) -> None:
+    assert search(RayExecutor(cluster.address), "there") == search(LocalExecutor(2), "here")
+
+
+def test_programs_are_collected_on_nodes(cluster: Any, tmp_path: Path) -> None:
+    pytest.importorskip("jax")
+    program = REPOSITORY / "solution" / "collecting" / "examples" / "mlp.py"
+    command = [
+        "fastslow", "collect", "layout", program, "--out", tmp_path / "out", "--configs", "8",
+        "--minutes", "0.4", "--keep-flat", "--executor", "ray", "--address", cluster.address,
+    ]  # fmt: skip
+    for _ in range(2):  # what is finished is not collected again
+        process = TRAINING.start(*command[1:], env=dict(os.environ))
+        out, error = process.communicate(timeout=150)
+        assert process.returncode == 0, out + error
+    (npz,) = (tmp_path / "out" / "npz").rglob("*.npz")
+    assert npz.stem == "mlp"
+    assert list((tmp_path / "out" / "log").rglob("*.parquet"))
+
+
+def test_published_systems_are_fitted_on_nodes(cluster: Any, tmp_path: Path) -> None:
+    """As `make papers` does with --executor ray: the same scores."""
+    settings = find_experiment("linear_ridge_001").ranker
+    fits = [Fit("ridge", settings, "tile:xla", fold, 0, 0.0) for fold in range(2)]
+    stores = prepare(SAMPLE, tmp_path / "stores")
+    found = [
+        compute(fits, stores, tmp_path / name, executor, "Fits")
+        for name, executor in (
+            ("here", LocalExecutor(1)), ("there", RayExecutor(cluster.address)),
+        )
+    ]  # fmt: skip
+    scores = [rows.select("fold", "graph", "score", "OPA") for rows in found]
+    assert len(scores[0]) > 100
+    assert scores[0].equals(scores[1])

@@ -1,0 +1,202 @@
+"""Tasks on several nodes: done once, and again where a process died, but never kept twice."""
+
+import os
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from threading import Timer
+from typing import Any
+
+import psutil
+import pytest
+
+from solution.system.errors import InputError
+from solution.training.executors.base import Needs, Task
+from solution.training.executors.cluster import RETRIES, RayExecutor, fit_needs
+from tests.cluster.conftest import open_cluster
+from tests.cluster.watching import Watched
+from tests.cluster.work import die, fail, fill, say_where, sleep, square
+from tests.conftest import REPOSITORY
+
+
+def do(executor: RayExecutor, work: Any, arguments: list[tuple], watch: Watched) -> dict[int, Any]:
+    found: dict[int, Any] = {}
+    tasks = [Task(f"task {number}", given) for number, given in enumerate(arguments)]
+    executor.run(work, tasks, watch, found.__setitem__)
+    return found
+
+
+def test_every_task_is_done_and_watched(nodes: RayExecutor, watch: Watched) -> None:
+    found = do(nodes, square, [(number,) for number in range(30)], watch)
+    assert found == {number: number * number for number in range(30)}
+    assert watch.done == 30
+    assert sorted(watch.begun) == sorted(f"task {number}" for number in range(30))
+    assert set(watch.notes) <= {f"squaring {number}" for number in range(30)}
+
+
+def test_all_nodes_work(nodes: RayExecutor, watch: Watched) -> None:
+    found = do(nodes, say_where, [(number, 1.0) for number in range(6)], watch)
+    assert len(set(found.values())) == 2
+    with nodes.open():
+        assert nodes.slots == 2
+
+
+def test_an_exception_is_not_tried_again(
+    nodes: RayExecutor, watch: Watched, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match="a defect of the work"):
+        do(nodes, fail, [(tmp_path,)], watch)
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_death_is_tried_again_three_times(
+    nodes: RayExecutor, watch: Watched, tmp_path: Path
+) -> None:
+    (tmp_path / "some").mkdir()
+    (tmp_path / "all").mkdir()
+    assert do(nodes, die, [(tmp_path / "some", RETRIES)], watch) == {0: "alive"}
+    with pytest.raises(InputError, match="task 0: the process at it died 4 times"):
+        do(nodes, die, [(tmp_path / "all", 99)], watch)
+    assert len(list((tmp_path / "all").iterdir())) == RETRIES + 1
+
+
+def test_results_may_be_larger_than_a_node_remembers(nodes: RayExecutor, watch: Watched) -> None:
+    """Each node has 100 MB of shared memory; what is there is taken, or laid on the disk."""
+    found = do(nodes, fill, [(40,) for _ in range(8)], watch)
+    assert [len(content) >> 20 for content in found.values()] == [40] * 8
+
+
+def test_an_interrupt_ends_what_the_nodes_are_at(
+    nodes: RayExecutor, watch: Watched, tmp_path: Path
+) -> None:
+    def interrupt() -> None:
+        while len(list(tmp_path.iterdir())) < 2:
+            time.sleep(0.1)
+        os.kill(os.getpid(), 2)
+
+    Timer(0, interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        do(nodes, sleep, [(tmp_path,), (tmp_path,)], watch)
+    deadline = time.monotonic() + 20
+    begun = [int(path.name) for path in tmp_path.iterdir()]
+    while any(psutil.pid_exists(pid) for pid in begun):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_a_node_may_join_late_and_another_be_lost(watch: Watched, tmp_path: Path) -> None:
+    """The work of a lost node is done on the one that came meanwhile; each result is kept once."""
+    with open_cluster(1) as cluster:
+        executor = RayExecutor(cluster.address)
+        first = cluster.list_all_nodes()[-1]
+        kept: list[int] = []
+
+        def keep(number: int, result: str) -> None:
+            kept.append(number)
+            if len(kept) == 2:
+                cluster.add_node(num_cpus=1, object_store_memory=100 << 20)
+            if len(kept) == 4:
+                cluster.remove_node(first, allow_graceful=False)
+
+        tasks = [Task(f"task {number}", (number, 0.5)) for number in range(12)]
+        executor.run(say_where, tasks, watch, keep)
+    assert sorted(kept) == list(range(12))
+    assert watch.done == 12
+
+
+def test_a_node_with_other_code_is_refused(watch: Watched, tmp_path: Path) -> None:
+    import shutil
+
+    shutil.copytree(REPOSITORY / "solution", tmp_path / "other" / "solution")
+    changed = tmp_path / "other" / "solution" / "models" / "nothing.py"
+    changed.write_text(changed.read_text("utf-8") + "# changed\n", encoding="utf-8")
+    (tmp_path / "script.py").write_text(f"""
+from tests.cluster.conftest import open_cluster
+from tests.cluster.watching import Watched
+from tests.cluster.work import square
+from solution.training.executors import node
+from solution.training.executors.base import Task
+from solution.training.executors.cluster import RayExecutor
+import os
+with open_cluster(0) as cluster:
+    os.environ["PYTHONPATH"] = {str(tmp_path / "other")!r}
+    cluster.add_node(num_cpus=1)
+    node.identify_code()
+    try:
+        RayExecutor(cluster.address).run(square, [Task("t", (2,))], Watched())
+    except Exception as error:
+        print(type(error).__name__, error)
+""")
+    (tmp_path / "elsewhere").mkdir()
+    done = subprocess.run(
+        [sys.executable, tmp_path / "script.py"], cwd=tmp_path / "elsewhere", text=True,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)}, capture_output=True, check=False,
+    )  # fmt: skip
+    *_, words = done.stdout.splitlines() or [done.stderr]
+    assert words.startswith("InputError")
+    assert "has another version of this program (code " in words
+
+
+def test_what_is_asked_for_fits_a_node() -> None:
+    """A task that asked for more than any node has would wait forever."""
+    asked = Task("fit", (), Needs(cores=8, gpus=1.0, bytes=5 << 30))
+    small = {"CPU": 2.0, "memory": float(1 << 30)}
+    assert fit_needs(asked, [small]) == Needs(cores=2, gpus=0.0, bytes=1 << 30)
+    assert fit_needs(asked, [small, {**small, "GPU": 1.0}]).gpus == 1.0
+    two = Task("fit", (), Needs(gpus=2.0))
+    with pytest.raises(InputError, match="fit: needs 2 GPUs, no node has more than 1"):
+        fit_needs(two, [{**small, "GPU": 1.0}])
+
+
+def test_what_is_asked_for_is_on_one_node() -> None:
+    """The cores of one node and the GPUs of another are no node."""
+    cores = {"CPU": 64.0, "memory": float(200 << 30)}
+    gpus = {"CPU": 4.0, "GPU": 4.0, "memory": float(9 << 30)}
+    asked = Task("fit", (), Needs(cores=4, gpus=4.0, bytes=20 << 30))
+    assert fit_needs(asked, [cores, gpus]) == Needs(cores=4, gpus=4.0, bytes=9 << 30)
+    idle = {"memory": float(1 << 30)}  # a head that does no work: others are still to come
+    assert fit_needs(asked, [idle]) == Needs(cores=4, gpus=0.0, bytes=20 << 30)
+
+
+def test_nobody_answers(watch: Watched) -> None:
+    with pytest.raises(InputError, match="no Ray cluster answers there"):
+        do(RayExecutor("127.0.0.1:1"), square, [(1,)], watch)
+
+
+def test_a_cluster_of_its_own_leaves_nothing_behind(tmp_path: Path) -> None:
+    """No token file, no folder, no process; telemetry is off."""
+    script = """
+import os, sys
+before = dict(os.environ)
+from solution.training.executors.base import Task
+from solution.training.executors.cluster import RayExecutor
+from tests.cluster.watching import Watched
+from tests.cluster.work import square
+found = {}
+for number in (3, 4):  # as when a cell of a notebook is run again
+    tasks = [Task("t", (number,))]
+    RayExecutor(None, 1).run(square, tasks, Watched(), lambda _, r: found.update({number: r}))
+print(found, sorted(name for name in os.environ if name not in before and "RAY" in name))
+"""
+    home = {**os.environ, "HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=REPOSITORY, env=home, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.stdout.splitlines()[-1] == "{3: 9, 4: 16} []", done.stdout + done.stderr
+    assert [
+        path for path in tmp_path.rglob("*") if "ray" in path.name or "token" in path.name
+    ] == []
+    assert list(Path("/tmp").glob("fastslow-ray-*")) == []
+
+
+def test_without_a_cluster_nothing_imports_ray() -> None:
+    script = (
+        "import sys; from solution.training.executors.cluster import RayExecutor;"
+        "from solution.commands import training; import solution.training.out_of_fold;"
+        "print('ray' in sys.modules, 'fsspec.implementations' in sys.modules)"
+    )
+    run = partial(subprocess.run, capture_output=True, text=True, check=True, cwd=REPOSITORY)
+    assert run([sys.executable, "-c", script]).stdout.split()[0] == "False"

@@ -1,0 +1,108 @@
+"""A session trains wherever it is told to: the same models, and it ends as quietly."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from threading import Timer
+from typing import Any
+
+import pytest
+
+from solution.domain.predictions import PARTS
+from solution.runs.folder import Run
+from solution.sessions.packing import REFIT
+from solution.sessions.session import Session
+from solution.sessions.train_session import Share, Trained, train_session
+from solution.store.store import Store
+from solution.system.errors import InputError
+from solution.training.executors.cluster import RayExecutor
+from tests.conftest import REPOSITORY
+
+TILES = "tile_lightgbm_001"
+JOBS = [f"{TILES} tile:xla {what}" for what in ("fold 0", "fold 1", "all graphs")]
+
+
+def train(store: Path, output: Path, **where: str) -> Trained:
+    """A session that trains and packs one experiment on two folds."""
+    output.mkdir(exist_ok=True)
+    begun = time.monotonic()
+    session = Session("day", "", store, output, output / "scratch", on_kaggle=True, begun=begun)
+    share = Share(TILES, "tile:*", packed=REFIT)
+    return train_session(session, share, num_folds=2, limit=True, **where)
+
+
+def read_outputs(output: Path) -> Mapping[str, bytes]:
+    """What the session predicts, and its bundle."""
+    run = Run.existing(output / "run")
+    paths = [output / "bundle.zip", *(run.predictions(TILES, part) for part in PARTS)]
+    return {path.relative_to(output).as_posix(): path.read_bytes() for path in paths}
+
+
+def train_on_ray(stop_after: str, store: str, output: str) -> None:
+    """The session of a process of its own; it says what Ray was given and what is left to do.
+
+    Args:
+        stop_after: seconds of work after which the process is asked to end; empty: it is not.
+    """
+    done = RayExecutor.run
+
+    def run(self: RayExecutor, work: Any, tasks: Any, *more: Any) -> None:
+        print("given:", "; ".join(task.name for task in tasks))
+        if stop_after:
+            Timer(float(stop_after), os.kill, (os.getpid(), signal.SIGTERM)).start()
+        done(self, work, tasks, *more)
+
+    RayExecutor.run = run  # type: ignore[method-assign]
+    trained = train(Path(store), Path(output), executor="ray")
+    print("missing:", trained.missing)
+
+
+def call(*arguments: str | Path) -> str:
+    """What train_on_ray prints in a process that has not imported Ray for another cluster yet."""
+    pytest.importorskip("ray")
+    script = f"import sys; from {__name__} import train_on_ray; train_on_ray(*sys.argv[1:])"
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments], cwd=REPOSITORY, capture_output=True, text=True,
+        timeout=200, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_a_session_on_ray_trains_what_one_on_this_machine_trains(
+    sample_store: Store, tmp_path: Path
+) -> None:
+    """Also the models of all graphs, by the same Ray."""
+    assert train(sample_store.folder, tmp_path / "local").missing == ""
+    printed = call("", sample_store.folder, tmp_path / "ray")
+    assert f"given: {'; '.join(JOBS[:2])}\n" in printed
+    assert f"given: {JOBS[2]}\n" in printed
+    assert read_outputs(tmp_path / "ray") == read_outputs(tmp_path / "local")
+
+
+def test_a_session_on_ray_ends_quietly_when_it_is_asked_to(
+    sample_store: Store, tmp_path: Path
+) -> None:
+    """Ray has a handler of signals too, and what is raised while it waits comes back otherwise."""
+    printed = call("0.5", sample_store.folder, tmp_path / "ray")
+    assert "Stopped (asked by a signal)" in printed
+    assert "missing: 2 models are not trained yet" in printed
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        ({"executor": "slurm"}, "'slurm': expected the executor local or ray"),
+        ({"address": "auto"}, "The address auto is of a cluster: choose the executor ray"),
+    ],
+)
+def test_another_executor_is_refused_before_anything_is_done(
+    where: dict[str, str], words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=words):
+        train(tmp_path / "nothing", tmp_path / "output", **where)
+    assert list((tmp_path / "output").iterdir()) == []

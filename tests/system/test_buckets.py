@@ -1,0 +1,202 @@
+"""Folders in a bucket: what stands there comes here, what changes here goes there, and no more."""
+
+import io
+import shutil
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from solution.system import buckets
+from solution.system.buckets import Mirror, on_this_machine
+from solution.system.errors import InputError
+from solution.system.parcel import add_files, pack_folder, unpack_folder
+
+pytest.importorskip("fsspec")
+
+
+@pytest.fixture(autouse=True)
+def mirrors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(buckets, "MIRRORS", tmp_path / "mirrors")
+    return tmp_path / "mirrors"
+
+
+@pytest.fixture
+def there(tmp_path: Path) -> Path:
+    """The bucket: fsspec takes a folder for one."""
+    for name in ("a.txt", "deep/b.txt"):
+        (tmp_path / "there" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "there" / name).write_text(name)
+    return tmp_path / "there"
+
+
+def test_what_changes_here_goes_there_and_back(there: Path) -> None:
+    with on_this_machine(f"file://{there}") as folder:
+        assert (folder / "deep" / "b.txt").read_text() == "deep/b.txt"
+        (folder / "new").mkdir()
+        (folder / "new" / "c.txt").write_text("c")
+        (folder / "a.txt").unlink()
+        (folder / ".partial-1").write_text("half of a file")
+    assert sorted(p.name for p in there.rglob("*.txt")) == ["b.txt", "c.txt"]
+    assert not list(there.glob(".partial*"))
+    (there / "deep" / "b.txt").write_text("changed by another machine")
+    (there / "new" / "c.txt").unlink()
+    with on_this_machine(f"file://{there}/") as again:
+        assert again == folder  # whichever way it is written
+        assert (again / "deep" / "b.txt").read_text() == "changed by another machine"
+        assert not (again / "new" / "c.txt").exists()
+
+
+def test_what_is_known_is_not_fetched_again(there: Path) -> None:
+    mirror = Mirror.of(f"file://{there}")
+    mirror.pull()
+    before = {path: path.stat().st_ino for path in mirror.folder.rglob("*.txt")}
+    mirror.pull()
+    assert {path: path.stat().st_ino for path in mirror.folder.rglob("*.txt")} == before
+    (mirror.folder / "a.txt").write_text("damaged")  # a file here that is not what came
+    mirror.pull()
+    assert (mirror.folder / "a.txt").read_text() == "a.txt"
+
+
+def test_what_was_never_sent_is_not_deleted(there: Path) -> None:
+    """As after a driver that died before it could send."""
+    mirror = Mirror.of(f"file://{there}")
+    mirror.pull()
+    (mirror.folder / "model").write_text("trained")
+    mirror.pull()
+    assert (mirror.folder / "model").exists()
+    mirror.push()
+    assert (there / "model").read_text() == "trained"
+
+
+def test_the_record_of_a_folder_comes_last(there: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever finds it finds all the rest, even where fetching was cut off."""
+    (there / "store.json").write_text("{}")
+    mirror, fetch = Mirror.of(f"file://{there}"), Mirror._fetch
+
+    def break_off(self: Mirror, files: object, name: str) -> None:
+        if name == "deep/b.txt":
+            raise OSError("the line broke")
+        fetch(self, files, name)
+
+    monkeypatch.setattr(Mirror, "_fetch", break_off)
+    with pytest.raises(InputError, match="cannot be reached"):
+        mirror.pull()
+    assert not (mirror.folder / "store.json").exists()
+    monkeypatch.setattr(Mirror, "_fetch", fetch)
+    mirror.pull()
+    assert (mirror.folder / "store.json").exists()
+
+
+def test_a_mirror_that_was_removed_empties_no_bucket(there: Path) -> None:
+    with (
+        pytest.raises(InputError, match="was removed meanwhile"),
+        on_this_machine(f"file://{there}") as folder,
+    ):
+        shutil.rmtree(folder)
+    assert (there / "a.txt").exists()
+
+
+def test_what_is_only_read_is_not_sent_back(there: Path) -> None:
+    with on_this_machine(f"file://{there}", sends=False) as folder:
+        (folder / "a.txt").unlink()
+    assert (there / "a.txt").exists()
+
+
+def test_one_process_works_on_a_run(there: Path) -> None:
+    with (
+        on_this_machine(f"file://{there}", alone=True),
+        pytest.raises(InputError, match="another process is at work"),
+        on_this_machine(f"file://{there}", alone=True),
+    ):
+        pass
+
+
+def test_what_failed_is_what_is_said(there: Path) -> None:
+    with (
+        pytest.raises(ValueError, match="the work"),
+        on_this_machine(f"file://{there}") as folder,
+    ):
+        (folder / "half").write_text("what was done until then is sent")
+        raise ValueError("the work")
+    assert (there / "half").exists()
+
+
+def test_a_damaged_record_of_a_mirror_says_what_to_remove(there: Path) -> None:
+    mirror = Mirror.of(f"file://{there}")
+    mirror.pull()
+    sidecar = mirror.folder.with_name(f"{mirror.folder.name}.mirror.json")
+    sidecar.write_text(sidecar.read_text()[:-20])
+    with pytest.raises(InputError, match="Remove it and"):
+        mirror.pull()
+
+
+def test_a_part_can_be_sent_alone_and_its_record_last(there: Path) -> None:
+    mirror = Mirror.of(f"file://{there}")
+    mirror.pull()
+    for name in ("job/job.json", "job/weights", "other/file"):
+        (mirror.folder / name).parent.mkdir(exist_ok=True)
+        (mirror.folder / name).write_text(name)
+    mirror.push("job")
+    assert sorted(p.name for p in (there / "job").iterdir()) == ["job.json", "weights"]
+    assert not (there / "other").exists()
+    written = [(there / "job" / name).stat().st_mtime_ns for name in ("weights", "job.json")]
+    assert written == sorted(written)
+
+
+def test_a_mirror_is_known_by_its_folder(there: Path, tmp_path: Path) -> None:
+    mirror = Mirror.of(f"file://{there}")
+    mirror.pull()
+    assert Mirror.find(mirror.folder) == mirror
+    assert Mirror.find(tmp_path) is None
+    with on_this_machine(tmp_path) as folder:
+        assert folder == tmp_path
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("s3://key:secret@bucket/run", "Give them in the environment"),
+        ("nowhere://bucket/run", "Buckets need an extra"),
+    ],
+)
+def test_an_address_that_cannot_be_used(address: str, words: str) -> None:
+    with pytest.raises(InputError, match=words) as caught, on_this_machine(address):
+        pass
+    assert "secret" not in str(caught.value)
+
+
+def test_a_bucket_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("s3fs").S3FileSystem.clear_instance_cache()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    with (
+        pytest.raises(InputError, match="s3://bucket/run: cannot be reached or may not be used"),
+        on_this_machine("s3://bucket/run"),
+    ):
+        pass
+
+
+def test_a_folder_is_sent_as_it_is(there: Path, tmp_path: Path) -> None:
+    parcel = pack_folder(there)
+    assert parcel == pack_folder(there)
+    unpack_folder(parcel, tmp_path / "copy")
+    assert pack_folder(tmp_path / "copy") == parcel
+    (tmp_path / "copy" / "mine").write_text("mine")
+    add_files(parcel, tmp_path / "copy")
+    assert (tmp_path / "copy" / "mine").exists()
+    unpack_folder(parcel, tmp_path / "copy")
+    assert not (tmp_path / "copy" / "mine").exists()
+
+
+def test_a_name_that_leads_out_of_the_folder_is_refused(tmp_path: Path) -> None:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.writestr("../../b.txt", "out of it")
+    parcel = content.getvalue()
+    for write in (unpack_folder, add_files):
+        with pytest.raises(InputError, match="expected files of it"):
+            write(parcel, tmp_path / "copy")
+    assert not (tmp_path.parent / "b.txt").exists()
