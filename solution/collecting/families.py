@@ -5,10 +5,14 @@ normalization, residuals, pooling, and whether a training step is taken. jax is 
 program is built, which happens in a child only.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from solution.system.errors import InputError
+from solution.system.files import replace_file
 
 ACTIVATIONS = ("relu", "gelu", "tanh", "silu", "sigmoid", "softplus")
 NORMS = ("none", "layer", "rms")
@@ -16,10 +20,10 @@ FAMILIES = {"xla": ("convnet", "mlp", "gnn", "mixer", "recurrent"), "nlp": ("tra
 Settings = dict[str, Any]
 
 
-def draw_settings(source: str, generator: np.random.Generator) -> Settings:
-    """What a program of the source, xla or nlp, is built by."""
+def draw_settings(families: Sequence[str], generator: np.random.Generator) -> Settings:
+    """What a program of one of the families is built by."""
     pick = generator.choice
-    family = str(pick(FAMILIES[source]))
+    family = str(pick(families))
     return {
         "family": family,
         "depth": int(generator.integers(1, 4 if family == "transformer" else 6)),
@@ -34,6 +38,32 @@ def draw_settings(source: str, generator: np.random.Generator) -> Settings:
         "pooled": bool(generator.random() < 0.5),
         "train": bool(generator.random() < 0.35),
     }
+
+
+def write_file(settings: Settings) -> str:
+    """The program as a python file that can be collected."""
+    return (
+        "from solution.collecting.families import build\n\n"
+        f"program, arguments = build(**{settings})\n"
+    )
+
+
+def write_programs(folder: Path, family: str, count: int) -> list[Path]:
+    """Files of so many programs of the family, always the same.
+
+    Raises:
+        InputError: there is no such family.
+    """
+    known = [name for families in FAMILIES.values() for name in families]
+    if family not in known:
+        raise InputError(f"{family!r}: expected one of the families {', '.join(known)}.")
+    paths = [folder / f"{family}_{number:03}.py" for number in range(count)]
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, path in enumerate(paths):
+        settings = draw_settings((family,), np.random.default_rng([number, *family.encode()]))
+        with replace_file(path) as temporary:
+            temporary.write_text(write_file(settings), encoding="utf-8")
+    return paths
 
 
 def build(**settings: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:

@@ -4,6 +4,8 @@
 
 Stopped, even killed, the same command goes on. A program's split follows from its architecture, so
 that no architecture stands in two; one that a test graph has, or an earlier program, is left out.
+Workers are processes, each on a core of its own, each at another collection: what is known of the
+sample lies in its folder, so nothing but files is between them.
 """
 
 import argparse
@@ -11,12 +13,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from solution.collecting.children import Child, choose_core
+from solution.collecting.children import Child, lease_core, list_cores
 from solution.collecting.collect import Collection, Settings, Workers
-from solution.collecting.families import draw_settings
+from solution.collecting.families import FAMILIES, draw_settings, write_file
 from solution.collecting.program import Program, read_programs
 from solution.collecting.records import Place
 from solution.collecting.spaces import LayoutSpace, Space
@@ -27,17 +30,19 @@ from solution.domain.codebook_encoder import encode
 from solution.domain.collection import collection
 from solution.domain.graph import Graph
 from solution.system.errors import InputError
-from solution.system.files import locked, write_sealed
+from solution.system.files import holding, locked, write_sealed
+from solution.system.processes import open_pool
 from solution.system.sealing import read_record
 from solution.system.terminal import say
+from solution.system.wording import spell
 
-COUNTS = {  # three times the architectures of cpugraphs
-    "layout:xla:random": 130, "layout:xla:default": 120, "layout:nlp:random": 123,
-    "layout:nlp:default": 120, "tile:xla": 400,
+COUNTS = {  # three times the architectures of the measured CPU graphs: 35, 32, 21 and 21
+    "layout:xla:random": 105, "layout:xla:default": 96, "layout:nlp:random": 63,
+    "layout:nlp:default": 63, "tile:xla": 120,
 }  # fmt: skip
 SIZES = (12, 16, 24, 32, 48, 64, 70, 96, 100, 128, 160, 192, 256)
 VALID_SHARE = 6  # every sixth architecture
-LAYOUT_SECONDS, TILE_SECONDS = 100.0, 45.0
+LAYOUT_SECONDS, TILE_SECONDS = 60.0, 25.0
 HEADER = '"""Drawn by solution.collecting.sample."""\n\n'
 
 
@@ -66,12 +71,9 @@ def draw_drafts(name: str) -> Iterator[Draft]:
             )
             yield Draft(f"gemm_{number:03}", name, HEADER + text)
         else:
-            settings = draw_settings(rest[0], generator)
-            text = (
-                "from solution.collecting.families import build\n\n"
-                f"program, arguments = build(**{settings})\n"
-            )
-            yield Draft(f"{settings['family']}_{number:03}", name, HEADER + text)
+            settings = draw_settings(FAMILIES[rest[0]], generator)
+            name_of_file = f"{settings['family']}_{number:03}"
+            yield Draft(name_of_file, name, HEADER + write_file(settings))
 
 
 def find_architectures(folder: Path) -> set[str]:
@@ -87,36 +89,70 @@ class Sample:
     """The folder of the sample, and the architectures that it may not hold again."""
 
     def __init__(
-        self, folder: Path, avoided: set[str], workers: Workers, say: Callable[[str], None]
+        self, folder: Path, avoided: set[str], workers: Workers | None, say: Callable[[str], None]
     ):
         self._folder = folder
         self._taken = {name: set(avoided) for name in COUNTS}
         self._workers = workers
         self._say = say
 
-    def collect(self, draft: Draft) -> bool:
-        """Collect a program, or go on with it; whether it became a graph."""
-        note = self._folder / "drafts" / draft.collection.replace(":", "-") / f"{draft.name}.json"
-        if note.exists():
-            known = read_record(note, "a draft of the sample")
-            self._taken[draft.collection].add(known["architecture"])
-            return bool(known["npz"])
+    def collect_next(self) -> bool:
+        """Collect a program of the collection that has least; whether there was one.
+
+        A collection that another worker is at is left to it.
+        """
+        for name in sorted(COUNTS, key=lambda name: self.count(name) / COUNTS[name]):
+            folder = self._notes(name)
+            folder.mkdir(parents=True, exist_ok=True)
+            with holding(folder) as is_mine:
+                draft = self.find_next(name) if is_mine else None
+                if draft is not None:
+                    self.collect(draft)
+                    return True
+        return False
+
+    def count(self, name: str) -> int:
+        """The graphs of the collection."""
+        return sum(bool(_read_note(note)["npz"]) for note in self._notes(name).glob("*.json"))
+
+    def find_next(self, name: str) -> Draft | None:
+        """The first that was not tried; None where the collection is full."""
+        count = 0
+        for draft in draw_drafts(name):
+            note = self._note(draft)
+            if count >= COUNTS[name]:
+                return None
+            if not note.exists():
+                return draft
+            known = _read_note(note)
+            self._taken[name].add(known["architecture"])
+            count += bool(known["npz"])
+        return None
+
+    def collect(self, draft: Draft) -> None:
+        """Collect a program, or go on with it, and note what became of it."""
+        note = self._note(draft)
         path = note.with_suffix(".py")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(draft.text, encoding="utf-8")
         architecture, npz = self._measure(draft, path)
         write_sealed({"architecture": architecture, "npz": npz}, note)
-        return bool(npz)
+
+    def _notes(self, name: str) -> Path:
+        return self._folder / "drafts" / name.replace(":", "-")
+
+    def _note(self, draft: Draft) -> Path:
+        return self._notes(draft.collection) / f"{draft.name}.json"
 
     def _measure(self, draft: Draft, path: Path) -> tuple[str, str]:
+        assert self._workers is not None
         try:
             (program,) = read_programs(path, self._workers.compiling)
             is_tile = draft.collection == "tile:xla"
             architecture = draft.name if is_tile else describe(program, draft.collection)
             if architecture in self._taken[draft.collection]:
                 return architecture, ""
-            self._taken[draft.collection].add(architecture)
-            state = self._run(program, draft, architecture)
+            state = self._run(program, draft, architecture, self._workers)
         except InputError as error:
             self._say(f"{draft.name}: {error}")
             return draft.name, ""
@@ -126,7 +162,9 @@ class Sample:
         )
         return architecture, str(state.get("npz", ""))
 
-    def _run(self, program: Program, draft: Draft, architecture: str) -> dict[str, object]:
+    def _run(
+        self, program: Program, draft: Draft, architecture: str, workers: Workers
+    ) -> dict[str, object]:
         is_tile = draft.collection == "tile:xla"
         space: Space = (
             TileSpace(program)
@@ -137,7 +175,11 @@ class Sample:
         place = Place(self._folder, draft.collection, "valid" if is_valid else "train")
         seconds = TILE_SECONDS if is_tile else LAYOUT_SECONDS
         settings = Settings(configs=72 if is_tile else 60, seconds=seconds)
-        return Collection(program, space, place, settings, self._workers).run(lambda _: None)
+        return Collection(program, space, place, settings, workers).run(lambda _: None)
+
+
+def _read_note(path: Path) -> dict[str, Any]:
+    return read_record(path, "a draft of the sample")
 
 
 def describe(program: Program, name: str) -> str:
@@ -157,34 +199,47 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--hours", type=float, default=4.0)
     parser.add_argument("--avoid", type=Path, help="whose test graphs' architectures are left out")
+    parser.add_argument("--workers", type=int, default=len(list_cores()) or 1, help="one a core")
     options = parser.parse_args()
     deadline = time.monotonic() + 3600 * options.hours
     options.folder.mkdir(parents=True, exist_ok=True)
     known = options.avoid is not None and options.avoid.is_dir()
     avoided = find_architectures(options.avoid) if known else set()
     say(f"{len(avoided)} architectures of test graphs are left out.")
-    core, settings = choose_core(), Settings()
-    with (
-        locked(options.folder, "Wait for it, or choose another folder."),
-        Child(settings.limits, core) as compiling,
-        Child(settings.limits, core) as timing,
-    ):
-        sample = Sample(options.folder, avoided, Workers(compiling, timing), say)
-        _collect_all(sample, deadline)
+    sample = Sample(options.folder, avoided, None, say)
+    with locked(options.folder, "Wait for it, or choose another folder."):
+        say(_describe_rest(sample, options.workers))
+        with open_pool(options.workers, _do_nothing) as pool:
+            working = [
+                pool.submit(_work, options.folder, avoided, deadline)
+                for _ in range(options.workers)
+            ]
+            for future in working:
+                future.result()
+        say(", ".join(f"{name}: {sample.count(name)} of {COUNTS[name]}" for name in COUNTS))
 
 
-def _collect_all(sample: Sample, deadline: float) -> None:
-    """One program of each collection in turn, so that all grow alike."""
-    drafts = {name: draw_drafts(name) for name in COUNTS}
-    counts = dict.fromkeys(COUNTS, 0)
-    while drafts and time.monotonic() < deadline:
-        for name in list(drafts):
-            draft = next(drafts[name], None)
-            if draft is None or counts[name] >= COUNTS[name]:
-                del drafts[name]
-            elif time.monotonic() < deadline:
-                counts[name] += sample.collect(draft)
-    say(", ".join(f"{name}: {count} of {COUNTS[name]}" for name, count in counts.items()))
+def _describe_rest(sample: Sample, workers: int) -> str:
+    left = {name: max(0, COUNTS[name] - sample.count(name)) for name in COUNTS}
+    tiles = left.pop("tile:xla")
+    seconds = (sum(left.values()) * LAYOUT_SECONDS + tiles * TILE_SECONDS) / workers
+    return (
+        f"{sum(left.values())} programs and {tiles} products are left: about {spell(seconds)} "
+        f"with {workers} at once."
+    )
+
+
+def _do_nothing() -> None:
+    """Workers need nothing before their work."""
+
+
+def _work(folder: Path, avoided: set[str], deadline: float) -> None:
+    """Collect on a core of its own until the deadline, or until others are at all that is left."""
+    limits = Settings().limits
+    with lease_core() as core, Child(limits, core) as compiling, Child(limits, core) as timing:
+        sample = Sample(folder, avoided, Workers(compiling, timing), say)
+        while time.monotonic() < deadline and sample.collect_next():
+            pass
 
 
 if __name__ == "__main__":

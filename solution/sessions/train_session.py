@@ -48,6 +48,7 @@ def train_session(
     session: Session,
     share: Share,
     *,
+    data: Path | None = None,
     scheme: Scheme = "architecture",
     num_folds: int = 5,
     limit: bool = False,
@@ -60,6 +61,7 @@ def train_session(
     The data is prepared once for all experiments, so that the runs of all notebooks fit together.
 
     Args:
+        data: other data than what the session finds.
         limit: only to see it work: few graphs, one seed, short trainings.
         executor: LOCAL or RAY.
         address: of the cluster, such as auto; None: one is started on this machine, and ended.
@@ -72,8 +74,10 @@ def train_session(
     experiments = [find_experiment(name) for name in match(DEFAULTS, share.experiments)]
     if limit:
         experiments = [experiment.quick() for experiment in experiments]
-    data, place = session.find_data(), session.store(limit=limit)
-    with open_store(data, place, everything, limit=limit) as store:
+    source, place = session.find_data(), session.store(limit=limit)
+    if data is not None:
+        source, place = data, session.scratch / f"{place.name}-{session.notebook}"
+    with open_store(source, place, everything, limit=limit) as store:
         plan = make_plan(store, scheme, num_folds, limit=limit)
         warn_about_gaps(plan)
         choice = choose(plan, share.collections, share.folds)

@@ -206,11 +206,18 @@ def locked(folder: Path, advice: str, *, shared: bool = False) -> Iterator[None]
     Args:
         shared: others may hold it so too, but nobody alone.
     """
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        if not take_lock(descriptor, shared=shared):
+    with holding(folder, shared=shared) as is_mine:
+        if not is_mine:
             raise InputError(f"{folder}: another process is at work in it. {advice}")
         yield
+
+
+@contextmanager
+def holding(folder: Path, *, shared: bool = False) -> Iterator[bool]:
+    """As locked, but say whether it could be had."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        yield take_lock(descriptor, shared=shared)
     finally:
         os.close(descriptor)
 

@@ -1,10 +1,13 @@
-"""What programs that were collected add: out of fold on the old programs, with and without them.
+"""What programs that were collected add: out of fold, with and without them.
 
     python -m tests.benchmarks.added_programs CPUGRAPHS COLLECTED --out build/added
+    python -m tests.benchmarks.added_programs solution/data/sample MINE --scored new
 
-The folds are those of the old programs alone. A collected program of an architecture that is held
-out is left out with it; all others are learned from and never scored. The difference is paired by
-program; its interval draws programs, which stand in both searches, not graphs.
+Scored are the old programs, or the new ones: what somebody gains for programs of a kind who
+collects others of it. The folds are those of the scored programs alone. A program of an
+architecture that is held out is left out with it; all others are learned from and never scored. The
+difference is paired by program; its interval draws programs, which stand in both searches, not
+graphs.
 """
 
 import shutil
@@ -37,6 +40,7 @@ from solution.training.watch import ProgressBars
 
 ADDED = "added_"  # begins the name of a collected program
 NEVER_HELD_OUT = 99
+OLD, NEW = "old", "new"
 WITH, WITHOUT = "with", "without"
 
 
@@ -51,29 +55,34 @@ def merge(old: Path, more: Path, folder: Path) -> Path:
     return folder
 
 
-def divide(store_folder: Path, data: Path) -> Plan:
-    """The folds of the old programs alone; collected ones of the same architecture with them."""
+def divide(store_folder: Path, data: Path, scored: str, folds: int) -> Plan:
+    """The folds of the scored programs alone; others of the same architecture with them."""
     store = prepare_store(find_files(data), store_folder, Preparation())
-    is_added = pl.col("graph").str.starts_with(ADDED)
-    every = make_plan(store, "architecture", 5).graphs
-    old = every.filter(~is_added).drop("group", "fold")
-    folds = assign_folds(old, "architecture", 5, seed=0).select("group", "fold").unique()
-    graphs = every.drop("fold").join(folds, on="group", how="left", maintain_order="left")
+    every = make_plan(store, "architecture", folds).graphs
+    own = every.filter(_is_scored(scored)).drop("group", "fold")
+    drawn = assign_folds(own, "architecture", folds, seed=0).select("group", "fold").unique()
+    graphs = every.drop("fold").join(drawn, on="group", how="left", maintain_order="left")
     return Plan(graphs.with_columns(pl.col("fold").fill_null(NEVER_HELD_OUT)), store)
 
 
+def _is_scored(scored: str) -> pl.Expr:
+    is_added = pl.col("graph").str.starts_with(ADDED)
+    return is_added if scored == NEW else ~is_added
+
+
 def score(
-    site: Here, settings: RankerSettings, fold: int, seed: int, group: tuple[str, ...],
-    with_added: bool, report: Report,
+    site: Here, settings: RankerSettings, scored: str, fold: int, seed: int,
+    group: tuple[str, ...], with_added: bool, report: Report,
 ) -> list[tuple[str, str, float]]:  # fmt: skip
-    """Collection, graph and score of the old programs of the fold."""
-    plan = site.plan
-    if not with_added:
-        plan = Plan(plan.graphs.filter(~pl.col("graph").str.starts_with(ADDED)), plan.store)
+    """Collection, graph and score of the scored programs of the fold."""
+    plan, own = site.plan, _is_scored(scored)
+    if not with_added:  # what is scored stays, for it is not learned from
+        old = ~pl.col("graph").str.starts_with(ADDED)
+        plan = Plan(plan.graphs.filter(old | (own & (pl.col("fold") == fold))), plan.store)
     ranker = fit_without(settings, plan, group, fold, seed, report)
     found = []
     for name in group:
-        rows = plan.held_out(name, fold).filter(~pl.col("graph").str.starts_with(ADDED))
+        rows = plan.held_out(name, fold).filter(own)
         graphs: LazyGraphs = plan.load(rows, settings)
         scores = score_graphs(ranker, graphs)[:, 0]
         found += [(name, g, float(s)) for g, s in zip(rows["graph"], scores, strict=True)]
@@ -85,12 +94,14 @@ def main(
     more: Annotated[Path, typer.Argument(help="What was collected.")],
     out: Path = Path("build/added"),
     experiment: Annotated[list[str], typer.Option()] = ["layout_gnn_001", "layout_lightgbm_001"],  # noqa: B006
+    scored: Annotated[str, typer.Option(help="old or new")] = OLD,
+    folds: int = 5,
     seeds: int = 3,
     workers: int = 1,
 ) -> None:
     """Fit all with and without, and print the difference for each experiment and collection."""
     shutil.rmtree(out / "data", ignore_errors=True)
-    plan = divide(out / "store", merge(old, more, out / "data"))
+    plan = divide(out / "store", merge(old, more, out / "data"), scored, folds)
     counts = plan.graphs.filter(IS_LABELLED).group_by("collection", maintain_order=True).agg(
         pl.len().alias("graphs"), pl.col("graph").str.starts_with(ADDED).sum().alias("added")
     )  # fmt: skip
@@ -98,8 +109,11 @@ def main(
     site = Here(plan.graphs, plan.store)
     for name in experiment:
         settings = find_experiment(name).ranker
-        cases = list(product(range(5), range(seeds), (XLA, NLP), (False, True)))
-        tasks = [Task(f"{name} fold {case[0]} seed {case[1]}", (settings, *case)) for case in cases]
+        cases = list(product(range(folds), range(seeds), (XLA, NLP), (False, True)))
+        tasks = [
+            Task(f"{name} fold {case[0]} seed {case[1]}", (settings, scored, *case))
+            for case in cases
+        ]
         rows: list[tuple] = []
 
         def keep(

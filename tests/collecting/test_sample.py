@@ -1,5 +1,6 @@
 """The programs that were collected: sound, and none that a test graph could be known by."""
 
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from solution.collecting.sample import COUNTS, Sample, draw_drafts, find_archite
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
 from solution.data.scan import scan
+from solution.system.files import holding
 from tests.conftest import REPOSITORY, SHARED
 
 COLLECTED = REPOSITORY / "solution" / "data" / "collected"
@@ -41,19 +43,35 @@ def test_no_test_graph_is_among_them() -> None:
 
 def test_what_was_collected_is_not_collected_again() -> None:
     """Each note leads to its graph; the drafts are drawn in the same order everywhere."""
-
-    def refuse(*_: object) -> None:
-        raise AssertionError("a program was collected again")
-
-    sample = Sample(COLLECTED, set(), workers=None, say=refuse)  # type: ignore[arg-type]
+    sample = Sample(COLLECTED, set(), workers=None, say=print)
     for name in COUNTS:
         notes = COLLECTED / "drafts" / name.replace(":", "-")
         known = {path.stem for path in notes.glob("*.json")}
-        drafts = [draft for draft, _ in zip(draw_drafts(name), known, strict=False)]
-        assert {draft.name for draft in drafts} == known
-        made = [draft.name for draft in drafts if sample.collect(draft)]
-        graphs = [path.stem for path in graphs_of(name)]
-        assert sorted(made) == sorted(graphs)
+        drafts = [draft.name for draft, _ in zip(draw_drafts(name), known, strict=False)]
+        assert set(drafts) == known
+        following = sample.find_next(name)
+        assert (following is None) == (sample.count(name) == COUNTS[name])
+        assert following is None or following.name not in known
+        assert sample.count(name) == len(graphs_of(name))
+
+
+def test_two_workers_are_at_different_collections(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And where others are at all that is left, there is nothing to do."""
+    drawn: list[str] = []
+    monkeypatch.setattr(Sample, "collect", lambda _, draft: drawn.append(draft.collection))
+    sample = Sample(tmp_path, set(), workers=None, say=print)
+    assert sample.collect_next()
+    with ExitStack() as others:
+        for count in range(1, len(COUNTS)):
+            taken = tmp_path / "drafts" / drawn[-1].replace(":", "-")
+            assert others.enter_context(holding(taken))
+            assert sample.collect_next()
+            assert len(set(drawn)) == count + 1
+        assert others.enter_context(holding(tmp_path / "drafts" / drawn[-1].replace(":", "-")))
+        assert not sample.collect_next()
+    assert sample.collect_next()
 
 
 def graphs_of(name: str) -> list[Path]:

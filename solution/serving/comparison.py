@@ -1,0 +1,50 @@
+"""Several bundles rank graphs whose runtimes are known: how well, side by side."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from rich.table import Table
+from rich.text import Text
+
+from solution.domain.graph import Graph
+from solution.domain.metrics import kendall_tau, top_k_slowdown
+from solution.serving.bundle import Bundle
+from solution.system.terminal import make_table
+
+MEASURED = 5  # of the first that are named, the fastest is taken
+
+
+def compare_rankings(bundle: Bundle, graphs: Sequence[Graph]) -> np.ndarray:
+    """Kendall's tau, and the share by which the best of the first five is slower (graphs, 2).
+
+    Args:
+        graphs: with runtimes.
+    """
+    rows = []
+    for graph in graphs:
+        assert graph.runtimes is not None
+        scores, runtimes = bundle.rank(graph).scores, graph.runtimes
+        rows.append((kendall_tau(scores, runtimes), top_k_slowdown(scores, runtimes, MEASURED)))
+    return np.array(rows, dtype=np.float64).reshape(len(graphs), 2)
+
+
+def show_rankings(bundles: Mapping[str, Bundle], graphs: Sequence[Graph]) -> Table:
+    """A row for each graph, and their mean."""
+    title = f"Kendall's tau, and how much slower the best of the first {MEASURED} is"
+    table = make_table(title, "Both against the runtimes that are known.")
+    table.add_column("Program", overflow="fold")
+    for name in bundles:
+        table.add_column(Text(name), justify="right")
+        table.add_column("slower", justify="right")
+    values = np.hstack([compare_rankings(bundle, graphs) for bundle in bundles.values()])
+    for graph, row in zip(graphs, values, strict=True):
+        table.add_row(Text(graph.name), *_spell(row))
+    if len(graphs) > 1:
+        table.add_section()
+        table.add_row("mean", *_spell(values.mean(axis=0)))
+    return table
+
+
+def _spell(row: np.ndarray) -> list[str]:
+    pairs = row.reshape(-1, 2).tolist()
+    return [cell for tau, slower in pairs for cell in (f"{tau:.3f}", f"{100 * slower:.1f}%")]
