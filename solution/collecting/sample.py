@@ -42,7 +42,7 @@ COUNTS = {  # three times the architectures of the measured CPU graphs: 35, 32, 
 }  # fmt: skip
 SIZES = (12, 16, 24, 32, 48, 64, 70, 96, 100, 128, 160, 192, 256)
 VALID_SHARE = 6  # every sixth architecture
-LAYOUT_SECONDS, TILE_SECONDS = 60.0, 25.0
+LAYOUT_SECONDS, TILE_SECONDS = 100.0, 45.0
 HEADER = '"""Drawn by solution.collecting.sample."""\n\n'
 
 

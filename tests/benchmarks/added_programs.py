@@ -57,7 +57,7 @@ def merge(old: Path, more: Path, folder: Path) -> Path:
 
 def divide(store_folder: Path, data: Path, scored: str, folds: int) -> Plan:
     """The folds of the scored programs alone; others of the same architecture with them."""
-    store = prepare_store(find_files(data), store_folder, Preparation())
+    store = prepare_store(find_files(data), store_folder, Preparation(None))
     every = make_plan(store, "architecture", folds).graphs
     own = every.filter(_is_scored(scored)).drop("group", "fold")
     drawn = assign_folds(own, "architecture", folds, seed=0).select("group", "fold").unique()
