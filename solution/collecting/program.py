@@ -45,8 +45,11 @@ class Program:
 
     @cached_property
     def digest(self) -> str:
-        """A hash of the module and its arguments."""
-        found = hashlib.sha256(self.module.SerializeToString(deterministic=True))
+        """A hash of the module and its arguments, but for the number that its process gave it."""
+        module = self.module
+        found = hashlib.sha256(f"{module.name} {module.entry_computation_id}".encode())
+        for computation in module.computations:
+            found.update(computation.SerializeToString(deterministic=True))
         for array in self.arguments:
             found.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
         return found.hexdigest()[:16]
