@@ -24,7 +24,8 @@ COLLECTION = "layout:nlp:random"  # where they belong; the last word is the sear
 COUNT = 10  # programs that are drawn
 HELD_OUT = 3  # the last ones, which are not learned from
 CONFIGS = 60  # layouts of each program
-MINUTES = 10.0  # of compiling and timing, for all of them
+MINUTES = 15.0  # of compiling and timing, for all of them
+KEEP_FLAT = False  # also programs whose timings say nothing of the order
 EXPERIMENTS = "layout_*,!*lightgbm*"  # patterns of what is trained
 NUM_FOLDS = 5
 LIMIT = False  # a quick look: few graphs, short trainings
@@ -81,9 +82,8 @@ say(f"{len(programs)} programs, such as {programs[0].name}:\n\n{programs[0].read
 # %%
 _, source, search = COLLECTION.split(":")
 place = Place(session.output / "measured", COLLECTION, "train")
-finished = collect_programs(
-    programs, partial(LayoutSpace, search=search), place, Settings(configs=CONFIGS), MINUTES
-)
+settings = Settings(configs=CONFIGS, keep_flat=KEEP_FLAT)
+finished = collect_programs(programs, partial(LayoutSpace, search=search), place, settings, MINUTES)
 output.print(show_finished(COLLECTION, finished))
 measured = [place.folder / one.state["npz"] for one in finished if one.state.get("npz")]
 learned, held_out = measured[:-HELD_OUT], measured[-HELD_OUT:]

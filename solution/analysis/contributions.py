@@ -45,7 +45,7 @@ def check_explained(ranker: Ranker) -> BoostedTrees | LinearRanker:
         raise InputError(
             f"{type(ranker).__name__} cannot be explained: expected trees, a linear model or a net "
             "whose costs add up, such as tile_lightgbm_001, linear_ridge_001 or "
-            "layout_additive_net_001."
+            "layout_cost_net_001."
         )
     return ranker
 

@@ -1,6 +1,6 @@
 """Why a configuration is predicted slow, by a ranker whose costs add up: copies and layouts.
 
-A score is the sum of what the states of a program cost (solution.models.layout.propagated_net), so
+A score is the sum of what the states of a program cost (solution.models.layout.cost_net), so
 two configurations differ by the places that are in different states, and by nothing else. In
 percent of the runtime where the program was measured: by a line through its own runtimes.
 """
@@ -21,7 +21,7 @@ from solution.features.propagation.state_table import StateTable, list_dimension
 from solution.features.propagation.states import COPY, FIRST, MADE, SECOND
 from solution.features.work import num_bytes
 from solution.models.base import Ranker
-from solution.models.layout.propagated_net import PropagatedNetRanker
+from solution.models.layout.cost_net import CostNetRanker
 from solution.system.terminal import make_table
 
 RESULT = "the program's result"
@@ -38,12 +38,12 @@ class Costs(Comparison):
     shares: np.ndarray | None  # (places,) of the runtime; None: not measured, or unlike the scores
 
 
-def adds_up(ranker: Ranker) -> TypeGuard[PropagatedNetRanker]:
+def adds_up(ranker: Ranker) -> TypeGuard[CostNetRanker]:
     """Whether the ranker's scores are sums of costs."""
-    return isinstance(ranker, PropagatedNetRanker) and ranker.settings.adds_up
+    return isinstance(ranker, CostNetRanker)
 
 
-def explain_costs(ranker: PropagatedNetRanker, graph: Graph, config: int | None = None) -> Costs:
+def explain_costs(ranker: CostNetRanker, graph: Graph, config: int | None = None) -> Costs:
     """What tells `config`, by default the one that is predicted slowest, from the fastest.
 
     Raises InputError where there is no such configuration.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ensembles.recipe import Recipe
     from solution.domain.graph import Graph
     from solution.models.base import Ranker
-    from solution.models.layout.propagated_net import PropagatedNetRanker
+    from solution.models.layout.cost_net import CostNetRanker
 
 # Heavy imports (torch, lightgbm, matplotlib, polars) wait inside the commands that need them.
 
@@ -152,7 +152,7 @@ def explain(
 
 
 def _explain_by_states(
-    ranker: "PropagatedNetRanker", graph: "Graph", config: int | None, place: Path
+    ranker: "CostNetRanker", graph: "Graph", config: int | None, place: Path
 ) -> None:
     from solution.analysis import explanation_pictures as pictures
     from solution.analysis import state_costs

@@ -1,6 +1,6 @@
 """Costs that add up: their sum is the difference of two scores, and the words say what they are."""
 
-import dataclasses
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +10,9 @@ from rich.console import Console
 from solution.analysis.explanation import describe
 from solution.analysis.explanation_pictures import draw_costs
 from solution.analysis.state_costs import adds_up, explain_costs, name_reasons, show_costs
-from solution.features.propagation.state_table import state_tables
-from solution.models.layout.propagated_net import PropagatedNetRanker, PropagatedNetSettings
+from solution.features.propagation.state_table import BYTES, state_tables
+from solution.models.layout.cost_net import CostNetRanker, CostNetSettings
+from solution.models.layout.layout_gnn import LayoutGnnSettings
 from solution.models.nets.training_loop import TrainingSettings
 from tests.made.graphs import make_layout_graph
 
@@ -21,29 +22,27 @@ TRAINING = TrainingSettings(loss="list_mle", epochs=2, patience=None, learning_r
 
 
 @pytest.fixture(scope="module")
-def ranker() -> PropagatedNetRanker:
-    return PropagatedNetSettings(width=8, adds_up=True, training=TRAINING).build(0).fit(GRAPHS, [])
+def ranker() -> CostNetRanker:
+    return CostNetSettings(width=8, training=TRAINING).build(0).fit(GRAPHS, [])
 
 
-def test_costs_of_states_add_up_to_the_scores(ranker: PropagatedNetRanker) -> None:
+def test_costs_of_states_add_up_to_the_scores(ranker: CostNetRanker) -> None:
     for graph in GRAPHS:
         table, scores = state_tables("cpu")(graph), ranker.predict(graph)
         sums = ranker.list_costs(graph)[table.numbers].sum(axis=1)[graph.distinct.inverse]
         np.testing.assert_allclose(sums - sums[0], scores - scores[0], atol=1e-4)
 
 
-def test_costs_beside_a_list_are_of_that_list(ranker: PropagatedNetRanker) -> None:
+def test_costs_beside_a_list_are_of_that_list(ranker: CostNetRanker) -> None:
     graph = GRAPHS[1]
-    listed = dataclasses.replace(graph, listed=np.arange(graph.num_configs) < 12)
+    listed = replace(graph, listed=np.arange(graph.num_configs) < 12)
     scores = ranker.predict(listed)
     sums = ranker.list_costs(listed)[state_tables("cpu")(listed).numbers].sum(axis=1)
     sums = sums[listed.distinct.inverse]
     np.testing.assert_allclose(sums - sums[0], scores - scores[0], atol=1e-4)
 
 
-def test_two_configurations_differ_by_what_is_shown(
-    ranker: PropagatedNetRanker, tmp_path: Path
-) -> None:
+def test_two_configurations_differ_by_what_is_shown(ranker: CostNetRanker, tmp_path: Path) -> None:
     graph = GRAPHS[0]
     explained = explain_costs(ranker, graph)
     scores = ranker.predict(graph)
@@ -65,7 +64,7 @@ def test_two_configurations_differ_by_what_is_shown(
     assert (tmp_path / "costs.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_an_alike_configuration_differs_in_nothing(ranker: PropagatedNetRanker) -> None:
+def test_an_alike_configuration_differs_in_nothing(ranker: CostNetRanker) -> None:
     graph = GRAPHS[0]
     fast = int(ranker.predict(graph).argmin())
     explained = explain_costs(ranker, graph, fast)
@@ -73,9 +72,29 @@ def test_an_alike_configuration_differs_in_nothing(ranker: PropagatedNetRanker) 
     assert name_reasons(explained) == []
 
 
-def test_only_a_readout_that_is_a_sum_adds_up(ranker: PropagatedNetRanker) -> None:
-    other = PropagatedNetSettings(width=8, training=TRAINING).build(0).fit(GRAPHS[:2], [])
+def test_only_a_sum_of_costs_adds_up(ranker: CostNetRanker) -> None:
     assert adds_up(ranker)
-    assert not adds_up(other)
-    with pytest.raises(RuntimeError, match="adds_up"):
-        other.list_costs(GRAPHS[0])
+    assert not adds_up(LayoutGnnSettings(width=8, rounds=(8,)).build(0))
+    with pytest.raises(RuntimeError, match="fit the ranker"):
+        CostNetSettings().build(0).list_costs(GRAPHS[0])
+
+
+def test_before_anything_is_learned_copied_bytes_decide() -> None:
+    training = replace(TRAINING, learning_rate=0.0)
+    ranker = CostNetSettings(width=8, training=training).build(0).fit(GRAPHS[:2], [])
+    for graph in GRAPHS[2:]:
+        table = state_tables("cpu")(graph)
+        moved = np.where(table.is_copied, table.shares[:, BYTES], 0)[table.numbers].sum(axis=1)
+        scores = ranker.predict(graph)
+        assert np.corrcoef(moved[graph.distinct.inverse], scores)[0, 1] > 0.95
+
+
+def test_a_copy_costs_more_than_nothing_whatever_is_learned(ranker: CostNetRanker) -> None:
+    for graph in GRAPHS:
+        table = state_tables("cpu")(graph)
+        is_copy = np.ones(len(table.node), bool)
+        is_copy[table.numbers[:, : table.instructions].ravel()] = False
+        costs = ranker.list_costs(graph)[is_copy]
+        copied = table.is_copied[is_copy]
+        assert (costs[copied] > 0).all()
+        assert (costs[~copied] == 0).all()

@@ -29,9 +29,8 @@ from solution.domain.graph import Graph
 from solution.domain.metrics import bootstrap_mean, kendall_tau
 from solution.features.preparation import Preparation
 from solution.models.base import Ranker, RankerSettings
+from solution.models.layout.cost_net import CostNetSettings
 from solution.models.layout.layout_gnn import LayoutGnnSettings
-from solution.models.layout.propagated_net import PropagatedNetSettings
-from solution.models.layout.two_view_net import TwoViewSettings
 from solution.models.papers.tgraph import TGraphSettings
 from solution.models.wrappers import SublistAverage
 from solution.store.preparing import prepare_store
@@ -59,10 +58,8 @@ LARGEST = {
 NETS: dict[str, Settings] = {"ours": LayoutGnnSettings(), "TGraph": TGraphSettings()}
 TPU_NETS: dict[str, RankerSettings] = {
     **NETS,
-    "two views": TwoViewSettings(),
-    "two views, a TPU's rules": TwoViewSettings(backend="tpu"),
-    "propagated": PropagatedNetSettings(),
-    "propagated, a TPU's rules": PropagatedNetSettings(backend="tpu"),
+    "costs": CostNetSettings(),
+    "costs, a TPU's rules": CostNetSettings(backend="tpu"),
 }
 
 

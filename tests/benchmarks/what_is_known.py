@@ -52,7 +52,7 @@ from solution.training.plan import make_plan
 
 FEWEST = 30  # sound configurations
 ALPHAS = np.logspace(-1, 4, 11)
-NETS = ("layout_gnn_001", "layout_two_view_net_001")
+NETS = ("layout_gnn_001", "layout_cost_net_001")
 LIMITS = Limits(seconds=180)
 # Only what passes do is looked at, so machine code is made as fast as can be.
 FAST = "--xla_backend_optimization_level=0"

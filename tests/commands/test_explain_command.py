@@ -145,7 +145,7 @@ def test_costs_that_add_up_are_shown_by_what_the_compiler_makes(
     for seed in range(6):
         graph = make_layout_graph(seed, configs=12, name=f"program_{seed}")
         write_graph(graph, tmp_path / "data", "train")
-    experiment = REPOSITORY / "tests" / "made" / "experiments" / "quick_additive_net.py"
+    experiment = REPOSITORY / "tests" / "made" / "experiments" / "quick_cost_net.py"
     run = fastslow("run", "data", "--experiment", experiment, "--folds", "2", "--scheme", "graph")
     assert run.returncode == 0, run.stderr
     result = fastslow("explain", experiment, "program_2", "--out", "pictures")

@@ -12,9 +12,8 @@ from solution.domain.codebook_encoder import encode
 from solution.domain.graph import Graph
 from solution.models.base import Ranker, RankerSettings
 from solution.models.catalogue import load_model, save_model
+from solution.models.layout.cost_net import CostNetSettings
 from solution.models.layout.layout_gnn import LayoutGnnSettings
-from solution.models.layout.propagated_net import PropagatedNetSettings
-from solution.models.layout.two_view_net import TwoViewSettings
 from solution.models.linear import LassoSettings, OrdinarySettings, RidgeSettings
 from solution.models.nets.training_loop import TrainingSettings, learning_rate_factor, list_visits
 from solution.models.nothing import NothingSettings
@@ -130,8 +129,7 @@ CASES: list[tuple[str, RankerSettings, list[Graph]]] = [
         LayoutGnnSettings(width=16, training=TRAINING), padding=0, encoding="plain"), LAYOUT),
     ("trees that know what dots sum", ContractionSettings(
         rounds=20, min_data_in_leaf=3), LAYOUT),
-    ("net on propagated states", PropagatedNetSettings(width=16, training=TRAINING), LAYOUT),
-    ("net with two views", TwoViewSettings(width=16, rounds=1, training=TRAINING), LAYOUT),
+    ("net of costs", CostNetSettings(width=16, training=TRAINING), LAYOUT),
     ("trees on propagated copies", PropagatedTreeSettings(rounds=20, min_data_in_leaf=3), LAYOUT),
     ("mean over orders", PermutationAverageSettings(TREES, times=2), LAYOUT),
     ("mean over short lists", SublistAverageSettings(TREES, size=6, times=2), TILE),

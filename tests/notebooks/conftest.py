@@ -20,8 +20,11 @@ from tests.kaggle.server import KaggleServer
 from tests.notebooks.sandbox import COMPETITION, Session, find_version, make_image
 
 WHEELS = f"{USER}/fast-or-slow-wheels"
-QUICK = ("--set", "LIMIT=true", "--set", "NUM_FOLDS=2")
 TRAINING = ("2-train-layout", "3-train-tile-and-lightgbm")
+MEASURING = "6-measure-your-own"
+QUICK = ("LIMIT=true", "NUM_FOLDS=2")
+FEW = ("FAMILY=mlp", "COLLECTION=layout:xla:random", "COUNT=2", "HELD_OUT=1", "CONFIGS=9",
+       "MINUTES=0.6", "KEEP_FLAT=true")  # fmt: skip
 LAST = "4-ensemble-and-submit"
 BUNDLE = "fast-or-slow-bundle-day"
 
@@ -89,7 +92,8 @@ def pack(settings: dict[str, str]) -> None:
 
 def live(day: Day, name: str, session: Session, *, old: bool) -> None:
     """Push the notebook, execute it, pull it."""
-    options = QUICK if name in TRAINING else ()
+    values = {MEASURING: (*QUICK, *FEW), **dict.fromkeys(TRAINING, QUICK)}.get(name, ())
+    options = [word for value in values for word in ("--set", value)]
     day.pushed[name] = day.place.call("kernels", "push", name, "--allow-dirty", *options)
     assert day.pushed[name].code == 0, day.pushed[name].words
     kernel = day.place.world.kernels[f"{USER}/{slug(name)}"]

@@ -13,7 +13,7 @@ from submissions.checker import Expected, check_submission, read_rows
 from submissions.kernels.installing import MANIFEST
 from submissions.kernels.notebooks import list_notebooks
 from submissions.writer import expect
-from tests.notebooks.conftest import LAST, TRAINING, WHEELS, Day
+from tests.notebooks.conftest import LAST, MEASURING, TRAINING, WHEELS, Day
 from tests.notebooks.sandbox import choose_files, read_text
 
 NAMES = [notebook.name for notebook in list_notebooks()]
@@ -86,6 +86,17 @@ def test_the_bundles_that_were_made_there_rank_here(name: str, day: Day) -> None
         file = next(file for file in find_files(SAMPLE) if file.collection.kind == kind)
         graph = read_graph(file.path)
         assert sorted(bundle.rank(graph).order) == list(range(graph.num_configs))
+
+
+def test_own_programs_are_measured_learned_from_and_ranked(day: Day) -> None:
+    """By the models of the package, and by those that learned from the others of the kind."""
+    printed = read_text(day.executed[MEASURING])
+    assert "Learned from: 1 programs. Kept aside: mlp_001." in printed
+    assert "the package's models" in printed
+    made = day.outputs(MEASURING)
+    names = {file.path.stem for file in find_files(made / "data")}
+    assert "mlp_000" in names
+    assert "mlp_001" not in names
 
 
 def test_a_shared_bundle_predicts_the_test_split_as_its_run(day: Day) -> None:

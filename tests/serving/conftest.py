@@ -9,9 +9,8 @@ from solution.data.folders import find_files
 from solution.experiments.base import Experiment
 from solution.features.preparation import Preparation
 from solution.models.base import RankerSettings
+from solution.models.layout.cost_net import CostNetSettings
 from solution.models.layout.layout_gnn import LayoutGnnSettings
-from solution.models.layout.propagated_net import PropagatedNetSettings
-from solution.models.layout.two_view_net import TwoViewSettings
 from solution.models.linear import LassoSettings, OrdinarySettings, RidgeSettings
 from solution.models.nets.training_loop import TrainingSettings
 from solution.models.nothing import NothingSettings
@@ -73,8 +72,7 @@ OF_LAYOUTS: dict[str, RankerSettings] = {
     ),
     "contraction_trees": ContractionSettings(rounds=3, min_data_in_leaf=2),
     "propagated_trees": PropagatedTreeSettings(rounds=3, min_data_in_leaf=2),
-    "propagated_net": PropagatedNetSettings(width=8, training=NET),
-    "two_view_net": TwoViewSettings(width=8, rounds=1, training=NET),
+    "cost_net": CostNetSettings(width=8, training=NET),
 }
 OF_TILES: dict[str, RankerSettings] = {
     "tile_net": TileGnnSettings(width=8, blocks=1, training=NET),

@@ -55,7 +55,7 @@ FEATURES = (
     Feature("state_own", "flag", "it is in this state where nothing is asked of the compiler"),
 )  # fmt: skip
 LEAST_SHARE = 1e-9
-NUM_SHARES = 3  # 1 / instructions, bytes that are made and read, and their root
+NUM_SHARES, BYTES = 3, 1  # 1 / instructions, bytes that are made and read, and their root
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,11 @@ class StateTable:
     reader: np.ndarray  # (states,) int64 for whom it is copied, else the same
     features: np.ndarray  # (states, len(FEATURES)) float32
     shares: np.ndarray  # (states, NUM_SHARES) float32 what each counts in a sum
+
+    @property
+    def is_copied(self) -> np.ndarray:
+        """Whether something is copied (states,) bool."""
+        return np.asarray(self.layouts[:, COPY] > 0)
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,11 @@
 """A net whose costs add up, with so little training that a test can wait for it."""
 
 from solution.experiments.base import Experiment
-from solution.models.layout.propagated_net import PropagatedNetSettings
+from solution.models.layout.cost_net import CostNetSettings
 from solution.models.nets.training_loop import TrainingSettings
 
 EXPERIMENT = Experiment(
-    name="quick_additive_net",
+    name="quick_cost_net",
     collections=("layout:xla:random",),
-    ranker=PropagatedNetSettings(
-        width=8, adds_up=True, training=TrainingSettings(epochs=1, configs_per_graph=8)
-    ),
+    ranker=CostNetSettings(width=8, training=TrainingSettings(epochs=1, configs_per_graph=8)),
 )

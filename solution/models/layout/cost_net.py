@@ -1,0 +1,238 @@
+"""A net that adds up what the states of a program cost: copies, and instructions in their layouts.
+
+    nodes ── MLP ──┐
+    states ────────┴─▶ GELU ─▶ what a byte costs ─▶ sum over a configuration's states ─▶ score
+
+Layout assignment is no matter of learning: the compiler's own rules say which layout every tensor
+gets and where one is copied (solution.features.propagation). Learned is what a copy costs, and an
+instruction in the layouts that it has, from many programs. Two things are known before: a copy
+costs more than nothing, and about what it moves. So the cost of a copied byte is positive and
+begins at one, that of an instruction at none; a net that has learned nothing ranks by the bytes
+that are copied, and what is unlike all that was learned from is ranked by little else.
+
+A score is a sum, so it says why it is what it is (list_costs). It is on the scale of its list's
+copies: programs that copy much and little count alike.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from solution.domain import vocabulary
+from solution.domain.graph import Graph
+from solution.features.nodes import NUM_NUMERIC, numeric_features
+from solution.features.propagation.backend import BACKENDS
+from solution.features.propagation.state_table import BYTES, FEATURES, NUM_SHARES, state_tables
+from solution.models.base import RankerSettings
+from solution.models.layout import layout_gnn
+from solution.models.nets.devices import one_thread
+from solution.models.nets.layers import Mlp
+from solution.models.nets.net_ranker import NetRanker
+from solution.models.nets.sparse import SparseMatrix
+from solution.models.nets.sparse_rows import SparseRows
+from solution.models.nets.training_loop import TrainingSettings
+from solution.models.settings import check_choice
+
+CHUNK_VALUES = 1 << 24  # (configuration, place) entries that are summed at once
+OPCODE_WIDTH = 16
+ONE, LITTLE = 0.5413, -4.0  # softplus of these is 1 and 0.018
+INSTRUCTIONS = 0.1  # how slowly what instructions cost is learned, beside copies
+LEAST = 1e-3  # of all tensors' bytes: the scale of a list that copies less
+# The states of more configurations of a large program would not be in memory together.
+TRAINING = replace(layout_gnn.TRAINING, loss="pairwise_logistic", max_configs=1000)
+
+
+@dataclass(frozen=True)
+class CostNetSettings(RankerSettings):
+    """Settings of the net of costs."""
+
+    backend: str = "cpu"  # whose layout assignment: a name in features.propagation.backend.BACKENDS
+    width: int = 64
+    dropout: float = 0.3  # of what is known of a state
+    training: TrainingSettings = TRAINING
+
+    def __post_init__(self) -> None:
+        check_choice("backend", self.backend, BACKENDS)
+
+    @property
+    def needed_hops(self) -> int | None:
+        """The whole graph: what is asked of one tensor reaches as far as it is handed on."""
+        return None
+
+    def build(self, seed: int) -> "CostNetRanker":
+        """Make a ranker that is not fitted yet."""
+        return CostNetRanker(self, seed)
+
+
+@dataclass(frozen=True)
+class CostInputs:
+    """A graph and the states of its configurations as tensors."""
+
+    opcodes: Tensor  # (nodes,) int64
+    numeric: Tensor  # (nodes, NUM_NUMERIC) float32
+    node: Tensor  # (states,) int64 whose tensor is made or copied; the number of nodes: none
+    reader: Tensor  # (states,) int64 for whom it is copied, else the same
+    features: Tensor  # (states, len(FEATURES)) float32
+    shares: Tensor  # (states, NUM_SHARES) float32
+    is_copied: Tensor  # (states,) float32: 1 where something is copied
+    is_made: Tensor  # (states,) float32: 1 where it is an instruction's
+    numbers: np.ndarray  # (distinct configs, places) int32 rows of the above
+    listed: Tensor  # (distinct configs,) bool: which are the list that the others stand beside
+
+
+class CostNetRanker(NetRanker[CostNetSettings, CostInputs]):
+    """The net of costs as a Ranker.
+
+    Its scores depend on the list, by a factor and a constant.
+    """
+
+    scaled_tables = ("numeric", "features")
+    scores_beside_a_list = True
+    reads_program_order = True
+
+    def prepare(self, graph: Graph) -> CostInputs:
+        return prepare(graph, self.settings.backend)
+
+    def make_net(self) -> "CostNet":
+        return CostNet(self.settings)
+
+    def list_costs(self, graph: Graph) -> np.ndarray:
+        """What each state (states,) of the graph's state table adds to a score.
+
+        Scores of two configurations differ by what their states cost.
+        """
+        if self.net_ is None:
+            raise RuntimeError("fit the ranker before it explains")
+        with one_thread():
+            return cast("CostNet", self.net_).list_costs(self._scale(self._encoded(graph)))
+
+
+def prepare(graph: Graph, backend: str) -> CostInputs:
+    """The states of solution.features.propagation.state_table as tensors."""
+    table = state_tables(backend)(graph)
+    is_made = np.zeros(len(table.node), np.float32)
+    is_made[table.numbers[:, : table.instructions].ravel()] = 1
+    return CostInputs(
+        opcodes=torch.from_numpy(graph.node_opcodes.astype(np.int64)),
+        numeric=torch.from_numpy(numeric_features(graph)),
+        node=torch.from_numpy(table.node),
+        reader=torch.from_numpy(table.reader),
+        features=torch.from_numpy(table.features),
+        shares=torch.from_numpy(table.shares),
+        is_copied=torch.from_numpy(table.is_copied.astype(np.float32)),
+        is_made=torch.from_numpy(is_made),
+        numbers=table.numbers,
+        listed=torch.from_numpy(graph.listed_distinct),
+    )
+
+
+class StateMlp(nn.Module):
+    """Linear, GELU, Linear of [node, reader, state]; 0 before anything is learned.
+
+    Shapes: nodes (nodes, width), node and reader (states,) int64, features (states, values) ->
+    (states, NUM_SHARES).
+    """
+
+    def __init__(self, width: int, values: int, dropout: float) -> None:
+        super().__init__()
+        self.node = nn.Linear(width, width)
+        self.reader = nn.Linear(width, width, bias=False)
+        self.state = nn.Linear(values, width, bias=False)
+        self.dropout = nn.Dropout(dropout)
+        self.out = nn.Linear(width, NUM_SHARES)
+        nn.init.zeros_(self.out.weight)
+        nn.init.zeros_(self.out.bias)
+
+    def forward(self, nodes: Tensor, node: Tensor, reader: Tensor, features: Tensor) -> Tensor:
+        # The products of a node are taken once, not for each of its states.
+        known = self.node(nodes)[node] + self.reader(nodes)[reader]
+        known = functional.gelu(known + self.state(features))
+        return cast("Tensor", self.out(self.dropout(known)))
+
+
+class CostNet(nn.Module):
+    """Scores configurations of whole layout graphs."""
+
+    def __init__(self, settings: CostNetSettings) -> None:
+        super().__init__()
+        width, dropout = settings.width, settings.dropout
+        self.opcode = nn.Embedding(vocabulary.NUM_OPCODES, OPCODE_WIDTH)
+        self.node = Mlp(OPCODE_WIDTH + NUM_NUMERIC, width, width)
+        self.instruction = StateMlp(width, len(FEATURES), dropout)
+        self.copy = StateMlp(width, len(FEATURES), dropout)
+        self.log_factor = nn.Parameter(torch.zeros(()))  # of all scores: how sure they are
+        begin = torch.full((NUM_SHARES,), LITTLE)
+        begin[BYTES] = ONE
+        self.register_buffer("begin", begin, persistent=False)
+
+    def score_batch(self, batch: Sequence[CostInputs], configs: np.ndarray) -> Tensor:
+        """(configs, graphs): scores of these configurations among each other."""
+        columns = [
+            self._compare(self._add_up(inputs, inputs.numbers[rows]))
+            for inputs, rows in zip(batch, configs.T, strict=True)
+        ]
+        return torch.stack(columns, dim=1)
+
+    def count_values(self, inputs: CostInputs) -> int:
+        """Places of a configuration, twice."""
+        return inputs.numbers.shape[1] * 2
+
+    @torch.inference_mode()
+    def score_graph(self, inputs: CostInputs) -> np.ndarray:
+        """(configs,), added up a chunk of configurations at a time."""
+        self.eval()
+        listed = None if inputs.listed.all() else inputs.listed
+        return self._compare(self._add_up_all(inputs), listed).float().cpu().numpy()
+
+    @torch.inference_mode()
+    def list_costs(self, inputs: CostInputs) -> np.ndarray:
+        """(states,): what each adds to a score."""
+        self.eval()
+        scale = self._find_scale(self._add_up_all(inputs)[inputs.listed])
+        costs = self._weigh(inputs, np.arange(len(inputs.node)))[:, 0]
+        return (costs * scale).double().cpu().numpy()
+
+    def _compare(self, sums: Tensor, listed: Tensor | None = None) -> Tensor:
+        """Scores (configs,) of costs and copied bytes (configs, 2)."""
+        own = sums if listed is None else sums[listed]
+        return (sums[:, 0] - own[:, 0].mean()) * self._find_scale(own)
+
+    def _find_scale(self, own: Tensor) -> Tensor:
+        return self.log_factor.exp() / own[:, 1].std(unbiased=False).clamp(min=LEAST)
+
+    def _add_up_all(self, inputs: CostInputs) -> Tensor:
+        step = max(1, CHUNK_VALUES // max(1, inputs.numbers.shape[1]))
+        chunks = [
+            self._add_up(inputs, inputs.numbers[first : first + step])
+            for first in range(0, len(inputs.numbers), step)
+        ]
+        return torch.cat(chunks)
+
+    def _add_up(self, inputs: CostInputs, numbers: np.ndarray) -> Tensor:
+        """Costs and copied bytes (configs, 2) of the states `numbers` (configs, places)."""
+        configs, places = numbers.shape
+        used, local = np.unique(numbers, return_inverse=True)
+        rows = SparseRows(
+            starts=np.arange(configs + 1) * places,
+            columns=local.reshape(-1),
+            values=np.ones(numbers.size, np.float32),
+            num_columns=len(used),
+        )
+        return SparseMatrix(rows, inputs.node.device) @ self._weigh(inputs, used)
+
+    def _weigh(self, inputs: CostInputs, states: np.ndarray) -> Tensor:
+        """Costs and copied bytes (states, 2) of some states (states,)."""
+        nodes = self.node(torch.cat([self.opcode(inputs.opcodes), inputs.numeric], dim=-1))
+        nodes = functional.pad(nodes, (0, 0, 0, 1))  # the last is that of what is no node's
+        own = torch.from_numpy(states).to(nodes.device)
+        known = nodes, inputs.node[own], inputs.reader[own], inputs.features[own]
+        shares, is_copied = inputs.shares[own], inputs.is_copied[own]
+        copying = functional.softplus(self.copy(*known) + self.begin) * is_copied[:, None]
+        making = INSTRUCTIONS * self.instruction(*known) * inputs.is_made[own][:, None]
+        costs = ((copying + making) * shares).sum(dim=1)
+        return torch.stack([costs, is_copied * shares[:, BYTES]], dim=1)
