@@ -5,10 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from solution.collecting.children import Child, Limits
+from solution.collecting.families import write_programs
+from solution.collecting.program import read_programs
 from solution.collecting.sample import COUNTS, Sample, draw_drafts, find_architectures
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
 from solution.data.scan import scan
+from solution.system.errors import InputError
 from solution.system.files import holding
 from tests.conftest import REPOSITORY, SHARED
 
@@ -72,6 +76,19 @@ def test_two_workers_are_at_different_collections(
         assert others.enter_context(holding(tmp_path / "drafts" / drawn[-1].replace(":", "-")))
         assert not sample.collect_next()
     assert sample.collect_next()
+
+
+def test_programs_of_a_family_are_drawn_alike_and_can_be_read(tmp_path: Path) -> None:
+    """By a child that compiles; other numbers are other programs."""
+    paths = write_programs(tmp_path / "one", "mlp", 3)
+    again = write_programs(tmp_path / "other", "mlp", 2)
+    assert [path.read_text() for path in again] == [path.read_text() for path in paths[:2]]
+    with Child(Limits()) as child:
+        programs = [program for path in paths[:2] for program in read_programs(path, child)]
+    assert [program.name for program in programs] == ["mlp_000", "mlp_001"]
+    assert len({program.digest for program in programs}) == 2
+    with pytest.raises(InputError, match="'lstm': expected one of the families convnet, mlp"):
+        write_programs(tmp_path, "lstm", 1)
 
 
 def graphs_of(name: str) -> list[Path]:
