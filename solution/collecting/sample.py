@@ -97,11 +97,11 @@ class Sample:
         self._say = say
 
     def collect_next(self) -> bool:
-        """Collect a program of the collection that has least; whether there was one.
+        """Collect a program of the collection of which least was tried; whether there was one.
 
         A collection that another worker is at is left to it.
         """
-        for name in sorted(COUNTS, key=lambda name: self.count(name) / COUNTS[name]):
+        for name in sorted(COUNTS, key=self._share_tried):
             folder = self._notes(name)
             folder.mkdir(parents=True, exist_ok=True)
             with holding(folder) as is_mine:
@@ -137,6 +137,9 @@ class Sample:
         path.write_text(draft.text, encoding="utf-8")
         architecture, npz = self._measure(draft, path)
         write_sealed({"architecture": architecture, "npz": npz}, note)
+
+    def _share_tried(self, name: str) -> float:
+        return len(list(self._notes(name).glob("*.json"))) / COUNTS[name]
 
     def _notes(self, name: str) -> Path:
         return self._folder / "drafts" / name.replace(":", "-")
