@@ -8,8 +8,9 @@ again, and ridge regressions of log runtimes are cross-validated *inside* the pr
 the compiled program's instructions by opcode, shape and layout (what the compiler did), on our
 propagated layouts and copies (what we predict of it), on indicators of node and layout (what the
 configuration asks). Beside them stand Kendall's tau of the bytes of copies in the compiled program,
-of two halves of the timings (noise), and, with --data, of nets that learned from other programs. A
-program's compilations are kept, so the benchmark can be stopped and goes on.
+and of those that we predict, of two halves of the timings (noise), and, with --data, of nets that
+learned from other programs. A program's compilations are kept, so the benchmark can be stopped and
+goes on.
 """
 
 import os
@@ -38,17 +39,12 @@ from solution.data.npz import read_graph
 from solution.domain.collection import collection
 from solution.domain.graph import Graph
 from solution.domain.metrics import bootstrap_mean, kendall_tau
-from solution.experiments.base import find_experiment
 from solution.features.padding import repair_padding
-from solution.features.preparation import Preparation
 from solution.features.propagation.propagation import Propagation
-from solution.store.preparing import prepare_store
 from solution.system.files import replace_file
 from solution.system.progress import track
 from solution.system.terminal import output, say
-from solution.training.fit import split_training
-from solution.training.folds import NO_FOLD
-from solution.training.plan import make_plan
+from tests.benchmarks.unlike_programs import count_copied, open_plan, predict, read_unlike
 
 FEWEST = 30  # sound configurations
 ALPHAS = np.logspace(-1, 4, 11)
@@ -180,6 +176,7 @@ def study(one: Measured, path: Path) -> dict[str, Any]:
     # The file has the sound configurations in the order of the journal.
     graph = read_graph(one.npz, collection(one.collection)).select(kept["places"])
     np.testing.assert_array_equal(graph.runtimes, runtimes)
+    copied = count_copied([repair_padding(graph)])
     return {
         "collection": one.collection,
         "program": one.name,
@@ -189,36 +186,25 @@ def study(one: Measured, path: Path) -> dict[str, Any]:
         "propagated": cross_validate(propagate(graph), runtimes),
         "asked": cross_validate(ask_indicators(kept["values"]), runtimes),
         "copies": kendall_tau(copied_bytes(kept["columns"], kept["counts"]), runtimes),
+        "propagated copies": kendall_tau(copied[one.collection, one.name], runtimes),
     }
 
 
 def score_nets(data: Path, out: Path, measured: list[Measured], seeds: int) -> pl.DataFrame:
-    """Tau of nets that learned from all other programs: collection, program, net, tau."""
-    store = prepare_store(find_files(data), out / "store", Preparation(None))
-    plan = make_plan(store, "architecture", 5)
-    known = set(plan.graphs.filter(pl.col("labelled"))["architecture"].to_list())
-    files = {file.path: file.collection for file in find_files(measured[0].npz.parents[4])}
-    rows = []
-    for name in NETS:
-        experiment = find_experiment(name)
-        for group in experiment.train_jointly:
-            own = [one for one in measured if one.collection in group]
-            graphs = [read_graph(one.npz, files[one.npz]) for one in own]
-            total = [np.zeros(graph.num_configs) for graph in graphs]
-            for seed in range(seeds):
-                ranker = experiment.ranker.build(seed)
-                fit_on, validate_on = split_training(plan, group, NO_FOLD, seed)
-                settings = experiment.ranker
-                ranker.fit(plan.load(fit_on, settings), plan.load(validate_on, settings))
-                for place, graph in enumerate(graphs):
-                    prepared = settings.preparation.prune(repair_padding(graph))
-                    total[place] += ranker.predict(prepared)
-            for one, graph, scores in zip(own, graphs, total, strict=True):
-                is_known = graph.architecture in known
-                tau = None if is_known else kendall_tau(scores, np.asarray(graph.runtimes))
-                rows.append((one.collection, one.name, name, tau))
-    frame = pl.DataFrame(rows, ["collection", "program", "net", "tau"], orient="row")
-    return frame.pivot("net", index=["collection", "program"], values="tau")
+    """Tau of nets that learned from all other programs: collection, program, and each net's."""
+    plan = open_plan(data, out / "store")
+    graphs = read_unlike(measured[0].npz.parents[4], plan)
+    scores = {name: predict(name, plan, graphs, seeds) for name in NETS}
+    return pl.DataFrame(
+        [
+            {"collection": graph.collection.name, "program": graph.name}
+            | {
+                name: kendall_tau(found[graph.collection.name, graph.name], graph.runtimes)
+                for name, found in scores.items()
+            }
+            for graph in graphs
+        ]
+    )
 
 
 def summarise_rows(table: pl.DataFrame) -> pl.DataFrame:
