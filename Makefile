@@ -92,7 +92,7 @@ scores: $(INSTALLED)
 leaderboard: $(INSTALLED)
 	$(BIN)/fastslow leaderboard
 
-notebooks: $(INSTALLED)
+notebooks: $(EXTRAS)
 	$(BIN)/fastslow kernels build $(NOTEBOOK)
 
 kernels-package: $(INSTALLED)

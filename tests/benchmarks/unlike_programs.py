@@ -59,14 +59,15 @@ def predict(name: str, plan: Plan, graphs: Sequence[Graph], seeds: int) -> Score
     experiment = find_experiment(name)
     settings, found = experiment.ranker, defaultdict(list)
     groups = sorted({experiment.learns_from(name) for name in LAYOUT})
-    for group, seed in track(list(product(groups, range(seeds))), name):
-        fit_on, validate_on = split_training(plan, group, NO_FOLD, seed)
-        ranker = settings.build(seed)
-        ranker.fit(plan.load(fit_on, settings), plan.load(validate_on, settings))
-        for graph in graphs:
-            if graph.collection.name in group:
-                scores = ranker.predict(settings.preparation.prune(graph))
-                found[graph.collection.name, graph.name].append(scores)
+    with track(list(product(groups, range(seeds))), name) as tracked:
+        for group, seed in tracked:
+            fit_on, validate_on = split_training(plan, group, NO_FOLD, seed)
+            ranker = settings.build(seed)
+            ranker.fit(plan.load(fit_on, settings), plan.load(validate_on, settings))
+            for graph in graphs:
+                if graph.collection.name in group:
+                    scores = ranker.predict(settings.preparation.prune(graph))
+                    found[graph.collection.name, graph.name].append(scores)
     return {key: average(scores, "z_score") for key, scores in found.items()}
 
 

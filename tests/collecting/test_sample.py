@@ -51,8 +51,7 @@ def test_what_was_collected_is_not_collected_again() -> None:
     for name in COUNTS:
         notes = COLLECTED / "drafts" / name.replace(":", "-")
         known = {path.stem for path in notes.glob("*.json")}
-        drafts = [draft.name for draft, _ in zip(draw_drafts(name), known, strict=False)]
-        assert set(drafts) == known
+        assert known <= {draft.name for draft in draw_drafts(name)}
         following = sample.find_next(name)
         assert (following is None) == (sample.count(name) == COUNTS[name])
         assert following is None or following.name not in known
