@@ -113,21 +113,15 @@ class Sample:
 
     def count(self, name: str) -> int:
         """The graphs of the collection."""
-        return sum(bool(_read_note(note)["npz"]) for note in self._notes(name).glob("*.json"))
+        return sum(bool(note["npz"]) for note in self._read_notes(name).values())
 
     def find_next(self, name: str) -> Draft | None:
         """The first that was not tried; None where the collection is full."""
-        count = 0
-        for draft in draw_drafts(name):
-            note = self._note(draft)
-            if count >= COUNTS[name]:
-                return None
-            if not note.exists():
-                return draft
-            known = _read_note(note)
-            self._taken[name].add(known["architecture"])
-            count += bool(known["npz"])
-        return None
+        tried = self._read_notes(name)
+        self._taken[name] |= {note["architecture"] for note in tried.values()}
+        if self.count(name) >= COUNTS[name]:
+            return None
+        return next((draft for draft in draw_drafts(name) if draft.name not in tried), None)
 
     def collect(self, draft: Draft) -> None:
         """Collect a program, or go on with it, and note what became of it."""
@@ -143,6 +137,13 @@ class Sample:
 
     def _notes(self, name: str) -> Path:
         return self._folder / "drafts" / name.replace(":", "-")
+
+    def _read_notes(self, name: str) -> dict[str, dict[str, Any]]:
+        """Of the drafts that were tried, by name."""
+        return {
+            path.stem: read_record(path, "a draft of the sample")
+            for path in self._notes(name).glob("*.json")
+        }
 
     def _note(self, draft: Draft) -> Path:
         return self._notes(draft.collection) / f"{draft.name}.json"
@@ -179,10 +180,6 @@ class Sample:
         seconds = TILE_SECONDS if is_tile else LAYOUT_SECONDS
         settings = Settings(configs=72 if is_tile else 60, seconds=seconds)
         return Collection(program, space, place, settings, workers).run(lambda _: None)
-
-
-def _read_note(path: Path) -> dict[str, Any]:
-    return read_record(path, "a draft of the sample")
 
 
 def describe(program: Program, name: str) -> str:

@@ -13,7 +13,7 @@ from solution.data.folders import find_files
 from solution.data.npz import read_graph
 from solution.data.scan import scan
 from solution.system.errors import InputError
-from solution.system.files import holding
+from solution.system.files import holding, write_sealed
 from tests.conftest import REPOSITORY, SHARED
 
 COLLECTED = REPOSITORY / "solution" / "data" / "collected"
@@ -56,6 +56,19 @@ def test_what_was_collected_is_not_collected_again() -> None:
         assert (following is None) == (sample.count(name) == COUNTS[name])
         assert following is None or following.name not in known
         assert sample.count(name) == len(graphs_of(name))
+
+
+def test_what_stands_behind_a_gap_is_not_taken_twice(tmp_path: Path) -> None:
+    """A draft that was tried counts, wherever it stands among those that were not."""
+    first, second, third, *_ = draw_drafts("layout:xla:random")
+    notes = tmp_path / "drafts" / "layout-xla-random"
+    for draft, architecture in ((first, "one"), (third, "other")):
+        npz = f"npz/{draft.name}.npz"
+        write_sealed({"architecture": architecture, "npz": npz}, notes / f"{draft.name}.json")
+    sample = Sample(tmp_path, set(), workers=None, say=print)
+    assert sample.find_next("layout:xla:random") == second
+    assert sample.count("layout:xla:random") == 2
+    assert sample._taken["layout:xla:random"] == {"one", "other"}
 
 
 def test_two_workers_are_at_different_collections(
