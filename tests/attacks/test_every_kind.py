@@ -37,6 +37,7 @@ WRITTEN = {
     "solution/choosing/journal.py": ("search",),
     "solution/choosing/picture.py": (),
     "solution/collecting/away.py": (),  # a program, and a log that it was sent
+    "solution/collecting/families.py": (),  # programs, which are run as they stand
     "solution/collecting/journal.py": (
         "collection, state", "collection, candidates", "collection, repeats",
     ),
