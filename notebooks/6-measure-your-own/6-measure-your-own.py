@@ -60,6 +60,7 @@ from solution.data.folders import SAMPLE
 from solution.serving.comparison import show_rankings
 from solution.sessions.session import Session
 from solution.sessions.train_session import Share, train_session
+from solution.system.errors import InputError
 from solution.system.terminal import output, say
 
 session = Session.begin("6-measure-your-own", PUSH)
@@ -87,6 +88,11 @@ finished = collect_programs(programs, partial(LayoutSpace, search=search), place
 output.print(show_finished(COLLECTION, finished))
 measured = [place.folder / one.state["npz"] for one in finished if one.state.get("npz")]
 learned, held_out = measured[:-HELD_OUT], measured[-HELD_OUT:]
+if not learned:
+    raise InputError(
+        f"Expected timings of more than {HELD_OUT} programs, found {len(measured)}: give more "
+        "MINUTES or other programs, or set KEEP_FLAT."
+    )
 say(f"Learned from: {len(learned)} programs. Kept aside: {', '.join(p.stem for p in held_out)}.")
 
 # %% [markdown]

@@ -74,12 +74,10 @@ def train_session(
     experiments = [find_experiment(name) for name in match(DEFAULTS, share.experiments)]
     if limit:
         experiments = [experiment.quick() for experiment in experiments]
-    source, place = data, session.store(limit=limit)
-    if source is None:
-        source = session.find_data()
-    else:
+    place = session.store(limit=limit)
+    if data is not None:
         place = place.with_name(f"{place.name}-{session.notebook}")
-    with open_store(source, place, everything, limit=limit) as store:
+    with open_store(data or session.find_data(), place, everything, limit=limit) as store:
         plan = make_plan(store, scheme, num_folds, limit=limit)
         warn_about_gaps(plan)
         choice = choose(plan, share.collections, share.folds)

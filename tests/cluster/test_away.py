@@ -27,6 +27,7 @@ from tests.cluster.conftest import open_cluster
 from tests.conftest import REPOSITORY
 from tests.processes import TRAINING
 
+LONGEST = 600.0  # seconds: a machine that others use as well may take long for a Ray
 EXPERIMENTS = REPOSITORY / "tests" / "made" / "experiments"
 
 
@@ -34,7 +35,7 @@ def train(experiment: Path, store: Path | str, run: Path | str, *options: str) -
     """`fastslow train` of a file on two folds; what it said."""
     words = ["train", experiment, "--data", store, "--run", run, "--folds", "2", *options]
     process = TRAINING.start(*words, env=dict(os.environ))
-    out, error = process.communicate(timeout=200)
+    out, error = process.communicate(timeout=LONGEST)
     assert process.returncode == 0, out + error
     return str(out) + str(error)
 
@@ -91,7 +92,7 @@ def test_a_run_in_a_bucket_is_fetched_once_a_node_and_sent_back(
         process = TRAINING.start(
             "run", "s3://bucket/store", "--experiment", own, *options[2:], env=dict(os.environ)
         )
-        out, error = process.communicate(timeout=200)
+        out, error = process.communicate(timeout=LONGEST)
         assert process.returncode == 0, out + error
     monkeypatch.setenv("FASTSLOW_MIRRORS", str(tmp_path / "driver"))
     fetched = [line for line in bucket if "GET /bucket/store/graphs/" in line]
@@ -120,7 +121,7 @@ def test_a_fit_whose_node_died_goes_on_elsewhere_and_ends_alike(
         wait_for(lambda: list((tmp_path / "run").rglob("checkpoint.safetensors")), process)
         cluster.add_node(num_cpus=1, object_store_memory=100 << 20)
         cluster.remove_node(first, allow_graceful=False)
-        out, error = process.communicate(timeout=200)
+        out, error = process.communicate(timeout=LONGEST)
         assert process.returncode == 0, out + error
     assert read_predictions(tmp_path / "run") == read_predictions(tmp_path / "alone")
 
@@ -134,7 +135,7 @@ def test_a_lost_driver_loses_nothing_that_was_kept(
     process = TRAINING.start(*words, *options, env=dict(os.environ))
     wait_for(lambda: list_models(run), process)
     os.kill(process.pid, signal.SIGKILL)
-    process.communicate(timeout=60)
+    process.communicate(timeout=LONGEST)
     before = {path: path.stat().st_mtime_ns for path in list_models(run)}
     train(own, sample_store.folder, run, *options)
     assert read_predictions(run) == alone
@@ -152,7 +153,7 @@ def test_a_lost_head_loses_nothing_that_was_kept(
         process = TRAINING.start(*words, *options, env=dict(os.environ))
         wait_for(lambda: list_models(run), process)
         cluster.head_node.kill_gcs_server()
-        _, error = process.communicate(timeout=90)
+        _, error = process.communicate(timeout=LONGEST)
         assert process.returncode != 0
     assert "Traceback" not in error, error
     kept = {path: path.stat().st_mtime_ns for path in list_models(run)}
@@ -185,7 +186,7 @@ def test_programs_of_one_name_are_refused(tmp_path: Path) -> None:
     files = [tmp_path / "one" / "mlp.py", tmp_path / "other" / "mlp.py"]
     words = ["collect", "layout", *files, "--out", tmp_path / "out", "--executor", "ray"]
     process = TRAINING.start(*words, env=dict(os.environ))
-    _, error = process.communicate(timeout=60)
+    _, error = process.communicate(timeout=LONGEST)
     assert process.returncode == 2
     assert "found mlp more than once" in " ".join(error.split())
 
@@ -197,11 +198,11 @@ def list_models(run: Path) -> list[Path]:
 
 def wait_for(condition: Any, process: Any = None) -> None:
     """As long as a loaded machine may need; a command that ended meanwhile is what went wrong."""
-    deadline = time.monotonic() + 180
+    deadline = time.monotonic() + LONGEST
     while not condition():
         if process is not None and process.poll() is not None and not condition():
             raise AssertionError("the command ended: " + "".join(process.communicate(timeout=60)))
-        assert time.monotonic() < deadline, "nothing came within three minutes"
+        assert time.monotonic() < deadline, "nothing came for ten minutes"
         time.sleep(0.02)
 
 
@@ -230,7 +231,7 @@ def test_programs_are_collected_on_nodes(cluster: Any, tmp_path: Path) -> None:
     ]  # fmt: skip
     for _ in range(2):  # what is finished is not collected again
         process = TRAINING.start(*command[1:], env=dict(os.environ))
-        out, error = process.communicate(timeout=150)
+        out, error = process.communicate(timeout=LONGEST)
         assert process.returncode == 0, out + error
     (npz,) = (tmp_path / "out" / "npz").rglob("*.npz")
     assert npz.stem == "mlp"

@@ -23,8 +23,8 @@ WHEELS = f"{USER}/fast-or-slow-wheels"
 TRAINING = ("2-train-layout", "3-train-tile-and-lightgbm")
 MEASURING = "6-measure-your-own"
 QUICK = ("LIMIT=true", "NUM_FOLDS=2")
-FEW = ("FAMILY=mlp", "COLLECTION=layout:xla:random", "COUNT=2", "HELD_OUT=1", "CONFIGS=9",
-       "MINUTES=0.6", "KEEP_FLAT=true")  # fmt: skip
+FEW = ("FAMILY=mlp", "COLLECTION=layout:xla:random", "COUNT=2", "HELD_OUT=1", "CONFIGS=8",
+       "MINUTES=1.6", "KEEP_FLAT=true")  # fmt: skip
 LAST = "4-ensemble-and-submit"
 BUNDLE = "fast-or-slow-bundle-day"
 

@@ -67,7 +67,7 @@ def call(*arguments: str | Path) -> str:
     script = f"import sys; from {__name__} import train_on_ray; train_on_ray(*sys.argv[1:])"
     done = subprocess.run(
         [sys.executable, "-c", script, *arguments], cwd=REPOSITORY, capture_output=True, text=True,
-        timeout=200, check=False,
+        timeout=600, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
