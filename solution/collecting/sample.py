@@ -43,6 +43,7 @@ COUNTS = {  # three times the architectures of the measured CPU graphs: 35, 32, 
 SIZES = (12, 16, 24, 32, 48, 64, 70, 96, 100, 128, 160, 192, 256)
 VALID_SHARE = 6  # every sixth architecture
 LAYOUT_SECONDS, TILE_SECONDS = 100.0, 45.0
+Notes = dict[str, dict[str, Any]]  # what became of drafts, by name
 HEADER = '"""Drawn by solution.collecting.sample."""\n\n'
 
 
@@ -113,13 +114,13 @@ class Sample:
 
     def count(self, name: str) -> int:
         """The graphs of the collection."""
-        return sum(bool(note["npz"]) for note in self._read_notes(name).values())
+        return _count_graphs(self._read_notes(name))
 
     def find_next(self, name: str) -> Draft | None:
         """The first that was not tried; None where the collection is full."""
         tried = self._read_notes(name)
         self._taken[name] |= {note["architecture"] for note in tried.values()}
-        if self.count(name) >= COUNTS[name]:
+        if _count_graphs(tried) >= COUNTS[name]:
             return None
         return next((draft for draft in draw_drafts(name) if draft.name not in tried), None)
 
@@ -127,7 +128,6 @@ class Sample:
         """Collect a program, or go on with it, and note what became of it."""
         note = self._note(draft)
         path = note.with_suffix(".py")
-        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(draft.text, encoding="utf-8")
         architecture, npz = self._measure(draft, path)
         write_sealed({"architecture": architecture, "npz": npz}, note)
@@ -138,7 +138,7 @@ class Sample:
     def _notes(self, name: str) -> Path:
         return self._folder / "drafts" / name.replace(":", "-")
 
-    def _read_notes(self, name: str) -> dict[str, dict[str, Any]]:
+    def _read_notes(self, name: str) -> Notes:
         """Of the drafts that were tried, by name."""
         return {
             path.stem: read_record(path, "a draft of the sample")
@@ -180,6 +180,10 @@ class Sample:
         seconds = TILE_SECONDS if is_tile else LAYOUT_SECONDS
         settings = Settings(configs=72 if is_tile else 60, seconds=seconds)
         return Collection(program, space, place, settings, workers).run(lambda _: None)
+
+
+def _count_graphs(notes: Notes) -> int:
+    return sum(bool(note["npz"]) for note in notes.values())
 
 
 def describe(program: Program, name: str) -> str:

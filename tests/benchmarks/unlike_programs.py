@@ -18,6 +18,7 @@ import numpy as np
 import polars as pl
 import typer
 
+from ensembles.recipe import find_recipe
 from ensembles.votes import average, scale
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
@@ -37,7 +38,8 @@ from solution.training.plan import Plan, make_plan
 
 COPIED = [feature.name for feature in FEATURES].index("propagated_bytes")
 RANKERS = ("layout_lightgbm_001", "layout_gnn_001", "layout_cost_net_001")
-MERGED = {"layout_cost_net_001": 2.0, "layout_gnn_001": 1.0}  # the recipe `best`
+WEIGHTS = find_recipe("best").members
+MERGED = {name: weight for name, weight in WEIGHTS.items() if name in RANKERS}
 Scores = dict[tuple[str, str], np.ndarray]  # by collection and graph: (configs,)
 
 
