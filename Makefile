@@ -1,6 +1,6 @@
 # Every target makes .venv by itself when it is missing or older than the list of packages.
 #   make run                     everything, on the bundled sample
-#   make run DATA=folder         the same on any folder; RUN=folder LIMIT=1 REPLACE=1 EXPERIMENT=name
+#   make run DATA=folder         the same on any folder; RUN=folder LIMIT=1 REPLACE=1 EXPERIMENT=name HOURS=6
 #   make demo                    a first minute: a few graphs, short trainings, a report that opens
 #   make report RUN=folder       one HTML page of what the run reached; RECIPE=name
 #   make test                    lint, types, import order, tests; make lint, make pytest: a part
@@ -56,7 +56,8 @@ given = $(if $($(1)),$(2) "$($(1))")
 
 OPTIONS = $(call given,DATA) $(call given,RUN,--run) $(call given,RECIPE,--recipe) \
 	$(foreach name,$(EXPERIMENT),--experiment "$(name)") \
-	$(call on,LIMIT,--limit) $(call on,REPLACE,--replace)
+	$(call on,LIMIT,--limit) $(call on,REPLACE,--replace) \
+	$(if $(filter command,$(origin HOURS)),--hours "$(HOURS)")
 SUBMIT = $(call given,RECIPE) $(call given,RUN,--run) $(call on,DRY_RUN,--dry-run) \
 	$(call on,FORCE,--force) $(call on,DIRTY,--allow-dirty)
 TPU = $(if $(wildcard $(SHARED)/tpu),--tpu "$(SHARED)/tpu")

@@ -5,6 +5,7 @@ import time
 import webbrowser
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -37,6 +38,8 @@ from solution.training.folds import Scheme
 if TYPE_CHECKING:
     from ensembles.recipe import Recipe
     from solution.experiments.base import Experiment
+    from solution.store.store import Store
+    from solution.training.budget import Budget
     from solution.training.plan import Plan
 
 # Heavy imports (torch, lightgbm, matplotlib, polars) wait inside the commands that need them.
@@ -72,8 +75,12 @@ Folds = Annotated[int | None, typer.Option(min=2, max=100, help="Default: 5; wit
 Limit = Annotated[
     bool, typer.Option("--limit", help="A quick look: few graphs, one seed, short trainings.")
 ]
-Forecast = Annotated[
-    bool, typer.Option("--forecast", help="Only say how long it will take, memory and disk.")
+Estimate = Annotated[
+    bool, typer.Option("--estimate", help="Only say how long it will take, memory and disk.")
+]
+Hours = Annotated[
+    float | None,
+    typer.Option(min=0.0, help="Train fewer seeds, folds, epochs where all of it takes longer."),
 ]
 Replace = Annotated[bool, typer.Option("--replace", help="Start the folder afresh.")]
 
@@ -91,7 +98,8 @@ def run(
     workers: Workers = None,
     collections: CollectionsOption = [],  # noqa: B006 - typer copies it
     store_folder: StoreFolder = None,
-    forecast: Forecast = False,
+    estimate: Estimate = False,
+    hours: Hours = None,
     executor: ExecutorOption = "local",
     address: Address = None,
     gpu_share: GpuShare = 1.0,
@@ -102,6 +110,7 @@ def run(
     DATA may be a prepared store; other data is prepared first, in stores/NAME.
     """
     members = _list_members(recipe)  # before what takes seconds to import
+    from solution.training.forecast import foretell_briefly
     from solution.training.opening import open_experiments, open_store
     from solution.training.out_of_fold import run_experiments
 
@@ -117,25 +126,80 @@ def run(
         place = stack.enter_context(on_this_machine(store_folder or STORES / name))
         how = {"limit": limit, "named": store_folder is not None}
         store = stack.enter_context(open_store(source, place, found, workers=workers, **how))
+        asked = _Asked(scheme, folds or (QUICK_FOLDS if limit else FOLDS), limit, collections)
+        if estimate:
+            _show_estimate(found, asked.plan(store), workers)
+            return
+        budget = _choose_budget(found, asked, store, folder, hours, workers, replace=replace)
+        found = budget.apply(found)
         plan, opened = stack.enter_context(
             open_experiments(
                 found, store, folder, scheme=scheme, limit=limit, replace=replace,
-                folds=folds or (QUICK_FOLDS if limit else FOLDS), collections=collections,
+                folds=budget.folds, collections=collections,
             )
         )  # fmt: skip
-        if forecast:
-            _show_forecast(found, plan, workers)
-            return
+        say(foretell_briefly(found, plan, workers))
         remember_origin(opened, source, store.folder)
         run_experiments(found, plan, opened, trains_on)
         finish(opened, merging)
 
 
-def _show_forecast(found: "list[Experiment]", plan: "Plan", workers: int | None) -> None:
+@dataclass(frozen=True)
+class _Asked:
+    """Which folds of which graphs."""
+
+    scheme: Scheme
+    folds: int
+    limit: bool
+    collections: Sequence[str]
+
+    def plan(self, store: "Store") -> "Plan":
+        from solution.training.opening import check_labels
+        from solution.training.plan import make_plan
+
+        plan = make_plan(
+            store, self.scheme, self.folds, limit=self.limit, collections=self.collections
+        )
+        check_labels(plan)
+        return plan
+
+
+def _show_estimate(found: "list[Experiment]", plan: "Plan", workers: int | None) -> None:
     from solution.training.forecast import forecast, show_forecast
 
     startup = time.time() - psutil.Process().create_time()
     output.print(show_forecast(forecast(found, plan), plan, workers, startup))
+
+
+def _choose_budget(
+    found: "list[Experiment]",
+    asked: _Asked,
+    store: "Store",
+    folder: Path,
+    hours: float | None,
+    workers: int | None,
+    *,
+    replace: bool,
+) -> "Budget":
+    """What is trained: what the run began with, or what fits into the hours, or everything."""
+    from solution.training import budget as budgets
+    from solution.training.executors.local import count_slots
+    from solution.training.forecast import forecast, foretell_merging
+
+    begin, whole = time.monotonic(), budgets.find_whole(found, asked.folds)
+    began = None if replace else budgets.recall_budget(folder, found, asked.folds)
+    chosen = began or whole
+    if hours is not None and began is None:
+        say("Watching the first steps of each kind of model, to say what fits ...")
+        lines = forecast(found, asked.plan(store))
+        beside = foretell_merging(lines) + time.monotonic() - begin
+        slots = workers or count_slots()
+        chosen = budgets.choose_budget(lines, found, asked.folds, hours, slots, beside)
+        if chosen == whole:
+            say(f"All of it fits into {hours:g} hours.")
+    if given_up := chosen.describe(whole):
+        say(f"{'As this run began' if began else f'To end in {hours:g} hours'}: {given_up}.")
+    return chosen
 
 
 def _list_members(recipe: str | None) -> list[str]:
@@ -183,7 +247,7 @@ def demo() -> None:
     run(
         str(SAMPLE), str(folder), [], None, "architecture", None,
         limit=True, replace=False, workers=None, collections=[], store_folder=None,
-        forecast=False, executor="local", address=None, gpu_share=1.0, devices=1,
+        estimate=False, hours=None, executor="local", address=None, gpu_share=1.0, devices=1,
     )  # fmt: skip
     opened = Run.existing(folder)
     path = write_page(opened, choose_recipe(opened, None))

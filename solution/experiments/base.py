@@ -38,6 +38,7 @@ class Experiment:
     source: str = ""  # a hash of the file that it was found in
     origin: str = ""  # the name or the file that it was found by; empty where it was made here
     is_quick: bool = False  # cut short, for a first look
+    share: float = 1.0  # of the epochs of nets: less to end in time
 
     def __post_init__(self) -> None:
         try:
@@ -68,6 +69,11 @@ class Experiment:
         return dataclasses.replace(
             self, ranker=self.ranker.quick(), seeds=self.seeds[:1], is_quick=True
         )
+
+    def cut(self, seeds: int, share: float) -> "Experiment":
+        """The same with so many seeds at most, and so much of the epochs of its nets."""
+        ranker = self.ranker.shortened(share)
+        return dataclasses.replace(self, ranker=ranker, seeds=self.seeds[:seeds], share=share)
 
     def describe(self) -> dict[str, Any]:
         """What a run folder remembers of it."""

@@ -103,8 +103,16 @@ class RankerSettings(ABC):
 
     def quick(self) -> Self:
         """The same, trained for a moment: shows whether it runs, not how good it is."""
+        return self._change("quick")
+
+    def shortened(self, share: float) -> Self:
+        """The same with so much of the epochs of its net; itself where `share` is 1."""
+        return self if share == 1 else self._change("shortened", share)
+
+    def _change(self, how: str, *given: Any) -> Self:
+        """The same where every setting that can be changed so is."""
         values = self._values().items()
-        cut = {name: value.quick() for name, value in values if hasattr(value, "quick")}
+        cut = {name: getattr(value, how)(*given) for name, value in values if hasattr(value, how)}
         return dataclasses.replace(self, **cut)  # type: ignore[type-var]
 
     @abstractmethod

@@ -17,7 +17,7 @@ from rich.table import Table
 from solution.domain.evaluated_configs import MAX_CONFIGS
 from solution.experiments.base import Experiment
 from solution.system.processes import one_thread
-from solution.system.terminal import make_table
+from solution.system.terminal import make_table, say
 from solution.system.wording import count, spell
 from solution.training.executors.local import BYTES_OF_A_WORKER, count_slots
 from solution.training.fit import split_training
@@ -29,6 +29,10 @@ FEW = 8  # graphs, the smallest, that a model learns from to be tried
 TRIED = 3  # test graphs that are predicted
 WORKERS_SECONDS = 6.0  # until they have imported what they need
 MERGING_SECONDS = 5.0  # of the ensemble, its scores and the submission, of the sample
+MERGED_EACH_SECOND = 500_000  # predictions, of large runs
+BYTES_OF_A_PREDICTION = 6  # in a run's folder: of its job, and gathered
+BRIEF_PATIENCE = 5.0  # where nobody asked for a forecast
+MUCH = 256 << 20  # bytes of a store that is worth a forecast that nobody asked for
 MACHINES = (1, 2, 8, 100)  # workers, for which it is said: of cores like these
 
 
@@ -40,6 +44,7 @@ class Forecast:
     models: int
     fit_seconds: float  # of one model
     predict_seconds: float
+    predictions: int = 0  # of all of them
 
     @property
     def seconds(self) -> float:
@@ -47,8 +52,14 @@ class Forecast:
         return self.fit_seconds + self.predict_seconds
 
 
-def forecast(experiments: Sequence[Experiment], plan: Plan) -> list[Forecast]:
-    """Begin to fit a model of each group of collections, and predict a few graphs with it."""
+def forecast(
+    experiments: Sequence[Experiment], plan: Plan, patience: float = PATIENCE
+) -> list[Forecast]:
+    """Begin to fit a model of each group of collections, and predict a few graphs with it.
+
+    Args:
+        patience: seconds in which the models of a group are watched; a step of each at least.
+    """
     found = []
     for experiment in experiments:
         groups: dict[tuple[str, ...], list[Job]] = {}
@@ -58,10 +69,11 @@ def forecast(experiments: Sequence[Experiment], plan: Plan) -> list[Forecast]:
             # Fits that stop early do so at another epoch each.
             tried = [jobs[place] for place in sorted({0, len(jobs) // 2, len(jobs) - 1})]
             with one_thread():
-                fits = [_watch_fit(job, plan, PATIENCE / len(tried)) for job in tried]
+                fits = [_watch_fit(job, plan, patience / len(tried)) for job in tried]
                 predict_seconds = _foretell_predictions(jobs[0], plan)
             mean = sum(fits) / len(fits)
-            found.append(Forecast(experiment.name, len(jobs), mean, predict_seconds))
+            predicted = sum(_count_predictions(job, plan) for job in jobs)
+            found.append(Forecast(experiment.name, len(jobs), mean, predict_seconds, predicted))
     return found
 
 
@@ -82,7 +94,7 @@ def foretell_wall(found: Sequence[Forecast], workers: int, beside: float = 0.0) 
 def _foretell_predictions(job: Job, plan: Plan) -> float:
     tests = pl.concat([plan.rows(name, IS_TEST) for name in job.collections])
     tried = tests.sort("configs")[len(tests) // 2 :][:TRIED]
-    share = _count_configs(job, tests, plan) / max(1, int(tried["configs"].sum()))
+    share = _count_predictions(job, plan) / max(1, int(tried["configs"].sum()))
     return share * _time_predictions(job, tried, plan)
 
 
@@ -141,10 +153,16 @@ def _time_predictions(job: Job, tried: pl.DataFrame, plan: Plan) -> float:
     return time.monotonic() - begin
 
 
-def _count_configs(job: Job, tests: pl.DataFrame, plan: Plan) -> int:
+def _count_predictions(job: Job, plan: Plan) -> int:
     """Configurations that the model predicts: of the test graphs, and of those of its fold."""
+    tests = pl.concat([plan.rows(name, IS_TEST) for name in job.collections])
     own = pl.concat([plan.held_out(name, job.fold) for name in job.collections])
     return int(tests["configs"].sum()) + int(own["configs"].clip(0, MAX_CONFIGS).sum())
+
+
+def foretell_merging(found: Sequence[Forecast]) -> float:
+    """Seconds of the ensemble, its scores and the submission."""
+    return MERGING_SECONDS + sum(line.predictions for line in found) / MERGED_EACH_SECOND
 
 
 def show_forecast(
@@ -157,23 +175,41 @@ def show_forecast(
     """
     slots = workers or count_slots()
     free = shutil.disk_usage(plan.store.folder).free
+    written = BYTES_OF_A_PREDICTION * sum(line.predictions for line in found)
     table = make_table(
         f"What the run will take on this machine, {slots} models at once",
         f"Of each group of collections up to three models were watched for {PATIENCE:.0f} seconds "
-        "together; those that stop early take less. More workers are cores like these, here or of "
-        "a cluster. The store takes "
-        f"{plan.store.size / 2**30:.1f} GB, {free / 2**30:,.0f} GB are free there; a worker takes "
-        f"at most {BYTES_OF_A_WORKER / 2**30:.0f} GB of memory.",
+        "together; those that stop early take less, and what else the machine does adds to it: "
+        "expect a quarter more or less. More workers are cores like these, here or of a cluster. "
+        f"The store takes {plan.store.size / 2**20:,.0f} MB, predictions "
+        f"{written / 2**20:,.0f} MB, {free / 2**30:,.0f} GB are free there; a worker takes "
+        f" at most {BYTES_OF_A_WORKER / 2**30:.0f} GB of memory.",
     )
-    for name in ("Experiment", "Models", "One model", "All of them"):
-        table.add_column(name, justify="left" if name == "Experiment" else "right", no_wrap=True)
+    for name in ("Stage", "Models", "One model", "All of them"):
+        table.add_column(name, justify="left" if name == "Stage" else "right", no_wrap=True)
+    table.add_row("preparing the data", "", "", "is done")
     for name in dict.fromkeys(line.experiment for line in found):
         own = [line for line in found if line.experiment == name]
         models = sum(line.models for line in own)
         mean = sum(line.models * line.seconds for line in own) / models
         table.add_row(name, str(models), spell(mean), spell(foretell_wall(own, slots)))
+    merging = foretell_merging(found)
+    table.add_row("merging and writing", "", "", spell(merging))
     for number in sorted({slots, *MACHINES}):
         words = f"together, {count(number, 'worker')}"
-        wall = foretell_wall(found, number, startup + MERGING_SECONDS)
+        wall = foretell_wall(found, number, startup + merging)
         table.add_row(words, "", "", spell(wall), style="bold" if number == slots else "")
     return table
+
+
+def foretell_briefly(experiments: Sequence[Experiment], plan: Plan, workers: int | None) -> str:
+    """The first line of a run: how many models, and of much data how long until all is written."""
+    jobs = sum(len(list_jobs(experiment, plan)) for experiment in experiments)
+    slots = workers or count_slots()
+    words = f"{count(jobs, 'model')} to train, {slots} at once"
+    if plan.store.size < MUCH:
+        return f"{words}; how long it takes is said as they are trained."
+    say(f"{words}. Watching the first steps of each kind, to say how long it will take ...")
+    found = forecast(experiments, plan, BRIEF_PATIENCE)
+    seconds = foretell_wall(found, slots, foretell_merging(found))
+    return f"About {spell(seconds)} until everything is written, a quarter more or less."

@@ -30,11 +30,12 @@ class Address:
 
     origin: str  # the name or the file that it was found by
     source: str  # the hash of its file
-    is_quick: bool
+    is_quick: bool = False
+    share: float = 1.0  # of the epochs of nets
 
     @classmethod
     def of(cls, experiment: Experiment) -> "Address":
-        return cls(experiment.origin, experiment.source, experiment.is_quick)
+        return cls(experiment.origin, experiment.source, experiment.is_quick, experiment.share)
 
     def find(self, path: str = "") -> Experiment:
         """The experiment; InputError where it is not as it was when the work began.
@@ -48,7 +49,8 @@ class Address:
                 f"{self.origin}: was changed while its models were trained. Give the changed "
                 "experiment another name, or start its run afresh with --replace."
             )
-        return found.quick() if self.is_quick else found
+        found = found.quick() if self.is_quick else found
+        return found.cut(len(found.seeds), self.share)
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ def test_a_forecast_trains_nothing(fastslow: FastSlow, tmp_path: Path) -> None:
     for number in range(6):
         write_graph(make_tile_graph(number, name=f"k{number}"), tmp_path / "data")
     words = ("run", "data", "--experiment", "linear_ridge_001", "--scheme", "graph", "--run", "out")
-    done = fastslow(*words, "--forecast")
+    done = fastslow(*words, "--estimate")
     assert done.returncode == 0, done.stderr
     assert "What the run will take on this machine" in done.stdout
     assert not list((tmp_path / "out").rglob("predictions.parquet"))

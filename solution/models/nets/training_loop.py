@@ -79,6 +79,10 @@ class TrainingSettings:
         """A tenth of the epochs, each of one visit to a graph."""
         return replace(self, epochs=-(-self.epochs // 10), visits=1, min_steps=1)
 
+    def shortened(self, share: float) -> "TrainingSettings":
+        """So much of the epochs, one at least."""
+        return replace(self, epochs=math.ceil(self.epochs * share))
+
 
 def train(
     net: nn.Module,
