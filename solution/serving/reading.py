@@ -13,8 +13,8 @@ from solution.domain.collection import TILE
 from solution.domain.collection import collection as find_collection
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import NUM_TILE_FEATURES
+from solution.features.candidates import DEFAULT, make_candidates
 from solution.serving.calibration import Facts, describe_graph
-from solution.serving.candidates import DEFAULT, make_candidates
 from solution.store.graph_file import SUFFIX, read_prepared, read_record
 from solution.system.errors import InputError
 

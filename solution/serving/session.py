@@ -20,9 +20,9 @@ from ensembles.votes import to_shares
 from solution.domain.evaluated_configs import choose_configs
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import NUM_LAYOUT_FEATURES, NUM_TILE_FEATURES
+from solution.features.candidates import make_candidates
 from solution.features.preparation import Preparation
 from solution.serving.bundle import Bundle
-from solution.serving.candidates import make_candidates
 from solution.serving.listed import Listed, put_beside
 from solution.system.errors import InputError
 

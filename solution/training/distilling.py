@@ -5,6 +5,9 @@ graph of it, about graphs of other folds and about test graphs. So nothing of th
 student through its teachers, and its out-of-fold score is as honest as theirs. The student that is
 shipped is taught by all of them about all graphs.
 
+A teacher can be asked about anything: of each layout graph it also ranks configurations that nobody
+has timed, which bring a student closer to it (the log has by how much).
+
 Source: Hinton, Vinyals and Dean, "Distilling the knowledge in a neural network", 2015; of rankings:
 Tang and Wang, "Ranking distillation", KDD 2018.
 """
@@ -19,10 +22,13 @@ import polars as pl
 
 from ensembles.merge import find_members, merge_collection
 from ensembles.recipe import Recipe
+from solution.domain.codebook_encoder import encode
 from solution.domain.collection import LAYOUT, NLP, TILE, XLA
+from solution.domain.evaluated_configs import choose_configs
 from solution.domain.graph import Graph
 from solution.domain.predictions import make_frame
 from solution.experiments.base import Experiment
+from solution.features.candidates import make_candidates
 from solution.features.preparation import Preparation
 from solution.models.catalogue import Model, load_model
 from solution.models.layout.layout_gnn import LayoutGnnSettings
@@ -30,11 +36,14 @@ from solution.models.nets.training_loop import TrainingSettings
 from solution.models.tile.tile_gnn import TileGnnSettings
 from solution.runs.folder import Run
 from solution.runs.job import MODEL, read_job
+from solution.system.errors import InputError
 from solution.system.processes import one_thread
 from solution.training.folds import NO_FOLD
 from solution.training.jobs import Job, list_jobs
 from solution.training.plan import Plan
 
+MADE_LAYOUTS = 240  # of each graph, beside its own, of which it takes at most ...
+OWN_LAYOUTS = 1000
 # As large as one of the nets that they learn from.
 STUDENTS = (
     Experiment(
@@ -82,10 +91,12 @@ class Teacher:
     def teach(self, graphs: Sequence[Graph]) -> Iterator[Graph]:
         """The graphs with what the ensemble says in the place of runtimes: positive, in its order.
 
-        Those that none of its members ranks are left out.
+        Layouts that were made up are among those of a graph. Graphs that none of the members ranks
+        are left out.
         """
         with one_thread():
-            for graph in graphs:
+            for given in graphs:
+                graph = _add_layouts(given) if given.collection.kind == "layout" else given
                 scores = self._score(graph)
                 if scores is not None:
                     spread = float(scores.std()) or 1.0
@@ -123,3 +134,14 @@ class Teacher:
         joined = {experiment: pl.concat(own) for experiment, own in frames.items()}
         merged = merge_collection(name, joined, self._recipe)
         return merged["score"].cast(pl.Float64).to_numpy()
+
+
+def _add_layouts(graph: Graph) -> Graph:
+    """The graph with made configurations beside as many of its own as a net learns from."""
+    own = graph.select(choose_configs(graph.key, graph.num_configs, OWN_LAYOUTS))
+    try:
+        made = make_candidates(graph, MADE_LAYOUTS)
+    except InputError:  # nothing of it may be configured
+        return own
+    configs = encode(np.concatenate([own.layouts.expand(), made.layouts.expand()]))
+    return dataclasses.replace(own, configs=configs, runtimes=None, listed=None)

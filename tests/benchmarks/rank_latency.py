@@ -171,7 +171,7 @@ def find_programs(tpu: Path | None, folder: Path) -> list[str]:
     from solution.domain.codebook_encoder import encode
     from solution.domain.collection import collection
     from solution.domain.graph import Graph
-    from solution.serving.candidates import make_candidates
+    from solution.features.candidates import make_candidates
     from tests.benchmarks.programs import make_program
     from tests.made.graphs import write_graph
 

@@ -8,9 +8,9 @@ import pytest
 from ensembles.scoring import alone
 from solution import load_bundle
 from solution.domain.graph import Graph
+from solution.features.candidates import make_candidates
 from solution.runs.folder import Run
 from solution.serving.bundle import Bundle
-from solution.serving.candidates import make_candidates
 from solution.serving.packing import pack
 from solution.system.errors import InputError
 from tests.made.graphs import make_layout_graph, make_tile_graph

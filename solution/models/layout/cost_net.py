@@ -172,10 +172,12 @@ class CostNet(nn.Module):
 
     def score_batch(self, batch: Sequence[CostInputs], configs: np.ndarray) -> Tensor:
         """(configs, graphs): scores of these configurations among each other."""
-        columns = [
-            self._compare(self._add_up(inputs, inputs.numbers[rows]))
-            for inputs, rows in zip(batch, configs.T, strict=True)
-        ]
+        columns = []
+        for inputs, rows in zip(batch, configs.T, strict=True):
+            # Only the states that a step's configurations are in are weighed.
+            used, local = np.unique(inputs.numbers[rows], return_inverse=True)
+            local = local.reshape(len(rows), -1)
+            columns.append(self._compare(_add_up(self._weigh(inputs, used), local)))
         return torch.stack(columns, dim=1)
 
     def count_values(self, inputs: CostInputs) -> int:
@@ -187,15 +189,16 @@ class CostNet(nn.Module):
         """(configs,), added up a chunk of configurations at a time."""
         self.eval()
         listed = None if inputs.listed.all() else inputs.listed
-        return self._compare(self._add_up_all(inputs), listed).float().cpu().numpy()
+        weights = self._weigh(inputs, np.arange(len(inputs.node)))
+        return self._compare(self._add_up_all(inputs, weights), listed).float().cpu().numpy()
 
     @torch.inference_mode()
     def list_costs(self, inputs: CostInputs) -> np.ndarray:
         """(states,): what each adds to a score."""
         self.eval()
-        scale = self._find_scale(self._add_up_all(inputs)[inputs.listed])
-        costs = self._weigh(inputs, np.arange(len(inputs.node)))[:, 0]
-        return (costs * scale).double().cpu().numpy()
+        weights = self._weigh(inputs, np.arange(len(inputs.node)))
+        scale = self._find_scale(self._add_up_all(inputs, weights)[inputs.listed])
+        return (weights[:, 0] * scale).double().cpu().numpy()
 
     def _compare(self, sums: Tensor, listed: Tensor | None = None) -> Tensor:
         """Scores (configs,) of costs and copied bytes (configs, 2)."""
@@ -205,25 +208,14 @@ class CostNet(nn.Module):
     def _find_scale(self, own: Tensor) -> Tensor:
         return self.log_factor.exp() / own[:, 1].std(unbiased=False).clamp(min=LEAST)
 
-    def _add_up_all(self, inputs: CostInputs) -> Tensor:
+    def _add_up_all(self, inputs: CostInputs, weights: Tensor) -> Tensor:
+        """Costs and copied bytes (configs, 2) of all configurations, a chunk at a time."""
         step = max(1, CHUNK_VALUES // max(1, inputs.numbers.shape[1]))
         chunks = [
-            self._add_up(inputs, inputs.numbers[first : first + step])
+            _add_up(weights, inputs.numbers[first : first + step])
             for first in range(0, len(inputs.numbers), step)
         ]
         return torch.cat(chunks)
-
-    def _add_up(self, inputs: CostInputs, numbers: np.ndarray) -> Tensor:
-        """Costs and copied bytes (configs, 2) of the states `numbers` (configs, places)."""
-        configs, places = numbers.shape
-        used, local = np.unique(numbers, return_inverse=True)
-        rows = SparseRows(
-            starts=np.arange(configs + 1) * places,
-            columns=local.reshape(-1),
-            values=np.ones(numbers.size, np.float32),
-            num_columns=len(used),
-        )
-        return SparseMatrix(rows, inputs.node.device) @ self._weigh(inputs, used)
 
     def _weigh(self, inputs: CostInputs, states: np.ndarray) -> Tensor:
         """Costs and copied bytes (states, 2) of some states (states,)."""
@@ -236,3 +228,15 @@ class CostNet(nn.Module):
         making = INSTRUCTIONS * self.instruction(*known) * inputs.is_made[own][:, None]
         costs = ((copying + making) * shares).sum(dim=1)
         return torch.stack([costs, is_copied * shares[:, BYTES]], dim=1)
+
+
+def _add_up(weights: Tensor, numbers: np.ndarray) -> Tensor:
+    """Sums (configs, values) of the weights (states, values) of `numbers` (configs, places)."""
+    configs, places = numbers.shape
+    rows = SparseRows(
+        starts=np.arange(configs + 1) * places,
+        columns=numbers.reshape(-1).astype(np.int64),
+        values=np.ones(numbers.size, np.float32),
+        num_columns=len(weights),
+    )
+    return SparseMatrix(rows, weights.device) @ weights

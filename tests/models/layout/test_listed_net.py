@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from solution.domain.codebook_encoder import encode
 from solution.domain.collection import collection
 from solution.domain.graph import Graph
+from solution.features.candidates import make_candidates
 from solution.features.preparation import Preparation
 from solution.models.layout import listed_net
 from solution.models.layout.layout_forward import LayoutForward
 from solution.models.layout.layout_gnn import LayoutGnnRanker, LayoutGnnSettings
 from solution.models.layout.listed_net import ListedNet
 from solution.models.nets.training_loop import TrainingSettings
-from solution.serving.candidates import make_candidates
 from tests.benchmarks.programs import make_program
 from tests.made.graphs import make_layout_graph
 

@@ -5,8 +5,8 @@ import pytest
 
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import MAX_RANK
+from solution.features.candidates import divide, make_candidates
 from solution.features.tile.tiling import find_tiling
-from solution.serving.candidates import divide, make_candidates
 from solution.system.errors import InputError
 from tests.made.graphs import make_layout_graph, make_tile_graph
 
