@@ -30,6 +30,7 @@
 #   make bench-choose RUN=folder  regret of every search by measurements, in tables; goes on; SHARED=...
 #   make go                      placement, schedule and fusion beside all baselines: hours; goes on
 #   make bench-scale             what the competition's full scale costs here: 15 minutes, 4 GB of disk
+#   make rehearsal SHARE=0.02    an imitation of the whole competition, every stage measured; KILLS=10; goes on
 #   make bench-segments          a step of segment training as graphs grow: 10 minutes, 5 GB of memory
 PYTHON ?= python3
 VENV := .venv
@@ -42,10 +43,12 @@ COMPILE = -@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib solution ensembles 
 SHARED ?= ../shared/data
 OUT ?= build/collected
 HOURS ?= 4
+SHARE ?= 0.02
+KILLS ?= 10
 
 # A variable that is 0 or no is off; one that nothing here reads is a slip of the pen.
-KNOWN := AS BUNDLE COLLECTION DATA DIRTY DRY_RUN EXPERIMENT FORCE HOURS LIMIT NOTEBOOK OUT PYTHON RECIPE REPLACE \
-	RESUME RUN SET SHARED VENV
+KNOWN := AS BUNDLE COLLECTION DATA DIRTY DRY_RUN EXPERIMENT FORCE HOURS KILLS LIMIT NOTEBOOK OUT PYTHON RECIPE REPLACE \
+	RESUME RUN SET SHARE SHARED VENV
 GIVEN := $(foreach name,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $(name)))),$(name)))
 UNKNOWN := $(filter-out $(KNOWN) -% MAKE%,$(GIVEN))
 ifneq ($(UNKNOWN),)
@@ -66,7 +69,7 @@ PUSH = $(foreach pair,$(SET),--set "$(pair)") $(call on,RESUME,--resume) $(call 
 
 .PHONY: help run demo report test test-slow attack pytest lint silent-lint data submit scores leaderboard notebooks \
 	kernels-package kernels-push kernels-status kernels-pull kernels-share papers papers-patient ablations bench-layout \
-	bench-tile bench-lightgbm bench-study bench-scale bench-segments bench-rank bench-choose bench-cluster go collect-sample \
+	bench-tile bench-lightgbm bench-study bench-scale bench-segments bench-rank bench-choose bench-cluster rehearsal go collect-sample \
 	release-data measured default-bundle clean
 
 help:
@@ -169,6 +172,9 @@ bench-scale: $(INSTALLED)
 
 go: $(INSTALLED)
 	$(BIN)/python -m tests.benchmarks.go build/go
+
+rehearsal: $(INSTALLED)
+	$(BIN)/python -m tests.benchmarks.rehearsal build/rehearsal --share $(SHARE) --kills $(KILLS)
 
 bench-segments: $(INSTALLED)
 	$(BIN)/python -m tests.benchmarks.segments build/segments

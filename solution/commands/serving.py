@@ -24,8 +24,8 @@ app = typer.Typer()
 kernels = typer.Typer()  # of the group `fastslow kernels`
 
 CAVEAT = (
-    "They are the bundled sample's, small programs timed on a CPU: for other hardware give a "
-    "bundle or a run of yours with --with or --run."
+    "They are the bundled sample's and collected ones, small programs timed on a CPU: for other "
+    "hardware give a bundle or a run of yours with --with or --run."
 )
 
 

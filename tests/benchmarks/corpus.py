@@ -77,16 +77,35 @@ TEST_CONFIGS = (1_000, 1_001)  # of a layout graph; few have the latter
 SISTERS = 3  # graphs that share their structure
 
 
+def count_graphs(name: str, share: float, least: int = 1) -> dict[str, int]:
+    """How many graphs of each split are a share of the collection.
+
+    Args:
+        least: of the split that is trained on; of the others there is one at least.
+    """
+    counts = zip(SPLITS, FACTS[name].graphs, strict=True)
+    return {
+        split: max(least if split == "train" else 1, round(share * count))
+        for split, count in counts
+    }
+
+
 def write_corpus(
-    folder: Path, name: str, graphs: float = 1.0, configs: float = 1.0, seed: int = 0
+    folder: Path,
+    name: str,
+    graphs: float = 1.0,
+    configs: float = 1.0,
+    seed: int = 0,
+    least: int = 1,
 ) -> list[Path]:
-    """Write the collection `name`, with these shares of its graphs and configurations."""
+    """Write the collection `name`, with these shares of its graphs and configurations.
+
+    Args:
+        least: graphs to train on.
+    """
     facts, paths = FACTS[name], []
-    wanted = [
-        (split, number)
-        for split, count in zip(SPLITS, facts.graphs, strict=True)
-        for number in range(max(1, round(graphs * count)))
-    ]
+    counts = count_graphs(name, graphs, least)
+    wanted = [(split, number) for split, count in counts.items() for number in range(count)]
     with track(wanted, f"Writing {name}") as tracked:
         for index, (split, number) in enumerate(tracked):
             path = folder / "npz" / find_collection(name).folder / split / f"{split}_{number}.npz"

@@ -1,8 +1,8 @@
 """Make up programs of any size in the competition's format, to try its full scale without its data.
 
 Opcodes, shapes and layouts are drawn so that files are about as large, as repetitive and as
-compressible as the real ones. The runtimes are sums of made-up costs: nothing can be learned from
-them about a TPU.
+compressible as the real ones. The runtimes follow made-up rules with some noise, the same in all
+programs, so that they can be learned; nothing can be learned from them about a TPU.
 """
 
 import zipfile
@@ -31,6 +31,9 @@ CONFIGURABLE = {"reshape": 66_003, "dot": 98_954, "convolution": 20_900}  # coun
 OTHERS = ("parameter", "constant", "add", "multiply", "broadcast", "reduce", "transpose", "maximum")
 RANKS = {"reshape": 3, "dot": 3, "convolution": 4}
 CHANGED = 0.3  # share of the layouts that a configuration sets
+TENSOR_COSTS = (1.0, 0.5, 0.25)  # of an output, an input, a kernel that is not row-major
+OWN_COSTS = 0.3  # of a choice, which no rule says, at most
+BEST_TILE, TILE_COSTS = 4, np.array([0.2, 0.1, 0.05, 0.02])  # log2 of each size; a step off it
 
 
 @dataclass(frozen=True)
@@ -97,13 +100,23 @@ def _draw_edges(generator: np.random.Generator, nodes: np.ndarray, count: int) -
 
 
 def draw_candidates(seed: int, program: Program) -> Candidates:
-    """The choices of every configurable node."""
+    """The choices of every configurable node, whose costs grow with its tensor."""
     generator = np.random.default_rng(seed)
-    layouts = []
-    for opcode in program.opcodes[program.configurable]:
+    own = program.configurable
+    work = np.sqrt(program.features[own, SHAPE_PRODUCT])
+    layouts, costs = [], []
+    for opcode, share in zip(program.opcodes[own], work / work.mean(), strict=True):
         name = next(name for name in CONFIGURABLE if OPCODE_IDS[name] == opcode)
         layouts.append(_choices(generator, name))
-    return Candidates(layouts, [generator.random(len(choices)) for choices in layouts])
+        costs.append(share * _weigh(generator, layouts[-1], RANKS[name]))
+    return Candidates(layouts, costs)
+
+
+def _weigh(generator: np.random.Generator, choices: np.ndarray, rank: int) -> np.ndarray:
+    """What layouts (choices, 18) cost: more where the last dimension is not contiguous."""
+    minor = choices[:, [tensor * MAX_RANK for tensor in range(len(TENSOR_COSTS))]]
+    ruled = ((minor >= 0) & (minor != rank - 1)) @ np.array(TENSOR_COSTS)
+    return np.asarray(ruled + OWN_COSTS * generator.random(len(choices)))
 
 
 def _choices(generator: np.random.Generator, name: str) -> np.ndarray:
@@ -165,7 +178,9 @@ def write_tile_file(path: Path, seed: int, nodes: int, configs: int, *, labelled
     tiles = np.zeros((configs, NUM_TILE_FEATURES), np.float32)
     tiles[:, 8:12] = 2 ** generator.integers(0, 8, (configs, 4))
     tiles[:, 14], tiles[:, 15] = tiles[:, 8:14].sum(axis=1), tiles[:, 8:12].prod(axis=1)
-    runtimes = np.round(1e5 * (1 + generator.random(configs))).astype(np.int64)
+    off = np.abs(np.log2(tiles[:, 8:12]) - BEST_TILE) @ TILE_COSTS
+    noise = generator.normal(1, 0.01, configs)
+    runtimes = np.round(1e5 * (1 + off) * noise).astype(np.int64)
     np.savez_compressed(
         path,
         **_program_arrays(program),

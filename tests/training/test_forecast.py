@@ -13,6 +13,7 @@ from solution.training.forecast import (
     _SeenEnoughError,
     _Stopwatch,
     forecast,
+    foretell_briefly,
     show_forecast,
 )
 from solution.training.plan import make_plan
@@ -69,3 +70,23 @@ def test_a_forecast_trains_nothing(fastslow: FastSlow, tmp_path: Path) -> None:
     assert "What the run will take on this machine" in done.stdout
     assert not list((tmp_path / "out").rglob("predictions.parquet"))
     assert not (tmp_path / "out" / "submission.csv").exists()
+
+    done = fastslow(*words, "--hours", "0.0001")
+    assert done.returncode == 2
+    assert "0.0001 hours are not enough: with 3 folds instead of 5" in done.stderr
+    assert not (tmp_path / "out" / "run.json").exists()
+
+    done = fastslow(*words, "--hours", "1")
+    assert done.returncode == 0, done.stderr
+    assert "All of it fits into 1 hours." in done.stdout
+    assert "models to train" in done.stdout
+
+
+def test_of_much_data_the_first_lines_say_how_long_it_will_take(
+    sample_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan(sample_store, "architecture", 3)
+    ridge = [Experiment("ridge", ("tile:xla",), RidgeSettings())]
+    assert foretell_briefly(ridge, plan, 2).startswith("3 models to train, 2 at once; how long")
+    monkeypatch.setattr("solution.training.forecast.MUCH", 0)
+    assert foretell_briefly(ridge, plan, 2).startswith("About ")

@@ -9,6 +9,7 @@ import pytest
 from ensembles.recipe import Recipe
 from solution.data.folders import find_files
 from solution.domain import predictions
+from solution.domain.evaluated_configs import choose_configs
 from solution.experiments.base import Experiment, find_experiment
 from solution.features.preparation import Preparation
 from solution.models.catalogue import load_model
@@ -84,6 +85,23 @@ def test_what_is_taught_is_the_order_of_the_ensemble(run: Run, store: Store) -> 
     np.testing.assert_allclose(
         np.argsort(taught.runtimes, kind="stable"), np.argsort(ranked.scores, kind="stable")
     )
+
+
+def test_layouts_that_nobody_has_timed_are_taught_as_well(
+    run: Run, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("solution.training.distilling.OWN_LAYOUTS", 6)
+    monkeypatch.setattr("solution.training.distilling.MADE_LAYOUTS", 5)
+    (graph,) = (g for g in store.load(store.graphs, Plan(store.graphs, store).cache)
+                if g.name == "program_7")  # fmt: skip
+    (taught,) = Teacher(run, ENSEMBLE, NO_FOLD).teach([graph])
+    own = graph.layouts.expand()[choose_configs(graph.key, graph.num_configs, 6)]
+    layouts = taught.layouts.expand()
+    assert np.array_equal(layouts[:6], own)
+    assert 6 < len(layouts) <= 11
+    assert taught.runtimes is not None
+    ranked = load_bundle(pack(run, ENSEMBLE, run.folder.parent / "bundle")).rank(taught)
+    assert np.array_equal(np.argsort(taught.runtimes, kind="stable"), ranked.order)
 
 
 def test_students_are_scored_out_of_fold_and_shipped_as_one(

@@ -1,0 +1,248 @@
+"""A dress rehearsal of the whole competition: an imitation of it, every stage, measured.
+
+    make rehearsal                     a fiftieth of the graphs
+    make rehearsal SHARE=1 KILLS=0     all of them
+    python -m tests.benchmarks.rehearsal FOLDER --share 0.001 --configs 0.01    some minutes
+
+Graphs, nodes, configurations and files are of real number and size (tests/benchmarks/corpus.py);
+runtimes are a rule of layouts and tiles with noise, so that scores mean something. Each stage is
+the command that a user gives, in processes of its own. Then everything is done once more, killed
+at random moments, and has to end in the same bytes. A rehearsal that was stopped goes on after its
+last stage; another share is another folder.
+
+Core-seconds and memory are of all processes of a stage together; memory is proportional set size,
+so that a store that several map counts once.
+"""
+
+import argparse
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import psutil
+from rich.console import Console
+from rich.table import Table
+
+from solution.domain.collection import LAYOUT, NAMES
+from solution.experiments import DEFAULTS
+from solution.experiments.base import find_experiment
+from solution.store.store import Store
+from solution.system.files import remove, replace_file
+from solution.system.wording import spell
+from solution.training.executors.local import count_slots
+from solution.training.forecast import forecast, foretell_merging, foretell_wall
+from solution.training.plan import make_plan
+from tests.benchmarks.corpus import count_graphs, write_corpus
+
+FASTSLOW = Path(sys.executable).parent / "fastslow"
+SHARE, FOLDS, KILLS = 0.02, 5, 10
+LEAST = 6  # graphs of a collection to train on: of fewer architectures no folds can be made
+SAMPLED_EACH = 0.5  # seconds between two looks at memory
+RESULTS = "results.json"
+SAME = ("submission.csv", "*/out_of_fold/*.parquet", "*/test/*.parquet")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a stage took."""
+
+    seconds: float
+    core_seconds: float
+    megabytes: float  # of memory, all processes together, at most
+    disk: float  # megabytes of what it wrote
+
+
+def list_stages(place: Path) -> dict[str, tuple[list[str], Path]]:
+    """The commands in their order, and what each writes."""
+    data, store, run = (str(place / name) for name in ("data", "store", "run"))
+    csv = str(place / "run" / "submission.csv")
+    return {
+        "check": (["check", data], place / "nothing"),
+        "prepare": (["prepare", data, "--out", store], place / "store"),
+        "train, predict, merge, write": (["run", store, "--run", run], place / "run"),
+        "ensemble again": (["ensemble", "--run", run], place / "nothing"),
+        "report": (["report", "--run", run], place / "run" / "report.html"),
+        "verify": (["verify", csv, "--run", run], place / "nothing"),
+    }
+
+
+def measure(words: Sequence[str], written: Path, log: Path) -> Measured:
+    """Run a command to its end. Raises CalledProcessError with the end of what it said."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    start = time.monotonic()
+    with log.open("a") as said:
+        process = subprocess.Popen([FASTSLOW, *words], stdout=said, stderr=said)
+        memory = _Watch(process.pid)
+        code = process.wait()
+        most = memory.end()
+    if code:
+        raise subprocess.CalledProcessError(code, words, log.read_text()[-2000:])
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cores = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Measured(time.monotonic() - start, cores, most, count_megabytes(written))
+
+
+class _Watch:
+    """Looks at the memory of a process and of all that it began, now and then."""
+
+    def __init__(self, pid: int) -> None:
+        self._process, self._most, self._over = psutil.Process(pid), 0, threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread.start()
+
+    def end(self) -> float:
+        """Megabytes, at most."""
+        self._over.set()
+        self._thread.join()
+        return self._most / 2**20
+
+    def _look(self) -> None:
+        while not self._over.wait(SAMPLED_EACH):
+            size = 0
+            with suppress(psutil.Error):
+                for one in (self._process, *self._process.children(recursive=True)):
+                    with suppress(psutil.Error):
+                        size += one.memory_full_info().pss
+            self._most = max(self._most, size)
+
+
+def count_megabytes(path: Path) -> float:
+    """Of a file, or of all files in a folder; 0 where there is none."""
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files if file.is_file()) / 2**20
+
+
+def foretell(store: Path) -> float:
+    """Seconds that `fastslow run --estimate` says of the stage that trains."""
+    experiments = [find_experiment(name) for name in DEFAULTS]
+    found = forecast(experiments, make_plan(Store.open(store), "architecture", FOLDS))
+    return foretell_wall(found, count_slots(), foretell_merging(found))
+
+
+def rehearse_kills(place: Path, calm: Path, seconds: dict[str, float], kills: int) -> str:
+    """Prepare and run once more, killed so many times; what is other than in `calm`, in words."""
+    generator, log = random.Random(kills), place / "log.txt"
+    stages = list_stages(place)
+    for number, name in enumerate(("prepare", "train, predict, merge, write")):
+        words, _ = stages[name]
+        for _ in range(kills // 2 if number else kills - kills // 2):
+            _kill_after(words, generator.uniform(0.1, 1) * seconds[name] / kills * 2, log)
+        measure(words, place / "nothing", log)
+    files = [file for pattern in SAME for file in sorted((calm / "run").glob(pattern))]
+    names = [file.relative_to(calm / "run") for file in files]
+    wrong = [
+        str(name)
+        for name, file in zip(names, files, strict=True)
+        if not (place / "run" / name).is_file()
+        or (place / "run" / name).read_bytes() != file.read_bytes()
+    ]
+    return f"other bytes: {', '.join(wrong)}" if wrong else f"{len(files)} files, the same bytes"
+
+
+def _kill_after(words: Sequence[str], seconds: float, log: Path) -> None:
+    """Start a command, and kill it and all that it began; it may be over before."""
+    with log.open("a") as said:
+        process = subprocess.Popen(
+            [FASTSLOW, *words], stdout=said, stderr=said, start_new_session=True
+        )
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(seconds)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+class Results:
+    """What is measured already, in a file."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / RESULTS
+        self.known = json.loads(self._path.read_text()) if self._path.is_file() else {}
+
+    def keep(self, name: str, value: object) -> None:
+        self.known[name] = value
+        with replace_file(self._path) as temporary:
+            temporary.write_text(json.dumps(self.known, indent=1))
+
+
+def rehearse(folder: Path, share: float, configs: float, kills: int) -> Results:
+    """Every stage that is not done yet."""
+    folder.mkdir(parents=True, exist_ok=True)
+    results, log = Results(folder), folder / "log.txt"
+    for name in NAMES:
+        if f"data {name}" not in results.known:
+            write_corpus(folder / "data", name, share, configs, least=LEAST)
+            results.keep(f"data {name}", True)
+    for name, (words, written) in list_stages(folder).items():
+        if name.startswith("train") and "estimate" not in results.known:
+            results.keep("estimate", foretell(folder / "store"))
+        if name not in results.known:
+            print(f"{name}: fastslow {' '.join(words)}", flush=True)
+            remove(written)  # of a stage that was stopped
+            results.keep(name, asdict(measure(words, written, log)))
+    if kills and "kills" not in results.known:
+        again = folder / "killed"
+        again.mkdir(exist_ok=True)
+        with suppress(FileExistsError):
+            (again / "data").symlink_to((folder / "data").resolve())
+        seconds = {name: results.known[name]["seconds"] for name in list_stages(folder)}
+        results.keep("kills", rehearse_kills(again, folder, seconds, kills))
+    return results
+
+
+def find_factor(share: float) -> float:
+    """How many times as many layout graphs the competition has: they take most of all time."""
+    whole, here = (
+        sum(sum(count_graphs(name, part, LEAST).values()) for name in LAYOUT)
+        for part in (1.0, share)
+    )
+    return whole / here
+
+
+def show(results: Results, folder: Path, share: float, configs: float, kills: int) -> Table:
+    """A row a stage; the last column is the whole competition, if all grows with its graphs."""
+    files, factor = count_megabytes(folder / "data"), find_factor(share)
+    table = Table(
+        title=f"{share:g} of the competition's graphs, {configs:g} of their configurations",
+        caption=f"{files:,.0f} MB of files. The whole: seconds, {factor:,.0f} times, as there are "
+        "so many layout graphs.",
+    )
+    for name in ("stage", "seconds", "core-seconds", "memory, MB", "disk, MB", "the whole"):
+        table.add_column(name, justify="left" if name == "stage" else "right")
+    for name in list_stages(folder):
+        own = Measured(**results.known[name])
+        numbers = (own.seconds, own.core_seconds, own.megabytes, own.disk)
+        table.add_row(name, *(f"{value:,.0f}" for value in numbers), spell(own.seconds * factor))
+    trained = results.known["train, predict, merge, write"]["seconds"]
+    estimate = results.known["estimate"]
+    difference = f"{estimate / trained - 1:+.0%}"
+    table.add_row("training, as estimated", f"{estimate:,.0f}", "", "", "", difference)
+    if kills:
+        table.add_row(f"killed {kills} times", results.known["kills"])
+    return table
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--share", type=float, default=SHARE, help="Of the graphs.")
+    parser.add_argument("--configs", type=float, default=1.0, help="Of their configurations.")
+    parser.add_argument("--kills", type=int, default=KILLS)
+    given = parser.parse_args()
+    folder = given.folder / f"{given.share:g}-{given.configs:g}"
+    results = rehearse(folder, given.share, given.configs, given.kills)
+    Console(width=110).print(show(results, folder, given.share, given.configs, given.kills))
+
+
+if __name__ == "__main__":
+    main()
