@@ -31,7 +31,7 @@ def test_it_is_small_and_ranks_every_collection() -> None:
         "tile:xla",
     }  # fmt: skip
     card = (bundle.folder / CARD).read_text()
-    assert "learned from the ensemble `z_score_001`" in card
+    assert "learned from the ensemble `best`" in card
     teacher = bundle.record.teacher
     assert teacher is not None
     assert set(teacher.scores) == set(bundle.record.scores) == set(bundle.collections)
