@@ -13,6 +13,7 @@ from solution.commands.examples import arrange
 from solution.commands.listing import app as listing_commands
 from solution.commands.placement import app as placement_commands
 from solution.commands.results import app as result_commands
+from solution.commands.running import app as running_commands
 from solution.commands.serving import app as serving_commands
 from solution.commands.serving import kernels as sharing_commands
 from solution.commands.training import app as training_commands
@@ -30,7 +31,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(data_commands)  # check, inspect, prepare, data, features, module
-app.add_typer(training_commands)  # run, train, tune
+app.add_typer(running_commands)  # run, demo
+app.add_typer(training_commands)  # train, tune
 app.add_typer(result_commands)  # ensemble, compare, report, verify, explain
 app.add_typer(listing_commands)  # experiments, runs
 app.add_typer(collecting_commands, name="collect")  # layout, tile, options, report

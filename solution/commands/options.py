@@ -10,6 +10,7 @@ import typer
 from solution.data.folders import SAMPLE, check_exists
 from solution.runs.folder import STORES
 from solution.system.buckets import is_address, on_this_machine
+from solution.training.folds import Scheme
 
 if TYPE_CHECKING:
     from solution.experiments.base import Experiment
@@ -49,6 +50,11 @@ DataOption = Annotated[
         help="The data or a prepared store; or s3://BUCKET/NAME. Default: the sample.",
     ),
 ]
+RunFolder = Annotated[
+    str | None,
+    typer.Option("--run", help="Or s3://BUCKET/NAME. Default: runs/NAME of the data folder."),
+]
+FoldScheme = Annotated[Scheme, typer.Option(help="What stays together in a fold.")]
 Preparers = Annotated[
     int | None, typer.Option("--workers", min=1, help="Processes at once. Default: one per core.")
 ]

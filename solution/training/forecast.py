@@ -7,15 +7,17 @@ were seen. Fits that stop early end sooner.
 import heapq
 import shutil
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 from rich.table import Table
 
 from solution.domain.evaluated_configs import MAX_CONFIGS
 from solution.experiments.base import Experiment
+from solution.runs.folder import Run
 from solution.system.processes import one_thread
 from solution.system.terminal import make_table, say
 from solution.system.wording import count, spell
@@ -202,14 +204,28 @@ def show_forecast(
     return table
 
 
-def foretell_briefly(experiments: Sequence[Experiment], plan: Plan, workers: int | None) -> str:
-    """The first line of a run: how many models, and of much data how long until all is written."""
-    jobs = sum(len(list_jobs(experiment, plan)) for experiment in experiments)
-    slots = workers or count_slots()
-    words = f"{count(jobs, 'model')} to train, {slots} at once"
-    if plan.store.size < MUCH:
+def foretell_briefly(
+    experiments: Sequence[Experiment], plan: Plan, run: Run, slots: int | None
+) -> str:
+    """The first line of a run: how many models are left, and of much data how long it will take.
+
+    Args:
+        slots: how many are trained at once; None: nobody knows, elsewhere.
+    """
+    jobs = [job for experiment in experiments for job in list_jobs(experiment, plan)]
+    left = Counter(job.experiment.name for job in jobs if not job.folder(run).exists())
+    if not left:
+        return f"All {count(len(jobs), 'model')} are trained."
+    words = f"{count(left.total(), 'model')} to train" + (f", {slots} at once" if slots else "")
+    if plan.store.size < MUCH or slots is None:
         return f"{words}; how long it takes is said as they are trained."
     say(f"{words}. Watching the first steps of each kind, to say how long it will take ...")
-    found = forecast(experiments, plan, BRIEF_PATIENCE)
-    seconds = foretell_wall(found, slots, foretell_merging(found))
+    untrained = [experiment for experiment in experiments if left[experiment.name]]
+    found = forecast(untrained, plan, BRIEF_PATIENCE)
+    merging, all_of = foretell_merging(found), Counter(job.experiment.name for job in jobs)
+    found = [
+        replace(line, models=round(line.models * left[line.experiment] / all_of[line.experiment]))
+        for line in found
+    ]
+    seconds = foretell_wall(found, slots, merging)
     return f"About {spell(seconds)} until everything is written, a quarter more or less."

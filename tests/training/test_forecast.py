@@ -7,6 +7,7 @@ from rich.console import Console
 
 from solution.experiments.base import Experiment, find_experiment
 from solution.models.linear import RidgeSettings
+from solution.runs.folder import Run
 from solution.store.store import Store
 from solution.training.forecast import (
     PATIENCE,
@@ -16,6 +17,7 @@ from solution.training.forecast import (
     foretell_briefly,
     show_forecast,
 )
+from solution.training.jobs import list_jobs
 from solution.training.plan import make_plan
 from tests.conftest import FastSlow
 from tests.made.graphs import make_tile_graph, write_graph
@@ -78,15 +80,22 @@ def test_a_forecast_trains_nothing(fastslow: FastSlow, tmp_path: Path) -> None:
 
     done = fastslow(*words, "--hours", "1")
     assert done.returncode == 0, done.stderr
-    assert "All of it fits into 1 hours." in done.stdout
+    assert "All of it fits into --hours 1." in done.stdout
     assert "models to train" in done.stdout
 
 
-def test_of_much_data_the_first_lines_say_how_long_it_will_take(
-    sample_store: Store, monkeypatch: pytest.MonkeyPatch
+def test_the_first_line_says_what_is_left_and_of_much_data_how_long(
+    sample_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = make_plan(sample_store, "architecture", 3)
+    plan, run = make_plan(sample_store, "architecture", 3), Run(tmp_path)
     ridge = [Experiment("ridge", ("tile:xla",), RidgeSettings())]
-    assert foretell_briefly(ridge, plan, 2).startswith("3 models to train, 2 at once; how long")
+    assert foretell_briefly(ridge, plan, run, 2).startswith("3 models to train, 2 at once; how")
+    assert foretell_briefly(ridge, plan, run, None).startswith("3 models to train; how")
+    first, *others = list_jobs(ridge[0], plan)
+    first.folder(run).mkdir(parents=True)
+    assert foretell_briefly(ridge, plan, run, 1).startswith("2 models to train, 1 at once; how")
     monkeypatch.setattr("solution.training.forecast.MUCH", 0)
-    assert foretell_briefly(ridge, plan, 2).startswith("About ")
+    assert foretell_briefly(ridge, plan, run, 2).startswith("About ")
+    for job in others:
+        job.folder(run).mkdir(parents=True)
+    assert foretell_briefly(ridge, plan, run, 2) == "All 3 models are trained."
