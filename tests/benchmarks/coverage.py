@@ -1,8 +1,8 @@
 """Whether the number to measure is enough as often as it says: k on folds not calibrated on.
 
 `python -m tests.benchmarks.coverage RUN...` takes finished runs. Every program is asked about with
-what the programs of the other folds say; with --families, of other families too, which its models
-have seen all the same.
+what the programs of the other folds say, then with what those of other families say, which its
+models have seen all the same.
 """
 
 import argparse
