@@ -182,7 +182,7 @@ def show_forecast(
         f"What the run will take on this machine, {slots} models at once",
         f"Of each group of collections up to three models were watched for {PATIENCE:.0f} seconds "
         "together; those that stop early take less, and what else the machine does adds to it: "
-        "expect a quarter more or less. More workers are cores like these, here or of a cluster. "
+        "so it may be far less. More workers are cores like these, here or of a cluster. "
         f"The store takes {plan.store.size / 2**20:,.0f} MB, predictions "
         f"{written / 2**20:,.0f} MB, {free / 2**30:,.0f} GB are free there; a worker takes "
         f" at most {BYTES_OF_A_WORKER / 2**30:.0f} GB of memory.",
@@ -228,4 +228,4 @@ def foretell_briefly(
         for line in found
     ]
     seconds = foretell_wall(found, slots, merging)
-    return f"About {spell(seconds)} until everything is written, a quarter more or less."
+    return f"About {spell(seconds)} until everything is written, less where nets stop early."

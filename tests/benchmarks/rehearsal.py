@@ -69,7 +69,7 @@ def list_stages(place: Path) -> dict[str, tuple[list[str], Path]]:
     return {
         "check": (["check", data], place / "nothing"),
         "prepare": (["prepare", data, "--out", store], place / "store"),
-        "train, predict, merge, write": (["run", store, "--run", run], place / "run"),
+        "run": (["run", store, "--run", run], place / "run"),
         "ensemble again": (["ensemble", "--run", run], place / "nothing"),
         "report": (["report", "--run", run], place / "run" / "report.html"),
         "verify": (["verify", csv, "--run", run], place / "nothing"),
@@ -82,29 +82,31 @@ def measure(words: Sequence[str], written: Path, log: Path) -> Measured:
     start = time.monotonic()
     with log.open("a") as said:
         process = subprocess.Popen([FASTSLOW, *words], stdout=said, stderr=said)
-        memory = _Watch(process.pid)
+        watch = _Watch(process.pid)
         code = process.wait()
-        most = memory.end()
+        most, watched = watch.end()
     if code:
         raise subprocess.CalledProcessError(code, words, log.read_text()[-2000:])
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cores = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    waited_for = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    cores = max(waited_for, watched)  # workers of a server are waited for by nobody
     return Measured(time.monotonic() - start, cores, most, count_megabytes(written))
 
 
 class _Watch:
-    """Looks at the memory of a process and of all that it began, now and then."""
+    """Looks at the memory and time of a process and of all that it began, now and then."""
 
     def __init__(self, pid: int) -> None:
         self._process, self._most, self._over = psutil.Process(pid), 0, threading.Event()
+        self._seconds: dict[int, float] = {}  # of each process, when it was last seen
         self._thread = threading.Thread(target=self._look, daemon=True)
         self._thread.start()
 
-    def end(self) -> float:
-        """Megabytes, at most."""
+    def end(self) -> tuple[float, float]:
+        """Megabytes, at most, and core-seconds."""
         self._over.set()
         self._thread.join()
-        return self._most / 2**20
+        return self._most / 2**20, sum(self._seconds.values())
 
     def _look(self) -> None:
         while not self._over.wait(SAMPLED_EACH):
@@ -113,6 +115,7 @@ class _Watch:
                 for one in (self._process, *self._process.children(recursive=True)):
                     with suppress(psutil.Error):
                         size += one.memory_full_info().pss
+                        self._seconds[one.pid] = sum(one.cpu_times()[:2])
             self._most = max(self._most, size)
 
 
@@ -133,7 +136,7 @@ def rehearse_kills(place: Path, calm: Path, seconds: dict[str, float], kills: in
     """Prepare and run once more, killed so many times; what is other than in `calm`, in words."""
     generator, log = random.Random(kills), place / "log.txt"
     stages = list_stages(place)
-    for number, name in enumerate(("prepare", "train, predict, merge, write")):
+    for number, name in enumerate(("prepare", "run")):
         words, _ = stages[name]
         for _ in range(kills // 2 if number else kills - kills // 2):
             _kill_after(words, generator.uniform(0.1, 1) * seconds[name] / kills * 2, log)
@@ -184,7 +187,7 @@ def rehearse(folder: Path, share: float, configs: float, kills: int) -> Results:
             write_corpus(folder / "data", name, share, configs, least=LEAST)
             results.keep(f"data {name}", True)
     for name, (words, written) in list_stages(folder).items():
-        if name.startswith("train") and "estimate" not in results.known:
+        if name == "run" and "estimate" not in results.known:
             results.keep("estimate", foretell(folder / "store"))
         if name not in results.known:
             print(f"{name}: fastslow {' '.join(words)}", flush=True)
@@ -209,7 +212,7 @@ def find_factor(share: float) -> float:
     return whole / here
 
 
-def show(results: Results, folder: Path, share: float, configs: float, kills: int) -> Table:
+def show(results: Results, folder: Path, share: float, configs: float) -> Table:
     """A row a stage; the last column is the whole competition, if all grows with its graphs."""
     files, factor = count_megabytes(folder / "data"), find_factor(share)
     table = Table(
@@ -223,12 +226,10 @@ def show(results: Results, folder: Path, share: float, configs: float, kills: in
         own = Measured(**results.known[name])
         numbers = (own.seconds, own.core_seconds, own.megabytes, own.disk)
         table.add_row(name, *(f"{value:,.0f}" for value in numbers), spell(own.seconds * factor))
-    trained = results.known["train, predict, merge, write"]["seconds"]
+    trained = results.known["run"]["seconds"]
     estimate = results.known["estimate"]
     difference = f"{estimate / trained - 1:+.0%}"
-    table.add_row("training, as estimated", f"{estimate:,.0f}", "", "", "", difference)
-    if kills:
-        table.add_row(f"killed {kills} times", results.known["kills"])
+    table.add_row("run, as estimated", f"{estimate:,.0f}", "", "", "", difference)
     return table
 
 
@@ -241,7 +242,9 @@ def main() -> None:
     given = parser.parse_args()
     folder = given.folder / f"{given.share:g}-{given.configs:g}"
     results = rehearse(folder, given.share, given.configs, given.kills)
-    Console(width=110).print(show(results, folder, given.share, given.configs, given.kills))
+    Console(width=110).print(show(results, folder, given.share, given.configs))
+    if "kills" in results.known:
+        print(f"Done once more, killed on the way: {results.known['kills']}.")
 
 
 if __name__ == "__main__":
