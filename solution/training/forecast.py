@@ -181,11 +181,11 @@ def show_forecast(
     table = make_table(
         f"What the run will take on this machine, {slots} models at once",
         f"Of each group of collections up to three models were watched for {PATIENCE:.0f} seconds "
-        "together; those that stop early take less, and what else the machine does adds to it: "
-        "so it may be far less. More workers are cores like these, here or of a cluster. "
+        "together; those that stop early take far less, and what else the machine does adds to "
+        "it. More workers are cores like these, here or of a cluster. "
         f"The store takes {plan.store.size / 2**20:,.0f} MB, predictions "
         f"{written / 2**20:,.0f} MB, {free / 2**30:,.0f} GB are free there; a worker takes "
-        f" at most {BYTES_OF_A_WORKER / 2**30:.0f} GB of memory.",
+        f"at most {BYTES_OF_A_WORKER / 2**30:.0f} GB of memory.",
     )
     for name in ("Stage", "Models", "One model", "All of them"):
         table.add_column(name, justify="left" if name == "Stage" else "right", no_wrap=True)
