@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from solution.experiments.base import Experiment
     from solution.store.store import Store
     from solution.training.budget import Budget
+    from solution.training.forecast import Forecast
     from solution.training.plan import Plan
 
 # Heavy imports (torch, lightgbm, matplotlib, polars) wait inside the commands that need them.
@@ -122,10 +123,10 @@ def run(
         if estimate:
             _show_estimate(found, asked.plan(store), workers)
             return
-        budget = _choose_budget(found, asked, store, folder, hours)
+        budget, known = _choose_budget(found, asked, store, folder, hours)
         found = budget.apply(found)
         plan, opened = stack.enter_context(asked.open(found, store, folder, budget.folds))
-        say(foretell_briefly(found, plan, opened, asked.slots))
+        say(foretell_briefly(found, plan, opened, asked.slots, known))
         remember_origin(opened, source, store.folder)
         run_experiments(found, plan, opened, trains_on)
         finish(opened, merging)
@@ -188,14 +189,17 @@ def _choose_budget(
     store: "Store",
     folder: Path,
     hours: float | None,
-) -> "Budget":
-    """What is trained: what the run began with, or what fits into the hours, or everything."""
+) -> "tuple[Budget, list[Forecast] | None]":
+    """What is trained: what the run began with, or what fits into the hours, or everything.
+
+    And what its models will take, where that was asked for the hours.
+    """
     from solution.training import budget as budgets
     from solution.training.forecast import forecast, foretell_merging
 
     begin, whole = time.monotonic(), budgets.find_whole(found, asked.folds)
     began = None if asked.replace else budgets.recall_budget(folder, found, asked.folds)
-    chosen = began or whole
+    chosen, known = began or whole, None
     if hours is not None and began is None:
         if asked.slots is None:
             raise InputError("--hours: how many models a cluster trains at once? Give --workers.")
@@ -203,11 +207,12 @@ def _choose_budget(
         lines = forecast(found, asked.plan(store))
         beside = foretell_merging(lines) + time.monotonic() - begin
         chosen = budgets.choose_budget(lines, found, asked.folds, hours, asked.slots, beside)
+        known = chosen.scale(lines, found, asked.folds)
         if chosen == whole:
             say(f"All of it fits into --hours {hours:g}.")
     if given_up := chosen.describe(whole):
         say(f"{'As this run began' if began else f'To end in {hours:g} hours'}: {given_up}.")
-    return chosen
+    return chosen, known
 
 
 def _list_members(recipe: str | None) -> list[str]:

@@ -205,12 +205,17 @@ def show_forecast(
 
 
 def foretell_briefly(
-    experiments: Sequence[Experiment], plan: Plan, run: Run, slots: int | None
+    experiments: Sequence[Experiment],
+    plan: Plan,
+    run: Run,
+    slots: int | None,
+    found: Sequence[Forecast] | None = None,
 ) -> str:
     """The first line of a run: how many models are left, and of much data how long it will take.
 
     Args:
         slots: how many are trained at once; None: nobody knows, elsewhere.
+        found: what is known already of these experiments.
     """
     jobs = [job for experiment in experiments for job in list_jobs(experiment, plan)]
     left = Counter(job.experiment.name for job in jobs if not job.folder(run).exists())
@@ -219,9 +224,10 @@ def foretell_briefly(
     words = f"{count(left.total(), 'model')} to train" + (f", {slots} at once" if slots else "")
     if plan.store.size < MUCH or slots is None:
         return f"{words}; how long it takes is said as they are trained."
-    say(f"{words}. Watching the first steps of each kind, to say how long it will take ...")
-    untrained = [experiment for experiment in experiments if left[experiment.name]]
-    found = forecast(untrained, plan, BRIEF_PATIENCE)
+    if found is None:
+        say(f"{words}. Watching the first steps of each kind, to say how long it will take ...")
+        untrained = [experiment for experiment in experiments if left[experiment.name]]
+        found = forecast(untrained, plan, BRIEF_PATIENCE)
     merging, all_of = foretell_merging(found), Counter(job.experiment.name for job in jobs)
     found = [
         replace(line, models=round(line.models * left[line.experiment] / all_of[line.experiment]))

@@ -17,7 +17,6 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -26,6 +25,7 @@ import typer
 from solution.system.terminal import output
 from solution.training.executors.base import Task
 from solution.training.executors.cluster import RayExecutor
+from tests.benchmarks.peak import Peak
 from tests.cluster.conftest import open_cluster
 from tests.cluster.watching import Watched
 from tests.cluster.work import square
@@ -104,7 +104,7 @@ EXPERIMENT = Experiment(
 def units(count: int = 5000, nodes: int = 2) -> None:
     """Units that do nothing: seconds, and the memory of the head's processes and the driver."""
     with open_cluster(nodes) as cluster:
-        executor, peak = RayExecutor(cluster.address), _Peak(_of_the_head)
+        executor, peak = RayExecutor(cluster.address), Peak(_of_the_head)
         with executor.open(), peak:
             executor.run(square, [Task("first", (1,))] * nodes, Watched())  # workers are there
             before, start = peak.megabytes, time.perf_counter()
@@ -128,33 +128,6 @@ def _line(process: psutil.Process) -> str:
         return " ".join(process.cmdline())
     except psutil.Error:
         return ""
-
-
-class _Peak:
-    """The most memory that processes have together inside the block, in MB, looked at often."""
-
-    def __init__(self, find: Callable[[], list[psutil.Process]]) -> None:
-        self._find, self._over = find, threading.Event()
-        self.megabytes = 0.0
-
-    def __enter__(self) -> "_Peak":
-        self._thread = threading.Thread(target=self._watch)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        while not self._over.wait(0.2):
-            total = 0
-            for process in self._find():
-                try:
-                    total += process.memory_info().rss
-                except psutil.Error:
-                    continue
-            self.megabytes = max(self.megabytes, total / 2**20)
 
 
 @app.command()

@@ -22,11 +22,11 @@ import resource
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -43,6 +43,7 @@ from solution.training.executors.local import count_slots
 from solution.training.forecast import forecast, foretell_merging, foretell_wall
 from solution.training.plan import make_plan
 from tests.benchmarks.corpus import count_graphs, write_corpus
+from tests.benchmarks.peak import Peak
 
 FASTSLOW = Path(sys.executable).parent / "fastslow"
 SHARE, FOLDS, KILLS = 0.02, 5, 10
@@ -82,41 +83,27 @@ def measure(words: Sequence[str], written: Path, log: Path) -> Measured:
     start = time.monotonic()
     with log.open("a") as said:
         process = subprocess.Popen([FASTSLOW, *words], stdout=said, stderr=said)
-        watch = _Watch(process.pid)
-        code = process.wait()
-        most, watched = watch.end()
+        with Peak(partial(_list_all, process.pid), _share_memory, SAMPLED_EACH) as peak:
+            code = process.wait()
     if code:
         raise subprocess.CalledProcessError(code, words, log.read_text()[-2000:])
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     waited_for = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    cores = max(waited_for, watched)  # workers of a server are waited for by nobody
-    return Measured(time.monotonic() - start, cores, most, count_megabytes(written))
+    cores = max(waited_for, peak.core_seconds)  # workers of a server are waited for by nobody
+    return Measured(time.monotonic() - start, cores, peak.megabytes, count_megabytes(written))
 
 
-class _Watch:
-    """Looks at the memory and time of a process and of all that it began, now and then."""
+def _share_memory(process: psutil.Process) -> int:
+    """Bytes of a process; what several have mapped is divided among them."""
+    return int(process.memory_full_info().pss)
 
-    def __init__(self, pid: int) -> None:
-        self._process, self._most, self._over = psutil.Process(pid), 0, threading.Event()
-        self._seconds: dict[int, float] = {}  # of each process, when it was last seen
-        self._thread = threading.Thread(target=self._look, daemon=True)
-        self._thread.start()
 
-    def end(self) -> tuple[float, float]:
-        """Megabytes, at most, and core-seconds."""
-        self._over.set()
-        self._thread.join()
-        return self._most / 2**20, sum(self._seconds.values())
-
-    def _look(self) -> None:
-        while not self._over.wait(SAMPLED_EACH):
-            size = 0
-            with suppress(psutil.Error):
-                for one in (self._process, *self._process.children(recursive=True)):
-                    with suppress(psutil.Error):
-                        size += one.memory_full_info().pss
-                        self._seconds[one.pid] = sum(one.cpu_times()[:2])
-            self._most = max(self._most, size)
+def _list_all(pid: int) -> list[psutil.Process]:
+    """A process and all that it began; none when it is over."""
+    with suppress(psutil.Error):
+        process = psutil.Process(pid)
+        return [process, *process.children(recursive=True)]
+    return []
 
 
 def count_megabytes(path: Path) -> float:
@@ -141,15 +128,15 @@ def rehearse_kills(place: Path, calm: Path, seconds: dict[str, float], kills: in
         for _ in range(kills // 2 if number else kills - kills // 2):
             _kill_after(words, generator.uniform(0.1, 1) * seconds[name] / kills * 2, log)
         measure(words, place / "nothing", log)
-    files = [file for pattern in SAME for file in sorted((calm / "run").glob(pattern))]
-    names = [file.relative_to(calm / "run") for file in files]
-    wrong = [
-        str(name)
-        for name, file in zip(names, files, strict=True)
-        if not (place / "run" / name).is_file()
-        or (place / "run" / name).read_bytes() != file.read_bytes()
-    ]
-    return f"other bytes: {', '.join(wrong)}" if wrong else f"{len(files)} files, the same bytes"
+    expected, found = read_results(calm / "run"), read_results(place / "run")
+    wrong = [name for name, content in expected.items() if found.get(name) != content]
+    return f"other bytes: {', '.join(wrong)}" if wrong else f"{len(expected)} files, the same bytes"
+
+
+def read_results(run: Path) -> dict[str, bytes]:
+    """What has to be the same in every run, by name."""
+    files = [file for pattern in SAME for file in sorted(run.glob(pattern))]
+    return {file.relative_to(run).as_posix(): file.read_bytes() for file in files}
 
 
 def _kill_after(words: Sequence[str], seconds: float, log: Path) -> None:
