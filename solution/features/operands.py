@@ -58,7 +58,7 @@ def _find_operands(graph: Graph) -> Operands:
         pairs = list(permutations(read, 2)) or [(read[0], read[0])]
         best = pairs[0]
         if len(pairs) > 1:
-            best = max(pairs, key=lambda pair: _order(fit, graph.node_features, node, pair))
+            best = _choose(pairs, fit, graph.node_features, node)
         found.input[node] = best[0]
         if graph.node_opcodes[node] != OPCODE_IDS["reshape"]:
             found.kernel[node] = best[1]
@@ -68,17 +68,25 @@ def _find_operands(graph: Graph) -> Operands:
 find_operands = PerGraph(_find_operands)
 
 
-def _order(
+def _choose(
+    pairs: list[tuple[int, int]],
     fit: Callable[[np.ndarray, np.ndarray], int],
     features: np.ndarray,
     node: np.intp,
-    pair: tuple[int, int],
-) -> tuple[Any, ...]:
-    """What makes `pair` likelier to be input and kernel; numbers come last, for they are free."""
-    shapes = features[list(pair), vocabulary.SHAPE_DIMENSIONS].astype(np.int64)
-    size = np.maximum(shapes[0], 1).prod()
-    layouts = features[list(pair), vocabulary.NODE_LAYOUT]
-    return fit(features[node], shapes), size, *shapes.ravel(), *layouts.ravel(), -pair[0]
+) -> tuple[int, int]:
+    """The pair that is likeliest to be input and kernel."""
+    shapes = [features[list(pair), vocabulary.SHAPE_DIMENSIONS].astype(np.int64) for pair in pairs]
+    fits = [fit(features[node], shape) for shape in shapes]
+    best = [place for place, found in enumerate(fits) if found == max(fits)]
+    if len(best) == 1:
+        return pairs[best[0]]
+
+    def order(place: int) -> tuple[Any, ...]:  # numbers come last, for they are free
+        size = np.maximum(shapes[place][0], 1).prod()
+        layouts = features[list(pairs[place]), vocabulary.NODE_LAYOUT]
+        return size, *shapes[place].ravel(), *layouts.ravel(), -pairs[place][0]
+
+    return pairs[max(best, key=order)]
 
 
 def _fit_convolution(node: np.ndarray, shapes: np.ndarray) -> int:

@@ -21,6 +21,7 @@ import numpy as np
 from solution.domain.ragged import offsets, starts_of
 from solution.models.nets.sparse_rows import SparseRows, sum_entries
 
+BLOCK = 1 << 15  # (node, configuration) pairs
 _MULTIPLIERS = np.array([0xBF58476D1CE4E5B9, 0x94D049BB133111EB], np.uint64)
 _GOLDEN = 0x9E3779B97F4A7C15
 
@@ -48,6 +49,10 @@ class Neighbours:
         nodes = [part.nodes + first for part, first in zip(parts, offsets(sizes), strict=True)]
         return cls(np.concatenate([*starts, [sum(edges)]]), np.concatenate(nodes))
 
+    def cut(self, nodes: slice) -> "Neighbours":
+        """Those of some nodes that follow each other, whose starts are not at 0."""
+        return Neighbours(self.starts[nodes.start : nodes.stop + 1], self.nodes)
+
     def sums(self, values: np.ndarray) -> np.ndarray:
         """Sums over each node's neighbours (nodes, k) of `values` (nodes, k) uint64 modulo 2^64."""
         return sum_entries(self.starts, self.nodes, values)
@@ -68,13 +73,37 @@ class Colours:
     nodes: np.ndarray  # (colours,) int64 the node that has each
     configs: np.ndarray  # (colours,) int64 one of the configurations in which it has it
 
+    @classmethod
+    def join(cls, parts: Sequence["Colours"]) -> "Colours":
+        """Those of nodes that follow each other, numbered on."""
+        if len(parts) == 1:
+            return parts[0]
+        firsts = offsets([len(part.nodes) for part in parts])
+        nodes = offsets([len(part.numbers) for part in parts])
+        return cls(
+            np.concatenate([part.numbers + n for part, n in zip(parts, firsts, strict=True)]),
+            np.concatenate([part.nodes + node for part, node in zip(parts, nodes, strict=True)]),
+            np.concatenate([part.configs for part in parts]),
+        )
+
     def at(self, others: "Colours") -> np.ndarray:
         """Our numbers (others,) of the nodes in the configurations of `others`."""
         return self.numbers[others.nodes, others.configs]
 
+    def find_most_frequent(self) -> np.ndarray:
+        """The number (nodes,) that each node has in most configurations."""
+        frequency = np.bincount(self.numbers.ravel(), minlength=len(self.nodes))
+        order = np.argsort(frequency, kind="stable")
+        usual = np.empty(len(self.numbers), np.int64)
+        usual[self.nodes[order]] = order  # of a node's the last to be written stays
+        return usual
+
 
 def number_small(labels: np.ndarray, count: int) -> Colours:
-    """As number_colours, of labels 0 ... count - 1: nothing has to be sorted."""
+    """As number_colours, of labels 0 ... count - 1 of which no two nodes have one in common.
+
+    Nothing has to be sorted.
+    """
     flat = labels.ravel()
     first = np.full(count, len(flat))
     first[flat[::-1]] = np.arange(len(flat))[::-1]  # of equal ones the last to be written stays
@@ -85,29 +114,56 @@ def number_small(labels: np.ndarray, count: int) -> Colours:
 
 
 def number_colours(labels: np.ndarray) -> Colours:
-    """Number the distinct `labels` (nodes, configs); those of two nodes must never be equal."""
-    # As np.unique does with return_index and return_inverse, which for the first of equal labels
-    # sorts stably: half as fast as sorting anyhow and looking for the least place of each.
-    flat = labels.ravel()
-    order = np.argsort(flat)
-    ordered = flat[order]
-    begins = np.append(True, ordered[1:] != ordered[:-1])
+    """Number the distinct `labels` (nodes, configs) uint64 of each node.
+
+    The upper bits of a label, as many as it takes to number configurations, do not count.
+    """
+    num_nodes, num_configs = labels.shape
+    # Label and configuration are one number: then short rows are sorted, and need not say what came
+    # from where, which takes a twentieth of sorting the places of all labels at once.
+    bits = np.uint64((num_configs - 1).bit_length())
+    keys = labels << bits
+    keys |= np.arange(num_configs, dtype=np.uint64)
+    keys.sort(axis=1)
+    begins = np.ones(labels.shape, bool)
+    ordered = keys >> bits
+    np.not_equal(ordered[:, 1:], ordered[:, :-1], out=begins[:, 1:])
+    keys &= (np.uint64(1) << bits) - np.uint64(1)
+    places = keys.view(np.int64)  # now only the configurations
+    places += np.arange(0, num_nodes * num_configs, num_configs)[:, None]
     numbers = np.empty(labels.shape, np.int64)
-    numbers.ravel()[order] = np.cumsum(begins) - 1
-    first = np.minimum.reduceat(order, np.flatnonzero(begins))
-    nodes, configs = np.divmod(first, labels.shape[1])
-    return Colours(numbers, nodes, configs)
+    numbers.ravel()[places.ravel()] = np.cumsum(begins) - 1
+    return Colours(numbers, *np.divmod(places[begins], num_configs))
 
 
 def refine(colours: Colours, operands: Neighbours, consumers: Neighbours) -> Colours:
     """The colours after one more round."""
-    return number_colours(mix_neighbours(colours.numbers.astype(np.uint64), operands, consumers))
+    mixed = mix(colours.numbers.view(np.uint64))
+    num_nodes, num_configs = mixed.shape
+    step = max(1, BLOCK // num_configs)
+    parts = []
+    # Some nodes at a time, so that what comes between stays in the processor's cache.
+    for begin in range(0, num_nodes, step):
+        part = slice(begin, begin + step)
+        labels = _add_neighbours(mixed, part, operands, consumers)
+        parts.append(number_colours(labels))
+    return Colours.join(parts)
 
 
-def mix_neighbours(colours: np.ndarray, operands: Neighbours, consumers: Neighbours) -> np.ndarray:
-    """A hash of each colour (nodes, k) uint64 together with those of the neighbours."""
-    messages = operands.sums(mix(colours, 1)) + mix(consumers.sums(mix(colours, 2)), 3)
-    return mix(mix(colours, 4) + messages, 5)
+def mix_neighbours(keys: np.ndarray, operands: Neighbours, consumers: Neighbours) -> np.ndarray:
+    """A hash of each key (nodes, k) uint64 together with those of the node's neighbours."""
+    return _add_neighbours(mix(keys), slice(0, len(keys)), operands, consumers)
+
+
+def _add_neighbours(
+    mixed: np.ndarray, part: slice, operands: Neighbours, consumers: Neighbours
+) -> np.ndarray:
+    """A hash of some nodes and their neighbours, made of hashes of all nodes (nodes, k) uint64."""
+    # Odd factors tell what a node is from what it reads and from what reads it.
+    labels = operands.cut(part).sums(mixed) * _MULTIPLIERS[0]
+    labels += consumers.cut(part).sums(mixed) * _MULTIPLIERS[1]
+    labels += mixed[part]
+    return labels
 
 
 def aggregate(
@@ -138,28 +194,31 @@ def add_messages(
         number: rows (n,) and nodes (n,) -> which sender (n,) the node was in what the row is of.
     """
     own = np.arange(len(nodes))
-    rows, columns, weights = [own], [3 * number(own, nodes)], [np.ones(len(nodes))]
-    for message, neighbours in enumerate((operands, consumers), start=1):
-        row, node, weight = neighbours.spread(nodes)
-        rows.append(row)
-        columns.append(3 * number(row, node) + message)
-        weights.append(weight)
-    row = np.concatenate(rows)
-    order = np.argsort(row, kind="stable")
-    return SparseRows(
-        starts=starts_of(np.bincount(row, minlength=len(nodes))),
-        columns=np.concatenate(columns)[order],
-        values=np.concatenate(weights).astype(np.float32)[order],
-        num_columns=3 * senders,
-    )
+    found = [neighbours.spread(nodes) for neighbours in (operands, consumers)]
+    counts = [np.bincount(row, minlength=len(nodes)) for row, _, _ in found]
+    starts = starts_of(1 + counts[0] + counts[1])
+    columns, values = np.empty(starts[-1], np.int64), np.empty(starts[-1], np.float32)
+    columns[starts[:-1]], values[starts[:-1]] = 3 * number(own, nodes), 1
+    begins = starts[:-1] + 1
+    for message, ((row, node, weight), count) in enumerate(
+        zip(found, counts, strict=True), start=1
+    ):
+        # The n-th of all entries of this kind is so many places behind the first of its row.
+        place = np.arange(len(row)) + (begins - offsets(count))[row]
+        columns[place], values[place] = 3 * number(row, node) + message, weight
+        begins = begins + count
+    return SparseRows(starts, columns, values, 3 * senders)
 
 
-def mix(values: np.ndarray, salt: int = 0) -> np.ndarray:
+def mix(values: np.ndarray) -> np.ndarray:
     """A hash of each of `values` uint64 that scatters over 64 bits.
 
     Source: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014.
     """
-    mixed = values + np.uint64((salt + 1) * _GOLDEN % 2**64)
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * _MULTIPLIERS[0]
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * _MULTIPLIERS[1]
-    return mixed ^ (mixed >> np.uint64(31))
+    mixed = values + np.uint64(_GOLDEN)
+    mixed ^= mixed >> np.uint64(30)
+    mixed *= _MULTIPLIERS[0]
+    mixed ^= mixed >> np.uint64(27)
+    mixed *= _MULTIPLIERS[1]
+    mixed ^= mixed >> np.uint64(31)
+    return mixed

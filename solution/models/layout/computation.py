@@ -19,7 +19,7 @@ class Computation:
     configured: Tensor  # (configured,) int64 those colours 0 that have a layout
     pairs: Tensor  # (configured,) int64 their (node, layout) pair
     rounds: list[tuple[SparseMatrix, Tensor, SparseMatrix]]  # what ColourBlock takes
-    pooling: SparseMatrix  # (configs x graphs x NUM_SHARES, colours after all rounds)
+    pooling: SparseMatrix  # ((1 + configs) x graphs x NUM_SHARES, colours after all rounds): Steps
 
 
 def derive_computation(

@@ -12,13 +12,17 @@ from solution.models.layout.steps import NUM_SHARES, derive_steps
 from solution.models.nets.forward import (
     Weights,
     gelu,
-    layer_norm,
     linear,
     mlp,
+    scale_rows,
     standardise,
 )
 
-CHUNK_VALUES = 1 << 23  # (configuration, node) values of x, had they no colour in common
+CHUNK_COLOURS, CHUNK_PAIRS = (
+    1 << 17,
+    1 << 19,
+)  # that are in memory at once, of (node, configuration)
+BLOCK = 1 << 11  # colours
 
 
 class LayoutForward:
@@ -31,7 +35,7 @@ class LayoutForward:
     ) -> None:
         self._pruning, self._hops = str(settings["pruning"]), int(settings["hops"])
         self.rounds = len(settings["rounds"])
-        self._weights, self._scalers = weights, scalers
+        self._weights, self._scalers = _centre(weights, self.rounds), scalers
 
     def predict(self, graph: Graph) -> np.ndarray:
         """Scores (num_configs,) float32, lower is faster."""
@@ -50,13 +54,20 @@ class LayoutForward:
     def sum(self, arrays: LayoutArrays, rows: np.ndarray | None = None) -> np.ndarray:
         """Sums over nodes (rows, values) of some rows of the codes, by default of all."""
         nodes, first = self.embed(arrays)
+        own = arrays.structure.configurable[arrays.structure.codebook.node]
         layouts = self.embed_pairs(arrays.pair_tokens, arrays.pair_features)
-        step = max(1, CHUNK_VALUES // nodes.size)
+        pairs = self.configure(nodes[own], first[own], layouts)
         asked = (np.arange(len(arrays.structure.codebook.codes)) if rows is None else rows)[:, None]
-        sums = [
-            self._sum(arrays, nodes, first, layouts, asked[begin : begin + step])
-            for begin in range(0, len(asked), step)
-        ]
+        sums, begin = [], 0
+        step = max(1, CHUNK_COLOURS // len(nodes))  # had they no colour in common
+        while begin < len(asked):
+            part = asked[begin : begin + step]
+            found, colours = self._sum(arrays, part, nodes, pairs)
+            sums.append(found)
+            begin += len(part)
+            # As many as will have so many colours if the next ones have as much in common.
+            fitting = len(part) * CHUNK_COLOURS // colours
+            step = max(1, min(fitting, 4 * step, CHUNK_PAIRS // len(nodes)))
         return np.concatenate(sums)
 
     def read_out(self, compared: np.ndarray) -> np.ndarray:
@@ -82,41 +93,69 @@ class LayoutForward:
         return nodes + linear(gelu(first + layouts), self._weights, "pair.out")
 
     def _sum(
-        self,
-        arrays: LayoutArrays,
-        nodes: np.ndarray,
-        first: np.ndarray,
-        layouts: np.ndarray,
-        rows: np.ndarray,
-    ) -> np.ndarray:
-        """Sums over nodes (configs, values) of the configurations in the rows of the codes."""
+        self, arrays: LayoutArrays, rows: np.ndarray, nodes: np.ndarray, pairs: np.ndarray
+    ) -> tuple[np.ndarray, int]:
+        """Sums over nodes (rows, values) of configurations, and how many colours they have.
+
+        Args:
+            nodes: (nodes, width) without layouts.
+            pairs: (pairs, width) with them.
+        """
         steps = derive_steps([arrays.structure], rows, self.rounds)
         x = nodes[steps.nodes]
-        own = steps.nodes[steps.configured]
-        x[steps.configured] = self.configure(nodes[own], first[own], layouts[steps.pairs])
+        x[steps.configured] = pairs[steps.pairs]
         for number, (aggregation, extra, parents) in enumerate(steps.rounds):
             messages, kept = self.send(x, number)
-            x = self.receive(aggregation.product(messages), extra, kept[parents.columns], number)
-        return steps.pooling.product(x).reshape(len(rows), NUM_SHARES * x.shape[1])
+            x = np.empty((len(extra), 2 * messages.shape[1]), np.float32)
+            # A block at a time, so that what comes between stays in the processor's cache.
+            for begin in range(0, len(x), BLOCK):
+                part = slice(begin, begin + BLOCK)
+                sums = aggregation.cut(part).product(messages)
+                before = kept[parents.columns[part]]
+                self._receive(sums, extra[part], before, number, x[part])
+        pooled = steps.pooling.product(x).reshape(-1, NUM_SHARES * x.shape[1])
+        return pooled[1:] + pooled[0], len(x)
 
     def send(self, x: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray]:
         """Of a ColourBlock: the messages (3 x colours before, half), and what each keeps."""
         name = f"blocks.{number}"
-        messages = linear(x, self._weights, f"{name}.weights").reshape(3 * len(x), -1)
+        messages = linear(x, self._weights, f"{name}.weights").reshape(len(x), 3, -1)
+        messages[:, 0] += self._weights[f"{name}.extra.bias"]  # each adds up one of its own
         skip = f"{name}.skip"
         has_skip = f"{skip}.weight" in self._weights
-        return messages, linear(x, self._weights, skip) if has_skip else x
+        kept = linear(x, self._weights, skip) if has_skip else x
+        return messages.reshape(3 * len(x), -1), kept
 
     def receive(
         self, sums: np.ndarray, extra: np.ndarray, kept: np.ndarray, number: int
     ) -> np.ndarray:
         """Of a ColourBlock: the values (colours after, outputs) where messages add up to `sums`."""
+        values = np.empty((len(sums), 2 * sums.shape[1]), np.float32)
+        self._receive(sums, extra, kept, number, values)
+        return values
+
+    def _receive(
+        self, sums: np.ndarray, extra: np.ndarray, kept: np.ndarray, number: int, out: np.ndarray
+    ) -> None:
+        name, half = f"blocks.{number}", sums.shape[1]
+        known = np.flatnonzero(extra.any(axis=1))  # of few tensors there is anything
+        sums[known] += extra[known] @ self._weights[f"{name}.extra.weight"].T
+        update = scale_rows(sums, self._weights, f"{name}.norm")
+        positive = gelu(update)
+        np.add(positive, kept[:, :half], out=out[:, :half])
+        np.subtract(positive, update, out=update)  # GELU(-u) = GELU(u) - u
+        np.add(update, kept[:, half:], out=out[:, half:])
+
+
+def _centre(weights: Weights, rounds: int) -> Weights:
+    """The same net; what a block adds up has mean 0, so that its norm need not take it off."""
+    centred = dict(weights)
+    for number in range(rounds):
         name = f"blocks.{number}"
-        sums += linear(extra, self._weights, f"{name}.extra")
-        update = layer_norm(sums, self._weights, f"{name}.norm")
-        half = update.shape[1]
-        both = np.empty((len(update), 2 * half), np.float32)
-        both[:, :half] = gelu(update)
-        np.subtract(both[:, :half], update, out=both[:, half:])  # GELU(-u) = GELU(u) - u
-        both += kept
-        return both
+        product = weights[f"{name}.weights.weight"]  # of three messages
+        parts = product.reshape(3, -1, product.shape[1])
+        parts = parts - parts.mean(axis=1, keepdims=True)
+        centred[f"{name}.weights.weight"] = parts.reshape(product.shape)
+        for part in (f"{name}.extra.weight", f"{name}.extra.bias"):
+            centred[part] = weights[part] - weights[part].mean(axis=0)
+    return centred

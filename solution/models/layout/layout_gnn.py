@@ -197,7 +197,8 @@ class LayoutGnn(nn.Module):
             self.blocks, computation.rounds, strict=True
         ):
             x = block(x, aggregation, extra, parents)
-        return (computation.pooling @ x).view(*configs.shape, -1)
+        pooled = (computation.pooling @ x).view(-1, *configs.shape[1:], NUM_SHARES * x.shape[1])
+        return pooled[:1] + pooled[1:]
 
     def _compare(self, pooled: Tensor, listed: Tensor | None = None) -> Tensor:
         return self.readout(self.dropout(standardise(pooled, listed=listed))).squeeze(-1)

@@ -53,50 +53,80 @@ class Steps:
     pairs: np.ndarray  # (configured,) int64 their (node, layout) pair
     # Of each round: which messages each colour adds up, what it knows besides, and its parent.
     rounds: list[tuple[SparseRows, np.ndarray, SparseRows]]
-    pooling: SparseRows  # (configs x graphs x NUM_SHARES, colours after all rounds)
+    # ((1 + configs) x graphs x NUM_SHARES, colours after all rounds): the sums over nodes that have
+    # their most frequent colours, then what those of each configuration differ from them.
+    pooling: SparseRows
 
 
 def derive_steps(graphs: Sequence[Structure], configs: np.ndarray, rounds: int) -> Steps:
     """What the net computes for `configs` (configs, graphs), rows of the codes of each graph."""
-    sizes = [graph.num_nodes for graph in graphs]
-    total = sum(sizes)
-    labels = np.repeat(np.arange(total)[:, None], len(configs), axis=1)
-    extra = np.zeros((total, len(configs), len(conflicts.FEATURES)), np.float32)
-    first_pairs = offsets([graph.num_pairs for graph in graphs])
-    for graph, rows, node, pair in zip(graphs, configs.T, offsets(sizes), first_pairs, strict=True):
-        codes = graph.codebook.codes[rows]
-        first = graph.codebook.starts[:-1] + (total + pair)
-        labels[node + graph.configurable] = (codes + first).T
-        constrained = graph.constraints.describe(codes)
-        extra[node + graph.constraints.nodes] = constrained.transpose(1, 0, 2)
-    colours = number_small(labels, total + sum(graph.num_pairs for graph in graphs))
-    pairs = labels[colours.nodes, colours.configs] - total
+    colours, pairs = _number_pairs(graphs, configs)
     configured = np.flatnonzero(pairs >= 0)
+    described, places = _describe_constraints(graphs, configs)
     operands = Neighbours.join([graph.operands for graph in graphs])
     consumers = Neighbours.join([graph.consumers for graph in graphs])
     blocks, last = [], colours
     for _ in range(rounds):
         after = refine(last, operands, consumers)
         aggregation = aggregate(last, after, operands, consumers)
-        parents = select(last.at(after), len(last.nodes))
-        blocks.append((aggregation, extra[after.nodes, after.configs], parents))
+        extra = described[places[after.nodes], after.configs].astype(np.float32)
+        blocks.append((aggregation, extra, select(last.at(after), len(last.nodes))))
         last = after
     return Steps(colours.nodes, configured, pairs[configured], blocks, _pool(graphs, last))
 
 
+def _number_pairs(graphs: Sequence[Structure], configs: np.ndarray) -> tuple[Colours, np.ndarray]:
+    """The colours before any round, and of each its (node, layout) pair, below 0 without one."""
+    sizes = [graph.num_nodes for graph in graphs]
+    first_pairs = offsets([graph.num_pairs for graph in graphs])
+    total = sum(sizes)
+    labels = np.repeat(np.arange(total)[:, None], len(configs), axis=1)
+    for graph, rows, node, pair in zip(graphs, configs.T, offsets(sizes), first_pairs, strict=True):
+        first = graph.codebook.starts[:-1] + (total + pair)
+        labels[node + graph.configurable] = (graph.codebook.codes[rows] + first).T
+    colours = number_small(labels, total + sum(graph.num_pairs for graph in graphs))
+    return colours, labels[colours.nodes, colours.configs] - total
+
+
+def _describe_constraints(
+    graphs: Sequence[Structure], configs: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Features (1 + tensors, configs, extras) uint8 of nothing and of tensors, and whose they are.
+
+    The second is, of each node, which of the first are its own: 0, nothing, of most.
+    """
+    places = np.zeros(sum(graph.num_nodes for graph in graphs), np.int64)
+    described = [np.zeros((1, len(configs), len(conflicts.FEATURES)), np.uint8)]
+    first = 0
+    for graph, rows in zip(graphs, configs.T, strict=True):
+        tensors = graph.constraints.nodes
+        places[first + tensors] = np.arange(len(tensors)) + sum(map(len, described))
+        described.append(graph.constraints.describe(graph.codebook.codes[rows]).transpose(1, 0, 2))
+        first += graph.num_nodes
+    return np.concatenate(described), places
+
+
 def _pool(graphs: Sequence[Structure], colours: Colours) -> SparseRows:
-    """Sums over the nodes of each graph, weighted by their shares, for each configuration."""
+    """Sums over the nodes of each graph, weighted by their shares, for each configuration.
+
+    Most nodes have their most frequent colour in most configurations: with these all are summed
+    once, then of each configuration where it differs.
+    """
     shares = np.concatenate([graph.shares for graph in graphs])
     graph_of = np.repeat(np.arange(len(graphs)), [graph.num_nodes for graph in graphs])
     node, share = np.nonzero(shares)
     row = graph_of[node] * NUM_SHARES + share
     order = np.argsort(row, kind="stable")  # within one configuration, and so within each
-    node, share = node[order], share[order]
-    num_configs = colours.numbers.shape[1]
-    counts = np.bincount(row, minlength=len(graphs) * NUM_SHARES)
+    node, row, weights = node[order], row[order], shares[node, share][order]
+    usual = colours.find_most_frequent()
+    differs = np.ascontiguousarray((colours.numbers != usual[:, None])[node].T)
+    config, which = np.divmod(np.flatnonzero(differs), len(node))  # np.nonzero takes thrice as long
+    other = colours.numbers[node[which], config], usual[node[which]]
+    num_rows, num_configs = len(graphs) * NUM_SHARES, colours.numbers.shape[1]
+    counts = np.bincount(config * num_rows + row[which], minlength=num_rows * num_configs)
     return SparseRows(
-        starts=starts_of(np.tile(counts, num_configs)),
-        columns=colours.numbers[node].T.ravel(),
-        values=np.tile(shares[node, share], num_configs),
+        starts=starts_of(np.append(np.bincount(row, minlength=num_rows), 2 * counts)),
+        columns=np.append(usual[node], np.stack(other, axis=1)),
+        values=np.append(weights, np.stack([weights[which], -weights[which]], axis=1)),
         num_columns=len(colours.nodes),
     )

@@ -5,11 +5,14 @@ from collections.abc import Mapping
 import numpy as np
 
 Weights = Mapping[str, np.ndarray]  # by the names that torch gives them, float32
-BLOCK = 1 << 14
-HALF, OFFSET = np.float32(0.5), np.float32(0.3275911 * 0.5**0.5)
+BLOCK = 1 << 15
+# Of x squared: x times this polynomial is what tanh makes 2 Phi(x) - 1 of, Phi a normal
+# distribution's share below x. Fitted on 0 ... MOST so that the largest error of GELU is least.
 POLYNOMIAL = np.array(
-    [1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592], np.float32
+    [7.97872668e-1, 3.63655563e-2, -5.77948808e-5, -4.72814475e-5, 2.79985166e-6, -5.66471834e-8],
+    np.float32,
 )
+HALF, MOST = np.float32(0.5), np.float32(5.2**2)  # beyond, tanh is 1 in float32
 NORM_EPSILON, DEVIATION_EPSILON = np.float32(1e-5), np.float32(1e-4)
 
 
@@ -25,25 +28,26 @@ def linear(x: np.ndarray, weights: Weights, name: str) -> np.ndarray:
 def gelu(x: np.ndarray) -> np.ndarray:
     """x times the share of a normal distribution below x, to 2e-6.
 
-    max(x, 0) - |x| erfc(|x| / sqrt(2)) / 2, with erfc by a polynomial: a fifth of the time that
-    scipy's takes.
-
-    Source: Abramowitz and Stegun, "Handbook of Mathematical Functions", 1964, 7.1.26.
+    Source: Hendrycks and Gimpel, "Gaussian error linear units", 2016, who have tanh of two terms of
+    the polynomial, right to 5e-4. scipy's erf takes several times as long.
     """
     flat = np.ascontiguousarray(x).reshape(-1)
     result = np.empty_like(flat)
     # A block at a time, so that what comes between stays in the processor's cache.
     for first in range(0, len(flat), BLOCK):
-        part, kept = flat[first : first + BLOCK], result[first : first + BLOCK]
-        size = np.abs(part)
-        scale = 1 / (1 + OFFSET * size)
-        tail = scale * POLYNOMIAL[0]
-        for coefficient in POLYNOMIAL[1:]:
-            tail += coefficient
-            tail *= scale
-        tail *= np.exp(-HALF * size * size)
-        np.maximum(part, 0, out=kept)
-        kept -= HALF * size * tail
+        part, half = flat[first : first + BLOCK], result[first : first + BLOCK]
+        square = part * part
+        np.minimum(square, MOST, out=square)
+        share = square * POLYNOMIAL[-1]
+        for coefficient in POLYNOMIAL[-2:0:-1]:
+            share += coefficient
+            share *= square
+        share += POLYNOMIAL[0]
+        share *= part
+        np.tanh(share, out=share)
+        np.multiply(part, HALF, out=half)
+        share *= half
+        half += share
     return result.reshape(x.shape)
 
 
@@ -54,8 +58,13 @@ def mlp(x: np.ndarray, weights: Weights, name: str) -> np.ndarray:
 
 def layer_norm(x: np.ndarray, weights: Weights, name: str) -> np.ndarray:
     """Each row less its mean over its deviation, times weight, plus bias."""
-    centred = x - x.mean(axis=-1, keepdims=True)
-    square = np.einsum("...i,...i->...", centred, centred)[..., None] / np.float32(x.shape[-1])
+    return scale_rows(x - x.mean(axis=-1, keepdims=True), weights, name)
+
+
+def scale_rows(centred: np.ndarray, weights: Weights, name: str) -> np.ndarray:
+    """Rows whose mean is 0, in place, over their deviation, times weight, plus bias."""
+    square = np.einsum("...i,...i->...", centred, centred)[..., None]
+    square /= np.float32(centred.shape[-1])
     centred *= 1 / np.sqrt(square + NORM_EPSILON)
     centred *= weights[f"{name}.weight"]
     centred += weights[f"{name}.bias"]

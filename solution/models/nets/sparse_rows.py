@@ -34,6 +34,10 @@ class SparseRows(NamedTuple):
         turned = csr_array(csr_array((self.values, self.columns, self.starts), shape=shape).T)
         return SparseRows(turned.indptr, turned.indices, turned.data, num_rows)
 
+    def cut(self, rows: slice) -> "SparseRows":
+        """Some rows that follow each other."""
+        return self._replace(starts=self.starts[rows.start : rows.stop + 1])
+
     def product(self, x: np.ndarray) -> np.ndarray:
         """The product with x (columns, width) float32: (rows, width) float32."""
         return sum_entries(self.starts, self.columns, x, self.values)

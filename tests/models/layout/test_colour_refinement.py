@@ -1,6 +1,7 @@
 """Sharing colours changes nothing: against a net that computes every configuration alone."""
 
 import itertools
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from torch.nn import functional
 from solution.domain.graph import Graph
 from solution.domain.ragged import starts_of
 from solution.features.layout import conflicts
-from solution.models.layout import layout_gnn
+from solution.models.layout import colour_refinement, layout_forward, layout_gnn
 from solution.models.layout.colour_refinement import (
     Colours,
     Neighbours,
@@ -25,6 +26,7 @@ from solution.models.layout.computation import derive_computation
 from solution.models.layout.layout_gnn import LayoutGnn, LayoutGnnSettings, LayoutInputs, prepare
 from solution.models.nets.sparse import SparseMatrix
 from solution.models.nets.sparse_rows import SparseRows, sum_entries
+from solution.models.nets.training_loop import TrainingSettings
 from tests.made.graphs import make_layout_graph
 
 Seen = dict[tuple[int, int], tuple[object, ...]]
@@ -46,17 +48,24 @@ def neighbours(edges: np.ndarray, nodes: int) -> tuple[Neighbours, Neighbours]:
     )
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.integers(0, 10_000), st.integers(1, 7), st.integers(1, 6), st.integers(1, 3))
+@pytest.mark.parametrize("block", [1, 9, colour_refinement.BLOCK])
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    nodes=st.integers(1, 7),
+    configs=st.integers(1, 6),
+    rounds=st.integers(1, 3),
+)
 def test_colours_are_the_distinct_neighbourhoods(
-    seed: int, nodes: int, configs: int, rounds: int
+    block: int, seed: int, nodes: int, configs: int, rounds: int
 ) -> None:
     edges = draw_edges(seed, nodes)
     layouts = np.random.default_rng(seed).integers(0, 2, (nodes, configs))
-    colours = number_colours(np.arange(nodes)[:, None] * 2 + layouts)
+    colours = number_colours((np.arange(nodes)[:, None] * 2 + layouts).astype(np.uint64))
     seen: Seen = {(v, c): (v, int(layouts[v, c])) for v in range(nodes) for c in range(configs)}
     for _ in range(rounds):
-        colours = refine(colours, *neighbours(edges, nodes))
+        with mock.patch.object(colour_refinement, "BLOCK", block):
+            colours = refine(colours, *neighbours(edges, nodes))
         seen = {
             (v, c): (
                 seen[v, c],
@@ -136,6 +145,19 @@ def test_predictions_compare_all_candidates_whatever_the_chunks(
     torch.testing.assert_close(backwards.flip(0).detach(), expected)
 
 
+@pytest.mark.parametrize("size", [1, 70, 1 << 17])
+def test_without_torch_the_scores_are_the_same_whatever_the_chunks(
+    monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    settings = LayoutGnnSettings(width=8, rounds=(8, 6), training=TrainingSettings(epochs=1))
+    ranker = settings.build(0).fit([make_layout_graph(0)], [])
+    for name in ("CHUNK_COLOURS", "CHUNK_PAIRS", "BLOCK"):
+        monkeypatch.setattr(layout_forward, name, size)
+    graph = make_layout_graph(1, configs=50)
+    expected = ranker.predict(graph)
+    np.testing.assert_allclose(ranker.in_numpy().predict(graph), expected, atol=1e-4)
+
+
 def test_fewer_colours_than_configurations_times_nodes() -> None:
     inputs = prepare(make_layout_graph(0, configs=40), "neighbourhood", 1)
     configs = np.arange(len(inputs.structure.codebook.codes))[:, None]
@@ -197,14 +219,22 @@ def test_a_product_without_torch_adds_one_entry_after_the_other(
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 1000), st.integers(1, 6), st.integers(1, 30))
-def test_colours_are_numbered_as_numpy_orders_labels(seed: int, nodes: int, configs: int) -> None:
+def test_labels_are_numbered_node_by_node(seed: int, nodes: int, configs: int) -> None:
+    """Also equal ones of two nodes apart; in the order of labels, and of equal ones the first."""
     generator = np.random.default_rng(seed)
-    own = generator.integers(0, 2**60, (nodes, 3)) * nodes + np.arange(nodes)[:, None]
-    labels = np.take_along_axis(own, generator.integers(0, 3, (nodes, configs)), axis=1)
+    few = generator.integers(0, 2**50, (nodes, 3), np.uint64)
+    labels = np.take_along_axis(few, generator.integers(0, 3, (nodes, configs)), axis=1)
     colours = number_colours(labels)
-    _, first, numbers = np.unique(labels, return_index=True, return_inverse=True)
-    np.testing.assert_array_equal(colours.numbers, numbers.reshape(labels.shape))
-    np.testing.assert_array_equal(colours.nodes * configs + colours.configs, first)
+    own = [(node, label) for node in range(nodes) for label in sorted(set(labels[node].tolist()))]
+    for place, number in np.ndenumerate(colours.numbers):
+        assert own[number] == (place[0], labels[place])
+    assert colours.nodes.tolist() == [node for node, _ in own]
+    rows = labels.tolist()
+    assert colours.configs.tolist() == [rows[node].index(label) for node, label in own]
+    repeated = np.bincount(colours.numbers.ravel())
+    for node, usual in enumerate(colours.find_most_frequent()):
+        assert colours.nodes[usual] == node
+        assert repeated[usual] == repeated[colours.nodes == node].max()
 
 
 @settings(max_examples=60, deadline=None)
@@ -213,6 +243,7 @@ def test_small_labels_are_numbered_alike(seed: int, nodes: int, configs: int, mo
     """Without sorting, and where some numbers are not used."""
     labels = np.random.default_rng(seed).integers(0, 4, (nodes, configs))
     labels += 4 * np.arange(nodes)[:, None]
-    found, expected = number_small(labels, 4 * nodes + more), number_colours(labels)
+    expected = number_colours(labels.astype(np.uint64))
+    found = number_small(labels, 4 * nodes + more)
     for name in ("numbers", "nodes", "configs"):
         np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
