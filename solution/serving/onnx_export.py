@@ -172,10 +172,14 @@ def _write_layout_net(
     for number in range(len(settings["rounds"])):
         x = _convolve_colours(net, x, number)
     listed = net.take("listed", "bool", "configs")
-    rows = net.apply("Mul", net.apply("Shape", listed), net.integers(NUM_SHARES))
-    sums = _multiply(net, "pooling", x, rows)
-    shape = net.apply("Concat", net.apply("Shape", listed), net.integers(-1), axis=0)
-    compared = net.standardise(net.apply("Reshape", sums, shape), listed)
+    # Sums of what is usual, then what those of each configuration differ from them.
+    count = net.apply("Add", net.apply("Shape", listed), net.integers(1))
+    rows = net.apply("Mul", count, net.integers(NUM_SHARES))
+    shape = net.apply("Concat", count, net.integers(-1), axis=0)
+    pooled = net.apply("Reshape", _multiply(net, "pooling", x, rows), shape)
+    differences = net.apply("Slice", pooled, net.integers(1), count)
+    sums = net.apply("Add", differences, net.apply("Slice", pooled, *map(net.integers, (0, 1))))
+    compared = net.standardise(sums, listed)
     return net.apply("Squeeze", net.mlp(compared, "readout"), net.integers(1))
 
 
