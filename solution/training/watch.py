@@ -70,7 +70,8 @@ class LogLines:
 
     def __init__(self, total: int) -> None:
         self._total, self._done, self._trained = total, 0, 0
-        self._started = self._said = time.monotonic()
+        self._started: float | None = None  # the first fit, not the workers
+        self._said = time.monotonic()
         self._running: dict[str, Line] = {}
         self._over = threading.Event()
 
@@ -85,8 +86,8 @@ class LogLines:
     def job(self, name: str) -> Iterator[Report]:
         """Say when the fit called `name` is over, and meanwhile how far it is."""
         line = self._running[name] = Line(name)
-        if not self._trained:
-            self._started = line.started  # not when the workers were
+        if self._started is None:
+            self._started = line.started
 
         def report(
             done: int, total: int, note: str = "", score: float | None = None, **_: Any
@@ -119,7 +120,7 @@ class LogLines:
 
     def _left(self) -> str:
         left = self._total - self._done - 1
-        if not left:
+        if not left or self._started is None:
             return ""
         return f", about {spell((time.monotonic() - self._started) / self._trained * left)} left"
 
