@@ -3,7 +3,7 @@
 from solution import load_bundle, load_run, read_graph
 
 ranking = load_bundle("BUNDLE").rank(read_graph("FILE.npz"))
-ranking.order[: ranking.measure]
+ranking.order, ranking.to_measure
 
 A ranker of one's own begins with `from solution import Experiment, TableSettings`.
 """

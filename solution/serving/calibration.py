@@ -1,9 +1,10 @@
 """How many configurations to measure: k, calibrated on programs that the models had not seen.
 
 For every program predicted out of fold, the needed k is the smallest with which the best of the
-first k is within `regret` of the best. The k that is given covers a share `confidence` of programs:
-their quantile, with one more program that is as bad as can be. Graphs of one group (a program at
-several sizes) share the weight of one program, for only programs are exchangeable.
+first k that are measured (solution.serving.exploring) is within `regret` of the best. The k that is
+given covers a share `confidence` of programs: their quantile, with one more program that is as bad
+as can be. Graphs of one group (a program at several sizes) share the weight of one program, for
+only programs are exchangeable.
 
 Sources: Vovk, Gammerman and Shafer, "Algorithmic Learning in a Random World", 2005, chapter 2; Lee,
 Barber and Willett, "Distribution-free inference with hierarchical data", 2023 (groups).
@@ -59,14 +60,13 @@ def describe_graph(graph: Graph) -> Facts:
     return Facts(graph.architecture, graph.num_nodes, len(graph.edges), len(graph.configurable))
 
 
-def find_steps(scores: np.ndarray, runtimes: np.ndarray) -> tuple[tuple[int, float], ...]:
+def find_steps(order: np.ndarray, runtimes: np.ndarray) -> tuple[tuple[int, float], ...]:
     """(k, slowdown of the best of the first k against the best) wherever it improves.
 
     Args:
-        scores: (configs,), lower is faster; of equal ones the first comes first.
+        order: positions (configs,) as they are measured.
         runtimes: (configs,).
     """
-    order = np.argsort(scores, kind="stable")
     best = np.minimum.accumulate(runtimes[order])
     places = np.flatnonzero(np.diff(best, prepend=np.inf))
     return tuple((int(k) + 1, float(best[k] / best[-1] - 1)) for k in places)

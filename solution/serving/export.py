@@ -17,7 +17,7 @@ def write_csv(rankings: Sequence[Ranking], path: Path) -> None:
         ranking.to_frame().select(
             pl.lit(ranking.graph.collection.name).alias("collection"),
             pl.lit(ranking.graph.name).alias("graph"),
-            (pl.col("rank") <= (ranking.measure or 0)).alias("measure"),
+            pl.col("config").is_in(ranking.to_measure.tolist()).alias("measure"),
             pl.all(),
         )
         for ranking in rankings
@@ -38,6 +38,7 @@ def _describe(ranking: Ranking) -> dict[str, Any]:
         "collection": ranking.graph.collection.name,
         "graph": ranking.graph.name,
         "measure": ranking.measure,
+        "to_measure": ranking.to_measure.tolist(),
         "abstained": ranking.abstained,
         "reason": ranking.reason,
         "known": ranking.known,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from ensembles.merge import find_members, merge_files
@@ -24,6 +25,7 @@ from solution.runs.job import MODEL, NO_FOLD, JobRecord, check_job
 from solution.serving.archive import ZIP, is_archive, write_archive
 from solution.serving.calibration import find_steps
 from solution.serving.card import write_card
+from solution.serving.exploring import SHARES, choose_shares, explore
 from solution.serving.record import (
     MODELS,
     RECORD,
@@ -41,6 +43,7 @@ from solution.system.sealing import list_checksums, read_record
 
 TEACHER, STUDENT = "teacher", "student"
 Steps = dict[tuple[str, str], tuple[tuple[tuple[int, float], ...], int]]
+Ranked = dict[tuple[str, str], tuple[np.ndarray, np.ndarray]]
 
 
 def pack(
@@ -161,6 +164,9 @@ def _describe(
     used = {member.experiment for member in members}
     learned = {key for job in jobs for key in [*job.fitted_on, *job.validated_on]}
     table = score_recipes(run, {recipe.name: recipe})
+    ranked = read_ranked(run, recipe, used)
+    by_share = {share: list_programs(run, learned, list_steps(ranked, share)) for share in SHARES}
+    explored = choose_shares(by_share)
     return BundleRecord(
         name=name,
         recipe=recipe,
@@ -169,13 +175,16 @@ def _describe(
         commit=made.get("commit"),
         versions=dict(made.get("versions", {})),
         members=tuple(members),
-        programs=list_programs(run, learned, find_all_steps(run, recipe, used)),
+        programs={
+            name: by_share[explored.get(name, SHARES[0])][name] for name in by_share[SHARES[0]]
+        },
         scores=_score(table),
         families=_score_families(table),
         refitted=about.refitted,
         teacher=None if about.teacher is None else _describe_teacher(run, recipe, about.teacher),
         files={},
         sizes={},
+        explored=explored,
     )
 
 
@@ -202,17 +211,29 @@ def list_programs(run: Run, learned: set[str], steps: Steps) -> dict[str, tuple[
     return {name: tuple(programs) for name, programs in sorted(found.items())}
 
 
-def find_all_steps(run: Run, recipe: Recipe, used: set[str]) -> Steps:
-    """What the merged ranking out of fold reaches, by graph, and how many it ranked."""
+def read_ranked(run: Run, recipe: Recipe, used: set[str]) -> Ranked:
+    """The merged order (configs,) of each graph out of fold, and its runtimes (configs,)."""
     labels = predictions.read(run.labels)
     paths = {n: p for n, p in find_members(run, recipe, "out_of_fold").items() if n in used}
-    steps: Steps = {}
+    found: Ranked = {}
     for frame in merge_files({n: p for n, p in paths.items() if p.is_file()}, recipe):
         joined = frame.join(labels, on=predictions.REQUEST_KEYS, maintain_order="left")
         for (name, graph), own in joined.group_by("collection", "graph", maintain_order=True):
-            found = find_steps(own["score"].to_numpy(), own["runtime"].to_numpy())
-            steps[str(name), str(graph)] = found, len(own)
-    return steps
+            order = np.argsort(own["score"].to_numpy(), kind="stable")
+            found[str(name), str(graph)] = order, own["runtime"].to_numpy()
+    return found
+
+
+def list_steps(ranked: Ranked, share: float) -> Steps:
+    """What measuring reaches, by graph, and how many configurations it has.
+
+    Args:
+        share: of those measured that are taken from along the order.
+    """
+    return {
+        key: (find_steps(explore(order, share), runtimes), len(order))
+        for key, (order, runtimes) in ranked.items()
+    }
 
 
 def find_family(graph: str) -> str:

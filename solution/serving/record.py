@@ -11,7 +11,7 @@ by a name: a model's kind is looked up in the catalogue's table.
 
 import dataclasses
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,6 +27,7 @@ from solution.system.sealing import read_record
 RECORD, CARD, MODELS, FORMAT = "bundle.json", "README.md", "models", 1
 MAX_BYTES = 4 << 30  # of all files together
 Count = Annotated[int, Field(ge=0, le=1 << 60)]
+Explored = Annotated[float, Field(ge=0.01, le=0.5)]
 Slowdown = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -97,6 +98,9 @@ class BundleRecord:
     teacher: Teacher | None
     files: dict[str, str]  # checksums
     sizes: dict[str, Count]  # bytes
+    # By collection, the share of what is measured that is taken from along the order, where there
+    # is one (solution.serving.exploring); the programs' steps are of what is measured.
+    explored: dict[str, Explored] = field(default_factory=dict)
 
     def collections(self) -> list[str]:
         """Those that a model ranks."""

@@ -24,60 +24,69 @@ from solution.serving.calibration import (
     REGRET,
     Facts,
     Learned,
-    find_steps,
     measure,
     needed,
 )
-from solution.serving.packing import Steps, find_all_steps, list_programs
+from solution.serving.exploring import SHARES, choose_share
+from solution.serving.packing import Ranked, list_programs, list_steps, read_ranked
 from solution.serving.record import Program
 
 DRAWS = 20  # random orders of each program
+COLUMNS = (
+    "Collection", "Programs", "Covered", "Abstained", "Mean k", "Order alone", "Random", "Configs",
+    "Explored",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Asked:
     """A program out of fold, and random orders of it."""
 
-    program: Program
     fold: int
+    program: Program
+    explored: dict[float, Program]  # by the share that is taken from along the order
     random: list[Program]
 
 
 def read_programs(run: Run, recipe: str) -> dict[str, list[Asked]]:
     """The programs of a run by collection."""
     chosen = find_recipe(recipe)
-    steps = find_all_steps(run, chosen, {*chosen.names(), chosen.fallback or ""})
-    listed = list_programs(run, set(), steps)
+    ranked = read_ranked(run, chosen, {*chosen.names(), chosen.fallback or ""})
     folds = predictions.read(run.graphs).select("collection", "graph", "fold")
     known = {(c, g): fold for c, g, fold in folds.iter_rows()}
-    draws = [list_programs(run, set(), _shuffle(run, steps, seed)) for seed in range(DRAWS)]
+    by_share = {share: list_programs(run, set(), list_steps(ranked, share)) for share in SHARES}
+    draws = [list_programs(run, set(), list_steps(_shuffle(ranked, seed), 0))
+             for seed in range(DRAWS)]  # fmt: skip
     keys: dict[str, list[tuple[str, str]]] = {}
     for row in folds.iter_rows():
-        if row[:2] in steps:
+        if row[:2] in ranked:
             keys.setdefault(row[0], []).append(row[:2])
     return {
         name: [
-            Asked(program, known[key], [draw[name][place] for draw in draws])
-            for place, (program, key) in enumerate(zip(own, keys[name], strict=True))
+            Asked(
+                fold=known[key],
+                program=by_share[SHARES[0]][name][place],
+                explored={share: own[name][place] for share, own in by_share.items()},
+                random=[draw[name][place] for draw in draws],
+            )
+            for place, key in enumerate(keys[name])
         ]
-        for name, own in listed.items()
+        for name in by_share[SHARES[0]]
     }
 
 
-def _shuffle(run: Run, steps: Steps, seed: int) -> Steps:
+def _shuffle(ranked: Ranked, seed: int) -> Ranked:
     generator = np.random.default_rng(seed)
-    labels = predictions.read(run.labels).sort("collection", "graph", "config")
-    return {
-        (name, graph): (find_steps(generator.random(len(own)), own["runtime"].to_numpy()), len(own))
-        for (name, graph), own in labels.group_by("collection", "graph", maintain_order=True)
-        if (name, graph) in steps
-    }
+    return {key: (generator.permutation(order), times) for key, (order, times) in ranked.items()}
 
 
 def ask(asked: Sequence[Asked], *, families: bool) -> pl.DataFrame:
-    """k of every program (null: abstained), what it needed, and the same of random orders."""
+    """k of every program (null: abstained), what it needed, and the same of random orders.
+
+    How much is taken from along the order is chosen by the others, too.
+    """
     rows = []
-    known: dict[tuple[int, str], tuple[Learned, list[Learned]]] = {}
+    known: dict[tuple[int, str], tuple[dict[float, Learned], list[Learned]]] = {}
     for one in asked:
         own = one.program
         key = one.fold, own.family if families else ""
@@ -88,10 +97,13 @@ def ask(asked: Sequence[Asked], *, families: bool) -> pl.DataFrame:
                 if other.fold != one.fold and not (families and other.program.family == own.family)
             ]
             drawn = [Learned([other.random[draw] for other in others]) for draw in range(DRAWS)]
-            known[key] = Learned([other.program for other in others]), drawn
-        learned, drawn = known[key]
+            by_share = {s: Learned([other.explored[s] for other in others]) for s in SHARES}
+            known[key] = by_share, drawn
+        by_share, drawn = known[key]
+        share = choose_share(by_share)
         facts = Facts(own.architecture, own.nodes, own.edges, own.configurable)
-        found = measure(facts, own.ranked, learned)
+        found = measure(facts, own.ranked, by_share[share])
+        follow = by_share[SHARES[0]].quantile(REGRET, CONFIDENCE)
         random = [draw.quantile(REGRET, CONFIDENCE) for draw in drawn]
         ks = [min(k, own.ranked) for k in random if k is not None]
         rows.append(
@@ -99,7 +111,9 @@ def ask(asked: Sequence[Asked], *, families: bool) -> pl.DataFrame:
                 "family": own.family,
                 "group": own.group,
                 "k": found.k,
-                "needed": needed(own.steps, REGRET),
+                "needed": needed(one.explored[share].steps, REGRET),
+                "share": share,
+                "order": None if follow is None else min(follow, own.ranked),
                 "configs": own.ranked,
                 "random": float(np.mean(ks)) if ks else None,
             }
@@ -111,13 +125,15 @@ def show(name: str, tables: dict[str, pl.DataFrame]) -> Table:
     """A row a collection."""
     title = f"{name}: within {REGRET:.0%} of the best, promised for {CONFIDENCE:.0%} of programs"
     table = Table(title=title, title_justify="left")
-    for column in ("Collection", "Programs", "Covered", "Abstained", "Mean k", "Random", "Configs"):
+    for column in COLUMNS:
         table.add_column(column, justify="left" if column == "Collection" else "right")
     for collection, asked in tables.items():
         answered = asked.filter(pl.col("k").is_not_null())
         # Graphs of one program share its weight.
         covered = answered.with_columns(covered=pl.col("needed") <= pl.col("k"))
-        means = covered.group_by("group").agg(pl.col("covered", "k", "random", "configs").mean())
+        means = covered.group_by("group").agg(
+            pl.col("covered", "k", "order", "random", "configs", "share").mean()
+        )
         groups = asked["group"].n_unique()
         shown = [collection, str(groups)]
         if len(answered):
@@ -125,9 +141,10 @@ def show(name: str, tables: dict[str, pl.DataFrame]) -> Table:
         else:
             shown.append("-")
         shown.append(f"{1 - len(answered) / len(asked):.1%}")
-        for column in ("k", "random", "configs"):
+        for column in ("k", "order", "random", "configs"):
             value = means[column].mean() if len(answered) else None
             shown.append("-" if value is None else f"{value:.1f}")
+        shown.append(f"{means['share'].mean():.0%}" if len(answered) else "-")
         table.add_row(*shown)
     return table
 

@@ -47,17 +47,20 @@ def read_predictions(run: Path) -> dict[str, bytes]:
     return found
 
 
-@pytest.fixture
-def own(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An experiment of the user's, in a folder that only the driver has."""
-    (tmp_path / "mine").mkdir()
-    return Path(shutil.copy(EXPERIMENTS / "quick_tile_gnn.py", tmp_path / "mine"))
+    return Path(shutil.copy(EXPERIMENTS / "quick_tile_gnn.py", tmp_path_factory.mktemp("mine")))
 
 
-@pytest.fixture
-def alone(own: Path, sample_store: Store, tmp_path: Path) -> dict[str, bytes]:
-    train(own, sample_store.folder, tmp_path / "alone", "--workers", "1")
-    return read_predictions(tmp_path / "alone")
+@pytest.fixture(scope="module")
+def alone(
+    own: Path, sample_store: Store, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, bytes]:
+    """What one machine predicts."""
+    run = tmp_path_factory.mktemp("alone")
+    train(own, sample_store.folder, run, "--workers", "1")
+    return read_predictions(run)
 
 
 def test_two_nodes_write_what_one_machine_writes(

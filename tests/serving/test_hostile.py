@@ -226,6 +226,7 @@ def test_other_features(made: Path) -> None:
         ({"sizes": {}}, "without a size"),
         ({"sizes": {"README.md": -1}}, "record of a bundle"),
         ({"programs": {"tile:xla": [ENDLESS]}}, "its best was never measured"),
+        ({"explored": {"tile:xla": 1e-300}}, "record of a bundle"),
         ({"programs": {"tile:xla": [ENDLESS | {"nodes": -7}]}}, "record of a bundle"),
         ({"recipe": {"name": "r", "members": {}}}, "record of a bundle"),
     ],

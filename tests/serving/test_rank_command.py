@@ -26,9 +26,11 @@ def test_rank_prints_and_writes_the_order(
     table = pl.read_csv(tmp_path / "all.csv")
     own = table.filter(pl.col("graph") == "kernel_6")
     assert own["config"].to_list() == expected.order.tolist()
-    assert own["measure"].sum() == expected.measure
+    assert own.filter("measure")["config"].sort().to_list() == sorted(expected.to_measure)
     first, second = json.loads((tmp_path / "all.json").read_text())
     assert [row["config"] for row in first["configurations"]] == expected.order.tolist()
+    assert first["to_measure"] == expected.to_measure.tolist()
+    assert len(first["to_measure"]) == expected.measure
     assert (second["graph"], len(second["configurations"])) == ("mine", 3)
 
 
