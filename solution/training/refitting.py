@@ -5,21 +5,24 @@ Both are jobs of the run, beside those of its folds: stopped, the same command g
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from ensembles.recipe import Recipe
 from solution.experiments.base import Experiment, find_named_experiment
 from solution.runs.folder import Run
 from solution.store.store import Store
 from solution.system.progress import bars
+from solution.system.report import Report
 from solution.training.distilling import STUDENTS, Teacher, list_refits
-from solution.training.executors.base import Executor
+from solution.training.executors.base import Executor, Task
 from solution.training.executors.local import HERE
 from solution.training.fit import train_job
 from solution.training.jobs import Job, list_jobs, remove_damaged
 from solution.training.opening import open_experiments
 from solution.training.out_of_fold import gather, train_jobs
 from solution.training.plan import Plan
-from solution.training.watch import ProgressBars
+from solution.training.sites import Here
+from solution.training.watch import ProgressBars, watch_jobs
 
 
 def refit(run: Run, recipe: Recipe, store: Store, executor: Executor = HERE) -> None:
@@ -42,7 +45,11 @@ def train_refits(jobs: Sequence[Job], plan: Plan, run: Run, executor: Executor =
 
 
 def distill(
-    run: Run, recipe: Recipe, store: Store, students: Sequence[Experiment] = STUDENTS
+    run: Run,
+    recipe: Recipe,
+    store: Store,
+    students: Sequence[Experiment] = STUDENTS,
+    executor: Executor = HERE,
 ) -> None:
     """Train the students of the ensemble: one a fold, for their score, and one that is shipped.
 
@@ -55,23 +62,28 @@ def distill(
             for student in taught
             for job in (*list_jobs(student, plan), *list_refits(student, plan))
         ]
-        with bars() as progress:
-            watch = ProgressBars(progress, len(jobs), "Distilling")
-            _train_students(jobs, recipe, plan, run, watch)
+        with watch_jobs(len(jobs)) as watch:
+            missing = remove_damaged(jobs, run)
+            for _ in range(len(jobs) - len(missing)):
+                watch.advance()
+            tasks = [Task(job.describe(), (job,)) for job in missing]
+            executor.run(Tutor(Here(plan.graphs, plan.store), run, recipe), tasks, watch)
         for student in taught:
             gather(student, plan, run)
 
 
-def _train_students(
-    jobs: Sequence[Job], recipe: Recipe, plan: Plan, run: Run, watch: ProgressBars
-) -> None:
-    missing = remove_damaged(jobs, run)
-    for _ in range(len(jobs) - len(missing)):
-        watch.advance()
-    for job in missing:
-        with watch.job(job.describe()) as report:
-            train_job(job, plan, run, report, Teacher(run, recipe, job.fold).teach)
-        watch.advance()
+@dataclass(frozen=True)
+class Tutor:
+    """The work of distilling: trains a student, in any process of this machine."""
+
+    site: Here
+    run: Run
+    recipe: Recipe
+
+    def __call__(self, job: Job, report: Report) -> None:
+        """Train it by those of the ensemble's models that have not seen its fold."""
+        teacher = Teacher(self.run, self.recipe, job.fold)
+        train_job(job, self.site.plan, self.run, report, teacher.teach)
 
 
 @contextmanager

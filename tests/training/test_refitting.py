@@ -107,7 +107,12 @@ def test_layouts_that_nobody_has_timed_are_taught_as_well(
 def test_students_are_scored_out_of_fold_and_shipped_as_one(
     run: Run, store: Store, tmp_path: Path
 ) -> None:
-    distill(run, ENSEMBLE, store, [STUDENT])
+    distill(run, ENSEMBLE, store, [STUDENT], LocalExecutor(2))
+    alone = next(place for place in run.jobs(STUDENT.name) if read_job(place).fold == 1)
+    together = (alone / "out_of_fold.parquet").read_bytes()
+    shutil.rmtree(alone)
+    distill(run, ENSEMBLE, store, [STUDENT], LocalExecutor(1))
+    assert (alone / "out_of_fold.parquet").read_bytes() == together
     before = {path: path.stat().st_mtime_ns for path in run.folder.rglob("job.json")}
     distill(run, ENSEMBLE, store, [STUDENT])  # nothing is done twice
     assert before == {path: path.stat().st_mtime_ns for path in run.folder.rglob("job.json")}
