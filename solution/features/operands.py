@@ -77,11 +77,12 @@ def _choose(
     """The pair that is likeliest to be input and kernel."""
     shapes = [features[list(pair), vocabulary.SHAPE_DIMENSIONS].astype(np.int64) for pair in pairs]
     fits = [fit(features[node], shape) for shape in shapes]
-    best = [place for place, found in enumerate(fits) if found == max(fits)]
+    most = max(fits)
+    best = [place for place, found in enumerate(fits) if found == most]
     if len(best) == 1:
         return pairs[best[0]]
 
-    def order(place: int) -> tuple[Any, ...]:  # numbers come last, for they are free
+    def order(place: int) -> tuple[Any, ...]:  # the nodes' numbers last, for they are free
         size = np.maximum(shapes[place][0], 1).prod()
         layouts = features[list(pairs[place]), vocabulary.NODE_LAYOUT]
         return size, *shapes[place].ravel(), *layouts.ravel(), -pairs[place][0]

@@ -171,7 +171,7 @@ class Bundle:
         return average(own[recipe.fallback or ""], recipe.method)
 
     def prepare(self, graph: Graph) -> Iterator[tuple[Member, Model | LightModel, Graph]]:
-        """The models that rank the graph, as `models` has them, each with the graph as it needs it."""
+        """The models that rank the graph (see `models`), each with the graph as it needs it."""
         prepared: dict[Preparation, Graph] = {}
         for member, model in self.models(graph.collection.name):
             if model.preparation not in prepared:

@@ -18,11 +18,9 @@ from solution.models.nets.forward import (
     standardise,
 )
 
-CHUNK_COLOURS, CHUNK_PAIRS = (
-    1 << 17,
-    1 << 19,
-)  # that are in memory at once, of (node, configuration)
-BLOCK = 1 << 11  # colours
+CHUNK_PAIRS = 1 << 19  # of a node and a configuration, which are numbered at once
+CHUNK_COLOURS = 1 << 17  # that are in memory at once, as far as can be told beforehand
+BLOCK = 1 << 11  # colours that a round computes at once
 
 
 class LayoutForward:

@@ -109,8 +109,8 @@ def _describe_constraints(
 def _pool(graphs: Sequence[Structure], colours: Colours) -> SparseRows:
     """Sums over the nodes of each graph, weighted by their shares, for each configuration.
 
-    Most nodes have their most frequent colour in most configurations: with these all are summed
-    once, then of each configuration where it differs.
+    Most nodes have their most frequent colour in most configurations. So all are summed with it
+    once, and then of each configuration only what differs.
     """
     shares = np.concatenate([graph.shares for graph in graphs])
     graph_of = np.repeat(np.arange(len(graphs)), [graph.num_nodes for graph in graphs])

@@ -6,8 +6,8 @@ import numpy as np
 
 Weights = Mapping[str, np.ndarray]  # by the names that torch gives them, float32
 BLOCK = 1 << 15
-# Of x squared: x times this polynomial is what tanh makes 2 Phi(x) - 1 of, Phi a normal
-# distribution's share below x. Fitted on 0 ... MOST so that the largest error of GELU is least.
+# P of x squared, ascending: tanh(x P) is 2 Phi(x) - 1, Phi(x) the share of a normal distribution
+# below x. Fitted on 0 ... MOST by least squares, weighted until GELU's largest error was least.
 POLYNOMIAL = np.array(
     [7.97872668e-1, 3.63655563e-2, -5.77948808e-5, -4.72814475e-5, 2.79985166e-6, -5.66471834e-8],
     np.float32,
