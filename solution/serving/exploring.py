@@ -40,8 +40,10 @@ def spread_out(count: int) -> np.ndarray:
     """The numbers 0 ... count - 1, each early one far from those before it; last comes 0."""
     bits = max(1, (count - 1).bit_length())
     number = np.roll(np.arange(1 << bits), -1)
-    turned = sum((number >> bit & 1) << (bits - 1 - bit) for bit in range(bits))
-    return np.asarray(turned)[np.asarray(turned) < count]
+    turned = np.zeros_like(number)
+    for bit in range(bits):
+        turned |= (number >> bit & 1) << (bits - 1 - bit)
+    return turned[turned < count]
 
 
 def choose_shares(programs: Mapping[float, Mapping[str, Sequence[Program]]]) -> dict[str, float]:
@@ -50,15 +52,11 @@ def choose_shares(programs: Mapping[float, Mapping[str, Sequence[Program]]]) -> 
     Args:
         programs: by share and collection, those whose steps are of an order with that share.
     """
-    chosen = {name: choose_share(own_by_share(programs, name)) for name in programs[SHARES[0]]}
+    chosen = {
+        name: choose_share({share: Learned(own[name]) for share, own in programs.items()})
+        for name in programs[SHARES[0]]
+    }
     return {name: share for name, share in chosen.items() if share}
-
-
-def own_by_share(
-    programs: Mapping[float, Mapping[str, Sequence[Program]]], name: str
-) -> dict[float, Learned]:
-    """What is known of a collection, by share."""
-    return {share: Learned(of_share[name]) for share, of_share in programs.items()}
 
 
 def choose_share(learned: Mapping[float, Learned]) -> float:

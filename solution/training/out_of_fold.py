@@ -70,9 +70,7 @@ def train_jobs(
         executor: where; by default in processes of this machine, one a GPU or a core. An experiment
             that was made in this process, rather than found by its name or file, is trained here.
     """
-    missing = remove_damaged(jobs, run)
-    for _ in range(len(jobs) - len(missing)):
-        watch.advance()
+    missing = list_missing(jobs, run, watch)
     here = [job for job in missing if not job.experiment.origin]
     elsewhere = [job for job in missing if job.experiment.origin]
     try:
@@ -85,6 +83,14 @@ def train_jobs(
         there = len(jobs) - sum(find_defect(job, run) is not None for job in missing)
         console.print(f"Stopped: {there} of {len(jobs)} models are trained.", highlight=False)
         raise
+
+
+def list_missing(jobs: Sequence[Job], run: Run, watch: Watch) -> list[Job]:
+    """Those that are not trained yet; the others are shown as done."""
+    missing = remove_damaged(jobs, run)
+    for _ in range(len(jobs) - len(missing)):
+        watch.advance()
+    return missing
 
 
 def _train_elsewhere(

@@ -17,9 +17,9 @@ from solution.training.distilling import STUDENTS, Teacher, list_refits
 from solution.training.executors.base import Executor, Task
 from solution.training.executors.local import HERE
 from solution.training.fit import train_job
-from solution.training.jobs import Job, list_jobs, remove_damaged
+from solution.training.jobs import Job, list_jobs
 from solution.training.opening import open_experiments
-from solution.training.out_of_fold import gather, train_jobs
+from solution.training.out_of_fold import gather, list_missing, train_jobs
 from solution.training.plan import Plan
 from solution.training.sites import Here
 from solution.training.watch import ProgressBars, watch_jobs
@@ -63,10 +63,7 @@ def distill(
             for job in (*list_jobs(student, plan), *list_refits(student, plan))
         ]
         with watch_jobs(len(jobs)) as watch:
-            missing = remove_damaged(jobs, run)
-            for _ in range(len(jobs) - len(missing)):
-                watch.advance()
-            tasks = [Task(job.describe(), (job,)) for job in missing]
+            tasks = [Task(job.describe(), (job,)) for job in list_missing(jobs, run, watch)]
             executor.run(Tutor(Here(plan.graphs, plan.store), run, recipe), tasks, watch)
         for student in taught:
             gather(student, plan, run)

@@ -1,5 +1,6 @@
 """Ways to watch fits go on: bars for many experiments, a table for one, plain lines in a log."""
 
+import math
 import threading
 import time
 from collections.abc import Iterator
@@ -70,7 +71,7 @@ class LogLines:
 
     def __init__(self, total: int) -> None:
         self._total, self._done, self._trained = total, 0, 0
-        self._started: float | None = None  # the first fit, not the workers
+        self._started = math.inf  # the first fit, not the workers
         self._said = time.monotonic()
         self._running: dict[str, Line] = {}
         self._over = threading.Event()
@@ -86,8 +87,7 @@ class LogLines:
     def job(self, name: str) -> Iterator[Report]:
         """Say when the fit called `name` is over, and meanwhile how far it is."""
         line = self._running[name] = Line(name)
-        if self._started is None:
-            self._started = line.started
+        self._started = min(self._started, line.started)
 
         def report(
             done: int, total: int, note: str = "", score: float | None = None, **_: Any
@@ -120,7 +120,7 @@ class LogLines:
 
     def _left(self) -> str:
         left = self._total - self._done - 1
-        if not left or self._started is None:
+        if not left:
             return ""
         return f", about {spell((time.monotonic() - self._started) / self._trained * left)} left"
 

@@ -43,9 +43,13 @@ class Asked:
     """A program out of fold, and random orders of it."""
 
     fold: int
-    program: Program
     explored: dict[float, Program]  # by the share that is taken from along the order
     random: list[Program]
+
+    @property
+    def program(self) -> Program:
+        """With steps down the order."""
+        return self.explored[SHARES[0]]
 
 
 def read_programs(run: Run, recipe: str) -> dict[str, list[Asked]]:
@@ -65,7 +69,6 @@ def read_programs(run: Run, recipe: str) -> dict[str, list[Asked]]:
         name: [
             Asked(
                 fold=known[key],
-                program=by_share[SHARES[0]][name][place],
                 explored={share: own[name][place] for share, own in by_share.items()},
                 random=[draw[name][place] for draw in draws],
             )

@@ -7,11 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solution.data.folders import SAMPLE
 from solution.serving.calibration import CONFIDENCE, REGRET, Learned, find_steps
 from solution.serving.exploring import SHARES, choose_share, choose_shares, explore, spread_out
 from solution.serving.ranking import Ranking
-from solution.serving.reading import read_graph
 from solution.serving.record import Program
 from tests.made.graphs import make_tile_graph
 
@@ -96,7 +94,7 @@ def test_the_sentence_says_where_in_the_order_they_stand(explored: float, words:
 
 
 def test_nothing_is_measured_where_nothing_is_promised() -> None:
-    graph = read_graph(next(SAMPLE.rglob("tile/xla/test/*.npz")))
+    graph = make_tile_graph(0, configs=32)
     scores = np.zeros(graph.num_configs, np.float32)
     ranking = Ranking(graph, scores, scores, None, "few", False, 0.02, 0.9, 0.5)
     assert len(ranking.to_measure) == 0
