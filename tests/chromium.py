@@ -93,7 +93,8 @@ def browse(profile: Path) -> Iterator[Browser]:
     with os.fdopen(to, "wb") as sender, os.fdopen(back, "rb") as receiver:
         browser = Browser(sender, receiver)
         try:
-            target = browser.call("Target.getTargets")["targetInfos"][0]["targetId"]
+            # One of our own: what Chromium opens by itself need not be a page.
+            target = browser.call("Target.createTarget", url="about:blank")["targetId"]
             attached = browser.call("Target.attachToTarget", targetId=target, flatten=True)
             browser.session = attached["sessionId"]
             for domain in ("Page", "Runtime", "Log", "Network"):
