@@ -4,7 +4,8 @@ Programs go in as serialized modules (HloModuleProto), executables come out as b
 process can load, so that compiling may end a process that measures nothing. What is used:
 
 * `jax.extend.mlir.hlo_to_stablehlo` and the client of `jax.extend.backend`, which compiles it;
-* `jaxlib._hlo` for HLO text, `jaxlib._jax` for options of a single compilation.
+* `jaxlib._hlo` for HLO text (`jaxlib._jax` up to 0.10.1), `jaxlib._jax` for options of a single
+  compilation.
 """
 
 import functools
@@ -13,13 +14,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
 from solution.system.errors import InputError
 
-OLDEST, NEWEST = (0, 8), (0, 12)  # minor versions of jax that this file was written for
+# Minor versions of jax that this file was written for; that of 0.8 knows no tiles as an option.
+OLDEST, NEWEST = (0, 9), (0, 12)
 INSTALL = "pip install 'fast-or-slow[collect]'"
 # Fields of CompileOptionsProto, ExecutableBuildOptionsProto and DebugOptions, by which options go
 # that have no name of their own: a map from text to text.
@@ -102,7 +105,8 @@ class Compiler:
     def parse_hlo(self, text: str) -> bytes:
         """The module of HLO in XLA's text form."""
         try:
-            module = import_module("jaxlib._hlo").hlo_module_from_text(text)
+            place = "jaxlib._hlo" if find_spec("jaxlib._hlo") else "jaxlib._jax"
+            module = import_module(place).hlo_module_from_text(text)
         except Exception as error:
             raise RefusedError(_shorten(error)) from error
         return bytes(module.as_serialized_hlo_module_proto())
