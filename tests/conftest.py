@@ -24,6 +24,11 @@ WITH_NETS = (
     "demo", "run", "train", "tune", "explain", "pack", "rank", "choose", "onnx", "optimize",
 )  # fmt: skip
 
+# Groups of tests that take minutes. They are begun first: one that is begun last is waited for
+# while the other processes have nothing left to do.
+LONGEST = ("cluster/test_away.py", "day", "story-0", "story-1", "notebooks/test_kills.py",
+           "cluster/test_cluster.py", "test_readme.py")  # fmt: skip
+
 FastSlow = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -31,6 +36,12 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """Keep the tests that share what is slow to make in one process, where there are several."""
     rows.name_attack(item)
     item.add_marker(pytest.mark.xdist_group(find_group(item)))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest first; the others stay in their order."""
+    places = {group: place for place, group in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(find_group(item), len(LONGEST)))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
