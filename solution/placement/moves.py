@@ -94,11 +94,8 @@ class Moves:
         return Decision(placement, decision.priorities, decision.fusion)
 
     def _find_devices_around(self, node: int, placement: np.ndarray) -> list[int]:
-        near = [
-            of[start[node] : start[node + 1]]
-            for start, of in (self.graph.producers, self.graph.consumers)
-        ]
-        return np.unique(placement[self.graph.leaders[np.concatenate(near)]]).tolist()
+        near = self.graph.leaders[self.graph.neighbours(node)]
+        return np.unique(placement[near]).tolist()
 
     def _schedule(self, decision: Decision, random: np.random.Generator) -> Decision:
         """Put nodes before or behind another one, or all of them up or down by as much."""

@@ -20,11 +20,10 @@ from solution.placement.baselines.lists import list_decisions
 from solution.placement.baselines.searches import anneal, breed, search_at_random
 from solution.placement.evaluation import TASKS, Evaluator
 from solution.placement.graphs.workloads import Workload
-from solution.placement.policy.decisions import make_decision, repair
 from solution.placement.policy.network import Policy
 from solution.placement.policy.ppo import Trainer, fit_scale
 from solution.placement.policy.settings import PolicySettings, TrainingSettings
-from solution.placement.search import ask, optimize
+from solution.placement.search import decide_at_once, optimize
 from solution.placement.simulation.decision import Decision, default_decision
 
 Method = Callable[[Evaluator, int, int], None]
@@ -53,7 +52,8 @@ class Protocols:
         return {
             "go-one": self.learn_one,
             "go": lambda evaluator, budget, seed: _optimize(evaluator, self.policy, budget, seed),
-            "zero-shot": self.decide_at_once,
+            "zero-shot": lambda evaluator, budget, seed: decide_at_once(
+                evaluator, self.policy, seed),
             "fine-tuned": self.fine_tune,
             "heuristics and search": lambda evaluator, budget, seed: _optimize(
                 evaluator, None, budget, seed),
@@ -91,12 +91,6 @@ class Protocols:
         settings = replace(self.training, updates=max(budget // SAMPLES, 1), samples=SAMPLES,
                            seed=seed)  # fmt: skip
         Trainer(policy, [evaluator], settings).train()
-
-    def decide_at_once(self, evaluator: Evaluator, budget: int, seed: int) -> None:
-        """The likeliest decision of the generalised policy, mended where it does not fit."""
-        choices = ask(self.policy, evaluator, 1, seed)
-        decision = evaluator.keep_fixed(make_decision(evaluator.base, choices, 0))
-        evaluator.evaluate(repair(evaluator.environment, decision))
 
     def divide(self, evaluator: Evaluator, budget: int, seed: int) -> None:
         """As a person would: by layers, or by the cost of cells."""

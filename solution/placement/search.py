@@ -16,7 +16,7 @@ from solution.placement.baselines.divisions import (
     divide_by_metis,
     place,
 )
-from solution.placement.baselines.lists import find_tasks, list_decisions, rank_tasks
+from solution.placement.baselines.lists import list_decisions, rank_places
 from solution.placement.baselines.searches import anneal
 from solution.placement.evaluation import Evaluator
 from solution.placement.moves import Moves
@@ -54,19 +54,13 @@ def find_first(evaluator: Evaluator) -> dict[str, Decision]:
             parts["metis"] = divide_by_metis(graph, machine)
         found |= {name: place(graph, part, fused=fused) for name, part in parts.items()}
     if "schedule" in evaluator.tasks:
-        ranks = _rank(evaluator)
+        ranks = rank_places(graph, machine)
         ranked = {
             f"{name}, ranked": dataclasses.replace(decision, priorities=ranks)
             for name, decision in found.items()
         }
         found |= ranked
     return found
-
-
-def _rank(evaluator: Evaluator) -> np.ndarray:
-    """Places (nodes,) in the order of upward ranks: the highest runs first."""
-    ranks = rank_tasks(find_tasks(evaluator.graph, evaluator.machine))
-    return np.argsort(np.argsort(ranks, kind="stable")).astype(np.float64)
 
 
 def optimize(
@@ -106,6 +100,12 @@ def ask(policy: Policy, evaluator: Evaluator, draws: int, seed: int) -> dict[str
                      likeliest[task].log_chances)
         for task in likeliest if task in evaluator.tasks
     }  # fmt: skip
+
+
+def decide_at_once(evaluator: Evaluator, policy: Policy, seed: int = 0) -> None:
+    """Evaluate the likeliest decision of the policy, mended where it does not fit."""
+    choices = ask(policy, evaluator, 1, seed)
+    evaluator.evaluate(_draw(evaluator, choices)[0])
 
 
 def _draw(evaluator: Evaluator, choices: dict[str, Choice]) -> list[Decision]:

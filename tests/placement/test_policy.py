@@ -11,16 +11,15 @@ from torch import nn
 from solution.placement.evaluation import Evaluator
 from solution.placement.graphs.cost_graph import Columns, CostGraph, build_cost_graph
 from solution.placement.machine import Machine, make_machine
-from solution.placement.policy.imitation import find_levels, imitate, make_lesson, rename_devices
 from solution.placement.policy.inputs import find_inputs
-from solution.placement.policy.layers import GraphSage, Modulation, SegmentAttention
+from solution.placement.policy.layers import Agreement, GraphSage, Modulation, SegmentAttention
 from solution.placement.policy.network import Policy
 from solution.placement.policy.ppo import Trainer, Update
 from solution.placement.policy.saving import SHIPPED, load_policy, save_policy
 from solution.placement.policy.settings import PolicySettings, TrainingSettings
 from solution.placement.simulation.environment import Environment
 from solution.system.errors import InputError
-from tests.placement.made import make_columns, make_decision, make_edges, make_graph
+from tests.placement.made import make_columns, make_edges, make_graph
 
 SMALL = PolicySettings(width=32, embedding_layers=2, attention_layers=1, heads=4, segment=16,
                        inner=64, rounds=2)  # fmt: skip
@@ -43,6 +42,13 @@ def test_renumbered_nodes_have_the_same_chances() -> None:
         chances.append({task: choice.log_chances[0].exp() for task, choice in found.items()})
     for task in SMALL.tasks:
         assert torch.equal(chances[0][task], chances[1][task])
+
+
+def test_a_division_in_two_is_another_than_in_four() -> None:
+    """Not only that the parts which are not there are left out."""
+    policy, inputs = make_policy(), find_inputs(make_graph(30, 2))
+    two, four = (policy(inputs, devices)["placement"].log_chances[0] for devices in (2, 4))
+    assert not torch.allclose(two[:, :2], four[:, :2].log_softmax(dim=1), atol=1e-4)
 
 
 def test_one_segment_is_full_attention() -> None:
@@ -198,14 +204,24 @@ def test_a_training_that_was_stopped_ends_with_the_same_policy(tmp_path: Path) -
         assert torch.equal(one, other)
 
 
-def test_imitation_learns_a_decision() -> None:
-    evaluator = Evaluator(Environment(make_graph(30, 2), make_machine(2)))
-    lesson = make_lesson(evaluator, make_decision(evaluator.graph, 2, 1))
-    losses = imitate(make_policy(), [lesson], 60, 3e-3)
-    assert losses[-1] < 0.7 * losses[0]
-    assert rename_devices(np.array([2, 2, 0, 1, 0])).tolist() == [0, 0, 1, 2, 1]
-    levels = find_levels(evaluator.graph, np.arange(30.0))
-    assert levels.max() == 19 and (np.diff(levels[evaluator.graph.decides_priority]) >= 0).all()
+def test_neighbours_agree_as_a_slow_mean_field_does() -> None:
+    torch.manual_seed(0)
+    inputs, layer = find_inputs(make_graph(20, 1, tied=True)), Agreement(3)
+    logits = torch.randn(2, 20, 4)
+    logits[:, :, 3] = -torch.inf
+    found = layer(logits, inputs.votes)
+    strength = nn.functional.softplus(layer.strength)
+    expected = logits
+    for _ in range(3):
+        chances = expected.softmax(dim=2)
+        expected = logits.clone()
+        for to, of, weight in zip(*map(torch.Tensor.tolist, inputs.votes), strict=True):
+            expected[:, to] += strength * weight * chances[:, of]
+    assert torch.allclose(found, expected, atol=1e-5)
+    assert (found[:, :, 3] == -torch.inf).all()
+    sums = torch.zeros(20).index_add(0, inputs.votes.to, inputs.votes.weights)
+    assert torch.allclose(sums[sums > 0], torch.ones(1))
+    assert torch.equal(Agreement(0)(logits, inputs.votes), logits)
 
 
 def test_a_saved_policy_decides_the_same(tmp_path: Path) -> None:

@@ -48,6 +48,12 @@ def rank_tasks(tasks: Tasks) -> np.ndarray:
     return rank_upward(mean, transfer, *tasks.consumers)
 
 
+def rank_places(graph: CostGraph, machine: Machine) -> np.ndarray:
+    """Places (nodes,) float64 in the order of upward ranks, as priorities: the highest first."""
+    ranks = rank_tasks(find_tasks(graph, machine))
+    return np.argsort(np.argsort(ranks, kind="stable")).astype(np.float64)
+
+
 def _average(tasks: Tasks) -> tuple[np.ndarray, np.ndarray]:
     return tasks.seconds.mean(axis=1), tasks.transfer * (tasks.seconds.shape[1] > 1)
 

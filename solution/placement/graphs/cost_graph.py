@@ -69,6 +69,12 @@ class CostGraph:
         """What reads each node."""
         return _group(self.edges[:, 1], self.edges[:, 0], self.num_nodes)
 
+    def neighbours(self, node: int) -> np.ndarray:
+        """What the node reads, then what reads it."""
+        return np.concatenate(
+            [of[start[node] : start[node + 1]] for start, of in (self.producers, self.consumers)]
+        )
+
     @cached_property
     def traffic_bytes(self) -> np.ndarray:
         """Bytes (nodes,) that each node's kernel reads and writes when it runs alone."""

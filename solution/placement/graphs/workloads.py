@@ -47,7 +47,27 @@ SMALL = (
     *(Workload(f"wavenet-{s}x{n}-small", "wavenet", s, partial(make_wavenet, s, n), by_cost=True)
       for s, n in ((2, 3), (4, 3))),
 )  # fmt: skip
-WORKLOADS = {workload.name: workload for workload in (*DOCUMENT, *SMALL)}
+# What the shipped policy learns from: other sizes of the same families, none of the document's own.
+# Its Transformer-XLs and Inceptions differ from them in the batch alone, its others are larger.
+LESSONS = (
+    *SMALL,
+    *(Workload(f"rnnlm-{n}x{steps}", "rnnlm", n, partial(make_rnnlm, n, steps))
+      for n, steps in ((1, 4), (2, 3), (2, 8), (3, 5), (4, 6), (6, 3))),
+    *(Workload(f"gnmt-{n}x{steps}", "gnmt", n, partial(make_gnmt, n, steps))
+      for n, steps in ((1, 3), (2, 2), (2, 5), (3, 3), (3, 5))),
+    *(Workload(f"transformer-xl-{n}-b{batch}", "transformer-xl", n,
+               partial(make_transformer_xl, n, batch))
+      for n, batch in ((3, 8), (4, 32), (6, 16), (8, 8))),
+    *(Workload(f"inception-b{batch}", "inception", 2, partial(make_inception, batch), by_cost=True)
+      for batch in (8, 16)),
+    *(Workload(f"amoebanet-{cells}x{last}", "amoebanet", 4,
+               partial(make_amoebanet, cells, first, last), by_cost=True)
+      for cells, first, last in ((2, 64, 128), (4, 128, 256), (6, 190, 448))),
+    *(Workload(f"wavenet-{n}x{layers}", "wavenet", n, partial(make_wavenet, n, layers),
+               by_cost=True)
+      for n, layers in ((1, 4), (2, 6), (3, 5))),
+)  # fmt: skip
+WORKLOADS = {workload.name: workload for workload in (*DOCUMENT, *LESSONS)}
 
 
 def find_workload(name: str) -> Workload:

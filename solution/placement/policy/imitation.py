@@ -5,10 +5,11 @@ is not clean is worse than that.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 
 from solution.placement.evaluation import Evaluator
@@ -16,6 +17,9 @@ from solution.placement.graphs.cost_graph import CostGraph
 from solution.placement.policy.inputs import find_inputs
 from solution.placement.policy.network import Policy
 from solution.placement.simulation.decision import PRIORITY_LEVELS, Decision
+from solution.system.progress import track
+
+EVEN, MOST = 0.3, 30.0  # of the weights of nodes: what all have; times the mean at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,6 +28,7 @@ class Lesson:
 
     evaluator: Evaluator
     actions: dict[str, Tensor]  # (1, nodes) int64 a task
+    weights: dict[str, Tensor]  # (nodes,) float32 a task: how much a node's action counts
 
 
 def make_lesson(evaluator: Evaluator, decision: Decision) -> Lesson:
@@ -37,8 +42,50 @@ def make_lesson(evaluator: Evaluator, decision: Decision) -> Lesson:
         "schedule": find_levels(graph, decision.priorities),
         "fusion": decision.fusion,
     }
-    return Lesson(evaluator, {t: torch.from_numpy(a.astype(np.int64))[None]
-                              for t, a in actions.items() if t in evaluator.tasks})  # fmt: skip
+    weights = {task: marks.float() for task, marks in find_inputs(graph).decides.items()}
+    if "placement" in evaluator.tasks and len(evaluator.machine) > 1:
+        weights["placement"] = torch.from_numpy(weigh_devices(evaluator, decision))
+    taken = {task: torch.from_numpy(actions[task].astype(np.int64))[None]
+             for task in actions if task in evaluator.tasks}  # fmt: skip
+    return Lesson(evaluator, taken, weights)
+
+
+def weigh_devices(evaluator: Evaluator, decision: Decision) -> np.ndarray:
+    """Weights (nodes,) float32 of mean 1 over the nodes whose device is decided.
+
+    EVEN of it goes to all alike, the rest by how much longer the step takes with the node alone on
+    the next device: most nodes are light, and to have one heavy node astray may cost as much as the
+    whole division gains.
+    """
+    graph, devices = evaluator.graph, len(evaluator.machine)
+    nodes, runtime = np.flatnonzero(graph.decides_device), evaluator.environment.runtime
+    placement, seconds = decision.placement[graph.leaders], runtime(decision).seconds
+    losses = np.zeros(graph.num_nodes)
+    for node in nodes:
+        moved = placement.copy()
+        moved[node] = (moved[node] + 1) % devices
+        other = runtime(replace(decision, placement=moved[graph.leaders]))
+        losses[node] = max(other.seconds / seconds - 1, 0)
+    shares = losses / max(losses.sum(), 1e-30) * len(nodes)
+    weights = np.where(graph.decides_device, EVEN + (1 - EVEN) * np.minimum(shares, MOST), 0)
+    return (weights / weights[nodes].mean()).astype(np.float32)
+
+
+def call_as_the_policy(policy: Policy, lesson: Lesson) -> dict[str, Tensor]:
+    """The actions, with devices that are alike called as the policy most likely calls them.
+
+    Which of them is the first means nothing; a policy that is told the names of each lesson learns
+    that every division is as good the other way round, and decides for neither.
+    """
+    machine, graph = lesson.evaluator.machine, lesson.evaluator.graph
+    if "placement" not in lesson.actions or len(set(machine.devices)) > 1:
+        return lesson.actions
+    with torch.no_grad():
+        choice = policy(find_inputs(graph), len(machine), 1, lesson.actions)["placement"]
+    chances = choice.log_chances[0, graph.decides_device, : len(machine)].double().numpy()
+    parts = np.eye(len(machine))[lesson.actions["placement"][0, graph.decides_device]]
+    _, names = linear_sum_assignment(parts.T @ chances, maximize=True)
+    return {**lesson.actions, "placement": torch.from_numpy(names)[lesson.actions["placement"]]}
 
 
 def rename_devices(placement: np.ndarray) -> np.ndarray:
@@ -68,19 +115,25 @@ def imitate(
     random = np.random.default_rng(seed)
     losses: list[float] = []
     order: list[int] = []
-    for _ in range(steps):
-        if not order:
-            order = random.permutation(len(lessons)).tolist()
-        lesson = lessons[order.pop()]
-        inputs = find_inputs(lesson.evaluator.graph)
-        choices = policy(inputs, len(lesson.evaluator.machine), 1, lesson.actions)
-        parts = [-choice.of_actions()[:, inputs.decides[task]].mean()
-                 for task, choice in choices.items() if inputs.decides[task].any()]  # fmt: skip
-        loss = torch.stack(parts).sum()
-        optimizer.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
-        optimizer.step()
-        schedule.step()
-        losses.append(loss.item())
+    with track(range(steps), "Imitating") as turns:
+        for _ in turns:
+            if not order:
+                order = random.permutation(len(lessons)).tolist()
+            loss = _find_loss(policy, lessons[order.pop()])
+            optimizer.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
+            optimizer.step()
+            schedule.step()
+            losses.append(loss.item())
     return losses
+
+
+def _find_loss(policy: Policy, lesson: Lesson) -> Tensor:
+    """Cross-entropy of a node, summed over the tasks."""
+    inputs, devices = find_inputs(lesson.evaluator.graph), len(lesson.evaluator.machine)
+    choices = policy(inputs, devices, 1, call_as_the_policy(policy, lesson))
+    parts = [-(choice.of_actions()[0] * lesson.weights[task]).sum() / marks.sum()
+             for task, choice in choices.items()
+             if (marks := inputs.decides[task]).any()]  # fmt: skip
+    return torch.stack(parts).sum()

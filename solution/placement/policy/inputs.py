@@ -9,10 +9,12 @@ from torch import Tensor
 
 from solution.features.nodes import compress
 from solution.placement.graphs.cost_graph import DATA, PRODUCT, REDUCTION, CostGraph
+from solution.placement.graphs.landmarks import LANDMARKS, WAYS, find_distances
 from solution.placement.graphs.ordering import find_depths
+from solution.placement.policy.layers import Votes
 
 ELEMENT_TYPES = 19
-NUM_COLUMNS = 12 + ELEMENT_TYPES + 8
+NUM_COLUMNS = 12 + ELEMENT_TYPES + 8 + WAYS * LANDMARKS
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,6 +24,7 @@ class Inputs:
     opcodes: Tensor  # (nodes,) int64
     columns: Tensor  # (nodes, NUM_COLUMNS) float32, not scaled
     edges: Tensor  # (2, 2 * edges) int64: to whom, from whom; both ways
+    votes: Votes  # of leaders, whose followers' neighbours are theirs
     decides: dict[str, Tensor]  # (nodes,) bool a task: whose action counts
 
     @property
@@ -40,12 +43,26 @@ def find_inputs(graph: CostGraph) -> Inputs:
         torch.from_numpy(graph.opcodes.astype(np.int64)),
         torch.from_numpy(_find_columns(graph)),
         torch.from_numpy(both),
+        _find_votes(graph),
         {task: torch.from_numpy(marks.copy()) for task, marks in decides.items()},
     )
 
 
+def _find_votes(graph: CostGraph) -> Votes:
+    """A tensor speaks for both its ends, by the logarithm of its bytes."""
+    ends = graph.leaders[graph.edges]
+    weights = np.log1p(graph.output_bytes[graph.edges[:, 1]])
+    apart = (ends[:, 0] != ends[:, 1]) & (weights > 0)
+    to, of = np.concatenate([ends[apart], ends[apart, ::-1]]).T
+    weights = np.tile(weights[apart], 2)
+    shares = weights / np.bincount(to, weights, minlength=1)[to]
+    return Votes(torch.from_numpy(to.copy()), torch.from_numpy(of.copy()),
+                 torch.from_numpy(shares.astype(np.float32)))  # fmt: skip
+
+
 def _find_columns(graph: CostGraph) -> np.ndarray:
-    """Columns (nodes, NUM_COLUMNS) float32: logarithms of costs and sizes, then what kind it is."""
+    """Columns (nodes, NUM_COLUMNS) float32: logarithms of costs and sizes, then what kind it is,
+    then where it is."""
     count, consumers = graph.num_nodes, np.diff(graph.consumers.start)
     sizes = [
         graph.operations, graph.output_bytes,
@@ -60,5 +77,5 @@ def _find_columns(graph: CostGraph) -> np.ndarray:
         np.arange(count) / count, graph.decides_device, graph.decides_fusion, *kinds,
     ]  # fmt: skip
     element = np.eye(ELEMENT_TYPES)[np.minimum(graph.element_types, ELEMENT_TYPES - 1)]
-    columns = [compress(np.stack(sizes, 1)), element, np.stack(marks, 1)]
+    columns = [compress(np.stack(sizes, 1)), element, np.stack(marks, 1), find_distances(graph)]
     return np.concatenate(columns, axis=1).astype(np.float32)

@@ -12,8 +12,14 @@ from torch import Tensor, nn
 
 from solution.domain.vocabulary import NUM_OPCODES
 from solution.placement.policy.inputs import NUM_COLUMNS, Inputs
-from solution.placement.policy.layers import GraphSage, Modulation, NodeAlone, SegmentAttention
-from solution.placement.policy.settings import PolicySettings
+from solution.placement.policy.layers import (
+    Agreement,
+    GraphSage,
+    Modulation,
+    NodeAlone,
+    SegmentAttention,
+)
+from solution.placement.policy.settings import MAX_HEAD, PolicySettings
 
 OPCODE_WIDTH = 32
 
@@ -49,6 +55,7 @@ class Policy(nn.Module):
         self.register_buffer("mean", torch.zeros(NUM_COLUMNS))
         self.register_buffer("scale", torch.ones(NUM_COLUMNS))
         self.enter = nn.Linear(OPCODE_WIDTH + NUM_COLUMNS + own, width)
+        self.devices = nn.Embedding(MAX_HEAD + 1, width)
         layer = GraphSage if settings.topology == "sage" else NodeAlone
         self.embedding = nn.ModuleList([layer(width) for _ in range(settings.embedding_layers)])
         self.modulation = Modulation(width, settings.modulation)
@@ -57,6 +64,7 @@ class Policy(nn.Module):
         self.tell = nn.ModuleList(
             [nn.Linear(settings.actions(task), width, bias=False) for task in settings.tasks[:-1]]
         )
+        self.agreement = Agreement(settings.agreement)
         self.heads = nn.ModuleList(
             [nn.Linear(width, settings.actions(task)) for task in settings.tasks]
         )
@@ -91,18 +99,22 @@ class Policy(nn.Module):
         fed = self._first_round(inputs)
         for _ in range(self.settings.rounds - 1):
             with torch.no_grad():
-                soft = self._decide(self._share(inputs, fed), devices, 1, None, None, soft=True)
+                shared = self._share(inputs, devices, fed)
+                soft = self._decide(inputs, shared, devices, 1, None, None, soft=True)
                 fed = torch.cat([choice.log_chances[0].exp() for choice in soft.values()], dim=1)
-        return self._decide(self._share(inputs, fed), devices, decisions, given, generator)
+        shared = self._share(inputs, devices, fed)
+        return self._decide(inputs, shared, devices, decisions, given, generator)
 
     def _first_round(self, inputs: Inputs) -> Tensor:
         own = self.enter.in_features - OPCODE_WIDTH - NUM_COLUMNS
         return inputs.columns.new_zeros(inputs.num_nodes, own)
 
-    def _share(self, inputs: Inputs, fed: Tensor) -> tuple[Tensor, Tensor]:
+    def _share(self, inputs: Inputs, devices: int, fed: Tensor) -> tuple[Tensor, Tensor]:
         """What all tasks share (1, nodes, width), and the factors of the modulation."""
         columns = (inputs.columns - self.mean) * self.scale
-        nodes = torch.relu(self.enter(torch.cat([self.opcodes(inputs.opcodes), columns, fed], 1)))
+        entered = self.enter(torch.cat([self.opcodes(inputs.opcodes), columns, fed], 1))
+        # A cut in two is another than a cut in four, also where the first two parts are asked for.
+        nodes = torch.relu(entered + self.devices.weight[min(devices, MAX_HEAD)])
         for layer in self.embedding:
             nodes = layer(nodes, inputs.edges)
         factor = self.modulation(nodes)
@@ -113,6 +125,7 @@ class Policy(nn.Module):
 
     def _decide(
         self,
+        inputs: Inputs,
         found: tuple[Tensor, Tensor],
         devices: int,
         decisions: int,
@@ -131,6 +144,7 @@ class Policy(nn.Module):
             logits = self.heads[place](factor * state)
             if task == "placement":
                 logits = logits.masked_fill(torch.arange(logits.shape[2]) >= devices, -torch.inf)
+                logits = self.agreement(logits, inputs.votes)
             chances = logits.log_softmax(dim=2)
             actions = given[task] if given is not None else draw(chances, decisions, generator)
             choices[task] = Choice(actions, chances)

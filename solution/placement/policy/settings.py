@@ -18,6 +18,7 @@ class PolicySettings:
         memory: whether a segment sees the one before it.
         modulation: "graph", "node" or "none".
         rounds: how often the actions' probabilities are fed back; 1: never.
+        agreement: sweeps in which neighbours agree on devices; 0: each node for itself.
     """
 
     tasks: tuple[str, ...] = TASKS
@@ -31,6 +32,7 @@ class PolicySettings:
     topology: str = "sage"
     memory: bool = True
     modulation: str = "graph"
+    agreement: int = 8
 
     def actions(self, task: str) -> int:
         """How many a node has."""

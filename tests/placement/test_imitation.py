@@ -1,0 +1,73 @@
+"""Imitation: what a lesson says, and that the policy learns it."""
+
+from dataclasses import replace
+from itertools import permutations
+
+import numpy as np
+import pytest
+import torch
+
+from solution.placement.evaluation import Evaluator
+from solution.placement.machine import make_machine
+from solution.placement.policy.imitation import (
+    call_as_the_policy,
+    find_levels,
+    imitate,
+    make_lesson,
+    rename_devices,
+    weigh_devices,
+)
+from solution.placement.policy.inputs import find_inputs
+from solution.placement.simulation.environment import Environment
+from tests.placement.made import make_decision, make_graph
+from tests.placement.test_policy import make_policy
+
+
+def test_imitation_learns_a_decision() -> None:
+    evaluator = Evaluator(Environment(make_graph(30, 2), make_machine(2)))
+    lesson = make_lesson(evaluator, make_decision(evaluator.graph, 2, 1))
+    losses = imitate(make_policy(), [lesson], 60, 3e-3)
+    assert losses[-1] < 0.7 * losses[0]
+    assert rename_devices(np.array([2, 2, 0, 1, 0])).tolist() == [0, 0, 1, 2, 1]
+    levels = find_levels(evaluator.graph, np.arange(30.0))
+    assert levels.max() == 19 and (np.diff(levels[evaluator.graph.decides_priority]) >= 0).all()
+
+
+def test_names_of_devices_that_are_alike_mean_nothing() -> None:
+    """A lesson and the same with its devices called otherwise teach the same."""
+    evaluator, policy = Evaluator(Environment(make_graph(30, 2), make_machine(3))), make_policy()
+    lesson = make_lesson(evaluator, make_decision(evaluator.graph, 3, 1))
+    called = call_as_the_policy(policy, lesson)["placement"]
+    other = {**lesson.actions, "placement": (lesson.actions["placement"] + 1) % 3}
+    assert torch.equal(
+        called, call_as_the_policy(policy, replace(lesson, actions=other))["placement"]
+    )
+
+    # Of all ways to call them it is the likeliest.
+    def find_chance(placement: torch.Tensor) -> float:
+        given = {**lesson.actions, "placement": placement}
+        choice = policy(find_inputs(evaluator.graph), 3, 1, given)["placement"]
+        return float(choice.of_actions()[0, evaluator.graph.decides_device].sum().detach())
+
+    every = [torch.tensor(names)[called] for names in permutations(range(3))]
+    assert find_chance(called) == pytest.approx(max(map(find_chance, every)), abs=1e-4)
+    unequal = Evaluator(Environment(make_graph(30, 2), make_machine(2, "v100+p100")))
+    lesson = make_lesson(unequal, make_decision(unequal.graph, 2, 1))
+    assert call_as_the_policy(policy, lesson) is lesson.actions
+
+
+def test_a_node_counts_by_what_it_costs_elsewhere() -> None:
+    evaluator = Evaluator(Environment(make_graph(30, 2), make_machine(2)))
+    decision, runtime = make_decision(evaluator.graph, 2, 1), evaluator.environment.runtime
+    weights = weigh_devices(evaluator, decision)
+    own = evaluator.graph.decides_device
+    assert weights[own].mean() == pytest.approx(1) and (weights[~own] == 0).all()
+    costs = []
+    for node in range(30):
+        placement = decision.placement[evaluator.graph.leaders].copy()
+        placement[node] = 1 - placement[node]
+        moved = replace(decision, placement=placement[evaluator.graph.leaders])
+        costs.append(max(runtime(moved).seconds - runtime(decision).seconds, 0))
+    costs = np.array(costs)[own]
+    assert np.array_equal(np.argsort(weights[own], kind="stable"), np.argsort(costs, kind="stable"))
+    assert weights[own].min() > 0

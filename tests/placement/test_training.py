@@ -1,0 +1,46 @@
+"""A policy is trained in turns of search and imitation, then by PPO."""
+
+from pathlib import Path
+
+import torch
+
+from solution.placement.graphs.workloads import DOCUMENT, LESSONS, find_workload
+from solution.placement.policy.network import Policy
+from solution.placement.policy.ppo import fit_scale
+from solution.placement.policy.settings import PolicySettings, TrainingSettings
+from solution.placement.train import Best, make_evaluators, train
+
+TINY = PolicySettings(width=32, embedding_layers=1, attention_layers=1, heads=4, segment=64,
+                      inner=64, rounds=1)  # fmt: skip
+
+
+def test_what_is_known_of_a_graph_only_becomes_better() -> None:
+    best = Best(make_evaluators([find_workload("rnnlm-1x4")]))
+    seconds = [best.seconds.copy()]
+    for seed in range(3):
+        best.search(None, 40, seed)
+        seconds.append(best.seconds.copy())
+        for evaluator, decision, known in zip(
+            best.evaluators, best.decisions, best.seconds, strict=True
+        ):
+            assert evaluator.environment.runtime(decision).seconds == known
+    assert all(b <= a for before, after in zip(seconds, seconds[1:], strict=False)
+               for a, b in zip(before, after, strict=True))  # fmt: skip
+    assert sum(seconds[-1]) < 0.9 * sum(seconds[0])
+
+
+def test_a_trained_policy_decides_better_than_one_that_is_not(tmp_path: Path) -> None:
+    evaluators = make_evaluators([find_workload("rnnlm-1x4")])
+    best = Best(evaluators)
+    best.search(None, 100, 0)
+    torch.manual_seed(0)
+    untrained = Policy(TINY)
+    fit_scale(untrained, evaluators)
+    training = TrainingSettings(updates=2, samples=4, epochs=1)
+    learned = train(TINY, training, evaluators, (80, 20), (100, 20), tmp_path)
+    assert best.compare(learned) < best.compare(untrained.eval())
+
+
+def test_the_policy_learns_from_none_of_the_documents_programs() -> None:
+    assert not {w.name for w in LESSONS} & {w.name for w in DOCUMENT}
+    assert {w.family for w in LESSONS} == {w.family for w in DOCUMENT}
