@@ -27,6 +27,7 @@ from solution.placement.simulation.decision import Decision, default_decision
 
 DRAWN = 16  # decisions of the policy among the first, at most a quarter of the evaluations
 COOL = 0.01  # temperature over the first seconds; the start is good
+POLICY = "policy"  # whose candidates' names begin so
 LINES = 3  # searches one after the other: from the best, from the second best, from the best of all
 
 
@@ -69,22 +70,25 @@ def optimize(
     """Evaluate at most `budget` decisions; `evaluator.best` is the result.
 
     Args:
-        policy: draws decisions and changes; without one, only the heuristics are searched around.
+        policy: draws decisions, and changes where one of them is the best of the first; without
+            one, only the heuristics are searched around.
 
     Returns:
         The first decisions, the best first.
     """
     first = find_first(evaluator)
     candidates = [Candidate(name, d, evaluator.evaluate(d)) for name, d in first.items()]
-    chances = None
+    chances: dict[str, np.ndarray] = {}
     if policy is not None:
         choices = ask(policy, evaluator, min(DRAWN, max(1, budget // 4)), seed)
         chances = {t: c.log_chances[0].exp().double().numpy() for t, c in choices.items()}
         for place_, decision in enumerate(_draw(evaluator, choices)):
-            name = "policy" if place_ == 0 else f"policy, draw {place_}"
+            name = POLICY if place_ == 0 else f"{POLICY}, draw {place_}"
             candidates.append(Candidate(name, decision, evaluator.evaluate(decision)))
     candidates.sort(key=lambda candidate: candidate.seconds)
-    _search(evaluator, candidates, chances, budget - len(evaluator.curve), seed)
+    # A policy that no heuristic needs has nothing to say of changes either.
+    leads = candidates[0].name.startswith(POLICY)
+    _search(evaluator, candidates, chances if leads else None, budget - len(evaluator.curve), seed)
     return candidates
 
 
