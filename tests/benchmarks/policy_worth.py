@@ -1,0 +1,100 @@
+"""What the shipped policy is worth: alone, and to a search with as many decisions.
+
+    python -m tests.benchmarks.policy_worth
+
+takes some minutes of one core. Programs that it learned from, and others of the same families in
+sizes between those and as large as the largest of them; each on two and four devices.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import torch
+
+from solution.placement.evaluation import INVALID, TASKS, Evaluator
+from solution.placement.graphs.attention import make_transformer_xl
+from solution.placement.graphs.convolutional import make_amoebanet, make_wavenet
+from solution.placement.graphs.recurrent import make_gnmt, make_rnnlm
+from solution.placement.graphs.workloads import SMALL, Workload
+from solution.placement.policy.network import Policy
+from solution.placement.policy.saving import load_policy
+from solution.placement.search import POLICY, decide_at_once, optimize
+from solution.placement.train import make_evaluators
+from solution.system.terminal import make_table, output
+
+OTHERS = (
+    *(Workload(f"rnnlm-{n}x{steps}", "rnnlm", n, partial(make_rnnlm, n, steps))
+      for n, steps in ((3, 8), (5, 5))),
+    *(Workload(f"gnmt-{n}x{steps}", "gnmt", n, partial(make_gnmt, n, steps))
+      for n, steps in ((3, 4), (2, 8))),
+    *(Workload(f"transformer-xl-{n}-b{batch}", "transformer-xl", n,
+               partial(make_transformer_xl, n, batch)) for n, batch in ((5, 8), (7, 16))),
+    Workload("amoebanet-5x300", "amoebanet", 4, partial(make_amoebanet, 5, 100, 300)),
+    *(Workload(f"wavenet-{n}x{layers}", "wavenet", n, partial(make_wavenet, n, layers))
+      for n, layers in ((2, 8), (3, 4))),
+)  # fmt: skip
+BUDGET, SEEDS, DRAWS = 100, 3, 2000
+
+
+@dataclass(frozen=True)
+class Worth:
+    """Of one program on one machine: logarithms of seconds, means over seeds."""
+
+    with_policy: float
+    without: float
+    alone: float
+    one_device: float
+    leads: float  # the share of searches in which a decision of the policy is the best of the first
+
+
+def measure(evaluator: Evaluator, policy: Policy) -> Worth:
+    """Two searches a seed, and the policy's likeliest decision."""
+    found, leads = [], []
+    for seed in range(SEEDS):
+        pair = []
+        for asked in (policy, None):
+            own = evaluator.start_again()
+            first = optimize(own, asked, BUDGET, seed)
+            pair.append(np.log(own.seconds))
+            leads.append(first[0].name.startswith(POLICY))
+        found.append(pair)
+    alone = evaluator.start_again()
+    decide_at_once(alone, policy)
+    with_policy, without = np.mean(found, axis=0)
+    seconds = min(alone.seconds, INVALID * evaluator.reference)
+    return Worth(with_policy, without, float(np.log(seconds)), float(np.log(evaluator.reference)),
+                 float(np.mean(leads[::2])))  # fmt: skip
+
+
+def describe(logs: np.ndarray) -> str:
+    """exp - 1 of the mean, with its 95% interval from drawing programs anew."""
+    random = np.random.default_rng(0)
+    means = [logs[random.integers(len(logs), size=len(logs))].mean() for _ in range(DRAWS)]
+    low, high = np.expm1(np.quantile(means, [0.025, 0.975]))
+    return f"{np.expm1(logs.mean()):+.1%} ({low:+.1%} to {high:+.1%})"
+
+
+def show(programs: dict[str, Sequence[Workload]], policy: Policy) -> None:
+    """A row a set of programs and of tasks."""
+    table = make_table(f"Ratios of seconds less 1, with 95% intervals; {BUDGET} decisions a search")
+    for header in ("Programs", "Tasks", "Without / with the policy", "Policy alone / search",
+                   "One device / search", "Policy leads"):  # fmt: skip
+        table.add_column(header)
+    for name, workloads in programs.items():
+        for tasks in (TASKS, TASKS[1:]):
+            worths = [measure(one, policy) for one in make_evaluators(workloads, tasks)]
+            of = {field: np.array([getattr(worth, field) for worth in worths])
+                  for field in Worth.__dataclass_fields__}  # fmt: skip
+            table.add_row(
+                name, ", ".join(tasks), describe(of["without"] - of["with_policy"]),
+                describe(of["alone"] - of["without"]), describe(of["one_device"] - of["without"]),
+                f"{of['leads'].mean():.0%}",
+            )  # fmt: skip
+    output.print(table)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    show({"learned from": SMALL, "others": OTHERS}, load_policy())
