@@ -115,11 +115,16 @@ def wait_for_progress(
 def read_progress(log: Path) -> tuple[dict[str, bytes], int]:
     if not (log / CANDIDATE_FILE).exists():
         return {}, 0
-    candidates = pl.read_parquet(log / CANDIDATE_FILE)
+    candidates = read_at_once(log / CANDIDATE_FILE)
     found = dict(candidates.select("config", "values").iter_rows())
     if not (log / REPEAT_FILE).exists():
         return found, 0
-    return found, pl.read_parquet(log / REPEAT_FILE)["turn"].n_unique()
+    return found, read_at_once(log / REPEAT_FILE)["turn"].n_unique()
+
+
+def read_at_once(path: Path) -> pl.DataFrame:
+    """polars opens a file twice, and in between another may have taken its place."""
+    return pl.read_parquet(path.read_bytes())
 
 
 def check_nothing_lost(
