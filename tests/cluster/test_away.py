@@ -230,7 +230,7 @@ def test_programs_are_collected_on_nodes(cluster: Any, tmp_path: Path) -> None:
     program = REPOSITORY / "solution" / "collecting" / "examples" / "mlp.py"
     command = [
         "fastslow", "collect", "layout", program, "--out", tmp_path / "out", "--configs", "8",
-        "--minutes", "0.4", "--keep-flat", "--executor", "ray", "--address", cluster.address,
+        "--minutes", "2", "--keep-flat", "--executor", "ray", "--address", cluster.address,
     ]  # fmt: skip
     for _ in range(2):  # what is finished is not collected again
         process = TRAINING.start(*command[1:], env=dict(os.environ))
