@@ -37,6 +37,7 @@ from typing import Any
 
 # Read while Python or a library starts: a fork cannot take other values over.
 AT_START = ("PYTHON", "LD_", "OMP_")
+READ_LATER = "PYTHONBREAKPOINT"
 Call = tuple[dict[str, Any], list[int]]  # what is asked, and the files that came with it
 
 
@@ -138,7 +139,11 @@ def move(file: int, numbers: Sequence[int]) -> int:
 
 def at_start(environment: Mapping[str, str]) -> dict[str, str]:
     """What was read while this process started."""
-    return {name: value for name, value in environment.items() if name.startswith(AT_START)}
+    return {
+        name: value
+        for name, value in environment.items()
+        if name.startswith(AT_START) and name != READ_LATER
+    }
 
 
 def divide(modules: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:

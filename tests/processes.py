@@ -191,6 +191,7 @@ class Server:
 
 FASTSLOW = Server("fastslow", LIBRARIES)
 TRAINING = Server("fastslow", LIBRARIES + TRAINING_LIBRARIES, workers=STACK)
+RAY = Server(str(SERVER.parent / "cluster" / "ray_program.py"), STACK)  # in the place of Python
 KAGGLE = Server("kaggle", KAGGLE_LIBRARIES, PYTHONUTF8="1")  # submissions/calls.py sets it
 
 

@@ -2,8 +2,10 @@
 
 import logging
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from solution.training.executors.cluster import RayExecutor
 from solution.training.watch import Watch
 from tests.cluster.watching import Watched
+from tests.processes import RAY
 
 pytest.importorskip("ray")
 
@@ -37,6 +40,7 @@ def open_cluster(nodes: int, head_seconds: int = 60) -> Iterator[Any]:
     os.environ.update(SETTINGS, RAY_gcs_rpc_server_reconnect_timeout_s=str(head_seconds))
     head = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": 100 << 20}
     cluster = Cluster(initialize_head=True, head_node_args=head)
+    cluster.add_node = partial(begin_forks, cluster.add_node)
     try:
         for _ in range(nodes):
             cluster.add_node(num_cpus=1, object_store_memory=100 << 20)
@@ -46,6 +50,15 @@ def open_cluster(nodes: int, head_seconds: int = 60) -> Iterator[Any]:
         cluster.shutdown()
         os.environ.clear()
         os.environ.update(before)
+
+
+def begin_forks(begin: Callable[..., Any], **settings: Any) -> Any:
+    """Begin a node that begins its workers soon: where Ray calls Python, they are forked."""
+    python, sys.executable = sys.executable, str(RAY.stand_in)
+    try:
+        return begin(**settings)
+    finally:
+        sys.executable = python
 
 
 @pytest.fixture(scope="session")
