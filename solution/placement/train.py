@@ -2,7 +2,8 @@
 
     python -m solution.placement.train OUT.safetensors
 
-makes the policy that `fastslow optimize` ships with, in 40 minutes of one core. In each turn the
+makes the policy that `fastslow optimize` ships with, in 40 minutes of one core; stopped, the same
+command goes on. In each turn the
 policy imitates the best decisions that are known, then a search that begins with its decisions
 looks for better ones, as well as one that does not know of it. So decisions of programs that are
 alike become alike, and what one search found by luck is tried on all.
@@ -12,8 +13,10 @@ search" (2017).
 """
 
 import copy
+import math
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -21,10 +24,18 @@ import numpy as np
 import torch
 import typer
 
+from solution.models.nets.checkpoint import (
+    flatten_optimizer,
+    load_checkpoint,
+    restore_optimizer,
+    save_checkpoint,
+    with_prefix,
+    without_prefix,
+)
 from solution.placement.evaluation import INVALID, TASKS, Evaluator
 from solution.placement.graphs.workloads import LESSONS, Workload
 from solution.placement.machine import make_machine
-from solution.placement.policy.imitation import Lesson, imitate, make_lesson
+from solution.placement.policy.imitation import Imitation, Lesson, make_lesson
 from solution.placement.policy.network import Policy
 from solution.placement.policy.ppo import Trainer, Update, fit_scale
 from solution.placement.policy.saving import save_policy
@@ -38,6 +49,8 @@ from solution.system.terminal import say
 SHIPPED = PolicySettings(width=96, attention_layers=2, heads=4, segment=256, inner=256, rounds=1)
 DEVICES = (2, 4)
 LEARNING_RATE = 1e-3
+EVERY = 500  # steps of imitation between two checkpoints
+DECIDED = ("placement", "priorities", "fusion")  # of a Decision
 
 
 def make_evaluators(
@@ -87,6 +100,98 @@ class Best:
         return float(np.exp(np.mean(logs)))
 
 
+class Course:
+    """Turns of search and imitation. Stopped, it goes on and ends with the same policy.
+
+    Args:
+        steps: of imitation in each turn.
+        budgets: evaluations of each graph in the first search, and in each later one.
+        folder: for a checkpoint, written after each search and each EVERY steps; None: none is.
+    """
+
+    def __init__(
+        self, policy: Policy, evaluators: Sequence[Evaluator], steps: Sequence[int],
+        budgets: tuple[int, int], seed: int = 0, folder: Path | None = None,
+    ) -> None:  # fmt: skip
+        self.policy, self.best = policy, Best(evaluators)
+        self.steps, self.budgets, self.seed, self.folder = list(steps), budgets, seed, folder
+        self.turn = 0
+        self.ratio = math.inf  # of the policy's likeliest decisions to the best known
+        self._imitation: Imitation | None = None  # of the turn, after its searches
+
+    def run(self) -> None:
+        """Go on to the end of the last turn."""
+        self._resume()
+        while self.turn < len(self.steps):
+            if self._imitation is None:
+                self._search()
+                self._imitation = self._begin()
+                self._save()
+            self.policy.train()
+            self._imitation.learn(self.best.make_lessons(), self._save, EVERY)
+            self.ratio = self.best.compare(self.policy.eval())
+            self._tell(self._imitation.losses)
+            self.turn, self._imitation = self.turn + 1, None
+            self._save()
+
+    def _search(self) -> None:
+        if not self.turn:
+            self.best.search(None, self.budgets[0], self.seed)
+            return
+        for policy in (self.policy.eval(), None):
+            self.best.search(policy, self.budgets[1], self.seed + self.turn)
+
+    def _begin(self) -> Imitation:
+        steps, seed = self.steps[self.turn], self.seed + self.turn
+        return Imitation(self.policy, steps, LEARNING_RATE, seed)
+
+    def _tell(self, losses: Sequence[float]) -> None:
+        first, last = np.mean(losses[:20]), np.mean(losses[-60:])
+        say(
+            f"Turn {self.turn + 1}: {first:.3f} to {last:.3f}, {self.ratio:.3f} times the best "
+            "known."
+        )
+
+    def _save(self) -> None:
+        if self.folder is None:
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        tensors = with_prefix("policy.", self.policy.state_dict())
+        for place, decision in enumerate(self.best.decisions):
+            for name in DECIDED:
+                tensors[f"best.{place}.{name}"] = torch.from_numpy(getattr(decision, name))
+        record = {"fit": self._name(), "turn": self.turn, "seconds": self.best.seconds,
+                  "ratio": self.ratio, "losses": None}  # fmt: skip
+        if self._imitation is not None:
+            tensors |= with_prefix("optimizer.", flatten_optimizer(self._imitation.optimizer))
+            record["losses"] = self._imitation.losses
+        save_checkpoint(self.folder, tensors, record)
+
+    def _resume(self) -> None:
+        found = load_checkpoint(self.folder, self._name()) if self.folder is not None else None
+        if found is None:
+            return
+        tensors, record = found
+        self.policy.load_state_dict(without_prefix("policy.", tensors))
+        self.best.seconds = record["seconds"]
+        self.best.decisions = [
+            Decision(*(tensors[f"best.{place}.{name}"].numpy() for name in DECIDED))
+            for place in range(len(self.best.decisions))
+        ]
+        self.turn, self.ratio = record["turn"], record["ratio"]
+        if record["losses"] is not None:
+            self._imitation = self._begin()
+            self._imitation.losses = record["losses"]
+            self._imitation.done = len(record["losses"])
+            optimizer = without_prefix("optimizer.", tensors)
+            restore_optimizer(self._imitation.optimizer, optimizer)
+
+    def _name(self) -> str:
+        graphs = [(e.graph.name, len(e.machine), e.tasks) for e in self.best.evaluators]
+        settings = asdict(self.policy.settings), self.steps, self.budgets, self.seed
+        return repr((settings, graphs))
+
+
 def train(
     settings: PolicySettings,
     training: TrainingSettings,
@@ -98,28 +203,20 @@ def train(
     """A policy that imitates in turns, then learns by itself where that makes it better.
 
     Args:
-        steps: of imitation in each turn.
-        budgets: evaluations of each graph in the first search, and in each later one.
-        folder: for checkpoints of PPO.
+        steps, budgets: see Course.
+        folder: for checkpoints; a training that was stopped goes on from the last one.
     """
     torch.manual_seed(training.seed)
-    policy, best = Policy(settings), Best(evaluators)
+    policy = Policy(settings)
     fit_scale(policy, evaluators)
-    best.search(None, budgets[0], training.seed)
-    for turn, count in enumerate(steps):
-        if turn:
-            best.search(policy.eval(), budgets[1], training.seed + turn)
-            best.search(None, budgets[1], training.seed + turn)
-        seed = training.seed + turn
-        losses = imitate(policy.train(), best.make_lessons(), count, LEARNING_RATE, seed)
-        first, last = np.mean(losses[:20]), np.mean(losses[-60:])
-        ratio = best.compare(policy.eval())
-        say(f"Turn {turn + 1}: {first:.3f} to {last:.3f}, {ratio:.3f} times the best known.")
-    before, learned = best.compare(policy.eval()), copy.deepcopy(policy).train()
-    Trainer(learned, evaluators, training).train(_show, folder)
-    after = best.compare(learned.eval())
-    say(f"PPO: {before:.3f} becomes {after:.3f} times the best known.")
-    return learned if after < before else policy
+    turns, own = (None, None) if folder is None else (folder / "turns", folder / "ppo")
+    course = Course(policy, evaluators, steps, budgets, training.seed, turns)
+    course.run()
+    learned = copy.deepcopy(policy).train()
+    Trainer(learned, evaluators, training).train(_show, own)
+    after = course.best.compare(learned.eval())
+    say(f"PPO: {course.ratio:.3f} becomes {after:.3f} times the best known.")
+    return learned if after < course.ratio else policy
 
 
 def _show(update: Update) -> None:

@@ -9,7 +9,7 @@ class Report(Protocol):
 
     def __call__(
         self,
-        done: int,
+        done: float,
         total: int,
         note: str = "",
         score: float | None = None,
@@ -21,7 +21,7 @@ class Report(Protocol):
         """Take note of the progress.
 
         Args:
-            done: steps done.
+            done: steps done; where one takes long, parts of it count.
             total: steps in all.
             note: a few words.
             score: the validation score after this step, higher is better, where there is one; the

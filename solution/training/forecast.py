@@ -60,7 +60,7 @@ def forecast(
     """Begin to fit a model of each group of collections, and predict a few graphs with it.
 
     Args:
-        patience: seconds in which the models of a group are watched; a step of each at least.
+        patience: seconds in which the models of a group are watched, as many as there is time for.
     """
     found = []
     for experiment in experiments:
@@ -70,8 +70,12 @@ def forecast(
         for jobs in groups.values():
             # Fits that stop early do so at another epoch each.
             tried = [jobs[place] for place in sorted({0, len(jobs) // 2, len(jobs) - 1})]
+            fits: list[float] = []
+            end = time.monotonic() + patience
             with one_thread():
-                fits = [_watch_fit(job, plan, patience / len(tried)) for job in tried]
+                for job in tried:
+                    if not fits or time.monotonic() < end:
+                        fits.append(_watch_fit(job, plan, patience / len(tried)))
                 predict_seconds = _foretell_predictions(jobs[0], plan)
             mean = sum(fits) / len(fits)
             predicted = sum(_count_predictions(job, plan) for job in jobs)
@@ -110,15 +114,17 @@ class _Stopwatch:
     def __init__(self, patience: float = PATIENCE) -> None:
         self._patience = patience
         self._begin = self._model = time.monotonic()  # of the fit, and of the model it is at
-        self._seen: list[tuple[float, int]] = []  # when each step of it was done
+        self._seen: list[tuple[float, float]] = []  # when how many steps of it were done
         self._total = 0
 
-    def __call__(self, done: int, total: int, *_: object, **__: object) -> None:
+    def __call__(self, done: float, total: int, *_: object, **__: object) -> None:
         if self._seen and done <= self._seen[-1][1]:  # the ranker fits another model
             self._model, self._seen = self._seen[-1][0], []
         self._seen.append((time.monotonic(), done))
         self._total = total
-        if self._seen[-1][0] - self._begin > self._patience and done < total:
+        # A part of a step says nothing alone: before it stands what is done once.
+        is_enough = done >= 1 or len(self._seen) > 1
+        if is_enough and self._seen[-1][0] - self._begin > self._patience and done < total:
             raise _SeenEnoughError
 
     def extrapolate(self) -> float:

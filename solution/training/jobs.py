@@ -34,11 +34,16 @@ class Job:
     def folder(self, run: Run) -> Path:
         return run.job(self.experiment.name, self.group, self.fold, self.seed)
 
+    @property
+    def kind(self) -> str:
+        """What it trains, whatever the fold and the seed."""
+        return f"{self.experiment.name} {' + '.join(self.collections)}"
+
     def describe(self) -> str:
         """What people call it."""
         fold = "all graphs" if self.fold == NO_FOLD else f"fold {self.fold}"
         seed = f" seed {self.seed}" if len(self.experiment.seeds) > 1 else ""
-        return f"{self.experiment.name} {' + '.join(self.collections)} {fold}{seed}"
+        return f"{self.kind} {fold}{seed}"
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ class LearningCurve:
 
     def __call__(
         self,
-        done: int,
+        done: float,
         total: int,
         note: str = "",
         score: float | None = None,
@@ -32,7 +32,7 @@ class LearningCurve:
     ) -> None:
         """Remember the score and what was measured with it, if there is one."""
         if score is not None:
-            self._points.append((done, round(float(score), DIGITS)))
+            self._points.append((int(done), round(float(score), DIGITS)))
             self._measures.append(measures or {})
         self._report(done, total, note, score, loss=loss, rate=rate, measures=measures)
 

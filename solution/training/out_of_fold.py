@@ -4,6 +4,7 @@ The folder of a job (solution.training.jobs) appears when it is complete and is 
 so a run that was killed goes on after its last job and ends with the same predictions.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +44,8 @@ def run_experiments(
         rehearse(experiment, plan)
     warn_about_devices(experiments, executor.devices)
     jobs = [job for experiment in experiments for job in list_jobs(experiment, plan, choice)]
-    with watch_jobs(len(jobs)) as watch:
+    kinds = Counter(job.kind for job in jobs if not job.folder(run).exists())
+    with watch_jobs(len(jobs), kinds) as watch:
         train_jobs(jobs, plan, run, watch, executor)
     for experiment in experiments:
         gather(experiment, plan, run)

@@ -3,7 +3,8 @@
 import math
 import threading
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
@@ -46,7 +47,7 @@ class ProgressBars:
         """Show a bar for the fit called `name` inside the block."""
         task = self._progress.add_task(name, total=None, note="")
 
-        def report(done: int, total: int, note: str = "", *_: Any, **__: Any) -> None:
+        def report(done: float, total: int, note: str = "", *_: Any, **__: Any) -> None:
             self._progress.update(task, completed=done, total=total, note=note)
 
         try:
@@ -67,11 +68,16 @@ class LogLines:
     """A Watch for where bars cannot move, as in a file: a line a model, and two a minute at least.
 
     13:21:07  17 of 125  tile_gnn_001 tile:xla fold 2: inner score 0.974 in 6 s, about 3 min left
+
+    Args:
+        total: models.
+        kinds: of those that are not trained yet, how many there are of each; the name of a model
+            begins with its kind. By default all are of one kind, and all are to be trained.
     """
 
-    def __init__(self, total: int) -> None:
-        self._total, self._done, self._trained = total, 0, 0
-        self._started = math.inf  # the first fit, not the workers
+    def __init__(self, total: int, kinds: Mapping[str, int] | None = None) -> None:
+        self._total, self._done = total, 0
+        self._left = TimeLeft(Counter(kinds if kinds is not None else {"": total}))
         self._said = time.monotonic()
         self._running: dict[str, Line] = {}
         self._over = threading.Event()
@@ -87,10 +93,9 @@ class LogLines:
     def job(self, name: str) -> Iterator[Report]:
         """Say when the fit called `name` is over, and meanwhile how far it is."""
         line = self._running[name] = Line(name)
-        self._started = min(self._started, line.started)
 
         def report(
-            done: int, total: int, note: str = "", score: float | None = None, **_: Any
+            done: float, total: int, note: str = "", score: float | None = None, **_: Any
         ) -> None:
             line.done, line.total = done, total
             if score is not None:
@@ -99,10 +104,12 @@ class LogLines:
         try:
             yield report
         finally:
+            at_once = len(self._running)
             del self._running[name]
-        self._trained += 1
         seconds = time.monotonic() - line.started
-        self._say(f"{name}{_inner(line)} in {spell(seconds)}{self._left()}", self._done + 1)
+        self._left.finish(name, seconds)
+        left = self._left.describe(list(self._running.values()), at_once)
+        self._say(f"{name}{_inner(line)} in {spell(seconds)}{left}", self._done + 1)
 
     def advance(self) -> None:
         """Another job is done."""
@@ -112,17 +119,9 @@ class LogLines:
         """Where nothing was said for a while, say what is at work: nobody shall ask if it is."""
         while not self._over.wait(QUIET_SECONDS / 4):
             if self._running and time.monotonic() - self._said > QUIET_SECONDS:
-                lines = [
-                    f"{line.name}{f': step {line.done} of {line.total}' if line.total else ''}"
-                    for line in list(self._running.values())
-                ]
-                self._say(f"at work on {'; '.join(lines)}")
-
-    def _left(self) -> str:
-        left = self._total - self._done - 1
-        if not left:
-            return ""
-        return f", about {spell((time.monotonic() - self._started) / self._trained * left)} left"
+                running = list(self._running.values())
+                lines = "; ".join(map(_describe, running))
+                self._say(f"at work on {lines}{self._left.describe(running, len(running))}")
 
     def _say(self, words: str, number: int | None = None) -> None:
         self._said = time.monotonic()
@@ -134,11 +133,52 @@ class LogLines:
         )  # fmt: skip
 
 
+class TimeLeft:
+    """Foretells when all models are trained, by those of the same kind.
+
+    Args:
+        kinds: models to train, of each kind.
+    """
+
+    def __init__(self, kinds: Counter[str]) -> None:
+        self._left = Counter(kinds)
+        self._seconds: dict[str, list[float]] = {kind: [] for kind in kinds}
+
+    def finish(self, name: str, seconds: float) -> None:
+        """A model is trained, in so many seconds."""
+        kind = self._kind(name)
+        self._left[kind] -= 1
+        self._seconds.setdefault(kind, []).append(seconds)
+
+    def describe(self, running: Sequence["Line"], at_once: int) -> str:
+        """In words that end a sentence; none where nothing is left, or nothing is known.
+
+        Args:
+            running: the fits that are going on.
+            at_once: how many of them there are as a rule.
+        """
+        known = {kind: list(seconds) for kind, seconds in self._seconds.items()}
+        for line in running:  # of a kind that has ended none, what is seen of it
+            seen = time.monotonic() - line.started
+            if line.done > line.first and not known.setdefault(kind := self._kind(line.name), []):
+                known[kind].append(seen * line.total / (line.done - line.first))
+        left = {kind: number for kind, number in self._left.items() if number > 0}
+        means = {kind: sum(known[kind]) / len(known[kind]) for kind in left if known.get(kind)}
+        if not means:
+            return ""
+        least = "at least" if len(means) < len(left) else "about"
+        seconds = sum(mean * left[kind] for kind, mean in means.items()) / max(1, at_once)
+        return f", {least} {spell(seconds)} left"
+
+    def _kind(self, name: str) -> str:
+        return max((kind for kind in self._seconds if name.startswith(kind)), key=len, default="")
+
+
 @contextmanager
-def watch_jobs(total: int) -> Iterator[Watch]:
-    """Bars on a terminal, else plain lines."""
+def watch_jobs(total: int, kinds: Mapping[str, int] | None = None) -> Iterator[Watch]:
+    """Bars on a terminal, else plain lines; for the arguments see LogLines."""
     if not console.is_terminal:
-        with LogLines(total) as lines:
+        with LogLines(total, kinds) as lines:
             yield lines
         return
     with bars() as progress:
@@ -153,7 +193,7 @@ class Line:
     started: float = field(default_factory=time.monotonic)
     seconds: float = 0.0
     first: int = 0  # epochs that were done before, by a fit that was stopped
-    done: int = 0
+    done: float = 0
     total: int = 0
     loss: float | None = None
     score: float | None = None
@@ -167,7 +207,7 @@ class Line:
         left = (self.total - self.done) * self.seconds / here if here > 0 else None
         return (
             self.name,
-            f"{self.done}/{self.total}" if self.total else "",
+            f"{_count(self.done)}/{self.total}" if self.total else "",
             _show(self.loss, "{:.3f}"),
             _show(self.score, "{:.3f}"),
             _show(self.best, "{:.3f}"),
@@ -203,7 +243,7 @@ class LiveTable:
         self._lines.append(line)
 
         def report(
-            done: int,
+            done: float,
             total: int,
             note: str = "",
             score: float | None = None,
@@ -213,8 +253,10 @@ class LiveTable:
             **_: Any,
         ) -> None:
             if not line.total:
-                line.first = done - 1
-            line.done, line.total, line.loss, line.rate = done, total, loss, rate
+                line.first = math.ceil(done) - 1
+            line.done, line.total = done, total
+            if loss is not None:  # known at the end of an epoch
+                line.loss, line.rate = loss, rate
             line.seconds = time.monotonic() - line.started
             if score is not None:
                 line.score = score
@@ -239,9 +281,19 @@ class LiveTable:
         return table
 
 
+def _describe(line: Line) -> str:
+    """How far a fit is."""
+    return line.name + (f": step {_count(line.done)} of {line.total}" if line.total else "")
+
+
 def _inner(line: Line) -> str:
     """The best score on the graphs that a fit stops early on."""
     return "" if line.best is None else f": inner score {line.best:.3f}"
+
+
+def _count(steps: float) -> str:
+    """Parts of a step in tenths."""
+    return f"{math.floor(10 * steps) / 10:g}"
 
 
 def _show(value: float | None, form: str) -> str:

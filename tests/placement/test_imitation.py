@@ -10,11 +10,11 @@ import torch
 from solution.placement.evaluation import Evaluator
 from solution.placement.machine import make_machine
 from solution.placement.policy.imitation import (
+    Imitation,
     call_as_the_policy,
+    draw_order,
     find_levels,
-    imitate,
     make_lesson,
-    rename_devices,
     weigh_devices,
 )
 from solution.placement.policy.inputs import find_inputs
@@ -26,11 +26,18 @@ from tests.placement.test_policy import make_policy
 def test_imitation_learns_a_decision() -> None:
     evaluator = Evaluator(Environment(make_graph(30, 2), make_machine(2)))
     lesson = make_lesson(evaluator, make_decision(evaluator.graph, 2, 1))
-    losses = imitate(make_policy(), [lesson], 60, 3e-3)
-    assert losses[-1] < 0.7 * losses[0]
-    assert rename_devices(np.array([2, 2, 0, 1, 0])).tolist() == [0, 0, 1, 2, 1]
+    imitation = Imitation(make_policy(), 60, 3e-3)
+    imitation.learn([lesson])
+    assert imitation.losses[-1] < 0.7 * imitation.losses[0]
     levels = find_levels(evaluator.graph, np.arange(30.0))
     assert levels.max() == 19 and (np.diff(levels[evaluator.graph.decides_priority]) >= 0).all()
+
+
+def test_every_lesson_comes_once_before_any_comes_again() -> None:
+    order = draw_order(5, 17, seed=1)
+    assert len(order) == 17
+    assert all(sorted(order[k : k + 5]) == list(range(5)) for k in (0, 5, 10))
+    assert order[:5].tolist() != order[5:10].tolist()
 
 
 def test_names_of_devices_that_are_alike_mean_nothing() -> None:

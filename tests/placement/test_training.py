@@ -1,12 +1,17 @@
 """A policy is trained in turns of search and imitation, then by PPO."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pytest
 import torch
 
+from solution.placement import train as placement_training
 from solution.placement.graphs.workloads import DOCUMENT, LESSONS, find_workload
+from solution.placement.policy.imitation import Imitation
 from solution.placement.policy.network import Policy
-from solution.placement.policy.ppo import fit_scale
+from solution.placement.policy.ppo import Trainer, fit_scale
 from solution.placement.policy.settings import PolicySettings, TrainingSettings
 from solution.placement.train import Best, make_evaluators, train
 
@@ -37,8 +42,47 @@ def test_a_trained_policy_decides_better_than_one_that_is_not(tmp_path: Path) ->
     untrained = Policy(TINY)
     fit_scale(untrained, evaluators)
     training = TrainingSettings(updates=2, samples=4, epochs=1)
-    learned = train(TINY, training, evaluators, (80, 20), (100, 20), tmp_path)
+    learned = train(TINY, training, evaluators, (200, 40), (100, 20), tmp_path)
     assert best.compare(learned) < best.compare(untrained.eval())
+
+
+def test_a_training_that_was_stopped_goes_on_and_ends_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped in the middle of each turn's imitation, in a search, and in PPO."""
+    evaluators = make_evaluators([find_workload("rnnlm-1x4")])
+    training = TrainingSettings(updates=2, samples=4, epochs=1)
+    monkeypatch.setattr(placement_training, "EVERY", 5)
+
+    def start(folder: Path) -> dict[str, torch.Tensor]:
+        learned = train(TINY, training, evaluators, (20, 10), (60, 20), folder)
+        return dict(learned.state_dict())
+
+    whole = start(tmp_path / "whole")
+    for calls in (8, 20, 25, 29):  # steps and searches; each goes on where the one before ended
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            stop_after(patch, calls)
+            start(tmp_path / "stopped")
+    again = start(tmp_path / "stopped")
+    assert all(torch.equal(again[name], value) for name, value in whole.items())
+
+
+def stop_after(patch: pytest.MonkeyPatch, calls: int) -> None:
+    """Ctrl-C after so many steps of imitation and searches."""
+    left = [calls]
+
+    def count(function: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*arguments: Any) -> Any:
+            left[0] -= 1
+            if left[0] < 0:
+                raise KeyboardInterrupt
+            return function(*arguments)
+
+        return counted
+
+    patch.setattr(Imitation, "_learn", count(Imitation._learn))
+    patch.setattr(Best, "search", count(Best.search))
+    patch.setattr(Trainer, "update", count(Trainer.update))
 
 
 def test_the_policy_learns_from_none_of_the_documents_programs() -> None:

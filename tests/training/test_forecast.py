@@ -39,7 +39,7 @@ def test_every_model_of_every_experiment_counts(sample_store: Store) -> None:
     assert "GB are free there" in " ".join(shown.split())
 
 
-def watch(moments: list[tuple[float, int]], total: int, monkeypatch: pytest.MonkeyPatch) -> float:
+def watch(moments: list[tuple[float, float]], total: int, monkeypatch: pytest.MonkeyPatch) -> float:
     """What is foretold of a fit whose steps end at these seconds; the last one is enough."""
     now = [100.0]
     monkeypatch.setattr("solution.training.forecast.time.monotonic", lambda: now[0])
@@ -59,6 +59,8 @@ def test_a_long_fit_is_watched_for_a_while(monkeypatch: pytest.MonkeyPatch) -> N
     assert watch([(11, 1), (16, 2), (late, 3)], 60, monkeypatch) == late + 57 * 5
     # A single step says all that is known.
     assert watch([(late, 1)], 10, monkeypatch) == 10 * late
+    # A part of a step comes after what is done once: another part says how long the rest takes.
+    assert watch([(late, 0.1), (late + 2, 0.2)], 3, monkeypatch) == late + 2 + 2.8 * 20
     # A ranker of two models: the first is over, of the second one step was seen.
     assert watch([(1, 1), (2, 2), (late, 1)], 2, monkeypatch) == late + (late - 2)
 

@@ -1,4 +1,4 @@
-"""Everything that a fit knows between two epochs, to choose weights by and to go on from."""
+"""Everything that a fit knows between two steps, to choose weights by and to go on from."""
 
 import copy
 import time
@@ -21,6 +21,7 @@ from solution.models.nets.checkpoint import (
 SECONDS_BETWEEN = 20.0  # two checkpoints
 NET, OPTIMIZER, BEST, MEMORY = "net.", "optimizer.", "best.", "memory."
 TORCH_RANDOM, GPU_RANDOM = "random.torch", "random.gpu"
+ORDER = "order"
 
 
 @runtime_checkable
@@ -51,6 +52,9 @@ class FitState:
         self.epochs_since_best = 0
         # Epochs done, validation score, and what else was measured then.
         self.history: list[tuple[int, float, dict[str, float]]] = []
+        # Of an epoch that goes on: the graphs (visits,) in their order, and each step's loss.
+        self.order: np.ndarray | None = None
+        self.losses: list[float] = []
         self.generator = np.random.default_rng(seed)
         self._net, self._optimizer, self._fit = net, optimizer, fit
         self._best_score = -np.inf
@@ -92,8 +96,11 @@ class FitState:
             tensors[GPU_RANDOM] = torch.cuda.get_rng_state(self._device)
         if isinstance(self._net, Remembering):
             tensors |= with_prefix(MEMORY, self._net.memory())
+        if self.order is not None:
+            tensors[ORDER] = torch.from_numpy(self.order)
         record = {
             "fit": self._fit,
+            "losses": self.losses,
             "epoch": self.epoch,
             "epochs_since_best": self.epochs_since_best,
             "best_score": self._best_score,
@@ -120,4 +127,6 @@ class FitState:
         self.epoch, self.epochs_since_best = record["epoch"], record["epochs_since_best"]
         self._best_score = record["best_score"]
         self.history = [(epoch, score, measures) for epoch, score, measures in record["history"]]
+        self.order = tensors[ORDER].numpy() if ORDER in tensors else None
+        self.losses = record["losses"]
         self.generator.bit_generator.state = record["generator"]

@@ -9,7 +9,7 @@ Device and precision are Lightning Fabric's business.
 import copy
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ from solution.system.report import Report, silent
 
 WARM_UP = 0.1
 MANY = 10  # times as many configurations as are sampled
+LOOK_SECONDS = 2.0  # between two looks at how far a long epoch is
 MAX_VALUES = 1 << 22  # of a layer that are in memory at once while training: 16 MB
 OPTIMIZERS = ("adamw", "adam")
 Drawn = tuple[Example[Inputs], np.ndarray]  # a graph and the rows (configs,) that are learned from
@@ -154,8 +155,15 @@ def _train(
         team, wrapped, wrapped_optimizer, settings, state.generator, isinstance(net, Regularised)
     )
     team.wait()  # nobody writes a checkpoint that another one has not read
-    for epoch in range(state.epoch, settings.epochs):
-        loss, rate = steps.run_epoch(examples, epoch)
+    note, kept_in = "", checkpoints if team.rank == 0 else None
+
+    def look(share: float) -> None:
+        if kept_in is not None:
+            state.save_now_and_then(kept_in)
+        report(state.epoch + share, settings.epochs, note)
+
+    for _ in range(state.epoch, settings.epochs):
+        loss, rate = steps.run_epoch(examples, state, look)
         score, measures, note = None, {"loss": loss}, f"loss {loss:.3f}"
         if len(validation):
             found = team.from_leader(
@@ -164,12 +172,12 @@ def _train(
             score, measures = getattr(found, settings.chosen_by), measures | found.measures()
             state.keep_if_best(score, measures)
             note += f", validation {score:.3f}"
-        state.epoch = epoch + 1
+        state.epoch += 1
         report(state.epoch, settings.epochs, note, score, loss=loss, rate=rate, measures=measures)
         if settings.patience is not None and state.epochs_since_best >= settings.patience:
             break
-        if checkpoints is not None and team.rank == 0:
-            state.save_now_and_then(checkpoints)
+        if kept_in is not None:
+            state.save_now_and_then(kept_in)
     state.take_chosen_weights()
 
 
@@ -205,22 +213,41 @@ class Steps:
     def __post_init__(self) -> None:
         self.loss = blend(self.settings.loss, self.settings.regression)
 
-    def run_epoch(self, examples: Sequence[Example[Inputs]], epoch: int) -> tuple[float, float]:
-        """The mean loss, and the configurations that were learned from per second."""
+    def run_epoch(
+        self,
+        examples: Sequence[Example[Inputs]],
+        state: FitState,
+        look: Callable[[float], None] = lambda _: None,
+    ) -> tuple[float, float]:
+        """Go on to the end of the state's epoch.
+
+        Args:
+            look: called now and then, between two steps, with the share of the epoch that is done.
+
+        Returns the mean loss, and the configurations that were learned from per second.
+        """
         self.net.train()
         settings, started = self.settings, time.perf_counter()
-        visits = list_visits([len(example.runtimes) for example in examples], settings)
-        steps = -(-len(visits) // settings.graphs_per_step)
-        losses = []
-        for number, batch in enumerate(self._batches(visits)):
+        if state.order is None:
+            visits = list_visits([len(example.runtimes) for example in examples], settings)
+            state.order = self.generator.permutation(visits)
+        size, first, looked = settings.graphs_per_step, len(state.losses), started
+        steps = -(-len(state.order) // size)
+        for number in range(first, steps):
             if settings.optimizer == "adamw":
-                factor = learning_rate_factor(epoch * steps + number, settings.epochs * steps)
+                factor = learning_rate_factor(state.epoch * steps + number, settings.epochs * steps)
                 for group in self.optimizer.param_groups:
                     group["lr"] = factor * settings.learning_rate
-            losses.append(self._step([examples[index] for index in batch]))
+            batch = state.order[number * size : (number + 1) * size]
+            state.losses.append(self._step([examples[index] for index in batch]))
             self.memory.give_back()
-        learned = len(visits) * settings.configs_per_graph
-        return float(np.mean(losses)), learned / (time.perf_counter() - started)
+            if number + 1 < steps and time.perf_counter() - looked > LOOK_SECONDS:
+                looked = time.perf_counter()
+                look((number + 1) / steps)
+        loss, learned = float(np.mean(state.losses)), len(state.order) - first * size
+        state.order, state.losses = None, []
+        rate = learned * settings.configs_per_graph / (time.perf_counter() - started)
+        return loss, rate
 
     def _step(self, examples: list[Example[Inputs]]) -> float:
         total = self.find_gradients(examples)
@@ -243,11 +270,6 @@ class Steps:
             total += share * float(loss.detach())
         self.team.add_up(self.net.parameters())
         return self.team.sum_number(total)
-
-    def _batches(self, visits: np.ndarray) -> Iterator[np.ndarray]:
-        order, size = self.generator.permutation(visits), self.settings.graphs_per_step
-        for first in range(0, len(order), size):
-            yield order[first : first + size]
 
     def _parts(self, drawn: Sequence[Drawn[Inputs]]) -> Iterator[list[Drawn[Inputs]]]:
         """Divide a step's graphs so that their activations fit; gradients add up to the same."""

@@ -4,7 +4,8 @@ Ours, after DOPPLER (2026): PPO from scratch ends with everything on one device,
 is not clean is worse than that.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -32,13 +33,10 @@ class Lesson:
 
 
 def make_lesson(evaluator: Evaluator, decision: Decision) -> Lesson:
-    """The decision as actions. Devices that are alike are called by the order of their nodes."""
+    """The decision as actions."""
     graph = evaluator.graph
-    placement = decision.placement[graph.leaders]
-    if len(set(evaluator.machine.devices)) == 1:
-        placement = rename_devices(placement)
     actions = {
-        "placement": placement,
+        "placement": decision.placement[graph.leaders],
         "schedule": find_levels(graph, decision.priorities),
         "fusion": decision.fusion,
     }
@@ -88,12 +86,6 @@ def call_as_the_policy(policy: Policy, lesson: Lesson) -> dict[str, Tensor]:
     return {**lesson.actions, "placement": torch.from_numpy(names)[lesson.actions["placement"]]}
 
 
-def rename_devices(placement: np.ndarray) -> np.ndarray:
-    """The same division, with devices called in the order in which they appear."""
-    _, first, inverse = np.unique(placement, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first))[inverse]
-
-
 def find_levels(graph: CostGraph, priorities: np.ndarray) -> np.ndarray:
     """Priorities as levels, with equally many nodes at each."""
     own = graph.decides_priority
@@ -106,27 +98,54 @@ def find_levels(graph: CostGraph, priorities: np.ndarray) -> np.ndarray:
     return levels
 
 
-def imitate(
-    policy: Policy, lessons: Sequence[Lesson], steps: int, learning_rate: float, seed: int = 0
-) -> list[float]:
-    """Learn the lessons in turn, in an order drawn anew each time; the losses."""
-    optimizer = torch.optim.Adam(policy.parameters(), lr=learning_rate)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+class Imitation:
+    """Learns lessons in turn, in an order drawn anew each time.
+
+    Attributes:
+        done: steps so far.
+        losses: of each of them.
+        optimizer: what is to be kept of it, beside the policy and these two, to go on.
+    """
+
+    def __init__(self, policy: Policy, steps: int, learning_rate: float, seed: int = 0) -> None:
+        self.policy, self.steps, self.learning_rate, self.seed = policy, steps, learning_rate, seed
+        self.optimizer = torch.optim.Adam(policy.parameters(), lr=learning_rate)
+        self.done = 0
+        self.losses: list[float] = []
+
+    def learn(
+        self, lessons: Sequence[Lesson], keep: Callable[[], None] | None = None, every: int = 500
+    ) -> None:
+        """Go on to the last step.
+
+        Args:
+            keep: called after each `every` steps.
+        """
+        order = draw_order(len(lessons), self.steps, self.seed)
+        with track(range(self.done, self.steps), "Imitating") as turns:
+            for step in turns:
+                self._learn(lessons[order[step]])
+                if keep is not None and self.done % every == 0:
+                    keep()
+
+    def _learn(self, lesson: Lesson) -> None:
+        share = (1 + math.cos(math.pi * self.done / self.steps)) / 2
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.learning_rate * share
+        loss = _find_loss(self.policy, lesson)
+        self.optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.policy.parameters(), 1.0)
+        self.optimizer.step()
+        self.losses.append(loss.item())
+        self.done += 1
+
+
+def draw_order(lessons: int, steps: int, seed: int) -> np.ndarray:
+    """Which lesson in which step: (steps,) numbers; each once before any comes again."""
     random = np.random.default_rng(seed)
-    losses: list[float] = []
-    order: list[int] = []
-    with track(range(steps), "Imitating") as turns:
-        for _ in turns:
-            if not order:
-                order = random.permutation(len(lessons)).tolist()
-            loss = _find_loss(policy, lessons[order.pop()])
-            optimizer.zero_grad()
-            loss.backward()
-            nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
-            optimizer.step()
-            schedule.step()
-            losses.append(loss.item())
-    return losses
+    rounds = [random.permutation(lessons) for _ in range(-(-steps // lessons))]
+    return np.concatenate([np.zeros(0, np.int64), *rounds])[:steps]
 
 
 def _find_loss(policy: Policy, lesson: Lesson) -> Tensor:

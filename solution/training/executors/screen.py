@@ -52,7 +52,7 @@ class Throttled:
 
     def __call__(
         self,
-        done: int,
+        done: float,
         total: int,
         note: str = "",
         score: float | None = None,

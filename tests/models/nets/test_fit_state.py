@@ -9,7 +9,7 @@ import torch
 
 from solution.models.base import Ranker
 from solution.models.layout.layout_gnn import LayoutGnnSettings
-from solution.models.nets import fit_state
+from solution.models.nets import fit_state, training_loop
 from solution.models.nets.checkpoint import NAME, load_checkpoint, save_checkpoint
 from solution.models.nets.training_loop import TrainingSettings
 from solution.models.wrappers import SublistAverageSettings
@@ -27,19 +27,19 @@ class KillError(Exception):
 def fit(
     training: TrainingSettings,
     folder: Path | None = None,
-    kill_at: int | None = None,
+    kill_at: float | None = None,
     width: int = 8,
     graphs: slice = slice(0, 3),
-) -> tuple[Ranker, list[int]]:
-    """Fit on three graphs; the ranker and the epochs that were run."""
+) -> tuple[Ranker, list[float]]:
+    """Fit on three graphs; the ranker and the epochs that were run, and parts of them."""
     ranker = LayoutGnnSettings(width=width, rounds=(8,), training=training).build(0)
     if folder is not None:
         ranker.keep_checkpoints(folder)
-    epochs = []
+    epochs: list[float] = []
 
-    def report(done: int, *_: object, **__: object) -> None:
+    def report(done: float, *_: object, **__: object) -> None:
         epochs.append(done)
-        if done == kill_at:
+        if kill_at is not None and done >= kill_at:
             raise KillError
 
     return ranker.fit(GRAPHS[graphs], GRAPHS[3:], report), epochs
@@ -64,6 +64,24 @@ def test_a_killed_fit_goes_on_and_predicts_the_same(
     ranker, went_on = fit(training, tmp_path)
     told_again = kill_at - 1 if training.patience else 0  # the learning curve so far
     assert went_on[told_again:] == epochs[kill_at - 1 :]  # the epoch of the kill was not saved
+    np.testing.assert_array_equal(ranker.predict(GRAPHS[3]), expected.predict(GRAPHS[3]))
+
+
+@pytest.mark.parametrize("training", [WHOLE, STOPPED_EARLY], ids=["all epochs", "stopped early"])
+def test_a_fit_that_was_killed_inside_an_epoch_goes_on_there(
+    training: TrainingSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was learned before the kill is not learned again."""
+    training = dataclasses.replace(training, graphs_per_step=1)
+    expected, epochs = fit(training)
+    monkeypatch.setattr(training_loop, "LOOK_SECONDS", -1.0)
+    with pytest.raises(KillError):
+        fit(training, tmp_path, kill_at=2.5)
+    torch.manual_seed(99)
+    ranker, went_on = fit(training, tmp_path)
+    told_again = 2 if training.patience else 0
+    assert 2.5 < went_on[told_again] <= 3
+    assert [done for done in went_on if done == int(done)][told_again:] == epochs[2:]
     np.testing.assert_array_equal(ranker.predict(GRAPHS[3]), expected.predict(GRAPHS[3]))
 
 
