@@ -9,6 +9,7 @@ from solution.choosing.replay import TablePrior
 from solution.choosing.search import Budget, Lookup, search
 from solution.choosing.table import make_table
 from solution.serving.bundle import Bundle
+from solution.serving.ranking import KNOWN
 from solution.serving.reading import read_graph
 from solution.serving.words import describe_configs
 
@@ -35,7 +36,7 @@ def replay_file(
     best = np.minimum.accumulate([trial.time for trial in trials]) / table.runtimes.min() - 1
     shown = ", ".join(f"{k}: {best[k - 1]:.2%}" for k in SHOWN if k <= len(best))
     what = describe_configs(graph, table.first[[place]])[0]
-    learned = " The models learned from this program." if ranking.known else ""
+    learned = f" {KNOWN}" if ranking.known else ""
     return (
         f"{graph.name}: looked {len(trials)} of {len(table.runtimes):,} configurations up; "
         f"nothing was compiled.{learned}\n"

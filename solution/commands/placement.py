@@ -52,6 +52,8 @@ def optimize(
 
     if timeline is not None and timeline.suffix not in FORMATS:
         raise InputError(f"{timeline}: expected a name that ends with {', '.join(FORMATS)}.")
+    if trace is not None and trace.suffix != ".json":
+        raise InputError(f"{trace}: expected a name that ends with .json.")
     read = read_cost_graph(graph)
     made = make_machine(devices, machine)
     chosen = tuple(task.strip() for task in tasks.split(","))
@@ -59,10 +61,12 @@ def optimize(
         read, made, chosen, load_policy(policy or SHIPPED), evaluations, seed
     )
     _show(report)
-    for path, write in ((timeline, draw_timeline), (trace, write_trace)):
+    for name, path, write in (
+        ("Timeline", timeline, draw_timeline), ("Trace", trace, write_trace),
+    ):  # fmt: skip
         if path is not None:
             write(read, made, report.line, path)
-            say(f"Timeline: {path}")
+            say(f"{name}: {path}")
     if out is not None:
         write_decision(report, out)
 

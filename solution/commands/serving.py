@@ -61,6 +61,8 @@ def pack(
     from ensembles.last_recipe import choose_recipe
     from solution.serving.packing import pack as make
 
+    if refit and distill:
+        raise InputError("Give --refit or --distill, one of them: a bundle holds one or the other.")
     run = Run.existing(run_folder)
     chosen = choose_recipe(run, recipe)
     if not (refit or distill):
@@ -97,7 +99,7 @@ def rank(
     collection: Annotated[str | None, typer.Option(help="Where the path does not say it.")] = None,
     configs: Annotated[
         int | None,
-        typer.Option(help="Make so many. Default: 1000, only where a program brings none."),
+        typer.Option(min=1, help="Make so many. Default: 1000, where a program brings only one."),
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="How many are shown.")] = 10,
     regret: Annotated[
@@ -116,6 +118,8 @@ def rank(
 
     if collection is not None:
         find_collection(collection)
+    if csv is not None and csv == json:
+        raise InputError(f"{csv}: named for --csv and --json. Give them different names.")
     opened = open_bundle(bundle, run_folder, recipe)
     rankings = []
     for file in files:
@@ -142,7 +146,7 @@ def onnx(
 ) -> None:
     """Write the students of a distilled bundle as ONNX files, each with what it takes and gives.
 
-    With the extra `onnx`: pip install 'fast-or-slow[onnx]'.
+    With the extra `onnx`.
     """
     if find_spec("onnx") is None:
         raise InputError("onnx is not installed. Take pip install 'fast-or-slow[onnx]'.")
@@ -189,6 +193,8 @@ def open_bundle(bundle: Path | None, run_folder: Path | None, recipe: str | None
 
     if bundle is not None and run_folder is not None:
         raise InputError("Give what to rank with: --with BUNDLE or --run RUN, one of them.")
+    if recipe is not None and run_folder is None:
+        raise InputError("--recipe says how a run's members are merged: give --run RUN as well.")
     if run_folder is not None:
         return load_run(run_folder, recipe)
     if bundle is not None:

@@ -42,15 +42,15 @@ if TYPE_CHECKING:
 DEFAULT = Path(__file__).parent / "default.zip"  # made by `make default-bundle`
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Bundle:
     """A packed ensemble whose files are what was written; models are loaded when they are asked."""
 
     folder: Path
     record: BundleRecord
     source: Path  # that messages name
-    _models: dict[str, Model | LightModel] = field(default_factory=dict, repr=False)
-    _kept: object = field(default=None, repr=False)  # the folder lives as long as the bundle
+    _models: dict[str, Model | LightModel] = field(default_factory=dict)
+    _kept: object = None  # the folder lives as long as the bundle
 
     @property
     def collections(self) -> list[str]:
@@ -64,13 +64,14 @@ class Bundle:
 
         if self.record.code == fingerprint_code():
             return ""
-        return (
-            f"{self.source}: was trained by other code than this program's; its scores may not be "
-            "those that its card gives."
-        )
+        words = "was trained by other code than this program's; its scores may not be those that"
+        return f"{self.source}: {words} its card gives."
+
+    def __repr__(self) -> str:
+        return f"<Bundle {self.source}: {self.describe()}>"
 
     def describe(self) -> str:
-        """What it is and what it learned from, in a sentence."""
+        """What it is and what it learned from."""
         graphs = ", ".join(f"{len(own)} of {name}" for name, own in self.record.programs.items())
         kind = "students of an ensemble" if self.record.is_light else "models"
         return f"{len(self.record.members)} {kind} that learned from {graphs}."
@@ -97,12 +98,13 @@ class Bundle:
         calibration.check_promise(regret, confidence)
         asked = _read(graph)
         name, own = asked.collection.name, facts or describe_graph(asked)
-        votes = self.vote(asked)
-        found = calibration.measure(own, asked.num_configs, self._learned[name], regret, confidence)
+        votes, learned = self.vote(asked), self._learned[name]
+        found = calibration.measure(own, asked.num_configs, learned, regret, confidence)
+        every = [scores for of_kind in votes.values() for _, scores in of_kind]
         return Ranking(
             graph=asked,
             scores=self._merge(name, votes),
-            spread=find_spread([scores for own in votes.values() for _, scores in own]),
+            spread=find_spread(every),
             measure=found.k,
             reason=found.reason,
             known=self.record.knows(own.architecture),

@@ -48,10 +48,11 @@ class Measure:
 
 def check_promise(regret: float, confidence: float) -> None:
     """Raise InputError where nothing can be promised so."""
-    if not (0 <= regret < math.inf and 0 < confidence < 1):
+    if not 0 <= regret < math.inf:
+        raise InputError(f"regret is {regret:g}, expected at least 0: 2% or 0.02, for example.")
+    if not 0 < confidence < 1:
         raise InputError(
-            f"regret is {regret}, confidence {confidence}, expected at least 0, and between 0 "
-            "and 1."
+            f"confidence is {confidence:g}, expected between 0 and 1: 90% or 0.9, for example."
         )
 
 
@@ -179,8 +180,8 @@ def measure(
     distance = learned.distance(facts)
     if distance > learned.gap:
         return Measure(
-            None, f"the program is unlike those learned from: its sizes are {distance:.2f} from "
-            f"the nearest, which are at most {learned.gap:.2f} apart"
+            None, f"the program is unlike those learned from: by size it lies {distance:.2f} from "
+            f"the nearest of them, and none of those over {learned.gap:.2f} from its own nearest"
         )  # fmt: skip
     if configs > learned.most * MOST_TIMES:
         return Measure(

@@ -8,13 +8,16 @@ from typing import Any
 import polars as pl
 
 from solution.serving.ranking import Ranking
+from solution.serving.words import list_layouts
 from solution.system.files import replace_file
+
+MOST_NAMED = 1_000_000  # nodes of configurations
 
 
 def write_csv(rankings: Sequence[Ranking], path: Path) -> None:
     """A row a configuration: collection, graph, measure (whether to) and those of to_frame."""
     frames = [
-        ranking.to_frame().select(
+        ranking.to_frame(whole=is_shown_whole(ranking)).select(
             pl.lit(ranking.graph.collection.name).alias("collection"),
             pl.lit(ranking.graph.name).alias("graph"),
             pl.col("config").is_in(ranking.to_measure.tolist()).alias("measure"),
@@ -26,14 +29,31 @@ def write_csv(rankings: Sequence[Ranking], path: Path) -> None:
         pl.concat(frames).write_csv(temporary)
 
 
+def is_shown_whole(ranking: Ranking) -> bool:
+    """Whether all layouts of all configurations are written.
+
+    Of larger lists, which stand in a file of the user's, a few of each: all would take gigabytes.
+    """
+    return ranking.graph.num_configs * len(ranking.graph.configurable) <= MOST_NAMED
+
+
 def write_json(rankings: Sequence[Ranking], path: Path) -> None:
-    """A list with an object a graph; `configurations` are those of to_frame, best first."""
+    """A list with an object a graph; `configurations` are those of to_frame, best first.
+
+    Of a layout graph each has its `layouts`, unless they are too many (see is_shown_whole): node,
+    tensor, and the order from minor to major.
+    """
     with replace_file(path) as temporary:
-        content = json.dumps([_describe(ranking) for ranking in rankings], indent=2)
+        content = json.dumps([_describe(ranking) for ranking in rankings])
         temporary.write_text(content + "\n", encoding="utf-8")
 
 
 def _describe(ranking: Ranking) -> dict[str, Any]:
+    graph, whole = ranking.graph, is_shown_whole(ranking)
+    configurations = ranking.to_frame(whole=whole).to_dicts()
+    if whole and graph.collection.kind == "layout" and graph.options is None:
+        for row, asked in zip(configurations, list_layouts(graph, ranking.order), strict=True):
+            row["layouts"] = asked
     return {
         "collection": ranking.graph.collection.name,
         "graph": ranking.graph.name,
@@ -44,5 +64,5 @@ def _describe(ranking: Ranking) -> dict[str, Any]:
         "known": ranking.known,
         "regret": ranking.regret,
         "confidence": ranking.confidence,
-        "configurations": ranking.to_frame().to_dicts(),
+        "configurations": configurations,
     }

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 SHOWN = 10  # rows in a notebook
 NAMED = 8  # places in a sentence
+KNOWN = "The models learned from a program of this structure, perhaps of other sizes."
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,19 +30,19 @@ class Ranking:
     spread: np.ndarray  # (configs,) float64: deviation of the models' ranks; NaN of a single model
     measure: int | None  # k: measure so many, which are to_measure; None: abstained
     reason: str  # why so many, or why none is given
-    known: bool  # the program was learned from, at these or other sizes
+    known: bool  # a program of this structure was learned from, at these or other sizes
     regret: float
     confidence: float
     explored: float = 0.0  # the share of those to measure that are taken from along the order
 
     @cached_property
     def order(self) -> np.ndarray:
-        """Positions (configs,) of the configurations, fastest first; of equals the first."""
+        """Numbers (configs,) of the configurations, fastest first; of equals the first."""
         return np.argsort(self.scores, kind="stable")
 
     @cached_property
     def to_measure(self) -> np.ndarray:
-        """Positions (k,) of the configurations to measure, in this order; none if abstained."""
+        """Numbers (k,) of the configurations to measure, in this order; none if abstained."""
         return explore(self.order, self.explored)[: self.measure or 0]
 
     @property
@@ -51,7 +52,7 @@ class Ranking:
 
     def sentence(self) -> str:
         """How many to measure, in words."""
-        learned = " The models learned from this program." if self.known else ""
+        learned = f" {KNOWN}" if self.known else ""
         if self.measure is None:
             return f"No number to measure is given: {self.reason}.{learned}"
         return f"Measure these {self.measure}{self._places()}: {self.reason}.{learned}"
@@ -64,10 +65,15 @@ class Ranking:
             return ""
         along = ", ".join(str(place + 1) for place in places[first : first + NAMED])
         more = ", ..." if len(places) > first + NAMED else ""
-        return f" (the first {first} and, from along the order, {along}{more})"
+        return f" (the first {first} and, from along the order, ranks {along}{more})"
 
-    def to_frame(self, top: int | None = None) -> "pl.DataFrame":
-        """rank, config, score, spread (of ranks), configuration (in words); best first."""
+    def to_frame(self, top: int | None = None, *, whole: bool = False) -> "pl.DataFrame":
+        """rank, config, score, spread (of ranks), configuration (in words); best first.
+
+        Args:
+            top: so many rows; None: all.
+            whole: all that a configuration asks for, which may be long; else of layouts a few.
+        """
         import polars as pl
 
         places = self.order[:top]
@@ -77,7 +83,7 @@ class Ranking:
                 "config": places,
                 "score": self.scores[places],
                 "spread": pl.Series(self.spread[places]).fill_nan(None),
-                "configuration": describe_configs(self.graph, places),
+                "configuration": describe_configs(self.graph, places, whole=whole),
             }
         )
 

@@ -51,7 +51,7 @@ def read_questions(
                 "programs. Give the file that the store was prepared from."
             )
         if configs is not None or (question.graph.num_configs == 1 and is_whole):
-            made = make_candidates(question.graph, configs or DEFAULT)
+            made = make_candidates(question.graph, DEFAULT if configs is None else configs)
             yield dataclasses.replace(question, graph=made, made=True)
         else:
             yield question

@@ -29,7 +29,7 @@ from solution.system.errors import InputError
 REFERENCE = 256  # configurations of the list, at most
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Session:
     """A program, the list that its configurations are scored beside, and the models."""
 
@@ -37,6 +37,9 @@ class Session:
     reference: Graph  # the program with the configurations of the list
     _prepared: dict[Preparation, Graph] = field(default_factory=dict, repr=False)
     _listed: dict[str, Listed] = field(default_factory=dict, repr=False)
+
+    def __repr__(self) -> str:
+        return f"<Session of {self.reference.name}, {self.reference.num_configs} configurations>"
 
     def score(self, configs: np.ndarray) -> np.ndarray:
         """Scores (k,) float32, lower is faster, comparable with all that this session gives.

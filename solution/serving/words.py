@@ -1,5 +1,7 @@
 """What a configuration is, in words: its tile sizes, or the layouts that are not the compiler's."""
 
+from collections.abc import Iterable, Sequence
+
 import numpy as np
 
 from solution.domain.codebook import Codebook
@@ -19,13 +21,54 @@ SHOWN = 3  # nodes
 SAME = "as the compiler has it"
 
 
-def describe_configs(graph: Graph, configs: np.ndarray) -> list[str]:
-    """A line for each of the configurations at the positions `configs` (k,)."""
+AskedFor = tuple[int, str, list[int]]  # a node, one of its tensors, its layout minor to major
+
+
+def describe_configs(graph: Graph, configs: np.ndarray, *, whole: bool = False) -> list[str]:
+    """A line for each of the configurations at the positions `configs` (k,).
+
+    Args:
+        whole: all that a configuration asks for; else of layouts a few that are not the program's.
+    """
     if graph.collection.kind == "tile":
         return [_describe_tile(row) for row in graph.tiles[configs]]
     if graph.options is not None:
         return [_describe_options(row) for row in graph.options[configs]]
+    if whole:
+        return [_describe_all(graph, asked) for asked in list_layouts(graph, configs)]
     return _describe_layouts(graph, graph.layouts, configs)
+
+
+def list_layouts(graph: Graph, configs: np.ndarray) -> list[list[AskedFor]]:
+    """The layouts that each of the configurations (k,) of a layout graph asks for."""
+    layouts = graph.layouts
+    asked = [_list_given(graph, layouts, pair) for pair in range(len(layouts.layouts))]
+    return [[one for pair in taken for one in asked[pair]]
+            for taken in layouts.pairs(layouts.rows[configs])]  # fmt: skip
+
+
+def _list_given(graph: Graph, layouts: Codebook, pair: int) -> list[AskedFor]:
+    node = int(graph.configurable[layouts.node[pair]])
+    slots = layouts.layouts[pair].reshape(len(LAYOUT_TENSORS), MAX_RANK)
+    orders = [[int(slot) for slot in own if slot != LAYOUT_UNSET] for own in slots]
+    return [(node, tensor, order) for tensor, order in zip(LAYOUT_TENSORS, orders, strict=True)
+            if order]  # fmt: skip
+
+
+def _describe_all(graph: Graph, asked: Sequence[AskedFor]) -> str:
+    """Such as `dot 4 output {1,0} kernel {0,1}; copy 7 input {0,1}`."""
+    words: dict[int, list[str]] = {}
+    for node, tensor, order in asked:
+        words.setdefault(node, [_name(graph, node)]).append(_spell(tensor, order))
+    return "; ".join(" ".join(own) for own in words.values()) or SAME
+
+
+def _name(graph: Graph, node: int) -> str:
+    return f"{OPCODES.get(int(graph.node_opcodes[node]), 'node')} {node}"
+
+
+def _spell(tensor: str, order: Iterable[int]) -> str:
+    return f"{tensor} {{{','.join(map(str, order))}}}"
 
 
 def _describe_options(row: np.ndarray) -> str:
@@ -65,15 +108,21 @@ def _describe_layouts(graph: Graph, layouts: Codebook, configs: np.ndarray) -> l
         pairs = taken[np.isin(taken, differs)]
         shown = [_describe_pair(graph, layouts, pair, changed[pair]) for pair in pairs[:SHOWN]]
         more = [f"{len(pairs) - SHOWN} more"] if len(pairs) > SHOWN else []
-        lines.append("; ".join([*shown, *more]) or _describe_same(int(given[taken].sum())))
+        lines.append("; ".join([*shown, *more]) or _describe_same(graph, given[taken]))
     return lines
 
 
-def _describe_same(fixed: int) -> str:
-    """That nothing differs, and whether the compiler is asked for what it would do anyway."""
-    if not fixed:
+def _describe_same(graph: Graph, given: np.ndarray) -> str:
+    """That nothing differs, and whether the compiler is asked for what it would do anyway.
+
+    Args:
+        given: (configurable,) bool: whether a layout is asked for there.
+    """
+    asked = graph.configurable[given]
+    if not len(asked):
         return SAME
-    return f"{SAME}, asked for at {fixed} node{'s' if fixed > 1 else ''}"
+    where = _name(graph, asked[0]) if len(asked) == 1 else f"{len(asked)} nodes"
+    return f"{SAME}, asked for at {where}"
 
 
 def _describe_pair(graph: Graph, layouts: Codebook, pair: int, changed: np.ndarray) -> str:
@@ -81,8 +130,8 @@ def _describe_pair(graph: Graph, layouts: Codebook, pair: int, changed: np.ndarr
     node = graph.configurable[layouts.node[pair]]
     slots = layouts.layouts[pair].reshape(len(LAYOUT_TENSORS), MAX_RANK)
     words = [
-        f"{tensor} {{{','.join(str(slot) for slot in own if slot != LAYOUT_UNSET)}}}"
+        _spell(tensor, [slot for slot in own if slot != LAYOUT_UNSET])
         for tensor, own, is_changed in zip(LAYOUT_TENSORS, slots, changed, strict=True)
         if is_changed
     ]
-    return f"{OPCODES.get(int(graph.node_opcodes[node]), 'node')} {node} {' '.join(words)}"
+    return f"{_name(graph, node)} {' '.join(words)}"

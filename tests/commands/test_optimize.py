@@ -34,6 +34,7 @@ def test_what_cannot_be_done_is_one_message(fastslow: FastSlow) -> None:
         (("optimize", "rnnlm-2-small", "--tasks", "sleep"), "There is no task 'sleep'"),
         (("optimize", "rnnlm-2-small", "--machine", "abacus"), "There is no device 'abacus'"),
         (("optimize", "rnnlm-2-small", "--timeline", "line.doc"), "ends with .png"),
+        (("optimize", "rnnlm-2-small", "--trace", "line.png"), "ends with .json"),
     ):
         result = fastslow(*words)
         assert result.returncode == 2 and message in result.stderr, result.stderr

@@ -128,9 +128,12 @@ def test_a_program_that_was_learned_from_is_said_to_be_so(
     bundle = load_bundle(bundle_folder)
     ranking = bundle.rank(read_graph(data / "npz/tile/xla/train/kernel_0.npz"))
     assert ranking.known
-    assert "learned from this program" in ranking.sentence()
+    assert "learned from a program of this structure" in ranking.sentence()
     assert ranking.to_frame(3)["configuration"][0].startswith("output ")
     assert "<table>" in ranking._repr_html_()
+    shown = repr(bundle) + repr(bundle.session(ranking.graph)) + repr(ranking)
+    assert len(shown) < 1000  # a notebook shows what stands last in a cell
+    assert "kernel_0" in shown
 
 
 def test_few_programs_are_abstained_from_in_words(bundle_folder: Path, data: Path) -> None:

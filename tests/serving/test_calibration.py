@@ -1,13 +1,23 @@
 """k covers the programs it promises to cover; nothing is promised where little is known."""
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
 
-from solution.serving.calibration import Facts, Learned, Measure, find_steps, needed, quantile
+from solution.serving.calibration import (
+    Facts,
+    Learned,
+    Measure,
+    check_promise,
+    find_steps,
+    needed,
+    quantile,
+)
 from solution.serving.calibration import measure as measure_learned
 from solution.serving.record import Program
+from solution.system.errors import InputError
 
 
 def make_programs(count: int, seed: int, *, graphs: int = 1, configs: int = 50) -> list[Program]:
@@ -114,3 +124,18 @@ def test_nothing_is_promised_of_nothing() -> None:
     assert measure(Facts("a", 1, 1, 1), 1, []).k == 1
     empty = [dataclasses.replace(program, steps=()) for program in make_programs(30, 0)]
     assert measure(Facts("a", 1, 1, 1), 50, empty).k is None
+
+
+@pytest.mark.parametrize(
+    ("regret", "confidence", "words"),
+    [
+        (-0.1, 0.9, "regret is -0.1, expected at least 0"),
+        (0.02, 90.0, "confidence is 90, expected between 0 and 1: 90% or 0.9"),
+    ],
+)
+def test_what_cannot_be_promised_is_said_of_the_one_that_is_wrong(
+    regret: float, confidence: float, words: str
+) -> None:
+    with pytest.raises(InputError, match=re.escape(words)) as caught:
+        check_promise(regret, confidence)
+    assert ("regret" in str(caught.value)) != ("confidence" in str(caught.value))

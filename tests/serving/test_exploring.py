@@ -81,7 +81,7 @@ def test_of_too_few_programs_nothing_is_chosen() -> None:
 
 @pytest.mark.parametrize(("explored", "words"), [
     (0.0, "Measure these 6: so"),
-    (0.5, "Measure these 6 (the first 3 and, from along the order, 9, 17, 25): so"),
+    (0.5, "Measure these 6 (the first 3 and, from along the order, ranks 9, 17, 25): so"),
 ])  # fmt: skip
 def test_the_sentence_says_where_in_the_order_they_stand(explored: float, words: str) -> None:
     scores = np.random.default_rng(0).normal(size=32).astype(np.float32)

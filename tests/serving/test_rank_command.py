@@ -32,6 +32,18 @@ def test_rank_prints_and_writes_the_order(
     assert first["to_measure"] == expected.to_measure.tolist()
     assert len(first["to_measure"]) == expected.measure
     assert (second["graph"], len(second["configurations"])) == ("mine", 3)
+    graph = read_graph(module)
+    given = graph.layouts.expand().reshape(3, -1, 3, 6)
+    for row in second["configurations"]:  # nothing that a configuration asks for is left out
+        asked = [
+            [int(node), tensor, [int(axis) for axis in own if axis >= 0]]
+            for node, tensors in zip(graph.configurable, given[row["config"]], strict=True)
+            for tensor, own in zip(("output", "input", "kernel"), tensors, strict=True)
+            if own[0] >= 0
+        ]
+        assert row["layouts"] == asked
+    words = table.filter(pl.col("graph") == "mine")["configuration"].to_list()
+    assert not any("more" in line for line in words)
 
 
 def test_a_dumped_program_is_ranked_by_a_run(fastslow: FastSlow, run: Run, tmp_path: Path) -> None:
@@ -56,6 +68,9 @@ def test_bad_input_is_one_message(fastslow: FastSlow, bundle_folder: Path) -> No
         (["none.npz", "--with", bundle_folder, "--run", "x"], "one of them"),
         (["none.npz", "--with", bundle_folder, "--confidence", "2"], "no such file"),
         (["none.npz", "--with", bundle_folder, "--regret", "much"], "is no share"),
+        (["none.npz", "--with", bundle_folder, "--recipe", "mine.toml"], "give --run RUN as well"),
+        (["none.npz", "--csv", "a", "--json", "a"], "Give them different names"),
+        (["none.npz", "--configs", "0"], "greater than or equal to 1"),
     ):
         done = fastslow("rank", *arguments)
         assert done.returncode == 2

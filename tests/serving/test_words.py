@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from solution.domain.codebook_encoder import encode
-from solution.serving.words import describe_configs
+from solution.serving.words import describe_configs, list_layouts
 from tests.made.graphs import make_layout_graph, make_tile_graph
 
 
@@ -20,10 +20,35 @@ def test_layouts_are_named_where_they_differ_from_the_programs() -> None:
     )
     assert describe_configs(graph, np.arange(4)) == [
         "as the compiler has it",
-        "as the compiler has it, asked for at 1 node",
+        "as the compiler has it, asked for at dot 2",
         "dot 2 output {0,1}; reshape 5 input {0,1}",
         "dot 2 output {0,1} kernel {0,1}",
     ]
+
+
+def test_the_whole_of_a_configuration_is_all_that_it_asks_for() -> None:
+    """Also what the compiler would do anyway: other configurations, other words."""
+    layouts = np.full((4, 3, 3, 6), -1, np.int8)
+    layouts[1, 0, 0, :2] = 1, 0  # as it is
+    layouts[2, 0, :, :2] = (0, 1), (1, 0), (0, 1)
+    layouts[3, :, 0, :2] = 1, 0
+    graph = dataclasses.replace(
+        make_layout_graph(0), configs=encode(layouts.reshape(4, 3, 18)), runtimes=None
+    )
+    dot, other, reshape = graph.configurable
+    assert list_layouts(graph, np.arange(4)) == [
+        [],
+        [(dot, "output", [1, 0])],
+        [(dot, "output", [0, 1]), (dot, "input", [1, 0]), (dot, "kernel", [0, 1])],
+        [(node, "output", [1, 0]) for node in (dot, other, reshape)],
+    ]
+    lines = describe_configs(graph, np.arange(4), whole=True)
+    assert lines[:3] == [
+        "as the compiler has it", "dot 2 output {1,0}",
+        "dot 2 output {0,1} input {1,0} kernel {0,1}",
+    ]  # fmt: skip
+    assert lines[3].count(" output {1,0}") == 3
+    assert len(set(lines)) == 4
 
 
 def test_tiles_have_their_sizes() -> None:
