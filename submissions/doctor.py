@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from importlib import metadata
-from pathlib import Path
 
 from rich.table import Table
 
 from solution.runs.folder import RUNS
 from solution.runs.record import LIBRARIES
+from solution.system.accelerators import describe_accelerators, find_gpus
 from solution.system.errors import InputError
 from solution.system.terminal import make_table
 from solution.system.wording import count
@@ -202,12 +202,7 @@ def _list_versions() -> str:
 
 
 def _examine_gpu() -> Finding:
-    program = shutil.which("nvidia-smi") or "/opt/bin/nvidia-smi"  # the latter in Kaggle kernels
-    if not Path(program).is_file():
-        return Finding("GPU", "none; everything runs on the CPU")
-    command = [program, "--query-gpu=name,memory.total", "--format=csv,noheader"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20)
-    except (OSError, subprocess.SubprocessError):
-        return Finding("GPU", "nvidia-smi does not answer", "Look at the driver.")
-    return Finding("GPU", "; ".join(done.stdout.split("\n")).strip("; ") or "none")
+        return Finding("GPU", describe_accelerators(find_gpus()))
+    except InputError as error:
+        return Finding("GPU", str(error), "Look at the driver.")

@@ -23,6 +23,7 @@ from solution.serving.archive import ZIP, is_archive
 from solution.serving.record import RECORD as BUNDLE_RECORD
 from solution.sessions.record import KERNEL_RECORD, SessionRecord, State, read_record, write_record
 from solution.store.store import is_store
+from solution.system.accelerators import describe_accelerators, find_gpus
 from solution.system.commit import read_commit
 from solution.system.errors import InputError
 from solution.system.terminal import say
@@ -31,6 +32,14 @@ PROJECT = Path(__file__).parents[2]
 RUN = "run"  # the folder of a notebook's run, in its output
 OWN_BUNDLES = str(Path("solution", "serving"))  # where this project has one
 CHECKOUT = PROJECT if (PROJECT / "pyproject.toml").is_file() else Path()
+
+
+def _look_around() -> str:
+    """What the session has to train with."""
+    try:
+        return describe_accelerators(find_gpus())
+    except InputError as error:
+        return str(error)
 
 
 class OutOfTimeError(BaseException):
@@ -66,7 +75,9 @@ class Session:
         session.output.mkdir(parents=True, exist_ok=True)
         session.leave_record("running")
         place = "a Kaggle kernel" if on_kaggle else "this computer"
-        say(f"{notebook} on {place}, code of commit {read_commit() or 'unknown'}.")
+        say(
+            f"{notebook} on {place}, code of commit {read_commit() or 'unknown'}; {_look_around()}."
+        )
         return session
 
     @property

@@ -1,0 +1,57 @@
+"""The GPUs of this machine, and what they are good for here; asked of nvidia-smi, not of torch."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from solution.system.errors import InputError
+
+IN_KERNELS = "/opt/bin/nvidia-smi"  # of Kaggle, where it is on no PATH
+FIELDS = "name,memory.total,compute_cap"
+HAS_BFLOAT16 = 8.0  # the least compute capability
+LONGEST_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One of them."""
+
+    name: str
+    megabytes: float
+    capability: float
+
+
+def find_gpus() -> list[Gpu]:
+    """Those that nvidia-smi lists; none where there is no nvidia-smi.
+
+    Raises InputError where it does not answer, or says what nobody understands.
+    """
+    program = shutil.which("nvidia-smi") or IN_KERNELS
+    if not Path(program).is_file():
+        return []
+    command = [program, f"--query-gpu={FIELDS}", "--format=csv,noheader,nounits"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST_SECONDS)
+        rows = [line.rsplit(",", 2) for line in done.stdout.splitlines() if line.strip()]
+        return [Gpu(name.strip(), float(size), float(number)) for name, size, number in rows]
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        raise InputError(f"nvidia-smi does not answer as expected: {error}") from error
+
+
+def describe_accelerators(gpus: Sequence[Gpu]) -> str:
+    """What is there and how a run uses it; trees and tables are always the CPU's."""
+    if not gpus:
+        words = "no GPU: nets are trained on the CPU, one on each core"
+        if "TPU_ACCELERATOR_TYPE" in os.environ:  # of Kaggle's kernels
+            words += "; the TPU is not used, T4 x2 would be"
+        return words
+    names = [f"{gpu.name}, {gpu.megabytes / 1024:.0f} GB" for gpu in gpus]
+    at_once = "one net is trained at a time"
+    if len(gpus) > 1:
+        at_once = f"{len(gpus)} nets are trained at once, one on each"
+    short = min(gpu.capability for gpu in gpus) >= HAS_BFLOAT16
+    precision = "products in bfloat16" if short else "in float32, for it has no bfloat16"
+    return f"{'; '.join(names)}: {at_once}, {precision}"

@@ -1,0 +1,45 @@
+"""What is said of the GPUs that nvidia-smi lists: a script stands in for it."""
+
+from pathlib import Path
+
+import pytest
+
+from solution.system.accelerators import Gpu, describe_accelerators, find_gpus
+from solution.system.errors import InputError
+
+
+def stand_in(folder: Path, lines: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = folder / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\nprintf '{lines}'\n", encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+
+
+def test_two_t4_train_two_nets_in_float32(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(tmp_path, "Tesla T4, 15360, 7.5\\nTesla T4, 15360, 7.5\\n", monkeypatch)
+    gpus = find_gpus()
+    assert gpus == [Gpu("Tesla T4", 15360, 7.5)] * 2
+    words = describe_accelerators(gpus)
+    assert words.startswith("Tesla T4, 15 GB; Tesla T4, 15 GB: 2 nets are trained at once, one on")
+    assert "float32" in words
+
+
+def test_an_h100_trains_one_net_in_bfloat16() -> None:
+    words = describe_accelerators([Gpu("NVIDIA H100 80GB HBM3", 81559, 9.0)])
+    assert words.endswith("80 GB: one net is trained at a time, products in bfloat16")
+
+
+def test_without_a_gpu_the_cpu_trains(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TPU_ACCELERATOR_TYPE", raising=False)
+    assert describe_accelerators([]) == "no GPU: nets are trained on the CPU, one on each core"
+    monkeypatch.setenv("TPU_ACCELERATOR_TYPE", "v5e-8")
+    assert "the TPU is not used" in describe_accelerators([])
+
+
+@pytest.mark.parametrize("lines", ["NVIDIA-SMI has failed\\n", "a, b, c\\n"])
+def test_a_driver_that_fails_is_said(
+    lines: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(tmp_path, lines, monkeypatch)
+    with pytest.raises(InputError, match="nvidia-smi does not answer as expected"):
+        find_gpus()
