@@ -47,6 +47,8 @@ from tests.benchmarks.peak import Peak
 
 FASTSLOW = Path(sys.executable).parent / "fastslow"
 SHARE, FOLDS, KILLS = 0.02, 5, 10
+# Stages that are killed, and which share of the kills is theirs.
+KILLED = {"prepare": 0.3, "run": 0.4, "ensemble again": 0.2, "report": 0.1}
 LEAST = 6  # graphs of a collection to train on: of fewer architectures no folds can be made
 SAMPLED_EACH = 0.5  # seconds between two looks at memory
 RESULTS = "results.json"
@@ -120,13 +122,14 @@ def foretell(store: Path) -> float:
 
 
 def rehearse_kills(place: Path, calm: Path, seconds: dict[str, float], kills: int) -> str:
-    """Prepare and run once more, killed so many times; what is other than in `calm`, in words."""
+    """Everything once more, killed so many times; what is other than in `calm`, in words."""
     generator, log = random.Random(kills), place / "log.txt"
     stages = list_stages(place)
-    for number, name in enumerate(("prepare", "run")):
+    for name, share in KILLED.items():
         words, _ = stages[name]
-        for _ in range(kills // 2 if number else kills - kills // 2):
-            _kill_after(words, generator.uniform(0.1, 1) * seconds[name] / kills * 2, log)
+        times = round(kills * share)
+        for _ in range(times):
+            _kill_after(words, generator.uniform(0.1, 1) * seconds[name] / times, log)
         measure(words, place / "nothing", log)
     expected, found = read_results(calm / "run"), read_results(place / "run")
     wrong = [name for name, content in expected.items() if found.get(name) != content]
