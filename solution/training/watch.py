@@ -164,8 +164,8 @@ class TimeLeft:
                 known[kind].append(seen * line.total / (line.done - line.first))
         left = {kind: number for kind, number in self._left.items() if number > 0}
         means = {kind: sum(known[kind]) / len(known[kind]) for kind in left if known.get(kind)}
-        if not means:
-            return ""
+        if 2 * sum(left[kind] for kind in means) < sum(left.values()) or not means:
+            return ""  # of the most nothing is known
         least = "at least" if len(means) < len(left) else "about"
         seconds = sum(mean * left[kind] for kind, mean in means.items()) / max(1, at_once)
         return f", {least} {spell(seconds)} left"
