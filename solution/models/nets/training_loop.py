@@ -27,6 +27,7 @@ from solution.models.nets.devices import (
 from solution.models.nets.fit_state import FitState, Remembering
 from solution.models.nets.losses import LOSSES, blend
 from solution.models.nets.ranking_net import Example, Inputs, Regularised
+from solution.models.nets.stepping import learning_rate_factor, sample
 from solution.models.nets.team import Team, lead
 from solution.models.nets.validation import METRICS, validate
 from solution.models.settings import check_choice
@@ -34,8 +35,6 @@ from solution.system.errors import InputError
 from solution.system.memory import SpareMemory
 from solution.system.report import Report, silent
 
-WARM_UP = 0.1
-MANY = 10  # times as many configurations as are sampled
 LOOK_SECONDS = 2.0  # between two looks at how far a long epoch is
 MAX_VALUES = 1 << 22  # of a layer that are in memory at once while training: 16 MB
 OPTIMIZERS = ("adamw", "adam")
@@ -190,14 +189,6 @@ def make_optimizer(net: nn.Module, settings: TrainingSettings) -> torch.optim.Op
     )
 
 
-def learning_rate_factor(step: int, total: int) -> float:
-    """Linear warm-up over a tenth of the steps, then half a cosine down to 0."""
-    warm_up = max(1, round(WARM_UP * total))
-    if step < warm_up:
-        return (step + 1) / warm_up
-    return 0.5 * (1 + math.cos(math.pi * (step - warm_up) / max(1, total - warm_up)))
-
-
 @dataclass
 class Steps:
     """The optimizer's steps over the examples."""
@@ -214,10 +205,7 @@ class Steps:
         self.loss = blend(self.settings.loss, self.settings.regression)
 
     def run_epoch(
-        self,
-        examples: Sequence[Example[Inputs]],
-        state: FitState,
-        look: Callable[[float], None] = lambda _: None,
+        self, examples: Sequence[Example[Inputs]], state: FitState, look: Callable[[float], None]
     ) -> tuple[float, float]:
         """Go on to the end of the state's epoch.
 
@@ -309,10 +297,3 @@ def list_visits(sizes: Sequence[int], settings: TrainingSettings) -> np.ndarray:
     visits = np.repeat(np.arange(len(sizes)), full_steps.clip(1, settings.visits))
     fewest = (settings.min_steps - 1) * settings.graphs_per_step + 1
     return np.tile(visits, -(-fewest // len(visits)))
-
-
-def sample(count: int, size: int, generator: np.random.Generator) -> np.ndarray:
-    """Positions (size,) of configurations; a graph with fewer than `size` repeats some."""
-    if count > MANY * size:  # a permutation of 100,040 takes longer than the rest of the step
-        return generator.choice(count, size, replace=False)
-    return np.resize(generator.permutation(count), size)
