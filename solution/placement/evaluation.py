@@ -62,6 +62,10 @@ class Evaluator:
 
     def evaluate(self, decision: Decision) -> float:
         """Seconds of the decision; of an invalid one 100 times the reference."""
+        return self.price(self.judge(decision))
+
+    def judge(self, decision: Decision) -> Outcome:
+        """Simulate the decision: one evaluation more."""
         decision = self.keep_fixed(decision)
         outcome = self.environment.runtime(decision)
         if outcome.reason is None and outcome.seconds < self.seconds:
@@ -69,11 +73,20 @@ class Evaluator:
             self.curve.append(outcome.seconds)
         else:
             self.curve.append(self.seconds)
+        return outcome
+
+    def price(self, outcome: Outcome) -> float:
+        """Its seconds, or what an invalid one counts as."""
         return outcome.seconds if outcome.reason is None else INVALID * self.reference
 
-    def reward(self, decision: Decision) -> float:
-        """-sqrt(seconds / reference)."""
-        return -float(np.sqrt(self.evaluate(decision) / self.reference))
+    def reward(self, seconds: float) -> float:
+        """-sqrt(seconds / reference), of what `evaluate` said."""
+        return -float(np.sqrt(seconds / self.reference))
+
+    def restore(self, best: Decision | None, curve: list[float]) -> None:
+        """Go on from what a checkpoint remembers; nothing is counted anew."""
+        self.best, self.curve = best, curve
+        self.best_outcome = None if best is None else self.environment.runtime(best)
 
     def start_again(self) -> "Evaluator":
         """The same question with nothing found."""

@@ -9,6 +9,7 @@ from solution.system.errors import InputError
 
 GIGABYTE = 1e9
 MAX_DEVICES = 64
+OPERATIONS, BYTES, LAUNCH, MEMORY = range(4)  # columns of Machine.table
 
 
 @dataclass(frozen=True)

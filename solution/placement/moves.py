@@ -12,13 +12,15 @@ from solution.placement.simulation.decision import FUSION_LEVELS, Decision
 LONGEST_RUN = 4  # a run is at most the nodes over this
 MOST_HOPS = 4
 MOST_NODES = 512  # of what surrounds a node
+SAID = 0.3  # of the changes of devices and of fusions, drawn by the policy's chances
 
 
 class Moves:
     """Proposes changes for one evaluator's graph and tasks.
 
     Args:
-        chances: (nodes, actions) a task, of the policy: from which a change is drawn half the time.
+        chances: (nodes, actions) a task, of the policy: from which SAID of the changes are
+            drawn.
     """
 
     def __init__(self, evaluator: Evaluator, chances: dict[str, np.ndarray] | None = None) -> None:
@@ -75,13 +77,16 @@ class Moves:
     def _draw(self, task: str, nodes: np.ndarray, random: np.random.Generator) -> np.ndarray:
         """Actions (k,) of the nodes by the policy's chances."""
         uniform = random.random(len(nodes))[:, None]
-        return (self.cumulated[task][nodes] < uniform).sum(axis=1)
+        cumulated = self.cumulated[task]
+        actions = self.devices if task == "placement" else cumulated.shape[1]
+        # Chances that were rounded may add up to less than what is drawn.
+        return np.minimum((cumulated[nodes] < uniform).sum(axis=1), actions - 1)
 
     def _place(self, decision: Decision, random: np.random.Generator) -> Decision:
         nodes = self.graph.leaders[self._choose(decision, random)]
         placement = decision.placement.copy()
-        if "placement" in self.cumulated and random.random() < 0.3:
-            placement[nodes] = np.minimum(self._draw("placement", nodes, random), self.devices - 1)
+        if "placement" in self.cumulated and random.random() < SAID:
+            placement[nodes] = self._draw("placement", nodes, random)
             return Decision(placement, decision.priorities, decision.fusion)
         if random.random() < 0.7:  # of the nodes only those of one device: a border moves
             nodes = nodes[placement[nodes] == placement[nodes[random.integers(len(nodes))]]]
@@ -112,7 +117,7 @@ class Moves:
     def _fuse(self, decision: Decision, random: np.random.Generator) -> Decision:
         nodes = self._choose(decision, random)
         fusion = decision.fusion.copy()
-        if "fusion" in self.cumulated and random.random() < 0.3:
+        if "fusion" in self.cumulated and random.random() < SAID:
             fusion[nodes] = self._draw("fusion", nodes, random)
         else:
             fusion[nodes] = random.integers(FUSION_LEVELS) * (random.random() < 0.8)

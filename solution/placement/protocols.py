@@ -20,9 +20,10 @@ from solution.placement.baselines.lists import list_decisions
 from solution.placement.baselines.searches import anneal, breed, search_at_random
 from solution.placement.evaluation import TASKS, Evaluator
 from solution.placement.graphs.workloads import Workload
+from solution.placement.policy.decisions import TRIES
 from solution.placement.policy.network import Policy
 from solution.placement.policy.ppo import Trainer, fit_scale
-from solution.placement.policy.settings import PolicySettings, TrainingSettings
+from solution.placement.policy.settings import GOING_ON, PolicySettings, TrainingSettings
 from solution.placement.search import decide_at_once, optimize
 from solution.placement.simulation.decision import Decision, default_decision
 
@@ -39,7 +40,8 @@ class Protocols:
     Attributes:
         policy: the generalised one.
         scratch: the network of GO-one; the tasks are the evaluator's.
-        training: of GO-one and of fine-tuning; updates follow from the evaluations.
+        training: of GO-one, and but for the learning rate of fine-tuning; updates follow from the
+            evaluations.
     """
 
     workload: Workload
@@ -53,7 +55,7 @@ class Protocols:
             "go-one": self.learn_one,
             "go": lambda evaluator, budget, seed: _optimize(evaluator, self.policy, budget, seed),
             "zero-shot": lambda evaluator, budget, seed: decide_at_once(
-                evaluator, self.policy, seed),
+                evaluator, self.policy, seed, min(TRIES, budget)),
             "fine-tuned": self.fine_tune,
             "heuristics and search": lambda evaluator, budget, seed: _optimize(
                 evaluator, None, budget, seed),
@@ -79,18 +81,24 @@ class Protocols:
         torch.manual_seed(seed)
         policy = Policy(replace(self.scratch, tasks=ordered(evaluator.tasks)))
         fit_scale(policy, [evaluator])
-        self._train(policy, evaluator, budget // LEARNED, seed)
+        self._train(policy, evaluator, self.training, budget // LEARNED, seed)
         optimize(evaluator, policy.eval(), budget, seed)
 
     def fine_tune(self, evaluator: Evaluator, budget: int, seed: int) -> None:
-        """The generalised policy, at most 50 updates, and nothing else."""
+        """The generalised policy, at most 50 updates, then its likeliest decision."""
         policy = copy.deepcopy(self.policy).train()
-        self._train(policy, evaluator, min(budget, FINE_TUNING * SAMPLES), seed)
+        # With the learning rate of a policy that knows nothing it forgets what it was taught.
+        training = replace(self.training, learning_rate=GOING_ON)
+        self._train(policy, evaluator, training, min(budget - 1, FINE_TUNING * SAMPLES), seed)
+        left = budget - len(evaluator.curve)
+        decide_at_once(evaluator, policy.eval(), seed, most=max(min(TRIES, left), 1))
 
-    def _train(self, policy: Policy, evaluator: Evaluator, budget: int, seed: int) -> None:
-        settings = replace(self.training, updates=max(budget // SAMPLES, 1), samples=SAMPLES,
-                           seed=seed)  # fmt: skip
-        Trainer(policy, [evaluator], settings).train()
+    def _train(
+        self, policy: Policy, evaluator: Evaluator, training: TrainingSettings, budget: int,
+        seed: int,
+    ) -> None:  # fmt: skip
+        settings = replace(training, updates=budget // SAMPLES, samples=SAMPLES, seed=seed)
+        Trainer(policy, [evaluator], settings, budget).train()
 
     def divide(self, evaluator: Evaluator, budget: int, seed: int) -> None:
         """As a person would: by layers, or by the cost of cells."""

@@ -1,10 +1,11 @@
 """Optimise a graph: the heuristics' decisions, the policy's, then a search around the best.
 
 The best decision that was ever evaluated is the result, so it is never worse than HEFT's, which is
-among the first.
+among the first three, fused and, where fusion is asked for, unfused, too.
 """
 
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,12 +21,17 @@ from solution.placement.baselines.lists import list_decisions, rank_places
 from solution.placement.baselines.searches import anneal
 from solution.placement.evaluation import Evaluator
 from solution.placement.moves import Moves
-from solution.placement.policy.decisions import make_decision, repair
+from solution.placement.policy.decisions import (
+    TRIES,
+    evaluate_mended,
+    find_fixed,
+    make_decision,
+)
 from solution.placement.policy.inputs import find_inputs
 from solution.placement.policy.network import Choice, Policy
 from solution.placement.simulation.decision import Decision, default_decision
 
-DRAWN = 16  # decisions of the policy among the first, at most a quarter of the evaluations
+DRAWN = 16  # decisions of the policy among the first; with mending a quarter of the evaluations
 COOL = 0.01  # temperature over the first seconds; the start is good
 POLICY = "policy"  # whose candidates' names begin so
 LINES = 3  # searches one after the other: from the best, from the second best, from the best of all
@@ -41,19 +47,27 @@ class Candidate:
 
 
 def find_first(evaluator: Evaluator) -> dict[str, Decision]:
-    """The decisions of the heuristics by name, each in its maker's order and by upward rank."""
+    """The decisions of the heuristics by name, each in its maker's order and by upward rank.
+
+    Of those that are the same where only these tasks are asked for, the first one stays.
+    """
     graph, machine = evaluator.graph, evaluator.machine
     fused = "fusion" in evaluator.tasks
-    found = {"tensorflow": decide_tensorflow(graph), "one device": default_decision(graph)}
+    found = {"one device": default_decision(graph)}
     if "placement" in evaluator.tasks:
-        found |= list_decisions(graph, machine, fused=fused)
+        listed = list_decisions(graph, machine, fused=fused)
+        found["heft"] = listed["heft"]
+        if fused:  # on some programs fusion loses, and HEFT's own paper knows none
+            none = np.zeros(graph.num_nodes, np.int64)
+            found["heft, unfused"] = dataclasses.replace(listed["heft"], fusion=none)
         parts = {
             "layers": divide_as_a_person(graph, machine, by_cost=False),
             "cells": divide_as_a_person(graph, machine, by_cost=True),
         }
         if len(machine) > 1:
             parts["metis"] = divide_by_metis(graph, machine)
-        found |= {name: place(graph, part, fused=fused) for name, part in parts.items()}
+        found |= {name: place(graph, part, fused=fused) for name, part in parts.items()} | listed
+    found["tensorflow"] = decide_tensorflow(graph)
     if "schedule" in evaluator.tasks:
         ranks = rank_places(graph, machine)
         ranked = {
@@ -61,13 +75,26 @@ def find_first(evaluator: Evaluator) -> dict[str, Decision]:
             for name, decision in found.items()
         }
         found |= ranked
-    return found
+    return _leave_out_copies(evaluator, found)
+
+
+def _leave_out_copies(evaluator: Evaluator, found: dict[str, Decision]) -> dict[str, Decision]:
+    kept: dict[tuple[bytes, ...], tuple[str, Decision]] = {}
+    for name, decision in found.items():
+        own = evaluator.keep_fixed(decision)
+        parts = own.placement[evaluator.graph.leaders], own.priorities, own.fusion
+        kept.setdefault(tuple(part.tobytes() for part in parts), (name, own))
+    return dict(kept.values())
 
 
 def optimize(
     evaluator: Evaluator, policy: Policy | None, budget: int, seed: int = 0
 ) -> list[Candidate]:
-    """Evaluate at most `budget` decisions; `evaluator.best` is the result.
+    """Evaluate until the evaluator has counted `budget` decisions; `evaluator.best` is the result.
+
+    All are counted: the heuristics' (at most 20, one device's and HEFT's first; with a smaller
+    budget the rest of them is left out), each try of mending one of the policy's, and the starts of
+    the searches.
 
     Args:
         policy: draws decisions, and changes where one of them is the best of the first; without
@@ -76,15 +103,18 @@ def optimize(
     Returns:
         The first decisions, the best first.
     """
-    first = find_first(evaluator)
-    candidates = [Candidate(name, d, evaluator.evaluate(d)) for name, d in first.items()]
+    left = max(budget - len(evaluator.curve), 0)
+    first = list(find_first(evaluator).items())[:left]
+    candidates = [Candidate(name, d, evaluator.evaluate(d)) for name, d in first]
+    limit = min(len(evaluator.curve) + max(1, budget // 4), budget)
+    draws = min(DRAWN, limit - len(evaluator.curve))
     chances: dict[str, np.ndarray] = {}
-    if policy is not None:
-        choices = ask(policy, evaluator, min(DRAWN, max(1, budget // 4)), seed)
+    if policy is not None and draws > 0:
+        choices = ask(policy, evaluator, draws, seed)
         chances = {t: c.log_chances[0].exp().double().numpy() for t, c in choices.items()}
-        for place_, decision in enumerate(_draw(evaluator, choices)):
-            name = POLICY if place_ == 0 else f"{POLICY}, draw {place_}"
-            candidates.append(Candidate(name, decision, evaluator.evaluate(decision)))
+        candidates += _evaluate_draws(evaluator, choices, limit)
+    if not candidates:
+        return []
     candidates.sort(key=lambda candidate: candidate.seconds)
     # A policy that no heuristic needs has nothing to say of changes either.
     leads = candidates[0].name.startswith(POLICY)
@@ -94,28 +124,38 @@ def optimize(
 
 def ask(policy: Policy, evaluator: Evaluator, draws: int, seed: int) -> dict[str, Choice]:
     """What the policy says of the tasks that are asked for: the likeliest, then draws."""
-    inputs, devices = find_inputs(evaluator.graph), len(evaluator.machine)
-    generator = torch.Generator().manual_seed(seed)
+    about = find_inputs(evaluator.graph), len(evaluator.machine)
+    generator, fixed = torch.Generator().manual_seed(seed), find_fixed(evaluator)
     with torch.inference_mode():
-        likeliest = policy(inputs, devices)
-        drawn = policy(inputs, devices, draws, generator=generator) if draws > 1 else likeliest
+        likeliest = policy(*about, fixed=fixed)
+        drawn = likeliest
+        if draws > 1:
+            drawn = policy(*about, draws, generator=generator, fixed=fixed)
     return {
-        task: Choice(torch.cat([likeliest[task].actions, drawn[task].actions[1:]]),
-                     likeliest[task].log_chances)
-        for task in likeliest if task in evaluator.tasks
-    }  # fmt: skip
+        task: Choice(torch.cat([own.actions, drawn[task].actions[1:]]), own.log_chances)
+        for task, own in likeliest.items()
+    }
 
 
-def decide_at_once(evaluator: Evaluator, policy: Policy, seed: int = 0) -> None:
-    """Evaluate the likeliest decision of the policy, mended where it does not fit."""
+def decide_at_once(evaluator: Evaluator, policy: Policy, seed: int = 0, most: int = TRIES) -> None:
+    """Evaluate the likeliest decision of the policy, mended where it does not fit; each of at most
+    `most` tries is an evaluation."""
     choices = ask(policy, evaluator, 1, seed)
-    evaluator.evaluate(_draw(evaluator, choices)[0])
+    evaluate_mended(evaluator, make_decision(evaluator.base, choices, 0), most)
 
 
-def _draw(evaluator: Evaluator, choices: dict[str, Choice]) -> list[Decision]:
+def _evaluate_draws(
+    evaluator: Evaluator, choices: dict[str, Choice], limit: int
+) -> Iterator[Candidate]:
+    """The policy's decisions, the likeliest first, until `limit` evaluations are counted."""
     count = len(next(iter(choices.values())).actions) if choices else 0
-    made = [make_decision(evaluator.base, choices, k) for k in range(count)]
-    return [repair(evaluator.environment, evaluator.keep_fixed(decision)) for decision in made]
+    for place_ in range(count):
+        left = limit - len(evaluator.curve)
+        if left <= 0:
+            return
+        name = POLICY if place_ == 0 else f"{POLICY}, draw {place_}"
+        decision = make_decision(evaluator.base, choices, place_)
+        yield Candidate(name, *evaluate_mended(evaluator, decision, min(TRIES, left)))
 
 
 def _search(
@@ -125,11 +165,10 @@ def _search(
     budget: int,
     seed: int,
 ) -> None:
-    if budget <= 0:
-        return
     moves = Moves(evaluator, chances)
     starts = [candidates[0].decision, candidates[min(1, len(candidates) - 1)].decision, None]
     for line, start in enumerate(starts):
         share = budget // LINES if line + 1 < LINES else budget - (LINES - 1) * (budget // LINES)
         begin = start if start is not None else evaluator.best
-        anneal(evaluator, share, seed * LINES + line, begin, moves, hot=COOL)
+        if share > 0:  # the first decision of a line is evaluated in any case
+            anneal(evaluator, share, seed * LINES + line, begin, moves, hot=COOL)

@@ -35,11 +35,12 @@ from solution.models.nets.checkpoint import (
 from solution.placement.evaluation import INVALID, TASKS, Evaluator
 from solution.placement.graphs.workloads import LESSONS, Workload
 from solution.placement.machine import make_machine
+from solution.placement.policy.decisions import pack_decision, unpack_decision
 from solution.placement.policy.imitation import Imitation, Lesson, make_lesson
 from solution.placement.policy.network import Policy
 from solution.placement.policy.ppo import Trainer, Update, fit_scale
 from solution.placement.policy.saving import save_policy
-from solution.placement.policy.settings import PolicySettings, TrainingSettings
+from solution.placement.policy.settings import GOING_ON, PolicySettings, TrainingSettings
 from solution.placement.policy.tidying import tidy
 from solution.placement.search import decide_at_once, optimize
 from solution.placement.simulation.decision import Decision
@@ -50,13 +51,12 @@ SHIPPED = PolicySettings(width=96, attention_layers=2, heads=4, segment=256, inn
 DEVICES = (2, 4)
 LEARNING_RATE = 1e-3
 EVERY = 500  # steps of imitation between two checkpoints
-DECIDED = ("placement", "priorities", "fusion")  # of a Decision
 
 
 def make_evaluators(
     workloads: Sequence[Workload], tasks: tuple[str, ...] = TASKS
 ) -> list[Evaluator]:
-    """Each workload on two and on four devices; where not even METIS fits, on more."""
+    """Each workload on two and on four devices."""
     return [
         Evaluator(Environment(graph, make_machine(devices)), tasks)
         for workload in workloads
@@ -158,8 +158,7 @@ class Course:
         self.folder.mkdir(parents=True, exist_ok=True)
         tensors = with_prefix("policy.", self.policy.state_dict())
         for place, decision in enumerate(self.best.decisions):
-            for name in DECIDED:
-                tensors[f"best.{place}.{name}"] = torch.from_numpy(getattr(decision, name))
+            tensors |= pack_decision(f"best.{place}.", decision)
         record = {"fit": self._name(), "turn": self.turn, "seconds": self.best.seconds,
                   "ratio": self.ratio, "losses": None}  # fmt: skip
         if self._imitation is not None:
@@ -175,8 +174,8 @@ class Course:
         self.policy.load_state_dict(without_prefix("policy.", tensors))
         self.best.seconds = record["seconds"]
         self.best.decisions = [
-            Decision(*(tensors[f"best.{place}.{name}"].numpy() for name in DECIDED))
-            for place in range(len(self.best.decisions))
+            unpack_decision(f"best.{place}.", tensors) or decision
+            for place, decision in enumerate(self.best.decisions)
         ]
         self.turn, self.ratio = record["turn"], record["ratio"]
         if record["losses"] is not None:
@@ -236,7 +235,7 @@ def main(
     began = time.perf_counter()
     evaluators = make_evaluators([w for w in LESSONS if w.family != leave_out])
     say(f"{len(evaluators)} questions, {sum(steps)} steps of imitation, {updates} updates of PPO.")
-    training = TrainingSettings(updates=updates, samples=16, epochs=2, learning_rate=5e-5)
+    training = TrainingSettings(updates=updates, samples=16, epochs=2, learning_rate=GOING_ON)
     policy = train(SHIPPED, training, evaluators, steps, folder=out.with_suffix(".training"))
     save_policy(policy, out)
     say(f"{out}: {out.stat().st_size / 1e6:.2f} MB in {time.perf_counter() - began:.0f} s")

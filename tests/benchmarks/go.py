@@ -28,7 +28,7 @@ from solution.system.terminal import make_table, output, say
 from tests.benchmarks.go_document import FUSION_ROWS, PRINTED
 
 SCRATCH = PolicySettings(width=64, attention_layers=2, heads=4, inner=128, rounds=2)
-TRAINING = TrainingSettings(learning_rate=1e-3, epochs=2)
+TRAINING = TrainingSettings(learning_rate=1e-3, epochs=2)  # of GO-one: from scratch, few updates
 DETERMINISTIC = ("human", "metis", "one device", "tensorflow", "heft", "cpop", "m-etf", "m-sct",
                  "zero-shot")  # fmt: skip
 FUSION_METHODS = ("tensorflow", "annealing", "go")

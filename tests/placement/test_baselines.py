@@ -13,7 +13,7 @@ from solution.placement.baselines.lists import find_tasks, list_decisions, plan_
 from solution.placement.baselines.searches import anneal, breed, search_at_random
 from solution.placement.evaluation import Evaluator
 from solution.placement.graphs.cost_graph import CostGraph, build_cost_graph
-from solution.placement.graphs.workloads import find_workload
+from solution.placement.graphs.workloads import WORKLOADS
 from solution.placement.machine import Machine, make_machine
 from solution.placement.search import optimize
 from solution.placement.simulation.decision import Decision
@@ -89,7 +89,7 @@ def test_every_list_scheduler_decides_what_runs(tied: bool) -> None:
 
 
 def test_a_person_divides_by_layers_or_by_cost() -> None:
-    graph = find_workload("rnnlm-4-small").make()
+    graph = WORKLOADS["rnnlm-4-small"].make()
     layers = divide_as_a_person(graph, make_machine(2), by_cost=False)
     assert (layers == graph.stages // 2).all()
     cost = find_tasks(graph, make_machine(1)).seconds[:, 0]
@@ -99,7 +99,7 @@ def test_a_person_divides_by_layers_or_by_cost() -> None:
 
 
 def test_metis_cuts_less_than_chance() -> None:
-    graph = find_workload("rnnlm-2-small").make()
+    graph = WORKLOADS["rnnlm-2-small"].make()
     part = divide_by_metis(graph, make_machine(2))
     sent = graph.output_bytes[graph.edges[:, 1]]
     cut = sent[part[graph.edges[:, 0]] != part[graph.edges[:, 1]]].sum()

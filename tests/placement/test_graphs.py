@@ -5,12 +5,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from solution.data.hlo.records import read_module_file
 from solution.domain.vocabulary import OPCODE_IDS
+from solution.features.work import num_operations
 from solution.placement.graphs.builder import ProgramBuilder
 from solution.placement.graphs.cost_graph import DATA, PRODUCT, Columns, build_cost_graph
-from solution.placement.graphs.reading import read_cost_graph
+from solution.placement.graphs.reading import cost_graph_of, read_cost_graph
 from solution.placement.graphs.recurrent import make_gnmt
-from solution.placement.graphs.workloads import DOCUMENT, SMALL, WORKLOADS, find_workload
+from solution.placement.graphs.workloads import DOCUMENT, SMALL, WORKLOADS
 from solution.placement.machine import make_machine
 from solution.placement.simulation.decision import default_decision
 from solution.placement.simulation.environment import Environment
@@ -22,7 +24,7 @@ from tests.placement.made import make_columns
 
 @pytest.mark.parametrize("name", [workload.name for workload in SMALL])
 def test_a_family_has_a_backward_pass_and_updates(name: str) -> None:
-    workload = find_workload(name)
+    workload = WORKLOADS[name]
     graph = workload.make()
     assert (graph.edges[:, 1] < graph.edges[:, 0]).all()
     products = (graph.fusion_kinds == PRODUCT).sum()
@@ -81,11 +83,20 @@ def test_an_npz_file_and_a_module_are_read(tmp_path: Path) -> None:
     assert (module.operations[module.fusion_kinds == DATA] == 0).all()
 
 
+def test_a_multiply_add_of_a_product_is_two_operations(tmp_path: Path) -> None:
+    modules.write(modules.make_layout_record(), tmp_path / "program.pb")
+    read = read_module_file(tmp_path / "program.pb")[0].graph
+    graph, counted = cost_graph_of(read), num_operations(read)
+    products, runs = graph.fusion_kinds == PRODUCT, graph.fusion_kinds != DATA
+    assert products.any() and (runs & ~products).any()
+    assert np.array_equal(graph.operations[products], 2 * counted[graph.numbers][products])
+    others = runs & ~products
+    assert np.array_equal(graph.operations[others], counted[graph.numbers][others])
+
+
 def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="rnnlm-9: expected an npz file, a module .* rnnlm-2"):
         read_cost_graph("rnnlm-9")
-    with pytest.raises(InputError, match="There is no workload 'x'"):
-        find_workload("x")
     (tmp_path / "bad.npz").write_bytes(b"nothing")
     with pytest.raises(InputError, match="bad.npz"):
         read_cost_graph(str(tmp_path / "bad.npz"))

@@ -9,11 +9,11 @@ import torch
 
 from solution.placement.evaluation import Evaluator
 from solution.placement.machine import make_machine
+from solution.placement.policy.decisions import find_levels
 from solution.placement.policy.imitation import (
     Imitation,
     call_as_the_policy,
     draw_order,
-    find_levels,
     make_lesson,
     weigh_devices,
 )

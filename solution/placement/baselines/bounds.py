@@ -3,9 +3,8 @@
 import numpy as np
 
 from solution.placement.baselines.insertion import rank_upward
-from solution.placement.baselines.lists import BYTES, LAUNCH, OPERATIONS
 from solution.placement.graphs.cost_graph import DATA, CostGraph
-from solution.placement.machine import Machine
+from solution.placement.machine import BYTES, LAUNCH, OPERATIONS, Machine
 
 
 def find_bound(graph: CostGraph, machine: Machine, *, fused: bool) -> float:

@@ -1,4 +1,4 @@
-"""CP-SAT: the proven optimum of small graphs, a bound for others. Needs fast-or-slow[placement].
+"""CP-SAT: the proven optimum of small graphs, a bound for others. Needs the extra placement.
 
 The model has what the simulator has but fusion and memory: a device and a start for every kernel,
 one kernel at a time on a device, a tensor once over each link that it takes, one transfer at a time
@@ -17,6 +17,7 @@ from solution.placement.graphs.cost_graph import DATA
 from solution.placement.simulation.decision import Decision
 from solution.placement.simulation.environment import Environment
 from solution.system.errors import InputError
+from solution.system.wording import how_to_install
 
 UNITS = 100_000  # of the mean kernel's time
 
@@ -43,9 +44,7 @@ def solve(
     try:
         from ortools.sat.python import cp_model
     except ImportError as error:
-        raise InputError(
-            "ortools is not installed. Install it: pip install 'fast-or-slow[placement]'."
-        ) from error
+        raise InputError(f"ortools is not installed. {how_to_install('placement')}.") from error
     model = _Model(environment, cp_model.CpModel())
     if start is not None:
         model.hint(environment.timeline(start))

@@ -1,8 +1,7 @@
-"""HEFT, CPoP and earliest-task-first as their papers give them: links are never busy.
+"""HEFT and CPoP as their paper gives them: links are never busy.
 
-Sources: Topcuoglu et al., "Performance-effective and low-complexity task scheduling for
+Source: Topcuoglu et al., "Performance-effective and low-complexity task scheduling for
 heterogeneous computing" (2002), with insertion: a task goes into the first gap that is long enough.
-Jeon et al., "Baechi: fast device placement of machine learning graphs" (2020) for m-ETF.
 """
 
 from typing import NamedTuple
@@ -108,7 +107,7 @@ def schedule_by_insertion(order, seconds, transfer, in_start, in_of, leaders, fi
 
     Args:
         leaders: (tasks,) the task whose device each has.
-        fixed: (tasks,) the device of a task that has one already, else -1.
+        fixed: (tasks,) the device of a task that has one already, else -1; its leader's wins.
     """
     tasks, devices = seconds.shape
     placement, start, end = np.full(tasks, -1), np.zeros(tasks), np.zeros(tasks)
@@ -118,7 +117,9 @@ def schedule_by_insertion(order, seconds, transfer, in_start, in_of, leaders, fi
         if in_start[task] == in_start[task + 1] and seconds[task].max() == 0:
             continue
         best, best_place, best_start, best_end = -1, 0, 0.0, np.inf
-        known = max(fixed[task], placement[leaders[task]])
+        known = placement[leaders[task]]
+        if known < 0:
+            known = fixed[task]
         for device in range(devices):
             if known >= 0 and known != device:
                 continue
@@ -139,48 +140,4 @@ def schedule_by_insertion(order, seconds, transfer, in_start, in_of, leaders, fi
             ends[best, best_place + 1 : count + 1] = ends[best, best_place:count].copy()
             starts[best, best_place], ends[best, best_place] = best_start, best_end
             counts[best] += 1
-    return np.maximum(placement, 0), start, end
-
-
-@njit(cache=True, nogil=True)
-def schedule_by_favourites(
-    order, seconds, transfer, in_start, in_of, leaders, held, memory, favourite
-):
-    """Take the tasks in `order`, each to where it can start first among devices with room for it.
-
-    Args:
-        leaders: (tasks,) the task whose device each has.
-        held: (tasks,) bytes that a task holds; memory: (devices,) bytes.
-        favourite: (tasks,) the producer whose device is taken where its own transfer would be the
-            last to arrive (m-SCT); -1 for none (m-ETF).
-    """
-    tasks, devices = seconds.shape
-    placement = np.full(tasks, -1)
-    start, end, free, room = np.zeros(tasks), np.zeros(tasks), np.zeros(devices), memory.copy()
-    for task in order:
-        if in_start[task] == in_start[task + 1] and seconds[task].max() == 0:
-            continue
-        best, best_start = -1, np.inf
-        known = placement[leaders[task]]
-        need = held[task]
-        for place in range(in_start[task], in_start[task + 1]):
-            need += held[in_of[place]] * (placement[in_of[place]] < 0)
-        for device in range(devices):
-            if known >= 0 and known != device or known < 0 and room[device] < need:
-                continue
-            arrival = find_arrival(task, device, in_start, in_of, placement, end, transfer)
-            begin = max(arrival, free[device]) if seconds[task, device] > 0 else arrival
-            if favourite[task] >= 0 and placement[favourite[task]] == device:
-                begin -= transfer[favourite[task]]
-            if begin < best_start:
-                best, best_start = device, begin
-        if best < 0:  # nowhere is room: where most is left
-            best = int(np.argmax(room))
-        arrival = find_arrival(task, best, in_start, in_of, placement, end, transfer)
-        settle(task, best, in_start, in_of, leaders, placement)
-        room[best] -= need
-        start[task] = max(arrival, free[best]) if seconds[task, best] > 0 else arrival
-        end[task] = start[task] + seconds[task, best]
-        if seconds[task, best] > 0:
-            free[best] = end[task]
     return np.maximum(placement, 0), start, end

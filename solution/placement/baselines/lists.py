@@ -9,19 +9,17 @@ from functools import partial
 
 import numpy as np
 
+from solution.placement.baselines.earliest import schedule_earliest
 from solution.placement.baselines.insertion import (
     Plan,
     Tasks,
     rank_downward,
     rank_upward,
-    schedule_by_favourites,
     schedule_by_insertion,
 )
 from solution.placement.graphs.cost_graph import DATA, CostGraph
-from solution.placement.machine import Machine
+from solution.placement.machine import BYTES, LAUNCH, MEMORY, OPERATIONS, Machine
 from solution.placement.simulation.decision import Decision
-
-OPERATIONS, BYTES, LAUNCH, MEMORY = range(4)  # columns of Machine.table
 
 
 def find_tasks(graph: CostGraph, machine: Machine) -> Tasks:
@@ -42,8 +40,8 @@ def plan_heft(tasks: Tasks, leaders: np.ndarray | None = None) -> Plan:
 
 
 def rank_tasks(tasks: Tasks) -> np.ndarray:
-    """Upward ranks (tasks,) in seconds. A transfer is expected for the mean over pairs of devices,
-    of which one in each device's row costs nothing."""
+    """Upward ranks (tasks,) in seconds, of mean times as in the paper: a transfer counts in full,
+    the mean over pairs of different devices; on one device there is none."""
     mean, transfer = _average(tasks)
     return rank_upward(mean, transfer, *tasks.consumers)
 
@@ -118,24 +116,27 @@ def _insert(
 
 
 def plan_etf(graph: CostGraph, machine: Machine, tasks: Tasks, *, favourites: bool = False) -> Plan:
-    """m-ETF: in order of upward rank to where a task can start first, if the memory is enough.
+    """m-ETF: of all pairs of a ready task and a device with room for it, that which starts first;
+    ties by upward rank. Where nothing fits, the highest rank goes where most room is left.
 
-    With `favourites` m-SCT: a task likes the device of the producer that it waits for longest. The
-    paper finds these by a linear program; here it is the heaviest edge of each producer, which is
-    what rounding it leaves where edges are unlike.
+    With `favourites` m-SCT, in two things another than the paper's. It finds each producer's
+    favourite consumer by a linear program; here it is that at the end of its heaviest edge, which
+    is what rounding leaves where edges are unlike: the program has a variable an edge, too many for
+    80,000 nodes. And the paper keeps a device waiting for the favourite of what ran on it last;
+    here the favourite counts there as starting earlier, by the transfer that it saves.
     """
     held = np.where(graph.resident_bytes > 0, graph.resident_bytes, graph.output_bytes / 2)
-    favourite = _find_favourites(graph, tasks) if favourites else np.full(graph.num_nodes, -1)
-    order = order_by_readiness(tasks, rank_tasks(tasks))
+    favourite = find_favourites(graph, tasks) if favourites else np.full(graph.num_nodes, -1)
+    order = _by_rank(rank_tasks(tasks))
     return Plan(
-        *schedule_by_favourites(
-            order, tasks.seconds, tasks.transfer, *tasks.producers, graph.leaders, held,
-            machine.table[:, MEMORY], favourite,
+        *schedule_earliest(
+            order, tasks.seconds, tasks.transfer, *tasks.producers, *tasks.consumers, graph.leaders,
+            held, machine.table[:, MEMORY].copy(), favourite,
         )
     )  # fmt: skip
 
 
-def _find_favourites(graph: CostGraph, tasks: Tasks) -> np.ndarray:
+def find_favourites(graph: CostGraph, tasks: Tasks) -> np.ndarray:
     """A producer (nodes,) for each node, or -1: each producer has one favourite, and is one's."""
     consumers, producers = graph.edges.T
     ranks = rank_tasks(tasks)

@@ -14,7 +14,7 @@ from solution.domain import vocabulary
 from solution.domain.collection import collection
 from solution.domain.graph import Graph
 from solution.features.work import num_bytes, num_operations
-from solution.placement.graphs.cost_graph import DATA, Columns, CostGraph, build_cost_graph
+from solution.placement.graphs.cost_graph import DATA, PRODUCT, Columns, CostGraph, build_cost_graph
 from solution.placement.graphs.kinds import FUSION_KINDS
 from solution.placement.graphs.workloads import WORKLOADS
 from solution.system.errors import InputError
@@ -66,17 +66,25 @@ def cost_graph_of(graph: Graph) -> CostGraph:
     element = graph.node_features[:, vocabulary.ELEMENT_TYPE]
     columns = Columns(
         graph.node_opcodes.astype(np.uint8), kinds,
-        np.where(kinds == DATA, 0, num_operations(graph)), size, size * is_parameter,
+        _count_operations(graph, kinds), size, size * is_parameter,
         graph.node_features[:, vocabulary.SHAPE_DIMENSIONS].astype(np.float32),
         element.argmax(axis=1).astype(np.uint8), np.full(graph.num_nodes, -1),
     )  # fmt: skip
     return build_cost_graph(graph.name, columns, graph.edges, _tie(kinds, graph.edges))
 
 
+def _count_operations(graph: Graph, kinds: np.ndarray) -> np.ndarray:
+    """Operations (nodes,). A multiply-add is two of them, as in the peaks of devices."""
+    times = np.where(kinds == PRODUCT, 2.0, 1.0)
+    times[kinds == DATA] = 0
+    return times * num_operations(graph)
+
+
 def _tie(kinds: np.ndarray, edges: np.ndarray) -> np.ndarray:
     """Numbers (nodes,): what runs no kernel stays with its first producer.
 
-    A constant stays with a reader. A chain of such nodes has one number; parameters are free.
+    What has none, a parameter or a constant, stays with its first reader. A chain of such nodes has
+    one number.
     """
     neighbour = np.arange(len(kinds))
     for columns in ((1, 0), (0, 1)):  # readers first: producers, which come later, win

@@ -8,7 +8,6 @@ from solution.placement.graphs.attention import make_transformer_xl
 from solution.placement.graphs.convolutional import make_amoebanet, make_inception, make_wavenet
 from solution.placement.graphs.cost_graph import CostGraph
 from solution.placement.graphs.recurrent import make_gnmt, make_rnnlm
-from solution.system.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -68,10 +67,3 @@ LESSONS = (
       for n, layers in ((1, 4), (2, 6), (3, 5))),
 )  # fmt: skip
 WORKLOADS = {workload.name: workload for workload in (*DOCUMENT, *LESSONS)}
-
-
-def find_workload(name: str) -> Workload:
-    """The workload of that name; raises InputError where there is none."""
-    if name not in WORKLOADS:
-        raise InputError(f"There is no workload {name!r}. There are {', '.join(WORKLOADS)}.")
-    return WORKLOADS[name]

@@ -1,15 +1,20 @@
-"""From actions of the policy to decisions, and what mends those that do not fit the memory."""
+"""From actions of the policy to decisions and back, and what mends those that do not fit."""
 
 import dataclasses
+from collections.abc import Mapping
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from solution.placement.machine import Machine
+from solution.placement.evaluation import Evaluator
+from solution.placement.graphs.cost_graph import CostGraph
+from solution.placement.machine import MEMORY
 from solution.placement.policy.network import Choice
-from solution.placement.simulation.decision import Decision
-from solution.placement.simulation.environment import MEMORY, Environment
+from solution.placement.simulation.decision import PRIORITY_LEVELS, Decision
 
 TRIES = 12
+PARTS = ("placement", "priorities", "fusion")  # of a Decision
 
 
 def make_decision(base: Decision, choices: dict[str, Choice], place: int) -> Decision:
@@ -22,24 +27,61 @@ def make_decision(base: Decision, choices: dict[str, Choice], place: int) -> Dec
     )
 
 
-def repair(environment: Environment, decision: Decision) -> Decision:
-    """Move nodes off overfull devices until all fit, or give up after some tries.
+def find_actions(graph: CostGraph, decision: Decision) -> dict[str, Tensor]:
+    """The decision as actions (1, nodes) int64 of every task."""
+    actions = {
+        "placement": decision.placement[graph.leaders],
+        "schedule": find_levels(graph, decision.priorities),
+        "fusion": decision.fusion,
+    }
+    return {task: torch.from_numpy(own.astype(np.int64))[None] for task, own in actions.items()}
+
+
+def find_fixed(evaluator: Evaluator) -> dict[str, Tensor]:
+    """Actions (1, nodes) of the tasks that are not asked for: what runs is the base's."""
+    actions = find_actions(evaluator.graph, evaluator.base)
+    return {task: own for task, own in actions.items() if task not in evaluator.tasks}
+
+
+def find_levels(graph: CostGraph, priorities: np.ndarray) -> np.ndarray:
+    """Priorities as levels, with equally many nodes at each."""
+    own = graph.decides_priority
+    levels = np.zeros(graph.num_nodes, np.int64)
+    _, ranks = np.unique(priorities[own], return_inverse=True)
+    places = np.argsort(np.argsort(ranks, kind="stable"))
+    # Nodes of one priority share a level: the mean of their places decides it.
+    mean = np.bincount(ranks, places) / np.maximum(np.bincount(ranks), 1)
+    levels[own] = (mean[ranks] * PRIORITY_LEVELS / max(own.sum(), 1)).astype(np.int64)
+    return levels
+
+
+def evaluate_mended(
+    evaluator: Evaluator, decision: Decision, most: int = TRIES
+) -> tuple[Decision, float]:
+    """Evaluate, and move nodes off overfull devices until all fit; each try is an evaluation.
 
     The nodes of the fullest device that come last hold their share of what is too much; they go to
     the device with most room.
+
+    Args:
+        most: evaluations, 1 or more; after the last the decision stays as it is.
+
+    Returns:
+        the decision that was evaluated last, and its seconds (see Evaluator.evaluate).
     """
-    for _ in range(TRIES):
-        outcome = environment.runtime(decision)
+    decision = evaluator.keep_fixed(decision)
+    tries = most if "placement" in evaluator.tasks else 1
+    outcome = evaluator.judge(decision)
+    for _ in range(tries - 1):
         if outcome.reason is None:
-            return decision
-        decision = _move(environment.machine, environment, decision, outcome.peak_bytes)
-    return decision
+            break
+        decision = _move(evaluator, decision, outcome.peak_bytes)
+        outcome = evaluator.judge(decision)
+    return decision, evaluator.price(outcome)
 
 
-def _move(
-    machine: Machine, environment: Environment, decision: Decision, peak: np.ndarray
-) -> Decision:
-    graph, limits = environment.graph, machine.table[:, MEMORY]
+def _move(evaluator: Evaluator, decision: Decision, peak: np.ndarray) -> Decision:
+    graph, limits = evaluator.graph, evaluator.machine.table[:, MEMORY]
     worst, roomiest = int((peak - limits).argmax()), int((limits - peak).argmax())
     placement = decision.placement[graph.leaders]
     own = np.flatnonzero((placement == worst) & graph.decides_device)
@@ -48,3 +90,15 @@ def _move(
     excess = 1.05 * (peak[worst] - limits[worst]) / peak[worst] * held[-1]
     placement[own[::-1][: np.searchsorted(held, excess) + 1]] = roomiest
     return dataclasses.replace(decision, placement=placement[graph.leaders])
+
+
+def pack_decision(prefix: str, decision: Decision) -> dict[str, Tensor]:
+    """The decision as tensors of a checkpoint."""
+    return {f"{prefix}{part}": torch.from_numpy(getattr(decision, part)) for part in PARTS}
+
+
+def unpack_decision(prefix: str, tensors: Mapping[str, Tensor]) -> Decision | None:
+    """What `pack_decision` took; None where there was none."""
+    if f"{prefix}{PARTS[0]}" not in tensors:
+        return None
+    return Decision(*(tensors[f"{prefix}{part}"].numpy() for part in PARTS))

@@ -14,10 +14,10 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 
 from solution.placement.evaluation import Evaluator
-from solution.placement.graphs.cost_graph import CostGraph
+from solution.placement.policy.decisions import find_actions, find_fixed
 from solution.placement.policy.inputs import find_inputs
 from solution.placement.policy.network import Policy
-from solution.placement.simulation.decision import PRIORITY_LEVELS, Decision
+from solution.placement.simulation.decision import Decision
 from solution.system.progress import track
 
 EVEN, MOST = 0.3, 30.0  # of the weights of nodes: what all have; times the mean at most
@@ -28,24 +28,20 @@ class Lesson:
     """A graph, and a decision of it that is good."""
 
     evaluator: Evaluator
-    actions: dict[str, Tensor]  # (1, nodes) int64 a task
+    actions: dict[str, Tensor]  # (1, nodes) int64 a task that is asked for
+    fixed: dict[str, Tensor]  # (1, nodes) int64 a task that is not
     weights: dict[str, Tensor]  # (nodes,) float32 a task: how much a node's action counts
 
 
 def make_lesson(evaluator: Evaluator, decision: Decision) -> Lesson:
     """The decision as actions."""
     graph = evaluator.graph
-    actions = {
-        "placement": decision.placement[graph.leaders],
-        "schedule": find_levels(graph, decision.priorities),
-        "fusion": decision.fusion,
-    }
+    actions = find_actions(graph, decision)
     weights = {task: marks.float() for task, marks in find_inputs(graph).decides.items()}
     if "placement" in evaluator.tasks and len(evaluator.machine) > 1:
         weights["placement"] = torch.from_numpy(weigh_devices(evaluator, decision))
-    taken = {task: torch.from_numpy(actions[task].astype(np.int64))[None]
-             for task in actions if task in evaluator.tasks}  # fmt: skip
-    return Lesson(evaluator, taken, weights)
+    taken = {task: own for task, own in actions.items() if task in evaluator.tasks}
+    return Lesson(evaluator, taken, find_fixed(evaluator), weights)
 
 
 def weigh_devices(evaluator: Evaluator, decision: Decision) -> np.ndarray:
@@ -79,23 +75,12 @@ def call_as_the_policy(policy: Policy, lesson: Lesson) -> dict[str, Tensor]:
     if "placement" not in lesson.actions or len(set(machine.devices)) > 1:
         return lesson.actions
     with torch.no_grad():
-        choice = policy(find_inputs(graph), len(machine), 1, lesson.actions)["placement"]
+        found = policy(find_inputs(graph), len(machine), 1, lesson.actions, fixed=lesson.fixed)
+    choice = found["placement"]
     chances = choice.log_chances[0, graph.decides_device, : len(machine)].double().numpy()
     parts = np.eye(len(machine))[lesson.actions["placement"][0, graph.decides_device]]
     _, names = linear_sum_assignment(parts.T @ chances, maximize=True)
     return {**lesson.actions, "placement": torch.from_numpy(names)[lesson.actions["placement"]]}
-
-
-def find_levels(graph: CostGraph, priorities: np.ndarray) -> np.ndarray:
-    """Priorities as levels, with equally many nodes at each."""
-    own = graph.decides_priority
-    levels = np.zeros(graph.num_nodes, np.int64)
-    _, ranks = np.unique(priorities[own], return_inverse=True)
-    places = np.argsort(np.argsort(ranks, kind="stable"))
-    # Nodes of one priority share a level: the mean of their places decides it.
-    mean = np.bincount(ranks, places) / np.maximum(np.bincount(ranks), 1)
-    levels[own] = (mean[ranks] * PRIORITY_LEVELS / max(own.sum(), 1)).astype(np.int64)
-    return levels
 
 
 class Imitation:
@@ -151,7 +136,8 @@ def draw_order(lessons: int, steps: int, seed: int) -> np.ndarray:
 def _find_loss(policy: Policy, lesson: Lesson) -> Tensor:
     """Cross-entropy of a node, summed over the tasks."""
     inputs, devices = find_inputs(lesson.evaluator.graph), len(lesson.evaluator.machine)
-    choices = policy(inputs, devices, 1, call_as_the_policy(policy, lesson))
+    called = call_as_the_policy(policy, lesson)
+    choices = policy(inputs, devices, 1, called, fixed=lesson.fixed)
     parts = [-(choice.of_actions()[0] * lesson.weights[task]).sum() / marks.sum()
              for task, choice in choices.items()
              if (marks := inputs.decides[task]).any()]  # fmt: skip

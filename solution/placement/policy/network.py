@@ -85,25 +85,39 @@ class Policy(nn.Module):
         decisions: int = 1,
         given: dict[str, Tensor] | None = None,
         generator: torch.Generator | None = None,
+        fixed: dict[str, Tensor] | None = None,
     ) -> dict[str, Choice]:
-        """Decide all tasks.
+        """Decide all tasks that are not fixed.
 
         Args:
             devices: how many there are; the head's others are never chosen.
             decisions: how many to draw.
             given: actions (decisions, nodes) a task that were taken; then nothing is drawn.
             generator: what draws; without it, and without `given`, the likeliest is taken.
+            fixed: actions (1, nodes) of the tasks that are not asked for; the others are told them
+                in every round, for they are what will run.
 
         Rounds before the last hand on chances, and carry no gradient.
         """
-        fed = self._first_round(inputs)
+        fed, fixed = self._first_round(inputs), fixed or {}
         for _ in range(self.settings.rounds - 1):
             with torch.no_grad():
                 shared = self._share(inputs, devices, fed)
-                soft = self._decide(inputs, shared, devices, 1, None, None, soft=True)
-                fed = torch.cat([choice.log_chances[0].exp() for choice in soft.values()], dim=1)
+                soft = self._decide(inputs, shared, devices, 1, None, None, fixed, soft=True)
+                fed = torch.cat([self._chances(task, soft, fixed) for task in self.settings.tasks],
+                                dim=1)  # fmt: skip
         shared = self._share(inputs, devices, fed)
-        return self._decide(inputs, shared, devices, decisions, given, generator)
+        return self._decide(inputs, shared, devices, decisions, given, generator, fixed)
+
+    def _chances(self, task: str, soft: dict[str, Choice], fixed: dict[str, Tensor]) -> Tensor:
+        """Of one round (nodes, actions); all of what is fixed is at its action."""
+        return (
+            self._mark(task, fixed[task])[0] if task in fixed else soft[task].log_chances[0].exp()
+        )
+
+    def _mark(self, task: str, actions: Tensor) -> Tensor:
+        marks = nn.functional.one_hot(actions, self.settings.actions(task))
+        return marks.to(self.mean.dtype)
 
     def _first_round(self, inputs: Inputs) -> Tensor:
         own = self.enter.in_features - OPCODE_WIDTH - NUM_COLUMNS
@@ -131,6 +145,7 @@ class Policy(nn.Module):
         decisions: int,
         given: dict[str, Tensor] | None,
         generator: torch.Generator | None,
+        fixed: dict[str, Tensor],
         *,
         soft: bool = False,
     ) -> dict[str, Choice]:
@@ -141,6 +156,9 @@ class Policy(nn.Module):
         for place, task in enumerate(self.settings.tasks):
             seen = state if told is None else state + self.tell[place - 1](told)
             state = state + self.recurrent(self.settle(seen))
+            if task in fixed:
+                told = self._mark(task, fixed[task])
+                continue
             logits = self.heads[place](factor * state)
             if task == "placement":
                 logits = logits.masked_fill(torch.arange(logits.shape[2]) >= devices, -torch.inf)
@@ -148,9 +166,7 @@ class Policy(nn.Module):
             chances = logits.log_softmax(dim=2)
             actions = given[task] if given is not None else draw(chances, decisions, generator)
             choices[task] = Choice(actions, chances)
-            told = chances.exp()
-            if not soft:
-                told = nn.functional.one_hot(actions, chances.shape[2]).to(chances.dtype)
+            told = chances.exp() if soft else self._mark(task, actions)
         return choices
 
 

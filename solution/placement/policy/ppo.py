@@ -20,11 +20,19 @@ from solution.models.nets.checkpoint import (
     load_checkpoint,
     restore_optimizer,
     save_checkpoint,
+    seal_tensors,
     with_prefix,
     without_prefix,
 )
 from solution.placement.evaluation import Evaluator
-from solution.placement.policy.decisions import make_decision, repair
+from solution.placement.policy.decisions import (
+    TRIES,
+    evaluate_mended,
+    find_fixed,
+    make_decision,
+    pack_decision,
+    unpack_decision,
+)
 from solution.placement.policy.inputs import find_inputs
 from solution.placement.policy.network import Choice, Policy
 from solution.placement.policy.settings import TrainingSettings
@@ -50,12 +58,22 @@ def ignore(update: Update) -> None:
 
 
 class Trainer:
-    """A policy in training on some graphs; the same settings give the same policy."""
+    """A policy in training on some graphs; the same settings give the same policy.
+
+    Args:
+        budget: evaluations that each evaluator may have counted at the end; None: any number.
+    """
 
     def __init__(
-        self, policy: Policy, evaluators: Sequence[Evaluator], settings: TrainingSettings
+        self,
+        policy: Policy,
+        evaluators: Sequence[Evaluator],
+        settings: TrainingSettings,
+        budget: int | None = None,
     ) -> None:
         self.policy, self.evaluators, self.settings = policy, list(evaluators), settings
+        self.budget = budget
+        self._name = self._describe()
         self.optimizer = torch.optim.Adam(policy.parameters(), lr=settings.learning_rate)
         self.generator = torch.Generator().manual_seed(settings.seed)
         self.done = 0
@@ -69,14 +87,16 @@ class Trainer:
         """
         if folder is not None:
             self.resume(folder)
-        while self.done < self.settings.updates:
+        while not self.is_done:
             self.update(watch)
             if folder is not None and (self.done % every == 0 or self.is_done):
                 self.save(folder)
 
     @property
     def is_done(self) -> bool:
-        return self.done >= self.settings.updates
+        used = max(len(evaluator.curve) for evaluator in self.evaluators)
+        spent = self.budget is not None and self.budget - used < self.settings.samples
+        return spent or self.done >= self.settings.updates
 
     def update(self, watch: Watch = ignore) -> None:
         """Draw, evaluate and learn once, for the next graphs in turn."""
@@ -88,8 +108,10 @@ class Trainer:
     def _learn(self, evaluator: Evaluator) -> Update:
         began, settings = time.perf_counter(), self.settings
         inputs, devices = find_inputs(evaluator.graph), len(evaluator.machine)
+        fixed = find_fixed(evaluator)
         with torch.no_grad():
-            drawn = self.policy(inputs, devices, settings.samples, generator=self.generator)
+            drawn = self.policy(inputs, devices, settings.samples, generator=self.generator,
+                                fixed=fixed)  # fmt: skip
         before = {task: choice.of_actions() for task, choice in drawn.items()}
         rewards = np.array([self._reward(evaluator, drawn, k) for k in range(settings.samples)])
         spread = rewards.std()
@@ -97,7 +119,7 @@ class Trainer:
         given = {task: choice.actions for task, choice in drawn.items()}
         entropy = 0.0
         for _ in range(settings.epochs if spread > 1e-8 else 0):
-            choices = self.policy(inputs, devices, settings.samples, given)
+            choices = self.policy(inputs, devices, settings.samples, given, fixed=fixed)
             loss, entropy = self._find_loss(choices, before, inputs.decides, advantages)
             self.optimizer.zero_grad()
             loss.backward()
@@ -108,10 +130,11 @@ class Trainer:
                       entropy, clock)  # fmt: skip
 
     def _reward(self, evaluator: Evaluator, drawn: dict[str, Choice], place: int) -> float:
+        later = self.settings.samples - place - 1  # decisions that have one evaluation each
+        left = TRIES if self.budget is None else self.budget - len(evaluator.curve) - later
+        most = min(TRIES, left) if self.settings.repair else 1
         decision = make_decision(evaluator.base, drawn, place)
-        if self.settings.repair:
-            decision = repair(evaluator.environment, evaluator.keep_fixed(decision))
-        return evaluator.reward(decision)
+        return evaluator.reward(evaluate_mended(evaluator, decision, most)[1])
 
     def _find_loss(
         self,
@@ -149,12 +172,15 @@ class Trainer:
             **with_prefix("optimizer.", flatten_optimizer(self.optimizer)),
             "generator": self.generator.get_state(),
         }
+        for place, evaluator in enumerate(self.evaluators):
+            if evaluator.best is not None:
+                tensors |= pack_decision(f"best.{place}.", evaluator.best)
         curves = [evaluator.curve for evaluator in self.evaluators]
-        save_checkpoint(folder, tensors, {"fit": self._name(), "done": self.done, "curves": curves})
+        save_checkpoint(folder, tensors, {"fit": self._name, "done": self.done, "curves": curves})
 
     def resume(self, folder: Path) -> None:
         """Go on from a checkpoint of the same training, if there is one."""
-        found = load_checkpoint(folder, self._name())
+        found = load_checkpoint(folder, self._name)
         if found is None:
             return
         tensors, record = found
@@ -162,12 +188,16 @@ class Trainer:
         restore_optimizer(self.optimizer, without_prefix("optimizer.", tensors))
         self.generator.set_state(tensors["generator"])
         self.done = record["done"]
-        for evaluator, curve in zip(self.evaluators, record["curves"], strict=True):
-            evaluator.curve = curve
+        curves = zip(self.evaluators, record["curves"], strict=True)
+        for place, (evaluator, curve) in enumerate(curves):
+            evaluator.restore(unpack_decision(f"best.{place}.", tensors), curve)
 
-    def _name(self) -> str:
+    def _describe(self) -> str:
+        """Which training it is; of another policy to begin with it is another."""
         graphs = [(e.graph.name, len(e.machine), e.tasks) for e in self.evaluators]
-        return repr((asdict(self.settings), asdict(self.policy.settings), graphs))
+        begin = seal_tensors(self.policy.state_dict(), "")
+        settings = asdict(self.settings), asdict(self.policy.settings)
+        return repr((*settings, graphs, self.budget, begin))
 
 
 def fit_scale(policy: Policy, evaluators: Sequence[Evaluator]) -> None:

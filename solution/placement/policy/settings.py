@@ -6,11 +6,15 @@ from solution.placement.evaluation import TASKS
 from solution.placement.simulation.decision import FUSION_LEVELS, PRIORITY_LEVELS
 
 MAX_HEAD = 8  # devices that the placement head has; of fewer, the rest is masked
+GOING_ON = 5e-5  # learning rate of PPO that goes on from a trained policy; from scratch: 1e-4
 
 
 @dataclass(frozen=True)
 class PolicySettings:
-    """The network. The defaults are the specification's; the shipped policy is narrower.
+    """The network. The shipped policy is narrower, and has one round.
+
+    The defaults are the specification's, but that there is no dropout and no value net, and that
+    neighbours agree, which is ours.
 
     Attributes:
         tasks: in the order in which they are decided.
@@ -45,8 +49,9 @@ class TrainingSettings:
 
     Attributes:
         updates: at most so many.
-        graphs: in each update, so many graphs with `samples` decisions each.
-        ratio: "node", or "graph" for one ratio of the whole decision.
+        graphs: in each update so many, one after the other: each has `samples` decisions and
+            `epochs` steps of its own before the next one's are drawn.
+        ratio: "node", or "graph" for one ratio a task, the product over its nodes.
         clip: 0 turns clipping off, which is REINFORCE with one epoch.
         repair: mend decisions that overfill a device; else they have the penalty as reward.
     """

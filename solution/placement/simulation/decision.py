@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from solution.placement.graphs.cost_graph import DATA, CostGraph
+from solution.placement.graphs.ordering import find_depths
 from solution.placement.machine import Machine
 from solution.system.errors import InputError
 
@@ -110,8 +111,6 @@ def check_groups(graph: CostGraph, placement: np.ndarray, groups: np.ndarray) ->
 
 
 def _check_order(graph: CostGraph, inverse: np.ndarray, names: np.ndarray) -> None:
-    from solution.placement.graphs.ordering import find_depths
-
     between = inverse[graph.edges]
     between = np.unique(between[between[:, 0] != between[:, 1]], axis=0)
     stuck = np.flatnonzero(find_depths(len(names), between) < 0)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from solution.placement.graphs.cost_graph import CostGraph
-from solution.placement.machine import Machine
+from solution.placement.machine import MEMORY, Machine
 from solution.placement.simulation.decision import (
     FUSION_LEVELS,
     Decision,
@@ -17,8 +17,6 @@ from solution.placement.simulation.decision import (
 )
 from solution.placement.simulation.fusion import fuse
 from solution.placement.simulation.simulate import simulate
-
-MEMORY = 3  # column of Machine.table
 
 
 class Environment:

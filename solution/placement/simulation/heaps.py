@@ -2,7 +2,7 @@
 
 from numba import njit
 
-LEVEL, READY = 3, 4  # rows of the costs: see loop.py
+from solution.placement.simulation.rows import LEVEL, READY
 
 
 @njit(cache=True, nogil=True)

@@ -17,16 +17,27 @@ from numba import njit
 
 from solution.placement.graphs.cost_graph import DATA
 from solution.placement.simulation.heaps import pop_event, pop_kernel, push_event, push_kernel
-
-# Rows of `nodes` (6, nodes) int64: the node's kind, its kernel (called after its last node), its
-# device; the first node of a kernel and the next of each, -1 at the end; edges that it awaits.
-KIND, KERNEL, DEVICE, FIRST, NEXT, WAITING = range(6)
-# Rows of `costs` (7, nodes) float64; the last five are a kernel's.
-OUTPUT, RESIDENT, SECONDS, LEVEL, READY, START, END = range(7)
-# Rows of `devices` (5, devices) float64; of `queues` (3, devices) int64.
-USED, PEAK = range(2)
-BASE, SIZE, RUNNING = range(3)
-EVENTS, SENT = range(2)  # of `counts` (2,) int64
+from solution.placement.simulation.rows import (
+    BASE,
+    DEVICE,
+    END,
+    EVENTS,
+    FIRST,
+    KERNEL,
+    KIND,
+    NEXT,
+    OUTPUT,
+    PEAK,
+    READY,
+    RESIDENT,
+    RUNNING,
+    SECONDS,
+    SENT,
+    SIZE,
+    START,
+    USED,
+    WAITING,
+)
 
 
 @njit(cache=True, nogil=True)

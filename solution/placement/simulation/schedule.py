@@ -4,8 +4,7 @@ import numpy as np
 from numba import njit
 
 from solution.placement.graphs.cost_graph import DATA
-
-OPERATIONS, BYTES, LAUNCH = range(3)  # columns of Machine.table
+from solution.placement.machine import BYTES, LAUNCH, OPERATIONS
 
 
 @njit(cache=True, nogil=True)

@@ -3,7 +3,8 @@
 import numpy as np
 from numba import njit
 
-from solution.placement.simulation.loop import (
+from solution.placement.simulation.loop import run
+from solution.placement.simulation.rows import (
     BASE,
     DEVICE,
     END,
@@ -13,8 +14,7 @@ from solution.placement.simulation.loop import (
     RUNNING,
     SIZE,
     START,
-    run,
-)  # fmt: skip
+)
 from solution.placement.simulation.schedule import cost_kernels, link_members, prepare
 
 

@@ -1,0 +1,142 @@
+"""How `fastslow optimize` stands beside HEFT, m-ETF, annealing and proven optima on small graphs.
+
+    python -m tests.benchmarks.placement_bars
+
+takes a quarter of an hour of one core. Placement and schedule, no fusion, as the baselines decide
+these two; three seeds. CP-SAT has SECONDS each, begins with HEFT's decision, and its optimum is
+that of graphs without fusion; where it is not proven, its bound stands in.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from solution.placement.baselines.constraint import solve
+from solution.placement.baselines.lists import list_decisions
+from solution.placement.baselines.searches import anneal
+from solution.placement.evaluation import Evaluator
+from solution.placement.graphs.cost_graph import CostGraph
+from solution.placement.graphs.workloads import SMALL
+from solution.placement.machine import make_machine
+from solution.placement.policy.saving import load_policy
+from solution.placement.search import optimize
+from solution.placement.simulation.environment import Environment
+from solution.system.terminal import make_table, output
+from tests.placement.made import make_graph
+
+TASKS = ("placement", "schedule")
+BUDGET, SEEDS, DRAWS = 2000, 3, 2000
+SECONDS = 40.0  # of CP-SAT, a graph
+SMALLEST, TINY = 400, (20, 25, 30, 35, 40)  # nodes at most; nodes
+MADE = (120, 180, 240, 300, 360)  # nodes of random graphs
+
+
+@dataclass(frozen=True)
+class Row:
+    """Seconds of one graph on one machine; of what draws, the geometric mean over seeds."""
+
+    heft: float
+    etf: float
+    ours: float
+    annealed: float
+    annealed_long: float
+
+
+def list_graphs() -> list[CostGraph]:
+    """Of the document's families and made at random, 100 to 400 nodes."""
+    known = [workload.make() for workload in SMALL]
+    return [
+        *(graph for graph in known if 100 <= graph.num_nodes <= SMALLEST),
+        *(make_graph(count, seed) for seed, count in enumerate(MADE)),
+    ]
+
+
+def compare(evaluator: Evaluator) -> Row:
+    """All of them on one question."""
+    environment, policy = evaluator.environment, load_policy()
+    decided = list_decisions(environment.graph, environment.machine, fused=False)
+    heft, etf = (_judge(evaluator, decided[name]) for name in ("heft", "m-etf"))
+    searches = (
+        lambda asked, seed: optimize(asked, policy, BUDGET, seed),
+        lambda asked, seed: anneal(asked, BUDGET, seed),
+        lambda asked, seed: anneal(asked, 10 * BUDGET, seed),
+    )
+    means = []
+    for search in searches:
+        logs = []
+        for seed in range(SEEDS):
+            asked = evaluator.start_again()
+            search(asked, seed)
+            logs.append(np.log(asked.seconds))
+        means.append(float(np.exp(np.mean(logs))))
+    return Row(heft, etf, *means)
+
+
+def _judge(evaluator: Evaluator, decision: object) -> float:
+    asked = evaluator.start_again()
+    asked.evaluate(decision)  # type: ignore[arg-type]
+    return float(asked.seconds)
+
+
+def find_gap(graph: CostGraph, devices: int) -> tuple[float, bool]:
+    """Our seconds over CP-SAT's optimum less 1, the mean over seeds, and whether it is proven."""
+    environment = Environment(graph, make_machine(devices))
+    evaluator = Evaluator(environment, TASKS)
+    heft = list_decisions(graph, environment.machine, fused=False)["heft"]
+    solved = solve(environment, SECONDS, start=heft)
+    gaps = []
+    for seed in range(SEEDS):
+        asked = evaluator.start_again()
+        optimize(asked, load_policy(), BUDGET, seed)
+        gaps.append(asked.seconds / solved.bound - 1)
+    return float(np.mean(gaps)), solved.is_proven
+
+
+def describe(logs: Sequence[float]) -> str:
+    """exp - 1 of the mean, with its 95% interval from drawing graphs anew."""
+    values, random = np.array(logs), np.random.default_rng(0)
+    means = [values[random.integers(len(values), size=len(values))].mean() for _ in range(DRAWS)]
+    low, high = np.expm1(np.quantile(means, [0.025, 0.975]))
+    return f"{np.expm1(values.mean()):+.1%} ({low:+.1%} to {high:+.1%})"
+
+
+def show_middling() -> None:
+    """A row a graph and machine, and what it comes to."""
+    table = make_table(f"100 to {SMALLEST} nodes, ms; {BUDGET} decisions, annealing also ten times")
+    for header in ("Graph", "Nodes", "Devices", "HEFT", "m-ETF", "Ours", "Annealing", "Ten times"):
+        table.add_column(header, justify="left" if header == "Graph" else "right")
+    rows = []
+    for graph in list_graphs():
+        for devices in (2, 4):
+            row = compare(Evaluator(Environment(graph, make_machine(devices)), TASKS))
+            rows.append(row)
+            milliseconds = (row.heft, row.etf, row.ours, row.annealed, row.annealed_long)
+            cells = [f"{1e3 * value:.3f}" for value in milliseconds]
+            table.add_row(graph.name, str(graph.num_nodes), str(devices), *cells)
+    output.print(table)
+    for name, logs in (
+        ("the better of HEFT and m-ETF", [np.log(r.ours / min(r.heft, r.etf)) for r in rows]),
+        ("annealing", [np.log(r.ours / r.annealed) for r in rows]),
+        ("annealing, ten times", [np.log(r.ours / r.annealed_long) for r in rows]),
+    ):
+        output.print(f"Ours over {name}: {describe(logs)}, {len(logs)} questions.")
+
+
+def show_tiny() -> None:
+    """Against proven optima."""
+    found = [find_gap(make_graph(count, seed), 2) for seed, count in enumerate(TINY)]
+    found += [find_gap(make_graph(count, 10 + seed), 3) for seed, count in enumerate(TINY)]
+    proven = [gap for gap, is_proven in found if is_proven]
+    shown = f"mean {np.mean(proven):.2%}, at most {max(proven):.2%}" if proven else "none"
+    bounded = [gap for gap, is_proven in found if not is_proven]
+    rest = f"; over {len(bounded)} other bounds {np.mean(bounded):.1%}" if bounded else ""
+    words = f"Up to {TINY[-1]} nodes: over {len(proven)} optima that CP-SAT proved"
+    output.print(f"{words} {shown}{rest}.")
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    show_tiny()
+    show_middling()
