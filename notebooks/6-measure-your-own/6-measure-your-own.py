@@ -13,9 +13,10 @@
 # of one kind are compiled and timed in many layouts; the last ones are kept aside, the others are
 # added to the training data; and both models rank the programs that were kept aside.
 #
-# Needs jax, which Kaggle's image has; elsewhere `pip install 'fast-or-slow[collect]'`. Give a
-# folder of your own python files as `PROGRAMS` (how they look: the cell below prints one), or let
-# some of the kind `FAMILY` be drawn. What was timed stays timed where the notebook is stopped.
+# Needs jax, which Kaggle's image has; elsewhere, in the project's folder,
+# `pip install -c constraints.txt -e ".[collect]"`. Give a folder of your own python files as
+# `PROGRAMS` (how they look: the cell below prints one), or let some of the kind `FAMILY` be drawn.
+# What was timed stays timed where the notebook is stopped.
 
 # %% tags=["parameters"]
 PROGRAMS = ""  # a folder of python files with a `program` and its `arguments`; empty: drawn ones

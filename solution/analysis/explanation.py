@@ -29,6 +29,7 @@ from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.system.names import suggest
 from solution.system.terminal import make_table
+from solution.system.wording import count
 from solution.training.folds import NO_FOLD
 
 SHOWN = 12
@@ -43,7 +44,7 @@ class Comparison:
     graph: Graph
     ranker: Ranker
     slow: int  # the configuration that is explained
-    fast: int  # what it is compared with: the one that is predicted fastest
+    fast: int  # what it is compared with: one that is predicted fastest
     scores: np.ndarray  # (configs,)
 
     def place(self, config: int) -> int:
@@ -76,22 +77,31 @@ class Explanation(Comparison):
 def compare(ranker: Ranker, graph: Graph, config: int | None = None) -> Comparison:
     """Compare `config`, by default the one that is predicted slowest, with the fastest.
 
-    Raises InputError where there is no such configuration.
+    One that is predicted fastest itself, alone or with others, is what the slowest is compared
+    with. Raises InputError where there is no such configuration, or all are predicted alike.
     """
     scores = ranker.predict(graph)
-    slow = int(np.argmax(scores)) if config is None else config
-    if not 0 <= slow < graph.num_configs:
+    slow, fast = int(np.argmax(scores)), int(np.argmin(scores))
+    if config is not None and not 0 <= config < graph.num_configs:
         raise InputError(
-            f"{graph.name} has no configuration {slow}. They are numbered 0 to "
+            f"{graph.name} has no configuration {config}. They are numbered 0 to "
             f"{graph.num_configs - 1}."
         )
-    return Comparison(graph, ranker, slow, int(np.argmin(scores)), scores)
+    if scores[slow] == scores[fast]:
+        raise InputError(
+            f"{graph.name}: expected configurations of which one is predicted slower than another, "
+            f"found {count(graph.num_configs, 'configuration')} with one score. Name another graph."
+        )
+    if config is not None:
+        slow, fast = (slow, config) if scores[config] == scores[fast] else (config, fast)
+    return Comparison(graph, ranker, slow, fast, scores)
 
 
 def explain(ranker: Ranker, graph: Graph, config: int | None = None) -> Explanation:
     """What the columns of the ranker's table say of `config` and of the fastest.
 
-    Raises InputError where there is no such configuration, or the ranker cannot be explained.
+    Raises InputError where there is no such configuration, all are predicted alike, or the ranker
+    cannot be explained.
     """
     columns, compared = check_explained(ranker), compare(ranker, graph, config)
     rows = columns.rows_of(graph)[graph.distinct.inverse]

@@ -121,19 +121,22 @@ def _show_configurable(graph: Graph) -> Table:
 
 
 def _show_tiles(graph: Graph) -> Table:
-    table = make_table(Text("Tile sizes, the fastest first; runtimes over the normaliser"))
+    runtimes = graph.runtimes
+    if runtimes is None:
+        title, order = "Tile sizes, in the file's order", np.arange(graph.num_configs)
+    else:
+        title = "Tile sizes, the fastest first; runtimes over the normaliser"
+        order = np.argsort(runtimes)
+    table = make_table(Text(title))
     table.add_column("Config", justify="right")
     for block in TILE_BLOCKS:
         table.add_column(f"{block.capitalize()} tile")
-    table.add_column("Runtime", justify="right")
-    runtimes = graph.runtimes
-    order = np.arange(graph.num_configs) if runtimes is None else np.argsort(runtimes)
+    if runtimes is not None:
+        table.add_column("Runtime", justify="right")
     for config in order[:MAX_ROWS]:
-        table.add_row(
-            str(config),
-            *(_show_tile(graph.tiles[config, block][:MAX_RANK]) for block in TILE_BLOCKS.values()),
-            "" if runtimes is None else f"{runtimes[config]:.4f}",
-        )
+        tiles = [_show_tile(graph.tiles[config, b][:MAX_RANK]) for b in TILE_BLOCKS.values()]
+        runtime = [] if runtimes is None else [f"{runtimes[config]:.4f}"]
+        table.add_row(str(config), *tiles, *runtime)
     _add_rest(table, graph.num_configs)
     return table
 

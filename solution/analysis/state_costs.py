@@ -46,7 +46,7 @@ def adds_up(ranker: Ranker) -> TypeGuard[CostNetRanker]:
 def explain_costs(ranker: CostNetRanker, graph: Graph, config: int | None = None) -> Costs:
     """What tells `config`, by default the one that is predicted slowest, from the fastest.
 
-    Raises InputError where there is no such configuration.
+    Raises InputError where there is no such configuration, or all are predicted alike.
     """
     compared = compare(ranker, graph, config)
     table = state_tables(ranker.settings.backend)(graph)

@@ -77,27 +77,25 @@ def choose_program(
             compiled as it is.
     """
     check_installed()
-    if settings.replace and folder.exists():
-        remove(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     core = choose_core()
-    with (
-        locked(folder, "Wait for it, or choose another --out."),
-        Child(settings.limits, core) as compiling,
-        Child(settings.limits, core) as timing,
-    ):
-        workers = Workers(compiling, timing)
+    with Child(settings.limits, core) as compiling, Child(settings.limits, core) as timing:
         program = read_program(path, compiling)
         chosen = make_program_space(program, settings.kinds)
         prior = open_prior(bundle, chosen)
-        journal = Journal.open(folder, _identify(program, bundle, settings))
-        try:
-            return _choose(chosen, prior, workers, journal, folder, settings, tell)
-        except ChildDiedError as error:
-            raise InputError(
-                f"{path}: timing the program as it is failed: {error}. Expected one that runs "
-                "within the limits."
-            ) from error
+        # What cannot be searched leaves no folder, and an earlier one as it is.
+        if settings.replace and folder.exists():
+            remove(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        with locked(folder, "Wait for it, or choose another --out."):
+            journal = Journal.open(folder, _identify(program, bundle, settings))
+            workers = Workers(compiling, timing)
+            try:
+                return _choose(chosen, prior, workers, journal, folder, settings, tell)
+            except ChildDiedError as error:
+                raise InputError(
+                    f"{path}: timing the program as it is failed: {error}. Expected one that runs "
+                    "within the limits."
+                ) from error
 
 
 def read_program(path: Path, child: Child) -> Program:

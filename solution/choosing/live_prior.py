@@ -50,8 +50,8 @@ def open_prior(bundle: Bundle, chosen: ProgramSpace) -> LivePrior:
     note = f"Led by {bundle.describe()}"
     if is_far:
         note += (
-            f" The program is unlike those: by size it lies {distance:.2f} from the nearest, none of "
-            f"those over {learned.gap:.2f} from its own nearest. So little is believed of them."
+            f" The program is unlike those: by size it lies {distance:.2f} from the nearest, none "
+            f"of which is over {learned.gap:.2f} from its own. So little is believed of them."
         )
     return LivePrior(
         _remember(scorer(session, chosen)), Beliefs(kind, FAR_DOUBT if is_far else DOUBT), note

@@ -20,10 +20,11 @@ from typing import Any
 import numpy as np
 
 from solution.system.errors import InputError
+from solution.system.wording import how_to_install
 
 # Minor versions of jax that this file was written for; that of 0.8 knows no tiles as an option.
 OLDEST, NEWEST = (0, 9), (0, 12)
-INSTALL = "pip install 'fast-or-slow[collect]'"
+INSTALL = how_to_install("collect")
 # Fields of CompileOptionsProto, ExecutableBuildOptionsProto and DebugOptions, by which options go
 # that have no name of their own: a map from text to text.
 BUILD_OPTIONS, DEBUG_OPTIONS, BACKEND_OPTIONS = 3, 3, 500
@@ -51,11 +52,11 @@ def check_installed() -> str:
         version("jaxlib")
     except PackageNotFoundError as error:
         raise InputError(
-            f"Programs are compiled by jax, which is not installed. Install it: {INSTALL}"
+            f"Programs are compiled by jax, which is not installed. {INSTALL}."
         ) from error
     minor = tuple(int(part) for part in found.split(".")[:2])
     if minor < OLDEST:
-        raise InputError(f"jax {found} is older than {OLDEST[0]}.{OLDEST[1]}. Install: {INSTALL}")
+        raise InputError(f"jax {found} is older than {OLDEST[0]}.{OLDEST[1]}. {INSTALL}.")
     return found
 
 

@@ -9,9 +9,10 @@ from typing import Any
 from packaging.version import Version
 
 from solution.system.errors import InputError
+from solution.system.wording import how_to_install
 
 OLDEST = Version("0.0.14.dev0")  # earlier ones do not import beside today's torch
-INSTALL = "pip install 'fast-or-slow[collect-torch]'"
+INSTALL = how_to_install("collect-torch")
 
 
 def translate(
@@ -34,11 +35,10 @@ def _check_installed(path: Path) -> None:
         found = version("torchax")
     except PackageNotFoundError as error:
         raise InputError(
-            f"{path}: a torch module is translated by torchax, which is not installed. "
-            f"Install it: {INSTALL}"
+            f"{path}: a torch module is translated by torchax, which is not installed. {INSTALL}."
         ) from error
     if Version(found) < OLDEST:
-        raise InputError(f"{path}: torchax {found} is older than {OLDEST}. Install: {INSTALL}")
+        raise InputError(f"{path}: torchax {found} is older than {OLDEST}. {INSTALL}.")
 
 
 def _as_numpy(value: Any) -> Any:

@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 MEASURED = 24
-
+WHILE_MEASURING = ("over", "minutes", "out", "megabytes", "seconds", "replace")
+UNUSED = {  # options that would be ignored where nothing is compiled
+    "replay": WHILE_MEASURING,
+    "model_only": (*WHILE_MEASURING, "measure", "seed"),
+}
 
 ProgramFile = Annotated[
     Path,
@@ -42,8 +46,14 @@ Replay = Annotated[
 ModelOnly = Annotated[
     bool, typer.Option("--model-only", help="Measure nothing: what the model likes best.")
 ]
-Out = Annotated[Path | None, typer.Option(help="What was found, and how. Default: chosen/NAME.")]
-InCollection = Annotated[str | None, typer.Option(help="Where the path does not say it.")]
+Out = Annotated[
+    Path | None,
+    typer.Option(help="Folder of what measuring found, and how. Default: chosen/NAME."),
+]
+InCollection = Annotated[
+    str | None,
+    typer.Option(help="With --replay or --model-only, where the path does not say it."),
+]
 Megabytes = Annotated[int, typer.Option(min=256, help="That a compilation may take.")]
 Seconds = Annotated[float, typer.Option(min=1, help="That a compilation may take.")]
 Seed = Annotated[int, typer.Option(min=0, help="Of what is drawn.")]
@@ -52,6 +62,7 @@ Replace = Annotated[bool, typer.Option("--replace", help="Start afresh.")]
 
 @app.command()
 def choose(
+    context: typer.Context,
     program: ProgramFile,
     bundle: With = None,
     over: Over = None,
@@ -70,9 +81,8 @@ def choose(
 
     Stopped, even killed, the same command goes on where it was.
     """
+    _refuse_unused(context)
     opened = open_bundle(bundle, None, None)
-    if replay and model_only:
-        raise InputError("Give --replay (look up) or --model-only (measure nothing), one of them.")
     if replay or model_only:
         _choose_without_machine(program, opened, collection, measure, seed, is_replay=replay)
         return
@@ -95,6 +105,27 @@ def choose(
             lambda note: status.update(f"{program.name}: {note}"),
         )  # fmt: skip
     _show(chosen)
+
+
+def _refuse_unused(context: typer.Context) -> None:
+    """InputError where two options were given of which one would be ignored."""
+    given = {
+        name for name in context.params
+        if (source := context.get_parameter_source(name)) and source.name == "COMMANDLINE"
+    }  # fmt: skip
+    if {"replay", "model_only"} <= given:
+        raise InputError("Give --replay (look up) or --model-only (measure nothing), one of them.")
+    for way in given & set(UNUSED):
+        for name in sorted(given & set(UNUSED[way])):
+            raise InputError(
+                f"Give --{way.replace('_', '-')} (compile nothing) or --{name} (of a search that "
+                "compiles and times), one of them."
+            )
+    if "collection" in given and not given & set(UNUSED):
+        raise InputError(
+            "Give --collection with --replay or --model-only: the collections of a program that "
+            "is compiled are known. Leave it out."
+        )
 
 
 def _choose_without_machine(

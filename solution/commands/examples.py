@@ -33,7 +33,7 @@ EXAMPLES = {
     "demo": ("fastslow demo",),
     "run": (
         "fastslow run data",
-        "fastslow run data --forecast",
+        "fastslow run data --estimate",
         "fastslow run data --experiment my_model.py --collection tile:xla",
     ),
     "train": ("fastslow train tile_gnn_001", "fastslow train my_model.py --collection tile:xla"),

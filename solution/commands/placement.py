@@ -50,23 +50,19 @@ def optimize(
     from solution.placement.report import optimize_and_report, write_decision
     from solution.placement.simulation.pictures import FORMATS, draw_timeline, write_trace
 
-    if timeline is not None and timeline.suffix not in FORMATS:
-        raise InputError(f"{timeline}: expected a name that ends with {', '.join(FORMATS)}.")
-    if trace is not None and trace.suffix != ".json":
-        raise InputError(f"{trace}: expected a name that ends with .json.")
+    for path, endings in ((timeline, FORMATS), (trace, (".json",))):
+        if path is not None and path.suffix not in endings:
+            raise InputError(f"{path}: expected a name that ends with {', '.join(endings)}.")
     read = read_cost_graph(graph)
     made = make_machine(devices, machine)
     chosen = tuple(task.strip() for task in tasks.split(","))
-    report = optimize_and_report(
-        read, made, chosen, load_policy(policy or SHIPPED), evaluations, seed
-    )
+    asked = load_policy(policy or SHIPPED)
+    report = optimize_and_report(read, made, chosen, asked, evaluations, seed)
     _show(report)
-    for name, path, write in (
-        ("Timeline", timeline, draw_timeline), ("Trace", trace, write_trace),
-    ):  # fmt: skip
+    for path, write in ((timeline, draw_timeline), (trace, write_trace)):
         if path is not None:
             write(read, made, report.line, path)
-            say(f"{name}: {path}")
+            say(f"{'Trace' if path is trace else 'Timeline'}: {path}")
     if out is not None:
         write_decision(report, out)
 

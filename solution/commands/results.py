@@ -119,7 +119,12 @@ def explain(
     graph: Annotated[str, typer.Argument(help="Its name, or COLLECTION:NAME.")],
     run_folder: Annotated[Path, typer.Option("--run", help="A run folder.")] = RUNS / "sample",
     config: Annotated[
-        int | None, typer.Option(min=0, help="Which one. Default: the one predicted slowest.")
+        int | None,
+        typer.Option(
+            min=0,
+            help="Compared with the fastest; of the fastest: with the slowest. Default: the one "
+            "predicted slowest.",
+        ),
     ] = None,
     data: Annotated[
         Path | None,

@@ -115,11 +115,13 @@ def run(
         default = RUNS / "-".join([name, *(c.replace(":", "-") for c in collections)])
         folder = stack.enter_context(on_this_machine(run_folder or default, alone=True))
         check_writable(folder)
+        asked = _Asked(scheme, folds, limit, replace, collections, executor, workers)
+        if not estimate:
+            asked.check_folder(found, folder, hours)
         merging = _choose_recipe(folder, recipe, [item.name for item in found])
         place = stack.enter_context(on_this_machine(store_folder or STORES / name))
         how = {"limit": limit, "named": store_folder is not None}
         store = stack.enter_context(open_store(source, place, found, workers=workers, **how))
-        asked = _Asked(scheme, folds, limit, replace, collections, executor, workers)
         if estimate:
             _show_estimate(found, asked.plan(store), workers)
             return
@@ -154,6 +156,22 @@ class _Asked:
         from solution.training.executors.local import count_slots
 
         return self.workers or (count_slots() if self.executor == "local" else None)
+
+    def check_folder(
+        self, found: "Sequence[Experiment]", folder: Path, hours: float | None
+    ) -> None:
+        """InputError for the folder of another run, before the data is prepared."""
+        from solution.runs.folder import EXPERIMENTS
+        from solution.runs.record import check_folder
+        from solution.training.budget import find_whole, recall_budget
+
+        began = None if self.replace else recall_budget(folder, found, self.folds)
+        known: dict[str, object] = {"scheme": self.scheme}
+        if began or hours is None:  # otherwise what is given up is chosen later
+            budget = began or find_whole(found, self.folds)
+            described = {item.name: item.describe() for item in budget.apply(found)}
+            known |= {"folds": budget.folds, EXPERIMENTS: described}
+        check_folder(folder, known, replace=self.replace)
 
     def plan(self, store: "Store") -> "Plan":
         from solution.training.opening import check_labels

@@ -11,6 +11,7 @@ from solution.commands.options import RecipeOption
 from solution.runs.folder import STORES, Run
 from solution.system.errors import InputError
 from solution.system.terminal import make_table, output, say
+from solution.system.wording import how_to_install
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -124,9 +125,8 @@ def rank(
     rankings = []
     for file in files:
         for question in read_questions(file, collection, configs):
-            ranking = opened.rank(
-                question.graph, question.facts, regret=regret, confidence=confidence
-            )
+            promise = {"regret": regret, "confidence": confidence}
+            ranking = opened.rank(question.graph, question.facts, **promise)
             output.print(_tabulate(ranking, top, made=question.made))
             say(ranking.sentence())
             rankings += [ranking] if csv or json else []
@@ -149,7 +149,7 @@ def onnx(
     With the extra `onnx`.
     """
     if find_spec("onnx") is None:
-        raise InputError("onnx is not installed. Take pip install 'fast-or-slow[onnx]'.")
+        raise InputError(f"onnx is not installed. {how_to_install('onnx')}.")
     from solution.serving.bundle import DEFAULT, load_bundle
     from solution.serving.onnx_export import export
 

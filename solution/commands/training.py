@@ -19,7 +19,7 @@ from solution.commands.options import (
     open_given_store,
 )
 from solution.data.folders import SAMPLE
-from solution.runs.folder import RUNS
+from solution.runs.folder import EXPERIMENTS, RUNS
 from solution.runs.origin import remember_origin
 from solution.system.buckets import folder_of, is_address, on_this_machine
 from solution.system.files import check_writable
@@ -53,6 +53,7 @@ def train(
     The models are those of `fastslow run`; what either has trained is there for the other.
     """
     from solution.experiments.base import find_experiment
+    from solution.runs.record import check_folder
     from solution.training.opening import open_experiments
     from solution.training.summary import check_collections, train_experiment
 
@@ -63,13 +64,15 @@ def train(
     if not is_address(place):
         check_writable(Path(place))
     trains_on = make_executor(executor, address, workers, gpu_share, devices)
-    with (
-        on_this_machine(place, alone=True) as folder,
-        open_given_store(data, [found]) as store,
-        open_experiments([found], store, folder, scheme=scheme, folds=folds) as (plan, run),
-    ):
-        remember_origin(run, source, store.folder)
-        output.print(train_experiment(found, chosen, plan, run, trains_on))
+    known = {EXPERIMENTS: {found.name: found.describe()}, "scheme": scheme, "folds": folds}
+    with on_this_machine(place, alone=True) as folder:
+        check_folder(folder, known)  # before the data is prepared
+        with (
+            open_given_store(data, [found]) as store,
+            open_experiments([found], store, folder, scheme=scheme, folds=folds) as (plan, run),
+        ):
+            remember_origin(run, source, store.folder)
+            output.print(train_experiment(found, chosen, plan, run, trains_on))
     say(f"Run: {place}")
 
 

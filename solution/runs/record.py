@@ -48,18 +48,9 @@ def open_run(folder: Path, settings: dict[str, Any], *, replace: bool = False) -
     Raises InputError where the folder holds something else: another run's settings, other code,
     or files that are no run at all; and where another process is at work in it.
     """
-    record = folder / RECORD
-    if not record.is_file() and _holds_something(folder):
-        raise InputError(
-            f"{folder}: expected an empty folder or a run, found files that no run made. "
-            "Choose another folder with --run."
-        )
-    # Through JSON and back, so that tuples compare equal to what is read from the file.
-    wanted = json.loads(json.dumps({"settings": settings, "code": fingerprint_code()}))
-    if record.is_file():
-        found = read_record(folder)
-        if not replace:
-            _check_same(folder, wanted, found)
+    record, wanted, found = folder / RECORD, _describe(settings), _read_ours(folder)
+    if found is not None and not replace:
+        _check_same(folder, wanted, found)
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder, "Wait for it, or choose another folder with --run."):
         if replace:
@@ -73,6 +64,37 @@ def open_run(folder: Path, settings: dict[str, Any], *, replace: bool = False) -
         compare_versions(folder, read_record(folder))
         _add_experiments(record, wanted["settings"])
         yield Run(folder)
+
+
+def check_folder(folder: Path, known: dict[str, Any], *, replace: bool = False) -> None:
+    """Raise InputError as open_run would, by the settings that are known so far and no others.
+
+    It is for the time before the data is prepared, which takes long and decides the other settings.
+    """
+    found = _read_ours(folder)
+    if found is not None and not replace:
+        own = {name: value for name, value in found["settings"].items() if name in known}
+        _check_same(folder, _describe(known), {**found, "settings": own})
+
+
+def _read_ours(folder: Path) -> dict[str, Any] | None:
+    """The record of the run in `folder`; None where it is empty, InputError for other files."""
+    if (folder / RECORD).is_file():
+        return read_record(folder)
+    if _holds_something(folder):
+        raise InputError(
+            f"{folder}: expected an empty folder or a run, found files that no run made. "
+            "Choose another folder with --run."
+        )
+    return None
+
+
+def _describe(settings: dict[str, Any]) -> dict[str, Any]:
+    # Through JSON and back, so that tuples compare equal to what is read from the file.
+    described: dict[str, Any] = json.loads(
+        json.dumps({"settings": settings, "code": fingerprint_code()})
+    )
+    return described
 
 
 def _add_experiments(record: Path, settings: dict[str, Any]) -> None:

@@ -29,6 +29,7 @@ from solution.system.files import (
     write_sealed,
 )
 from solution.system.progress import bars
+from solution.system.wording import how_to_install
 
 MIRRORS = Path(
     os.environ.get("FASTSLOW_MIRRORS")
@@ -246,8 +247,8 @@ def _open(url: str) -> _Files:
         return _Files(*url_to_fs(url))
     except (ImportError, ValueError) as error:
         raise InputError(
-            f"{url}: {error}. Buckets need an extra: pip install 'fast-or-slow[cluster]' "
-            "(for gs:// gcsfs as well)."
+            f"{url}: {error}. Buckets need an extra. {how_to_install('cluster')} (for gs:// gcsfs "
+            "as well)."
         ) from error
 
 

@@ -16,6 +16,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, contextmanager
 from multiprocessing.context import ForkServerContext, SpawnContext
+from types import ModuleType
 from typing import Any
 
 import psutil
@@ -29,6 +30,7 @@ Context = SpawnContext | ForkServerContext
 SPAWN = multiprocessing.get_context("spawn")
 LONGEST_END = 5.0  # seconds, of a worker that is ended
 LONGEST_FOLDER = 70  # of the 107 bytes of a socket's path; multiprocessing adds 33
+_STARTING = threading.Lock()
 
 
 def count_cores() -> int:
@@ -110,11 +112,32 @@ def _has_said_why(pool: ProcessPoolExecutor) -> bool:
 
 
 def start_child(target: Callable[..., None], *arguments: Any) -> Any:
-    """Start a process that calls `target`; it ends with the one that began it, even by a kill."""
+    """Start a process that calls `target`; it ends with the one that began it, even by a kill.
+
+    Args:
+        target, arguments: of modules that can be imported, not of the script that is run.
+    """
     begin = (dict(os.environ), target, *arguments)
     process = SPAWN.Process(target=_begin, args=begin, daemon=True)
-    process.start()
+    with _no_script():
+        process.start()
     return process
+
+
+@contextmanager
+def _no_script() -> Iterator[None]:
+    """Hide the script that is run from a process that is started.
+
+    It would run the script again, and where that has no `if __name__ == "__main__"` start another
+    process; a script that came through stdin it would not even find.
+    """
+    with _STARTING:  # another thread would take the empty module for the script
+        script = sys.modules["__main__"]
+        sys.modules["__main__"] = ModuleType("__main__")
+        try:
+            yield
+        finally:
+            sys.modules["__main__"] = script
 
 
 def _begin(environment: dict[str, str], initializer: Callable[..., None], *arguments: Any) -> None:

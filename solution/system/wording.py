@@ -1,4 +1,4 @@
-"""Durations, counts and lists as people say them."""
+"""Durations, counts, lists and what to install, as people say them."""
 
 from collections.abc import Sequence
 
@@ -20,6 +20,11 @@ def spell(seconds: float) -> str:
 def count(number: int, name: str) -> str:
     """A number of things: 1 graph, 1,200 graphs."""
     return f"{number:,} {name}" if number == 1 else f"{number:,} {name}s"
+
+
+def how_to_install(extra: str) -> str:
+    """What to do where an extra is missing: the package is on no index, only in a clone."""
+    return f'In the project\'s folder, pip install -c constraints.txt -e ".[{extra}]"'
 
 
 def join_names(names: Sequence[str]) -> str:

@@ -4,9 +4,8 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
 from rich.live import Live
@@ -17,6 +16,7 @@ from solution.system.progress import bars, console
 from solution.system.report import Report
 from solution.system.terminal import make_table
 from solution.system.wording import spell
+from solution.training.fit_line import Line, TimeLeft, spell_steps
 
 COLUMNS = ("Model", "Epoch", "Loss", "Score", "Best", "Per s", "Time", "Left")
 OTHER_LINES = 5  # of the screen: title, header, rule, prompt
@@ -133,47 +133,6 @@ class LogLines:
         )  # fmt: skip
 
 
-class TimeLeft:
-    """Foretells when all models are trained, by those of the same kind.
-
-    Args:
-        kinds: models to train, of each kind.
-    """
-
-    def __init__(self, kinds: Counter[str]) -> None:
-        self._left = Counter(kinds)
-        self._seconds: dict[str, list[float]] = {kind: [] for kind in kinds}
-
-    def finish(self, name: str, seconds: float) -> None:
-        """A model is trained, in so many seconds."""
-        kind = self._kind(name)
-        self._left[kind] -= 1
-        self._seconds.setdefault(kind, []).append(seconds)
-
-    def describe(self, running: Sequence["Line"], at_once: int) -> str:
-        """In words that end a sentence; none where nothing is left, or nothing is known.
-
-        Args:
-            running: the fits that are going on.
-            at_once: how many of them there are as a rule.
-        """
-        known = {kind: list(seconds) for kind, seconds in self._seconds.items()}
-        for line in running:  # of a kind that has ended none, what is seen of it
-            seen = time.monotonic() - line.started
-            if line.done > line.first and not known.setdefault(kind := self._kind(line.name), []):
-                known[kind].append(seen * line.total / (line.done - line.first))
-        left = {kind: number for kind, number in self._left.items() if number > 0}
-        means = {kind: sum(known[kind]) / len(known[kind]) for kind in left if known.get(kind)}
-        if 2 * sum(left[kind] for kind in means) < sum(left.values()) or not means:
-            return ""  # of the most nothing is known
-        least = "at least" if len(means) < len(left) else "about"
-        seconds = sum(mean * left[kind] for kind, mean in means.items()) / max(1, at_once)
-        return f", {least} {spell(seconds)} left"
-
-    def _kind(self, name: str) -> str:
-        return max((kind for kind in self._seconds if name.startswith(kind)), key=len, default="")
-
-
 @contextmanager
 def watch_jobs(total: int, kinds: Mapping[str, int] | None = None) -> Iterator[Watch]:
     """Bars on a terminal, else plain lines; for the arguments see LogLines."""
@@ -183,38 +142,6 @@ def watch_jobs(total: int, kinds: Mapping[str, int] | None = None) -> Iterator[W
         return
     with bars() as progress:
         yield ProgressBars(progress, total, "Training")
-
-
-@dataclass
-class Line:
-    """What is known of one fit."""
-
-    name: str
-    started: float = field(default_factory=time.monotonic)
-    seconds: float = 0.0
-    first: int = 0  # epochs that were done before, by a fit that was stopped
-    done: float = 0
-    total: int = 0
-    loss: float | None = None
-    score: float | None = None
-    best: float | None = None
-    rate: float | None = None
-    is_over: bool = False
-
-    def cells(self) -> tuple[str, ...]:
-        """In the order of COLUMNS."""
-        here = self.done - self.first
-        left = (self.total - self.done) * self.seconds / here if here > 0 else None
-        return (
-            self.name,
-            f"{_count(self.done)}/{self.total}" if self.total else "",
-            _show(self.loss, "{:.3f}"),
-            _show(self.score, "{:.3f}"),
-            _show(self.best, "{:.3f}"),
-            _show(self.rate, "{:,.0f}"),
-            _clock(self.seconds),
-            "" if self.is_over else _clock(left),
-        )
 
 
 class LiveTable:
@@ -283,22 +210,9 @@ class LiveTable:
 
 def _describe(line: Line) -> str:
     """How far a fit is."""
-    return line.name + (f": step {_count(line.done)} of {line.total}" if line.total else "")
+    return line.name + (f": step {spell_steps(line.done)} of {line.total}" if line.total else "")
 
 
 def _inner(line: Line) -> str:
     """The best score on the graphs that a fit stops early on."""
     return "" if line.best is None else f": inner score {line.best:.3f}"
-
-
-def _count(steps: float) -> str:
-    """Parts of a step in tenths."""
-    return f"{math.floor(10 * steps) / 10:g}"
-
-
-def _show(value: float | None, form: str) -> str:
-    return "" if value is None else form.format(value)
-
-
-def _clock(seconds: float | None) -> str:
-    return "" if seconds is None else f"{int(seconds) // 60}:{int(seconds) % 60:02}"

@@ -48,7 +48,7 @@ no run is needed.
 
 On the competition's data 2 takes some 25 core-hours and 3 some 3, so one session each on Kaggle's
 four cores; on a GPU it was not measured. What does not fit into HOURS goes on with --resume in the
-next session; `fastslow run DATA --forecast` says how many hours it takes where it is typed."""
+next session; `fastslow run DATA --estimate` says how many hours it takes where it is typed."""
 
 
 @app.command(epilog=PARAMETERS)

@@ -45,6 +45,14 @@ def test_a_program_with_nothing_to_set_has_a_table_without_layouts() -> None:
     assert "Layouts" in show(make_layout_graph())
 
 
+def test_tiles_without_runtimes_are_not_called_fast() -> None:
+    graphs = make_tile_graph(), make_tile_graph(labelled=False)
+    labelled, blind = (" ".join(show(graph).split()) for graph in graphs)  # titles are wrapped
+    assert "Tile sizes, the fastest first; runtimes over the normaliser" in labelled
+    assert "Tile sizes, in the file's order" in blind
+    assert "fastest" not in blind and "Runtime" not in blind
+
+
 def test_a_module_with_nothing_to_set_is_inspected(fastslow: FastSlow, tmp_path: Path) -> None:
     nodes = [modules.node(1, "parameter", modules.shape(4))]
     module = modules.module(("main", 1, nodes))

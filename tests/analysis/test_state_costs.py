@@ -64,12 +64,12 @@ def test_two_configurations_differ_by_what_is_shown(ranker: CostNetRanker, tmp_p
     assert (tmp_path / "costs.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_an_alike_configuration_differs_in_nothing(ranker: CostNetRanker) -> None:
+def test_the_fastest_is_told_from_the_slowest(ranker: CostNetRanker) -> None:
     graph = GRAPHS[0]
-    fast = int(ranker.predict(graph).argmin())
-    explained = explain_costs(ranker, graph, fast)
-    assert explained.names == []
-    assert name_reasons(explained) == []
+    scores = ranker.predict(graph)
+    explained = explain_costs(ranker, graph, int(scores.argmin()))
+    assert (explained.slow, explained.fast) == (scores.argmax(), scores.argmin())
+    assert name_reasons(explained) == name_reasons(explain_costs(ranker, graph))
 
 
 def test_only_a_sum_of_costs_adds_up(ranker: CostNetRanker) -> None:

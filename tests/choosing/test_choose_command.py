@@ -49,6 +49,31 @@ def test_bad_input_is_one_message(fastslow: FastSlow, sample: Path, tmp_path: Pa
     ):
         done = fastslow(*words)
         assert (done.returncode, expected in " ".join(done.stderr.split())) == (2, True), done
+        assert not (tmp_path / "chosen").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--replay", "--over", "tiles"),
+        ("--replay", "--minutes", "1"),
+        ("--replay", "--out", "elsewhere"),
+        ("--replay", "--replace"),
+        ("--model-only", "--over", "tiles"),
+        ("--model-only", "--measure", "9"),
+        ("--model-only", "--out", "elsewhere"),
+        ("--model-only", "--seed", "1"),
+    ],
+)
+def test_an_option_that_would_be_ignored_is_refused(
+    words: tuple[str, ...], fastslow: FastSlow, sample: Path
+) -> None:
+    done = fastslow("choose", min((sample / KERNEL).glob("*.npz")), *words)
+    message = " ".join(done.stderr.split())
+    assert done.returncode == 2, done
+    assert f"Give {words[0]} " in message and f" or {words[1]} " in message
+    alone = fastslow("choose", "my_program.py", "--collection", "tile:xla")
+    assert "Give --collection with --replay or --model-only" in " ".join(alone.stderr.split())
 
 
 def test_a_program_is_chosen_for_and_the_same_command_goes_on(
@@ -68,6 +93,10 @@ def test_a_program_is_chosen_for_and_the_same_command_goes_on(
     assert again.reference == first.reference
     with pytest.raises(InputError, match="its seed is 0, not 1"):
         choose_program(path, bundle, out, Settings(6, seed=1), notes.append)
+    path.write_text("program = 3\n")
+    with pytest.raises(InputError, match="expected a function `program`"):
+        choose_program(path, bundle, out, Settings(6, replace=True), notes.append)
+    assert (out / RECORD).exists()  # nothing takes its place
 
 
 @pytest.mark.slow

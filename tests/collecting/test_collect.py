@@ -180,4 +180,4 @@ def test_without_jax_the_message_names_the_extra(tmp_path: Path, dense: Path) ->
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path
     )
     assert result.returncode == 2
-    assert "pip install 'fast-or-slow[collect]'" in result.stderr
+    assert 'pip install -c constraints.txt -e ".[collect]"' in result.stderr

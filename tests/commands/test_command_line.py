@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 
 from solution.domain.collection import NAMES
+from solution.runs.record import open_run
 from tests.conftest import REPOSITORY, FastSlow
 from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
 
@@ -80,6 +81,25 @@ def test_run_refuses_a_folder_of_another_run(
     assert quick_run(fastslow, sample, "--limit", "--folds", "3", "--replace").returncode == 0
     again = quick_run(fastslow, sample, "--limit", "--folds", "3")
     assert again.returncode == 0
+
+
+def test_a_folder_of_another_run_is_refused_before_the_data_is_prepared(
+    fastslow: FastSlow, sample: Path, tmp_path: Path
+) -> None:
+    with open_run(tmp_path / "out", {"scheme": "graph", "folds": 2, "experiments": {}}):
+        pass
+    for other in (
+        quick_run(fastslow, sample),
+        fastslow("train", "nothing_001", "--data", sample, "--run", "out"),
+    ):
+        assert other.returncode == 2
+        assert "scheme: graph, now architecture" in " ".join(other.stderr.split())
+        assert not (tmp_path / "stores").exists()
+    (tmp_path / "out" / "run.json").unlink()
+    (tmp_path / "out" / "thesis.txt").write_text("years of work")
+    strange = quick_run(fastslow, sample, "--replace")
+    assert "found files that no run made" in " ".join(strange.stderr.split())
+    assert not (tmp_path / "stores").exists()
 
 
 def test_real_tpu_files_run_and_gaps_are_said(

@@ -98,6 +98,20 @@ def test_what_is_not_there_or_cannot_be_explained_is_refused() -> None:
         explain(NothingSettings().build(0), TILE[5])
 
 
+def test_the_fastest_is_compared_with_the_slowest_and_never_with_itself() -> None:
+    ranker = LightGBMSettings(**TREES).build(0).fit(TILE[:4], [])
+    scores = ranker.predict(TILE[5])
+    assert scores.min() < scores.max()
+    for fastest in map(int, np.flatnonzero(scores == scores.min())):
+        explained = explain(ranker, TILE[5], fastest)
+        assert (explained.slow, explained.fast) == (int(np.argmax(scores)), fastest)
+        assert np.abs(explained.contributions).sum() > 0
+        assert f"configuration {fastest} (" in describe(explained, [])
+    alone = make_tile_graph(7, configs=1, name="alone")
+    with pytest.raises(InputError, match="found 1 configuration with one score"):
+        explain(ranker, alone)
+
+
 def test_principal_components_of_a_line_are_the_line() -> None:
     rows = np.outer(np.arange(10.0), [1.0, -2.0, 0.0])
     points, shares = project(rows)

@@ -7,7 +7,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from solution.training.watch import Line, LogLines, TimeLeft
+from solution.training.fit_line import Line, TimeLeft
+from solution.training.watch import LogLines
 
 
 def test_the_time_left_counts_from_the_first_of_models_that_are_trained_at_once(

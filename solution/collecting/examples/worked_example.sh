@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Collect three programs in many layouts, a product in many tiles and a program with many options,
-# and look at what came out. Needs the extra: pip install 'fast-or-slow[collect]'
+# and look at what came out. Needs the extra `collect`
 #   bash solution/collecting/examples/worked_example.sh FOLDER [MINUTES of each command]
 set -euo pipefail
 examples=$(cd "$(dirname "$0")" && pwd)

@@ -26,7 +26,7 @@ from typing import Any
 from solution.system.errors import InputError
 from solution.system.processes import count_cores
 from solution.system.terminal import say
-from solution.system.wording import count
+from solution.system.wording import count, how_to_install
 from solution.training.executors.base import Keep, Needs, Task, Work, forget
 from solution.training.executors.node import Board, Parcel, do, identify_code
 from solution.training.executors.screen import Screen
@@ -227,9 +227,7 @@ def import_ray() -> Any:
         import ray
         import ray.util.scheduling_strategies
     except ImportError as error:
-        raise InputError(
-            f"A cluster needs Ray ({error}): pip install 'fast-or-slow[cluster]'."
-        ) from error
+        raise InputError(f"A cluster needs Ray ({error}). {how_to_install('cluster')}.") from error
     return ray
 
 

@@ -1,0 +1,47 @@
+"""A script that starts processes is run once, however it is given to Python."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.serving.test_reading import TEXT
+
+STARTS = """
+print("the script runs", flush=True)
+from solution.system.processes import start_child
+child = start_child(print, "the child runs")
+child.join()
+print("it ended with", child.exitcode, __name__, flush=True)
+"""
+RANKS = """
+print("the script runs", flush=True)
+from solution import load_bundle
+print(load_bundle().rank("product.hlo").order[0] >= 0, flush=True)
+"""
+
+
+def run_script(text: str, way: str, folder: Path) -> list[str]:
+    """The lines that a script prints, given as a file, as a module or through stdin."""
+    (folder / "mine.py").write_text(text, encoding="utf-8")
+    words = {"file": ["mine.py"], "module": ["-m", "mine"], "stdin": []}[way]
+    done = subprocess.run(
+        [sys.executable, *words], cwd=folder, capture_output=True, text=True, timeout=300,
+        input=text if way == "stdin" else None,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("way", ["file", "module", "stdin"])
+def test_a_child_does_not_run_the_script_again(way: str, tmp_path: Path) -> None:
+    lines = run_script(STARTS, way, tmp_path)
+    assert lines == ["the script runs", "the child runs", "it ended with 0 __main__"]
+
+
+@pytest.mark.parametrize("way", ["file", "stdin"])
+def test_a_script_ranks_a_text_that_a_child_reads(way: str, tmp_path: Path) -> None:
+    pytest.importorskip("jax")
+    (tmp_path / "product.hlo").write_text(TEXT, encoding="utf-8")
+    assert run_script(RANKS, way, tmp_path) == ["the script runs", "True"]
