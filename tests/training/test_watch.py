@@ -24,14 +24,15 @@ def test_the_time_left_counts_from_the_first_of_models_that_are_trained_at_once(
     assert 0.7 <= float(said[1]) < 30  # three are left, two at once
 
 
-def test_kinds_of_models_are_foretold_each_by_its_own() -> None:
+def test_kinds_of_models_are_foretold_each_by_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Quick models that are trained first say nothing of the slow ones that come later."""
+    monkeypatch.setattr("solution.training.fit_line.time.monotonic", lambda: 1000.0)
     left = TimeLeft(Counter({"quick x": 2, "slow x": 4, "slow x + y": 1}))
     left.finish("quick x fold 0", 1)
     assert left.describe([], 1) == ""  # one of six is known
     left.finish("slow x fold 0", 60)
     assert left.describe([], 2) == ", at least 1 min 30 s left"
-    running = Line("slow x + y fold 0", started=time.monotonic() - 30, done=0.25, total=2)
+    running = Line("slow x + y fold 0", started=970.0, done=0.25, total=2)
     assert left.describe([running], 1) == ", about 7 min 1 s left"  # 1 + 3 * 60 + 240
     for name in ("quick x fold 1", *(f"slow x fold {fold}" for fold in (1, 2, 3))):
         left.finish(name, 60)
