@@ -3,10 +3,10 @@
     python -m solution.placement.train OUT.safetensors
 
 makes the policy that `fastslow optimize` ships with, in 40 minutes of one core; stopped, the same
-command goes on. In each turn the
-policy imitates the best decisions that are known, then a search that begins with its decisions
-looks for better ones, as well as one that does not know of it. So decisions of programs that are
-alike become alike, and what one search found by luck is tried on all.
+command goes on. In each turn the policy imitates the best decisions that are known, then a search
+that begins with its decisions looks for better ones, as well as one that does not know of it. So
+decisions of programs that are alike become alike, and what one search found by luck is tried on
+all.
 
 Source of the turns: Anthony, Tian and Barber, "Thinking fast and slow with deep learning and tree
 search" (2017).

@@ -42,14 +42,14 @@ def describe_configs(graph: Graph, configs: np.ndarray, *, whole: bool = False) 
 def list_layouts(graph: Graph, configs: np.ndarray) -> list[list[AskedFor]]:
     """The layouts that each of the configurations (k,) of a layout graph asks for."""
     layouts = graph.layouts
-    asked = [_list_given(graph, layouts, pair) for pair in range(len(layouts.layouts))]
+    nodes = graph.configurable[layouts.node].tolist()  # of each pair
+    asked = [_list_given(*pair) for pair in zip(nodes, layouts.layouts, strict=True)]
     return [[one for pair in taken for one in asked[pair]]
             for taken in layouts.pairs(layouts.rows[configs])]  # fmt: skip
 
 
-def _list_given(graph: Graph, layouts: Codebook, pair: int) -> list[AskedFor]:
-    node = int(graph.configurable[layouts.node[pair]])
-    slots = layouts.layouts[pair].reshape(len(LAYOUT_TENSORS), MAX_RANK)
+def _list_given(node: int, layout: np.ndarray) -> list[AskedFor]:
+    slots = layout.reshape(len(LAYOUT_TENSORS), MAX_RANK)
     orders = [[int(slot) for slot in own if slot != LAYOUT_UNSET] for own in slots]
     return [(node, tensor, order) for tensor, order in zip(LAYOUT_TENSORS, orders, strict=True)
             if order]  # fmt: skip

@@ -3,7 +3,7 @@
 import math
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from solution.system.wording import spell
@@ -48,7 +48,7 @@ class TimeLeft:
         kinds: models to train, of each kind.
     """
 
-    def __init__(self, kinds: Counter[str]) -> None:
+    def __init__(self, kinds: Mapping[str, int]) -> None:
         self._left = Counter(kinds)
         self._seconds: dict[str, list[float]] = {kind: [] for kind in kinds}
 

@@ -44,8 +44,7 @@ def run_experiments(
         rehearse(experiment, plan)
     warn_about_devices(experiments, executor.devices)
     jobs = [job for experiment in experiments for job in list_jobs(experiment, plan, choice)]
-    kinds = Counter(job.kind for job in jobs if not job.folder(run).exists())
-    with watch_jobs(len(jobs), kinds) as watch:
+    with watch_jobs(len(jobs), count_missing(jobs, run)) as watch:
         train_jobs(jobs, plan, run, watch, executor)
     for experiment in experiments:
         gather(experiment, plan, run)
@@ -85,6 +84,11 @@ def train_jobs(
         there = len(jobs) - sum(find_defect(job, run) is not None for job in missing)
         console.print(f"Stopped: {there} of {len(jobs)} models are trained.", highlight=False)
         raise
+
+
+def count_missing(jobs: Sequence[Job], run: Run) -> Counter[str]:
+    """How many of each kind are not there yet; damaged ones are found when they are listed."""
+    return Counter(job.kind for job in jobs if not job.folder(run).exists())
 
 
 def list_missing(jobs: Sequence[Job], run: Run, watch: Watch) -> list[Job]:

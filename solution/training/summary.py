@@ -19,8 +19,8 @@ from solution.system.terminal import make_table
 from solution.training.executors.base import Executor
 from solution.training.executors.local import HERE
 from solution.training.failures import rehearse
-from solution.training.jobs import Choice, list_jobs
-from solution.training.out_of_fold import gather, train_jobs, warn_about_devices
+from solution.training.jobs import Choice, Job, list_jobs
+from solution.training.out_of_fold import count_missing, gather, train_jobs, warn_about_devices
 from solution.training.plan import Plan
 from solution.training.watch import LiveTable, LogLines
 
@@ -55,12 +55,16 @@ def train_experiment(
         )
     rehearse(experiment, plan)
     warn_about_devices([experiment], executor.devices)
-    total = len(jobs)
-    shown = LiveTable(experiment.name, total) if console.is_terminal else LogLines(total)
-    with shown as watch:
+    with _show(experiment, jobs, run) as watch:
         train_jobs(jobs, plan, run, watch, executor)
     gather(experiment, plan, run)
     return _tabulate(experiment, run)
+
+
+def _show(experiment: Experiment, jobs: Sequence[Job], run: Run) -> LiveTable | LogLines:
+    if console.is_terminal:
+        return LiveTable(experiment.name, len(jobs))
+    return LogLines(len(jobs), count_missing(jobs, run))
 
 
 def _tabulate(experiment: Experiment, run: Run) -> Table:

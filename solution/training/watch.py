@@ -3,7 +3,6 @@
 import math
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol, Self
@@ -77,7 +76,7 @@ class LogLines:
 
     def __init__(self, total: int, kinds: Mapping[str, int] | None = None) -> None:
         self._total, self._done = total, 0
-        self._left = TimeLeft(Counter(kinds if kinds is not None else {"": total}))
+        self._left = TimeLeft({"": total} if kinds is None else kinds)
         self._said = time.monotonic()
         self._running: dict[str, Line] = {}
         self._over = threading.Event()

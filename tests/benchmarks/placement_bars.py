@@ -7,7 +7,7 @@ these two; three seeds. CP-SAT has SECONDS each, begins with HEFT's decision, an
 that of graphs without fusion; where it is not proven, its bound stands in.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,12 +22,14 @@ from solution.placement.graphs.workloads import SMALL
 from solution.placement.machine import make_machine
 from solution.placement.policy.saving import load_policy
 from solution.placement.search import optimize
+from solution.placement.simulation.decision import Decision
 from solution.placement.simulation.environment import Environment
 from solution.system.terminal import make_table, output
+from tests.benchmarks.policy_worth import describe
 from tests.placement.made import make_graph
 
 TASKS = ("placement", "schedule")
-BUDGET, SEEDS, DRAWS = 2000, 3, 2000
+BUDGET, SEEDS = 2000, 3
 SECONDS = 40.0  # of CP-SAT, a graph
 SMALLEST, TINY = 400, (20, 25, 30, 35, 40)  # nodes at most; nodes
 MADE = (120, 180, 240, 300, 360)  # nodes of random graphs
@@ -63,21 +65,24 @@ def compare(evaluator: Evaluator) -> Row:
         lambda asked, seed: anneal(asked, BUDGET, seed),
         lambda asked, seed: anneal(asked, 10 * BUDGET, seed),
     )
-    means = []
-    for search in searches:
-        logs = []
-        for seed in range(SEEDS):
-            asked = evaluator.start_again()
-            search(asked, seed)
-            logs.append(np.log(asked.seconds))
-        means.append(float(np.exp(np.mean(logs))))
-    return Row(heft, etf, *means)
+    found = [_search(evaluator, search) for search in searches]
+    return Row(heft, etf, *(float(np.exp(np.log(seconds).mean())) for seconds in found))
 
 
-def _judge(evaluator: Evaluator, decision: object) -> float:
+def _search(evaluator: Evaluator, search: Callable[[Evaluator, int], object]) -> np.ndarray:
+    """Seconds (seeds,) of the best that is found."""
+    seconds = []
+    for seed in range(SEEDS):
+        asked = evaluator.start_again()
+        search(asked, seed)
+        seconds.append(asked.seconds)
+    return np.array(seconds)
+
+
+def _judge(evaluator: Evaluator, decision: Decision) -> float:
     asked = evaluator.start_again()
-    asked.evaluate(decision)  # type: ignore[arg-type]
-    return float(asked.seconds)
+    asked.evaluate(decision)
+    return asked.seconds
 
 
 def find_gap(graph: CostGraph, devices: int) -> tuple[float, float, bool]:
@@ -89,21 +94,10 @@ def find_gap(graph: CostGraph, devices: int) -> tuple[float, float, bool]:
     evaluator = Evaluator(environment, TASKS)
     heft = list_decisions(graph, environment.machine, fused=False)["heft"]
     solved = solve(environment, SECONDS, start=heft)
-    ours = []
-    for seed in range(SEEDS):
-        asked = evaluator.start_again()
-        optimize(asked, load_policy(), BUDGET, seed)
-        ours.append(asked.seconds)
-    mean, theirs = float(np.mean(ours)), _judge(evaluator, solved.decision)
+    policy = load_policy()
+    ours = _search(evaluator, lambda asked, seed: optimize(asked, policy, BUDGET, seed))
+    mean, theirs = float(ours.mean()), _judge(evaluator, solved.decision)
     return mean / solved.bound - 1, mean / theirs - 1, solved.is_proven
-
-
-def describe(logs: Sequence[float]) -> str:
-    """exp - 1 of the mean, with its 95% interval from drawing graphs anew."""
-    values, random = np.array(logs), np.random.default_rng(0)
-    means = [values[random.integers(len(values), size=len(values))].mean() for _ in range(DRAWS)]
-    low, high = np.expm1(np.quantile(means, [0.025, 0.975]))
-    return f"{np.expm1(values.mean()):+.1%} ({low:+.1%} to {high:+.1%})"
 
 
 def show_middling() -> None:
@@ -125,7 +119,7 @@ def show_middling() -> None:
         ("annealing", [np.log(r.ours / r.annealed) for r in rows]),
         ("annealing, ten times", [np.log(r.ours / r.annealed_long) for r in rows]),
     ):
-        output.print(f"Ours over {name}: {describe(logs)}, {len(logs)} questions.")
+        output.print(f"Ours over {name}: {describe(np.array(logs))}, {len(logs)} questions.")
 
 
 def show_tiny() -> None:
