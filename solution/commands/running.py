@@ -198,7 +198,7 @@ def _show_estimate(found: "list[Experiment]", plan: "Plan", workers: int | None)
     from solution.training.forecast import forecast, show_forecast
 
     startup = time.time() - psutil.Process().create_time()
-    output.print(show_forecast(forecast(found, plan), plan, workers, startup))
+    output.print(show_forecast(forecast(found, plan, slots=workers), plan, workers, startup))
 
 
 def _choose_budget(
@@ -222,7 +222,7 @@ def _choose_budget(
         if asked.slots is None:
             raise InputError("--hours: how many models a cluster trains at once? Give --workers.")
         say("Watching the first steps of each kind of model, to say what fits ...")
-        lines = forecast(found, asked.plan(store))
+        lines = forecast(found, asked.plan(store), slots=asked.slots)
         beside = foretell_merging(lines) + time.monotonic() - begin
         chosen = budgets.choose_budget(lines, found, asked.folds, hours, asked.slots, beside)
         known = chosen.scale(lines, found, asked.folds)

@@ -108,6 +108,11 @@ class Run:
         return self.folder / "labels.parquet"
 
     @property
+    def log(self) -> Path:
+        """Lines that say how far the training is."""
+        return self.folder / "progress.log"
+
+    @property
     def submission(self) -> Path:
         return self.folder / "submission.csv"
 

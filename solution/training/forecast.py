@@ -6,29 +6,28 @@ were seen. Fits that stop early end sooner.
 
 import heapq
 import shutil
-import time
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
-import polars as pl
 from rich.table import Table
 
-from solution.domain.evaluated_configs import MAX_CONFIGS
 from solution.experiments.base import Experiment
 from solution.runs.folder import Run
 from solution.system.processes import one_thread
+from solution.system.progress import bars
+from solution.system.report import Report
 from solution.system.terminal import make_table, say
 from solution.system.wording import count, spell
-from solution.training.executors.local import BYTES_OF_A_WORKER, count_slots
-from solution.training.fit import split_training
+from solution.training.executors.base import Task
+from solution.training.executors.local import BYTES_OF_A_WORKER, LocalExecutor, count_slots
+from solution.training.first_steps import count_predictions, foretell_fit, foretell_predictions
 from solution.training.jobs import Job, list_jobs
-from solution.training.plan import IS_TEST, Plan
+from solution.training.plan import Plan
+from solution.training.sites import Here, JobAddress
+from solution.training.watch import ProgressBars
 
 PATIENCE = 20.0  # seconds in which a fit is watched; one step at least
-FEW = 8  # graphs, the smallest, that a model learns from to be tried
-TRIED = 3  # test graphs that are predicted
 WORKERS_SECONDS = 6.0  # until they have imported what they need
 MERGING_SECONDS = 5.0  # of the ensemble, its scores and the submission, of the sample
 MERGED_EACH_SECOND = 500_000  # predictions, of large runs
@@ -55,32 +54,92 @@ class Forecast:
 
 
 def forecast(
-    experiments: Sequence[Experiment], plan: Plan, patience: float = PATIENCE
+    experiments: Sequence[Experiment],
+    plan: Plan,
+    patience: float = PATIENCE,
+    slots: int | None = None,
 ) -> list[Forecast]:
-    """Begin to fit a model of each group of collections, and predict a few graphs with it.
+    """Begin to fit models of each group of collections, and predict a few graphs with one.
+
+    As many at once as a run fits: they share caches and memory, and slow each other down.
 
     Args:
-        patience: seconds in which the models of a group are watched, as many as there is time for.
+        patience: seconds in which the models of a group are watched.
+        slots: how many are fitted at once; None: as many as this machine can.
     """
-    found = []
-    for experiment in experiments:
-        groups: dict[tuple[str, ...], list[Job]] = {}
-        for job in list_jobs(experiment, plan):
-            groups.setdefault(job.group, []).append(job)
-        for jobs in groups.values():
-            # Fits that stop early do so at another epoch each.
-            tried = [jobs[place] for place in sorted({0, len(jobs) // 2, len(jobs) - 1})]
-            fits: list[float] = []
-            end = time.monotonic() + patience
-            with one_thread():
-                for job in tried:
-                    if not fits or time.monotonic() < end:
-                        fits.append(_watch_fit(job, plan, patience / len(tried)))
-                predict_seconds = _foretell_predictions(jobs[0], plan)
-            mean = sum(fits) / len(fits)
-            predicted = sum(_count_predictions(job, plan) for job in jobs)
-            found.append(Forecast(experiment.name, len(jobs), mean, predict_seconds, predicted))
-    return found
+    executor = LocalExecutor(slots or count_slots())
+    groups = [jobs for experiment in experiments for jobs in _group(experiment, plan)]
+    trials = [_list_trials(jobs, patience, executor.slots) for jobs in groups]
+    answers = iter(_try_all([trial for own in trials for trial in own], plan, executor))
+    return [
+        _join(jobs, [next(answers) for _ in own], plan)
+        for jobs, own in zip(groups, trials, strict=True)
+    ]
+
+
+def _group(experiment: Experiment, plan: Plan) -> list[list[Job]]:
+    """The jobs by what they learn from."""
+    groups: dict[tuple[str, ...], list[Job]] = {}
+    for job in list_jobs(experiment, plan):
+        groups.setdefault(job.group, []).append(job)
+    return list(groups.values())
+
+
+# Seconds in which a fit of the job is watched; None: its predictions are timed.
+Trial = tuple[Job, float | None]
+
+
+def _list_trials(jobs: Sequence[Job], patience: float, slots: int) -> list[Trial]:
+    """What is tried of a group: a few fits, and one model's predictions."""
+    # Fits that stop early do so at another epoch each.
+    tried = [jobs[place] for place in sorted({0, len(jobs) // 2, len(jobs) - 1})]
+    seconds = min(patience, slots * patience / len(tried))
+    return [*((job, seconds) for job in tried), (jobs[0], None)]
+
+
+def _try_all(trials: Sequence[Trial], plan: Plan, executor: LocalExecutor) -> list[float]:
+    """The seconds that each foretells."""
+    # An experiment that was made in this process cannot be found in another.
+    away = [number for number, (job, _) in enumerate(trials) if job.experiment.origin]
+    tasks = [
+        Task(trials[n][0].describe(), (JobAddress.of(trials[n][0]), trials[n][1])) for n in away
+    ]
+    answers: dict[int, float] = {}
+    with bars() as progress:
+        executor.run(
+            Watcher(Here(plan.graphs, plan.store)), tasks,
+            ProgressBars(progress, len(tasks), "Watching first steps"),
+            lambda number, answer: answers.update({away[number]: answer}),
+        )  # fmt: skip
+    for number in range(len(trials)):
+        if number not in answers:
+            answers[number] = _answer(*trials[number], plan)
+    return [answers[number] for number in range(len(trials))]
+
+
+@dataclass(frozen=True)
+class Watcher:
+    """The work of a forecast, in any process of this machine."""
+
+    site: Here
+
+    def __call__(self, address: JobAddress, seconds: float | None, report: Report) -> float:
+        """What a fit would take, watched for so many seconds; of predictions, for None."""
+        return _answer(address.find(self.site), seconds, self.site.plan)
+
+
+def _answer(job: Job, seconds: float | None, plan: Plan) -> float:
+    with one_thread():
+        return (
+            foretell_predictions(job, plan) if seconds is None else foretell_fit(job, plan, seconds)
+        )
+
+
+def _join(jobs: Sequence[Job], answers: Sequence[float], plan: Plan) -> Forecast:
+    *fits, predict_seconds = answers
+    predicted = sum(count_predictions(job, plan) for job in jobs)
+    mean = sum(fits) / len(fits)
+    return Forecast(jobs[0].experiment.name, len(jobs), mean, predict_seconds, predicted)
 
 
 def foretell_wall(found: Sequence[Forecast], workers: int, beside: float = 0.0) -> float:
@@ -95,77 +154,6 @@ def foretell_wall(found: Sequence[Forecast], workers: int, beside: float = 0.0) 
         for _ in range(line.models):
             heapq.heapreplace(free, free[0] + line.seconds)
     return max(free)
-
-
-def _foretell_predictions(job: Job, plan: Plan) -> float:
-    tests = pl.concat([plan.rows(name, IS_TEST) for name in job.collections])
-    tried = tests.sort("configs")[len(tests) // 2 :][:TRIED]
-    share = _count_predictions(job, plan) / max(1, int(tried["configs"].sum()))
-    return share * _time_predictions(job, tried, plan)
-
-
-class _SeenEnoughError(Exception):
-    """Ends a fit that was watched for long enough."""
-
-
-class _Stopwatch:
-    """A Report that ends the fit when its time is over, and says how long all of it would take."""
-
-    def __init__(self, patience: float = PATIENCE) -> None:
-        self._patience = patience
-        self._begin = self._model = time.monotonic()  # of the fit, and of the model it is at
-        self._seen: list[tuple[float, float]] = []  # when how many steps of it were done
-        self._total = 0
-
-    def __call__(self, done: float, total: int, *_: object, **__: object) -> None:
-        if self._seen and done <= self._seen[-1][1]:  # the ranker fits another model
-            self._model, self._seen = self._seen[-1][0], []
-        self._seen.append((time.monotonic(), done))
-        self._total = total
-        # A part of a step says nothing alone: before it stands what is done once.
-        is_enough = done >= 1 or len(self._seen) > 1
-        if is_enough and self._seen[-1][0] - self._begin > self._patience and done < total:
-            raise _SeenEnoughError
-
-    def extrapolate(self) -> float:
-        """Seconds of the whole fit, if no other model comes after the one that it is at."""
-        (first, begun), (last, done) = self._seen[0], self._seen[-1]
-        if done == begun:
-            first, begun = self._model, 0
-        return last - self._begin + (self._total - done) * (last - first) / (done - begun)
-
-
-def _watch_fit(job: Job, plan: Plan, patience: float) -> float:
-    settings, stopwatch = job.experiment.ranker, _Stopwatch(patience)
-    fit_on, validate_on = split_training(plan, job.group, job.fold, job.seed)
-    begin = time.monotonic()
-    with suppress(_SeenEnoughError):
-        ranker = settings.build(job.seed)
-        ranker.fit(plan.load(fit_on, settings), plan.load(validate_on, settings), stopwatch)
-        return time.monotonic() - begin
-    return stopwatch.extrapolate()
-
-
-def _time_predictions(job: Job, tried: pl.DataFrame, plan: Plan) -> float:
-    """Seconds that a model takes for the graphs; it has learned for a moment."""
-    settings = job.experiment.ranker.quick()
-    fit_on, validate_on = split_training(plan, job.group, job.fold, job.seed)
-    few, others = (
-        plan.load(rows.sort("configs")[:FEW], settings) for rows in (fit_on, validate_on)
-    )
-    ranker = settings.build(job.seed)
-    ranker.fit(few, others)
-    begin = time.monotonic()
-    for graph in plan.load(tried, settings):
-        ranker.predict(graph)
-    return time.monotonic() - begin
-
-
-def _count_predictions(job: Job, plan: Plan) -> int:
-    """Configurations that the model predicts: of the test graphs, and of those of its fold."""
-    tests = pl.concat([plan.rows(name, IS_TEST) for name in job.collections])
-    own = pl.concat([plan.held_out(name, job.fold) for name in job.collections])
-    return int(tests["configs"].sum()) + int(own["configs"].clip(0, MAX_CONFIGS).sum())
 
 
 def foretell_merging(found: Sequence[Forecast]) -> float:
@@ -186,9 +174,9 @@ def show_forecast(
     written = BYTES_OF_A_PREDICTION * sum(line.predictions for line in found)
     table = make_table(
         f"What the run will take on this machine, {slots} models at once",
-        f"Of each group of collections up to three models were watched for {PATIENCE:.0f} seconds "
-        "together; those that stop early take far less, and what else the machine does adds to "
-        "it. More workers are cores like these, here or of a cluster. "
+        f"Of each group of collections up to three models were watched for {PATIENCE:.0f} "
+        f"seconds, {slots} at once; those that stop early take far less, and what else the "
+        "machine does adds to it. More workers are cores like these, here or of a cluster. "
         f"The store takes {plan.store.size / 2**20:,.0f} MB, predictions "
         f"{written / 2**20:,.0f} MB, {free / 2**30:,.0f} GB are free there; a worker takes "
         f"at most {BYTES_OF_A_WORKER / 2**30:.0f} GB of memory.",
@@ -233,7 +221,7 @@ def foretell_briefly(
     if found is None:
         say(f"{words}. Watching the first steps of each kind, to say how long it will take ...")
         untrained = [experiment for experiment in experiments if left[experiment.name]]
-        found = forecast(untrained, plan, BRIEF_PATIENCE)
+        found = forecast(untrained, plan, BRIEF_PATIENCE, slots)
     merging, all_of = foretell_merging(found), Counter(job.experiment.name for job in jobs)
     found = [
         replace(line, models=round(line.models * left[line.experiment] / all_of[line.experiment]))

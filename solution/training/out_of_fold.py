@@ -44,7 +44,7 @@ def run_experiments(
         rehearse(experiment, plan)
     warn_about_devices(experiments, executor.devices)
     jobs = [job for experiment in experiments for job in list_jobs(experiment, plan, choice)]
-    with watch_jobs(len(jobs), count_missing(jobs, run)) as watch:
+    with watch_jobs(len(jobs), count_missing(jobs, run), run.log) as watch:
         train_jobs(jobs, plan, run, watch, executor)
     for experiment in experiments:
         gather(experiment, plan, run)

@@ -62,7 +62,7 @@ def distill(
             for student in taught
             for job in (*list_jobs(student, plan), *list_refits(student, plan))
         ]
-        with watch_jobs(len(jobs), count_missing(jobs, run)) as watch:
+        with watch_jobs(len(jobs), count_missing(jobs, run), run.log) as watch:
             tasks = [Task(job.describe(), (job,)) for job in list_missing(jobs, run, watch)]
             executor.run(Tutor(Here(plan.graphs, plan.store), run, recipe), tasks, watch)
         for student in taught:

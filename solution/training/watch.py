@@ -3,8 +3,9 @@
 import math
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
 from typing import Any, Protocol, Self
 
 from rich.live import Live
@@ -63,6 +64,11 @@ class ProgressBars:
         self._progress.update(self._overall, note=words)
 
 
+def print_line(line: str) -> None:
+    """On the screen, as it is."""
+    console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
 class LogLines:
     """A Watch for where bars cannot move, as in a file: a line a model, and two a minute at least.
 
@@ -72,10 +78,16 @@ class LogLines:
         total: models.
         kinds: of those that are not trained yet, how many there are of each; the name of a model
             begins with its kind. By default all are of one kind, and all are to be trained.
+        write: takes each line.
     """
 
-    def __init__(self, total: int, kinds: Mapping[str, int] | None = None) -> None:
-        self._total, self._done = total, 0
+    def __init__(
+        self,
+        total: int,
+        kinds: Mapping[str, int] | None = None,
+        write: Callable[[str], None] = print_line,
+    ) -> None:
+        self._total, self._done, self._write = total, 0, write
         self._left = TimeLeft({"": total} if kinds is None else kinds)
         self._said = time.monotonic()
         self._running: dict[str, Line] = {}
@@ -125,22 +137,70 @@ class LogLines:
     def _say(self, words: str, number: int | None = None) -> None:
         self._said = time.monotonic()
         done = self._done if number is None else number
-        clock = time.strftime("%H:%M:%S")
-        console.print(
-            f"{clock}  {done} of {self._total}  {words}",
-            markup=False, highlight=False, soft_wrap=True,
-        )  # fmt: skip
+        self._write(f"{time.strftime('%H:%M:%S')}  {done} of {self._total}  {words}")
+
+
+class LogFile:
+    """Appends lines to a file, each at once; where that fails it says so once, and no more."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._is_lost = path, False
+        self(f"-- {time.strftime('%Y-%m-%d')}")
+
+    def __call__(self, line: str) -> None:
+        if self._is_lost:
+            return
+        try:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(f"{line}\n")
+        except OSError as error:
+            self._is_lost = True
+            print_line(f"{self._path}: no more lines can be written there: {error.strerror}.")
+
+
+class Both:
+    """A Watch that shows everything in two ways."""
+
+    def __init__(self, first: Watch, second: Watch) -> None:
+        self._watches = (first, second)
+
+    @contextmanager
+    def job(self, name: str) -> Iterator[Report]:
+        """Around a fit; what it reports is shown in both."""
+        with ExitStack() as stack:
+            reports = [stack.enter_context(watch.job(name)) for watch in self._watches]
+
+            def report(*given: Any, **named: Any) -> None:
+                for one in reports:
+                    one(*given, **named)
+
+            yield report
+
+    def advance(self) -> None:
+        """Another job is done."""
+        for watch in self._watches:
+            watch.advance()
 
 
 @contextmanager
-def watch_jobs(total: int, kinds: Mapping[str, int] | None = None) -> Iterator[Watch]:
-    """Bars on a terminal, else plain lines; for the arguments see LogLines."""
-    if not console.is_terminal:
-        with LogLines(total, kinds) as lines:
-            yield lines
-        return
-    with bars() as progress:
-        yield ProgressBars(progress, total, "Training")
+def watch_jobs(
+    total: int, kinds: Mapping[str, int] | None = None, log: Path | None = None
+) -> Iterator[Watch]:
+    """Bars on a terminal, else plain lines; for the arguments see LogLines.
+
+    Args:
+        log: a file in which the plain lines stand as well.
+    """
+    with ExitStack() as stack:
+        shown: Watch
+        if console.is_terminal:
+            shown = ProgressBars(stack.enter_context(bars()), total, "Training")
+        else:
+            shown = stack.enter_context(LogLines(total, kinds))
+        if log is None:
+            yield shown
+            return
+        yield Both(shown, stack.enter_context(LogLines(total, kinds, LogFile(log))))
 
 
 class LiveTable:

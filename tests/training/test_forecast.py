@@ -9,10 +9,9 @@ from solution.experiments.base import Experiment, find_experiment
 from solution.models.linear import RidgeSettings
 from solution.runs.folder import Run
 from solution.store.store import Store
+from solution.training.first_steps import SeenEnoughError, Stopwatch
 from solution.training.forecast import (
     PATIENCE,
-    _SeenEnoughError,
-    _Stopwatch,
     forecast,
     foretell_briefly,
     show_forecast,
@@ -42,13 +41,13 @@ def test_every_model_of_every_experiment_counts(sample_store: Store) -> None:
 def watch(moments: list[tuple[float, float]], total: int, monkeypatch: pytest.MonkeyPatch) -> float:
     """What is foretold of a fit whose steps end at these seconds; the last one is enough."""
     now = [100.0]
-    monkeypatch.setattr("solution.training.forecast.time.monotonic", lambda: now[0])
-    stopwatch = _Stopwatch()
+    monkeypatch.setattr("solution.training.first_steps.time.monotonic", lambda: now[0])
+    stopwatch = Stopwatch(PATIENCE)
     for seconds, done in moments[:-1]:
         now[0] = 100 + seconds
         stopwatch(done, total, "a note", 0.5)
     now[0] = 100 + moments[-1][0]
-    with pytest.raises(_SeenEnoughError):
+    with pytest.raises(SeenEnoughError):
         stopwatch(moments[-1][1], total)
     return stopwatch.extrapolate()
 
