@@ -6,7 +6,7 @@ more than with any setting that was tried, so three are averaged.
 
 from solution.domain.collection import TILE
 from solution.experiments.base import Experiment
-from solution.models.nets.training_loop import TrainingSettings
+from solution.models.nets.training_settings import TrainingSettings
 from solution.models.tile.tile_gnn import TileGnnSettings
 
 EXPERIMENT = Experiment(

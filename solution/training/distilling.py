@@ -32,7 +32,7 @@ from solution.features.candidates import make_candidates
 from solution.features.preparation import Preparation
 from solution.models.catalogue import Model, load_model
 from solution.models.layout.layout_gnn import LayoutGnnSettings
-from solution.models.nets.training_loop import TrainingSettings
+from solution.models.nets.training_settings import TrainingSettings
 from solution.models.tile.tile_gnn import TileGnnSettings
 from solution.runs.folder import Run
 from solution.runs.job import MODEL, read_job

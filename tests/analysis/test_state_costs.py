@@ -13,7 +13,7 @@ from solution.analysis.state_costs import adds_up, explain_costs, name_reasons, 
 from solution.features.propagation.state_table import BYTES, state_tables
 from solution.models.layout.cost_net import CostNetRanker, CostNetSettings
 from solution.models.layout.layout_gnn import LayoutGnnSettings
-from solution.models.nets.training_loop import TrainingSettings
+from solution.models.nets.training_settings import TrainingSettings
 from tests.made.graphs import make_layout_graph
 
 GRAPHS = [make_layout_graph(seed, configs=20, name=f"program_{seed}") for seed in range(5)]

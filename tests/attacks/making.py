@@ -28,7 +28,7 @@ from solution.models.layout.layout_gnn import LayoutGnnSettings
 from solution.models.linear import RidgeSettings
 from solution.models.nets.checkpoint import NAME as CHECKPOINT
 from solution.models.nets.checkpoint import save_checkpoint
-from solution.models.nets.training_loop import TrainingSettings
+from solution.models.nets.training_settings import TrainingSettings
 from solution.models.trees.lightgbm_ranker import LightGBMSettings
 from solution.runs.folder import Run
 from solution.runs.origin import remember_origin

@@ -118,7 +118,7 @@ def ask_tgraph(programs: list[str]) -> dict[str, float]:
     """The forward pass of TGraph on the same layouts, features included."""
     from solution import read_graph
     from solution.features.preparation import Preparation
-    from solution.models.nets.training_loop import TrainingSettings
+    from solution.models.nets.training_settings import TrainingSettings
     from solution.models.papers.tgraph import TGraphSettings
     from tests.made.graphs import make_layout_graph
 

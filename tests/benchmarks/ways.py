@@ -96,7 +96,7 @@ def _predict(folder: Path, pruning: str, limit: int | None) -> dict[str, Any]:
     from solution.domain.collection import collection
     from solution.features.preparation import Preparation
     from solution.models.layout.layout_gnn import LayoutGnnSettings
-    from solution.models.nets.training_loop import TrainingSettings
+    from solution.models.nets.training_settings import TrainingSettings
     from tests.made.graphs import make_layout_graph
 
     settings = LayoutGnnSettings(pruning=pruning, training=TrainingSettings(epochs=1))

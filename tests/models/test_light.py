@@ -18,7 +18,7 @@ from solution.models.layout.layout_gnn import LayoutGnnSettings
 from solution.models.light import load_light
 from solution.models.linear import OrdinarySettings
 from solution.models.nets.forward import gelu
-from solution.models.nets.training_loop import TrainingSettings
+from solution.models.nets.training_settings import TrainingSettings
 from solution.models.tile.tile_gnn import TileGnnSettings
 from solution.system.errors import InputError
 from tests.made.graphs import make_layout_graph, make_tile_graph

@@ -17,7 +17,7 @@ from solution.features.preparation import VERSION, Preparation
 from solution.models.catalogue import RECORD, load_model, save_model
 from solution.models.layout.layout_gnn import LayoutGnnSettings
 from solution.models.linear import RidgeSettings
-from solution.models.nets.training_loop import TrainingSettings
+from solution.models.nets.training_settings import TrainingSettings
 from solution.models.prepared import PreparedSettings
 from solution.models.wrappers import SublistAverageSettings
 from solution.store.preparation import check_preparation

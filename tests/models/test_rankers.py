@@ -15,8 +15,8 @@ from solution.models.catalogue import load_model, save_model
 from solution.models.layout.cost_net import CostNetSettings
 from solution.models.layout.layout_gnn import LayoutGnnSettings
 from solution.models.linear import LassoSettings, OrdinarySettings, RidgeSettings
-from solution.models.nets.stepping import learning_rate_factor
-from solution.models.nets.training_loop import TrainingSettings, list_visits
+from solution.models.nets.stepping import learning_rate_factor, list_visits
+from solution.models.nets.training_settings import TrainingSettings
 from solution.models.nothing import NothingSettings
 from solution.models.papers.lightgbm_model import (
     StudyLassoSettings,

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from solution.experiments.base import find_experiment
 from solution.models.layout.layout_gnn import LayoutGnnSettings
 from solution.models.linear import LassoSettings, RidgeSettings
-from solution.models.nets.training_loop import TrainingSettings
+from solution.models.nets.training_settings import TrainingSettings
 from solution.models.papers.lightgbm_model import StudyLassoSettings
 from solution.models.papers.nodes import NodeSettings
 from solution.models.papers.segment_training import SegmentSettings

@@ -11,8 +11,10 @@ from solution.models.layout.layout_gnn import LayoutGnnSettings
 from solution.models.nets.devices import make_fabric
 from solution.models.nets.net_ranker import NetRanker
 from solution.models.nets.ranking_net import Example
+from solution.models.nets.stepping import Steps, sample
 from solution.models.nets.team import Team, lead
-from solution.models.nets.training_loop import Steps, TrainingSettings, make_optimizer
+from solution.models.nets.training_loop import make_optimizer
+from solution.models.nets.training_settings import TrainingSettings
 from solution.models.papers.segment_training import SegmentSettings
 from solution.models.tile.tile_gnn import TileGnnSettings
 from solution.system.errors import InputError
@@ -23,10 +25,11 @@ TRAINING = TrainingSettings(epochs=3, graphs_per_step=5, configs_per_graph=8)
 
 def find_gradients(team: Team, net: nn.Module, examples: list[Example]) -> list[np.ndarray]:
     """Of the mean loss of all examples, as they stand after the processes have added up."""
-    generator = np.random.default_rng(0)
     wrapped, optimizer = team.fabric.setup(net, make_optimizer(net, TRAINING))
-    steps = Steps(team, wrapped, optimizer, TRAINING, generator, is_regularised=False)
-    steps.find_gradients(examples)
+    steps = Steps(team, wrapped, optimizer, TRAINING, net)
+    generator = np.random.default_rng(0)
+    rows = [sample(len(example.runtimes), 8, generator) for example in examples]
+    steps.find_gradients(steps.plan(examples, np.stack(rows)))
     return [p.grad.numpy().copy() for p in net.parameters() if p.grad is not None]
 
 

@@ -10,9 +10,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from solution.features.nodes import fit_scaler
 from solution.models.nets.devices import make_fabric
-from solution.models.nets.ranking_net import Regularised
+from solution.models.nets.stepping import Steps
 from solution.models.nets.team import Team
-from solution.models.nets.training_loop import Steps, make_optimizer
+from solution.models.nets.training_loop import make_optimizer
 from tests.models.test_device import NETS, build, make_graph
 
 # Operations whose result, or its size, the CPU must have before it goes on.
@@ -63,10 +63,10 @@ def test_a_step_waits_for_its_loss_and_for_nothing_that_need_not_be(name: str) -
     net, settings, team = ranker.make_net().train(), ranker.settings.training, Team(make_fabric())
     step = [ranker._scaled(example) for example in examples[: settings.graphs_per_step]]
     wrapped, optimizer = team.fabric.setup(net, make_optimizer(net, settings))
-    generator = np.random.default_rng(0)
-    steps = Steps(team, wrapped, optimizer, settings, generator, isinstance(net, Regularised))
-    steps._step(step)  # the first one makes what is kept
+    steps = Steps(team, wrapped, optimizer, settings, net)
+    rows = np.tile(np.arange(settings.configs_per_graph) % 2, (len(step), 1))
+    steps.take(steps.plan(step, rows))  # the first one makes what is kept
     with Waits() as waits:
-        steps._step(step)
+        steps.take(steps.plan(step, rows))
     allowed = LOSS | BAGS | (SEARCHES if any(part in name for part in SEARCHING) else {})
     assert all(waits.seen[kind] <= allowed.get(kind, 0) for kind in waits.seen), waits.seen

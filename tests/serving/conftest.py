@@ -12,7 +12,7 @@ from solution.models.base import RankerSettings
 from solution.models.layout.cost_net import CostNetSettings
 from solution.models.layout.layout_gnn import LayoutGnnSettings
 from solution.models.linear import LassoSettings, OrdinarySettings, RidgeSettings
-from solution.models.nets.training_loop import TrainingSettings
+from solution.models.nets.training_settings import TrainingSettings
 from solution.models.nothing import NothingSettings
 from solution.models.papers.lightgbm_model import (
     StudyLassoSettings,

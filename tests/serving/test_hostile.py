@@ -20,7 +20,7 @@ from solution.models import catalogue
 from solution.models.base import RankerSettings
 from solution.models.catalogue import save_model
 from solution.models.linear import RidgeSettings
-from solution.models.nets.training_loop import TrainingSettings
+from solution.models.nets.training_settings import TrainingSettings
 from solution.models.tile.tile_gnn import TileGnnSettings
 from solution.models.trees.lightgbm_ranker import LightGBMSettings
 from solution.serving.archive import write_archive

@@ -12,7 +12,7 @@ from solution.domain.graph import Graph
 from solution.domain.memo import Budget, PerGraph, count_bytes
 from solution.models.base import RankerSettings
 from solution.models.layout.layout_gnn import LayoutGnnSettings, prepare
-from solution.models.nets.training_loop import TrainingSettings
+from solution.models.nets.training_settings import TrainingSettings
 from solution.models.trees.lightgbm_ranker import LightGBMSettings
 from solution.store.graph_file import read_prepared, write_prepared
 from solution.store.lazy_graphs import GraphCache, LazyGraphs

@@ -2,7 +2,7 @@
 
 from solution.domain.collection import LAYOUT
 from solution.experiments.base import Experiment
-from solution.models.nets.training_loop import TrainingSettings
+from solution.models.nets.training_settings import TrainingSettings
 from solution.models.papers.violation import ViolationSettings
 
 EXPERIMENT = Experiment(

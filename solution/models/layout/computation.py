@@ -21,6 +21,13 @@ class Computation:
     rounds: list[tuple[SparseMatrix, Tensor, SparseMatrix]]  # what ColourBlock takes
     pooling: SparseMatrix  # ((1 + configs) x graphs x NUM_SHARES, colours after all rounds): Steps
 
+    def prepare_gradients(self) -> None:
+        """Transpose now what is transposed for gradients else."""
+        for aggregation, _, parents in self.rounds:
+            aggregation.prepare_gradient()
+            parents.prepare_gradient()
+        self.pooling.prepare_gradient()
+
 
 def derive_computation(
     graphs: Sequence[Structure], configs: np.ndarray, rounds: int, device: torch.device

@@ -29,14 +29,14 @@ from solution.features.layout import conflicts
 from solution.features.nodes import NUM_NUMERIC
 from solution.features.pruning import PRUNINGS
 from solution.models.base import RankerSettings
-from solution.models.layout.computation import derive_computation
+from solution.models.layout.computation import Computation, derive_computation
 from solution.models.layout.inputs import NUM_PAIR_FEATURES, describe_graph
 from solution.models.layout.layout_forward import LayoutForward
 from solution.models.layout.steps import NUM_SHARES, Structure
 from solution.models.nets.layers import Mlp, standardise
 from solution.models.nets.net_ranker import NetRanker
 from solution.models.nets.sparse import SparseMatrix
-from solution.models.nets.training_loop import TrainingSettings
+from solution.models.nets.training_settings import TrainingSettings
 from solution.models.settings import check_choice, check_even_widths
 
 CHUNK_VALUES = 1 << 22  # (configuration, node) values of x, had they no colour in common
@@ -174,22 +174,43 @@ class LayoutGnn(nn.Module):
         """(configs, graphs): scores of these configurations among each other."""
         return self._compare(self.pool(batch, configs))
 
+    def plan(self, batch: Sequence[LayoutInputs], configs: np.ndarray) -> Computation:
+        """What it computes, and what it takes for gradients."""
+        computation = self._derive(batch, configs)
+        computation.prepare_gradients()
+        return computation
+
+    def score_planned(
+        self, batch: Sequence[LayoutInputs], configs: np.ndarray, plan: Computation
+    ) -> Tensor:
+        """The same as score_batch."""
+        return self._compare(self._pool(batch, configs, plan))
+
     def pool(self, batch: Sequence[LayoutInputs], configs: np.ndarray) -> Tensor:
         """Sums over nodes (configs, graphs, values), each configuration for itself.
 
         The graphs become one disconnected graph with a common config axis.
         """
+        return self._pool(batch, configs, self._derive(batch, configs))
+
+    def _derive(self, batch: Sequence[LayoutInputs], configs: np.ndarray) -> Computation:
         structures = [inputs.structure for inputs in batch]
-        computation = derive_computation(
-            structures, configs, len(self.blocks), batch[0].opcodes.device
-        )
+        return derive_computation(structures, configs, len(self.blocks), batch[0].opcodes.device)
+
+    def _pool(
+        self, batch: Sequence[LayoutInputs], configs: np.ndarray, computation: Computation
+    ) -> Tensor:
         opcodes = self.opcode(torch.cat([inputs.opcodes for inputs in batch]))
         numeric = torch.cat([inputs.numeric for inputs in batch])
         nodes = self.node(torch.cat([opcodes, numeric], dim=-1))
         # Only the pairs that these configurations use: (configured, ...)
         used = torch.cat([inputs.pair_tokens for inputs in batch])[computation.pairs]
         features = torch.cat([inputs.pair_features for inputs in batch])[computation.pairs]
-        tokens = self.token(used.long()).flatten(1)
+        # As a product, whose gradient does not add up a row of the table for each of its uses.
+        is_token = used[..., None] == torch.arange(
+            vocabulary.NUM_LAYOUT_TOKENS, dtype=used.dtype, device=used.device
+        )
+        tokens = (is_token.to(self.token.weight.dtype) @ self.token.weight).flatten(1)
         layouts = torch.cat([tokens, features], dim=-1)
         pairs = self.pair(nodes, computation.nodes[computation.configured], layouts)
         x = nodes[computation.nodes].index_add(0, computation.configured, pairs.to(nodes.dtype))

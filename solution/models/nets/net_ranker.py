@@ -17,7 +17,8 @@ from solution.features.nodes import Scaler, expand, fit_scaler
 from solution.models.base import Ranker
 from solution.models.nets.devices import move_inputs, one_thread, pick_device
 from solution.models.nets.ranking_net import Example, as_ranking
-from solution.models.nets.training_loop import TrainingSettings, train
+from solution.models.nets.training_loop import train
+from solution.models.nets.training_settings import TrainingSettings
 from solution.models.sampling import choose_rows
 from solution.models.settings import check_net
 from solution.system.errors import InputError

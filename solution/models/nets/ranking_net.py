@@ -47,6 +47,19 @@ class Regularised(Protocol):
         ...
 
 
+@runtime_checkable
+class Planning(Protocol):
+    """A net for which much is counted and sorted before it multiplies."""
+
+    def plan(self, batch: Sequence[Any], configs: np.ndarray) -> Any:
+        """What `score_planned` takes; may be called in another thread, while the net is busy."""
+        ...
+
+    def score_planned(self, batch: Sequence[Any], configs: np.ndarray, plan: Any) -> Tensor:
+        """Scores as `score_batch` gives them."""
+        ...
+
+
 def as_ranking(net: nn.Module) -> RankingNet[Any]:
     """The same net, seen as what the loop needs: every net here is both."""
     return cast("RankingNet[Any]", net)

@@ -21,6 +21,10 @@ class SparseMatrix:
     def _transposed(self) -> "_Bags":
         return _as_bags(self._rows.transposed(), self._device)
 
+    def prepare_gradient(self) -> None:
+        """Transpose it now, not when a gradient is asked for."""
+        self._transposed  # noqa: B018 - computed once
+
     def product(self, x: Tensor) -> Tensor:
         """The product, of which autograd knows nothing."""
         return _multiply(self._forward, x)

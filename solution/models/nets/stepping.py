@@ -1,11 +1,220 @@
-"""What a step of training depends on beside its graphs: how fast it learns, what it samples."""
+"""The optimizer's steps over the graphs: what each learns from, how fast, and how far they are."""
 
 import math
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor, nn
+
+from solution.models.nets.fit_state import FitState
+from solution.models.nets.losses import blend
+from solution.models.nets.ranking_net import Example, Inputs, Planning, Regularised
+from solution.models.nets.team import Team
+from solution.models.nets.training_settings import TrainingSettings
+from solution.system.memory import SpareMemory
 
 WARM_UP = 0.1
 MANY = 10  # times as many configurations as are sampled
+LOOK_SECONDS = 2.0  # between two looks at how far a long epoch is
+MAX_VALUES = 1 << 22  # of a layer that are in memory at once while training: 16 MB
+STEP_VALUES = 1 << 13  # that a step without any graph would take as long as
+Drawn = tuple[Example[Inputs], np.ndarray]  # a graph and the rows (configs,) that are learned from
+
+
+@dataclass
+class Steps:
+    """The optimizer's steps over the examples."""
+
+    team: Team
+    net: Any  # as Fabric wrapped it
+    optimizer: Any
+    settings: TrainingSettings
+    own: nn.Module  # the net itself
+    memory: SpareMemory = field(default_factory=SpareMemory)
+
+    def __post_init__(self) -> None:
+        self.loss = blend(self.settings.loss, self.settings.regression)
+        # The next step is planned while the device is at this one.
+        self._is_ahead = works_by_itself(self.team.fabric.device)
+
+    def run_epoch(
+        self, examples: Sequence[Example[Inputs]], state: FitState, look: Callable[[float], None]
+    ) -> tuple[float, float]:
+        """Go on to the end of the state's epoch.
+
+        Args:
+            look: called now and then, between two steps, with the share of the epoch's work that
+                is done.
+
+        Returns the mean loss, and the configurations that were learned from per second.
+        """
+        self.net.train()
+        settings, started = self.settings, time.perf_counter()
+        if state.order is None:
+            visits = list_visits([len(example.runtimes) for example in examples], settings)
+            state.order = state.generator.permutation(visits)
+        size, first, looked = settings.graphs_per_step, len(state.losses), started
+        steps, done = -(-len(state.order) // size), self._share_work(examples, state.order)
+        with closing(self._plan_steps(examples, state)) as plans:
+            for number, plan in enumerate(plans, first):
+                if settings.optimizer == "adamw":
+                    passed = state.epoch * steps + number
+                    factor = learning_rate_factor(passed, settings.epochs * steps)
+                    for group in self.optimizer.param_groups:
+                        group["lr"] = factor * settings.learning_rate
+                state.losses.append(self.take(plan))
+                self.memory.give_back()
+                if number + 1 < steps and time.perf_counter() - looked > LOOK_SECONDS:
+                    looked = time.perf_counter()
+                    look(float(done[number]))
+        loss, learned = float(np.mean(state.losses)), len(state.order) - first * size
+        state.order, state.losses = None, []
+        rate = learned * settings.configs_per_graph / (time.perf_counter() - started)
+        return loss, rate
+
+    def _share_work(self, examples: Sequence[Example[Inputs]], order: np.ndarray) -> np.ndarray:
+        """How much (steps,) of an epoch's work is done after each step.
+
+        Graphs differ by a hundred times, so a tenth of the steps is no tenth of the time.
+        """
+        work = np.array([self.net.count_values(example.inputs) for example in examples], float)
+        starts = np.arange(0, len(order), self.settings.graphs_per_step)
+        done = np.cumsum(np.add.reduceat(work[order], starts) + STEP_VALUES)
+        return np.asarray(done / done[-1])
+
+    def _plan_steps(
+        self, examples: Sequence[Example[Inputs]], state: FitState
+    ) -> Generator["Plan[Inputs]"]:
+        """What each step that is left of the epoch learns from."""
+        assert state.order is not None
+        size = self.settings.graphs_per_step
+        batches = [state.order[n : n + size] for n in range(0, len(state.order), size)]
+        left = [[examples[index] for index in batch] for batch in batches[len(state.losses) :]]
+        with ThreadPoolExecutor(1) as pool:
+            ahead = pool if self._is_ahead else None
+            following: Plan[Inputs] | None = None
+            for place, graphs in enumerate(left):
+                drawn = state.drawn if state.drawn is not None else self._draw(graphs, state)
+                plan = following or self.plan(graphs, drawn, ahead)
+                state.drawn = following = None
+                if ahead is not None and place + 1 < len(left):
+                    # Whoever goes on from here must not draw it once more.
+                    state.drawn = self._draw(left[place + 1], state)
+                    following = self.plan(left[place + 1], state.drawn, ahead)
+                yield plan
+
+    def _draw(self, graphs: Sequence[Example[Inputs]], state: FitState) -> np.ndarray:
+        """Rows (graphs, configs) to learn from, drawn alike in every process of a team."""
+        size = self.settings.configs_per_graph
+        return np.stack([sample(len(e.runtimes), size, state.generator) for e in graphs])
+
+    def plan(
+        self,
+        graphs: Sequence[Example[Inputs]],
+        rows: np.ndarray,
+        ahead: ThreadPoolExecutor | None = None,
+    ) -> "Plan[Inputs]":
+        """A step on rows (graphs, configs) of some graphs, of which this process takes its share.
+
+        Args:
+            ahead: plans it in a thread; None: it is planned when it is taken.
+        """
+        parts = list(self._divide(self.team.share(list(zip(graphs, rows, strict=True)))))
+        return [(len(part) / len(graphs), part, self._begin(part, ahead)) for part in parts]
+
+    def _begin(
+        self, part: list[Drawn[Inputs]], ahead: ThreadPoolExecutor | None
+    ) -> Callable[[], Any]:
+        if not isinstance(self.own, Planning):
+            return lambda: None
+        plan = partial(self.own.plan, *_list_inputs(part))
+        return ahead.submit(plan).result if ahead is not None else plan
+
+    def take(self, plan: "Plan[Inputs]") -> float:
+        """One step; its loss."""
+        total = self.find_gradients(plan)
+        if self.settings.optimizer == "adamw":
+            nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)
+        self.optimizer.step()
+        return total
+
+    def find_gradients(self, plan: "Plan[Inputs]") -> float:
+        """Give the parameters the gradients of the graphs' mean loss; the loss."""
+        self.optimizer.zero_grad(set_to_none=True)
+        total = 0.0
+        for share, part, planned in plan:
+            with self.team.fabric.autocast():
+                loss, penalty = self._find_losses(part, planned())
+            self.team.fabric.backward(share * (loss + penalty))
+            total += share * float(loss.detach())
+        self.team.add_up(self.net.parameters())
+        return self.team.sum_number(total)
+
+    def _divide(self, drawn: Sequence[Drawn[Inputs]]) -> Iterator[list[Drawn[Inputs]]]:
+        """Divide a step's graphs so that their activations fit; gradients add up to the same."""
+        part: list[Drawn[Inputs]] = []
+        values = 0
+        for example, rows in drawn:
+            size = self.net.count_values(example.inputs) * self.settings.configs_per_graph
+            if part and values + size > MAX_VALUES:
+                yield part
+                part, values = [], 0
+            part.append((example, rows))
+            values += size
+        if part:
+            yield part
+
+    def _find_losses(
+        self, part: list[Drawn[Inputs]], planned: Any
+    ) -> tuple[Tensor, Tensor | float]:
+        """The loss of sampled configurations, and what the net adds to it."""
+        batch, configs = _list_inputs(part)
+        penalty: Tensor | float = 0.0
+        if isinstance(self.own, Regularised):
+            scores, penalty = self.net.score_and_penalise(batch, configs)
+        elif isinstance(self.own, Planning):
+            scores = self.net.score_planned(batch, configs, planned)
+        else:
+            scores = self.net.score_batch(batch, configs)
+        runtimes = np.stack([example.runtimes[rows] for example, rows in part], axis=1)
+        return self.loss(scores.float(), torch.from_numpy(runtimes).to(scores.device)), penalty
+
+
+# Of graphs whose activations are in memory together: their share of the step's loss, themselves,
+# and what the net has planned of them, when it is asked for.
+Plan = list[tuple[float, list[Drawn[Inputs]], Callable[[], Any]]]
+
+
+def _list_inputs(part: Sequence[Drawn[Inputs]]) -> tuple[list[Inputs], np.ndarray]:
+    """What a net takes of the graphs, and the configurations (configs, graphs)."""
+    return [e.inputs for e, _ in part], np.stack([rows for _, rows in part], axis=1)
+
+
+def works_by_itself(device: torch.device) -> bool:
+    """Whether a device computes while the CPU does something else: then cores have nothing to do.
+
+    Those of a CPU have fits of their own.
+    """
+    return device.type != "cpu"
+
+
+def list_visits(sizes: Sequence[int], settings: TrainingSettings) -> np.ndarray:
+    """The graphs (visits,) that an epoch visits, each as often as `settings` says.
+
+    Args:
+        sizes: Distinct configurations of each graph.
+    """
+    full_steps = -(-np.asarray(sizes) // settings.configs_per_graph)
+    visits = np.repeat(np.arange(len(sizes)), full_steps.clip(1, settings.visits))
+    fewest = (settings.min_steps - 1) * settings.graphs_per_step + 1
+    return np.tile(visits, -(-fewest // len(visits)))
 
 
 def learning_rate_factor(step: int, total: int) -> float:

@@ -32,7 +32,7 @@ from solution.features.pruning import PRUNINGS
 from solution.features.work import num_operations
 from solution.models.base import RankerSettings
 from solution.models.nets.net_ranker import NetRanker
-from solution.models.nets.training_loop import TrainingSettings
+from solution.models.nets.training_settings import TrainingSettings
 from solution.models.papers.node_choice import (
     DRAWS,
     choose_at_random,

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from solution.models.nets.training_loop import TrainingSettings
+from solution.models.nets.training_settings import TrainingSettings
 from solution.models.papers.nodes import (
     NUM_LAYOUT,
     NodeInputs,

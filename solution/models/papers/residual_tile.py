@@ -22,7 +22,7 @@ from solution.domain.graph import Graph
 from solution.features.nodes import NUM_NUMERIC
 from solution.models.base import RankerSettings
 from solution.models.nets.net_ranker import NetRanker
-from solution.models.nets.training_loop import TrainingSettings
+from solution.models.nets.training_settings import TrainingSettings
 from solution.models.papers.nodes import CHUNK_VALUES, OPCODE_WIDTH
 from solution.models.papers.residual_attention import TRAINING
 from solution.models.papers.residual_layers import (

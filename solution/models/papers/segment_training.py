@@ -44,7 +44,8 @@ from solution.models.nets.convolutions import BothWaysBlock
 from solution.models.nets.layers import Mlp
 from solution.models.nets.net_ranker import NetRanker
 from solution.models.nets.ranking_net import Example
-from solution.models.nets.training_loop import TrainingSettings, train
+from solution.models.nets.training_loop import train
+from solution.models.nets.training_settings import TrainingSettings
 from solution.models.papers.embedding_table import EmbeddingTable
 from solution.models.papers.rows import Rows
 from solution.models.papers.segmented_rows import SegmentedInputs, prepare_segments

@@ -25,7 +25,7 @@ from solution.domain.graph import Graph
 from solution.models.base import RankerSettings
 from solution.models.nets.layers import standardise
 from solution.models.nets.net_ranker import NetRanker
-from solution.models.nets.training_loop import TrainingSettings
+from solution.models.nets.training_settings import TrainingSettings
 from solution.models.papers.rows import RowInputs, Rows, prepare_rows
 
 SCORED_TOGETHER = 128  # configurations of a graph, beyond training

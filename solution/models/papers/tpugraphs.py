@@ -27,7 +27,7 @@ from torch.nn import functional
 
 from solution.models.nets.convolutions import both_ways
 from solution.models.nets.layers import Mlp
-from solution.models.nets.training_loop import TrainingSettings
+from solution.models.nets.training_settings import TrainingSettings
 from solution.models.papers.joined_blocks import JOINED_BLOCKS, inverse_root_degrees
 from solution.models.papers.nodes import (
     NUM_NUMERIC,

@@ -32,7 +32,7 @@ from solution.models.base import RankerSettings
 from solution.models.nets.convolutions import BLOCKS, join_graphs
 from solution.models.nets.layers import Mlp
 from solution.models.nets.net_ranker import NetRanker
-from solution.models.nets.training_loop import TrainingSettings
+from solution.models.nets.training_settings import TrainingSettings
 from solution.models.papers.nodes import CHUNK_VALUES, OPCODE_WIDTH
 from solution.models.papers.soft_attention import NOT_ADJACENT, SoftAttention
 from solution.models.settings import check_choice

@@ -32,7 +32,7 @@ from solution.features.layout.violations import UNSET, violation_ratios
 from solution.features.pruning import PRUNINGS
 from solution.models.nets.convolutions import both_ways
 from solution.models.nets.layers import Mlp
-from solution.models.nets.training_loop import TrainingSettings
+from solution.models.nets.training_settings import TrainingSettings
 from solution.models.papers.chosen_features import COLUMNS, NUMERIC_COLUMNS
 from solution.models.papers.joined_blocks import JOINED_BLOCKS
 from solution.models.papers.nodes import (

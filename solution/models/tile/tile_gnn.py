@@ -31,7 +31,7 @@ from solution.models.base import RankerSettings
 from solution.models.nets.convolutions import BLOCKS, join_graphs
 from solution.models.nets.layers import Mlp, SelfAttention
 from solution.models.nets.net_ranker import NetRanker
-from solution.models.nets.training_loop import TrainingSettings
+from solution.models.nets.training_settings import TrainingSettings
 from solution.models.settings import check_choice
 from solution.models.tile.inputs import describe_kernel
 

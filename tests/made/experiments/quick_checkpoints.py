@@ -3,7 +3,7 @@
 from solution.domain.collection import TILE
 from solution.experiments.base import Experiment
 from solution.models.nets import fit_state
-from solution.models.nets.training_loop import TrainingSettings
+from solution.models.nets.training_settings import TrainingSettings
 from solution.models.tile.tile_gnn import TileGnnSettings
 
 fit_state.SECONDS_BETWEEN = 0.0

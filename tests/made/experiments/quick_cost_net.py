@@ -2,7 +2,7 @@
 
 from solution.experiments.base import Experiment
 from solution.models.layout.cost_net import CostNetSettings
-from solution.models.nets.training_loop import TrainingSettings
+from solution.models.nets.training_settings import TrainingSettings
 
 EXPERIMENT = Experiment(
     name="quick_cost_net",

@@ -3,7 +3,7 @@
 from solution.domain.collection import XLA
 from solution.experiments.base import Experiment
 from solution.models.layout.layout_gnn import LayoutGnnSettings
-from solution.models.nets.training_loop import TrainingSettings
+from solution.models.nets.training_settings import TrainingSettings
 
 EXPERIMENT = Experiment(
     name="quick_layout_gnn",

@@ -26,7 +26,7 @@ from solution.models.layout.computation import derive_computation
 from solution.models.layout.layout_gnn import LayoutGnn, LayoutGnnSettings, LayoutInputs, prepare
 from solution.models.nets.sparse import SparseMatrix
 from solution.models.nets.sparse_rows import SparseRows, sum_entries
-from solution.models.nets.training_loop import TrainingSettings
+from solution.models.nets.training_settings import TrainingSettings
 from tests.made.graphs import make_layout_graph
 
 Seen = dict[tuple[int, int], tuple[object, ...]]

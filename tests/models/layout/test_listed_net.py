@@ -16,7 +16,7 @@ from solution.models.layout import listed_net
 from solution.models.layout.layout_forward import LayoutForward
 from solution.models.layout.layout_gnn import LayoutGnnRanker, LayoutGnnSettings
 from solution.models.layout.listed_net import ListedNet
-from solution.models.nets.training_loop import TrainingSettings
+from solution.models.nets.training_settings import TrainingSettings
 from tests.benchmarks.programs import make_program
 from tests.made.graphs import make_layout_graph
 

@@ -9,9 +9,9 @@ import torch
 
 from solution.models.base import Ranker
 from solution.models.layout.layout_gnn import LayoutGnnSettings
-from solution.models.nets import fit_state, training_loop
+from solution.models.nets import fit_state, stepping
 from solution.models.nets.checkpoint import NAME, load_checkpoint, save_checkpoint
-from solution.models.nets.training_loop import TrainingSettings
+from solution.models.nets.training_settings import TrainingSettings
 from solution.models.wrappers import SublistAverageSettings
 from tests.made.graphs import make_layout_graph
 
@@ -67,16 +67,22 @@ def test_a_killed_fit_goes_on_and_predicts_the_same(
     np.testing.assert_array_equal(ranker.predict(GRAPHS[3]), expected.predict(GRAPHS[3]))
 
 
+@pytest.mark.parametrize("ahead", [(False, False), (True, True), (True, False), (False, True)])
 @pytest.mark.parametrize("training", [WHOLE, STOPPED_EARLY], ids=["all epochs", "stopped early"])
 def test_a_fit_that_was_killed_inside_an_epoch_goes_on_there(
-    training: TrainingSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    training: TrainingSettings,
+    ahead: tuple[bool, bool],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What was learned before the kill is not learned again."""
+    """What was learned before the kill is not learned again; planned ahead, as on a GPU, or not."""
     training = dataclasses.replace(training, graphs_per_step=1)
     expected, epochs = fit(training)
-    monkeypatch.setattr(training_loop, "LOOK_SECONDS", -1.0)
+    monkeypatch.setattr(stepping, "LOOK_SECONDS", -1.0)
+    monkeypatch.setattr(stepping, "works_by_itself", lambda device: ahead[0])
     with pytest.raises(KillError):
         fit(training, tmp_path, kill_at=2.5)
+    monkeypatch.setattr(stepping, "works_by_itself", lambda device: ahead[1])
     torch.manual_seed(99)
     ranker, went_on = fit(training, tmp_path)
     told_again = 2 if training.patience else 0

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from solution.domain.metrics import kendall_tau, ordered_pair_accuracy
 from solution.models.nets.losses import list_mle, pairwise_hinge, runtime_squared_error
 from solution.models.nets.ranking_net import Example
-from solution.models.nets.training_loop import TrainingSettings, train
+from solution.models.nets.training_loop import train
+from solution.models.nets.training_settings import TrainingSettings
 from solution.models.nets.validation import deal, validate
 from solution.system.report import silent
 from solution.training.learning_curve import LearningCurve

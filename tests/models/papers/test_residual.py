@@ -10,7 +10,7 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.utils import to_dense_adj
 
 from solution.domain.graph import Graph
-from solution.models.nets.training_loop import TrainingSettings
+from solution.models.nets.training_settings import TrainingSettings
 from solution.models.papers.nodes import NodeSettings, layout_numbers, prepare_nodes
 from solution.models.papers.residual_attention import TRAINING, ResidualNet, ResidualSettings
 from solution.models.papers.residual_layers import (

@@ -12,7 +12,7 @@ from torch import Tensor
 from solution.domain.metrics import kendall_tau
 from solution.models.nets import fit_state
 from solution.models.nets.losses import pairwise_hinge
-from solution.models.nets.training_loop import TrainingSettings
+from solution.models.nets.training_settings import TrainingSettings
 from solution.models.papers.segment_training import (
     SegmentNet,
     SegmentRanker,
