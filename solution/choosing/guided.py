@@ -1,8 +1,10 @@
 """Our search: an ensemble's scores as prior of a surrogate that learns while it is measured.
 
-What is measured next is what the surrogate expects the greatest improvement of, times the chance
-that it works at all; now and then something random. A batch is chosen one by one, each as if those
-before it had taken what is expected of them, so that its members differ.
+What acts on all of the program, a compile option, is tried alone first: one may halve the time, and
+random configurations set it seldom. Then what is measured next is what the surrogate expects the
+greatest improvement of, times the chance that it works at all; now and then something random. A
+batch is chosen one by one, each as if those before it had taken what is expected of them, so that
+its members differ.
 """
 
 from dataclasses import dataclass
@@ -11,7 +13,7 @@ import numpy as np
 
 from solution.choosing.candidates import find_candidates
 from solution.choosing.proposer import Prior, Proposer
-from solution.choosing.space import Space, squared_distances
+from solution.choosing.space import Space, name_choices, squared_distances
 from solution.choosing.surrogate import Belief, Forecast, Surrogate
 
 LENGTHS = (1.0, 4.0)  # in median distances between configurations
@@ -71,6 +73,13 @@ class Guided(Proposer):
         self._center, self._scale = float(scores.mean()), float(scores.std()) or 1.0
 
     def _propose(self, count: int) -> np.ndarray:
+        alone = self.space.vary_broad(self.space.default[None])
+        alone = alone[[name_choices(row) not in self.known for row in alone]][:count]
+        left = count - len(alone)
+        return np.concatenate([alone, self._choose(left)]) if left else alone
+
+    def _choose(self, count: int) -> np.ndarray:
+        """The `count` that are worth most, of the candidates."""
         pool = find_candidates(
             self.space, self.generator, self.known, self.best(PARENTS), self._prior
         )

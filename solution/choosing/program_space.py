@@ -121,6 +121,7 @@ def make_program_space(program: Program, kinds: Sequence[str] = ()) -> ProgramSp
         links=links,
         coordinates=(None,) * len(sizes),
         are_legal=are_legal,
+        broad=tuple(range(first, first + len(OPTION_NAMES) * has_options)),
     )
     if kinds == (TILES,) or list(kinds) == [TILES]:
         space = _tile_table(tiles)

@@ -13,6 +13,7 @@ import numpy as np
 
 COLUMNS = 4096  # of the description of a configuration, at most
 FEW, MANY = 0.03, 0.7  # a random configuration leaves the default at such a share of its sites
+MEAN = (MANY - FEW) / np.log(MANY / FEW)  # evenly on a logarithmic scale
 TRIES = 20  # to draw configurations that are not known yet
 
 
@@ -37,6 +38,7 @@ class Space:
     # Of (n, sites) whether each may be tried (n,): constraints that are known beforehand.
     are_legal: Callable[[np.ndarray], np.ndarray] | None = None
     members: np.ndarray | None = None  # (configs, sites): there are no others, as in a table
+    broad: tuple[int, ...] = ()  # sites that act on all of the program, as compile options do
 
     @property
     def sites(self) -> int:
@@ -96,6 +98,19 @@ class Space:
         other = int(generator.integers(size - 1))
         return other + (other >= choice)
 
+    def vary_broad(self, choices: np.ndarray) -> np.ndarray:
+        """Legal ones of `choices` (n, sites) with one broad site set to another choice: (k, sites).
+
+        Choice by choice of each site, so that what stands first of a site comes before the rest.
+        """
+        varied = [choices[:0]]
+        for site in self.broad:
+            for choice in range(self.sizes[site]):
+                changed = choices[choices[:, site] != choice].copy()
+                changed[:, site] = choice
+                varied.append(changed)
+        return self.keep_legal(np.concatenate(varied))
+
     def keep_legal(self, choices: np.ndarray) -> np.ndarray:
         """Those that no known constraint forbids; of a table, the members nearest to each."""
         if self.members is not None:
@@ -111,6 +126,15 @@ class Space:
         return places[np.argmin(distances, axis=1)]
 
     @cached_property
+    def _weights(self) -> np.ndarray:
+        """(sites,) by which a column is multiplied."""
+        weights = np.ones(self.sites, np.float32)
+        others = int((self.sizes > 1).sum()) - len(self.broad)
+        if self.broad:
+            weights[list(self.broad)] = np.sqrt(max(1.0, MEAN * others / len(self.broad)))
+        return weights
+
+    @cached_property
     def _described(self) -> np.ndarray | None:
         return None if self.members is None else self.describe(self.members)
 
@@ -118,7 +142,8 @@ class Space:
         """Columns (n, columns) float32 whose squared distances say how unlike configurations are.
 
         A site that differs counts 2; one of sizes counts the square of how far they are apart, in
-        units of the deviation over its choices. In very large spaces sites share columns.
+        units of the deviation over its choices. All broad sites together count as much as what
+        else a random configuration changes. In very large spaces sites share columns.
         """
         parts = [
             ((own - own.mean()) / (own.std() or 1.0))[choices[:, site]]
@@ -130,7 +155,7 @@ class Space:
         hot = np.zeros((len(choices), min(width, COLUMNS)), np.float32)
         starts = np.cumsum(self.sizes[named]) - self.sizes[named]
         columns = (choices[:, named] + starts) % COLUMNS
-        np.add.at(hot, (np.arange(len(choices))[:, None], columns), 1.0)
+        np.add.at(hot, (np.arange(len(choices))[:, None], columns), self._weights[named])
         return np.column_stack([*parts, hot]).astype(np.float32)
 
 

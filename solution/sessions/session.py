@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -31,6 +31,8 @@ from solution.system.terminal import say
 PROJECT = Path(__file__).parents[2]
 RUN = "run"  # the folder of a notebook's run, in its output
 OWN_BUNDLES = str(Path("solution", "serving"))  # where this project has one
+OUTPUT_BYTES = 19_500_000_000  # of the 20 GB that Kaggle keeps of a kernel; beyond it keeps nothing
+LOOK_SECONDS = 20.0  # between two looks at how much that is
 CHECKOUT = PROJECT if (PROJECT / "pyproject.toml").is_file() else Path()
 
 
@@ -152,15 +154,19 @@ class Session:
     def time_limit(self, hours: float) -> Iterator[None]:
         """End the block quietly `hours` after the notebook began, or at a SIGTERM.
 
-        What is complete is kept, so the next session goes on from there.
+        On Kaggle also where the output comes to the limit of what is kept. What is complete is
+        kept, so the next session goes on from there.
         """
         if threading.current_thread() is not threading.main_thread():
             raise InputError("time_limit works in the main thread only, where signals arrive.")
         left = max(0.001, self.begun + 3600 * hours - time.monotonic())
-        caught = (signal.SIGALRM, signal.SIGTERM)
-        before = {number: signal.signal(number, _stop) for number in caught}
+        before = {number: signal.signal(number, _stop) for number in REASONS}
         signal.setitimer(signal.ITIMER_REAL, left)
+        over = threading.Event()
+        watcher = threading.Thread(target=_watch_output, args=(self.output, over), daemon=True)
         try:
+            if self.on_kaggle:
+                watcher.start()
             yield
         except (OutOfTimeError, SystemError) as error:
             # Raised inside C code, as that of Ray, it becomes the cause of a SystemError.
@@ -169,7 +175,10 @@ class Session:
                 raise
             say(f"Stopped ({reason}). What is complete is kept; the next session goes on from it.")
         finally:
+            over.set()
             signal.setitimer(signal.ITIMER_REAL, 0)
+            if watcher.is_alive():
+                watcher.join()
             for number, handler in before.items():
                 signal.signal(number, handler)
 
@@ -235,6 +244,29 @@ def find_attached_bundles(inputs: Path) -> list[Path]:
     return sorted(found)
 
 
+REASONS = {
+    signal.SIGALRM: "the time limit",
+    signal.SIGTERM: "asked by a signal",
+    signal.SIGUSR1: "the output is as large as Kaggle keeps one",
+}
+
+
 def _stop(number: int, frame: FrameType | None) -> None:
-    reason = "the time limit" if number == signal.SIGALRM else "asked by a signal"
-    raise OutOfTimeError(reason)
+    raise OutOfTimeError(REASONS[signal.Signals(number)])
+
+
+def _watch_output(folder: Path, over: threading.Event) -> None:
+    while not over.wait(LOOK_SECONDS):
+        if count_bytes(folder) > OUTPUT_BYTES:
+            os.kill(os.getpid(), signal.SIGUSR1)
+            return
+
+
+def count_bytes(folder: Path) -> int:
+    """Of all files in a folder; one that is removed meanwhile counts nothing."""
+    total = 0
+    for here, _, files in os.walk(folder):
+        for name in files:
+            with suppress(FileNotFoundError):
+                total += Path(here, name).lstat().st_size
+    return total

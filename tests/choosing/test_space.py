@@ -1,6 +1,9 @@
 """Spaces: what is drawn, what is near, what is legal."""
 
+from dataclasses import replace
+
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -54,6 +57,27 @@ def test_a_site_that_differs_counts_two() -> None:
     space = make_free()
     first, second = np.zeros((1, 5), int), np.array([[1, 0, 3, 0, 0]])
     assert ((space.describe(first) - space.describe(second)) ** 2).sum() == 4
+
+
+def test_every_choice_of_a_broad_site_is_varied_alone() -> None:
+    space = replace(make_free(), broad=(0, 4))
+    varied = space.vary_broad(space.default[None])
+    assert varied.tolist() == [
+        [1, 0, 0, 0, 0], [2, 0, 0, 0, 0], [3, 0, 0, 0, 0],
+        [0, 0, 0, 0, 1], [0, 0, 0, 0, 2], [0, 0, 0, 0, 3],
+    ]  # fmt: skip
+    # With the second site set, the first may not be.
+    assert space.vary_broad(np.array([[0, 1, 0, 0, 2]]))[:, 0].max() == 0
+
+
+def test_broad_sites_count_as_much_as_what_else_is_changed_at_random() -> None:
+    space = replace(make_free(sites=201), are_legal=None, broad=(200,))
+    drawn = np.zeros((2000, 201), int)
+    drawn[:, :200] = space.draw(np.random.default_rng(0), 2000)[:, :200]
+    option = np.eye(1, 201, 200, dtype=int)
+    origin = space.describe(space.default[None])
+    apart = ((space.describe(drawn) - origin) ** 2).sum(axis=1).mean()
+    assert ((space.describe(option) - origin) ** 2).sum() == pytest.approx(apart, rel=0.5)
 
 
 def test_all_members_are_drawn_before_any_twice() -> None:
