@@ -2,10 +2,8 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from threading import Timer
 from typing import Any
@@ -21,6 +19,7 @@ from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.training.executors.cluster import RayExecutor
 from tests.conftest import REPOSITORY
+from tests.processes import RAY
 
 TILES = "tile_lightgbm_001"
 JOBS = [f"{TILES} tile:xla {what}" for what in ("fold 0", "fold 1", "all graphs")]
@@ -61,20 +60,30 @@ def train_on_ray(stop_after: str, store: str, output: str) -> None:
     print("missing:", trained.missing)
 
 
-def call(*arguments: str | Path) -> str:
-    """What train_on_ray prints in a process that has not imported Ray for another cluster yet."""
+@pytest.fixture
+def call(tmp_path: Path) -> Callable[..., str]:
+    """What train_on_ray prints in a process that has not imported Ray for another cluster yet.
+
+    It is forked, and so is what its Ray begins: both train, with libraries that are there already.
+    """
     pytest.importorskip("ray")
-    script = f"import sys; from {__name__} import train_on_ray; train_on_ray(*sys.argv[1:])"
-    done = subprocess.run(
-        [sys.executable, "-c", script, *arguments], cwd=REPOSITORY, capture_output=True, text=True,
-        timeout=600, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    script = tmp_path / "script.py"
+    script.write_text(
+        f"import sys\nsys.path.insert(0, {str(REPOSITORY)!r})\n"
+        f"sys.executable = {str(RAY.stand_in)!r}\n"
+        f"from {__name__} import train_on_ray\ntrain_on_ray(*sys.argv[1:])\n"
+    )
+
+    def run(*arguments: str | Path) -> str:
+        done = RAY.run(script, *arguments, timeout=600)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    return run
 
 
 def test_a_session_on_ray_trains_what_one_on_this_machine_trains(
-    sample_store: Store, tmp_path: Path
+    sample_store: Store, call: Callable[..., str], tmp_path: Path
 ) -> None:
     """Also the models of all graphs, by the same Ray."""
     assert train(sample_store.folder, tmp_path / "local").missing == ""
@@ -85,7 +94,7 @@ def test_a_session_on_ray_trains_what_one_on_this_machine_trains(
 
 
 def test_a_session_on_ray_ends_quietly_when_it_is_asked_to(
-    sample_store: Store, tmp_path: Path
+    sample_store: Store, call: Callable[..., str], tmp_path: Path
 ) -> None:
     """Ray has a handler of signals too, and what is raised while it waits comes back otherwise."""
     printed = call("0.5", sample_store.folder, tmp_path / "ray")
