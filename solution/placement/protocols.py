@@ -85,13 +85,18 @@ class Protocols:
         optimize(evaluator, policy.eval(), budget, seed)
 
     def fine_tune(self, evaluator: Evaluator, budget: int, seed: int) -> None:
-        """The generalised policy, at most 50 updates, then its likeliest decision."""
+        """The generalised policy: its likeliest decision, at most 50 updates, then that again.
+
+        So it begins where zero-shot ends, and is never behind it.
+        """
+        decide_at_once(evaluator, self.policy, seed, min(TRIES, budget))
         policy = copy.deepcopy(self.policy).train()
         # With the learning rate of a policy that knows nothing it forgets what it was taught.
         training = replace(self.training, learning_rate=GOING_ON)
-        self._train(policy, evaluator, training, min(budget - 1, FINE_TUNING * SAMPLES), seed)
-        left = budget - len(evaluator.curve)
-        decide_at_once(evaluator, policy.eval(), seed, most=max(min(TRIES, left), 1))
+        most = len(evaluator.curve) + FINE_TUNING * SAMPLES
+        self._train(policy, evaluator, training, min(budget - 1, most), seed)
+        if left := budget - len(evaluator.curve):
+            decide_at_once(evaluator, policy.eval(), seed, min(TRIES, left))
 
     def _train(
         self, policy: Policy, evaluator: Evaluator, training: TrainingSettings, budget: int,

@@ -91,7 +91,7 @@ def test_every_protocol_keeps_to_its_budget(method: str, budget: int, memory: fl
     assert method == "fine-tuned" or len(evaluator.curve) == budget
 
 
-def test_a_tuned_policy_is_asked_at_last_and_was_not_hurried(
+def test_a_tuned_policy_is_asked_first_and_at_last_and_was_not_hurried(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rates: list[float] = []
@@ -105,7 +105,11 @@ def test_a_tuned_policy_is_asked_at_last_and_was_not_hurried(
     evaluator = make_evaluator()
     protocols = Protocols(SMALL[0], make_policy(), NET, TrainingSettings(learning_rate=1e-3))
     protocols.fine_tune(evaluator, 3 * SAMPLES + 4, 0)
-    assert rates == [GOING_ON] * 3 and len(evaluator.curve) == 3 * SAMPLES + 1
+    assert rates == [GOING_ON] * 3 and len(evaluator.curve) == 1 + 3 * SAMPLES + 1
+    at_once = make_evaluator()
+    protocols.methods()["zero-shot"](at_once, 3 * SAMPLES + 4, 0)
+    assert evaluator.curve[: len(at_once.curve)] == at_once.curve
+    assert evaluator.seconds <= at_once.seconds
 
 
 def test_the_best_decision_outlives_a_stop(tmp_path: Path) -> None:
