@@ -28,6 +28,7 @@
 #   make bench-study             tile models by the LightGBM study's splits; SHARED=folder of data
 #   make bench-rank RUN=folder   what an answer takes: the bundle, the run's ensemble, its members
 #   make bench-choose RUN=folder  regret of every search by measurements, in tables; goes on; SHARED=...
+#   make bench-choose-real       ten programs compiled, timed and chosen for, here: 20 minutes; goes on
 #   make go                      placement, schedule and fusion beside all baselines: hours; goes on
 #   make bench-scale             what the competition's full scale costs here: 15 minutes, 4 GB of disk
 #   make rehearsal SHARE=0.02    an imitation of the whole competition, every stage measured; KILLS=10; goes on
@@ -69,7 +70,7 @@ PUSH = $(foreach pair,$(SET),--set "$(pair)") $(call on,RESUME,--resume) $(call 
 
 .PHONY: help run demo report test test-slow attack pytest lint silent-lint data submit scores leaderboard notebooks \
 	kernels-package kernels-push kernels-status kernels-pull kernels-share papers papers-patient ablations bench-layout \
-	bench-tile bench-lightgbm bench-study bench-scale bench-segments bench-rank bench-choose bench-cluster rehearsal go collect-sample \
+	bench-tile bench-lightgbm bench-study bench-scale bench-segments bench-rank bench-choose bench-choose-real bench-cluster rehearsal go collect-sample \
 	release-data measured default-bundle clean
 
 help:
@@ -166,6 +167,9 @@ bench-rank: $(INSTALLED)
 # RUN is a run on the same data: what leads a search has not seen the program.
 bench-choose: measured $(INSTALLED)
 	$(BIN)/python -m tests.benchmarks.choosing "$(RUN)" "$(SHARED)/cpugraphs" build/choosing $(TPU) $(if $(wildcard $(OUT)/npz/tile),--products "$(OUT)")
+
+bench-choose-real: $(EXTRAS)
+	$(BIN)/python -m tests.benchmarks.choosing_real build/choosing-real
 
 bench-scale: $(INSTALLED)
 	$(BIN)/python -m tests.benchmarks.full_scale build/full-scale

@@ -4,13 +4,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from solution.data.hlo.records import read_module_file
 from solution.domain.vocabulary import OPCODE_IDS
 from solution.features.work import num_operations
 from solution.placement.graphs.builder import ProgramBuilder
 from solution.placement.graphs.cost_graph import DATA, PRODUCT, Columns, build_cost_graph
-from solution.placement.graphs.reading import cost_graph_of, read_cost_graph
+from solution.placement.graphs.reading import _tie, cost_graph_of, read_cost_graph
 from solution.placement.graphs.recurrent import make_gnmt
 from solution.placement.graphs.workloads import DOCUMENT, SMALL, WORKLOADS
 from solution.placement.machine import make_machine
@@ -107,3 +109,35 @@ def test_a_cost_that_is_no_number_is_named() -> None:
     columns.operations[1] = np.nan
     with pytest.raises(InputError, match="node 1 has nan operations"):
         build_cost_graph("bad", columns, np.array([[1, 0]]))
+
+
+def tie_slowly(kinds: np.ndarray, edges: list[tuple[int, int]]) -> list[int]:
+    """Follow each node to where it stays, a step at a time."""
+
+    def follow(node: int) -> int:
+        if kinds[node] != DATA:
+            return node
+        reads = [producer for consumer, producer in edges if consumer == node]
+        readers = [consumer for consumer, producer in edges if producer == node]
+        return min(reads or readers or [node])
+
+    ends = []
+    for node in range(len(kinds)):
+        seen = [node]
+        while (following := follow(seen[-1])) not in seen[-2:]:
+            seen.append(following)
+        ends.append(min(seen[-1], following))
+    return ends
+
+
+@given(st.data())
+def test_what_runs_no_kernel_stays_with_a_neighbour(data: st.DataObject) -> None:
+    """Also a constant that a tuple alone reads: each names the other."""
+    count = data.draw(st.integers(1, 8))
+    kinds = np.array(
+        data.draw(st.lists(st.sampled_from([DATA, PRODUCT]), min_size=count, max_size=count))
+    )
+    pairs = [(reader, read) for reader in range(count) for read in range(reader)]
+    edges = data.draw(st.lists(st.sampled_from(pairs), unique=True)) if pairs else []
+    table = np.array(edges, np.int64).reshape(-1, 2)
+    assert _tie(kinds, table).tolist() == tie_slowly(kinds, edges)

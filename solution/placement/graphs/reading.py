@@ -92,6 +92,9 @@ def _tie(kinds: np.ndarray, edges: np.ndarray) -> np.ndarray:
         ties = kinds[own] == DATA
         first = np.lexsort((other[ties], own[ties]))[::-1]
         neighbour[own[ties][first]] = other[ties][first]
+    # A constant that only a tuple reads, and the tuple that first reads it, name each other.
+    nodes = np.arange(len(kinds))
+    neighbour = np.where(neighbour[neighbour] == nodes, np.minimum(neighbour, nodes), neighbour)
     for _ in range(int(np.log2(len(kinds) + 1)) + 1):  # follow chains, twice as far each time
         neighbour = neighbour[neighbour]
     return neighbour
