@@ -235,7 +235,7 @@ def test_a_tile_joins_every_node_of_its_kernel() -> None:
 
 def test_a_step_of_more_graphs_than_fit_in_memory_has_the_same_penalty() -> None:
     """A step is divided where its graphs are large; the term must count once, not for each part."""
-    from solution.models.nets import training_loop
+    from solution.models.nets import stepping
 
     def fit() -> dict[str, Tensor]:
         training = TrainingSettings(
@@ -249,7 +249,7 @@ def test_a_step_of_more_graphs_than_fit_in_memory_has_the_same_penalty() -> None
 
     whole = fit()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training_loop, "MAX_VALUES", 1)
+        patch.setattr(stepping, "MAX_VALUES", 1)
         parts = fit()
     for name, value in whole.items():
         torch.testing.assert_close(parts[name], value, atol=2e-3, rtol=1e-2)
