@@ -103,7 +103,9 @@ class Space:
 
         Choice by choice of each site, so that what stands first of a site comes before the rest.
         """
-        varied = [choices[:0]]
+        if not self.broad:  # a table, say, whose nearest members need not be looked for
+            return choices[:0]
+        varied = []
         for site in self.broad:
             for choice in range(self.sizes[site]):
                 changed = choices[choices[:, site] != choice].copy()

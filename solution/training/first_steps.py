@@ -64,7 +64,7 @@ def foretell_predictions(job: Job, plan: Plan) -> float:
 
     A ranker is shown all configurations of a graph, also where few of its scores are kept.
     """
-    asked = pl.concat(_list_predicted(job, plan)).sort(WORK)
+    asked = pl.concat(_find_predicted(job, plan)).sort(WORK)
     # The largest graphs take most of all time.
     tried = asked[sorted({len(asked) // 2, len(asked) - 1})]
     work = tried.with_columns(pl.col("configs").clip(0, TRIED)).select(WORK.sum()).item()
@@ -72,10 +72,10 @@ def foretell_predictions(job: Job, plan: Plan) -> float:
     return float(share * _time_predictions(job, tried, plan))
 
 
-def _list_predicted(job: Job, plan: Plan) -> list[pl.DataFrame]:
+def _find_predicted(job: Job, plan: Plan) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The rows of the graphs that it predicts: of the test split, and of its fold."""
-    tests = [plan.rows(name, IS_TEST) for name in job.collections]
-    return tests + [plan.held_out(name, job.fold) for name in job.collections]
+    tests = pl.concat([plan.rows(name, IS_TEST) for name in job.collections])
+    return tests, pl.concat([plan.held_out(name, job.fold) for name in job.collections])
 
 
 def _time_predictions(job: Job, tried: pl.DataFrame, plan: Plan) -> float:
@@ -97,6 +97,5 @@ def _time_predictions(job: Job, tried: pl.DataFrame, plan: Plan) -> float:
 
 def count_predictions(job: Job, plan: Plan) -> int:
     """Predictions that are kept: of the test graphs, and some of each of its fold's."""
-    tests = pl.concat([plan.rows(name, IS_TEST) for name in job.collections])
-    own = pl.concat([plan.held_out(name, job.fold) for name in job.collections])
+    tests, own = _find_predicted(job, plan)
     return int(tests["configs"].sum()) + int(own["configs"].clip(0, MAX_CONFIGS).sum())

@@ -3,7 +3,7 @@
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -78,16 +78,16 @@ class LogLines:
         total: models.
         kinds: of those that are not trained yet, how many there are of each; the name of a model
             begins with its kind. By default all are of one kind, and all are to be trained.
-        write: takes each line.
+        writers: each takes each line.
     """
 
     def __init__(
         self,
         total: int,
         kinds: Mapping[str, int] | None = None,
-        write: Callable[[str], None] = print_line,
+        writers: Sequence[Callable[[str], None]] = (print_line,),
     ) -> None:
-        self._total, self._done, self._write = total, 0, write
+        self._total, self._done, self._writers = total, 0, writers
         self._left = TimeLeft({"": total} if kinds is None else kinds)
         self._said = time.monotonic()
         self._running: dict[str, Line] = {}
@@ -137,7 +137,9 @@ class LogLines:
     def _say(self, words: str, number: int | None = None) -> None:
         self._said = time.monotonic()
         done = self._done if number is None else number
-        self._write(f"{time.strftime('%H:%M:%S')}  {done} of {self._total}  {words}")
+        line = f"{time.strftime('%H:%M:%S')}  {done} of {self._total}  {words}"
+        for write in self._writers:
+            write(line)
 
 
 class LogFile:
@@ -183,24 +185,19 @@ class Both:
 
 
 @contextmanager
-def watch_jobs(
-    total: int, kinds: Mapping[str, int] | None = None, log: Path | None = None
-) -> Iterator[Watch]:
+def watch_jobs(total: int, kinds: Mapping[str, int], log: Path) -> Iterator[Watch]:
     """Bars on a terminal, else plain lines; for the arguments see LogLines.
 
     Args:
         log: a file in which the plain lines stand as well.
     """
-    with ExitStack() as stack:
-        shown: Watch
-        if console.is_terminal:
-            shown = ProgressBars(stack.enter_context(bars()), total, "Training")
-        else:
-            shown = stack.enter_context(LogLines(total, kinds))
-        if log is None:
-            yield shown
-            return
-        yield Both(shown, stack.enter_context(LogLines(total, kinds, LogFile(log))))
+    file = LogFile(log)
+    if not console.is_terminal:
+        with LogLines(total, kinds, (print_line, file)) as lines:
+            yield lines
+        return
+    with bars() as progress, LogLines(total, kinds, (file,)) as lines:
+        yield Both(ProgressBars(progress, total, "Training"), lines)
 
 
 class LiveTable:
