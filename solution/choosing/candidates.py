@@ -20,7 +20,7 @@ def find_candidates(
     """Configurations (n, sites) that are not known: all of a small table.
 
     Of a large table a random part and the best by the prior; elsewhere neighbours of the fastest
-    (k, sites), these with another choice at each broad site, and random ones.
+    (k, sites), these with each of the settings, and random ones.
     """
     if space.members is not None:
         left = np.array([p for p, name in enumerate(space.names) if name not in known], int)
@@ -28,7 +28,7 @@ def find_candidates(
     near = space.keep_legal(
         space.mutate(generator, np.tile(fastest, (-(-NEAR // len(fastest)), 1)))
     )
-    near = np.concatenate([near, space.vary_broad(fastest)])
+    near = np.concatenate([near, space.apply(space.settings, fastest)])
     own = {name_choices(row): row for row in near}
     far = draw_new(space, generator, FAR, known | own.keys())
     fresh = [row for name, row in own.items() if name not in known]

@@ -16,7 +16,7 @@ from solution.choosing.space import Space
 from solution.choosing.table import link_sites
 from solution.collecting.compiler import Flags
 from solution.collecting.constraints import constrain, find_ranks
-from solution.collecting.options import find_flags
+from solution.collecting.options import find_flags, list_settings
 from solution.collecting.program import Program
 from solution.collecting.tiles import TileSpace
 from solution.domain.vocabulary import (
@@ -108,6 +108,9 @@ def make_program_space(program: Program, kinds: Sequence[str] = ()) -> ProgramSp
         program.nodes.edges, len(program.nodes.opcodes), program.configurable, tensors[:, 0]
     )
     first = len(tensors)
+    settings = tuple(
+        tuple((first + option, choice) for option, choice in told) for told in list_settings()
+    )
 
     def are_legal(choices: np.ndarray) -> np.ndarray:
         if not (has_options and len(tiles)):
@@ -121,7 +124,7 @@ def make_program_space(program: Program, kinds: Sequence[str] = ()) -> ProgramSp
         links=links,
         coordinates=(None,) * len(sizes),
         are_legal=are_legal,
-        broad=tuple(range(first, first + len(OPTION_NAMES) * has_options)),
+        settings=settings if has_options else (),
     )
     if kinds == (TILES,) or list(kinds) == [TILES]:
         space = _tile_table(tiles)

@@ -5,7 +5,7 @@ works on such vectors of choices alone, so that what is searched is no matter to
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,6 +15,8 @@ COLUMNS = 4096  # of the description of a configuration, at most
 FEW, MANY = 0.03, 0.7  # a random configuration leaves the default at such a share of its sites
 MEAN = (MANY - FEW) / np.log(MANY / FEW)  # evenly on a logarithmic scale
 TRIES = 20  # to draw configurations that are not known yet
+
+Setting = tuple[tuple[int, int], ...]
 
 
 def name_choices(choices: np.ndarray) -> str:
@@ -38,7 +40,9 @@ class Space:
     # Of (n, sites) whether each may be tried (n,): constraints that are known beforehand.
     are_legal: Callable[[np.ndarray], np.ndarray] | None = None
     members: np.ndarray | None = None  # (configs, sites): there are no others, as in a table
-    broad: tuple[int, ...] = ()  # sites that act on all of the program, as compile options do
+    # What acts on all of the program, as compile options do, in the order in which to try it: sites
+    # and their choices, several where one does nothing without the other.
+    settings: tuple[Setting, ...] = ()
 
     @property
     def sites(self) -> int:
@@ -98,20 +102,29 @@ class Space:
         other = int(generator.integers(size - 1))
         return other + (other >= choice)
 
-    def vary_broad(self, choices: np.ndarray) -> np.ndarray:
-        """Legal ones of `choices` (n, sites) with one broad site set to another choice: (k, sites).
+    @cached_property
+    def broad(self) -> list[int]:
+        """The sites that act on all of the program."""
+        return sorted({site for setting in self.settings for site, _ in setting})
 
-        Choice by choice of each site, so that what stands first of a site comes before the rest.
-        """
-        if not self.broad:  # a table, say, whose nearest members need not be looked for
-            return choices[:0]
-        varied = []
-        for site in self.broad:
-            for choice in range(self.sizes[site]):
-                changed = choices[choices[:, site] != choice].copy()
-                changed[:, site] = choice
-                varied.append(changed)
-        return self.keep_legal(np.concatenate(varied))
+    def find_untried(self, choices: np.ndarray) -> list[Setting]:
+        """The settings that none of `choices` (n, sites) has."""
+        return [
+            setting
+            for setting in self.settings
+            if not np.all([choices[:, site] == choice for site, choice in setting], axis=0).any()
+        ]
+
+    def apply(self, settings: Sequence[Setting], choices: np.ndarray) -> np.ndarray:
+        """Legal ones of `choices` (n, sites) with one of the settings: (k, sites), setting by
+        setting."""
+        changed = [choices[:0]]
+        for setting in settings:
+            rows = choices.copy()
+            for site, choice in setting:
+                rows[:, site] = choice
+            changed.append(rows[(rows != choices).any(axis=1)])
+        return self.keep_legal(np.concatenate(changed)) if settings else choices[:0]
 
     def keep_legal(self, choices: np.ndarray) -> np.ndarray:
         """Those that no known constraint forbids; of a table, the members nearest to each."""
@@ -133,7 +146,7 @@ class Space:
         weights = np.ones(self.sites, np.float32)
         others = int((self.sizes > 1).sum()) - len(self.broad)
         if self.broad:
-            weights[list(self.broad)] = np.sqrt(max(1.0, MEAN * others / len(self.broad)))
+            weights[self.broad] = np.sqrt(max(1.0, MEAN * others / len(self.broad)))
         return weights
 
     @cached_property

@@ -1,9 +1,10 @@
 """Compile options that change a program's speed on a CPU; by how much depends on the program.
 
-They were chosen by trying some 30 on five programs, on a busy machine: these moved some program by
-at least 8%, while two identical builds were up to 6% apart. Left out, as within noise or not the
-same in both trials: fast math, vector width, XNNPACK, oneDNN, the scheduler, region analysis,
-expensive passes, the optimization level, loop unrolling, vectorizing straight code.
+The first five were chosen by trying some 30 on five programs, on a busy machine; the others on ten
+programs and a quiet one, each with the compiler's own choices and with the best of the first five:
+there wide vectors gained up to 20%, no unrolling up to 30%, less effort up to 8%. Within 2%
+everywhere, and left out: fast math, XNNPACK, oneDNN, the scheduler, region analysis, expensive
+passes, inlining, flushing small numbers, splitting into more modules, vectorizing straight code.
 `python -m tests.benchmarks.collecting options` times each choice that is here alone.
 """
 
@@ -26,14 +27,23 @@ BY_NAME: dict[tuple[str, str], tuple[tuple[str, bool | int | str], ...]] = {
     ("library_fusions", "elementwise"): ((LIBRARY, f"{KIND}ELTWISE"),),
     ("library_fusions", "reduce"): ((LIBRARY, f"{KIND}REDUCE"),),
     ("library_fusions", "dot_and_reduce"): ((LIBRARY, f"{KIND}DOT,{KIND}REDUCE"),),
+    ("library_fusions", "convolution"): ((LIBRARY, f"{KIND}INDIVIDUAL_CONVOLUTION"),),
     ("products", "own_loops"): (("xla_cpu_multi_thread_eigen", False),),
     ("min_max", "fast"): (("xla_cpu_enable_fast_min_max", True),),
     ("tiling_propagation", "on"): (("xla_cpu_experimental_enable_tiling_propagation", True),),
+    ("vector_width", "wide"): (("xla_cpu_prefer_vector_width", 512),),
+    ("effort", "less"): (("xla_backend_optimization_level", 1),),
 }
 BY_BACKEND: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {
     ("products", "own_loops"): (("xla_force_enable_experimental_llvm_ir_gemm", "true"),),
     ("size", "small"): (("xla_cpu_optimize_for_size", "true"),),
+    ("unrolling", "off"): (("xla_cpu_disable_loop_unrolling", "true"),),
 }
+# The order in which a search tries them: what helps most programs first.
+IN_TURN = ("vector_width", "unrolling", "effort", "library_fusions", "products",
+           "tiling_propagation", "min_max", "size")  # fmt: skip
+# What does nothing alone: the compiler's loops have a product only where no library takes it first.
+NEEDS = {("products", "own_loops"): ("library_fusions", "none")}
 
 
 class OptionSpace:
@@ -75,3 +85,15 @@ def find_flags(values: np.ndarray) -> Flags:
     return Flags(
         tuple(named), tuple(flag for choice in chosen for flag in BY_BACKEND.get(choice, ()))
     )
+
+
+def list_settings() -> list[list[tuple[int, int]]]:
+    """What a search tries, in turn: positions of an option and of its choice, and with them those
+    that the choice needs."""
+    found = []
+    for name in IN_TURN:
+        for choice in OPTION_CHOICES[name][1:]:
+            told = [(name, choice)]
+            told += [NEEDS[name, choice]] if (name, choice) in NEEDS else []
+            found.append([(OPTION_NAMES.index(n), OPTION_CHOICES[n].index(c)) for n, c in told])
+    return found

@@ -127,14 +127,14 @@ def _read_options(archive: zipfile.ZipFile) -> np.ndarray | None:
         return None
     if len(present) == 1:
         raise ValueError(f"has the array {present.pop()} alone, expected {OPTIONS}, {OPTION_NAMES}")
-    count = len(vocabulary.OPTION_NAMES)
-    names = read_array(archive, OPTION_NAMES, (count,), "U").tolist()
-    if names != list(vocabulary.OPTION_NAMES):
+    known = list(vocabulary.OPTION_NAMES)
+    names = read_array(archive, OPTION_NAMES, (None,), "U").tolist()
+    if names != known[: len(names)]:
         raise ValueError(
-            f"{OPTION_NAMES} is {names}, expected {list(vocabulary.OPTION_NAMES)}: it was written "
-            "by another version"
+            f"{OPTION_NAMES} is {names}, expected {known}: it was written by another version"
         )
-    return _read_integers(archive, OPTIONS, (None, count)).astype(np.int8)
+    options = _read_integers(archive, OPTIONS, (None, len(names))).clip(-1, 127).astype(np.int8)
+    return np.pad(options, ((0, 0), (0, len(known) - len(names))))  # of options that came later
 
 
 def _read_opcodes(archive: zipfile.ZipFile) -> np.ndarray:

@@ -77,14 +77,19 @@ TILE_BLOCKS = {"kernel": slice(0, 8), "output": slice(8, 16), "input": slice(16,
 SUBLANES, LANES = 8, 128
 
 # Our own extension: what the compiler is told beside layouts. A choice is its position; the first
-# one is the compiler's own. What each means stands in solution.collecting.options.
+# one is the compiler's own. What each means stands in solution.collecting.options. Options and
+# choices are only ever added at the end, so files that were written before stay what they were.
 OPTION_CHOICES = {
     "library_fusions": (
         "default", "none", "dot", "dot_alone", "elementwise", "reduce", "dot_and_reduce",
+        "convolution",
     ),
     "products": ("default", "own_loops"),
     "size": ("default", "small"),
     "min_max": ("default", "fast"),
     "tiling_propagation": ("default", "on"),
+    "vector_width": ("default", "wide"),
+    "unrolling": ("default", "off"),
+    "effort": ("default", "less"),
 }  # fmt: skip
 OPTION_NAMES = tuple(OPTION_CHOICES)

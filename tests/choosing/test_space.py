@@ -59,19 +59,30 @@ def test_a_site_that_differs_counts_two() -> None:
     assert ((space.describe(first) - space.describe(second)) ** 2).sum() == 4
 
 
-def test_every_choice_of_a_broad_site_is_varied_alone() -> None:
-    space = replace(make_free(), broad=(0, 4))
-    varied = space.vary_broad(space.default[None])
-    assert varied.tolist() == [
-        [1, 0, 0, 0, 0], [2, 0, 0, 0, 0], [3, 0, 0, 0, 0],
-        [0, 0, 0, 0, 1], [0, 0, 0, 0, 2], [0, 0, 0, 0, 3],
+def test_settings_are_applied_in_turn_where_they_are_legal() -> None:
+    space = replace(make_free(), settings=(((4, 1),), ((0, 2),), ((3, 1), (4, 2))))
+    assert space.broad == [0, 3, 4]
+    assert space.apply(space.settings, space.default[None]).tolist() == [
+        [0, 0, 0, 0, 1], [2, 0, 0, 0, 0], [0, 0, 0, 1, 2],
     ]  # fmt: skip
-    # With the second site set, the first may not be.
-    assert space.vary_broad(np.array([[0, 1, 0, 0, 2]]))[:, 0].max() == 0
+    # With the second site set, the first may not be; what has a setting stays.
+    several = np.array([[0, 1, 0, 0, 1], [0, 1, 0, 1, 2]])
+    assert space.apply(space.settings, several).tolist() == [
+        [0, 1, 0, 1, 1], [0, 1, 0, 1, 2],
+    ]  # fmt: skip
+    assert space.apply((), several).shape == (0, 5)
+
+
+def test_a_setting_is_tried_when_one_configuration_has_all_of_it() -> None:
+    both, one = ((3, 1), (4, 2)), ((0, 2),)
+    space = replace(make_free(), settings=(both, one))
+    assert space.find_untried(np.zeros((0, 5), int)) == [both, one]
+    assert space.find_untried(np.array([[2, 0, 0, 1, 0], [0, 0, 0, 0, 2]])) == [both]
+    assert space.find_untried(np.array([[0, 0, 0, 1, 2]])) == [one]
 
 
 def test_broad_sites_count_as_much_as_what_else_is_changed_at_random() -> None:
-    space = replace(make_free(sites=201), are_legal=None, broad=(200,))
+    space = replace(make_free(sites=201), are_legal=None, settings=(((200, 1),),))
     drawn = np.zeros((2000, 201), int)
     drawn[:, :200] = space.draw(np.random.default_rng(0), 2000)[:, :200]
     option = np.eye(1, 201, 200, dtype=int)

@@ -10,7 +10,7 @@ from packaging.version import Version
 from solution.collecting.builder import Builder
 from solution.collecting.child import Compile
 from solution.collecting.collect import Workers
-from solution.collecting.options import OptionSpace
+from solution.collecting.options import OptionSpace, list_settings
 from solution.collecting.program import Program, read_programs
 from solution.collecting.records import Measured, Place, write_graph
 from solution.data.npz import read_graph
@@ -20,6 +20,7 @@ from solution.domain.vocabulary import OPTION_CHOICES, OPTION_NAMES
 from solution.features.option_table import FEATURES
 from solution.features.table import distinct_rows, feature_table
 from solution.store.graph_file import read_prepared, write_prepared
+from solution.system.errors import InputError
 from tests.made import modules
 
 EACH = [
@@ -68,6 +69,46 @@ def test_options_come_back_from_the_npz_file_and_from_the_store(
     write_prepared(graph, {}, tmp_path / "g.safetensors")
     again = read_prepared(tmp_path / "g.safetensors")
     np.testing.assert_array_equal(again.options, graph.options)
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_a_file_from_before_some_options_has_the_compilers_own(written: Path, count: int) -> None:
+    now = read_graph(written, collection("layout:xla:random"))
+    assert now.options is not None
+    rewrite_options(written, now.options[:, :count], OPTION_NAMES[:count])
+    before = read_graph(written, collection("layout:xla:random"))
+    assert before.options is not None
+    np.testing.assert_array_equal(before.options[:, :count], now.options[:, :count])
+    assert before.options.shape == now.options.shape
+    assert not before.options[:, count:].any()
+
+
+@pytest.mark.parametrize("names", [OPTION_NAMES[::-1], (*OPTION_NAMES, "later"), ("other",)])
+def test_options_of_another_version_are_refused(written: Path, names: tuple[str, ...]) -> None:
+    rewrite_options(written, np.zeros((9, len(names)), np.int8), names)
+    with pytest.raises(InputError, match="written by another version"):
+        read_graph(written, collection("layout:xla:random"))
+
+
+def test_a_choice_too_large_for_its_type_is_no_choice(written: Path) -> None:
+    rewrite_options(written, np.full((9, 1), 256, np.int64), OPTION_NAMES[:1])
+    with pytest.raises(InputError, match="choices that are not known"):
+        read_graph(written, collection("layout:xla:random"))
+
+
+def rewrite_options(path: Path, options: np.ndarray, names: tuple[str, ...]) -> None:
+    """Other options in the same file."""
+    with np.load(path) as file:
+        arrays = dict(file)
+    arrays |= {"config_options": options, "config_option_names": np.array(names)}
+    np.savez(path, **arrays)
+
+
+def test_every_choice_is_a_setting_that_the_search_tries_with_what_it_needs() -> None:
+    settings = list_settings()
+    assert sorted(setting[0] for setting in settings) == sorted(EACH)
+    own_loops = (OPTION_NAMES.index("products"), 1)
+    assert [s for s in settings if s[0] == own_loops] == [[own_loops, (0, 1)]]  # no library
 
 
 def test_configurations_that_differ_in_options_alone_are_distinct(written: Path) -> None:

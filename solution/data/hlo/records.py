@@ -152,11 +152,11 @@ def _options(runs: Sequence[Any]) -> np.ndarray | None:
     """The choices (configs, options) int8, all the compiler's own where a run has none."""
     if not any(run.HasField("options") for run in runs):
         return None
-    nothing = [0] * len(OPTION_NAMES)
-    rows = [list(run.options.choices) or nothing for run in runs]
-    if any(len(row) != len(OPTION_NAMES) for row in rows):
-        raise InvalidGraphError([f"a run has other than {len(OPTION_NAMES)} options"])
-    return np.array(rows, np.int64).clip(-1, 127).astype(np.int8)
+    rows = [list(run.options.choices) for run in runs]
+    if any(len(row) > len(OPTION_NAMES) for row in rows):
+        raise InvalidGraphError([f"a run has more than {len(OPTION_NAMES)} options"])
+    padded = [row + [0] * (len(OPTION_NAMES) - len(row)) for row in rows]  # options that came later
+    return np.array(padded, np.int64).clip(-1, 127).astype(np.int8)
 
 
 def _layouts(runs: Sequence[Any], nodes: int) -> Codebook:

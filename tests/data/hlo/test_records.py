@@ -11,6 +11,7 @@ from solution.data.hlo.messages import MESSAGES
 from solution.data.hlo.records import Record, read_module_file
 from solution.data.hlo.writing import write_record
 from solution.data.npz import read_graph
+from solution.domain.vocabulary import OPTION_NAMES
 from solution.system.errors import InputError
 from tests.made import modules
 from tests.made.graphs import find_difference
@@ -95,6 +96,20 @@ def test_tiles_of_a_record_and_the_way_to_an_npz_file(tmp_path: Path) -> None:
     assert path.parent == tmp_path / "data/npz/tile/xla/valid"
     told = dataclasses.replace(found.graph, summed=None)  # which no npz file says
     assert find_difference(read_graph(path, told.collection), told) is None
+
+
+def test_a_run_from_before_some_options_has_the_compilers_own(tmp_path: Path) -> None:
+    message = modules.make_layout_record()
+    told = message.runs[0].options.choices
+    told[:] = [3, 1]
+    graph = read_one(message, tmp_path).graph
+    assert graph.options is not None
+    assert graph.options[0].tolist() == [3, 1] + [0] * (len(OPTION_NAMES) - 2)
+    assert not graph.options[1:].any()
+    told[:] = [0] * (len(OPTION_NAMES) + 1)
+    with pytest.raises(InputError, match=f"more than {len(OPTION_NAMES)} options"):
+        read_one(message, tmp_path)
+
 
 
 def test_a_record_without_times_is_a_test_graph(tmp_path: Path) -> None:
