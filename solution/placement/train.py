@@ -33,7 +33,7 @@ from solution.models.nets.checkpoint import (
     without_prefix,
 )
 from solution.placement.evaluation import INVALID, TASKS, Evaluator
-from solution.placement.graphs.workloads import LESSONS, Workload
+from solution.placement.graphs.workloads import LESSONS, Workload, draw_lessons
 from solution.placement.machine import make_machine
 from solution.placement.policy.decisions import pack_decision, unpack_decision
 from solution.placement.policy.imitation import Imitation, Lesson, make_lesson
@@ -107,13 +107,15 @@ class Course:
         steps: of imitation in each turn.
         budgets: evaluations of each graph in the first search, and in each later one.
         folder: for a checkpoint, written after each search and each EVERY steps; None: none is.
+        is_taught: whether the policy knows something, so that the first search asks it, too.
     """
 
     def __init__(
         self, policy: Policy, evaluators: Sequence[Evaluator], steps: Sequence[int],
-        budgets: tuple[int, int], seed: int = 0, folder: Path | None = None,
+        budgets: tuple[int, int], seed: int = 0, folder: Path | None = None, *,
+        is_taught: bool = False,
     ) -> None:  # fmt: skip
-        self.policy, self.best = policy, Best(evaluators)
+        self.policy, self.best, self.is_taught = policy, Best(evaluators), is_taught
         self.steps, self.budgets, self.seed, self.folder = list(steps), budgets, seed, folder
         self.turn = 0
         self.ratio = math.inf  # of the policy's likeliest decisions to the best known
@@ -137,9 +139,9 @@ class Course:
     def _search(self) -> None:
         if not self.turn:
             self.best.search(None, self.budgets[0], self.seed)
-            return
-        for policy in (self.policy.eval(), None):
-            self.best.search(policy, self.budgets[1], self.seed + self.turn)
+        if self.turn or self.is_taught:
+            for policy in (self.policy.eval(), None):
+                self.best.search(policy, self.budgets[1], self.seed + self.turn)
 
     def _begin(self) -> Imitation:
         steps, seed = self.steps[self.turn], self.seed + self.turn
@@ -194,23 +196,27 @@ class Course:
 def train(
     settings: PolicySettings,
     training: TrainingSettings,
-    evaluators: Sequence[Evaluator],
-    steps: Sequence[int],
+    courses: Sequence[tuple[Sequence[Evaluator], Sequence[int]]],
     budgets: tuple[int, int] = (3000, 600),
     folder: Path | None = None,
 ) -> Policy:
     """A policy that imitates in turns, then learns by itself where that makes it better.
 
     Args:
-        steps, budgets: see Course.
+        courses: one after the other, programs and the steps of each turn: see Course. A policy that
+            begins with few programs learns more from many, in the same time.
+        budgets: see Course.
         folder: for checkpoints; a training that was stopped goes on from the last one.
     """
     torch.manual_seed(training.seed)
     policy = Policy(settings)
-    fit_scale(policy, evaluators)
-    turns, own = (None, None) if folder is None else (folder / "turns", folder / "ppo")
-    course = Course(policy, evaluators, steps, budgets, training.seed, turns)
-    course.run()
+    fit_scale(policy, courses[0][0])
+    for place, (evaluators, steps) in enumerate(courses):
+        turns = None if folder is None else folder / f"course-{place}"
+        course = Course(policy, evaluators, steps, budgets, training.seed, turns,
+                        is_taught=place > 0)  # fmt: skip
+        course.run()
+    own = None if folder is None else folder / "ppo"
     learned = copy.deepcopy(policy).train()
     Trainer(learned, evaluators, training).train(_show, own)
     after = course.best.compare(learned.eval())
@@ -228,15 +234,23 @@ def _show(update: Update) -> None:
 def main(
     out: Annotated[Path, typer.Argument(help="The policy's file.")],
     steps: Annotated[list[int], typer.Option(help="Of imitation, for each turn.")] = [4500, 3000],  # noqa: B006
+    more_steps: Annotated[int, typer.Option(help="Of imitation, with the drawn programs.")] = 8000,
     updates: Annotated[int, typer.Option(help="Of PPO.")] = 180,
+    drawn: Annotated[int, typer.Option(help="Programs to learn from after those picked.")] = 96,
     leave_out: Annotated[str, typer.Option(help="A family that is not learned from.")] = "",
 ) -> None:
     """Train on small graphs of all families."""
     began = time.perf_counter()
-    evaluators = make_evaluators([w for w in LESSONS if w.family != leave_out])
-    say(f"{len(evaluators)} questions, {sum(steps)} steps of imitation, {updates} updates of PPO.")
+    picked = make_evaluators([w for w in LESSONS if w.family != leave_out])
+    more = [w for w in draw_lessons(drawn) if w.family != leave_out]
+    own = [Evaluator(Environment(w.make(), make_machine(w.devices)), TASKS) for w in more]
+    say(
+        f"{len(picked)} questions, {sum(steps)} steps of imitation; {len(own)} more, {more_steps} "
+        f"steps; {updates} updates of PPO."
+    )
+    courses = [(picked, steps), ([*picked, *own], [more_steps])]
     training = TrainingSettings(updates=updates, samples=16, epochs=2, learning_rate=GOING_ON)
-    policy = train(SHIPPED, training, evaluators, steps, folder=out.with_suffix(".training"))
+    policy = train(SHIPPED, training, courses, folder=out.with_suffix(".training"))
     save_policy(policy, out)
     say(f"{out}: {out.stat().st_size / 1e6:.2f} MB in {time.perf_counter() - began:.0f} s")
 

@@ -8,33 +8,18 @@ sizes between those and as large as the largest of them; each on two and four de
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import torch
 
 from solution.placement.evaluation import INVALID, TASKS, Evaluator
-from solution.placement.graphs.attention import make_transformer_xl
-from solution.placement.graphs.convolutional import make_amoebanet, make_wavenet
-from solution.placement.graphs.recurrent import make_gnmt, make_rnnlm
-from solution.placement.graphs.workloads import SMALL, Workload
+from solution.placement.graphs.workloads import HELD_OUT, SMALL, Workload
 from solution.placement.policy.network import Policy
 from solution.placement.policy.saving import load_policy
 from solution.placement.search import POLICY, decide_at_once, optimize
 from solution.placement.train import make_evaluators
 from solution.system.terminal import make_table, output
 
-OTHERS = (
-    *(Workload(f"rnnlm-{n}x{steps}", "rnnlm", n, partial(make_rnnlm, n, steps))
-      for n, steps in ((3, 8), (5, 5))),
-    *(Workload(f"gnmt-{n}x{steps}", "gnmt", n, partial(make_gnmt, n, steps))
-      for n, steps in ((3, 4), (2, 8))),
-    *(Workload(f"transformer-xl-{n}-b{batch}", "transformer-xl", n,
-               partial(make_transformer_xl, n, batch)) for n, batch in ((5, 8), (7, 16))),
-    Workload("amoebanet-5x300", "amoebanet", 4, partial(make_amoebanet, 5, 100, 300)),
-    *(Workload(f"wavenet-{n}x{layers}", "wavenet", n, partial(make_wavenet, n, layers))
-      for n, layers in ((2, 8), (3, 4))),
-)  # fmt: skip
 BUDGET, SEEDS, DRAWS = 100, 3, 2000
 
 
@@ -97,4 +82,4 @@ def show(programs: dict[str, Sequence[Workload]], policy: Policy) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    show({"learned from": SMALL, "others": OTHERS}, load_policy())
+    show({"learned from": SMALL, "others": HELD_OUT}, load_policy())

@@ -8,7 +8,13 @@ import pytest
 import torch
 
 from solution.placement import train as placement_training
-from solution.placement.graphs.workloads import DOCUMENT, LESSONS, WORKLOADS
+from solution.placement.graphs.workloads import (
+    DOCUMENT,
+    HELD_OUT,
+    LESSONS,
+    WORKLOADS,
+    draw_lessons,
+)
 from solution.placement.policy.imitation import Imitation
 from solution.placement.policy.network import Policy
 from solution.placement.policy.ppo import Trainer, fit_scale
@@ -42,24 +48,25 @@ def test_a_trained_policy_decides_better_than_one_that_is_not(tmp_path: Path) ->
     untrained = Policy(TINY)
     fit_scale(untrained, evaluators)
     training = TrainingSettings(updates=2, samples=4, epochs=1)
-    learned = train(TINY, training, evaluators, (200, 40), (100, 20), tmp_path)
+    learned = train(TINY, training, [(evaluators, (200, 40))], (100, 20), tmp_path)
     assert best.compare(learned) < best.compare(untrained.eval())
 
 
 def test_a_training_that_was_stopped_goes_on_and_ends_alike(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Stopped in the middle of each turn's imitation, in a search, and in PPO."""
+    """Stopped in the middle of turns, of the second course, in a search, and in PPO."""
     evaluators = make_evaluators([WORKLOADS["rnnlm-1x4"]])
     training = TrainingSettings(updates=2, samples=4, epochs=1)
     monkeypatch.setattr(placement_training, "EVERY", 5)
 
     def start(folder: Path) -> dict[str, torch.Tensor]:
-        learned = train(TINY, training, evaluators, (20, 10), (60, 20), folder)
+        courses = [(evaluators, (20, 10)), (evaluators[:1], (10,))]
+        learned = train(TINY, training, courses, (60, 20), folder)
         return dict(learned.state_dict())
 
     whole = start(tmp_path / "whole")
-    for calls in (8, 20, 6, 6):  # steps and searches; each goes on where the one before ended
+    for calls in (8, 20, 12, 8, 6):  # steps and searches; each goes on where the one before ended
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             stop_after(patch, calls)
             start(tmp_path / "stopped")
@@ -85,6 +92,20 @@ def stop_after(patch: pytest.MonkeyPatch, calls: int) -> None:
     patch.setattr(Trainer, "update", count(Trainer.update))
 
 
-def test_the_policy_learns_from_none_of_the_documents_programs() -> None:
-    assert not {w.name for w in LESSONS} & {w.name for w in DOCUMENT}
-    assert {w.family for w in LESSONS} == {w.family for w in DOCUMENT}
+def test_the_policy_learns_from_none_of_the_documents_programs_and_none_that_is_held_out() -> None:
+    drawn = draw_lessons(60)
+    learned = {w.name for w in (*LESSONS, *drawn)}
+    assert len(learned) == len(LESSONS) + len(drawn)
+    assert not learned & {w.name for w in (*DOCUMENT, *HELD_OUT)}
+    families = {w.family for w in DOCUMENT}
+    assert families == {w.family for w in LESSONS} == {w.family for w in drawn}
+    graphs = {tuple(w.make().operations) for w in (*LESSONS, *drawn[:12])}
+    others = {tuple(w.make().operations) for w in (*HELD_OUT, *DOCUMENT[6:11])}
+    assert not graphs & others
+
+
+def test_the_same_lessons_are_drawn_again() -> None:
+    first, second = draw_lessons(14), draw_lessons(20)
+    assert [w.name for w in first] == [w.name for w in second[:14]]
+    assert [w.devices for w in first] == [w.devices for w in second[:14]]
+    assert all(2 <= w.devices <= 8 and w.make().num_nodes < 2600 for w in first)

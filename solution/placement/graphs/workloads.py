@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
+
 from solution.placement.graphs.attention import make_transformer_xl
 from solution.placement.graphs.convolutional import make_amoebanet, make_inception, make_wavenet
 from solution.placement.graphs.cost_graph import CostGraph
@@ -56,7 +58,7 @@ LESSONS = (
       for n, steps in ((1, 3), (2, 2), (2, 5), (3, 3), (3, 5))),
     *(Workload(f"transformer-xl-{n}-b{batch}", "transformer-xl", n,
                partial(make_transformer_xl, n, batch))
-      for n, batch in ((3, 8), (4, 32), (6, 16), (8, 8))),
+      for n, batch in ((3, 8), (4, 24), (6, 16), (8, 8))),
     *(Workload(f"inception-b{batch}", "inception", 2, partial(make_inception, batch), by_cost=True)
       for batch in (8, 16)),
     *(Workload(f"amoebanet-{cells}x{last}", "amoebanet", 4,
@@ -66,4 +68,93 @@ LESSONS = (
                by_cost=True)
       for n, layers in ((1, 4), (2, 6), (3, 5))),
 )  # fmt: skip
+# Never learned from: sizes between the lessons' and as large as the largest of them.
+HELD_OUT = (
+    *(Workload(f"rnnlm-{n}x{steps}", "rnnlm", n, partial(make_rnnlm, n, steps))
+      for n, steps in ((3, 8), (5, 5))),
+    *(Workload(f"gnmt-{n}x{steps}", "gnmt", n, partial(make_gnmt, n, steps))
+      for n, steps in ((3, 4), (2, 8))),
+    *(Workload(f"transformer-xl-{n}-b{batch}", "transformer-xl", n,
+               partial(make_transformer_xl, n, batch)) for n, batch in ((5, 8), (7, 16))),
+    Workload("amoebanet-5x300", "amoebanet", 4, partial(make_amoebanet, 5, 100, 300),
+             by_cost=True),
+    *(Workload(f"wavenet-{n}x{layers}", "wavenet", n, partial(make_wavenet, n, layers),
+               by_cost=True)
+      for n, layers in ((1, 11), (2, 7))),
+)  # fmt: skip
 WORKLOADS = {workload.name: workload for workload in (*DOCUMENT, *LESSONS)}
+CELLS, LAYERS = 40, 24  # of a drawn program at most, which so has up to some 2,500 nodes
+BATCHES = (4, 8, 12, 16, 24, 48, 96)  # none of the document's
+
+
+def draw_lessons(count: int, seed: int = 0) -> list[Workload]:
+    """So many more programs to learn from, on two to eight devices, all different.
+
+    Families come in turn, as long as they have another; sizes are drawn. None is one of LESSONS,
+    HELD_OUT or DOCUMENT.
+    """
+    random = np.random.default_rng(seed)
+    known = {workload.name for workload in LESSONS}
+    held_out = {_identify(workload.name) for workload in HELD_OUT}
+    makers = (_draw_rnnlm, _draw_gnmt, _draw_transformer_xl, _draw_inception, _draw_amoebanet,
+              _draw_wavenet)  # fmt: skip
+    drawn: dict[str, Workload] = {}
+    turn = 0
+    while len(drawn) < count:
+        name, family, make = makers[turn % len(makers)](random)
+        turn += 1
+        if name not in known and name not in drawn and _identify(name) not in held_out:
+            drawn[name] = Workload(name, family, int(random.choice((2, 3, 4, 8))), make)
+    return list(drawn.values())
+
+
+def _identify(name: str) -> str:
+    """The same for names of one graph: of a WaveNet only the layers of all stacks count."""
+    family, _, sizes = name.rpartition("-")
+    if family != "wavenet":
+        return name
+    stacks, layers = map(int, sizes.split("x"))
+    return f"{family}-{stacks * layers}"
+
+
+Drawn = tuple[str, str, Callable[[], CostGraph]]  # name, family, maker
+
+
+def _draw_cells(random: np.random.Generator, most: int) -> tuple[int, int]:
+    """Layers and steps of a recurrent network that has at most so many cells."""
+    layers = int(random.integers(1, 9))
+    return layers, int(random.integers(2, max(most // layers, 2) + 1))
+
+
+def _draw_rnnlm(random: np.random.Generator) -> Drawn:
+    layers, steps = _draw_cells(random, CELLS)
+    return f"rnnlm-{layers}x{steps}", "rnnlm", partial(make_rnnlm, layers, steps)
+
+
+def _draw_gnmt(random: np.random.Generator) -> Drawn:
+    layers, steps = _draw_cells(random, CELLS // 2)
+    return f"gnmt-{layers}x{steps}", "gnmt", partial(make_gnmt, layers, steps)
+
+
+def _draw_transformer_xl(random: np.random.Generator) -> Drawn:
+    layers, batch = int(random.integers(1, LAYERS // 2 + 1)), int(random.choice(BATCHES))
+    make = partial(make_transformer_xl, layers, batch)
+    return f"transformer-xl-{layers}-b{batch}", "transformer-xl", make
+
+
+def _draw_inception(random: np.random.Generator) -> Drawn:
+    batch = int(random.choice(BATCHES))
+    return f"inception-b{batch}", "inception", partial(make_inception, batch)
+
+
+def _draw_amoebanet(random: np.random.Generator) -> Drawn:
+    cells, first = int(random.integers(2, LAYERS // 2 + 1)), int(random.integers(48, 257))
+    last = int(first * random.uniform(1, 3))
+    make = partial(make_amoebanet, cells, first, last)
+    return f"amoebanet-{cells}x{first}x{last}", "amoebanet", make
+
+
+def _draw_wavenet(random: np.random.Generator) -> Drawn:
+    stacks = int(random.integers(1, 5))
+    layers = int(random.integers(2, LAYERS // stacks + 1))
+    return f"wavenet-{stacks}x{layers}", "wavenet", partial(make_wavenet, stacks, layers)

@@ -32,7 +32,7 @@ class Inputs:
         return len(self.opcodes)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def find_inputs(graph: CostGraph) -> Inputs:
     """Made once a graph."""
     own, other = graph.edges.T
