@@ -111,7 +111,6 @@ def test_a_run_from_before_some_options_has_the_compilers_own(tmp_path: Path) ->
         read_one(message, tmp_path)
 
 
-
 def test_a_record_without_times_is_a_test_graph(tmp_path: Path) -> None:
     found = read_one(modules.make_layout_record(timed=False), tmp_path)
     assert found.graph.runtimes is None
