@@ -2,7 +2,7 @@
 
     python -m solution.placement.train OUT.safetensors
 
-makes the policy that `fastslow optimize` ships with, in 40 minutes of one core; stopped, the same
+makes one like that `fastslow optimize` ships with, in 80 minutes of one core; stopped, the same
 command goes on. In each turn the policy imitates the best decisions that are known, then a search
 that begins with its decisions looks for better ones, as well as one that does not know of it. So
 decisions of programs that are alike become alike, and what one search found by luck is tried on
