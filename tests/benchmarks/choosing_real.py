@@ -39,7 +39,7 @@ from solution.system.terminal import make_table
 
 FAMILIES = ("gnn", "transformer", "convnet", "mlp", "mixer", "recurrent") * 2
 PROGRAMS, MEASUREMENTS = 10, 24
-SEED = 7000  # of the first program: others are learned from
+SEED = 8000  # of the first program: others are learned from
 MOST = ("library_fusions", "products", "vector_width", "unrolling", "effort")
 LAYOUTS_TRIED = 24  # of the thorough search, with the best options
 SLOWER = 0.99  # one percent slower than the default
