@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 
 from solution.domain.codebook_encoder import encode
+from solution.domain.vocabulary import OPTION_NAMES
 from solution.serving.words import describe_configs, list_layouts
 from tests.made.graphs import make_layout_graph, make_tile_graph
 
@@ -61,7 +62,8 @@ def test_tiles_have_their_sizes() -> None:
 
 def test_options_are_named_where_they_are_not_the_compilers_own() -> None:
     graph = make_layout_graph(0, configs=2)
-    options = np.array([[0, 0, 0, 0, 0], [2, 1, 0, 0, 0]], np.int8)
+    options = np.zeros((2, len(OPTION_NAMES)), np.int8)
+    options[1, :2] = 2, 1
     graph = dataclasses.replace(graph, options=options)
     assert describe_configs(graph, np.arange(2)) == [
         "as the compiler has it", "library_fusions dot, products own_loops",
