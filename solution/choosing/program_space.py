@@ -108,9 +108,7 @@ def make_program_space(program: Program, kinds: Sequence[str] = ()) -> ProgramSp
         program.nodes.edges, len(program.nodes.opcodes), program.configurable, tensors[:, 0]
     )
     first = len(tensors)
-    settings = tuple(
-        tuple((first + option, choice) for option, choice in told) for told in list_settings()
-    )
+    told = list_settings() if has_options else []
 
     def are_legal(choices: np.ndarray) -> np.ndarray:
         if not (has_options and len(tiles)):
@@ -124,7 +122,7 @@ def make_program_space(program: Program, kinds: Sequence[str] = ()) -> ProgramSp
         links=links,
         coordinates=(None,) * len(sizes),
         are_legal=are_legal,
-        settings=settings if has_options else (),
+        settings=tuple(tuple((first + place, choice) for place, choice in own) for own in told),
     )
     if kinds == (TILES,) or list(kinds) == [TILES]:
         space = _tile_table(tiles)

@@ -118,13 +118,15 @@ class Space:
     def apply(self, settings: Sequence[Setting], choices: np.ndarray) -> np.ndarray:
         """Legal ones of `choices` (n, sites) with one of the settings: (k, sites), setting by
         setting."""
-        changed = [choices[:0]]
+        if not settings:  # as of a table, whose nearest members need not be looked for
+            return choices[:0]
+        changed = []
         for setting in settings:
             rows = choices.copy()
             for site, choice in setting:
                 rows[:, site] = choice
             changed.append(rows[(rows != choices).any(axis=1)])
-        return self.keep_legal(np.concatenate(changed)) if settings else choices[:0]
+        return self.keep_legal(np.concatenate(changed))
 
     def keep_legal(self, choices: np.ndarray) -> np.ndarray:
         """Those that no known constraint forbids; of a table, the members nearest to each."""

@@ -1,7 +1,7 @@
 """The document's fourteen programs with their devices, and smaller ones of the same families."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -48,40 +48,56 @@ SMALL = (
     *(Workload(f"wavenet-{s}x{n}-small", "wavenet", s, partial(make_wavenet, s, n), by_cost=True)
       for s, n in ((2, 3), (4, 3))),
 )  # fmt: skip
+
+
+def _rnnlm(layers: int, steps: int) -> Workload:
+    return Workload(f"rnnlm-{layers}x{steps}", "rnnlm", layers, partial(make_rnnlm, layers, steps))
+
+
+def _gnmt(layers: int, steps: int) -> Workload:
+    return Workload(f"gnmt-{layers}x{steps}", "gnmt", layers, partial(make_gnmt, layers, steps))
+
+
+def _transformer_xl(layers: int, batch: int) -> Workload:
+    make = partial(make_transformer_xl, layers, batch)
+    return Workload(f"transformer-xl-{layers}-b{batch}", "transformer-xl", layers, make)
+
+
+def _inception(batch: int) -> Workload:
+    make = partial(make_inception, batch)
+    return Workload(f"inception-b{batch}", "inception", 2, make, by_cost=True)
+
+
+def _amoebanet(name: str, cells: int, first: int, last: int) -> Workload:
+    make = partial(make_amoebanet, cells, first, last)
+    return Workload(f"amoebanet-{name}", "amoebanet", 4, make, by_cost=True)
+
+
+def _wavenet(stacks: int, layers: int) -> Workload:
+    make = partial(make_wavenet, stacks, layers)
+    return Workload(f"wavenet-{stacks}x{layers}", "wavenet", stacks, make, by_cost=True)
+
+
 # What the shipped policy learns from: other sizes of the same families, none of the document's own.
 # Its Transformer-XLs and Inceptions differ from them in the batch alone, its others are larger.
 LESSONS = (
     *SMALL,
-    *(Workload(f"rnnlm-{n}x{steps}", "rnnlm", n, partial(make_rnnlm, n, steps))
-      for n, steps in ((1, 4), (2, 3), (2, 8), (3, 5), (4, 6), (6, 3))),
-    *(Workload(f"gnmt-{n}x{steps}", "gnmt", n, partial(make_gnmt, n, steps))
-      for n, steps in ((1, 3), (2, 2), (2, 5), (3, 3), (3, 5))),
-    *(Workload(f"transformer-xl-{n}-b{batch}", "transformer-xl", n,
-               partial(make_transformer_xl, n, batch))
-      for n, batch in ((3, 8), (4, 24), (6, 16), (8, 8))),
-    *(Workload(f"inception-b{batch}", "inception", 2, partial(make_inception, batch), by_cost=True)
-      for batch in (8, 16)),
-    *(Workload(f"amoebanet-{cells}x{last}", "amoebanet", 4,
-               partial(make_amoebanet, cells, first, last), by_cost=True)
+    *(_rnnlm(*sizes) for sizes in ((1, 4), (2, 3), (2, 8), (3, 5), (4, 6), (6, 3))),
+    *(_gnmt(*sizes) for sizes in ((1, 3), (2, 2), (2, 5), (3, 3), (3, 5))),
+    *(_transformer_xl(*sizes) for sizes in ((3, 8), (4, 24), (6, 16), (8, 8))),
+    *(_inception(batch) for batch in (8, 16)),
+    *(_amoebanet(f"{cells}x{last}", cells, first, last)
       for cells, first, last in ((2, 64, 128), (4, 128, 256), (6, 190, 448))),
-    *(Workload(f"wavenet-{n}x{layers}", "wavenet", n, partial(make_wavenet, n, layers),
-               by_cost=True)
-      for n, layers in ((1, 4), (2, 6), (3, 5))),
+    *(_wavenet(*sizes) for sizes in ((1, 4), (2, 6), (3, 5))),
 )  # fmt: skip
 # Never learned from: sizes between the lessons' and as large as the largest of them.
 HELD_OUT = (
-    *(Workload(f"rnnlm-{n}x{steps}", "rnnlm", n, partial(make_rnnlm, n, steps))
-      for n, steps in ((3, 8), (5, 5))),
-    *(Workload(f"gnmt-{n}x{steps}", "gnmt", n, partial(make_gnmt, n, steps))
-      for n, steps in ((3, 4), (2, 8))),
-    *(Workload(f"transformer-xl-{n}-b{batch}", "transformer-xl", n,
-               partial(make_transformer_xl, n, batch)) for n, batch in ((5, 8), (7, 16))),
-    Workload("amoebanet-5x300", "amoebanet", 4, partial(make_amoebanet, 5, 100, 300),
-             by_cost=True),
-    *(Workload(f"wavenet-{n}x{layers}", "wavenet", n, partial(make_wavenet, n, layers),
-               by_cost=True)
-      for n, layers in ((1, 11), (2, 7))),
-)  # fmt: skip
+    *(_rnnlm(*sizes) for sizes in ((3, 8), (5, 5))),
+    *(_gnmt(*sizes) for sizes in ((3, 4), (2, 8))),
+    *(_transformer_xl(*sizes) for sizes in ((5, 8), (7, 16))),
+    _amoebanet("5x300", 5, 100, 300),
+    *(_wavenet(*sizes) for sizes in ((1, 11), (2, 7))),
+)
 WORKLOADS = {workload.name: workload for workload in (*DOCUMENT, *LESSONS)}
 CELLS, LAYERS = 40, 24  # of a drawn program at most, which so has up to some 2,500 nodes
 BATCHES = (4, 8, 12, 16, 24, 48, 96)  # none of the document's
@@ -101,10 +117,11 @@ def draw_lessons(count: int, seed: int = 0) -> list[Workload]:
     drawn: dict[str, Workload] = {}
     turn = 0
     while len(drawn) < count:
-        name, family, make = makers[turn % len(makers)](random)
+        found = makers[turn % len(makers)](random)
         turn += 1
+        name = found.name
         if name not in known and name not in drawn and _identify(name) not in held_out:
-            drawn[name] = Workload(name, family, int(random.choice((2, 3, 4, 8))), make)
+            drawn[name] = replace(found, devices=int(random.choice((2, 3, 4, 8))))
     return list(drawn.values())
 
 
@@ -117,44 +134,35 @@ def _identify(name: str) -> str:
     return f"{family}-{stacks * layers}"
 
 
-Drawn = tuple[str, str, Callable[[], CostGraph]]  # name, family, maker
-
-
 def _draw_cells(random: np.random.Generator, most: int) -> tuple[int, int]:
     """Layers and steps of a recurrent network that has at most so many cells."""
     layers = int(random.integers(1, 9))
     return layers, int(random.integers(2, max(most // layers, 2) + 1))
 
 
-def _draw_rnnlm(random: np.random.Generator) -> Drawn:
-    layers, steps = _draw_cells(random, CELLS)
-    return f"rnnlm-{layers}x{steps}", "rnnlm", partial(make_rnnlm, layers, steps)
+def _draw_rnnlm(random: np.random.Generator) -> Workload:
+    return _rnnlm(*_draw_cells(random, CELLS))
 
 
-def _draw_gnmt(random: np.random.Generator) -> Drawn:
-    layers, steps = _draw_cells(random, CELLS // 2)
-    return f"gnmt-{layers}x{steps}", "gnmt", partial(make_gnmt, layers, steps)
+def _draw_gnmt(random: np.random.Generator) -> Workload:
+    return _gnmt(*_draw_cells(random, CELLS // 2))
 
 
-def _draw_transformer_xl(random: np.random.Generator) -> Drawn:
-    layers, batch = int(random.integers(1, LAYERS // 2 + 1)), int(random.choice(BATCHES))
-    make = partial(make_transformer_xl, layers, batch)
-    return f"transformer-xl-{layers}-b{batch}", "transformer-xl", make
+def _draw_transformer_xl(random: np.random.Generator) -> Workload:
+    layers = int(random.integers(1, LAYERS // 2 + 1))
+    return _transformer_xl(layers, int(random.choice(BATCHES)))
 
 
-def _draw_inception(random: np.random.Generator) -> Drawn:
-    batch = int(random.choice(BATCHES))
-    return f"inception-b{batch}", "inception", partial(make_inception, batch)
+def _draw_inception(random: np.random.Generator) -> Workload:
+    return _inception(int(random.choice(BATCHES)))
 
 
-def _draw_amoebanet(random: np.random.Generator) -> Drawn:
+def _draw_amoebanet(random: np.random.Generator) -> Workload:
     cells, first = int(random.integers(2, LAYERS // 2 + 1)), int(random.integers(48, 257))
     last = int(first * random.uniform(1, 3))
-    make = partial(make_amoebanet, cells, first, last)
-    return f"amoebanet-{cells}x{first}x{last}", "amoebanet", make
+    return _amoebanet(f"{cells}x{first}x{last}", cells, first, last)
 
 
-def _draw_wavenet(random: np.random.Generator) -> Drawn:
+def _draw_wavenet(random: np.random.Generator) -> Workload:
     stacks = int(random.integers(1, 5))
-    layers = int(random.integers(2, LAYERS // stacks + 1))
-    return f"wavenet-{stacks}x{layers}", "wavenet", partial(make_wavenet, stacks, layers)
+    return _wavenet(stacks, int(random.integers(2, LAYERS // stacks + 1)))
