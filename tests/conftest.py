@@ -1,5 +1,6 @@
 """Where the measured data lies, and how the command line is called."""
 
+import gc
 import os
 import subprocess
 import zlib
@@ -30,6 +31,16 @@ LONGEST = ("cluster/test_away.py", "day", "story-0", "story-1", "notebooks/test_
            "cluster/test_cluster.py", "test_readme.py")  # fmt: skip
 
 FastSlow = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def pytest_sessionstart() -> None:
+    """What is imported and collected stays to the end: nothing of it is looked for as garbage."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

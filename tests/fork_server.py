@@ -31,13 +31,14 @@ import threading
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
 from typing import Any
 
 # Read while Python or a library starts: a fork cannot take other values over.
 AT_START = ("PYTHON", "LD_", "OMP_")
 READ_LATER = "PYTHONBREAKPOINT"
+WORKERS = "workers"  # the file beside the socket with the number of the server of workers
 Call = tuple[dict[str, Any], list[int]]  # what is asked, and the files that came with it
 
 
@@ -171,12 +172,38 @@ def run(program: str) -> None:
     os._exit(code or 0)
 
 
-def begin_workers(modules: Sequence[str]) -> None:
-    """Start the server of the workers; a program that is forked from here finds it running."""
+def begin_workers(modules: Sequence[str], folder: Path) -> None:
+    """Start the server of the workers; a program that is forked from here finds it running.
+
+    It is multiprocessing's own, in a fork that has the libraries, not in a new Python.
+    """
     forkserver.set_forkserver_preload(list(modules))
-    forkserver.ensure_running()
+    for name in modules:
+        importlib.import_module(name)
+    resource_tracker.ensure_running()
+    begin, forkserver.util.spawnv_passfds = forkserver.util.spawnv_passfds, fork_python
+    try:
+        forkserver.ensure_running()
+    finally:
+        forkserver.util.spawnv_passfds = begin
+    (folder / WORKERS).write_text(str(forkserver._forkserver._forkserver_pid), "utf-8")
     # It is no child of the programs, which would ask the system for its state.
     forkserver._forkserver.ensure_running = lambda: None  # type: ignore[method-assign]
+
+
+def fork_python(path: str, arguments: Sequence[str], files: Sequence[int]) -> int:
+    """Do in a fork what `python -c CODE` would do, with these files open and no others."""
+    number = fork()
+    if number == 0:
+        kept = {0, 1, 2, *files}
+        for file in map(int, os.listdir("/dev/fd")):
+            if file not in kept:
+                with suppress(OSError):  # the one that listed them
+                    os.close(file)
+        with suppress(SystemExit):
+            exec(arguments[-1], {})
+        os._exit(0)
+    return number
 
 
 def main() -> None:
@@ -184,15 +211,18 @@ def main() -> None:
     number, program, *modules = sys.argv[1:]
     sys.path[0] = str(Path(program).parent)  # as when Python runs it
     modules, workers = divide(modules)
-    if workers:
-        begin_workers(workers)
+    listener = socket.socket(fileno=int(number))
+    gc.disable()  # libraries are no garbage
     for name in modules:
         importlib.import_module(name)
+    if workers:
+        begin_workers(workers, Path(listener.getsockname()).parent)
     assert threading.active_count() == 1, threading.enumerate()
     gc.freeze()  # the programs share the memory of the libraries: collectors would copy it
+    gc.enable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the programs
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system itself buries the guards
-    call, files = serve(socket.socket(fileno=int(number)))
+    call, files = serve(listener)
     become(call, files)
     sys.argv = [program, *call["arguments"]]
     run(program)

@@ -5,6 +5,7 @@ and imports its own modules anew each time. All that a start of Python settles i
 where that matters, such as the seed of hashes, a test starts the program cold.
 """
 
+import fnmatch
 import os
 import signal
 import subprocess
@@ -21,6 +22,7 @@ import psutil
 
 from solution.training.executors.local import STACK
 from tests import fork_client
+from tests.fork_server import WORKERS
 
 BIN = Path(sys.executable).parent
 SERVER = Path(__file__).parent / "fork_server.py"
@@ -138,12 +140,8 @@ class Server:
 
     def workers(self) -> list[psutil.Process]:
         """Those of all its programs that train in several processes."""
-        return [
-            worker
-            for child in psutil.Process(self._process.pid).children()
-            if any("multiprocessing.forkserver" in word for word in child.cmdline())
-            for worker in child.children()
-        ]
+        number = int((self.folder / WORKERS).read_text("utf-8"))
+        return psutil.Process(number).children()
 
     @property
     def stand_in(self) -> Path:
@@ -191,8 +189,20 @@ class Server:
 
 FASTSLOW = Server("fastslow", LIBRARIES)
 TRAINING = Server("fastslow", LIBRARIES + TRAINING_LIBRARIES, workers=STACK)
-RAY = Server(str(SERVER.parent / "cluster" / "ray_program.py"), STACK)  # in the place of Python
+RAY = Server(str(SERVER.parent / "cluster" / "ray_program.py"), (*STACK, "polars"))  # in the place of Python
 KAGGLE = Server("kaggle", KAGGLE_LIBRARIES, PYTHONUTF8="1")  # submissions/calls.py sets it
+
+
+def find_growing(folder: Path, pattern: str) -> list[Path]:
+    """The files and folders of such names below a folder where a program is at work.
+
+    Path.rglob ends with FileNotFoundError where the program removes a folder meanwhile.
+    """
+    return [
+        Path(here, name)
+        for here, folders, files in os.walk(folder)
+        for name in fnmatch.filter([*folders, *files], pattern)
+    ]
 
 
 def run_cold(*arguments: str | Path, **more: Any) -> subprocess.CompletedProcess[str]:

@@ -5,6 +5,7 @@ Workers that need little are spawned. Those that need libraries which take secon
 forked from a server that has imported them and done nothing else (where the system allows it).
 """
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -29,6 +30,7 @@ from solution.system.mapping import EXIT_BAD_INPUT, name_cut_files
 Context = SpawnContext | ForkServerContext
 SPAWN = multiprocessing.get_context("spawn")
 LONGEST_END = 5.0  # seconds, of a worker that is ended
+UNCOLLECTED = "solution.system.uncollected"
 LONGEST_FOLDER = 70  # of the 107 bytes of a socket's path; multiprocessing adds 33
 _STARTING = threading.Lock()
 
@@ -66,7 +68,7 @@ def fork_server(modules: Sequence[str]) -> Context:
     if sys.platform == "darwin" or len(tempfile.gettempdir()) > LONGEST_FOLDER:
         return SPAWN
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(list(modules))
+    context.set_forkserver_preload([UNCOLLECTED, *modules])
     return context
 
 
@@ -143,6 +145,8 @@ def _no_script() -> Iterator[None]:
 def _begin(environment: dict[str, str], initializer: Callable[..., None], *arguments: Any) -> None:
     os.environ.clear()
     os.environ.update(environment)
+    gc.freeze()  # libraries stay: memory that is shared with their server is not written to
+    gc.enable()
     name_cut_files()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that began them
     threading.Thread(target=_end_with_parent, daemon=True).start()

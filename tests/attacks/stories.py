@@ -4,17 +4,17 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 
 from tests.conftest import REPOSITORY
-from tests.processes import TRAINING, Program
+from tests.processes import TRAINING, Program, find_growing
 
 EXPERIMENT = REPOSITORY / "tests" / "made" / "experiments" / "quick_checkpoints.py"
 RECIPE = 'fallback = "nothing_001"\n[members]\nquick_checkpoints = 1\n'
 WRITTEN_ALIKE = ("predictions.parquet", "ranking.parquet", "submission.csv", "labels.parquet")
-CHECKPOINTS = "quick_checkpoints/jobs/*/*.checkpoints/checkpoint.safetensors"
 
 
 def describe_run(store: Path, run: Path, workers: int = 1) -> tuple[str | Path, ...]:
@@ -29,11 +29,10 @@ def describe_run(store: Path, run: Path, workers: int = 1) -> tuple[str | Path, 
 def find_checkpoints(run: Path) -> dict[Path, int]:
     """Those on the disk, and when they were written."""
     found = {}
-    for path in run.glob(CHECKPOINTS):
-        try:
-            found[path] = path.stat().st_mtime_ns
-        except FileNotFoundError:  # its fit has just ended
-            continue
+    for path in find_growing(run, "checkpoint.safetensors"):
+        with suppress(FileNotFoundError):  # its fit has just ended
+            if path.parent.suffix == ".checkpoints":  # no half-written one
+                found[path] = path.stat().st_mtime_ns
     return found
 
 

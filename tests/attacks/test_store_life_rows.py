@@ -15,7 +15,7 @@ from solution.store.store import Store
 from tests.attacks.rows import of
 from tests.attacks.stories import kill
 from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
-from tests.processes import FASTSLOW, run_cold
+from tests.processes import FASTSLOW, find_growing, run_cold
 from tests.store.test_store import SAMPLE_ROWS, snapshot
 
 row = of("store")
@@ -68,7 +68,7 @@ def test_a_kill(moment: int, who: str, whole: Path, tmp_path: Path) -> None:
     words = ("prepare", whole / "data", "--out", store, "--workers", "2")
     program = FASTSLOW.start(*words, cwd=tmp_path, group=0)
     process = psutil.Process(program.pid)
-    while program.poll() is None and len(list(store.rglob("[!.]*.safetensors"))) < wanted:
+    while program.poll() is None and len(find_growing(store, "[!.]*.safetensors")) < wanted:
         time.sleep(0.0005)
     children = process.children(recursive=True) if program.poll() is None else []
     if who == "group" and program.poll() is None:
@@ -103,7 +103,7 @@ def test_the_folder_is_removed_under_it(whole: Path, tmp_path: Path) -> None:
     store = tmp_path / "store"
     words = ("prepare", whole / "data", "--out", store, "--workers", "1")
     program = FASTSLOW.start(*words, cwd=tmp_path)
-    while program.poll() is None and len(list(store.rglob("[!.]*.safetensors"))) < 5:
+    while program.poll() is None and len(find_growing(store, "[!.]*.safetensors")) < 5:
         time.sleep(0.0005)
     shutil.rmtree(store, ignore_errors=True)
     code, errors = program.wait(60), program.communicate()[1]

@@ -10,9 +10,13 @@ from typing import Any
 
 import pytest
 
+from solution.features.preparation import Preparation
+from solution.store.preparing import prepare_store
+from solution.store.store import Store
 from solution.training.executors.cluster import RayExecutor
 from solution.training.watch import Watch
 from tests.cluster.watching import Watched
+from tests.notebooks.sandbox import choose_files
 from tests.processes import RAY
 
 pytest.importorskip("ray")
@@ -38,7 +42,11 @@ def open_cluster(nodes: int, head_seconds: int = 60) -> Iterator[Any]:
 
     before = dict(os.environ)
     os.environ.update(SETTINGS, RAY_gcs_rpc_server_reconnect_timeout_s=str(head_seconds))
-    head = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": 100 << 20}
+    head = {
+        "num_cpus": 0, "include_dashboard": False, "object_store_memory": 100 << 20,
+        # It adds no nodes by itself, and nobody reads here what workers print.
+        "no_monitor": True, "include_log_monitor": False,
+    }  # fmt: skip
     cluster = Cluster(initialize_head=True, head_node_args=head)
     cluster.add_node = partial(begin_forks, cluster.add_node)
     try:
@@ -59,6 +67,12 @@ def begin_forks(begin: Callable[..., Any], **settings: Any) -> Any:
         return begin(**settings)
     finally:
         sys.executable = python
+
+
+@pytest.fixture(scope="session")
+def sample_store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """Of the sample every sixth kernel: what is trained here is trained here and there."""
+    return prepare_store(choose_files(), tmp_path_factory.mktemp("store"), Preparation())
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,7 @@ from solution.tuning.search import Search
 from tests.benchmarks.parts import Fit, compute, prepare
 from tests.cluster.conftest import open_cluster
 from tests.conftest import REPOSITORY
-from tests.processes import TRAINING
+from tests.processes import TRAINING, find_growing
 
 LONGEST = 600.0  # seconds: a machine that others use as well may take long for a Ray
 EXPERIMENTS = REPOSITORY / "tests" / "made" / "experiments"
@@ -121,9 +121,9 @@ def test_a_fit_whose_node_died_goes_on_elsewhere_and_ends_alike(
         words = ["train", experiment, "--data", sample_store.folder, "--run", tmp_path / "run"]
         options = ["--folds", "2", "--executor", "ray", "--address", cluster.address]
         process = TRAINING.start(*words, *options, env=dict(os.environ))
-        wait_for(lambda: list((tmp_path / "run").rglob("checkpoint.safetensors")), process)
-        cluster.add_node(num_cpus=1, object_store_memory=100 << 20)
+        wait_for(lambda: find_growing(tmp_path / "run", "checkpoint.safetensors"), process)
         cluster.remove_node(first, allow_graceful=False)
+        cluster.add_node(num_cpus=1, object_store_memory=100 << 20)
         out, error = process.communicate(timeout=LONGEST)
         assert process.returncode == 0, out + error
     assert read_predictions(tmp_path / "run") == read_predictions(tmp_path / "alone")
@@ -196,7 +196,7 @@ def test_programs_of_one_name_are_refused(tmp_path: Path) -> None:
 
 def list_models(run: Path) -> list[Path]:
     """The records of those that are whole."""
-    return [path for path in run.rglob("job.json") if ".partial" not in str(path)]
+    return [path for path in find_growing(run, "job.json") if ".partial" not in str(path)]
 
 
 def wait_for(condition: Any, process: Any = None) -> None:

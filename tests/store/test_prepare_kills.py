@@ -20,7 +20,7 @@ from solution.store.preparing import prepare_store
 from solution.store.store import Store
 from solution.system.errors import InputError
 from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
-from tests.processes import FASTSLOW, Program, run_cold
+from tests.processes import FASTSLOW, Program, find_growing, run_cold
 from tests.store.test_store import snapshot
 
 NUM_GRAPHS = 40
@@ -64,7 +64,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def count_graphs(store: Path) -> int:
-    return sum(path.name[0] != "." for path in store.rglob("*.safetensors"))
+    return sum(path.name[0] != "." for path in find_growing(store, "*.safetensors"))
 
 
 def wait_for(condition: Callable[[], bool], process: Program) -> bool:

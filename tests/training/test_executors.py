@@ -26,7 +26,7 @@ from solution.training.out_of_fold import Trainer
 from solution.training.sites import Address, Here, JobAddress
 from solution.training.watch import ProgressBars
 from tests.conftest import REPOSITORY
-from tests.processes import TRAINING, Program
+from tests.processes import TRAINING, Program, find_growing
 
 NO_STORE = Store(Path(), pl.DataFrame(), {})
 EXPERIMENTS = REPOSITORY / "tests" / "made" / "experiments"
@@ -98,7 +98,7 @@ def test_workers_end_with_a_killed_command(sample_store: Store, tmp_path: Path) 
 def await_workers(process: Program | subprocess.Popen[bytes], run: Path) -> None:
     """Return when two of them have begun."""
     begun = run / "ends_badly" / "jobs"
-    while len(list(begun.rglob("*.checkpoints"))) < 2:
+    while len(find_growing(begun, "*.checkpoints")) < 2:
         assert process.poll() is None, process.communicate()
         time.sleep(0.05)
 
