@@ -196,7 +196,7 @@ def fork_python(path: str, arguments: Sequence[str], files: Sequence[int]) -> in
     number = fork()
     if number == 0:
         kept = {0, 1, 2, *files}
-        for file in map(int, os.listdir("/dev/fd")):
+        for file in [int(path.name) for path in Path("/dev/fd").iterdir()]:
             if file not in kept:
                 with suppress(OSError):  # the one that listed them
                     os.close(file)

@@ -20,7 +20,7 @@ from typing import IO, Any
 
 import psutil
 
-from solution.training.executors.local import STACK
+from solution.system.processes import STACK
 from tests import fork_client
 from tests.fork_server import WORKERS
 
@@ -189,7 +189,9 @@ class Server:
 
 FASTSLOW = Server("fastslow", LIBRARIES)
 TRAINING = Server("fastslow", LIBRARIES + TRAINING_LIBRARIES, workers=STACK)
-RAY = Server(str(SERVER.parent / "cluster" / "ray_program.py"), (*STACK, "polars"))  # in the place of Python
+RAY = Server(  # in the place of Python
+    str(SERVER.parent / "cluster" / "ray_program.py"), (*STACK, "polars")
+)
 KAGGLE = Server("kaggle", KAGGLE_LIBRARIES, PYTHONUTF8="1")  # submissions/calls.py sets it
 
 

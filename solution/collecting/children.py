@@ -79,7 +79,8 @@ class Child:
     def _start(self) -> None:
         self._end()
         self._connection, other = SPAWN.Pipe()
-        self._process = start_child(serve, other, self._errors, self.core)
+        # A new process: it compiles and times, and has nothing but what that takes.
+        self._process = start_child(serve, other, self._errors, self.core, context=SPAWN)
         other.close()
         reply = self._receive(START_SECONDS)
         if isinstance(reply, Refusal):

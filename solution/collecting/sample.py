@@ -31,7 +31,7 @@ from solution.domain.collection import collection
 from solution.domain.graph import Graph
 from solution.system.errors import InputError
 from solution.system.files import holding, locked, write_sealed
-from solution.system.processes import open_pool
+from solution.system.processes import SPAWN, open_pool
 from solution.system.sealing import read_record
 from solution.system.terminal import say
 from solution.system.wording import spell
@@ -213,7 +213,7 @@ def main() -> None:
     sample = Sample(options.folder, avoided, None, say)
     with locked(options.folder, "Wait for it, or choose another folder."):
         say(_describe_rest(sample, options.workers))
-        with open_pool(options.workers, _do_nothing) as pool:
+        with open_pool(options.workers, _do_nothing, context=SPAWN) as pool:
             working = [
                 pool.submit(_work, options.folder, avoided, deadline)
                 for _ in range(options.workers)

@@ -29,6 +29,21 @@ from solution.system.mapping import EXIT_BAD_INPUT, name_cut_files
 
 Context = SpawnContext | ForkServerContext
 SPAWN = multiprocessing.get_context("spawn")
+# What workers import that learn trees and tables, and more for nets, which takes seconds. Not
+# polars: it begins threads when it is imported.
+LIBRARIES = (
+    "joblib",
+    "lightgbm",
+    "psutil",
+    "pydantic",
+    "rich.live",
+    "rich.progress",
+    "scipy.sparse",
+    "scipy.stats",
+    "threadpoolctl",
+)
+NETS = ("lightning_fabric", "safetensors.torch", "torch", "torch_geometric.nn")
+STACK = LIBRARIES + NETS
 LONGEST_END = 5.0  # seconds, of a worker that is ended
 UNCOLLECTED = "solution.system.uncollected"
 LONGEST_FOLDER = 70  # of the 107 bytes of a socket's path; multiprocessing adds 33
@@ -72,19 +87,25 @@ def fork_server(modules: Sequence[str]) -> Context:
     return context
 
 
+def choose_context() -> Context:
+    """Forked with the libraries of nets where those are imported here: the work may be theirs."""
+    return fork_server(STACK) if "torch" in sys.modules else SPAWN
+
+
 @contextmanager
 def open_pool(
-    count: int, initializer: Callable[..., None], *arguments: Any, context: Context = SPAWN
+    count: int, initializer: Callable[..., None], *arguments: Any, context: Context | None = None
 ) -> Iterator[ProcessPoolExecutor]:
     """Workers that end at once where anything goes wrong, and with the process that began them.
 
     Args:
         initializer: called once in every worker with `arguments`.
-        context: how they start.
+        context: how they start; by default as `choose_context` says.
 
     Raises:
         InputError: a worker was killed, as the system does when memory runs out.
     """
+    context = context or choose_context()
     # A server may be older than what the environment says now.
     begin = (dict(os.environ), initializer, *arguments)
     pool = ProcessPoolExecutor(count, context, initializer=_begin, initargs=begin)
@@ -113,14 +134,17 @@ def _has_said_why(pool: ProcessPoolExecutor) -> bool:
     return any(worker.exitcode == EXIT_BAD_INPUT for worker in workers)
 
 
-def start_child(target: Callable[..., None], *arguments: Any) -> Any:
+def start_child(
+    target: Callable[..., None], *arguments: Any, context: Context | None = None
+) -> Any:
     """Start a process that calls `target`; it ends with the one that began it, even by a kill.
 
     Args:
         target, arguments: of modules that can be imported, not of the script that is run.
+        context: how it starts; by default as `choose_context` says.
     """
     begin = (dict(os.environ), target, *arguments)
-    process = SPAWN.Process(target=_begin, args=begin, daemon=True)
+    process = (context or choose_context()).Process(target=_begin, args=begin, daemon=True)
     with _no_script():
         process.start()
     return process

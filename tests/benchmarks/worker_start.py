@@ -13,8 +13,7 @@ import time
 from multiprocessing.context import BaseContext
 
 from solution.experiments import DEFAULTS
-from solution.system.processes import UNCOLLECTED, fork_server
-from solution.training.executors.local import STACK
+from solution.system.processes import STACK, UNCOLLECTED, fork_server
 
 WORKERS = 5
 

@@ -13,7 +13,14 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from solution.system.processes import available_memory, count_cores, fork_server, open_pool
+from solution.system.processes import (
+    LIBRARIES,
+    STACK,
+    available_memory,
+    count_cores,
+    fork_server,
+    open_pool,
+)
 from solution.training.executors.base import Keep, Task, Work, forget
 from solution.training.executors.screen import Screen, Throttled
 from solution.training.watch import Watch
@@ -21,26 +28,6 @@ from solution.training.watch import Watch
 BYTES_OF_A_WORKER = 5 << 30  # tables of the whole tile collection take most of it
 POLL_SECONDS = 0.1
 VISIBLE = "CUDA_VISIBLE_DEVICES"
-# What workers import that learn trees and tables, and more for nets, which takes six seconds. Not
-# polars: it begins threads when it is imported.
-LIBRARIES = (
-    "joblib",
-    "lightgbm",
-    "psutil",
-    "pydantic",
-    "rich.live",
-    "rich.progress",
-    "scipy.sparse",
-    "scipy.stats",
-    "threadpoolctl",
-)
-NETS = ("lightning_fabric", "safetensors.torch", "torch", "torch_geometric.nn")
-STACK = LIBRARIES + NETS
-
-
-def choose_libraries() -> tuple[str, ...]:
-    """What the workers will use: that of nets where it is imported here, as a net's settings do."""
-    return STACK if "torch" in sys.modules else LIBRARIES
 
 
 def count_slots() -> int:
@@ -99,7 +86,7 @@ HERE = LocalExecutor()
 def _run_apart(
     work: Work, tasks: Sequence[Task], watch: Watch, keep: Keep, count: int, devices: int
 ) -> None:
-    context = fork_server(choose_libraries())
+    context = fork_server(STACK if "torch" in sys.modules else LIBRARIES)
     messages, slots = context.Queue(), context.Value("i", 0)
     screen = Screen(watch, [task.name for task in tasks])
     begin = (_begin, messages, slots, count, count_gpus(), devices, work)
