@@ -1,8 +1,10 @@
 """Why a ranker thinks one configuration of a graph slower than another, in words and numbers."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
 import polars as pl
@@ -31,6 +33,9 @@ from solution.system.names import suggest
 from solution.system.terminal import make_table
 from solution.system.wording import count
 from solution.training.folds import NO_FOLD
+
+if TYPE_CHECKING:
+    from solution.models.layout.cost_net import CostNetRanker
 
 SHOWN = 12
 NAMED = 3  # columns that the sentence names
@@ -112,6 +117,15 @@ def explain(ranker: Ranker, graph: Graph, config: int | None = None) -> Explanat
         contributions=explain_difference(ranker, rows[[compared.slow]], rows[compared.fast])[0],
         importance=measure_importance(ranker),
     )
+
+
+def adds_up(ranker: Ranker) -> "TypeGuard[CostNetRanker]":
+    """Whether a score is the sum of what the states of the program cost.
+
+    Such a net needs torch, which takes seconds: who has none has not imported it.
+    """
+    module = sys.modules.get("solution.models.layout.cost_net")
+    return module is not None and isinstance(ranker, module.CostNetRanker)
 
 
 def find_graph(store: Store, experiment: Experiment, name: str) -> Graph:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib
 
@@ -15,11 +15,13 @@ from matplotlib.axes import Axes
 from solution.analysis.explanation import Explanation
 from solution.analysis.graph_picture import save_figure, show_name
 from solution.analysis.measures import principal_components, separability
-from solution.analysis.state_costs import Costs
 from solution.domain.graph import Graph
 from solution.features.column import Feature
 from solution.features.table import distinct_rows
 from solution.models.sampling import choose_rows
+
+if TYPE_CHECKING:  # it needs torch
+    from solution.analysis.state_costs import Costs
 
 SHOWN = 15
 MAX_POINTS = 20_000
@@ -44,7 +46,7 @@ def draw_contributions(explanation: Explanation, path: Path) -> None:
     plt.close(figure)
 
 
-def draw_costs(costs: Costs, path: Path) -> None:
+def draw_costs(costs: "Costs", path: Path) -> None:
     """Write a PNG: what each place adds in which the two configurations differ."""
     figure, axes = plt.subplots(figsize=(11, 5.6), layout="constrained")
     names, values = costs.names[:SHOWN][::-1], costs.added[:SHOWN][::-1]

@@ -6,7 +6,6 @@ percent of the runtime where the program was measured: by a line through its own
 """
 
 from dataclasses import dataclass
-from typing import TypeGuard
 
 import numpy as np
 from rich.filesize import decimal
@@ -20,7 +19,6 @@ from solution.features.padding import tensor_ranks
 from solution.features.propagation.state_table import StateTable, list_dimensions, state_tables
 from solution.features.propagation.states import COPY, FIRST, MADE, SECOND
 from solution.features.work import num_bytes
-from solution.models.base import Ranker
 from solution.models.layout.cost_net import CostNetRanker
 from solution.system.terminal import make_table
 
@@ -36,11 +34,6 @@ class Costs(Comparison):
     fast_states: list[str]
     added: np.ndarray  # (places,) to how much higher `slow` scores than `fast`
     shares: np.ndarray | None  # (places,) of the runtime; None: not measured, or unlike the scores
-
-
-def adds_up(ranker: Ranker) -> TypeGuard[CostNetRanker]:
-    """Whether the ranker's scores are sums of costs."""
-    return isinstance(ranker, CostNetRanker)
 
 
 def explain_costs(ranker: CostNetRanker, graph: Graph, config: int | None = None) -> Costs:

@@ -134,7 +134,6 @@ def explain(
 ) -> None:
     """Say why a configuration is predicted slow, by a model that has not seen its graph."""
     from solution.analysis import explanation as words
-    from solution.analysis.state_costs import adds_up
     from solution.experiments.base import find_experiment
     from solution.runs.origin import recall_origin
     from solution.store.store import Store
@@ -148,7 +147,7 @@ def explain(
     model, folder = words.load_unseen(run, found, chosen)
     chosen = model.preparation(chosen)
     place = out or Path("explanations", found.name, chosen.collection.folder, chosen.name)
-    if adds_up(model.ranker):
+    if words.adds_up(model.ranker):
         _explain_by_states(model.ranker, chosen, config, place)
     else:
         others = words.labelled_graphs(store, chosen.collection.name, found.ranker)

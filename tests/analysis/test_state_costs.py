@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from solution.analysis.explanation import describe
+from solution.analysis.explanation import adds_up, describe
 from solution.analysis.explanation_pictures import draw_costs
-from solution.analysis.state_costs import adds_up, explain_costs, name_reasons, show_costs
+from solution.analysis.state_costs import explain_costs, name_reasons, show_costs
 from solution.features.propagation.state_table import BYTES, state_tables
 from solution.models.layout.cost_net import CostNetRanker, CostNetSettings
 from solution.models.layout.layout_gnn import LayoutGnnSettings
