@@ -28,7 +28,7 @@ WITH_NETS = (
 # Groups of tests that take minutes. They are begun first: one that is begun last is waited for
 # while the other processes have nothing left to do.
 LONGEST = ("cluster/test_away.py", "day", "story-0", "story-1", "notebooks/test_kills.py",
-           "cluster/test_cluster.py", "test_readme.py")  # fmt: skip
+           "cluster/test_cluster.py", "test_readme.py", "training/test_out_of_fold.py")  # fmt: skip
 
 FastSlow = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -5,9 +5,9 @@
 It ends with its standard input. Each call is a connection to the socket LISTENER, from
 tests/fork_client.py. The program is the unmodified script that pip installed, run in a fork of this
 process as Python runs it; only the named libraries are there already. A module of the program
-itself never is: it may read the environment while it is imported. Between the two stands a guard,
-the parent of the program: it tells the caller how the program ended, and kills the program when
-the caller is gone.
+itself never is: it may read the environment while it is imported. The server tells the caller how
+the program ended, and kills the program when the caller is gone. To fork takes longer than much of
+what is forked: all memory of the libraries is listed anew. So there is no process in between.
 
 After `--` stand the modules of workers: where a program trains in several processes, these come
 from one server of multiprocessing's for all programs, not from one that each would begin anew.
@@ -31,6 +31,7 @@ import threading
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
 from typing import Any
@@ -42,49 +43,83 @@ WORKERS = "workers"  # the file beside the socket with the number of the server 
 Call = tuple[dict[str, Any], list[int]]  # what is asked, and the files that came with it
 
 
+@dataclass
+class Begun:
+    """A program that was forked."""
+
+    number: int
+    connection: socket.socket  # to who called it; when that is closed, so is the program
+    end: int  # a pipe whose other end the program alone holds, for as long as it runs
+    has_ended: bool = False  # and its caller knows
+
+    def fileno(self) -> int:
+        """What is waited for: its end, and then that the caller asks how it ended."""
+        return self.connection.fileno() if self.has_ended else self.end
+
+    def settle(self) -> None:
+        """Tell how it ended; until that is asked its number is no other program's."""
+        with suppress(ConnectionError):
+            self.connection.recv(1)
+        _, status = os.waitpid(self.number, 0)
+        tell(os.waitstatus_to_exitcode(status), self.connection)
+        self.forget()
+
+    def forget(self) -> None:
+        """Close what leads to it."""
+        self.connection.close()
+        os.close(self.end)
+
+
 def serve(listener: socket.socket) -> Call:
-    """Take calls; returns in the program of each."""
+    """Take calls, and tell how their programs end; returns in each program."""
+    begun: list[Begun] = []
     while True:
-        ready, _, _ = select.select([listener, sys.stdin], [], [])
+        callers = [program.connection for program in begun if not program.has_ended]
+        ready, _, _ = select.select([listener, sys.stdin, *begun, *callers], [], [])
         if sys.stdin in ready:  # the tests have ended
+            for program in begun:
+                os.kill(program.number, signal.SIGKILL)
             os._exit(0)
-        connection, _ = listener.accept()
-        if fork() == 0:
-            listener.close()
-            return guard(connection)
-        connection.close()
+        for program in list(begun):
+            if program.has_ended and program in ready:
+                program.settle()
+                begun.remove(program)
+            elif program in ready:
+                program.has_ended = True
+                tell(program.number, program.connection)
+            elif program.connection in ready:  # nothing is asked yet: the caller is gone
+                os.kill(program.number, signal.SIGKILL)
+                program.has_ended = True
+        if listener in ready:
+            connection, _ = listener.accept()
+            call = read_call(connection)
+            if call is None:
+                connection.close()
+            elif program := begin(call, connection):
+                begun.append(program)
+            else:  # this is the program
+                listener.close()
+                for other in begun:
+                    other.forget()
+                return call
 
 
-def guard(connection: socket.socket) -> Call:
-    """Fork the program and wait for its end; returns in the program."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    call, files = read_call(connection)
-    ended, running = os.pipe()  # the program alone holds `running`, for as long as it runs
-    running = move(running, call["numbers"])
-    program = fork()
-    if program == 0:
+def begin(call: Call, connection: socket.socket) -> Begun | None:
+    """Fork the program and tell its number; None in the program."""
+    asked, files = call
+    end, running = os.pipe()
+    running = move(running, asked["numbers"])
+    number = fork()
+    if number == 0:
         connection.close()
-        os.close(ended)
-        return call, files
+        os.close(end)
+        return None
     for file in (*files, running):
         os.close(file)
     with suppress(OSError):  # it does so as well: whoever comes first
-        os.setpgid(program, call["group"])
-    watch(program, ended, connection)
-    os._exit(0)
-
-
-def watch(program: int, ended: int, connection: socket.socket) -> None:
-    """Tell the caller the number of the program, that it has ended, and when asked, how."""
-    tell(program, connection)
-    ready, _, _ = select.select([ended, connection], [], [])
-    if connection in ready:  # nothing is asked yet: the caller is gone
-        os.kill(program, signal.SIGKILL)
-    tell(program, connection)
-    with suppress(ConnectionError):
-        connection.recv(1)  # until then the number is no other program's
-    _, status = os.waitpid(program, 0)
-    tell(os.waitstatus_to_exitcode(status), connection)
+        os.setpgid(number, asked["group"])
+    tell(number, connection)
+    return Begun(number, connection, end)
 
 
 def fork() -> int:
@@ -93,13 +128,15 @@ def fork() -> int:
         return os.fork()  # later Pythons warn of any thread, also of those that sleep
 
 
-def read_call(connection: socket.socket) -> Call:
-    """Receive what is asked: one line of JSON."""
+def read_call(connection: socket.socket) -> Call | None:
+    """Receive what is asked: one line of JSON; None where the caller is gone or asks nothing."""
     line, files, _, _ = socket.recv_fds(connection, 1 << 16, 253)  # more cannot be sent
     while not line.endswith(b"\n"):
         more = connection.recv(1 << 16)
-        if not more:  # the caller is gone, or only wanted to know that this is ready
-            os._exit(0)
+        if not more:
+            for file in files:
+                os.close(file)
+            return None
         line += more
     return json.loads(line), files
 
@@ -221,7 +258,6 @@ def main() -> None:
     gc.freeze()  # the programs share the memory of the libraries: collectors would copy it
     gc.enable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the programs
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system itself buries the guards
     call, files = serve(listener)
     become(call, files)
     sys.argv = [program, *call["arguments"]]
