@@ -87,9 +87,11 @@ def fork_server(modules: Sequence[str]) -> Context:
     return context
 
 
-def choose_context() -> Context:
-    """Forked with the libraries of nets where those are imported here: the work may be theirs."""
-    return fork_server(STACK) if "torch" in sys.modules else SPAWN
+def choose_context(otherwise: Sequence[str] = ()) -> Context:
+    """Where workers start: forked with what nets need where that is imported here, for the work may
+    be theirs, and else with the libraries of `otherwise`; as new processes where it has none."""
+    libraries = STACK if "torch" in sys.modules else otherwise
+    return fork_server(libraries) if libraries else SPAWN
 
 
 @contextmanager

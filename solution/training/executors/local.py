@@ -15,10 +15,9 @@ from threadpoolctl import threadpool_limits
 
 from solution.system.processes import (
     LIBRARIES,
-    STACK,
     available_memory,
+    choose_context,
     count_cores,
-    fork_server,
     open_pool,
 )
 from solution.training.executors.base import Keep, Task, Work, forget
@@ -86,7 +85,7 @@ HERE = LocalExecutor()
 def _run_apart(
     work: Work, tasks: Sequence[Task], watch: Watch, keep: Keep, count: int, devices: int
 ) -> None:
-    context = fork_server(STACK if "torch" in sys.modules else LIBRARIES)
+    context = choose_context(otherwise=LIBRARIES)
     messages, slots = context.Queue(), context.Value("i", 0)
     screen = Screen(watch, [task.name for task in tasks])
     begin = (_begin, messages, slots, count, count_gpus(), devices, work)
