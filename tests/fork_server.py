@@ -32,7 +32,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing import forkserver, resource_tracker
+from multiprocessing import forkserver, resource_tracker, util
 from pathlib import Path
 from typing import Any
 
@@ -215,14 +215,12 @@ def begin_workers(modules: Sequence[str], folder: Path) -> None:
     It is multiprocessing's own, in a fork that has the libraries, not in a new Python.
     """
     forkserver.set_forkserver_preload(list(modules))
-    for name in modules:
-        importlib.import_module(name)
-    resource_tracker.ensure_running()
-    begin, forkserver.util.spawnv_passfds = forkserver.util.spawnv_passfds, fork_python
+    resource_tracker.ensure_running()  # a Python of its own, which needs no libraries
+    usual, util.spawnv_passfds = util.spawnv_passfds, fork_python
     try:
         forkserver.ensure_running()
     finally:
-        forkserver.util.spawnv_passfds = begin
+        util.spawnv_passfds = usual
     (folder / WORKERS).write_text(str(forkserver._forkserver._forkserver_pid), "utf-8")
     # It is no child of the programs, which would ask the system for its state.
     forkserver._forkserver.ensure_running = lambda: None  # type: ignore[method-assign]
@@ -232,6 +230,7 @@ def fork_python(path: str, arguments: Sequence[str], files: Sequence[int]) -> in
     """Do in a fork what `python -c CODE` would do, with these files open and no others."""
     number = fork()
     if number == 0:
+        # util.close_all_fds_except closes all of them where 0 is kept, at least in 3.11.
         kept = {0, 1, 2, *files}
         for file in [int(path.name) for path in Path("/dev/fd").iterdir()]:
             if file not in kept:
