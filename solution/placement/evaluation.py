@@ -29,6 +29,7 @@ class Evaluator:
     best: Decision | None = None
     best_outcome: Outcome | None = None
     curve: list[float] = field(default_factory=list)
+    bound: float = 0.0  # seconds that somebody has proven no decision can beat
 
     def __post_init__(self) -> None:
         unknown = [task for task in self.tasks if task not in TASKS]
@@ -53,11 +54,17 @@ class Evaluator:
 
     def keep_fixed(self, decision: Decision) -> Decision:
         """The decision where it is asked for, and the base elsewhere."""
-        base = self.base
+        return self._join(decision, self.base)
+
+    def keep_beside(self, decision: Decision) -> Decision:
+        """What was found of the tasks that are asked for, and `decision` elsewhere."""
+        return self._join(decision if self.best is None else self.best, decision)
+
+    def _join(self, asked: Decision, other: Decision) -> Decision:
         return Decision(
-            decision.placement if "placement" in self.tasks else base.placement,
-            decision.priorities if "schedule" in self.tasks else base.priorities,
-            decision.fusion if "fusion" in self.tasks else base.fusion,
+            (asked if "placement" in self.tasks else other).placement,
+            (asked if "schedule" in self.tasks else other).priorities,
+            (asked if "fusion" in self.tasks else other).fusion,
         )
 
     def evaluate(self, decision: Decision) -> float:
@@ -91,6 +98,19 @@ class Evaluator:
     def start_again(self) -> "Evaluator":
         """The same question with nothing found."""
         return replace(self, best=None, best_outcome=None, curve=[])
+
+    def ask(self, tasks: tuple[str, ...], base: Decision) -> "Evaluator":
+        """Nothing found of these tasks alone, where all else stays as in `base`."""
+        other = replace(self.start_again(), tasks=tasks)
+        other.base = base
+        return other
+
+    def count(self, other: "Evaluator") -> None:
+        """What another evaluator of the same graph has evaluated since counts here, too."""
+        if other.best is not None and other.seconds < self.seconds:
+            self.best, self.best_outcome = other.best, other.best_outcome
+        known = self.seconds
+        self.curve += [min(known, seconds) for seconds in other.curve]
 
 
 def find_reference(environment: Environment) -> tuple[Decision, float]:

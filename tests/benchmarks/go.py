@@ -1,18 +1,21 @@
-"""GO's two tables and its curve: every method with equal evaluations in one simulator, by seed.
+"""GO's protocols and every baseline with equal evaluations in one simulator, by seed: the tables.
 
     python -m tests.benchmarks.go build/go --evaluations 2000 --seeds 6
 
 A cell (workload, machine, tasks, method, seed) is a file once it is measured, so a run that was
 stopped goes on. All gains are baseline / GO - 1, their mean that of logarithms, with the 95%
-interval from drawing workloads and seeds anew.
+interval from drawing workloads and seeds anew. CP-SAT has a minute for each workload, and is left
+out where ortools is not installed.
 """
 
+import importlib.util
 import json
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 
 from solution.placement.baselines.bounds import find_bound
@@ -22,132 +25,95 @@ from solution.placement.machine import make_machine
 from solution.placement.policy.saving import SHIPPED, load_policy
 from solution.placement.policy.settings import PolicySettings, TrainingSettings
 from solution.placement.protocols import Protocols
+from solution.placement.scratch import Scratch
+from solution.placement.simulation.decision import Decision, Outcome
 from solution.placement.simulation.environment import Environment
 from solution.system.files import write_json
-from solution.system.terminal import make_table, output, say
-from tests.benchmarks.go_document import FUSION_ROWS, PRINTED
+from solution.system.terminal import say
+from tests.benchmarks.go_document import FUSION_ROWS
+from tests.benchmarks.go_tables import (
+    DETERMINISTIC,
+    FUSION_METHODS,
+    TOGETHER,
+    Cell,
+    draw_curves,
+    tabulate,
+    tabulate_fusion,
+    tabulate_reach,
+    tabulate_together,
+)
 
-SCRATCH = PolicySettings(width=64, attention_layers=2, heads=4, inner=128, rounds=2)
-TRAINING = TrainingSettings(learning_rate=1e-3, epochs=2)  # of GO-one: from scratch, few updates
-DETERMINISTIC = ("human", "metis", "one device", "tensorflow", "heft", "cpop", "m-etf", "m-sct",
-                 "zero-shot")  # fmt: skip
-FUSION_METHODS = ("tensorflow", "annealing", "go")
-DRAWS = 2000
-
-
-def measure(
-    folder: Path, workload: Workload, tasks: tuple[str, ...], method: str, seed: int, budget: int,
-    policy: Path,
-) -> dict:  # fmt: skip
-    """One cell, or what its file says of it."""
-    name = f"{workload.name}-{workload.devices}-{'+'.join(tasks)}-{method}-{budget}-{seed}.json"
-    path = folder / "cells" / name.replace(" ", "_")
-    if path.exists():
-        return json.loads(path.read_text())
-    environment = Environment(workload.make(), make_machine(workload.devices))
-    evaluator = Evaluator(environment, tasks)
-    protocols = Protocols(workload, load_policy(policy), SCRATCH, TRAINING)
-    began = time.perf_counter()
-    protocols.methods()[method](evaluator, budget, seed)
-    found = {
-        "workload": workload.name, "method": method, "seed": seed, "tasks": tasks,
-        "seconds": evaluator.seconds if evaluator.best is not None else None,
-        "clock": time.perf_counter() - began, "evaluations": len(evaluator.curve),
-        "bound": find_bound(environment.graph, environment.machine, fused="fusion" in tasks),
-        "reference": evaluator.reference,
-        "curve": [value if np.isfinite(value) else None for value in evaluator.curve[::10]],
-    }  # fmt: skip
-    write_json(found, path)
-    return found
+NETWORK = PolicySettings(width=64, attention_layers=2, heads=4, inner=128, rounds=2)
+TRAINING = TrainingSettings(learning_rate=1e-3, epochs=2)  # from scratch, few updates
+PAIR = TASKS[1:]  # placement and schedule, as in the document's second table
 
 
-def find_gain(baseline: np.ndarray, ours: np.ndarray, seed: int = 0) -> tuple[float, float, float]:
-    """baseline / ours - 1 by the mean of logarithms, and its 95% interval.
+@dataclass
+class TimedEvaluator(Evaluator):
+    """Notes each decision that is better than all before: its number, its seconds, the clock."""
 
-    Args:
-        baseline, ours: (workloads, seeds) seconds; NaN where a method is out of memory.
-    """
-    logs = np.log(baseline / ours)
-    logs = logs[np.isfinite(logs).all(axis=1)]
-    if not len(logs):
-        return np.nan, np.nan, np.nan
-    random = np.random.default_rng(seed)
-    rows, columns = logs.shape
-    means = [
-        logs[random.integers(rows, size=rows)][:, random.integers(columns, size=columns)].mean()
-        for _ in range(DRAWS)
-    ]
-    low, high = np.quantile(means, [0.025, 0.975])
-    return float(np.expm1(logs.mean())), float(np.expm1(low)), float(np.expm1(high))
+    steps: list[tuple[int, float, float]] = field(default_factory=list)
+    began: float = field(default_factory=time.perf_counter)
+
+    def judge(self, decision: Decision) -> Outcome:
+        known, outcome = self.seconds, super().judge(decision)
+        if self.seconds < known:
+            clock = time.perf_counter() - self.began
+            self.steps.append((len(self.curve), self.seconds, clock))
+        return outcome
 
 
-def tabulate(cells: list[dict], workloads: list[Workload], methods: list[str], seeds: int) -> None:
-    """The document's second table with ours, and gains over each method below it."""
-    seconds = {
-        method: np.array([
-            [_seconds(cells, w.name, method, 0 if method in DETERMINISTIC else s)
-             for s in range(seeds)] for w in workloads])
-        for method in methods
-    }  # fmt: skip
-    table = make_table(f"Seconds a step, means of {seeds} seeds; in brackets as printed")
-    for header in ("Workload", *methods, "Bound"):
-        table.add_column(header, justify="right")
-    for place, workload in enumerate(workloads):
-        printed = PRINTED.get(workload.name, {})
-        row = [workload.name]
-        for method in methods:
-            mean = seconds[method][place].mean()
-            own = "OOM" if np.isnan(mean) else f"{mean:.4f}"
-            row.append(own + (f" ({printed[method]})" if method in printed else ""))
-        bound = next(c["bound"] for c in cells if c["workload"] == workload.name)
-        table.add_row(*row, f"{bound:.4f}")
-    output.print(table)
-    for ours in ("go", "go-one"):
-        for method in methods:
-            if ours in methods and method != ours:
-                gain, low, high = find_gain(seconds[method], seconds[ours])
-                say(f"{method} / {ours} - 1: {gain:+.1%} ({low:+.1%} to {high:+.1%})")
+@dataclass(frozen=True)
+class Bench:
+    """Where cells lie, and what each is given."""
+
+    folder: Path
+    budget: int
+    policy: Path
+
+    def measure(
+        self, workload: Workload, tasks: tuple[str, ...], method: str, seed: int = 0
+    ) -> Cell:
+        """One cell, or what its file says of it."""
+        words = (workload.name, workload.devices, "+".join(tasks), method, self.budget, seed)
+        name = "-".join(map(str, words)).replace(" ", "_")
+        path = self.folder / "cells" / f"{name}.json"
+        if path.exists():
+            return Cell(**json.loads(path.read_text()))
+        environment = Environment(workload.make(), make_machine(workload.devices))
+        protocols = Protocols(workload, load_policy(self.policy), Scratch(NETWORK, TRAINING))
+        evaluator = TimedEvaluator(environment, tasks)
+        protocols.methods()[method](evaluator, self.budget, seed)
+        bound = find_bound(environment.graph, environment.machine, fused="fusion" in tasks)
+        found = Cell(
+            workload.name, list(tasks), method, seed,
+            seconds=evaluator.seconds if evaluator.best is not None else None,
+            clock=time.perf_counter() - evaluator.began, evaluations=len(evaluator.curve),
+            bound=max(bound, evaluator.bound), reference=evaluator.reference,
+            steps=[list(step) for step in evaluator.steps],
+        )  # fmt: skip
+        write_json(vars(found), path)
+        return found
+
+    def measure_all(
+        self, workloads: list[Workload], tasks: tuple[str, ...], methods: list[str], seeds: int
+    ) -> Iterator[Cell]:
+        """Seed after seed, so that what a stopped run has is whole."""
+        for seed in range(seeds):
+            for workload in workloads:
+                for method in methods:
+                    if seed == 0 or method not in DETERMINISTIC:
+                        yield self.measure(workload, tasks, method, seed)
 
 
-def _seconds(cells: list[dict], workload: str, method: str, seed: int) -> float:
-    for cell in cells:
-        if (cell["workload"], cell["method"], cell["seed"]) == (workload, method, seed):
-            return np.nan if cell["seconds"] is None else cell["seconds"]
-    return np.nan
-
-
-def tabulate_fusion(cells: list[dict], seeds: int) -> None:
-    """The document's third table: speed-up of fusion alone over none, in percent."""
-    table = make_table("Fusion alone: no fusion / fused - 1 in percent; in brackets as printed")
-    for header in ("Workload", *FUSION_METHODS):
-        table.add_column(header, justify="right")
-    for name, printed in FUSION_ROWS.items():
-        row = [name]
-        for method in FUSION_METHODS:
-            own = [c for c in cells if c["workload"] == name and c["method"] == method]
-            gains = [100 * (c["reference"] / c["seconds"] - 1) for c in own if c["seconds"]]
-            row.append(f"{np.mean(gains):.2f} ({printed[method]})" if gains else "-")
-        table.add_row(*row)
-    output.print(table)
-
-
-def draw_curves(cells: list[dict], methods: list[str], path: Path) -> None:
-    """Best seconds over the reference's by evaluations: the geometric mean over all cells."""
-    from matplotlib.figure import Figure
-
-    axes = (figure := Figure(figsize=(7, 4), layout="constrained")).subplots()
-    for method in methods:
-        own = [c for c in cells if c["method"] == method and len(c["curve"]) > 1]
-        if own:
-            length = min(len(c["curve"]) for c in own)
-            rows = [[np.nan if v is None else v / c["reference"] for v in c["curve"][:length]]
-                    for c in own]  # fmt: skip
-            axes.plot(
-                10 * np.arange(length), np.exp(np.nanmean(np.log(rows), axis=0)), label=method
-            )
-    axes.set(xlabel="decisions simulated", ylabel="best / default")
-    axes.legend()
-    figure.savefig(path, dpi=120)
+def choose_methods(asked: str) -> list[str]:
+    """Those of the second table: the asked ones, or all that are installed."""
+    every = Protocols(SMALL[0], load_policy(), Scratch(NETWORK, TRAINING)).methods()
+    methods = asked.split(",") if asked else [name for name in every if name not in TOGETHER]
+    if "cp-sat" in methods and importlib.util.find_spec("ortools") is None:
+        say("CP-SAT is left out: ortools is not installed (the extra placement).")
+        methods.remove("cp-sat")
+    return methods
 
 
 def main(
@@ -159,24 +125,16 @@ def main(
     policy: Annotated[Path, typer.Option()] = SHIPPED,
 ) -> None:
     """Measure every cell that is not measured yet; print the tables."""
-    workloads = list(SMALL if small else DOCUMENT)
-    every = Protocols(workloads[0], load_policy(policy), SCRATCH, TRAINING).methods()
-    chosen = methods.split(",") if methods else list(every)
-    cells, fusion = [], []
-    for seed in range(seeds):
-        for workload in workloads:
-            for method in chosen:
-                if seed == 0 or method not in DETERMINISTIC:
-                    tasks = TASKS[1:]  # placement and schedule, as the document's second table
-                    cells.append(
-                        measure(folder, workload, tasks, method, seed, evaluations, policy)
-                    )
-            if workload.name in FUSION_ROWS:
-                fusion += [measure(folder, workload, ("fusion",), method, seed, evaluations, policy)
-                           for method in FUSION_METHODS]  # fmt: skip
+    workloads, chosen = list(SMALL if small else DOCUMENT), choose_methods(methods)
+    bench = Bench(folder, evaluations, policy)
+    cells = list(bench.measure_all(workloads, PAIR, chosen, seeds))
     tabulate(cells, workloads, chosen, seeds)
-    tabulate_fusion(fusion, seeds)
+    tabulate_reach(cells)
     draw_curves(cells, chosen, folder / "curves.png")
+    fused = [workload for workload in workloads if workload.name in FUSION_ROWS]
+    tabulate_fusion(list(bench.measure_all(fused, ("fusion",), list(FUSION_METHODS), seeds)))
+    if not methods:
+        tabulate_together(list(bench.measure_all(workloads, TASKS, list(TOGETHER), seeds)))
 
 
 if __name__ == "__main__":

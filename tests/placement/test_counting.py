@@ -20,10 +20,12 @@ from solution.placement.policy.inputs import find_inputs
 from solution.placement.policy.network import Policy
 from solution.placement.policy.ppo import Trainer, Watch
 from solution.placement.policy.settings import GOING_ON, TrainingSettings
-from solution.placement.protocols import SAMPLES, Protocols
+from solution.placement.protocols import Protocols
+from solution.placement.scratch import SAMPLES, Scratch
 from solution.placement.search import ask, find_first, optimize
-from solution.placement.simulation.decision import default_decision
+from solution.placement.simulation.decision import Decision, default_decision
 from solution.placement.simulation.environment import Environment
+from solution.system.errors import InputError
 from tests.placement.made import make_graph, make_unequal_machine
 from tests.placement.test_policy import SMALL as NET
 from tests.placement.test_policy import make_policy
@@ -81,14 +83,19 @@ def test_a_search_spends_its_budget_and_no_more(budget: int, memory: float) -> N
 
 @pytest.mark.parametrize("memory", [1e12, 1e6])
 @pytest.mark.parametrize("budget", [5, 17, 40, 70])
-@pytest.mark.parametrize("method", ["go", "go-one", "fine-tuned"])
+@pytest.mark.parametrize(
+    "method",
+    ["go", "go-one", "fine-tuned", "from scratch", "joint", "single", "sequential"],
+)
 def test_every_protocol_keeps_to_its_budget(method: str, budget: int, memory: float) -> None:
     evaluator = make_evaluator(memory=memory)
     training = TrainingSettings(epochs=1)
-    protocols = Protocols(SMALL[0], make_policy(), NET, training)
+    protocols = Protocols(SMALL[0], make_policy(), Scratch(NET, training))
     protocols.methods()[method](evaluator, budget, 0)
     assert len(evaluator.curve) <= budget
-    assert method == "fine-tuned" or len(evaluator.curve) == budget
+    assert method not in ("go", "go-one") or len(evaluator.curve) == budget
+    best = evaluator.best
+    assert best is None or evaluator.environment.runtime(best).seconds == evaluator.seconds
 
 
 def test_a_tuned_policy_is_asked_first_and_at_last_and_was_not_hurried(
@@ -103,13 +110,46 @@ def test_a_tuned_policy_is_asked_first_and_at_last_and_was_not_hurried(
 
     monkeypatch.setattr(Trainer, "update", note)
     evaluator = make_evaluator()
-    protocols = Protocols(SMALL[0], make_policy(), NET, TrainingSettings(learning_rate=1e-3))
+    scratch = Scratch(NET, TrainingSettings(learning_rate=1e-3))
+    protocols = Protocols(SMALL[0], make_policy(), scratch)
     protocols.fine_tune(evaluator, 3 * SAMPLES + 4, 0)
     assert rates == [GOING_ON] * 3 and len(evaluator.curve) == 1 + 3 * SAMPLES + 1
     at_once = make_evaluator()
     protocols.methods()["zero-shot"](at_once, 3 * SAMPLES + 4, 0)
     assert evaluator.curve[: len(at_once.curve)] == at_once.curve
     assert evaluator.seconds <= at_once.seconds
+
+
+def test_tasks_in_turn_know_what_those_before_them_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Apart, each network is trained beside the default; in turn, beside what is known by then."""
+    asked: list[tuple[tuple[str, ...], bool]] = []
+    ask_one = Evaluator.ask
+
+    def note(evaluator: Evaluator, tasks: tuple[str, ...], base: Decision) -> Evaluator:
+        asked.append((tasks, base is evaluator.base))
+        return ask_one(evaluator, tasks, base)
+
+    monkeypatch.setattr(Evaluator, "ask", note)
+    scratch = Scratch(NET, TrainingSettings(learning_rate=1e-3))
+    apart, in_turn = make_evaluator(), make_evaluator()
+    scratch.decide_singly(apart, 6 * SAMPLES, 0)
+    assert asked == [((task,), True) for task in TASKS]
+    asked.clear()
+    scratch.decide_in_turn(in_turn, 6 * SAMPLES, 0)
+    assert [tasks for tasks, _ in asked] == [(task,) for task in TASKS]
+    assert not any(is_default for _, is_default in asked[1:])
+    # What one task found stays while the next is decided, so nothing is lost.
+    assert in_turn.best is not None and in_turn.best.fusion.any()
+
+
+def test_what_cp_sat_proves_is_kept() -> None:
+    pytest.importorskip("ortools")
+    question = Evaluator(Environment(make_graph(8, 2), make_machine(2)), ("placement", "schedule"))
+    protocols = Protocols(SMALL[0], make_policy(), Scratch(NET, TrainingSettings()))
+    protocols.methods()["cp-sat"](question, 2, 0)
+    assert 0.9 * question.seconds < question.bound <= question.seconds * (1 + 1e-9)
+    with pytest.raises(InputError, match="no fusion"):
+        protocols.methods()["cp-sat"](question.ask(("fusion",), question.base), 2, 0)
 
 
 def test_the_best_decision_outlives_a_stop(tmp_path: Path) -> None:

@@ -51,6 +51,32 @@ def test_a_division_in_two_is_another_than_in_four() -> None:
     assert not torch.allclose(two[:, :2], four[:, :2].log_softmax(dim=1), atol=1e-4)
 
 
+@pytest.mark.parametrize(("attention", "sees"), [("none", False), ("lstm", True)])
+def test_without_attention_a_node_sees_others_through_an_lstm_or_not(
+    attention: str, sees: bool
+) -> None:
+    policy = make_policy(replace(SMALL, attention=attention, topology="none", rounds=1,
+                                 modulation="none", agreement=0))  # fmt: skip
+    inputs = find_inputs(make_graph(40, 1))
+    columns = inputs.columns.clone()
+    columns[3] += 1
+    first, other = (
+        policy(own, 3)["placement"].log_chances[0, :, :3]
+        for own in (inputs, replace(inputs, columns=columns))
+    )
+    moved = (first != other).any(dim=1)
+    assert moved[3] and moved[np.arange(40) != 3].any() == sees
+
+
+def test_a_network_that_is_not_known_is_refused_by_name() -> None:
+    for wrong in ({"attention": "full"}, {"topology": "gcn"}, {"modulation": "edge"},
+                  {"tasks": ("fusion", "place")}):  # fmt: skip
+        with pytest.raises(InputError, match=next(iter(wrong))):
+            replace(SMALL, **wrong)
+    with pytest.raises(InputError, match="ratio"):
+        TrainingSettings(ratio="edge")
+
+
 def test_one_segment_is_full_attention() -> None:
     torch.manual_seed(0)
     layer = SegmentAttention(16, 4, 32, 100, memory=True).eval()

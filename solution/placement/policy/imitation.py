@@ -117,7 +117,7 @@ class Imitation:
         share = (1 + math.cos(math.pi * self.done / self.steps)) / 2
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate * share
-        loss = _find_loss(self.policy, lesson)
+        loss = find_loss(self.policy, lesson)
         self.optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(self.policy.parameters(), 1.0)
@@ -133,7 +133,7 @@ def draw_order(lessons: int, steps: int, seed: int) -> np.ndarray:
     return np.concatenate([np.zeros(0, np.int64), *rounds])[:steps]
 
 
-def _find_loss(policy: Policy, lesson: Lesson) -> Tensor:
+def find_loss(policy: Policy, lesson: Lesson) -> Tensor:
     """Cross-entropy of a node, summed over the tasks."""
     inputs, devices = find_inputs(lesson.evaluator.graph), len(lesson.evaluator.machine)
     called = call_as_the_policy(policy, lesson)

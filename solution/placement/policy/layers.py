@@ -100,6 +100,27 @@ class SegmentAttention(nn.Module):
         return rows.reshape(batch * segments, count, self.heads, -1).transpose(1, 2)
 
 
+class WithoutAttention(nn.Module):
+    """What stands in place of SegmentAttention where it is left out.
+
+    Args:
+        recurrent: nodes see each other through an LSTM, half of it each way; else each is alone.
+    """
+
+    def __init__(self, width: int, inner: int, *, recurrent: bool) -> None:
+        super().__init__()
+        self.behind = nn.LayerNorm(width)
+        self.inner = nn.Sequential(nn.Linear(width, inner), nn.ReLU(), nn.Linear(inner, width))
+        self.before = nn.LayerNorm(width) if recurrent else None
+        if recurrent:
+            self.lstm = nn.LSTM(width, width // 2, batch_first=True, bidirectional=True)
+
+    def forward(self, nodes: Tensor) -> Tensor:
+        """`nodes` (batch, nodes, width), in topological order; returns the same shape."""
+        seen = nodes if self.before is None else nodes + self.lstm(self.before(nodes))[0]
+        return seen + self.inner(self.behind(seen))
+
+
 class Modulation(nn.Module):
     """c(x) = sigmoid(W mean x + b): a factor for each channel, shared by all layers."""
 

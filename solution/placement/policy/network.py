@@ -18,6 +18,7 @@ from solution.placement.policy.layers import (
     Modulation,
     NodeAlone,
     SegmentAttention,
+    WithoutAttention,
 )
 from solution.placement.policy.settings import MAX_HEAD, PolicySettings
 
@@ -69,8 +70,10 @@ class Policy(nn.Module):
             [nn.Linear(width, settings.actions(task)) for task in settings.tasks]
         )
 
-    def _attend(self) -> SegmentAttention:
+    def _attend(self) -> nn.Module:
         own = self.settings
+        if own.attention != "segments":
+            return WithoutAttention(own.width, own.inner, recurrent=own.attention == "lstm")
         return SegmentAttention(own.width, own.heads, own.inner, own.segment, memory=own.memory)
 
     def set_scale(self, mean: Tensor, scale: Tensor) -> None:

@@ -38,8 +38,7 @@ def load_policy(path: Path = SHIPPED) -> Policy:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         if facts[SEAL] != seal_tensors(tensors, facts[SETTINGS]):
             raise ValueError("its checksum is another: the file is damaged")
-        settings = TypeAdapter(PolicySettings).validate_json(facts[SETTINGS])
-        policy = Policy(settings)
+        policy = Policy(_read_settings(facts[SETTINGS]))
         policy.load_state_dict(tensors)
     except FileNotFoundError as error:
         raise InputError(f"{path}: there is no such file.") from error
@@ -49,3 +48,11 @@ def load_policy(path: Path = SHIPPED) -> Policy:
     if not all(torch.isfinite(value).all() for value in policy.state_dict().values()):
         raise InputError(f"{path}: expected a policy, but a weight is no finite number.")
     return policy.eval()
+
+
+def _read_settings(text: str) -> PolicySettings:
+    """Raises ValueError where there is no such network."""
+    try:
+        return TypeAdapter(PolicySettings).validate_json(text)
+    except InputError as error:
+        raise ValueError(str(error)) from error

@@ -2,11 +2,17 @@
 
 from dataclasses import dataclass
 
+from solution.models.settings import check_choice
 from solution.placement.evaluation import TASKS
 from solution.placement.simulation.decision import FUSION_LEVELS, PRIORITY_LEVELS
 
 MAX_HEAD = 8  # devices that the placement head has; of fewer, the rest is masked
 GOING_ON = 5e-5  # learning rate of PPO that goes on from a trained policy; from scratch: 1e-4
+CHOICES = {
+    "topology": ("sage", "none"),
+    "attention": ("segments", "lstm", "none"),
+    "modulation": ("graph", "node", "none"),
+}
 
 
 @dataclass(frozen=True)
@@ -19,6 +25,8 @@ class PolicySettings:
     Attributes:
         tasks: in the order in which they are decided.
         topology: "sage", or "none" for a layer on each node alone.
+        attention: "segments", "lstm" for a recurrent net along the nodes, "none" for a layer on
+            each node alone.
         memory: whether a segment sees the one before it.
         modulation: "graph", "node" or "none".
         rounds: how often the actions' probabilities are fed back; 1: never.
@@ -34,9 +42,16 @@ class PolicySettings:
     inner: int = 512
     rounds: int = 3
     topology: str = "sage"
+    attention: str = "segments"
     memory: bool = True
     modulation: str = "graph"
     agreement: int = 8
+
+    def __post_init__(self) -> None:
+        for name, choices in CHOICES.items():
+            check_choice(name, getattr(self, name), choices)
+        for task in self.tasks:
+            check_choice("tasks", task, TASKS)
 
     def actions(self, task: str) -> int:
         """How many a node has."""
@@ -54,6 +69,7 @@ class TrainingSettings:
         ratio: "node", or "graph" for one ratio a task, the product over its nodes.
         clip: 0 turns clipping off, which is REINFORCE with one epoch.
         repair: mend decisions that overfill a device; else they have the penalty as reward.
+        penalty: the least reward, that of a decision which does not fit.
     """
 
     updates: int = 1000
@@ -66,4 +82,8 @@ class TrainingSettings:
     gradient_norm: float = 0.5
     ratio: str = "node"
     repair: bool = True
+    penalty: float = -10.0
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_choice("ratio", self.ratio, ("node", "graph"))
