@@ -125,8 +125,10 @@ test: $(EXTRAS)
 	@$(MAKE) --jobs=2 --keep-going --no-print-directory pytest silent-lint; \
 	ended=$$?; cat build/lint.txt; exit $$ended
 
+# What pytest makes of the tests to explain failures is kept, also where Python is told to write no
+# bytecode: to make it anew takes each process seven seconds.
 pytest: $(EXTRAS)
-	$(BIN)/pytest --numprocesses $(PROCESSES) --dist loadgroup --no-loadscope-reorder
+	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --numprocesses $(PROCESSES) --dist loadgroup --no-loadscope-reorder
 
 test-slow: $(EXTRAS)
 	$(BIN)/pytest -m slow

@@ -11,13 +11,12 @@ A ranker of one's own begins with `from solution import Experiment, TableSetting
 import os
 from typing import TYPE_CHECKING, Any
 
-from solution.system.compiled import find_cache
+from solution.system.compiled import choose_cache
 
 # Read by torch with its first tensor: large ones lie in pages of 2 MB, where Linux has them. A step
 # on a graph of thousands of nodes then spends no fifth of its time on making pages of 4 kB.
 os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
-# Read by numba when it is imported.
-os.environ.setdefault("NUMBA_CACHE_DIR", find_cache())
+choose_cache()
 
 if TYPE_CHECKING:
     from solution.experiments.base import Experiment

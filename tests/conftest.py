@@ -27,8 +27,10 @@ WITH_NETS = (
 
 # Groups of tests that take minutes. They are begun first: one that is begun last is waited for
 # while the other processes have nothing left to do.
-LONGEST = ("cluster/test_away.py", "day", "story-0", "story-1", "notebooks/test_kills.py",
-           "cluster/test_cluster.py", "test_readme.py", "training/test_out_of_fold.py")  # fmt: skip
+LONGEST = ("compiled", "cluster/test_away.py", "day", "story-0", "story-1",
+           "notebooks/test_kills.py", "cluster/test_cluster.py", "test_readme.py",
+           "training/test_out_of_fold.py")  # fmt: skip
+COMPILED = ("placement", "propagation")  # folders whose tests run what numba compiles
 
 FastSlow = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -70,7 +72,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def find_group(item: pytest.Item) -> str:
     """Those that share a fixture which is slow to make, or else the test's file.
 
-    Stories, of tests/kaggle, are in two groups: where there are two processes, both tell some.
+    Stories, of tests/kaggle, are in two groups: where there are two processes, both tell some. What
+    numba compiles lasts a minute in a fresh clone: one process does it, before others want it.
     """
     used = getattr(item, "fixturenames", ())
     if "story" in used:
@@ -80,6 +83,8 @@ def find_group(item: pytest.Item) -> str:
     file = item.path.relative_to(Path(__file__).parent)
     if "run" in used and file.parent.name == "serving":
         return "bundle"
+    if file.parent.name in COMPILED:
+        return "compiled"
     return file.as_posix()
 
 

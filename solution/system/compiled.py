@@ -7,20 +7,27 @@ stay until __pycache__ is removed; where it cannot be written to, numba has a pl
 """
 
 import os
+import sys
+from pathlib import Path
 from zlib import crc32
 
-PACKAGE = os.path.dirname(os.path.dirname(__file__))
+PACKAGE = Path(__file__).parent.parent
 # All that is compiled, and the numbers that it has from elsewhere.
 SOURCES = ("features/propagation", "placement/baselines", "placement/graphs",
            "placement/simulation")  # fmt: skip
 
 
-def find_cache(package: str = PACKAGE) -> str:
+def choose_cache() -> None:
+    """Tell numba, unless the user has told it already, and all that is begun from here."""
+    os.environ.setdefault("NUMBA_CACHE_DIR", str(find_cache()))
+    if numba := sys.modules.get("numba"):  # which read the environment when it was imported
+        numba.config.reload_config()
+
+
+def find_cache(package: Path = PACKAGE) -> Path:
     """The folder of this state of the sources."""
     state = 0
     for folder in SOURCES:
-        for name in sorted(os.listdir(os.path.join(package, folder))):
-            if name.endswith(".py"):
-                with open(os.path.join(package, folder, name), "rb") as file:
-                    state = crc32(name.encode() + b"\0" + file.read(), state)
-    return os.path.join(package, "__pycache__", f"numba-{state:08x}")
+        for source in sorted((package / folder).glob("*.py")):
+            state = crc32(source.name.encode() + b"\0" + source.read_bytes(), state)
+    return package / "__pycache__" / f"numba-{state:08x}"
