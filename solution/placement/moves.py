@@ -13,6 +13,8 @@ LONGEST_RUN = 4  # a run is at most the nodes over this
 MOST_HOPS = 4
 MOST_NODES = 512  # of what surrounds a node
 SAID = 0.3  # of the changes of devices and of fusions, drawn by the policy's chances
+CRITICAL = 0.5  # of the changes, around a node that decides how long the step takes
+WEIGHTS = {"fusion": 2, "placement": 2, "schedule": 1}  # how often a task is changed
 
 
 class Moves:
@@ -26,39 +28,50 @@ class Moves:
     def __init__(self, evaluator: Evaluator, chances: dict[str, np.ndarray] | None = None) -> None:
         self.graph, self.devices = evaluator.graph, len(evaluator.machine)
         self.tasks = evaluator.tasks
+        weights = np.array([WEIGHTS[task] for task in self.tasks], float)
+        self.often = np.cumsum(weights / weights.sum())
+        # Of the decision that was changed last.
+        self._critical: tuple[Decision, np.ndarray] | None = None
         self.cumulated = {task: np.cumsum(c, axis=1) for task, c in (chances or {}).items()}
         order = np.argsort(self.graph.stages, kind="stable")
         self.stages = np.split(order, np.flatnonzero(np.diff(self.graph.stages[order])) + 1)
+        _, self.stage_of = np.unique(self.graph.stages, return_inverse=True)
 
     def __call__(
         self, evaluator: Evaluator, decision: Decision, random: np.random.Generator
     ) -> Decision:
         """A decision in which some nodes have another action of one task."""
-        task = self.tasks[random.integers(len(self.tasks))]
+        if self._critical is None or self._critical[0] is not decision:
+            self._critical = decision, evaluator.environment.find_critical(decision)
+        task = self.tasks[int((self.often < random.random()).sum())]
         if task == "placement":
             return self._place(decision, random)
         if task == "schedule":
             return self._schedule(decision, random)
         return self._fuse(decision, random)
 
-    def _choose(self, decision: Decision, random: np.random.Generator) -> np.ndarray:
+    def _choose(self, random: np.random.Generator) -> np.ndarray:
         """Some nodes (k,) that belong together."""
         count, scale = self.graph.num_nodes, random.integers(5)
+        node = self._choose_one(random)
         if scale == 0:
-            return random.integers(count, size=1)
+            return np.array([node])
         if scale == 1:
-            start, end = self.graph.consumers.start, random.integers(count)
-            return np.append(self.graph.consumers.of[start[end] : start[end + 1]], end)
+            start = self.graph.consumers.start
+            return np.append(self.graph.consumers.of[start[node] : start[node + 1]], node)
         if scale == 2:
-            return self._surround(int(random.integers(count)), int(random.integers(1, MOST_HOPS)))
+            return self._surround(node, int(random.integers(1, MOST_HOPS)))
         if scale == 3:
-            length = int(max(count / LONGEST_RUN, 2) ** random.random())
-            first = int(random.integers(max(count - length, 1)))
-            return np.arange(first, min(first + length, count))
-        part = self.stages[random.integers(len(self.stages))]
-        length = int(len(part) ** random.random())
-        first = int(random.integers(len(part) - length + 1))
-        return part[first : first + length]
+            return _cut(np.arange(count), node, max(count / LONGEST_RUN, 2), random)
+        part = self.stages[self.stage_of[node]]
+        return _cut(part, int(np.searchsorted(part, node)), len(part), random)
+
+    def _choose_one(self, random: np.random.Generator) -> int:
+        assert self._critical is not None
+        critical = self._critical[1]
+        if len(critical) and random.random() < CRITICAL:
+            return int(critical[random.integers(len(critical))])
+        return int(random.integers(self.graph.num_nodes))
 
     def _surround(self, node: int, hops: int) -> np.ndarray:
         """The node and all within so many edges of it."""
@@ -83,7 +96,7 @@ class Moves:
         return np.minimum((cumulated[nodes] < uniform).sum(axis=1), actions - 1)
 
     def _place(self, decision: Decision, random: np.random.Generator) -> Decision:
-        nodes = self.graph.leaders[self._choose(decision, random)]
+        nodes = self.graph.leaders[self._choose(random)]
         placement = decision.placement.copy()
         if "placement" in self.cumulated and random.random() < SAID:
             placement[nodes] = self._draw("placement", nodes, random)
@@ -104,7 +117,7 @@ class Moves:
 
     def _schedule(self, decision: Decision, random: np.random.Generator) -> Decision:
         """Put nodes before or behind another one, or all of them up or down by as much."""
-        nodes = self._choose(decision, random)
+        nodes = self._choose(random)
         priorities = decision.priorities.copy()
         other = priorities[random.integers(self.graph.num_nodes)]
         shift = other - priorities[nodes[random.integers(len(nodes))]]
@@ -115,10 +128,17 @@ class Moves:
         return Decision(decision.placement, priorities, decision.fusion)
 
     def _fuse(self, decision: Decision, random: np.random.Generator) -> Decision:
-        nodes = self._choose(decision, random)
+        nodes = self._choose(random)
         fusion = decision.fusion.copy()
         if "fusion" in self.cumulated and random.random() < SAID:
             fusion[nodes] = self._draw("fusion", nodes, random)
         else:
             fusion[nodes] = random.integers(FUSION_LEVELS) * (random.random() < 0.8)
         return Decision(decision.placement, decision.priorities, fusion)
+
+
+def _cut(nodes: np.ndarray, place: int, longest: float, random: np.random.Generator) -> np.ndarray:
+    """A run of the nodes, up to so many, in which that of the place is."""
+    length = min(int(longest ** random.random()), len(nodes))
+    first = max(place - int(random.integers(length)), 0)
+    return nodes[first : first + length]

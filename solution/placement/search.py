@@ -34,7 +34,9 @@ from solution.placement.simulation.decision import Decision, default_decision
 DRAWN = 16  # decisions of the policy among the first; with mending a quarter of the evaluations
 COOL = 0.01  # temperature over the first seconds; the start is good
 POLICY = "policy"  # whose candidates' names begin so
-LINES = 3  # searches one after the other: from the best, from the second best, from the best of all
+# Searches one after the other: from the best of the first decisions on, the last from the best of
+# all; more of them where there are many evaluations for each node.
+LINES, MANY_LINES, MANY = 3, 5, 20
 
 
 @dataclass(frozen=True)
@@ -166,9 +168,10 @@ def _search(
     seed: int,
 ) -> None:
     moves = Moves(evaluator, chances)
-    starts = [candidates[0].decision, candidates[min(1, len(candidates) - 1)].decision, None]
-    for line, start in enumerate(starts):
-        share = budget // LINES if line + 1 < LINES else budget - (LINES - 1) * (budget // LINES)
-        begin = start if start is not None else evaluator.best
+    lines = MANY_LINES if budget > MANY * evaluator.graph.num_nodes else LINES
+    for line in range(lines):
+        share = budget // lines if line + 1 < lines else budget - (lines - 1) * (budget // lines)
+        start = candidates[min(line, len(candidates) - 1)].decision
+        begin = start if line + 1 < lines else evaluator.best
         if share > 0:  # the first decision of a line is evaluated in any case
-            anneal(evaluator, share, seed * LINES + line, begin, moves, hot=COOL)
+            anneal(evaluator, share, seed * lines + line, begin, moves, hot=COOL)

@@ -6,6 +6,7 @@ import numpy as np
 
 from solution.placement.graphs.cost_graph import CostGraph
 from solution.placement.machine import MEMORY, Machine
+from solution.placement.simulation.critical import find_chain
 from solution.placement.simulation.decision import (
     FUSION_LEVELS,
     Decision,
@@ -66,6 +67,16 @@ class Environment:
         ]
         outcome = self._judge(*found)
         return Timeline(outcome, placement, kernels, start[kernels], end[kernels], transfers)
+
+    def find_critical(self, decision: Decision) -> np.ndarray:
+        """The nodes (k,) that decide how long it takes: see find_chain."""
+        placement = decision.placement[self.graph.leaders]
+        groups = self._fuse(placement, decision)
+        found = simulate(self._arrays, placement, groups, decision.priorities, True)
+        _, _, start, end, sent, what = found
+        chain = find_chain(groups, placement, len(self.machine), start, end,
+                           *self.graph.producers, sent, what)  # fmt: skip
+        return np.flatnonzero(chain)
 
     def _fuse(self, placement: np.ndarray, decision: Decision) -> np.ndarray:
         graph = self.graph
