@@ -64,7 +64,7 @@ class Protocols:
                 fused=_fuses(evaluator))),
             "hdp": place_hierarchically,
             "annealing": anneal,
-            "annealing, 10 times": lambda evaluator, budget, seed: anneal(evaluator, 10 * budget,
+            "annealing 10 times": lambda evaluator, budget, seed: anneal(evaluator, 10 * budget,
                                                                           seed),
             "genetic": breed,
             "random": search_at_random,

@@ -14,15 +14,14 @@ from solution.domain.metrics import bootstrap_mean, score_predictions
 from solution.experiments.base import Experiment
 from solution.runs.folder import Run
 from solution.system.errors import InputError
-from solution.system.progress import console
 from solution.system.terminal import make_table
 from solution.training.executors.base import Executor
 from solution.training.executors.local import HERE
 from solution.training.failures import rehearse
-from solution.training.jobs import Choice, Job, list_jobs
+from solution.training.jobs import Choice, list_jobs
 from solution.training.out_of_fold import count_missing, gather, train_jobs, warn_about_devices
 from solution.training.plan import Plan
-from solution.training.watch import LiveTable, LogLines
+from solution.training.watch import watch_jobs
 
 
 def check_collections(experiment: Experiment, asked: Sequence[str]) -> tuple[str, ...]:
@@ -55,16 +54,11 @@ def train_experiment(
         )
     rehearse(experiment, plan)
     warn_about_devices([experiment], executor.devices)
-    with _show(experiment, jobs, run) as watch:
+    missing = count_missing(jobs, run)
+    with watch_jobs(len(jobs), missing, run.log, title=experiment.name) as watch:
         train_jobs(jobs, plan, run, watch, executor)
     gather(experiment, plan, run)
     return _tabulate(experiment, run)
-
-
-def _show(experiment: Experiment, jobs: Sequence[Job], run: Run) -> LiveTable | LogLines:
-    if console.is_terminal:
-        return LiveTable(experiment.name, len(jobs))
-    return LogLines(len(jobs), count_missing(jobs, run))
 
 
 def _tabulate(experiment: Experiment, run: Run) -> Table:

@@ -185,19 +185,27 @@ class Both:
 
 
 @contextmanager
-def watch_jobs(total: int, kinds: Mapping[str, int], log: Path) -> Iterator[Watch]:
-    """Bars on a terminal, else plain lines; for the arguments see LogLines.
+def watch_jobs(
+    total: int, kinds: Mapping[str, int], log: Path, title: str | None = None
+) -> Iterator[Watch]:
+    """Bars on a terminal, else plain lines; for the first arguments see LogLines.
 
     Args:
         log: a file in which the plain lines stand as well.
+        title: of a table with a line a fit, in the place of bars.
     """
     file = LogFile(log)
     if not console.is_terminal:
         with LogLines(total, kinds, (print_line, file)) as lines:
             yield lines
         return
-    with bars() as progress, LogLines(total, kinds, (file,)) as lines:
-        yield Both(ProgressBars(progress, total, "Training"), lines)
+    with LogLines(total, kinds, (file,)) as lines, ExitStack() as screen:
+        shown: Watch
+        if title is None:
+            shown = ProgressBars(screen.enter_context(bars()), total, "Training")
+        else:
+            shown = screen.enter_context(LiveTable(title, total))
+        yield Both(shown, lines)
 
 
 class LiveTable:

@@ -110,6 +110,8 @@ def choose_methods(asked: str) -> list[str]:
     """Those of the second table: the asked ones, or all that are installed."""
     every = Protocols(SMALL[0], load_policy(), Scratch(NETWORK, TRAINING)).methods()
     methods = asked.split(",") if asked else [name for name in every if name not in TOGETHER]
+    if unknown := [name for name in methods if name not in every]:
+        raise typer.BadParameter(f"{unknown[0]!r} is none of {', '.join(every)}.")
     if "cp-sat" in methods and importlib.util.find_spec("ortools") is None:
         say("CP-SAT is left out: ortools is not installed (the extra placement).")
         methods.remove("cp-sat")

@@ -16,7 +16,7 @@ from solution.system.errors import InputError
 from solution.training.jobs import list_jobs
 from solution.training.opening import open_experiments
 from solution.training.summary import check_collections, train_experiment
-from solution.training.watch import LiveTable
+from solution.training.watch import LiveTable, watch_jobs
 from tests.conftest import REPOSITORY
 from tests.processes import TRAINING
 
@@ -40,6 +40,9 @@ def test_collections_are_trained_one_by_one_into_the_same_run(
     assert set(pl.read_parquet(predictions)["collection"]) == {first, second}  # one model's
     assert not list(run.rglob("*.checkpoints"))
     models = {path: path.stat().st_mtime_ns for path in run.rglob("job.json")}
+    log = (run / "progress.log").read_text()
+    assert all(line in log for line in done.stderr.splitlines() if "2 of 2" in line)
+    assert "2 of 2" in log
     done = train(sample_store, run, "--collection", second)
     assert done.returncode == 0, done.stderr
     assert {path: path.stat().st_mtime_ns for path in run.rglob("job.json")} == models
@@ -87,6 +90,20 @@ def test_the_scores_of_every_collection_are_shown(sample_store: Store, tmp_path:
     ) as (plan, run):
         table = train_experiment(experiment, experiment.collections, plan, run)
     assert table.row_count == len({job.collections for job in list_jobs(experiment, plan)})
+
+
+def test_on_a_terminal_there_is_a_table_and_the_same_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = io.StringIO()
+    terminal = Console(file=shown, width=100, force_terminal=True)
+    monkeypatch.setattr("solution.training.watch.console", terminal)
+    with watch_jobs(1, {"mine": 1}, tmp_path / "progress.log", title="mine") as watch:
+        with watch.job("mine fold 0") as report:
+            report(3, 20, "", 0.5, loss=0.1, rate=9.0)
+        watch.advance()
+    assert "1 of 1 models are there" in shown.getvalue()
+    assert "mine fold 0: inner score 0.500" in (tmp_path / "progress.log").read_text()
 
 
 @pytest.mark.parametrize("resumed_at", [0, 5])
