@@ -22,7 +22,7 @@ from solution.placement.graphs.workloads import Workload
 from solution.placement.policy.decisions import TRIES
 from solution.placement.policy.network import Policy
 from solution.placement.policy.settings import GOING_ON
-from solution.placement.scratch import FINE_TUNING, SAMPLES, Scratch, learn_more
+from solution.placement.scratch import FINE_TUNING, SAMPLES, Scratch, decide_at_last, learn_more
 from solution.placement.search import decide_at_once, optimize
 from solution.placement.simulation.decision import Decision, default_decision
 from solution.system.errors import InputError
@@ -87,8 +87,7 @@ class Protocols:
         training = replace(self.scratch.training, learning_rate=GOING_ON)
         most = len(evaluator.curve) + FINE_TUNING * SAMPLES
         learn_more(policy, evaluator, training, min(budget - 1, most), seed)
-        if left := budget - len(evaluator.curve):
-            decide_at_once(evaluator, policy.eval(), seed, min(TRIES, left))
+        decide_at_last(evaluator, policy.eval(), budget, seed)
 
     def divide(self, evaluator: Evaluator, budget: int, seed: int) -> None:
         """As a person would: by layers, or by the cost of cells."""

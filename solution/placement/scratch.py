@@ -48,11 +48,11 @@ class Scratch:
     def learn_briefly(self, evaluator: Evaluator, budget: int, seed: int) -> None:
         """As many updates as fine-tuning has, then the likeliest decision."""
         policy = self.learn(evaluator, min(budget - 1, FINE_TUNING * SAMPLES), seed)
-        _decide(evaluator, policy, budget, seed)
+        decide_at_last(evaluator, policy, budget, seed)
 
     def decide_jointly(self, evaluator: Evaluator, budget: int, seed: int) -> None:
         """One network for all tasks, then its likeliest decision."""
-        _decide(evaluator, self.learn(evaluator, budget - 1, seed), budget, seed)
+        decide_at_last(evaluator, self.learn(evaluator, budget - 1, seed), budget, seed)
 
     def decide_singly(self, evaluator: Evaluator, budget: int, seed: int) -> None:
         """A network for each task, the others as by default; then what each found, together."""
@@ -81,7 +81,8 @@ class Scratch:
         return own
 
 
-def _decide(evaluator: Evaluator, policy: Policy, budget: int, seed: int) -> None:
+def decide_at_last(evaluator: Evaluator, policy: Policy, budget: int, seed: int) -> None:
+    """Evaluate the policy's likeliest decision where the budget leaves anything for it."""
     if left := budget - len(evaluator.curve):
         decide_at_once(evaluator, policy, seed, min(TRIES, left))
 

@@ -32,7 +32,7 @@ from solution.models.nets.checkpoint import (
     with_prefix,
     without_prefix,
 )
-from solution.placement.evaluation import INVALID, TASKS, Evaluator
+from solution.placement.evaluation import TASKS, Evaluator
 from solution.placement.graphs.workloads import LESSONS, Workload, draw_lessons
 from solution.placement.machine import make_machine
 from solution.placement.policy.decisions import pack_decision, unpack_decision
@@ -42,7 +42,7 @@ from solution.placement.policy.ppo import Trainer, Update, fit_scale
 from solution.placement.policy.saving import save_policy
 from solution.placement.policy.settings import GOING_ON, PolicySettings, TrainingSettings
 from solution.placement.policy.tidying import tidy
-from solution.placement.search import decide_at_once, optimize
+from solution.placement.search import find_seconds_at_once, optimize
 from solution.placement.simulation.decision import Decision
 from solution.placement.simulation.environment import Environment
 from solution.system.terminal import say
@@ -94,9 +94,7 @@ class Best:
         """Seconds of the policy's likeliest decisions over the best known: the geometric mean."""
         logs = []
         for evaluator, best in zip(self.evaluators, self.seconds, strict=True):
-            asked = evaluator.start_again()
-            decide_at_once(asked, policy)
-            logs.append(np.log(min(asked.seconds, INVALID * evaluator.reference) / best))
+            logs.append(np.log(find_seconds_at_once(evaluator, policy) / best))
         return float(np.exp(np.mean(logs)))
 
 

@@ -19,7 +19,8 @@ SOURCES = ("features/propagation", "placement/baselines", "placement/graphs",
 
 def choose_cache() -> None:
     """Tell numba, unless the user has told it already, and all that is begun from here."""
-    os.environ.setdefault("NUMBA_CACHE_DIR", str(find_cache()))
+    if "NUMBA_CACHE_DIR" not in os.environ:
+        os.environ["NUMBA_CACHE_DIR"] = str(find_cache())
     if numba := sys.modules.get("numba"):  # which read the environment when it was imported
         numba.config.reload_config()
 

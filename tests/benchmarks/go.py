@@ -130,7 +130,7 @@ def main(
     workloads, chosen = list(SMALL if small else DOCUMENT), choose_methods(methods)
     bench = Bench(folder, evaluations, policy)
     cells = list(bench.measure_all(workloads, PAIR, chosen, seeds))
-    tabulate(cells, workloads, chosen, seeds)
+    tabulate(cells, chosen)
     tabulate_reach(cells)
     draw_curves(cells, chosen, folder / "curves.png")
     fused = [workload for workload in workloads if workload.name in FUSION_ROWS]

@@ -18,7 +18,7 @@ What is measured lies in FOLDER and is not measured again.
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -35,13 +35,13 @@ from solution.placement.policy.network import Policy
 from solution.placement.policy.ppo import Trainer, fit_scale
 from solution.placement.policy.saving import load_policy
 from solution.placement.policy.settings import GOING_ON, PolicySettings, TrainingSettings
-from solution.placement.scratch import SAMPLES, learn_more
-from solution.placement.search import decide_at_once
+from solution.placement.scratch import SAMPLES, Scratch
+from solution.placement.search import find_seconds_at_once
 from solution.placement.simulation.environment import Environment
 from solution.placement.train import Best, make_evaluators
 from solution.system.files import write_json
 from solution.system.terminal import make_table, output
-from tests.benchmarks.go_tables import find_gain
+from tests.benchmarks.go_tables import describe_gain
 
 WHOLE = PolicySettings(width=64, attention_layers=2, heads=4, inner=128, rounds=1)
 LEARNING = TrainingSettings(learning_rate=1e-3, epochs=2)
@@ -90,16 +90,6 @@ class Kept:
         return json.loads(path.read_text())
 
 
-def decide(policy: Policy, evaluators: Sequence[Evaluator]) -> list[float]:
-    """Seconds of its likeliest decisions; INVALID times the reference where none fits."""
-    found = []
-    for evaluator in evaluators:
-        asked = evaluator.start_again()
-        decide_at_once(asked, policy)
-        found.append(min(asked.seconds, INVALID * evaluator.reference))
-    return found
-
-
 def imitate(
     settings: PolicySettings, steps: int, seed: int, learned: Best, others: Best,
     lessons: tuple[list[Lesson], list[Lesson]],
@@ -114,8 +104,12 @@ def imitate(
     policy.eval()
     with torch.no_grad():
         losses = [[float(find_loss(policy, lesson)) for lesson in part] for part in lessons]
+    decided = {
+        name: [find_seconds_at_once(one, policy) for one in best.evaluators]
+        for name, best in (("learned", learned), ("others", others))
+    }
     return {
-        "learned": decide(policy, learned.evaluators), "others": decide(policy, others.evaluators),
+        **decided,
         "losses": losses, "clock": clock, "parameters": sum(p.numel() for p in policy.parameters()),
     }  # fmt: skip
 
@@ -152,15 +146,9 @@ def show_networks(found: dict[str, list[dict]], learned: Best, others: Best, wha
         for part, best in (("learned", learned), ("others", others)):
             own, first = (np.array([row[part] for row in runs]).T for runs in (rows, whole))
             ratio = np.exp(np.log(own / np.array(best.seconds)[:, None]).mean())
-            cells += [f"{ratio:.2f}", "" if rows is whole else describe(own, first)]
+            cells += [f"{ratio:.2f}", "" if rows is whole else describe_gain(own, first)]
         table.add_row(name, *cells)
     output.print(table)
-
-
-def describe(own: np.ndarray, whole: np.ndarray) -> str:
-    """own / whole - 1 of (programs, seeds), with its interval."""
-    gain, low, high = find_gain(own, whole)
-    return f"{gain:+.1%} ({low:+.1%} to {high:+.1%})"
 
 
 def learn_alone(
@@ -169,10 +157,7 @@ def learn_alone(
 ) -> float:  # fmt: skip
     """Seconds of the best decision of PPO from scratch; INVALID times the reference for none."""
     asked = evaluator.start_again()
-    torch.manual_seed(seed)
-    policy = Policy(network)
-    fit_scale(policy, [asked])
-    learn_more(policy, asked, training, budget, seed)
+    Scratch(network, training).learn(asked, budget, seed)
     return min(asked.seconds, INVALID * asked.reference)
 
 
@@ -199,7 +184,7 @@ def compare_learnings(keep: Kept, budget: int, seeds: int) -> None:
         first = next(iter(found.values()))
         for name, own in found.items():
             ratio = f"{np.exp(np.log(own / references).mean()):.3f}"
-            table.add_row(name, ratio, "" if own is first else describe(own, first))
+            table.add_row(name, ratio, "" if own is first else describe_gain(own, first))
         output.print(table)
 
 
@@ -231,7 +216,7 @@ def compare_transfer(keep: Kept, seeds: int) -> None:
             ]  # fmt: skip
             pair.append(np.array([run["seconds"] for run in runs]).T)
         means = [f"{np.exp(np.log(own / best).mean()):.2f}" for own in pair]
-        table.add_row(str(updates), *means, describe(pair[1], pair[0]))
+        table.add_row(str(updates), *means, describe_gain(pair[1], pair[0]))
     output.print(table)
 
 
@@ -246,7 +231,7 @@ def tune(evaluator: Evaluator, is_shipped: bool, updates: int, seed: int) -> flo
     if is_shipped:
         training = replace(training, learning_rate=GOING_ON)
     Trainer(policy, [asked], training).train()
-    return decide(policy.eval(), [evaluator])[0]
+    return find_seconds_at_once(evaluator, policy.eval())
 
 
 def main(

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 
-from solution.placement.graphs.workloads import Workload
 from solution.system.terminal import make_table, output, say
 from tests.benchmarks.go_document import FUSION_ROWS, PRINTED
 
@@ -88,22 +87,21 @@ class Cells:
         ])  # fmt: skip
 
 
-def tabulate(cells: Sequence[Cell], workloads: Sequence[Workload], methods: list[str],
-             seeds: int) -> None:  # fmt: skip
+def tabulate(cells: Sequence[Cell], methods: list[str]) -> None:
     """The document's second table with ours, and gains over each method below it."""
     known = Cells(cells)
     seconds = {method: known.seconds(method) for method in methods}
-    table = make_table(f"Seconds a step, means of {seeds} seeds; in brackets as printed")
+    table = make_table(f"Seconds a step, means of {known.seeds} seeds; in brackets as printed")
     for header in ("Workload", *methods, "Bound"):
         table.add_column(header, justify="right")
-    for place, workload in enumerate(workloads):
-        printed = PRINTED.get(workload.name, {})
-        row = [workload.name]
+    for place, name in enumerate(known.workloads):
+        printed = PRINTED.get(name, {})
+        row = [name]
         for method in methods:
             mean = seconds[method][place].mean()
             own = "OOM" if np.isnan(mean) else f"{mean:.4f}"
             row.append(own + (f" ({printed[method]})" if method in printed else ""))
-        bound = max(cell.bound for cell in cells if cell.workload == workload.name)
+        bound = max(cell.bound for cell in cells if cell.workload == name)
         table.add_row(*row, f"{bound:.4f}")
     output.print(table)
     for ours in OURS:
@@ -114,8 +112,13 @@ def tabulate(cells: Sequence[Cell], workloads: Sequence[Workload], methods: list
 
 def say_gain(name: str, baseline: np.ndarray, ours: np.ndarray) -> None:
     """A line with the interval."""
+    say(f"{name}: {describe_gain(baseline, ours)}")
+
+
+def describe_gain(baseline: np.ndarray, ours: np.ndarray) -> str:
+    """What `find_gain` says, in words."""
     gain, low, high = find_gain(baseline, ours)
-    say(f"{name}: {gain:+.1%} ({low:+.1%} to {high:+.1%})")
+    return f"{gain:+.1%} ({low:+.1%} to {high:+.1%})"
 
 
 def tabulate_reach(cells: Sequence[Cell]) -> None:
@@ -125,8 +128,8 @@ def tabulate_reach(cells: Sequence[Cell]) -> None:
     trained is in neither.
     """
     known, methods = Cells(cells), {cell.method for cell in cells}
-    for ours in OURS if "hdp" in methods else ():
-        if ours not in methods:
+    for ours in OURS:
+        if not {"hdp", ours} <= methods:
             continue
         found = np.array([
             [_compare_reach(known, name, ours, seed) for seed in range(known.seeds)]

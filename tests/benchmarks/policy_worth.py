@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from solution.placement.evaluation import INVALID, TASKS, Evaluator
+from solution.placement.evaluation import TASKS, Evaluator
 from solution.placement.graphs.workloads import HELD_OUT, SMALL, Workload
 from solution.placement.policy.network import Policy
 from solution.placement.policy.saving import load_policy
-from solution.placement.search import POLICY, decide_at_once, optimize
+from solution.placement.search import POLICY, find_seconds_at_once, optimize
 from solution.placement.train import make_evaluators
 from solution.system.terminal import make_table, output
 
@@ -45,10 +45,8 @@ def measure(evaluator: Evaluator, policy: Policy) -> Worth:
             pair.append(np.log(own.seconds))
             leads.append(first[0].name.startswith(POLICY))
         found.append(pair)
-    alone = evaluator.start_again()
-    decide_at_once(alone, policy)
+    seconds = find_seconds_at_once(evaluator, policy)
     with_policy, without = np.mean(found, axis=0)
-    seconds = min(alone.seconds, INVALID * evaluator.reference)
     return Worth(with_policy, without, float(np.log(seconds)), float(np.log(evaluator.reference)),
                  float(np.mean(leads[::2])))  # fmt: skip
 

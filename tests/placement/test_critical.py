@@ -22,10 +22,8 @@ def test_it_leaves_no_moment_of_the_step_out(seed: int, fused: bool) -> None:
     drawn = decide_at_random(graph, machine, np.random.default_rng(seed))
     levels = drawn.fusion if fused else np.zeros(graph.num_nodes, np.int64)
     decision = Decision(drawn.placement, drawn.priorities, levels)
-    critical, line = (
-        set(environment.find_critical(decision).tolist()),
-        environment.timeline(decision),
-    )
+    critical = set(environment.find_critical(decision).tolist())
+    line = environment.timeline(decision)
     busy = [(line.start[node], line.end[node]) for node in critical]
     busy += [(sent.start, sent.end) for sent in line.transfers if sent.node in critical]
     known = 0.0

@@ -38,9 +38,8 @@ class Environment:
     def runtime(self, decision: Decision) -> Outcome:
         """What the decision costs."""
         check_decision(self.graph, self.machine, decision)
-        placement = decision.placement[self.graph.leaders]
-        groups = self._fuse(placement, decision)
-        return self._judge(*simulate(self._arrays, placement, groups, decision.priorities, False))
+        _, _, found = self._run(decision, recording=False)
+        return self._judge(*found)
 
     def timeline(self, decision: Decision, groups: np.ndarray | None = None) -> Timeline:
         """When everything happens.
@@ -70,13 +69,23 @@ class Environment:
 
     def find_critical(self, decision: Decision) -> np.ndarray:
         """The nodes (k,) that decide how long it takes: see find_chain."""
-        placement = decision.placement[self.graph.leaders]
-        groups = self._fuse(placement, decision)
-        found = simulate(self._arrays, placement, groups, decision.priorities, True)
+        placement, groups, found = self._run(decision, recording=True)
         _, _, start, end, sent, what = found
         chain = find_chain(groups, placement, len(self.machine), start, end,
                            *self.graph.producers, sent, what)  # fmt: skip
         return np.flatnonzero(chain)
+
+    def _run(
+        self, decision: Decision, *, recording: bool
+    ) -> tuple[np.ndarray, np.ndarray, tuple[Any, ...]]:
+        """Devices and kernels (nodes,), and what `simulate` says of them."""
+        placement = decision.placement[self.graph.leaders]
+        groups = self._fuse(placement, decision)
+        return (
+            placement,
+            groups,
+            simulate(self._arrays, placement, groups, decision.priorities, recording),
+        )
 
     def _fuse(self, placement: np.ndarray, decision: Decision) -> np.ndarray:
         graph = self.graph
