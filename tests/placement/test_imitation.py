@@ -1,6 +1,7 @@
 """Imitation: what a lesson says, and that the policy learns it."""
 
 from dataclasses import replace
+from functools import partial
 from itertools import permutations
 
 import numpy as np
@@ -14,10 +15,12 @@ from solution.placement.policy.imitation import (
     Imitation,
     call_as_the_policy,
     draw_order,
+    find_loss,
     make_lesson,
     weigh_devices,
 )
 from solution.placement.policy.inputs import find_inputs
+from solution.placement.policy.network import Choice, Given
 from solution.placement.simulation.environment import Environment
 from tests.placement.made import make_decision, make_graph
 from tests.placement.test_policy import make_policy
@@ -44,23 +47,30 @@ def test_names_of_devices_that_are_alike_mean_nothing() -> None:
     """A lesson and the same with its devices called otherwise teach the same."""
     evaluator, policy = Evaluator(Environment(make_graph(30, 2), make_machine(3))), make_policy()
     lesson = make_lesson(evaluator, make_decision(evaluator.graph, 3, 1))
-    called = call_as_the_policy(policy, lesson)["placement"]
-    other = {**lesson.actions, "placement": (lesson.actions["placement"] + 1) % 3}
-    assert torch.equal(
-        called, call_as_the_policy(policy, replace(lesson, actions=other))["placement"]
+    other = (lesson.actions["placement"] + 1) % 3
+    assert find_loss(policy, lesson) == find_loss(
+        policy, replace(lesson, actions={**lesson.actions, "placement": other})
     )
 
     # Of all ways to call them it is the likeliest.
-    def find_chance(placement: torch.Tensor) -> float:
+    def ask(placement: Given) -> Choice:
         given = {**lesson.actions, "placement": placement}
-        choice = policy(find_inputs(evaluator.graph), 3, 1, given)["placement"]
-        return float(choice.of_actions()[0, evaluator.graph.decides_device].sum().detach())
+        return policy(find_inputs(evaluator.graph), 3, 1, given)["placement"]
 
+    def find_chance(placement: Given) -> float:
+        chances = ask(placement).of_actions()[0, evaluator.graph.decides_device]
+        return float(chances.sum().detach())
+
+    called = ask(partial(call_as_the_policy, lesson)).actions
     every = [torch.tensor(names)[called] for names in permutations(range(3))]
     assert find_chance(called) == pytest.approx(max(map(find_chance, every)), abs=1e-4)
+
+
+def test_devices_that_differ_keep_their_names() -> None:
     unequal = Evaluator(Environment(make_graph(30, 2), make_machine(2, "v100+p100")))
     lesson = make_lesson(unequal, make_decision(unequal.graph, 2, 1))
-    assert call_as_the_policy(policy, lesson) is lesson.actions
+    chances = torch.zeros(1, 30, 8)
+    assert call_as_the_policy(lesson, chances) is lesson.actions["placement"]
 
 
 def test_a_node_counts_by_what_it_costs_elsewhere() -> None:

@@ -230,24 +230,38 @@ def test_a_training_that_was_stopped_ends_with_the_same_policy(tmp_path: Path) -
         assert torch.equal(one, other)
 
 
-def test_neighbours_agree_as_a_slow_mean_field_does() -> None:
+@pytest.mark.parametrize("learns", [True, False])
+def test_neighbours_agree_as_a_slow_mean_field_does(learns: bool) -> None:
+    """Of one strength while it learns; where it decides, more often, and the last one is firm."""
     torch.manual_seed(0)
-    inputs, layer = find_inputs(make_graph(20, 1, tied=True)), Agreement(3)
+    inputs, layer = find_inputs(make_graph(20, 1, tied=True)), Agreement(3).train(learns)
     logits = torch.randn(2, 20, 4)
     logits[:, :, 3] = -torch.inf
     found = layer(logits, inputs.votes)
     strength = nn.functional.softplus(layer.strength)
     expected = logits
-    for _ in range(3):
+    for times in [1, 1, 1] if learns else [1 + 3 * sweep / 8 for sweep in range(9)]:
         chances = expected.softmax(dim=2)
         expected = logits.clone()
         for to, of, weight in zip(*map(torch.Tensor.tolist, inputs.votes), strict=True):
-            expected[:, to] += strength * weight * chances[:, of]
+            expected[:, to] += times * strength * weight * chances[:, of]
     assert torch.allclose(found, expected, atol=1e-5)
     assert (found[:, :, 3] == -torch.inf).all()
     sums = torch.zeros(20).index_add(0, inputs.votes.to, inputs.votes.weights)
     assert torch.allclose(sums[sums > 0], torch.ones(1))
     assert torch.equal(Agreement(0)(logits, inputs.votes), logits)
+
+
+def test_a_stray_follows_its_neighbours() -> None:
+    """Two chains that are for a device each, but one node: its own wish is for the other's."""
+    graph = make_halves()
+    chains = torch.from_numpy(graph.opcodes == 9).long()
+    stray = int((chains == 0).nonzero()[1])
+    logits = 3.0 * nn.functional.one_hot(chains, 2)[None].float()
+    logits[0, stray] = torch.tensor([0.0, 2.0])
+    layer, votes = Agreement(8), find_inputs(graph).votes
+    assert layer(logits, votes).argmax(dim=2)[0, stray] == 1
+    assert torch.equal(layer.eval()(logits, votes).argmax(dim=2)[0], chains)
 
 
 def test_a_saved_policy_decides_the_same(tmp_path: Path) -> None:

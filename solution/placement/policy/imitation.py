@@ -7,6 +7,7 @@ is not clean is worse than that.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 from solution.placement.evaluation import Evaluator
 from solution.placement.policy.decisions import find_actions, find_fixed
 from solution.placement.policy.inputs import find_inputs
-from solution.placement.policy.network import Policy
+from solution.placement.policy.network import Given, Policy
 from solution.placement.simulation.decision import Decision
 from solution.system.progress import track
 
@@ -65,22 +66,23 @@ def weigh_devices(evaluator: Evaluator, decision: Decision) -> np.ndarray:
     return (weights / weights[nodes].mean()).astype(np.float32)
 
 
-def call_as_the_policy(policy: Policy, lesson: Lesson) -> dict[str, Tensor]:
-    """The actions, with devices that are alike called as the policy most likely calls them.
+def call_as_the_policy(lesson: Lesson, log_chances: Tensor) -> Tensor:
+    """The devices (1, nodes), those that are alike called as the policy most likely calls them.
 
     Which of them is the first means nothing; a policy that is told the names of each lesson learns
     that every division is as good the other way round, and decides for neither.
+
+    Args:
+        log_chances: (1, nodes, devices or more) of the policy.
     """
-    machine, graph = lesson.evaluator.machine, lesson.evaluator.graph
-    if "placement" not in lesson.actions or len(set(machine.devices)) > 1:
-        return lesson.actions
-    with torch.no_grad():
-        found = policy(find_inputs(graph), len(machine), 1, lesson.actions, fixed=lesson.fixed)
-    choice = found["placement"]
-    chances = choice.log_chances[0, graph.decides_device, : len(machine)].double().numpy()
-    parts = np.eye(len(machine))[lesson.actions["placement"][0, graph.decides_device]]
+    machine, decides = lesson.evaluator.machine, lesson.evaluator.graph.decides_device
+    placement = lesson.actions["placement"]
+    if len(set(machine.devices)) > 1:
+        return placement
+    chances = log_chances.detach()[0, decides, : len(machine)].double().numpy()
+    parts = np.eye(len(machine))[placement[0, decides]]
     _, names = linear_sum_assignment(parts.T @ chances, maximize=True)
-    return {**lesson.actions, "placement": torch.from_numpy(names)[lesson.actions["placement"]]}
+    return torch.from_numpy(names)[placement]
 
 
 class Imitation:
@@ -136,8 +138,10 @@ def draw_order(lessons: int, steps: int, seed: int) -> np.ndarray:
 def find_loss(policy: Policy, lesson: Lesson) -> Tensor:
     """Cross-entropy of a node, summed over the tasks."""
     inputs, devices = find_inputs(lesson.evaluator.graph), len(lesson.evaluator.machine)
-    called = call_as_the_policy(policy, lesson)
-    choices = policy(inputs, devices, 1, called, fixed=lesson.fixed)
+    given: dict[str, Given] = dict(lesson.actions)
+    if "placement" in given:
+        given["placement"] = partial(call_as_the_policy, lesson)
+    choices = policy(inputs, devices, 1, given, fixed=lesson.fixed)
     parts = [-(choice.of_actions()[0] * lesson.weights[task]).sum() / marks.sum()
              for task, choice in choices.items()
              if (marks := inputs.decides[task]).any()]  # fmt: skip

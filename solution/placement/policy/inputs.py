@@ -49,9 +49,10 @@ def find_inputs(graph: CostGraph) -> Inputs:
 
 
 def _find_votes(graph: CostGraph) -> Votes:
-    """A tensor speaks for both its ends, by the logarithm of its bytes."""
+    """A tensor speaks for both its ends, by the cube root of its bytes: the bytes alone would
+    leave all but the largest unheard, and their logarithm makes none louder than another."""
     ends = graph.leaders[graph.edges]
-    weights = np.log1p(graph.output_bytes[graph.edges[:, 1]])
+    weights = np.cbrt(graph.output_bytes[graph.edges[:, 1]])
     apart = (ends[:, 0] != ends[:, 1]) & (weights > 0)
     to, of = np.concatenate([ends[apart], ends[apart, ::-1]]).T
     weights = np.tile(weights[apart], 2)

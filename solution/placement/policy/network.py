@@ -5,6 +5,7 @@ after the other, through one recurrent attention layer whose residual path carri
 before.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -23,6 +24,8 @@ from solution.placement.policy.layers import (
 from solution.placement.policy.settings import MAX_HEAD, PolicySettings
 
 OPCODE_WIDTH = 32
+# Actions (decisions, nodes), or what finds them by the logarithms of chances (1, nodes, actions).
+Given = Tensor | Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +89,7 @@ class Policy(nn.Module):
         inputs: Inputs,
         devices: int,
         decisions: int = 1,
-        given: dict[str, Tensor] | None = None,
+        given: Mapping[str, Given] | None = None,
         generator: torch.Generator | None = None,
         fixed: dict[str, Tensor] | None = None,
     ) -> dict[str, Choice]:
@@ -95,7 +98,7 @@ class Policy(nn.Module):
         Args:
             devices: how many there are; the head's others are never chosen.
             decisions: how many to draw.
-            given: actions (decisions, nodes) a task that were taken; then nothing is drawn.
+            given: actions a task that were taken; then nothing is drawn.
             generator: what draws; without it, and without `given`, the likeliest is taken.
             fixed: actions (1, nodes) of the tasks that are not asked for; the others are told them
                 in every round, for they are what will run.
@@ -146,7 +149,7 @@ class Policy(nn.Module):
         found: tuple[Tensor, Tensor],
         devices: int,
         decisions: int,
-        given: dict[str, Tensor] | None,
+        given: Mapping[str, Given] | None,
         generator: torch.Generator | None,
         fixed: dict[str, Tensor],
         *,
@@ -167,7 +170,9 @@ class Policy(nn.Module):
                 logits = logits.masked_fill(torch.arange(logits.shape[2]) >= devices, -torch.inf)
                 logits = self.agreement(logits, inputs.votes)
             chances = logits.log_softmax(dim=2)
-            actions = given[task] if given is not None else draw(chances, decisions, generator)
+            actions = draw(chances, decisions, generator) if given is None else given[task]
+            if not isinstance(actions, Tensor):
+                actions = actions(chances)
             choices[task] = Choice(actions, chances)
             told = chances.exp() if soft else self._mark(task, actions)
         return choices
