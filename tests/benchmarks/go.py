@@ -20,7 +20,7 @@ import typer
 
 from solution.placement.baselines.bounds import find_bound
 from solution.placement.evaluation import TASKS, Evaluator
-from solution.placement.graphs.workloads import DOCUMENT, SMALL, Workload
+from solution.placement.graphs.workloads import DOCUMENT, HELD_OUT, SMALL, Workload
 from solution.placement.machine import make_machine
 from solution.placement.policy.saving import SHIPPED, load_policy
 from solution.placement.policy.settings import PolicySettings, TrainingSettings
@@ -123,11 +123,15 @@ def main(
     evaluations: Annotated[int, typer.Option()] = 2000,
     seeds: Annotated[int, typer.Option()] = 6,
     small: Annotated[bool, typer.Option("--small", help="Few steps a family: minutes.")] = False,
+    held_out: Annotated[
+        bool, typer.Option("--held-out", help="As small, none of them learned from.")
+    ] = False,
     methods: Annotated[str, typer.Option(help="Joined by commas. Default: all.")] = "",
     policy: Annotated[Path, typer.Option()] = SHIPPED,
 ) -> None:
     """Measure every cell that is not measured yet; print the tables."""
-    workloads, chosen = list(SMALL if small else DOCUMENT), choose_methods(methods)
+    workloads = list(HELD_OUT if held_out else SMALL if small else DOCUMENT)
+    chosen = choose_methods(methods)
     bench = Bench(folder, evaluations, policy)
     cells = list(bench.measure_all(workloads, PAIR, chosen, seeds))
     tabulate(cells, chosen)

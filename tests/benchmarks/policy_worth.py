@@ -19,8 +19,10 @@ from solution.placement.policy.saving import load_policy
 from solution.placement.search import POLICY, find_seconds_at_once, optimize
 from solution.placement.train import make_evaluators
 from solution.system.terminal import make_table, output
+from tests.benchmarks.go_tables import describe_gain
 
-BUDGET, SEEDS, DRAWS = 100, 3, 2000
+BUDGET, SEEDS = 100, 3
+COMPARED = (("without", "with_policy"), ("alone", "without"), ("one_device", "without"))
 
 
 @dataclass(frozen=True)
@@ -51,14 +53,6 @@ def measure(evaluator: Evaluator, policy: Policy) -> Worth:
                  float(np.mean(leads[::2])))  # fmt: skip
 
 
-def describe(logs: np.ndarray) -> str:
-    """exp - 1 of the mean, with its 95% interval from drawing programs anew."""
-    random = np.random.default_rng(0)
-    means = [logs[random.integers(len(logs), size=len(logs))].mean() for _ in range(DRAWS)]
-    low, high = np.expm1(np.quantile(means, [0.025, 0.975]))
-    return f"{np.expm1(logs.mean()):+.1%} ({low:+.1%} to {high:+.1%})"
-
-
 def show(programs: dict[str, Sequence[Workload]], policy: Policy) -> None:
     """A row a set of programs and of tasks."""
     table = make_table(f"Ratios of seconds less 1, with 95% intervals; {BUDGET} decisions a search")
@@ -71,9 +65,10 @@ def show(programs: dict[str, Sequence[Workload]], policy: Policy) -> None:
             of = {field: np.array([getattr(worth, field) for worth in worths])
                   for field in Worth.__dataclass_fields__}  # fmt: skip
             table.add_row(
-                name, ", ".join(tasks), describe(of["without"] - of["with_policy"]),
-                describe(of["alone"] - of["without"]), describe(of["one_device"] - of["without"]),
-                f"{of['leads'].mean():.0%}",
+                name, ", ".join(tasks), *(
+                    describe_gain(np.exp(of[one])[:, None], np.exp(of[other])[:, None])
+                    for one, other in COMPARED
+                ), f"{of['leads'].mean():.0%}",
             )  # fmt: skip
     output.print(table)
 
