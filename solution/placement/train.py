@@ -47,7 +47,7 @@ from solution.placement.simulation.decision import Decision
 from solution.placement.simulation.environment import Environment
 from solution.system.terminal import say
 
-SHIPPED = PolicySettings(width=96, attention_layers=2, heads=4, segment=512, inner=256, rounds=1)
+SHIPPED = PolicySettings(width=96, attention_layers=2, heads=4, segment=256, inner=256, rounds=1)
 DEVICES = (2, 4)
 LEARNING_RATE = 1e-3
 EVERY = 500  # steps of imitation between two checkpoints
@@ -231,8 +231,8 @@ def _show(update: Update) -> None:
 
 def main(
     out: Annotated[Path, typer.Argument(help="The policy's file.")],
-    steps: Annotated[list[int], typer.Option(help="Of imitation, for each turn.")] = [3000, 2000],  # noqa: B006
-    more_steps: Annotated[int, typer.Option(help="Of imitation, with the drawn programs.")] = 4500,
+    steps: Annotated[list[int], typer.Option(help="Of imitation, for each turn.")] = [4500, 3000],  # noqa: B006
+    more_steps: Annotated[int, typer.Option(help="Of imitation, with the drawn programs.")] = 8000,
     updates: Annotated[int, typer.Option(help="Of PPO.")] = 180,
     drawn: Annotated[int, typer.Option(help="Programs to learn from after those picked.")] = 96,
     leave_out: Annotated[str, typer.Option(help="A family that is not learned from.")] = "",
