@@ -31,7 +31,8 @@ from tests.benchmarks.go_tables import describe_gain
 
 FAMILIES = tuple(dict.fromkeys(workload.family for workload in LESSONS))
 NETWORK = replace(WHOLE, segment=512)
-COLUMNS = ("held out", "learned from, too", "a search", "one, at once", "one, 50 updates")
+COLUMNS = ("fused on one device", "held out", "learned from, too", "a search", "one, at once",
+           "one, 50 updates")  # fmt: skip
 
 
 def imitate(lessons: list[Lesson], steps: int, seed: int) -> Policy:
@@ -56,6 +57,12 @@ def tune(policy: Policy, evaluator: Evaluator, seed: int) -> float:
 def decide_all(policy: Policy, evaluators: list[Evaluator]) -> list[float]:
     """Seconds of the likeliest decisions."""
     return [find_seconds_at_once(one, policy) for one in evaluators]
+
+
+def fuse_all(evaluator: Evaluator) -> float:
+    """Seconds of all that may be fused, on one device: what whoever has learned little decides."""
+    every = np.ones(evaluator.graph.num_nodes, np.int64)
+    return evaluator.environment.runtime(replace(evaluator.base, fusion=every)).seconds
 
 
 def hold_out(family: str, lessons: list[Lesson], steps: int, seed: int) -> dict:
@@ -97,6 +104,7 @@ def main(
     best.search(None, SEARCH, 0)
     lessons = best.make_lessons()
     one_device = np.array([one.reference for one in best.evaluators])
+    fused = np.array([fuse_all(one) for one in best.evaluators])
     every = keep(f"all-{steps}-{seed}", lambda: {
         "at once": decide_all(imitate(lessons, steps, seed), best.evaluators)})  # fmt: skip
     found = {}
@@ -107,6 +115,7 @@ def main(
         base = one_device[own]
         held_out = np.array(run["at once"]) / base
         found[family] = {
+            "fused on one device": fused[own] / base,
             "held out": held_out,
             "learned from, too": np.array(every["at once"])[own] / base,
             "a search": np.array(best.seconds)[own] / base,
