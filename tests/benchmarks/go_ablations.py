@@ -18,7 +18,7 @@ What is measured lies in FOLDER and is not measured again.
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -90,22 +90,34 @@ class Kept:
         return json.loads(path.read_text())
 
 
+def teach(settings: PolicySettings, lessons: Sequence[Lesson], steps: int, seed: int) -> Policy:
+    """A network that has learned these, and decides."""
+    torch.manual_seed(seed)
+    policy = Policy(settings)
+    fit_scale(policy, [lesson.evaluator for lesson in lessons])
+    Imitation(policy, steps, LEARNING_RATE, seed).learn(lessons)
+    return policy.eval()
+
+
+def decide_all(policy: Policy, evaluators: Sequence[Evaluator]) -> list[float]:
+    """Seconds of the likeliest decisions."""
+    return [find_seconds_at_once(one, policy) for one in evaluators]
+
+
 def imitate(
     settings: PolicySettings, steps: int, seed: int, learned: Best, others: Best,
     lessons: tuple[list[Lesson], list[Lesson]],
 ) -> dict:  # fmt: skip
     """Train one network, and let it decide."""
-    torch.manual_seed(seed)
-    policy = Policy(settings)
-    fit_scale(policy, learned.evaluators)
     began = time.perf_counter()
-    Imitation(policy, steps, LEARNING_RATE, seed).learn(lessons[0])
+    policy = teach(settings, lessons[0], steps, seed)
     clock = time.perf_counter() - began
-    policy.eval()
+    policy.train()  # neighbours agree otherwise where it decides
     with torch.no_grad():
         losses = [[float(find_loss(policy, lesson)) for lesson in part] for part in lessons]
+    policy.eval()
     decided = {
-        name: [find_seconds_at_once(one, policy) for one in best.evaluators]
+        name: decide_all(policy, best.evaluators)
         for name, best in (("learned", learned), ("others", others))
     }
     return {

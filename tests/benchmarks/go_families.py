@@ -16,17 +16,16 @@ import numpy as np
 import torch
 import typer
 
-from solution.placement.evaluation import Evaluator
-from solution.placement.graphs.workloads import LESSONS
-from solution.placement.policy.imitation import Imitation, Lesson
+from solution.placement.evaluation import INVALID, Evaluator
+from solution.placement.graphs.workloads import LESSONS, Workload
+from solution.placement.policy.decisions import TRIES
+from solution.placement.policy.imitation import Lesson
 from solution.placement.policy.network import Policy
-from solution.placement.policy.ppo import Trainer, fit_scale
-from solution.placement.policy.settings import GOING_ON
-from solution.placement.scratch import FINE_TUNING, SAMPLES
-from solution.placement.search import find_seconds_at_once
+from solution.placement.protocols import Protocols
+from solution.placement.scratch import FINE_TUNING, SAMPLES, Scratch
 from solution.placement.train import Best, make_evaluators
 from solution.system.terminal import make_table, output
-from tests.benchmarks.go_ablations import LEARNING, LEARNING_RATE, SEARCH, WHOLE, Kept
+from tests.benchmarks.go_ablations import LEARNING, SEARCH, WHOLE, Kept, decide_all, teach
 from tests.benchmarks.go_tables import describe_gain
 
 FAMILIES = tuple(dict.fromkeys(workload.family for workload in LESSONS))
@@ -35,28 +34,12 @@ COLUMNS = ("fused on one device", "held out", "learned from, too", "a search", "
            "one, 50 updates")  # fmt: skip
 
 
-def imitate(lessons: list[Lesson], steps: int, seed: int) -> Policy:
-    """A network that has learned these."""
-    torch.manual_seed(seed)
-    policy = Policy(NETWORK)
-    fit_scale(policy, [lesson.evaluator for lesson in lessons])
-    Imitation(policy, steps, LEARNING_RATE, seed).learn(lessons)
-    return policy.eval()
-
-
-def tune(policy: Policy, evaluator: Evaluator, seed: int) -> float:
+def tune(policy: Policy, workload: Workload, evaluator: Evaluator, seed: int) -> float:
     """Seconds of the best of: its likeliest decision, 50 updates, its likeliest decision then."""
     asked = evaluator.start_again()
-    before = find_seconds_at_once(evaluator, policy)
-    training = replace(LEARNING, updates=FINE_TUNING, samples=SAMPLES, seed=seed,
-                       learning_rate=GOING_ON)  # fmt: skip
-    Trainer(policy.train(), [asked], training).train()
-    return min(before, asked.seconds, find_seconds_at_once(evaluator, policy.eval()))
-
-
-def decide_all(policy: Policy, evaluators: list[Evaluator]) -> list[float]:
-    """Seconds of the likeliest decisions."""
-    return [find_seconds_at_once(one, policy) for one in evaluators]
+    budget = 2 * TRIES + FINE_TUNING * SAMPLES
+    Protocols(workload, policy, Scratch(NETWORK, LEARNING)).fine_tune(asked, budget, seed)
+    return min(asked.seconds, INVALID * asked.reference)
 
 
 def fuse_all(evaluator: Evaluator) -> float:
@@ -67,10 +50,12 @@ def fuse_all(evaluator: Evaluator) -> float:
 
 def hold_out(family: str, lessons: list[Lesson], steps: int, seed: int) -> dict:
     """Seconds of its programs by a network that has seen none of them, and of one after updates."""
-    own = [lesson.evaluator for place, lesson in enumerate(lessons) if family_of(place) == family]
-    others = [lesson for place, lesson in enumerate(lessons) if family_of(place) != family]
-    policy = imitate(others, steps, seed)
-    return {"at once": decide_all(policy, own), "tuned": tune(policy, own[-1], seed)}
+    own = [place for place in range(len(lessons)) if family_of(place) == family]
+    asked = [lessons[place].evaluator for place in own]
+    others = [lesson for place, lesson in enumerate(lessons) if place not in own]
+    policy = teach(NETWORK, others, steps, seed)
+    tuned = tune(policy, LESSONS[own[-1] // 2], asked[-1], seed)
+    return {"at once": decide_all(policy, asked), "tuned": tuned}
 
 
 def family_of(place: int) -> str:
@@ -106,7 +91,7 @@ def main(
     one_device = np.array([one.reference for one in best.evaluators])
     fused = np.array([fuse_all(one) for one in best.evaluators])
     every = keep(f"all-{steps}-{seed}", lambda: {
-        "at once": decide_all(imitate(lessons, steps, seed), best.evaluators)})  # fmt: skip
+        "at once": decide_all(teach(NETWORK, lessons, steps, seed), best.evaluators)})  # fmt: skip
     found = {}
     for family in FAMILIES:
         run = keep(f"{family}-{steps}-{seed}",

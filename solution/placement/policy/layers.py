@@ -12,10 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 FIRST_STRENGTH = 1.0  # in logits, of neighbours that all agree; more cannot be learned through
-SETTLING, FIRM = (
-    3,
-    4.0,
-)  # times the sweeps and, in the last of them, the strength, where one decides
+SETTLING = 3  # times as many sweeps where it decides as where it learns
+FIRM = 4.0  # times the strength, in the last of them
 CHUNK = 64  # segments whose attention is in memory at once where no gradient is asked for
 
 
