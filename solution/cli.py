@@ -1,52 +1,57 @@
 """The entry: puts the commands together, and turns bad input into one message."""
 
 import sys
-from importlib import metadata
+from collections.abc import Sequence
+from importlib import import_module, metadata
 from typing import Annotated
 
 import typer
 
-from solution.commands.choosing import app as choosing_commands
-from solution.commands.collecting import app as collecting_commands
-from solution.commands.data import app as data_commands
 from solution.commands.examples import arrange
-from solution.commands.listing import app as listing_commands
-from solution.commands.placement import app as placement_commands
-from solution.commands.results import app as result_commands
-from solution.commands.running import app as running_commands
-from solution.commands.serving import app as serving_commands
-from solution.commands.serving import kernels as sharing_commands
-from solution.commands.training import app as training_commands
 from solution.system.errors import InputError
 from solution.system.mapping import EXIT_BAD_INPUT, name_cut_files
 from solution.system.terminal import PlainConsole, accept_any_text, say
-from submissions.commands import app as kaggle_commands
-from submissions.kernels.commands import app as kernel_commands
 
 EXIT_STOPPED = 130  # by Ctrl-C
 
-app = typer.Typer(
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.add_typer(data_commands)  # check, inspect, prepare, data, features, module
-app.add_typer(running_commands)  # run, demo
-app.add_typer(training_commands)  # train, tune
-app.add_typer(result_commands)  # ensemble, compare, report, verify, explain
-app.add_typer(listing_commands)  # experiments, runs
-app.add_typer(collecting_commands, name="collect")  # layout, tile, options, report
-app.add_typer(serving_commands)  # pack, rank, onnx
-app.add_typer(choosing_commands)  # choose
-app.add_typer(placement_commands)  # optimize
-app.add_typer(kaggle_commands)  # submit, scores, leaderboard, doctor
-kernel_commands.add_typer(sharing_commands)  # share: it looks at bundles, which they do not
-app.add_typer(kernel_commands, name="kernels")
-
-arrange(app)
+# Where each command is defined; the last two are groups of commands.
+FILES = {
+    "solution.commands.data": ("check", "inspect", "prepare", "data", "features", "module"),
+    "solution.commands.running": ("run", "demo"),
+    "solution.commands.training": ("train", "tune"),
+    "solution.commands.results": ("ensemble", "compare", "report", "verify", "explain"),
+    "solution.commands.listing": ("experiments", "runs"),
+    "solution.commands.serving": ("pack", "rank", "onnx"),
+    "solution.commands.choosing": ("choose",),
+    "solution.commands.placement": ("optimize",),
+    "submissions.commands": ("submit", "scores", "leaderboard", "doctor"),
+    "solution.commands.collecting": ("collect",),
+    "solution.commands.kernels": ("kernels",),
+}
+GROUPS = ("collect", "kernels")
 
 
-@app.callback(invoke_without_command=True)
+def assemble(words: Sequence[str] = ()) -> typer.Typer:
+    """The command line.
+
+    Args:
+        words: what was typed. Where the first is a command, only the file that defines it is read:
+            all of them take a tenth of a second, which is long for what somebody types.
+    """
+    app = typer.Typer(
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback(invoke_without_command=True)(options)
+    needed = [file for file, names in FILES.items() if words and words[0] in names]
+    for file in needed or FILES:
+        group = next((name for name in FILES[file] if name in GROUPS), None)
+        app.add_typer(import_module(file).app, name=group)
+    arrange(app)
+    return app
+
+
 def options(
     version: Annotated[
         bool, typer.Option("--version", help="Show the version and end.", is_eager=True)
@@ -63,7 +68,7 @@ def main() -> None:
     accept_any_text()
     name_cut_files()
     try:
-        app()
+        assemble(sys.argv[1:])()
     except (InputError, OSError) as error:  # OSError: no space, no permission, a folder in the way
         _end(str(error))
     except MemoryError as error:

@@ -2,32 +2,36 @@
 
 Run as a program, it stands in for the one that the server forks: same arguments, environment,
 folder, process group and open files, and the same exit code. tests/processes.py puts it beside the
-server's socket. Standard library only, and little of it: it starts without the site's packages.
+server's socket. It starts without the site's packages, and with what is compiled into Python: to
+import signal, socket and json takes longer than all else that it does.
 """
 
-import json
+import _signal as signal
+import array
 import os
-import signal
-import socket
 import sys
-from collections.abc import Mapping, Sequence
+from _socket import AF_UNIX, MSG_WAITALL, SCM_RIGHTS, SOL_SOCKET, socket
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 
 def ask(
     address: str,
-    arguments: Sequence[str],
-    environment: Mapping[str, str],
+    arguments: "Sequence[str]",
+    environment: "Mapping[str, str]",
     folder: str,
     group: int,
-    files: Mapping[int, int],
-) -> socket.socket:
+    files: "Mapping[int, int]",
+) -> socket:
     """Let the program begin; the connection tells its number, and then that it has ended.
 
     Args:
         group: the process group that it joins; 0: one of its own.
         files: for each number that it is to find open, a descriptor of this process.
     """
-    connection = socket.socket(socket.AF_UNIX)
+    connection = socket(AF_UNIX)
     connection.connect(address)
     call = {
         "arguments": list(arguments),
@@ -36,20 +40,22 @@ def ask(
         "group": group,
         "numbers": list(files),
     }
-    line = json.dumps(call).encode() + b"\n"  # JSON has no line breaks of its own
-    socket.send_fds(connection, [line], list(files.values()))
+    line = repr(call).encode() + b"\n"  # there is no line break in what stands for a value
+    opened = array.array("i", files.values())
+    sent = connection.sendmsg([line], [(SOL_SOCKET, SCM_RIGHTS, opened)])
+    connection.sendall(line[sent:])
     return connection
 
 
-def receive(connection: socket.socket) -> int:
+def receive(connection: socket) -> int:
     """The next number that the server tells."""
-    told = connection.recv(4, socket.MSG_WAITALL)
+    told = connection.recv(4, MSG_WAITALL)
     if len(told) < 4:
         raise ConnectionError("the fork server ended; its reason stands above")
     return int.from_bytes(told, "big", signed=True)
 
 
-def finish(connection: socket.socket) -> int:
+def finish(connection: socket) -> int:
     """The exit code, negative after a signal, of the program that ends or has ended."""
     receive(connection)
     connection.sendall(b"?")

@@ -16,11 +16,11 @@ No Python thread may run here, for a fork copies a lock and not the thread that 
 Those that numpy and polars begin sleep until they are used, and both expect forks.
 """
 
+import ast
 import atexit
 import fcntl
 import gc
 import importlib
-import json
 import os
 import runpy
 import select
@@ -129,7 +129,7 @@ def fork() -> int:
 
 
 def read_call(connection: socket.socket) -> Call | None:
-    """Receive what is asked: one line of JSON; None where the caller is gone or asks nothing."""
+    """Receive what is asked: one value on a line; None where the caller is gone or asks nothing."""
     line, files, _, _ = socket.recv_fds(connection, 1 << 16, 253)  # more cannot be sent
     while not line.endswith(b"\n"):
         more = connection.recv(1 << 16)
@@ -138,7 +138,7 @@ def read_call(connection: socket.socket) -> Call | None:
                 os.close(file)
             return None
         line += more
-    return json.loads(line), files
+    return ast.literal_eval(line.decode()), files
 
 
 def tell(number: int, connection: socket.socket) -> None:

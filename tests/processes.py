@@ -53,7 +53,7 @@ class Program:
     """A running program, as subprocess.Popen shows one; it is killed when this is forgotten."""
 
     def __init__(
-        self, arguments: list[str], connection: socket, output: IO[str], errors: IO[str]
+        self, arguments: list[str], connection: fork_client.socket, output: IO[str], errors: IO[str]
     ) -> None:
         self.args = arguments
         self.pid = fork_client.receive(connection)

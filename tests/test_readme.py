@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from solution.cli import app
+from solution.cli import assemble
 from tests.conftest import REPOSITORY, FastSlow
 from tests.made import modules
 
@@ -59,7 +59,7 @@ def test_what_a_page_names_is_there(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
     spoken = [*re.findall(r"`([^`\n]+)`", text), *(line for b in blocks for line in b.splitlines())]
-    commands = get_command(app).commands  # type: ignore[attr-defined]
+    commands = get_command(assemble()).commands  # type: ignore[attr-defined]
     for words in (line.removeprefix(".venv/bin/").split() for line in spoken):
         if words[:1] == ["make"] and len(words) > 1:
             assert re.search(rf"^{words[1]}:", MAKEFILE, re.MULTILINE), words

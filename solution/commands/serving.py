@@ -1,6 +1,5 @@
-"""Commands for trained ensembles: pack, rank, onnx, kernels share."""
+"""Commands for trained ensembles: pack, rank, onnx."""
 
-import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 # Heavy imports (torch, lightgbm, matplotlib, polars) wait inside the commands that need them.
 
 app = typer.Typer()
-kernels = typer.Typer()  # of the group `fastslow kernels`
 
 CAVEAT = (
     "They are the bundled sample's and collected ones, small programs timed on a CPU: for other "
@@ -155,36 +153,6 @@ def onnx(
 
     for path in export(load_bundle(bundle or DEFAULT), out):
         say(f"{path}: {path.stat().st_size:,} bytes")
-
-
-@kernels.command()
-def share(
-    bundle: Annotated[Path, typer.Argument(help="Its folder or zip.")],
-    name: Annotated[
-        str | None, typer.Option(help="What it is called there. Default: the name of the file.")
-    ] = None,
-) -> None:
-    """Upload a bundle as a private dataset of yours, a new version where it is there already.
-
-    After a failure, give the same command again: what is there is not uploaded twice.
-
-    Exit codes: 0 Kaggle has it, ready for use; 2 it has not, the message says why; 3 nobody knows
-    yet whether it arrived, give the command again.
-    """
-    from solution.serving.archive import write_archive
-    from solution.serving.bundle import load_bundle
-    from solution.sessions.record import BUNDLE
-    from submissions.kernels import sharing
-    from submissions.settings import read_settings
-
-    slug = sharing.name_dataset(bundle.resolve().stem if name is None else name)
-    opened = load_bundle(bundle)
-    say(f"{bundle}: {opened.describe()}")
-    with tempfile.TemporaryDirectory(prefix="fastslow-") as place:
-        write_archive(opened.folder, Path(place) / BUNDLE)
-        outcome = sharing.share(Path(place), slug, read_settings())
-    say(outcome.message)
-    raise typer.Exit(outcome.code)
 
 
 def open_bundle(bundle: Path | None, run_folder: Path | None, recipe: str | None) -> "Bundle":

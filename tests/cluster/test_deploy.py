@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from typer.main import get_command
 
-from solution.cli import app
+from solution.cli import assemble
 from solution.data.folders import SAMPLE
 from solution.runs.record import fingerprint_code
 from tests.conftest import REPOSITORY
@@ -72,7 +72,7 @@ def test_every_command_of_the_page_is_one_of_the_program() -> None:
     typed = [words for words in list_commands("fastslow") if len(words) > 1]
     assert {words[0] for words in typed} == {"run", "train", "tune", "collect", "prepare"}
     for words in typed:
-        assert_parses(get_command(app), words)
+        assert_parses(get_command(assemble()), words)
     options = set(re.findall(r"--[a-z-]+", " ".join(" ".join(words) for words in typed)))
     assert {"--executor", "--address", "--gpu-share", "--devices", "--store"} <= options
 
@@ -80,7 +80,7 @@ def test_every_command_of_the_page_is_one_of_the_program() -> None:
 def test_an_option_that_is_not_there_is_noticed() -> None:
     for typed in ("run data --adress auto", "run --gpu-share 2", "run --executor dask", "rum"):
         with pytest.raises(Exception, match="adress|less than or equal to 1|dask|rum"):
-            assert_parses(get_command(app), typed.split())
+            assert_parses(get_command(assemble()), typed.split())
 
 
 def test_every_command_of_ray_is_one_of_ray() -> None:

@@ -140,6 +140,7 @@ class Place:
             "no_proxy": "",
             "NO_PROXY": "",
             "COLUMNS": "80",
+            "LANGUAGE": "C",  # or the CLI looks for a translation of each of its 400 words
             "FASTSLOW_SUBMISSIONS": str(self.folder / "submissions"),
             "FASTSLOW_CALL_SECONDS": "50",
             "FASTSLOW_UPLOAD_SECONDS": "50",
