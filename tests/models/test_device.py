@@ -80,7 +80,7 @@ def test_bfloat16_learns_the_same(name: str, monkeypatch: pytest.MonkeyPatch) ->
     """The precision that training takes on a GPU, on the CPU."""
     monkeypatch.setattr(net_ranker, "pick_device", lambda: torch.device("cpu"))
     graphs = [make_graph(name, seed) for seed in range(3)]
-    settings = with_epochs(build(name).settings, 3)
+    settings = with_epochs(build(name).settings, 2)
     scores = []
     for precision in ("32-true", "bf16-mixed"):
         fabric = Fabric(accelerator="cpu", devices=1, precision=precision)  # type: ignore[arg-type]
