@@ -2,11 +2,11 @@
 
     python -m solution.placement.train OUT.safetensors
 
-makes one like that `fastslow optimize` ships with, in 80 minutes of one core; stopped, the same
-command goes on. In each turn the policy imitates the best decisions that are known, then a search
-that begins with its decisions looks for better ones, as well as one that does not know of it. So
-decisions of programs that are alike become alike, and what one search found by luck is tried on
-all.
+makes one like that `fastslow optimize` ships with, in three hours of one core; stopped, the same
+command goes on. (That one had segments of 256 in its first two courses.) In each turn the policy
+imitates the best decisions that are known, then a search that begins with its decisions looks for
+better ones, as well as one that does not know of it. So decisions of programs that are alike become
+alike, and what one search found by luck is tried on all.
 
 Source of the turns: Anthony, Tian and Barber, "Thinking fast and slow with deep learning and tree
 search" (2017).
@@ -16,7 +16,7 @@ import copy
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -33,7 +33,7 @@ from solution.models.nets.checkpoint import (
     without_prefix,
 )
 from solution.placement.evaluation import TASKS, Evaluator
-from solution.placement.graphs.workloads import LESSONS, Workload, draw_lessons
+from solution.placement.graphs.workloads import LESSONS, Workload, draw_judges, draw_lessons
 from solution.placement.machine import make_machine
 from solution.placement.policy.decisions import pack_decision, unpack_decision
 from solution.placement.policy.imitation import Imitation, Lesson, make_lesson
@@ -47,9 +47,10 @@ from solution.placement.simulation.decision import Decision
 from solution.placement.simulation.environment import Environment
 from solution.system.terminal import say
 
-SHIPPED = PolicySettings(width=96, attention_layers=2, heads=4, segment=256, inner=256, rounds=1)
+SHIPPED = PolicySettings(width=96, attention_layers=2, heads=4, segment=512, inner=256, rounds=1)
 DEVICES = (2, 4)
-LEARNING_RATE = 1e-3
+WIDE = 4  # devices of the programs that come last, at least
+LAST_RATE = 5e-4  # of learning, in the last course
 EVERY = 500  # steps of imitation between two checkpoints
 
 
@@ -62,6 +63,27 @@ def make_evaluators(
         for workload in workloads
         for graph in [workload.make()]
         for devices in DEVICES
+    ]
+
+
+@dataclass(frozen=True)
+class Lessons:
+    """What a course is given.
+
+    Attributes:
+        steps: of imitation in each turn.
+    """
+
+    evaluators: Sequence[Evaluator]
+    steps: Sequence[int]
+    learning_rate: float = 1e-3
+
+
+def make_drawn(workloads: Sequence[Workload], tasks: tuple[str, ...] = TASKS) -> list[Evaluator]:
+    """Each workload on the devices that it was drawn for."""
+    return [
+        Evaluator(Environment(workload.make(), make_machine(workload.devices)), tasks)
+        for workload in workloads
     ]
 
 
@@ -102,19 +124,18 @@ class Course:
     """Turns of search and imitation. Stopped, it goes on and ends with the same policy.
 
     Args:
-        steps: of imitation in each turn.
         budgets: evaluations of each graph in the first search, and in each later one.
         folder: for a checkpoint, written after each search and each EVERY steps; None: none is.
         is_taught: whether the policy knows something, so that the first search asks it, too.
     """
 
     def __init__(
-        self, policy: Policy, evaluators: Sequence[Evaluator], steps: Sequence[int],
-        budgets: tuple[int, int], seed: int = 0, folder: Path | None = None, *,
-        is_taught: bool = False,
+        self, policy: Policy, lessons: Lessons, budgets: tuple[int, int], seed: int = 0,
+        folder: Path | None = None, *, is_taught: bool = False,
     ) -> None:  # fmt: skip
-        self.policy, self.best, self.is_taught = policy, Best(evaluators), is_taught
-        self.steps, self.budgets, self.seed, self.folder = list(steps), budgets, seed, folder
+        self.policy, self.best, self.is_taught = policy, Best(lessons.evaluators), is_taught
+        self.steps, self.learning_rate = list(lessons.steps), lessons.learning_rate
+        self.budgets, self.seed, self.folder = budgets, seed, folder
         self.turn = 0
         self.ratio = math.inf  # of the policy's likeliest decisions to the best known
         self._imitation: Imitation | None = None  # of the turn, after its searches
@@ -143,7 +164,7 @@ class Course:
 
     def _begin(self) -> Imitation:
         steps, seed = self.steps[self.turn], self.seed + self.turn
-        return Imitation(self.policy, steps, LEARNING_RATE, seed)
+        return Imitation(self.policy, steps, self.learning_rate, seed)
 
     def _tell(self, losses: Sequence[float]) -> None:
         first, last = np.mean(losses[:20]), np.mean(losses[-60:])
@@ -187,36 +208,35 @@ class Course:
 
     def _name(self) -> str:
         graphs = [(e.graph.name, len(e.machine), e.tasks) for e in self.best.evaluators]
-        settings = asdict(self.policy.settings), self.steps, self.budgets, self.seed
-        return repr((settings, graphs))
+        given = self.steps, self.learning_rate, self.budgets, self.seed
+        return repr((asdict(self.policy.settings), given, graphs))
 
 
 def train(
     settings: PolicySettings,
     training: TrainingSettings,
-    courses: Sequence[tuple[Sequence[Evaluator], Sequence[int]]],
+    courses: Sequence[Lessons],
     budgets: tuple[int, int] = (3000, 600),
     folder: Path | None = None,
 ) -> Policy:
     """A policy that imitates in turns, then learns by itself where that makes it better.
 
     Args:
-        courses: one after the other, programs and the steps of each turn: see Course. A policy that
-            begins with few programs learns more from many, in the same time.
+        courses: one after the other. A policy that begins with few programs learns more from many,
+            in the same time.
         budgets: see Course.
         folder: for checkpoints; a training that was stopped goes on from the last one.
     """
     torch.manual_seed(training.seed)
     policy = Policy(settings)
-    fit_scale(policy, courses[0][0])
-    for place, (evaluators, steps) in enumerate(courses):
+    fit_scale(policy, courses[0].evaluators)
+    for place, lessons in enumerate(courses):
         turns = None if folder is None else folder / f"course-{place}"
-        course = Course(policy, evaluators, steps, budgets, training.seed, turns,
-                        is_taught=place > 0)  # fmt: skip
+        course = Course(policy, lessons, budgets, training.seed, turns, is_taught=place > 0)
         course.run()
     own = None if folder is None else folder / "ppo"
     learned = copy.deepcopy(policy).train()
-    Trainer(learned, evaluators, training).train(_show, own)
+    Trainer(learned, lessons.evaluators, training).train(_show, own)
     after = course.best.compare(learned.eval())
     say(f"PPO: {course.ratio:.3f} becomes {after:.3f} times the best known.")
     return learned if after < course.ratio else policy
@@ -235,18 +255,30 @@ def main(
     more_steps: Annotated[int, typer.Option(help="Of imitation, with the drawn programs.")] = 8000,
     updates: Annotated[int, typer.Option(help="Of PPO.")] = 180,
     drawn: Annotated[int, typer.Option(help="Programs to learn from after those picked.")] = 96,
+    last_steps: Annotated[
+        int, typer.Option(help="Of imitation, with those on many devices.")
+    ] = 5000,
+    wide: Annotated[int, typer.Option(help="Programs on four and eight devices beside them.")] = 40,
     leave_out: Annotated[str, typer.Option(help="A family that is not learned from.")] = "",
 ) -> None:
     """Train on small graphs of all families."""
     began = time.perf_counter()
-    picked = make_evaluators([w for w in LESSONS if w.family != leave_out])
-    more = [w for w in draw_lessons(drawn) if w.family != leave_out]
-    own = [Evaluator(Environment(w.make(), make_machine(w.devices)), TASKS) for w in more]
-    say(
-        f"{len(picked)} questions, {sum(steps)} steps of imitation; {len(own)} more, {more_steps} "
-        f"steps; {updates} updates of PPO."
-    )
-    courses = [(picked, steps), ([*picked, *own], [more_steps])]
+    more = draw_lessons(drawn)
+    known = {workload.name for workload in (*more, *draw_judges())}
+    most = [w for w in draw_lessons(4 * wide, seed=11) if w.devices >= WIDE and w.name not in known]
+    programs = [
+        [workload for workload in own if workload.family != leave_out]
+        for own in (LESSONS, more, most[:wide])
+    ]
+    picked, own, last = make_evaluators(programs[0]), *map(make_drawn, programs[1:])
+    courses = [
+        Lessons(picked, steps),
+        Lessons([*picked, *own], [more_steps]),
+        Lessons([*picked, *own, *last], [last_steps], LAST_RATE),
+    ]
+    for lessons in courses:
+        say(f"{len(lessons.evaluators)} questions, {sum(lessons.steps)} steps of imitation.")
+    say(f"{updates} updates of PPO.")
     training = TrainingSettings(updates=updates, samples=16, epochs=2, learning_rate=GOING_ON)
     policy = train(SHIPPED, training, courses, folder=out.with_suffix(".training"))
     save_policy(policy, out)

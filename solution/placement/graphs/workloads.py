@@ -125,6 +125,12 @@ def draw_lessons(count: int, seed: int = 0) -> list[Workload]:
     return list(drawn.values())
 
 
+def draw_judges() -> list[Workload]:
+    """36 programs drawn alike, by which policies are chosen: none of them is learned from."""
+    learned = {workload.name for workload in draw_lessons(96)}
+    return [w for w in draw_lessons(120, seed=7) if w.name not in learned][:36]
+
+
 def _identify(name: str) -> str:
     """The same for names of one graph: of a WaveNet only the layers of all stacks count."""
     family, _, sizes = name.rpartition("-")
