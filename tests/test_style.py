@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parent.parent
@@ -15,9 +16,10 @@ def source_files() -> Iterator[Path]:
         yield from sorted((REPOSITORY / package).rglob("*.py"))
 
 
-def parsed_files() -> Iterator[tuple[Path, ast.Module]]:
-    for path in [*source_files(), *sorted((REPOSITORY / "tests").rglob("*.py"))]:
-        yield path, ast.parse(path.read_text(encoding="utf-8"))
+@cache
+def parsed_files() -> list[tuple[Path, ast.Module]]:
+    paths = [*source_files(), *sorted((REPOSITORY / "tests").rglob("*.py"))]
+    return [(path, ast.parse(path.read_text(encoding="utf-8"))) for path in paths]
 
 
 def test_files_are_short_and_named_for_what_they_hold() -> None:
