@@ -52,6 +52,11 @@ class Evaluator:
         """The best valid decision's; infinite where there is none yet."""
         return self.curve[-1] if self.curve else np.inf
 
+    @property
+    def counted_seconds(self) -> float:
+        """The best valid decision's; where there is none yet, what an invalid one counts as."""
+        return min(self.seconds, INVALID * self.reference)
+
     def keep_fixed(self, decision: Decision) -> Decision:
         """The decision where it is asked for, and the base elsewhere."""
         return self._join(decision, self.base)

@@ -19,7 +19,7 @@ from solution.placement.baselines.divisions import (
 )
 from solution.placement.baselines.lists import list_decisions, rank_places
 from solution.placement.baselines.searches import anneal
-from solution.placement.evaluation import INVALID, Evaluator
+from solution.placement.evaluation import Evaluator
 from solution.placement.moves import Moves
 from solution.placement.policy.decisions import (
     TRIES,
@@ -153,7 +153,7 @@ def find_seconds_at_once(evaluator: Evaluator, policy: Policy) -> float:
     """
     asked = evaluator.start_again()
     decide_at_once(asked, policy)
-    return min(asked.seconds, INVALID * evaluator.reference)
+    return asked.counted_seconds
 
 
 def _evaluate_draws(

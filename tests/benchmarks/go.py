@@ -130,6 +130,8 @@ def main(
     policy: Annotated[Path, typer.Option()] = SHIPPED,
 ) -> None:
     """Measure every cell that is not measured yet; print the tables."""
+    if small and held_out:
+        raise typer.BadParameter("--small and --held-out are other programs: give one of them.")
     workloads = list(HELD_OUT if held_out else SMALL if small else DOCUMENT)
     chosen = choose_methods(methods)
     bench = Bench(folder, evaluations, policy)

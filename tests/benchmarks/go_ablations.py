@@ -27,7 +27,7 @@ import numpy as np
 import torch
 import typer
 
-from solution.placement.evaluation import INVALID, Evaluator
+from solution.placement.evaluation import Evaluator
 from solution.placement.graphs.workloads import HELD_OUT, SMALL
 from solution.placement.machine import Machine
 from solution.placement.policy.imitation import Imitation, Lesson, find_loss
@@ -167,10 +167,10 @@ def learn_alone(
     evaluator: Evaluator, training: TrainingSettings, network: PolicySettings, budget: int,
     seed: int,
 ) -> float:  # fmt: skip
-    """Seconds of the best decision of PPO from scratch; INVALID times the reference for none."""
+    """Seconds of the best decision of PPO from scratch; for none what an invalid one counts as."""
     asked = evaluator.start_again()
     Scratch(network, training).learn(asked, budget, seed)
-    return min(asked.seconds, INVALID * asked.reference)
+    return asked.counted_seconds
 
 
 def compare_learnings(keep: Kept, budget: int, seeds: int) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 import typer
 
-from solution.placement.evaluation import INVALID, Evaluator
+from solution.placement.evaluation import Evaluator
 from solution.placement.graphs.workloads import LESSONS, Workload
 from solution.placement.policy.decisions import TRIES
 from solution.placement.policy.imitation import Lesson
@@ -39,7 +39,7 @@ def tune(policy: Policy, workload: Workload, evaluator: Evaluator, seed: int) ->
     asked = evaluator.start_again()
     budget = 2 * TRIES + FINE_TUNING * SAMPLES
     Protocols(workload, policy, Scratch(NETWORK, LEARNING)).fine_tune(asked, budget, seed)
-    return min(asked.seconds, INVALID * asked.reference)
+    return asked.counted_seconds
 
 
 def fuse_all(evaluator: Evaluator) -> float:
