@@ -36,7 +36,7 @@ def assemble(words: Sequence[str] = ()) -> typer.Typer:
 
     Args:
         words: what was typed. Where the first is a command, only the file that defines it is read:
-            all of them take a tenth of a second, which is long for what somebody types.
+            nothing of the others is used, and all of them take longer to start.
     """
     app = typer.Typer(
         no_args_is_help=True,
