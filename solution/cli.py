@@ -14,7 +14,7 @@ from solution.system.terminal import PlainConsole, accept_any_text, say
 
 EXIT_STOPPED = 130  # by Ctrl-C
 
-# Where each command is defined; the last two are groups of commands.
+# Where each command, or group of commands, is defined.
 FILES = {
     "solution.commands.data": ("check", "inspect", "prepare", "data", "features", "module"),
     "solution.commands.running": ("run", "demo"),
@@ -28,7 +28,6 @@ FILES = {
     "solution.commands.collecting": ("collect",),
     "solution.commands.kernels": ("kernels",),
 }
-GROUPS = ("collect", "kernels")
 
 
 def assemble(words: Sequence[str] = ()) -> typer.Typer:
@@ -46,8 +45,7 @@ def assemble(words: Sequence[str] = ()) -> typer.Typer:
     app.callback(invoke_without_command=True)(options)
     needed = [file for file, names in FILES.items() if words and words[0] in names]
     for file in needed or FILES:
-        group = next((name for name in FILES[file] if name in GROUPS), None)
-        app.add_typer(import_module(file).app, name=group)
+        app.add_typer(import_module(file).app)
     arrange(app)
     return app
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # Heavy imports (polars, scipy) wait inside the commands that need them.
 
-app = typer.Typer(help="Compile and time your own programs in many configurations.")
+app = typer.Typer(name="collect", help="Compile and time your own programs in many configurations.")
 
 Programs = Annotated[
     list[Path],

@@ -83,8 +83,10 @@ def arrange(app: typer.Typer) -> None:
     """Put every command of the app into its group, with its examples below its help."""
     panels = {name: panel for panel, names in GROUPS.items() for name in names}
     for group in app.registered_groups:
-        for command in group.typer_instance.registered_commands if group.typer_instance else ():
+        if group.typer_instance is None or group.typer_instance.info.name:
+            continue  # a group of commands has names of its own
+        for command in group.typer_instance.registered_commands:
             name = command.name or getattr(command.callback, "__name__", "")
-            if name in panels and not isinstance(group.name, str):
+            if name in panels:
                 command.rich_help_panel = panels[name]
                 command.epilog = "\n\n".join(["Examples:", *(f"  {e}" for e in EXAMPLES[name])])

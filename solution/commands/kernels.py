@@ -9,7 +9,7 @@ import typer
 from solution.system.terminal import say
 from submissions.kernels.commands import app
 
-__all__ = ["app"]
+# Heavier imports wait inside the command.
 
 
 @app.command()

@@ -33,7 +33,13 @@ from solution.models.nets.checkpoint import (
     without_prefix,
 )
 from solution.placement.evaluation import TASKS, Evaluator
-from solution.placement.graphs.workloads import LESSONS, Workload, draw_judges, draw_lessons
+from solution.placement.graphs.workloads import (
+    DRAWN,
+    LESSONS,
+    Workload,
+    draw_judges,
+    draw_lessons,
+)
 from solution.placement.machine import make_machine
 from solution.placement.policy.decisions import pack_decision, unpack_decision
 from solution.placement.policy.imitation import Imitation, Lesson, make_lesson
@@ -55,19 +61,21 @@ EVERY = 500  # steps of imitation between two checkpoints
 
 
 def make_evaluators(
-    workloads: Sequence[Workload], tasks: tuple[str, ...] = TASKS
+    workloads: Sequence[Workload],
+    tasks: tuple[str, ...] = TASKS,
+    devices: Sequence[int] = DEVICES,
 ) -> list[Evaluator]:
-    """Each workload on two and on four devices."""
+    """Each workload on so many devices each time; where none are given, on its own number."""
     return [
-        Evaluator(Environment(graph, make_machine(devices)), tasks)
+        Evaluator(Environment(graph, make_machine(number)), tasks)
         for workload in workloads
         for graph in [workload.make()]
-        for devices in DEVICES
+        for number in devices or (workload.devices,)
     ]
 
 
 @dataclass(frozen=True)
-class Lessons:
+class CoursePlan:
     """What a course is given.
 
     Attributes:
@@ -77,14 +85,6 @@ class Lessons:
     evaluators: Sequence[Evaluator]
     steps: Sequence[int]
     learning_rate: float = 1e-3
-
-
-def make_drawn(workloads: Sequence[Workload], tasks: tuple[str, ...] = TASKS) -> list[Evaluator]:
-    """Each workload on the devices that it was drawn for."""
-    return [
-        Evaluator(Environment(workload.make(), make_machine(workload.devices)), tasks)
-        for workload in workloads
-    ]
 
 
 class Best:
@@ -130,12 +130,11 @@ class Course:
     """
 
     def __init__(
-        self, policy: Policy, lessons: Lessons, budgets: tuple[int, int], seed: int = 0,
+        self, policy: Policy, plan: CoursePlan, budgets: tuple[int, int], seed: int = 0,
         folder: Path | None = None, *, is_taught: bool = False,
     ) -> None:  # fmt: skip
-        self.policy, self.best, self.is_taught = policy, Best(lessons.evaluators), is_taught
-        self.steps, self.learning_rate = list(lessons.steps), lessons.learning_rate
-        self.budgets, self.seed, self.folder = budgets, seed, folder
+        self.policy, self.best, self.is_taught = policy, Best(plan.evaluators), is_taught
+        self.plan, self.budgets, self.seed, self.folder = plan, budgets, seed, folder
         self.turn = 0
         self.ratio = math.inf  # of the policy's likeliest decisions to the best known
         self._imitation: Imitation | None = None  # of the turn, after its searches
@@ -143,7 +142,7 @@ class Course:
     def run(self) -> None:
         """Go on to the end of the last turn."""
         self._resume()
-        while self.turn < len(self.steps):
+        while self.turn < len(self.plan.steps):
             if self._imitation is None:
                 self._search()
                 self._imitation = self._begin()
@@ -163,8 +162,8 @@ class Course:
                 self.best.search(policy, self.budgets[1], self.seed + self.turn)
 
     def _begin(self) -> Imitation:
-        steps, seed = self.steps[self.turn], self.seed + self.turn
-        return Imitation(self.policy, steps, self.learning_rate, seed)
+        steps, seed = self.plan.steps[self.turn], self.seed + self.turn
+        return Imitation(self.policy, steps, self.plan.learning_rate, seed)
 
     def _tell(self, losses: Sequence[float]) -> None:
         first, last = np.mean(losses[:20]), np.mean(losses[-60:])
@@ -208,14 +207,14 @@ class Course:
 
     def _name(self) -> str:
         graphs = [(e.graph.name, len(e.machine), e.tasks) for e in self.best.evaluators]
-        given = self.steps, self.learning_rate, self.budgets, self.seed
+        given = list(self.plan.steps), self.plan.learning_rate, self.budgets, self.seed
         return repr((asdict(self.policy.settings), given, graphs))
 
 
 def train(
     settings: PolicySettings,
     training: TrainingSettings,
-    courses: Sequence[Lessons],
+    courses: Sequence[CoursePlan],
     budgets: tuple[int, int] = (3000, 600),
     folder: Path | None = None,
 ) -> Policy:
@@ -230,13 +229,13 @@ def train(
     torch.manual_seed(training.seed)
     policy = Policy(settings)
     fit_scale(policy, courses[0].evaluators)
-    for place, lessons in enumerate(courses):
+    for place, plan in enumerate(courses):
         turns = None if folder is None else folder / f"course-{place}"
-        course = Course(policy, lessons, budgets, training.seed, turns, is_taught=place > 0)
+        course = Course(policy, plan, budgets, training.seed, turns, is_taught=place > 0)
         course.run()
     own = None if folder is None else folder / "ppo"
     learned = copy.deepcopy(policy).train()
-    Trainer(learned, lessons.evaluators, training).train(_show, own)
+    Trainer(learned, courses[-1].evaluators, training).train(_show, own)
     after = course.best.compare(learned.eval())
     say(f"PPO: {course.ratio:.3f} becomes {after:.3f} times the best known.")
     return learned if after < course.ratio else policy
@@ -254,7 +253,7 @@ def main(
     steps: Annotated[list[int], typer.Option(help="Of imitation, for each turn.")] = [4500, 3000],  # noqa: B006
     more_steps: Annotated[int, typer.Option(help="Of imitation, with the drawn programs.")] = 8000,
     updates: Annotated[int, typer.Option(help="Of PPO.")] = 180,
-    drawn: Annotated[int, typer.Option(help="Programs to learn from after those picked.")] = 96,
+    drawn: Annotated[int, typer.Option(help="Programs to learn from after those picked.")] = DRAWN,
     last_steps: Annotated[
         int, typer.Option(help="Of imitation, with those on many devices.")
     ] = 5000,
@@ -263,21 +262,23 @@ def main(
 ) -> None:
     """Train on small graphs of all families."""
     began = time.perf_counter()
-    more = draw_lessons(drawn)
-    known = {workload.name for workload in (*more, *draw_judges())}
+    judges = {workload.name for workload in draw_judges()}
+    more = [workload for workload in draw_lessons(drawn) if workload.name not in judges]
+    known = judges | {workload.name for workload in more}
     most = [w for w in draw_lessons(4 * wide, seed=11) if w.devices >= WIDE and w.name not in known]
     programs = [
         [workload for workload in own if workload.family != leave_out]
         for own in (LESSONS, more, most[:wide])
     ]
-    picked, own, last = make_evaluators(programs[0]), *map(make_drawn, programs[1:])
+    picked = make_evaluators(programs[0])
+    own, last = (make_evaluators(drawn_ones, devices=()) for drawn_ones in programs[1:])
     courses = [
-        Lessons(picked, steps),
-        Lessons([*picked, *own], [more_steps]),
-        Lessons([*picked, *own, *last], [last_steps], LAST_RATE),
+        CoursePlan(picked, steps),
+        CoursePlan([*picked, *own], [more_steps]),
+        CoursePlan([*picked, *own, *last], [last_steps], LAST_RATE),
     ]
-    for lessons in courses:
-        say(f"{len(lessons.evaluators)} questions, {sum(lessons.steps)} steps of imitation.")
+    for plan in courses:
+        say(f"{len(plan.evaluators)} questions, {sum(plan.steps)} steps of imitation.")
     say(f"{updates} updates of PPO.")
     training = TrainingSettings(updates=updates, samples=16, epochs=2, learning_rate=GOING_ON)
     policy = train(SHIPPED, training, courses, folder=out.with_suffix(".training"))

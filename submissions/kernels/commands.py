@@ -8,7 +8,7 @@ from solution.system.terminal import output, say
 
 # Heavier imports wait inside the commands that need them.
 
-app = typer.Typer(help="Run the notebooks on Kaggle.", no_args_is_help=True)
+app = typer.Typer(name="kernels", help="Run the notebooks on Kaggle.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="A notebook, or how its name begins.")]
 Dirty = Annotated[bool, typer.Option("--allow-dirty", help="Pack uncommitted changes.")]

@@ -16,7 +16,7 @@ from solution.placement.evaluation import TASKS
 from solution.placement.graphs.workloads import draw_judges
 from solution.placement.policy.saving import SHIPPED, load_policy
 from solution.placement.search import find_seconds_at_once
-from solution.placement.train import make_drawn
+from solution.placement.train import make_evaluators
 from solution.system.terminal import make_table, output
 
 
@@ -26,15 +26,15 @@ def main() -> None:
     for header in ("Policy", "Tasks", "Seconds / one device - 1", "Below one device", "Worst"):
         table.add_column(header)
     judges = draw_judges()
+    policies = [(path.name, load_policy(path)) for path in (SHIPPED, *map(Path, sys.argv[1:]))]
     for tasks in (TASKS, TASKS[1:]):
-        evaluators = make_drawn(judges, tasks)
-        for path in (SHIPPED, *map(Path, sys.argv[1:])):
-            policy = load_policy(path)
+        evaluators = make_evaluators(judges, tasks, devices=())
+        for name, policy in policies:
             ratios = np.array(
                 [find_seconds_at_once(asked, policy) / asked.reference for asked in evaluators]
             )
             worst = ", ".join(f"{ratio:.2f}" for ratio in np.sort(ratios)[-3:])
-            table.add_row(path.name, ", ".join(tasks), f"{np.expm1(np.log(ratios).mean()):+.1%}",
+            table.add_row(name, ", ".join(tasks), f"{np.expm1(np.log(ratios).mean()):+.1%}",
                           f"{np.mean(ratios < 1):.0%}", worst)  # fmt: skip
     output.print(table)
 

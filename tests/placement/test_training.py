@@ -10,6 +10,7 @@ import torch
 from solution.placement import train as placement_training
 from solution.placement.graphs.workloads import (
     DOCUMENT,
+    DRAWN,
     HELD_OUT,
     LESSONS,
     WORKLOADS,
@@ -20,7 +21,7 @@ from solution.placement.policy.imitation import Imitation
 from solution.placement.policy.network import Policy
 from solution.placement.policy.ppo import Trainer, fit_scale
 from solution.placement.policy.settings import PolicySettings, TrainingSettings
-from solution.placement.train import Best, Lessons, make_evaluators, train
+from solution.placement.train import Best, CoursePlan, make_evaluators, train
 
 TINY = PolicySettings(width=32, embedding_layers=1, attention_layers=1, heads=4, segment=64,
                       inner=64, rounds=1)  # fmt: skip
@@ -49,7 +50,7 @@ def test_a_trained_policy_decides_better_than_one_that_is_not(tmp_path: Path) ->
     untrained = Policy(TINY)
     fit_scale(untrained, evaluators)
     training = TrainingSettings(updates=2, samples=4, epochs=1)
-    learned = train(TINY, training, [Lessons(evaluators, (200, 40))], (100, 20), tmp_path)
+    learned = train(TINY, training, [CoursePlan(evaluators, (200, 40))], (100, 20), tmp_path)
     assert best.compare(learned) < best.compare(untrained.eval())
 
 
@@ -62,7 +63,7 @@ def test_a_training_that_was_stopped_goes_on_and_ends_alike(
     monkeypatch.setattr(placement_training, "EVERY", 5)
 
     def start(folder: Path) -> dict[str, torch.Tensor]:
-        courses = [Lessons(evaluators, (20, 10)), Lessons(evaluators[:1], (10,))]
+        courses = [CoursePlan(evaluators, (20, 10)), CoursePlan(evaluators[:1], (10,))]
         learned = train(TINY, training, courses, (60, 20), folder)
         return dict(learned.state_dict())
 
@@ -108,7 +109,7 @@ def test_the_policy_learns_from_none_of_the_documents_programs_and_none_that_is_
 def test_none_of_the_programs_by_which_a_policy_is_chosen_is_learned_from() -> None:
     judges = {w.name for w in draw_judges()}
     assert len(judges) == 36
-    assert not judges & {w.name for w in (*LESSONS, *HELD_OUT, *DOCUMENT, *draw_lessons(96))}
+    assert not judges & {w.name for w in (*LESSONS, *HELD_OUT, *DOCUMENT, *draw_lessons(DRAWN))}
 
 
 def test_the_same_lessons_are_drawn_again() -> None:

@@ -99,6 +99,7 @@ HELD_OUT = (
     *(_wavenet(*sizes) for sizes in ((1, 11), (2, 7))),
 )
 WORKLOADS = {workload.name: workload for workload in (*DOCUMENT, *LESSONS)}
+DRAWN = 96  # programs to learn from beside the lessons
 CELLS, LAYERS = 40, 24  # of a drawn program at most, which so has up to some 2,500 nodes
 BATCHES = (4, 8, 12, 16, 24, 48, 96)  # none of the document's
 
@@ -127,7 +128,7 @@ def draw_lessons(count: int, seed: int = 0) -> list[Workload]:
 
 def draw_judges() -> list[Workload]:
     """36 programs drawn alike, by which policies are chosen: none of them is learned from."""
-    learned = {workload.name for workload in draw_lessons(96)}
+    learned = {workload.name for workload in draw_lessons(DRAWN)}
     return [w for w in draw_lessons(120, seed=7) if w.name not in learned][:36]
 
 
