@@ -38,9 +38,7 @@ VENV := .venv
 INSTALLED := $(VENV)/.installed
 EXTRAS := $(VENV)/.extras
 BIN := $(VENV)/bin
-# Bytecode by all cores, where pip takes one; and of our own code as well, which starts much slower
-# without it where Python is told to write none. Some libraries bring files of other Pythons.
-COMPILE = -@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib solution ensembles submissions
+INSTALL = $(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable
 SHARED ?= ../shared/data
 OUT ?= build/collected
 HOURS ?= 4
@@ -219,13 +217,17 @@ bench-layout: measured $(INSTALLED)
 clean:
 	rm -rf $(VENV) runs stores build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
+# The pip that comes with Python 3.11 takes twice as long. Bytecode is made by all cores, where pip
+# takes one, and without the libraries' own tests, a fifth of it; of our code as well, which starts
+# much slower without where Python is told to write none. Some libraries bring files of other Pythons.
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv --clear $(VENV)
-	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable ".[dev]"
-	$(COMPILE)
+	$(BIN)/pip install --quiet --upgrade pip
+	$(INSTALL) ".[dev]"
+	-@$(BIN)/python -m compileall -qq -j 0 -x "/tests?/" $(VENV)/lib solution ensembles submissions
 	touch $@
 
+# Of these only a part is ever imported, and compiled then.
 $(EXTRAS): $(INSTALLED)
-	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable ".[dev,cluster-test,collect,onnx,placement]"
-	$(COMPILE) tests
+	$(INSTALL) ".[dev,cluster-test,collect,onnx,placement]"
 	touch $@

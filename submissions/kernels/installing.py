@@ -11,10 +11,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from importlib import metadata
 from pathlib import Path
 
 SCRIPT = "fastslow_install.py"  # what the copy is called
 MANIFEST = "fast-or-slow-wheels.json"
+COMMIT_FILE = "solution/system/commit.txt"  # in the wheel of this project
 
 
 class InstallError(Exception):
@@ -36,11 +38,23 @@ def install(folder: Path, commit: str = "") -> str:
     with tempfile.TemporaryDirectory() as name:
         for wheel, digest in manifest["wheels"].items():
             _provide(folder, wheel, digest, Path(name))
-        project = manifest["project"]
-        _pip(name, project)  # takes only what is missing here or too old
-        _pip(name, "--force-reinstall", "--no-deps", project)  # an older one of the same version
+        project, here = manifest["project"], _find_commit(manifest["project"])
+        if here != manifest["commit"]:
+            _pip(name, project)  # takes only what is missing here or too old
+            if here is not None:  # an older one, perhaps of the same version
+                _pip(name, "--force-reinstall", "--no-deps", project)
     importlib.invalidate_caches()
     return f"{project} of commit {manifest['commit']}, from {folder}"
+
+
+def _find_commit(project: str) -> str | None:
+    """Of the project that is installed here; None: it is not, and empty: it does not say."""
+    try:
+        packed = metadata.distribution(project).locate_file(COMMIT_FILE)
+    except metadata.PackageNotFoundError:
+        return None
+    path = Path(str(packed))
+    return path.read_text(encoding="utf-8").strip() if path.is_file() else ""
 
 
 def _provide(folder: Path, wheel: str, digest: str, target: Path) -> None:
@@ -60,7 +74,9 @@ def _provide(folder: Path, wheel: str, digest: str, target: Path) -> None:
 
 def _pip(wheels: str, *what: str) -> None:
     command = [sys.executable, "-m", "pip", "install", "--no-index", "--find-links", wheels]
-    options = ["--quiet", "--no-input", "--no-compile", "--disable-pip-version-check"]
+    # Whether the image's own packages fit each other is its business, and takes half of the time.
+    options = ["--quiet", "--no-input", "--no-compile", "--no-warn-conflicts"]
+    options += ["--disable-pip-version-check"]
     done = subprocess.run([*command, *options, *what], capture_output=True, text=True)
     if done.returncode:
         raise InstallError(

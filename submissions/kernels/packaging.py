@@ -25,7 +25,6 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from solution.system.commit import COMMIT_FILE
 from solution.system.errors import InputError
 from solution.system.files import checksum, replace_folder, write_json
 from solution.system.progress import console
@@ -150,7 +149,7 @@ def _build_wheel(commit: str, into: Path) -> None:
             if (PROJECT / path).is_file() and not path.startswith(("tests/", "notebooks/")):
                 (copy / path).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(PROJECT / path, copy / path)
-        (copy / "solution" / "system" / COMMIT_FILE).write_text(f"{commit}\n", encoding="utf-8")
+        (copy / installing.COMMIT_FILE).write_text(f"{commit}\n", encoding="utf-8")
         _pip("wheel", "--no-deps", "--wheel-dir", str(into), str(copy))
 
 

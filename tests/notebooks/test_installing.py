@@ -1,14 +1,18 @@
 """What a notebook installs first: whole, of the pushed commit, from the attached wheels alone."""
 
+import json
+import shutil
 import subprocess
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from submissions.kernels.installing import MANIFEST, SCRIPT, InstallError, install
+from solution.system.files import checksum
+from submissions.kernels.installing import COMMIT_FILE, MANIFEST, SCRIPT, InstallError, install
 from submissions.kernels.packaging import IN_THE_IMAGE, list_needs
 from tests.notebooks.conftest import Day
+from tests.notebooks.sandbox import make_image
 
 
 @pytest.fixture
@@ -56,14 +60,44 @@ def test_what_the_image_lacks_is_named(wheels: Path, image: Path) -> None:
     assert "is missing in Kaggle's image, or too old there" in done.stderr
 
 
-def test_a_wheel_that_arrives_unpacked_is_installed(wheels: Path, image: Path) -> None:
+def show_commit(image: Path) -> str:
+    """That of what is installed there, and the file that says so."""
+    code = "import solution.system.commit as c; print(c.read_commit(), c.__file__)"
+    command = [image, "-I", "-c", code]  # -I: whatever PYTHONPATH says
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def change_commit(wheels: Path, commit: str) -> None:
+    """Let the dataset be of another commit, and its wheel of the same version as before."""
     ours = find_ours(wheels)
+    with zipfile.ZipFile(ours) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(ours, "w") as archive:
+        for name, data in {**files, COMMIT_FILE: commit.encode()}.items():
+            archive.writestr(name, data)
+    manifest = json.loads((wheels / MANIFEST).read_text())
+    manifest["wheels"][ours.name] = checksum(ours)
+    (wheels / MANIFEST).write_text(json.dumps({**manifest, "commit": commit}))
+
+
+def test_a_wheel_that_arrives_unpacked_is_installed(wheels: Path, tmp_path: Path) -> None:
+    """Once; one of another commit takes its place, though its version is the same."""
+    image = make_image(tmp_path / "fresh")
+    ours = find_ours(wheels)
+    packed = ours.read_bytes()
     with zipfile.ZipFile(ours) as archive:
         archive.extractall(ours.with_suffix(""))
     ours.unlink()
-    done = subprocess.run([image, wheels / SCRIPT], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    code = "import solution.system.commit as c; print(c.__file__, c.read_commit())"
-    command = [image, "-I", "-c", code]  # -I: whatever PYTHONPATH says
-    shown = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert str(image.parent.parent) in shown.stdout
+    stamps = []
+    for _ in range(2):
+        subprocess.run([image, wheels / SCRIPT], check=True)
+        commit, _, place = show_commit(image).strip().partition(" ")
+        assert commit == json.loads((wheels / MANIFEST).read_text())["commit"]
+        assert Path(place).is_relative_to(image.parent.parent)
+        stamps.append(Path(place).stat().st_ctime_ns)
+    assert stamps[0] == stamps[1]
+    shutil.rmtree(ours.with_suffix(""))
+    ours.write_bytes(packed)
+    change_commit(wheels, "0123")
+    subprocess.run([image, wheels / SCRIPT], check=True)
+    assert show_commit(image).startswith("0123 ")
