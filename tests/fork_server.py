@@ -149,7 +149,10 @@ def tell(number: int, connection: socket.socket) -> None:
 
 def become(call: Mapping[str, Any], files: Sequence[int]) -> None:
     """Take over what is the caller's."""
-    os.setpgid(0, call["group"])
+    try:
+        os.setpgid(0, call["group"])
+    except PermissionError:  # the caller's is of a session of its own
+        os.setsid()
     place_files(files, call["numbers"])
     wanted, own = at_start(call["environment"]), at_start(os.environ)
     if wanted != own:

@@ -42,6 +42,10 @@ KAGGLE_LIBRARIES = (
     "bleach", "dateutil.relativedelta", "dotenv", "google.protobuf.field_mask_pb2", "kagglesdk",
     "packaging.version", "requests", "slugify", "tarfile", "tqdm", "urllib3",
 )  # fmt: skip
+KERNEL_LIBRARIES = (
+    "IPython.core.completer", "ipykernel.kernelapp", "lightgbm", "matplotlib.pyplot", "numba",
+    "optuna", "polars", "scipy.stats", "sklearn", "torch",
+)  # fmt: skip
 # Read by sh and then by Python, as in the scripts of pip: a folder's name may have spaces.
 HEAD = f"""#!/bin/sh
 '''exec' "{sys.executable}" -IS "$0" "$@"
@@ -95,12 +99,14 @@ class Server:
 
     def __init__(
         self,
-        program: str,
+        program: str | Path,
         libraries: tuple[str, ...],
         workers: tuple[str, ...] = (),
+        python: str | Path = sys.executable,
         **settings: str,
     ) -> None:
         self.program = BIN / program
+        self._python = python
         # The frameworks of macOS must not be forked: there nothing is imported before.
         self._libraries = () if sys.platform == "darwin" else (*libraries, "--", *workers)
         self._settings = settings
@@ -126,17 +132,20 @@ class Server:
             listener.listen(64)
             number = listener.fileno()
             self._process = subprocess.Popen(
-                [sys.executable, SERVER, str(number), self.program, *self._libraries],
+                [self._python, SERVER, str(number), self.program, *self._libraries],
                 stdin=subprocess.PIPE,  # it ends when this end of the pipe is closed
                 pass_fds=[number],
                 cwd=SERVER.parent,
-                env={**os.environ, **self._settings},
+                env=self._environment(),
             )
         with socket(AF_UNIX) as first:  # a call of nothing: it ends when the libraries are there
             first.connect(str(folder / "socket"))
             first.shutdown(SHUT_WR)
             first.recv(1)
         return folder
+
+    def _environment(self) -> dict[str, str]:
+        return {**os.environ, **self._settings}
 
     def workers(self) -> list[psutil.Process]:
         """Those of all its programs that train in several processes."""
@@ -185,6 +194,17 @@ class Server:
             program.send_signal(signal.SIGKILL)
             raise
         return subprocess.CompletedProcess(program.args, program.wait(), *printed)
+
+
+class KernelServer(Server):
+    """Forks kernels of one image, whose environment is `settings` and nothing else.
+
+    The fonts that matplotlib finds are there as well, where each kernel has a home of its own and
+    would look for them again.
+    """
+
+    def _environment(self) -> dict[str, str]:
+        return self._settings
 
 
 FASTSLOW = Server("fastslow", LIBRARIES)

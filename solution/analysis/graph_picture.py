@@ -34,11 +34,11 @@ def draw_graph(graph: Graph, path: Path) -> None:
 def save_figure(figure: Figure, path: Path) -> None:
     """Write a figure as PNG; it is laid out once, where matplotlib would draw it twice."""
     figure.set_dpi(DOTS)
-    if (engine := figure.get_layout_engine()) is not None:
-        engine.execute(figure)
-        figure.set_layout_engine("none")
     with replace_file(path) as temporary, warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph")  # a name in another script has boxes
+        if (engine := figure.get_layout_engine()) is not None:
+            engine.execute(figure)
+            figure.set_layout_engine("none")
         figure.savefig(temporary, dpi=DOTS, format="png")
 
 

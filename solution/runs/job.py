@@ -9,6 +9,7 @@ fold-F-seed-S/
 
 import dataclasses
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -54,9 +55,14 @@ def read_job(folder: Path) -> JobRecord:
     """The record of a job; InputError where it is not what was written."""
     path = folder / RECORD
     try:
-        return TypeAdapter(JobRecord).validate_python(read_record(path, "a trained model"))
+        return _adapter().validate_python(read_record(path, "a trained model"))
     except ValidationError as error:
         raise InputError(f"{path}: expected the record of a trained model, but: {error}") from error
+
+
+@cache
+def _adapter() -> TypeAdapter[JobRecord]:  # to make one takes longer than to read the file
+    return TypeAdapter(JobRecord)
 
 
 def check_job(folder: Path) -> JobRecord:

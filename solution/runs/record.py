@@ -5,6 +5,7 @@ import json
 import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -192,5 +193,9 @@ def _shorten(value: object, width: int = 60) -> str:
 
 def list_versions() -> dict[str, str]:
     """The libraries that decide what is predicted, and which are installed."""
-    installed = {name: metadata.version(name) for name in LIBRARIES}
-    return {"python": platform.python_version(), **installed}
+    return {"python": platform.python_version(), **_find_installed()}
+
+
+@cache
+def _find_installed() -> dict[str, str]:
+    return {name: metadata.version(name) for name in LIBRARIES}

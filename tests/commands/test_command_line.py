@@ -30,6 +30,12 @@ def quick_run(fastslow: FastSlow, data: Path, *more: str) -> subprocess.Complete
     return fastslow("run", data, *QUICK, "--run", "out", *more)
 
 
+def small_run(fastslow: FastSlow, data: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    """Of what learns in no time."""
+    names = ("--experiment", "nothing_001", "--experiment", "linear_ridge_001")
+    return fastslow("run", data, *names, "--limit", "--run", "out", *more)
+
+
 def read_rows(path: Path) -> dict[str, list[int]]:
     with path.open(encoding="utf-8") as file:
         header, *rows = csv.reader(file)
@@ -72,14 +78,14 @@ def test_run_makes_a_sound_submission_and_a_table(
 def test_run_refuses_a_folder_of_another_run(
     fastslow: FastSlow, sample: Path, tmp_path: Path
 ) -> None:
-    assert quick_run(fastslow, sample, "--limit").returncode == 0
+    assert small_run(fastslow, sample, "--folds", "2").returncode == 0
     before = (tmp_path / "out" / "submission.csv").stat().st_mtime_ns
-    other = quick_run(fastslow, sample, "--limit", "--folds", "3")
+    other = small_run(fastslow, sample, "--folds", "3")
     assert other.returncode == 2
     assert "folds: 2, now 3" in other.stderr
     assert (tmp_path / "out" / "submission.csv").stat().st_mtime_ns == before
-    assert quick_run(fastslow, sample, "--limit", "--folds", "3", "--replace").returncode == 0
-    again = quick_run(fastslow, sample, "--limit", "--folds", "3")
+    assert small_run(fastslow, sample, "--folds", "3", "--replace").returncode == 0
+    again = small_run(fastslow, sample, "--folds", "3")
     assert again.returncode == 0
 
 

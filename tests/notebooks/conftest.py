@@ -17,7 +17,8 @@ import pytest
 from submissions.kernels.notebooks import list_notebooks
 from tests.kaggle.place import USER, Done, Place
 from tests.kaggle.server import KaggleServer
-from tests.notebooks.sandbox import COMPETITION, Session, find_version, make_image
+from tests.notebooks.sandbox import COMPETITION, Session, find_version, make_image, settle
+from tests.processes import KERNEL_LIBRARIES, KernelServer
 
 WHEELS = f"{USER}/fast-or-slow-wheels"
 TRAINING = ("2-train-layout", "3-train-tile-and-lightgbm")
@@ -25,6 +26,7 @@ MEASURING = "6-measure-your-own"
 QUICK = ("LIMIT=true", "NUM_FOLDS=2")
 FEW = ("FAMILY=mlp", "COLLECTION=layout:xla:random", "COUNT=2", "HELD_OUT=1", "CONFIGS=8",
        "MINUTES=1.6", "KEEP_FLAT=true")  # fmt: skip
+PROGRAM = Path(__file__).with_name("kernel_program.py")
 LAST = "4-ensemble-and-submit"
 BUNDLE = "fast-or-slow-bundle-day"
 
@@ -65,6 +67,8 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def day(tmp_path_factory: pytest.TempPathFactory, image: Path) -> Iterator[Day]:
     """The whole day; mounts are of the old style and of the new one by turns."""
     folder = tmp_path_factory.mktemp("day")
+    kernels = KernelServer(PROGRAM, KERNEL_LIBRARIES, python=image, **settle(image))
+    begin = (kernels.stand_in,)
     server = KaggleServer()
     found = Day(Place(folder, server))
     found.place.more |= {
@@ -76,8 +80,9 @@ def day(tmp_path_factory: pytest.TempPathFactory, image: Path) -> Iterator[Day]:
     pack(found.place.more)
     try:
         for number, notebook in enumerate(list_notebooks()):
-            live(found, notebook.name, Session(folder / notebook.name, image), old=number % 2 == 0)
-        found.alone = predict(found, Session(folder / "alone", image))
+            session = Session(folder / notebook.name, image, begin)
+            live(found, notebook.name, session, old=number % 2 == 0)
+        found.alone = predict(found, Session(folder / "alone", image, begin))
         yield found
     finally:
         server.stop()

@@ -93,12 +93,22 @@ def choose_files() -> list[GraphFile]:
     return [*(file for file in files if file.collection.kind != "tile"), *kernels[::6]]
 
 
+def settle(python: Path) -> dict[str, str]:
+    """What the environment of a kernel of this image says however it is begun."""
+    return {"PATH": f"{python.parent}:/usr/bin:/bin", "OMP_NUM_THREADS": "1", "LANG": "C.UTF-8"}
+
+
 @dataclass
 class Session:
-    """One session of a kernel; `mount` first, then `run`."""
+    """One session of a kernel; `mount` first, then `run`.
+
+    Attributes:
+        begin: the words that begin a kernel; none: those that everybody has.
+    """
 
     folder: Path
     python: Path
+    begin: tuple[str | Path, ...] = ()
 
     @property
     def working(self) -> Path:
@@ -127,14 +137,12 @@ class Session:
         for name in ("home", "tmp", "working"):
             (self.folder / name).mkdir(exist_ok=True)
         return {
-            "PATH": f"{self.python.parent}:/usr/bin:/bin",
             "HOME": str(self.folder / "home"),
             "TMPDIR": str(self.folder / "tmp"),
             "FASTSLOW_INPUT": str(self.folder / "input"),
             "KAGGLE_KERNEL_RUN_TYPE": "Batch",
             "KAGGLE_URL_BASE": "https://www.kaggle.com",
-            "OMP_NUM_THREADS": "1",
-            "LANG": "C.UTF-8",
+            **settle(self.python),
         }
 
     def run(self, notebook: Mapping[str, Any]) -> dict[str, Any]:
@@ -146,7 +154,8 @@ class Session:
         environment = self.environment()
         specification = self.folder / "jupyter" / "kernels" / "image"
         specification.mkdir(parents=True)
-        command = [str(self.python), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+        begin = self.begin or (self.python, "-m", "ipykernel_launcher")
+        command = [*map(str, begin), "-f", "{connection_file}"]
         values = {"argv": command, "display_name": "image", "language": "python"}
         (specification / "kernel.json").write_text(json.dumps(values))
         kept = os.environ.get("JUPYTER_PATH")
