@@ -222,7 +222,7 @@ def search(sample_store: Store, tmp_path: Path) -> Iterator[Any]:
 
 
 def test_a_search_finds_the_same_wherever_its_trials_are(cluster: Any, search: Any) -> None:
-    assert search(RayExecutor(cluster.address), "there") == search(LocalExecutor(2), "here")
+    assert search(RayExecutor(cluster.address), "there") == search(LocalExecutor(1), "here")
 
 
 def test_programs_are_collected_on_nodes(cluster: Any, tmp_path: Path) -> None:
