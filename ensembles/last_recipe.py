@@ -42,10 +42,10 @@ def recall(folder: Path) -> Recipe | None:
 
 
 def choose_recipe(run: Run, name: str | None) -> Recipe:
-    """The recipe called `name`; without a name the one of last time, or the default."""
-    if name is not None:
-        return find_recipe(name)
-    return recall(run.folder) or find_recipe(DEFAULT_RECIPE)
+    """The recipe called `name`; without a name that of last time, or what `fastslow run` takes."""
+    if name is None:
+        return recall(run.folder) or choose_before_training(run.folder, None, run.experiments())
+    return weigh_equally(run.experiments()) if name == EQUAL_WEIGHTS else find_recipe(name)
 
 
 def choose_before_training(folder: Path, name: str | None, experiments: Sequence[str]) -> Recipe:

@@ -80,13 +80,14 @@ def check_recipe(recipe: Recipe, experiments: Collection[str]) -> None:
     if missing and not ("members" in recipe.allow_missing and some):
         raise InputError(
             f"recipe {recipe.name} merges {join_names(missing)}, but the experiments are "
-            f"{names}. Choose another recipe with --recipe, or let it "
-            'allow_missing = ["members"].'
+            f"{names}. Choose another recipe, or let it allow_missing = "
+            '["members"].'
         )
     if recipe.fallback is not None and recipe.fallback not in experiments:
         raise InputError(
             f"recipe {recipe.name} falls back on {recipe.fallback}, but the experiments are "
-            f"{names}. Add --experiment {recipe.fallback}, or choose another recipe."
+            f"{names}.{suggest(recipe.fallback, experiments)} Let it fall back on one of them, or "
+            f"train {recipe.fallback}, too."
         )
 
 

@@ -260,7 +260,7 @@ def _weighed_in(run: Run, recipe: Recipe, member: str) -> list[str]:
         return []
     check_any_seal(path)
     with reading(path, "a file of predictions"):
-        predicted = pl.scan_parquet(path).select("collection").unique()
+        predicted = pl.scan_parquet(path, glob=False).select("collection").unique()
         found = predicted.collect(engine="streaming")["collection"]
     return [name for name in found if member in recipe.weights(name)]
 

@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 from rich.table import Table
 
+from ensembles.last_recipe import choose_recipe
 from ensembles.recipe import Recipe, check_recipe, find_recipe
 from ensembles.scoring import alone, score_recipes
 from ensembles.search import (
@@ -36,7 +37,7 @@ def show_comparison(run: Run, a: str, b: str) -> tuple[str, Table]:
     """
     if a == b:
         raise InputError(f"{a} is compared with itself. Give two different names.")
-    table = score_recipes(run, {a: _find(run, a), b: _find(run, b)})
+    table = score_recipes(run, _find(run, a, b))
     lines = compare(table, a, b)
     shown = make_table(
         "Difference of scores, out of fold; above 0: the first is better",
@@ -133,9 +134,15 @@ def _show_probability(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
 
 
-def _find(run: Run, name: str) -> Recipe:
-    if name in run.experiments():
-        return alone(name)
+def _find(run: Run, *names: str) -> dict[str, Recipe]:
+    """Experiments by themselves, their seeds averaged as the recipes beside them do, or as the
+    run's own does, which its table shows."""
+    own = {name: _find_recipe(run, name) for name in names if name not in run.experiments()}
+    method = next((recipe.method for recipe in own.values()), choose_recipe(run, None).method)
+    return {name: own.get(name) or alone(name, method) for name in names}
+
+
+def _find_recipe(run: Run, name: str) -> Recipe:
     try:
         recipe = find_recipe(name)
     except InputError as error:

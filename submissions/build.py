@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from ensembles.last_recipe import recall, remember
+from ensembles.last_recipe import EQUAL_WEIGHTS, recall, remember
 from ensembles.merge import merge_run
-from ensembles.recipe import Recipe
+from ensembles.recipe import Recipe, list_recipes
 from solution.domain import predictions
 from solution.domain.collection import COLLECTIONS, collection_of
 from solution.runs.folder import Run
@@ -29,10 +29,12 @@ class Built:
         words = self.written.describe()
         if self.before in (None, self.recipe.name):
             return words
+        again = f"`fastslow ensemble {self.before} --run {self.run.folder}` makes it again"
+        if self.before not in (EQUAL_WEIGHTS, *list_recipes()):
+            again = "its file, given to `fastslow ensemble`, makes it again"
         return (
             f"{words}\nMerged by {self.recipe.name}; what lay there before was merged by "
-            f"{self.before}, and `fastslow ensemble {self.before} --run {self.run.folder}` makes "
-            "it again."
+            f"{self.before}, and {again}."
         )
 
 

@@ -18,7 +18,7 @@ from solution.runs.job import read_job
 from solution.system.files import replace_file
 from solution.system.terminal import make_table
 
-ENSEMBLE, NOTHING = "ensemble", "nothing"
+ENSEMBLE, NOTHING = "ensemble", "nothing_001"
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,11 @@ class Line:
     seconds: float | None  # all folds and seeds; None for the ensemble
     peak_megabytes: float | None
 
+    @property
+    def is_ensemble(self) -> bool:
+        """No experiment has a name with a space."""
+        return self.ranker.startswith(f"{ENSEMBLE} ")
+
 
 @dataclass(frozen=True)
 class Scores:
@@ -42,7 +47,7 @@ class Scores:
 
     def describe(self) -> str:
         """The ensemble's scores in a line each; `fastslow ensemble` shows all of them."""
-        own = [line for line in self.lines if line.ranker.startswith(ENSEMBLE)]
+        own = [line for line in self.lines if line.is_ensemble]
         named = [(line.collection.name, line.score) for line in own]
         named += [("mean of the five", self.overall)] if self.overall else []
         return "\n".join(
@@ -52,7 +57,7 @@ class Scores:
 
     def of_ensemble(self) -> dict[str, float]:
         """The ensemble's score by collection, and under "mean" that of all five."""
-        own = [line for line in self.lines if line.ranker.startswith(ENSEMBLE)]
+        own = [line for line in self.lines if line.is_ensemble]
         scores = {line.collection.name: line.score.value for line in own}
         return scores if self.overall is None else {**scores, "mean": self.overall.value}
 
@@ -114,7 +119,7 @@ def tabulate(scores: Scores) -> Table:
         for line in own:
             seconds = "" if line.seconds is None else f"{line.seconds:.1f} s"
             memory = "" if line.peak_megabytes is None else f"{line.peak_megabytes:.0f}"
-            style = "bold" if line.ranker.startswith(ENSEMBLE) else ""
+            style = "bold" if line.is_ensemble else ""
             score, interval = _show_mean(line.score)
             a_seed = "" if line.a_seed is None else f"{line.a_seed:.3f}"
             cells = (score, a_seed, interval, seconds, memory)
@@ -157,7 +162,8 @@ def summarise(scores: Scores) -> str:
 
 
 def _is_of(line: Line, kind: str, name: str) -> bool:
-    return line.collection.kind == kind and line.ranker.startswith(name)
+    found = line.is_ensemble if name == ENSEMBLE else line.ranker == name
+    return line.collection.kind == kind and found
 
 
 def write_scores(lines: list[Line], run: Run) -> None:

@@ -5,6 +5,7 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from rich.table import Table
+from rich.text import Text
 
 from ensembles.last_recipe import recall
 from solution.runs.folder import RECORD, Run
@@ -13,6 +14,7 @@ from solution.system.errors import InputError
 from solution.system.terminal import make_table
 from submissions.ledger import Ledger, read_ledger
 from submissions.provenance import fingerprint_file
+from submissions.report import ENSEMBLE
 from submissions.settings import read_settings
 
 
@@ -44,7 +46,7 @@ def show_runs(lines: list[RunLine]) -> Table:
         right = name in ("Models", "Score", "Kaggle")
         table.add_column(name, justify="right" if right else "left", no_wrap=name != "Recipe")
     for line in lines:
-        table.add_row(*astuple(line))
+        table.add_row(*map(Text, astuple(line)))  # brackets in a name are no markup
     return table
 
 
@@ -70,7 +72,8 @@ def _read_score(path: Path) -> str:
     if not path.is_file():
         return ""
     with path.open(encoding="utf-8") as file:
-        own = [line["score"] for line in csv.DictReader(file) if "ensemble" in line["ranker"]]
+        lines = list(csv.DictReader(file))
+    own = [line["score"] for line in lines if line["ranker"].startswith(f"{ENSEMBLE} ")]
     return f"{sum(map(float, own)) / len(own):.3f}" if own else ""
 
 

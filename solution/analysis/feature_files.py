@@ -37,4 +37,4 @@ def write_table(graphs: Iterable[Graph], collection: Collection, path: Path) -> 
     schema.update({name: pl.Float32() for name in names})
     schema["runtime"] = pl.Float64()
     write_batches(keyed_tables(graphs), schema, path, sealed=False)
-    return pl.scan_parquet(path)
+    return pl.scan_parquet(path, glob=False)

@@ -96,7 +96,7 @@ def write_module_tables(records: Iterable[Record], path: Path) -> int:
         for record in records
     )
     write_batches(tables, schema, path, sealed=False)
-    return int(pl.scan_parquet(path).select(pl.len()).collect().item())
+    return int(pl.scan_parquet(path, glob=False).select(pl.len()).collect().item())
 
 
 def _describe(instruction: Any, operands: Sequence[Any]) -> list[int]:

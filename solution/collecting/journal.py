@@ -143,4 +143,4 @@ def read_log(path: Path, schema: pl.Schema) -> pl.DataFrame:
     if not path.exists():
         return schema.to_frame()
     with reading(path, "the log of a collection"):
-        return pl.read_parquet(path).match_to_schema(schema)
+        return pl.read_parquet(path, glob=False).match_to_schema(schema)

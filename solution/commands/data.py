@@ -94,8 +94,9 @@ def prepare(
         Path | None, typer.Option(help="The store. Default: stores/NAME of the data folder.")
     ] = None,
     hops: Annotated[
-        int, typer.Option(min=1, help="Kept around the configurable nodes of layout graphs.")
-    ] = 1,
+        int | None,
+        typer.Option(min=1, help="Kept around the configurable nodes of layout graphs. Default: 1"),
+    ] = None,
     whole: Annotated[bool, typer.Option("--whole", help="Keep every node.")] = False,
     workers: Preparers = None,
     replace: Annotated[bool, typer.Option("--replace", help="Prepare everything again.")] = False,
@@ -109,10 +110,12 @@ def prepare(
     from solution.features.preparation import Preparation
     from solution.store.preparing import prepare_store
 
+    if whole and hops is not None:
+        raise InputError("--whole keeps every node: give it or --hops, one of them.")
     store = prepare_store(
         find_files(data),
         out or STORES / data.resolve().name,
-        Preparation(None if whole else hops),
+        Preparation(None if whole else hops or 1),
         find_sample_submission(data),
         workers=workers,
         replace=replace,
@@ -167,7 +170,6 @@ def features(
     )
     from solution.domain.collection import collection as find_collection
     from solution.features.columns import FEATURES
-    from solution.system.errors import InputError
 
     chosen = find_collection(collection) if collection else None
     if out is None:

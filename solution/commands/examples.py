@@ -39,7 +39,7 @@ EXAMPLES = {
     "train": ("fastslow train tile_gnn_001", "fastslow train my_model.py --collection tile:xla"),
     "tune": (
         "fastslow tune tile_lightgbm_001 --trials 25",
-        "fastslow tune linear_ridge_001 --sampler random",
+        "fastslow tune layout_lightgbm_001 --sampler random",
     ),
     "ensemble": (
         "fastslow ensemble mean_rank_001 --run runs/data",

@@ -15,7 +15,7 @@ app = typer.Typer()
 
 @app.command()
 def experiments() -> None:
-    """List the experiments that come with the package: what each is, for which collections."""
+    """List the experiments that come with the package: what each is, in a sentence."""
     from solution.experiments.base import describe_experiments
     from solution.system.terminal import make_table
 

@@ -11,6 +11,7 @@ from solution.commands.options import (
     RunOption,
 )
 from solution.runs.folder import RUNS, STORES, Run
+from solution.system.errors import InputError
 from solution.system.files import check_writable
 from solution.system.terminal import output, say
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
+PROPOSED = Path("proposed.toml")
+
 
 @app.command()
 def ensemble(
@@ -34,7 +37,9 @@ def ensemble(
     search: Annotated[
         bool, typer.Option("--search", help="Propose a recipe instead, and write it to --out.")
     ] = False,
-    out: Annotated[Path, typer.Option(help="Where --search writes.")] = Path("proposed.toml"),
+    out: Annotated[
+        Path | None, typer.Option(help=f"Where --search writes. Default: {PROPOSED}.")
+    ] = None,
     fit: Annotated[
         list[str],
         typer.Option(
@@ -44,8 +49,13 @@ def ensemble(
     ] = [],  # noqa: B006 - typer copies it
 ) -> None:
     """Merge the predictions of a run by a recipe and write its submission."""
+    if search and recipe is not None:
+        raise InputError(f"--search proposes a recipe: it takes none, found {recipe}.")
     if not search:
         from ensembles.last_recipe import choose_recipe
+
+        if fit or out is not None:
+            raise InputError("--fit and --out are of --search: add it, or leave them out.")
 
         run = Run.existing(run_folder)
         check_writable(run_folder)
@@ -53,6 +63,7 @@ def ensemble(
         return
     from ensembles.tables import show_search
 
+    out = out or PROPOSED
     sentence, table = show_search(Run.existing(run_folder), fit, out)
     say(sentence)
     output.print(table)

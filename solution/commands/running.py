@@ -107,7 +107,8 @@ def run(
     from solution.training.opening import open_store
     from solution.training.out_of_fold import run_experiments
 
-    found = _find_experiments(experiments or members, recipe, limit=limit)
+    asked = _Asked(scheme, folds, limit, replace, collections, executor, workers)
+    found = _find_experiments(experiments or members, recipe, asked.folds, limit=limit)
     trains_on = make_executor(executor, address, workers, gpu_share, devices)
     with ExitStack() as stack:
         source = check_exists(stack.enter_context(on_this_machine(data, sends=False)))
@@ -115,7 +116,6 @@ def run(
         default = RUNS / "-".join([name, *(c.replace(":", "-") for c in collections)])
         folder = stack.enter_context(on_this_machine(run_folder or default, alone=True))
         check_writable(folder)
-        asked = _Asked(scheme, folds, limit, replace, collections, executor, workers)
         if not estimate:
             asked.check_folder(found, folder, hours)
         merging = _choose_recipe(folder, recipe, [item.name for item in found])
@@ -245,16 +245,16 @@ def _list_members(recipe: str | None) -> list[str]:
 
 
 def _find_experiments(
-    names: Sequence[str], recipe: str | None, *, limit: bool
+    names: Sequence[str], recipe: str | None, folds: int, *, limit: bool
 ) -> "list[Experiment]":
     """The experiments; without a recipe, doing nothing ranks what they do not, which is free."""
-    from solution.experiments.base import find_experiment
+    from solution.training.failures import load_experiment
 
     added = [] if recipe is not None else [NOTHING]
-    found = [find_experiment(name) for name in dict.fromkeys([*names, *added])]
+    found = [load_experiment(name) for name in dict.fromkeys([*names, *added])]
     if not limit:
         return found
-    say("A quick look: few graphs, one seed, two folds, short trainings. Scores mean little.")
+    say(f"A quick look: few graphs, one seed, {folds} folds, short trainings. Scores mean little.")
     return [experiment.quick() for experiment in found]
 
 

@@ -50,7 +50,9 @@ def pack(
     ] = False,
     data: Annotated[
         Path | None,
-        typer.Option("--data", help="To train again: the run's store. Default: stores/NAME."),
+        typer.Option(
+            "--data", help="To train again: the store. Default: what the run was made of."
+        ),
     ] = None,
 ) -> None:
     """Make a bundle of a run: the recipe's models, what they learned from, how good they are.
@@ -67,11 +69,14 @@ def pack(
     if not (refit or distill):
         made = make(run, chosen, out)
     else:
+        from solution.runs.origin import recall_origin
         from solution.store.store import Store
         from solution.training import refitting
         from solution.training.distilling import RECIPE
 
-        store = Store.open(data or STORES / run_folder.resolve().name)
+        origin = recall_origin(run)
+        made_of = origin.find_store() if origin else STORES / run_folder.resolve().name
+        store = Store.open(data or made_of)
         if distill:
             refitting.distill(run, chosen, store)
             made = make(run, RECIPE, out, refitted=True, teacher=chosen)

@@ -52,12 +52,12 @@ def train(
 
     The models are those of `fastslow run`; what either has trained is there for the other.
     """
-    from solution.experiments.base import find_experiment
     from solution.runs.record import check_folder
+    from solution.training.failures import load_experiment
     from solution.training.opening import open_experiments
     from solution.training.summary import check_collections, train_experiment
 
-    found = find_experiment(experiment)
+    found = load_experiment(experiment)
     chosen = check_collections(found, collection)
     source = folder_of(data or str(SAMPLE))
     place = run_folder or str(RUNS / name_of(source, limit=False))
@@ -104,14 +104,16 @@ def tune(
     from dataclasses import replace
 
     from solution.domain.collection import collection as find_collection
-    from solution.experiments.base import find_experiment
+    from solution.training.failures import load_experiment
     from solution.training.plan import make_plan
     from solution.tuning.search import Search, show_study
+    from solution.tuning.space import find_searched
     from solution.tuning.study_picture import draw_study
 
-    found = find_experiment(experiment)
+    found = load_experiment(experiment)
     if collection is not None:
         found = replace(found, collections=(find_collection(collection).name,))
+    find_searched(found.ranker)  # or it is refused, before the data is prepared
     folder = out or TUNING / found.name
     check_writable(folder)
     with open_given_store(data, [found]) as store:

@@ -110,7 +110,11 @@ def _count_rows(path: Path) -> pl.DataFrame:
         raise InputError(f"{path}: there is no such file. Make it with `fastslow run`.")
     check_any_seal(path)
     with reading(path, "a file of predictions"):
-        counted = pl.scan_parquet(path).group_by(GRAPH).agg(pl.len().cast(pl.Int64).alias("rows"))
+        counted = (
+            pl.scan_parquet(path, glob=False)
+            .group_by(GRAPH)
+            .agg(pl.len().cast(pl.Int64).alias("rows"))
+        )
         counts = counted.collect(engine="streaming").sort(GRAPH)
     return counts.with_columns((pl.col("rows").cum_sum() - pl.col("rows")).alias("offset"))
 
@@ -119,7 +123,7 @@ def _read_graphs(path: Path, counts: pl.DataFrame, wanted: pl.DataFrame) -> pl.D
     own = counts.join(wanted, on=GRAPH, how="semi", maintain_order="left")
     offset, length = (own["offset"][0], int(own["rows"].sum())) if len(own) else (0, 0)
     with reading(path, "a file of predictions"):
-        frame = pl.scan_parquet(path).slice(offset, length).collect()
+        frame = pl.scan_parquet(path, glob=False).slice(offset, length).collect()
     found = frame.select(GRAPH).with_columns(pl.struct(GRAPH).rle_id().alias("run")).unique("run")
     if not found.sort("run").select(GRAPH).equals(own.select(GRAPH)):
         raise InputError(

@@ -1,18 +1,58 @@
 """An error in somebody's own model: one line that leads to the place, before hours are spent."""
 
+import tempfile
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
 
 import numpy as np
 
+from solution.domain.collection import collection as find_collection
 from solution.domain.graph import Graph
-from solution.experiments.base import Experiment
+from solution.experiments.base import Experiment, find_experiment
+from solution.models.base import Ranker
 from solution.system.errors import InputError
 from solution.training.plan import IS_LABELLED, Plan
 
 REHEARSAL_GRAPHS = 2  # one to fit on, one to stop early on
+
+
+def load_experiment(name: str) -> Experiment:
+    """The experiment of that name or file, to be trained.
+
+    Raises InputError as find_experiment does, and where it could never be trained: what it ranks
+    are no collections, or it has no seeds.
+    """
+    found = find_experiment(name)
+    given: object = found.collections
+    if not isinstance(given, tuple | list) or not given:
+        raise InputError(
+            f"{found.origin}: collections is {given!r}, expected names with a comma behind each, "
+            'such as ("tile:xla",).'
+        )
+    for one in given:
+        with _of_file(found):
+            find_collection(one)
+    seeds: object = found.seeds
+    if not isinstance(seeds, tuple | list) or not seeds or any(type(s) is not int for s in seeds):
+        raise InputError(
+            f"{found.origin}: seeds is {seeds!r}, expected numbers with a comma behind each, such "
+            "as (0,)."
+        )
+    for what, values in (("collections", given), ("seeds", seeds)):
+        if len(set(values)) < len(values):
+            raise InputError(f"{found.origin}: {what} is {values!r}: expected none of them twice.")
+    return found
+
+
+@contextmanager
+def _of_file(experiment: Experiment) -> Iterator[None]:
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{experiment.origin}: {error}") from error
 
 
 @contextmanager
@@ -29,22 +69,25 @@ def name_failure(experiment: Experiment, doing: str) -> Iterator[None]:
     except (InputError, OSError, MemoryError):
         raise
     except Exception as error:
-        own = Path(experiment.origin)
-        frames = [
-            frame
-            for frame in traceback.extract_tb(error.__traceback__)
-            if Path(frame.filename) == own
-        ]
+        frames = _find_frames(error.__traceback__, experiment)
         if not frames:
             raise
         raise InputError(
-            f"{own}, line {frames[-1].lineno}, in {frames[-1].name}: "
+            f"{experiment.origin}, line {frames[-1].lineno}, in {frames[-1].name}: "
             f"{type(error).__name__}: {error} ({doing})."
         ) from error
 
 
+def _find_frames(
+    trace: TracebackType | None, experiment: Experiment
+) -> list[traceback.FrameSummary]:
+    """Those of the experiment's own file."""
+    own = Path(experiment.origin)
+    return [frame for frame in traceback.extract_tb(trace) if Path(frame.filename) == own]
+
+
 def rehearse(experiment: Experiment, plan: Plan) -> None:
-    """Fit a model of one's own on a graph and predict it, before workers start.
+    """Fit a model of one's own on a graph, predict it and save it, before workers start.
 
     Experiments of the package are tested; a file of the user's may fail at its first line.
     """
@@ -62,7 +105,21 @@ def rehearse(experiment: Experiment, plan: Plan) -> None:
         ranker = settings.build(seed=0)
         ranker.fit(plan.load(rows[:1], settings), plan.load(rows[1:], settings))
         scores = ranker.predict(graph)
+        _try_saving(ranker, experiment)
     check_shape(scores, experiment, graph)
+
+
+def _try_saving(ranker: Ranker, experiment: Experiment) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            ranker.save(Path(folder))
+        except ValueError as error:  # of numpy, where what was learned is no array of numbers
+            if _find_frames(error.__traceback__, experiment):
+                raise
+            raise InputError(
+                f"{experiment.origin}: what it learned cannot be saved: {error}. Expected arrays "
+                "of numbers from what fits it."
+            ) from error
 
 
 def check_shape(scores: np.ndarray, experiment: Experiment, graph: Graph) -> None:

@@ -212,10 +212,13 @@ class Search:
             "train_jointly": [list(group) for group in self.experiment.train_jointly],
             "folds": {name: self.plan.folds(name) for name in self.experiment.collections},
             "data": self.plan.settings()["data"],
+            "seed": self.seed,
         }
         known = study.user_attrs or wanted
+        # Searches of before there was `train_jointly` had none; of others the seed is not known.
+        before = {"train_jointly": [], "seed": self.seed}
         for name, value in wanted.items():
-            found = known.get(name, [])  # searches of before there was `train_jointly` had none
+            found = known.get(name, before.get(name))
             if found != value:
                 raise InputError(
                     f"{self.folder}: holds a search with another {name} ({found}, now {value}). "

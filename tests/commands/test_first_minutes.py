@@ -55,7 +55,7 @@ def test_the_demo_ends_with_a_sentence_and_a_report(fastslow: FastSlow, tmp_path
     assert done.returncode == 0, done.stderr
     assert re.search(r"takes \d+\.\d% longer than the best of all", done.stdout)
     assert re.search(r"names the faster one in \d\d% of the pairs", done.stdout)
-    assert "one seed, two folds" in done.stdout
+    assert "one seed, 2 folds" in done.stdout
     page = (tmp_path / "runs" / "demo" / "report.html").read_text(encoding="utf-8")
     assert "these are no Kaggle scores" in page
     assert "must never be quoted as TpuGraphs results" in page
@@ -89,6 +89,8 @@ def test_what_was_trained_is_merged_and_remembered(fastslow: FastSlow, tmp_path:
     (tmp_path / "mine.toml").write_text("[members]\nlinear_ridge_001 = 1.0\n", encoding="utf-8")
     other = fastslow("ensemble", "mine.toml", "--run", "out")
     assert "what lay there before was merged by equal_weights" in other.stdout
+    assert "ensemble equal_weights" in fastslow("ensemble", "equal_weights", "--run", "out").stdout
+    assert fastslow("ensemble", "mine.toml", "--run", "out").returncode == 0
     assert fastslow("report", "--run", "out").stdout.strip().endswith("report.html")
 
     # The run knows its store, which is not called as it is.
@@ -149,6 +151,37 @@ def test_a_slip_in_a_model_of_ones_own_is_one_line(fastslow: FastSlow, tmp_path:
     assert "Traceback" not in done.stderr
     assert "slip.py, line 15, in fit_rows: AttributeError" in done.stderr
     assert "before the training" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("slip", "meant"),
+    [
+        ('collections="tile:xla"', "with a comma behind each"),
+        ('collections=("tile:xal",)', "Did you mean tile:xla"),
+        ('collections=("tile:xla",), seeds=3', "seeds is 3"),
+        ('collections=("tile:xla", "tile:xla")', "none of them twice"),
+    ],
+)
+def test_what_could_never_be_trained_is_refused(
+    slip: str, meant: str, fastslow: FastSlow, tmp_path: Path
+) -> None:
+    data = make_data(tmp_path / "data")
+    text = (
+        "from solution import Experiment\nfrom solution.models.linear import RidgeSettings\n"
+        f"EXPERIMENT = Experiment(name='mine', {slip}, ranker=RidgeSettings())\n"
+    )
+    (tmp_path / "mine.py").write_text(text, encoding="utf-8")
+    done = fastslow("run", data, "--experiment", "mine.py", "--folds", "2", "--run", "out")
+    assert done.returncode == 2
+    assert meant in " ".join(done.stderr.split())
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_run_that_could_not_be_read_again_is_refused(fastslow: FastSlow, tmp_path: Path) -> None:
+    data = make_data(tmp_path / "data")
+    done = fastslow("run", data, *RIDGE[:2], "--run", "out[1]")
+    assert done.returncode == 2
+    assert "Choose another folder with --run" in " ".join(done.stderr.split())
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ COMMANDS = {
     "report --run done --recipe mean_rank_001": "done",
     "ensemble --run done": "done",
     "features tile:xla --data data --out mine/table.parquet": "mine",
-    "tune linear_ridge_001 --data data --out mine": "mine",
+    "tune tile_lightgbm_001 --data data --out mine": "mine",
 }
 
 
