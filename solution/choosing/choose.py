@@ -13,7 +13,7 @@ import psutil
 
 from solution.choosing.changes import describe_changes
 from solution.choosing.guided import Guided
-from solution.choosing.handing import describe_choice, hand_over
+from solution.choosing.handing import describe_choice, hand_over, take_back
 from solution.choosing.journal import Journal, Trial
 from solution.choosing.live_prior import LivePrior, open_prior
 from solution.choosing.machine import Machine
@@ -132,6 +132,7 @@ def _choose(
     tell("timing the best again, beside the default")
     found = machine.verify(trials, settings.rounds)
     seconds = earlier + time.monotonic() - begin
+    take_back(folder)
     if found is None:
         chosen_as = "as the compiler has it", "Nothing changes."
         result = Chosen(chosen.program.name, trials, machine.reference, None, *chosen_as,

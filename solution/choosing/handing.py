@@ -69,3 +69,9 @@ def hand_over(
     with replace_file(folder / MODULE) as temporary:
         temporary.write_bytes(module)
     return folder / CHOICE, folder / MODULE
+
+
+def take_back(folder: Path) -> None:
+    """Remove the two files of an earlier verdict: what lies there is the last one's."""
+    for name in (CHOICE, MODULE):
+        (folder / name).unlink(missing_ok=True)

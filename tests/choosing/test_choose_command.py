@@ -6,9 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from solution.choosing import machine
 from solution.choosing.choose import Settings, choose_program
-from solution.choosing.handing import CHOICE
+from solution.choosing.handing import CHOICE, MODULE
 from solution.choosing.journal import RECORD
+from solution.choosing.verdict import Verdict
 from solution.collecting.collect import Workers
 from solution.data.hlo.messages import read_records
 from solution.serving.bundle import load_bundle
@@ -77,7 +79,7 @@ def test_an_option_that_would_be_ignored_is_refused(
 
 
 def test_a_program_is_chosen_for_and_the_same_command_goes_on(
-    workers: Workers, tmp_path: Path
+    workers: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "dense.py"
     path.write_text(DENSE)
@@ -88,7 +90,11 @@ def test_a_program_is_chosen_for_and_the_same_command_goes_on(
     assert notes[-1] == "timing the best again, beside the default"
     record = json.loads((out / RECORD).read_text())
     assert len(record["trials"]) == 5  # the default among them
+    for name in (CHOICE, MODULE):
+        (out / name).write_text("of a verdict with a gain")
+    monkeypatch.setattr(machine, "judge", lambda *_: Verdict(1.0, 0.9, 1.1, 2))
     again = choose_program(path, bundle, out, Settings(6, rounds=2), notes.append)
+    assert not (out / CHOICE).exists() and not (out / MODULE).exists()
     assert again.trials[:4] == first.trials and len(again.trials) == 6
     assert again.reference == first.reference
     with pytest.raises(InputError, match="its seed is 0, not 1"):
