@@ -12,7 +12,7 @@ from pathlib import Path
 from solution.collecting.children import Child, lease_core
 from solution.collecting.collect import Settings, Workers
 from solution.collecting.compiler import check_installed
-from solution.collecting.program import Program, read_programs
+from solution.collecting.program import Program, name_program, read_programs
 from solution.collecting.records import Place
 from solution.collecting.session import Finished, check_names, collect_one, share_time
 from solution.collecting.spaces import Space
@@ -49,7 +49,7 @@ class Collector:
             out = Path(scratch) / "out"
             place = replace(self.place, folder=out)
             if log is not None:
-                unpack_folder(log, place.find("log", path.stem))
+                unpack_folder(log, place.find("log", name_program(path)))
             finished = self._collect(path, place, time.monotonic() + seconds, report)
             out.mkdir(exist_ok=True)
             return finished, pack_folder(out)

@@ -1,6 +1,7 @@
 """A program to be collected: its module, what it is called with, and its graph."""
 
 import hashlib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +17,7 @@ from solution.collecting.portable import make_portable
 from solution.collecting.program_file import SUFFIXES
 from solution.data.hlo.messages import MESSAGES, read_records
 from solution.data.hlo.nodes import Nodes, find_configurable, read_nodes
+from solution.data.hlo.records import MAX_NAME
 from solution.system.errors import InputError
 
 PROTOBUF = ".pb"
@@ -75,12 +77,27 @@ def read_programs(path: Path, child: Child) -> Iterator[Program]:
         )
 
 
+def name_program(path: Path, place: int | None = None) -> str:
+    """What a file's program is called, and all that is written of it.
+
+    The name is made safe as that of an npz file is, so that programs of one npz file have one name.
+
+    Args:
+        place: of the program, where the file has several.
+    """
+    name = path.stem
+    if path.suffix == PROTOBUF:
+        name = name.removesuffix(".hlo")
+    if place is not None:
+        name = f"{name}_{place}"
+    safe = re.sub(r"[^\w.+-]+", "_", name).lstrip(".")
+    return safe.encode()[:MAX_NAME].decode(errors="ignore") or "module"
+
+
 def _read_protobuf(path: Path) -> Iterator[Program]:
     modules = [record.module for record in read_records(path)]
     for place, module in enumerate(modules):
-        name = path.name.removesuffix(PROTOBUF).removesuffix(".hlo")
-        if len(modules) > 1:
-            name = f"{name}_{place}"
+        name = name_program(path, place if len(modules) > 1 else None)
         yield Program(name, module, make_arguments(module, f"{path}, {name}"))
 
 
@@ -95,4 +112,4 @@ def _read_source(path: Path, child: Child) -> Program:
     module = MESSAGES["Module"].FromString(data)
     if arguments is None:
         arguments = make_arguments(module, str(path))
-    return Program(path.stem, module, arguments)
+    return Program(name_program(path), module, arguments)

@@ -195,6 +195,7 @@ def _collect_away(
 ) -> "list[Finished]":
     """A file at a time on each core of a cluster; what comes back is written here."""
     from solution.collecting.away import Collector
+    from solution.collecting.program import name_program
     from solution.collecting.session import check_names
     from solution.system.files import locked
     from solution.system.parcel import add_files
@@ -202,7 +203,7 @@ def _collect_away(
     from solution.training.executors.base import Needs, Task
     from solution.training.watch import ProgressBars
 
-    check_names([path.stem for path in files])
+    check_names([name_program(path) for path in files])
     place.folder.mkdir(parents=True, exist_ok=True)
     found: dict[int, list[Finished]] = {}
 
@@ -231,9 +232,10 @@ def _read(path: Path) -> bytes:
 
 def _pack_log(place: "Place", path: Path) -> bytes | None:
     """What an earlier collection of the program wrote, so that it is gone on with."""
+    from solution.collecting.program import name_program
     from solution.system.parcel import pack_folder
 
-    log = place.find("log", path.stem)
+    log = place.find("log", name_program(path))
     return pack_folder(log) if log.is_dir() else None
 
 

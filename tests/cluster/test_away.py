@@ -183,15 +183,15 @@ def test_what_diverged_is_not_gone_on_from(tmp_path: Path, monkeypatch: pytest.M
 
 def test_programs_of_one_name_are_refused(tmp_path: Path) -> None:
     """Before a cluster is asked for: one would be written over the other."""
-    for folder in ("one", "other"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "mlp.py").write_text("program, arguments = abs, (1.0,)\n")
-    files = [tmp_path / "one" / "mlp.py", tmp_path / "other" / "mlp.py"]
+    files = [tmp_path / "one" / "my mlp.py", tmp_path / "other" / "my_mlp.py"]
+    for path in files:
+        path.parent.mkdir()
+        path.write_text("program, arguments = abs, (1.0,)\n")
     words = ["collect", "layout", *files, "--out", tmp_path / "out", "--executor", "ray"]
     process = TRAINING.start(*words, env=dict(os.environ))
     _, error = process.communicate(timeout=LONGEST)
     assert process.returncode == 2
-    assert "found mlp more than once" in " ".join(error.split())
+    assert "found my_mlp more than once" in " ".join(error.split())
 
 
 def list_models(run: Path) -> list[Path]:

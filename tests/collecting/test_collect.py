@@ -14,9 +14,15 @@ import polars as pl
 import pytest
 
 from solution.collecting.journal import CANDIDATE_FILE, REPEAT_FILE, STATE
+from solution.collecting.options import OptionSpace
+from solution.collecting.program import Program, name_program
+from solution.collecting.records import Measured, Place, write_graph
+from solution.collecting.session import check_names
 from solution.collecting.spaces import name_configuration
 from solution.data.hlo.messages import read_records
+from solution.system.errors import InputError
 from tests.conftest import FastSlow
+from tests.made import modules
 
 SMALL = ("--configs", "9", "--keep-flat", "--seconds", "200")
 KILLS = 10
@@ -160,6 +166,22 @@ def test_a_collection_of_another_program_is_not_gone_on_with(
     assert process.returncode == 2
     assert "its program is" in errors
     assert "--replace" in errors
+
+
+def test_all_files_of_a_program_have_the_name_that_its_graph_has(tmp_path: Path) -> None:
+    """Two programs of one graph have one name, so that they are refused."""
+    place = Place(tmp_path, "layout:xla:random", "train")
+    for stem, expected in (
+        ("a b", "a_b"), ("a_b", "a_b"), ("..a(1)", "a_1_"), ("é" * 100, "é" * 75), ("(", "_"),
+    ):  # fmt: skip
+        name = name_program(Path(f"{stem}.py"))
+        program = Program(name, modules.make_module(), [])
+        space = OptionSpace(program)
+        record, npz = write_graph(program, space, [Measured(space.default, 100)], place)
+        assert (name, record.stem, npz.stem) == (expected,) * 3
+    assert name_program(Path("a b.hlo.pb"), 2) == "a_b_2"
+    with pytest.raises(InputError, match="found a_b more than once"):
+        check_names([name_program(Path(name)) for name in ("a b.py", "a_b.py")])
 
 
 def test_without_jax_the_message_names_the_extra(tmp_path: Path, dense: Path) -> None:
