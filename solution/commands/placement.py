@@ -29,7 +29,7 @@ def optimize(
     evaluations: Annotated[
         int, typer.Option(min=1, help="Decisions that are simulated; the first are heuristics'.")
     ] = 2000,
-    seed: Annotated[int, typer.Option(help="Decides everything random.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Decides everything random.")] = 0,
     policy: Annotated[
         Path | None, typer.Option(help="A policy of yours. Default: the shipped one.")
     ] = None,
