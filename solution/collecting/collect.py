@@ -16,7 +16,13 @@ from solution.collecting.compiler import check_installed
 from solution.collecting.journal import SOUND, Journal
 from solution.collecting.passes import Passes
 from solution.collecting.program import Program
-from solution.collecting.records import Measured, Place, write_graph
+from solution.collecting.records import (
+    Measured,
+    Place,
+    configuration_kind,
+    remove_graph,
+    write_graph,
+)
 from solution.collecting.spaces import Space, draw_new, name_configuration, read_configuration
 from solution.collecting.timing import Outcome, is_settled, summarise
 from solution.system.files import remove
@@ -68,7 +74,10 @@ class Collection:
         folder = place.find("log", program.name)
         if settings.replace and folder.exists():
             remove(folder)
-        self.journal = Journal(folder, _identify(program, place, settings.seed))
+            remove_graph(place, program.name)
+        identity = _identify(program, space, place, settings.seed)
+        # Records from before there were kinds are of layouts or tiles, as their collection says.
+        self.journal = Journal(folder, identity, {"kind": place.collection.split(":")[0]})
         drawn = [settings.seed, len(self.journal.candidates)]
         self._generator = np.random.default_rng(drawn)
         self._builder = Builder(workers.compiling, program)
@@ -83,13 +92,27 @@ class Collection:
         Raises:
             InputError: the program cannot be compiled as it is.
         """
-        if self.journal.is_finished:
-            return self.journal.state
+        if self._is_done:
+            return self._finish_again()
         begin = time.monotonic()
         self._open(tell)
         self._draw(begin + COMPILING_SHARE * self._settings.seconds, tell)
         self._time(begin + self._settings.seconds, tell)
         return self._finish(time.monotonic() - begin)
+
+    @property
+    def _is_done(self) -> bool:
+        """Whether as many configurations were asked for before, of older records: were tried."""
+        asked = self.journal.state.get("asked", len(self.journal.candidates))
+        return self.journal.is_finished and self._settings.configs <= asked
+
+    def _finish_again(self) -> dict[str, Any]:
+        """The summary as it stands; a graph that was left out is written where it is kept now."""
+        state = self.journal.state
+        if self._settings.keep_flat and "npz" not in state:
+            outcome = summarise(self.journal.sound_repeats(), state["clock"])
+            self.journal.finish(state | {"npz": self._write(outcome)}, is_final=True)
+        return self.journal.state
 
     def _open(self, tell: Tell) -> None:
         """Compile the program as it is, and again what an earlier session found sound."""
@@ -157,21 +180,25 @@ class Collection:
         outcome = summarise(self.journal.sound_repeats(), self._workers.clock)
         summary = self._describe(outcome, seconds)
         reason = _find_reason(outcome)
-        if not reason or (self._settings.keep_flat and len(outcome.configs) >= MIN_CONFIGS):
-            summary["npz"] = str(self._write(outcome).relative_to(self._place.folder))
         # Where the time was too short for a graph, the same command goes on.
         is_final = len(outcome.configs) >= MIN_CONFIGS
+        if not reason or (self._settings.keep_flat and is_final):
+            summary["npz"] = self._write(outcome)
+        else:
+            remove_graph(self._place, self._program.name)
         self.journal.finish(summary | {"left_out": reason}, is_final=is_final)
         return self.journal.state
 
-    def _write(self, outcome: Outcome) -> Any:
+    def _write(self, outcome: Outcome) -> str:
+        """Write the graph; where its npz file lies in the folder."""
         times = dict(zip(outcome.configs, outcome.nanoseconds.tolist(), strict=True))
         rows = self.journal.candidates.select("config", "values").iter_rows()
         measured = [
             Measured(read_configuration(data, self._space.default), times.get(name, 0))
             for name, data in rows
         ]
-        return write_graph(self._program, self._space, measured, self._place)[1]
+        _, npz = write_graph(self._program, self._space, measured, self._place)
+        return str(npz.relative_to(self._place.folder))
 
     def _values(self, name: str) -> np.ndarray:
         rows = self.journal.candidates.filter(self.journal.candidates["config"] == name)
@@ -180,6 +207,7 @@ class Collection:
     def _describe(self, outcome: Outcome, seconds: float) -> dict[str, Any]:
         counts = self.journal.candidates["status"].value_counts()
         return {
+            "asked": self._settings.configs,
             "configs": len(outcome.configs),
             "statuses": dict(counts.iter_rows()),
             "spread": outcome.spread if outcome.configs else 1.0,
@@ -198,11 +226,12 @@ def _find_reason(outcome: Outcome) -> str:
     return "flat" if outcome.is_flat else ""
 
 
-def _identify(program: Program, place: Place, seed: int) -> dict[str, Any]:
+def _identify(program: Program, space: Space, place: Place, seed: int) -> dict[str, Any]:
     """What must be the same where a collection goes on."""
     return {
         "program": program.digest,
         "collection": place.collection,
+        "kind": configuration_kind(space),
         "jax": check_installed(),
         "machine": f"{platform.machine()}, {psutil.cpu_count()} cores",
         "seed": seed,

@@ -35,11 +35,14 @@ STATE, CANDIDATE_FILE, REPEAT_FILE = "state.json", "candidates.parquet", "repeat
 class Journal:
     """The three files, and their content in memory."""
 
-    def __init__(self, folder: Path, identity: Mapping[str, Any]) -> None:
+    def __init__(
+        self, folder: Path, identity: Mapping[str, Any], earlier: Mapping[str, Any] | None = None
+    ) -> None:
         """Open the folder, or make it.
 
         Args:
             identity: what must be the same where a collection goes on.
+            earlier: what of it stands for keys that older records do not have.
 
         Raises:
             InputError: the folder is of another program, compiler, machine or search.
@@ -47,7 +50,7 @@ class Journal:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         remove_leftovers(folder)
-        self.state = self._open_state(dict(identity))
+        self.state = self._open_state(dict(identity), dict(earlier or {}))
         self.candidates = read_log(folder / CANDIDATE_FILE, CANDIDATES)
         self.repeats = read_log(folder / REPEAT_FILE, SCHEMA)
 
@@ -100,16 +103,16 @@ class Journal:
 
     def finish(self, summary: Mapping[str, Any], *, is_final: bool) -> None:
         """Write down what came out, and whether nothing is left to do."""
-        self.state |= {"finished": is_final, **summary}
+        self.state = {**summary, "identity": self.state["identity"], "finished": is_final}
         write_sealed(self.state, self.folder / STATE)
 
-    def _open_state(self, identity: dict[str, Any]) -> dict[str, Any]:
+    def _open_state(self, identity: dict[str, Any], earlier: dict[str, Any]) -> dict[str, Any]:
         path = self.folder / STATE
         if not path.exists() and not any(self.folder.iterdir()):
             write_sealed({"identity": identity}, path)
             return {"identity": identity}
         state = read_state(self.folder)
-        found = state["identity"]
+        found = earlier | state["identity"]
         other = [key for key in identity if found.get(key) != identity[key]]
         if other:
             raise InputError(

@@ -45,7 +45,7 @@ def make_record(program: Program, space: Space, measured: Sequence[Measured]) ->
     """The message TuningRecord of the configurations, in their order."""
     record = MESSAGES["TuningRecord"](module=program.module)
     record.fingerprint = int(program.digest, 16)
-    if collection_kind(space) == "layout":
+    if configuration_kind(space) != "tile":
         record.config_index_to_node[:] = program.configurable.tolist()
     for one in measured:
         is_default = np.array_equal(one.values, space.default)
@@ -53,10 +53,12 @@ def make_record(program: Program, space: Space, measured: Sequence[Measured]) ->
     return record
 
 
-def collection_kind(space: Space) -> str:
-    """Layout or tile."""
+def configuration_kind(space: Space) -> str:
+    """What a configuration consists of: layout, tile or options."""
     probe = MESSAGES["Run"]()
     space.write(space.default, probe)
+    if probe.HasField("options"):
+        return "options"
     return str(probe.WhichOneof("configuration"))
 
 
@@ -70,3 +72,9 @@ def write_graph(
         temporary.write_bytes(data)
     (record,) = read_module_file(path, place.collection)
     return path, write_record(record, place.folder, place.split)
+
+
+def remove_graph(place: Place, name: str) -> None:
+    """Remove what write_graph wrote of a program: its log says something else now."""
+    for kind in ("pb", "npz"):
+        place.find(kind, name, f".{kind}").unlink(missing_ok=True)

@@ -196,6 +196,7 @@ def _collect_away(
     """A file at a time on each core of a cluster; what comes back is written here."""
     from solution.collecting.away import Collector
     from solution.collecting.program import name_program
+    from solution.collecting.records import remove_graph
     from solution.collecting.session import check_names
     from solution.system.files import locked
     from solution.system.parcel import add_files
@@ -210,6 +211,9 @@ def _collect_away(
     def keep(number: int, result: "tuple[list[Finished], bytes]") -> None:
         found[number] = result[0]
         check_names([one.name for finished in found.values() for one in finished])
+        for one in result[0]:  # of one without a graph, an earlier graph is none of what is kept
+            if one.state and "npz" not in one.state:
+                remove_graph(place, one.name)
         add_files(result[1], place.folder)
 
     needs = Needs(bytes=settings.limits.megabytes << 20)

@@ -7,25 +7,30 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 
-from solution.collecting.journal import CANDIDATE_FILE, REPEAT_FILE, STATE
+from solution.collecting.collect import Collection, Settings, Workers
+from solution.collecting.journal import CANDIDATE_FILE, REPEAT_FILE, SOUND, STATE
 from solution.collecting.options import OptionSpace
-from solution.collecting.program import Program, name_program
+from solution.collecting.program import Program, name_program, read_programs
 from solution.collecting.records import Measured, Place, write_graph
 from solution.collecting.session import check_names
-from solution.collecting.spaces import name_configuration
+from solution.collecting.spaces import LayoutSpace, Space, draw_new, name_configuration
+from solution.collecting.timing import SCHEMA
 from solution.data.hlo.messages import read_records
 from solution.system.errors import InputError
+from solution.system.files import write_sealed
 from tests.conftest import FastSlow
 from tests.made import modules
 
 SMALL = ("--configs", "9", "--keep-flat", "--seconds", "200")
 KILLS = 10
+Collected = tuple[Callable[..., Collection], Program, Place]
 
 
 @pytest.fixture(scope="module")
@@ -182,6 +187,61 @@ def test_all_files_of_a_program_have_the_name_that_its_graph_has(tmp_path: Path)
     assert name_program(Path("a b.hlo.pb"), 2) == "a_b_2"
     with pytest.raises(InputError, match="found a_b more than once"):
         check_names([name_program(Path(name)) for name in ("a b.py", "a_b.py")])
+
+
+@pytest.fixture
+def flat(dense: Path, workers: Workers, tmp_path: Path) -> Collected:
+    """A finished collection of eight layouts that take the same time."""
+    (program,) = read_programs(dense, workers.compiling)
+    space = LayoutSpace(program, "random")
+    place = Place(tmp_path / "out", "layout:xla:random", "train")
+
+    def open_collection(settings: Settings, other: Space = space) -> Collection:
+        return Collection(program, other, place, settings, workers)
+
+    journal = open_collection(Settings()).journal
+    drawn = draw_new(space, set(), 8, np.random.default_rng(0), [])
+    rows = []
+    for values in drawn:
+        name = name_configuration(values)
+        journal.add_candidate(name, values, SOUND, "", 0.1)
+        rows += [(name, turn % 2, turn, 100 + turn, 100 + turn) for turn in range(4)]
+    journal.add_repeats([pl.DataFrame(rows, SCHEMA, orient="row")])
+    journal.finish({"asked": 8, "clock": "cpu", "left_out": "flat"}, is_final=True)
+    return open_collection, program, place
+
+
+def test_a_flat_graph_is_written_from_its_log_and_removed_with_it(flat: Collected) -> None:
+    open_collection, program, place = flat
+    files = [place.find(kind, program.name, f".{kind}") for kind in ("pb", "npz")]
+    assert "npz" not in open_collection(Settings(8)).run(print)
+    state = open_collection(Settings(8, keep_flat=True)).run(print)
+    assert state["npz"] == "npz/layout/xla/random/train/dense.npz"
+    assert open_collection(Settings(8)).journal.state == state
+    with np.load(files[1]) as arrays:
+        assert arrays["config_runtime"].tolist() == [100] * 8
+    assert files[0].exists()
+    open_collection(Settings(8, replace=True))
+    assert not any(path.exists() for path in files)
+
+
+def test_more_configurations_than_before_are_measured(flat: Collected) -> None:
+    open_collection, _, _ = flat
+    assert open_collection(Settings(8, seconds=3)).run(print)["asked"] == 8
+    state = open_collection(Settings(9, seconds=3)).run(print)
+    assert (state["asked"], state["passes"] > 4) == (9, True)
+
+
+def test_options_are_not_what_was_measured_of_layouts(flat: Collected) -> None:
+    """Even of a record from before it had the kind."""
+    open_collection, program, _ = flat
+    journal = open_collection(Settings()).journal
+    for _ in range(2):
+        with pytest.raises(InputError, match="its kind is layout, not options"):
+            open_collection(Settings(), OptionSpace(program))
+        journal.state["identity"].pop("kind", None)
+        write_sealed(journal.state, journal.folder / STATE)
+    assert open_collection(Settings()).journal.is_finished
 
 
 def test_without_jax_the_message_names_the_extra(tmp_path: Path, dense: Path) -> None:
