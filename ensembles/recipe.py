@@ -28,6 +28,7 @@ from solution.system.names import check_name, suggest
 from solution.system.wording import join_names
 
 MAX_BYTES = 16 << 20  # a recipe has a few hundred
+ENSEMBLE = "ensemble"
 RECIPES = Path(__file__).parent / "recipes"
 
 CollectionName = Annotated[str, Field(pattern=f"^({'|'.join(NAMES)})$")]
@@ -58,6 +59,11 @@ class Recipe(BaseModel):
             dict.fromkeys([*self.members, *(n for w in self.collections.values() for n in w)])
         )
 
+    @property
+    def label(self) -> str:
+        """What tables of scores call the merge; no experiment has a name with a space."""
+        return f"{ENSEMBLE} {self.name}"
+
     def without(self, member: str) -> "Recipe":
         """The same recipe, the member left out; it may be left with none in a collection."""
         own = {
@@ -66,6 +72,11 @@ class Recipe(BaseModel):
         }
         rest = {name: weight for name, weight in self.members.items() if name != member}
         return self.model_copy(update={"members": rest, "collections": own})
+
+
+def is_merge(label: str) -> bool:
+    """Whether a line of a table of scores is of a recipe, not of an experiment."""
+    return label.startswith(f"{ENSEMBLE} ")
 
 
 def check_recipe(recipe: Recipe, experiments: Collection[str]) -> None:
@@ -80,8 +91,8 @@ def check_recipe(recipe: Recipe, experiments: Collection[str]) -> None:
     if missing and not ("members" in recipe.allow_missing and some):
         raise InputError(
             f"recipe {recipe.name} merges {join_names(missing)}, but the experiments are "
-            f"{names}. Choose another recipe, or let it allow_missing = "
-            '["members"].'
+            f"{names}. Choose another recipe, or let it "
+            'allow_missing = ["members"].'
         )
     if recipe.fallback is not None and recipe.fallback not in experiments:
         raise InputError(

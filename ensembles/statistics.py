@@ -34,7 +34,6 @@ from solution.system.errors import InputError
 from solution.system.parquet import GRAPH, read_by_graphs, reading
 from solution.system.sealing import check_any_seal
 
-ENSEMBLE = "ensemble"
 MEAN = "mean"  # the row over all collections
 DIFFERENCE = ["low", "high", "standard_error", "probability", "graphs"]  # said of one
 
@@ -52,7 +51,7 @@ def score_table(run: Run, recipe: Recipe) -> pl.DataFrame:
     """
     check_recipe(recipe, run.experiments())
     members = {name: alone(name, recipe.method) for name in run.experiments()}
-    return score_recipes(run, {**members, f"{ENSEMBLE} {recipe.name}": recipe})
+    return score_recipes(run, {**members, recipe.label: recipe})
 
 
 def leave_one_out(

@@ -138,8 +138,8 @@ def _find(run: Run, *names: str) -> dict[str, Recipe]:
     """Experiments by themselves, their seeds averaged as the recipes beside them do, or as the
     run's own does, which its table shows."""
     own = {name: _find_recipe(run, name) for name in names if name not in run.experiments()}
-    method = next((recipe.method for recipe in own.values()), choose_recipe(run, None).method)
-    return {name: own.get(name) or alone(name, method) for name in names}
+    beside = next(iter(own.values())) if own else choose_recipe(run, None)
+    return {name: own.get(name) or alone(name, beside.method) for name in names}
 
 
 def _find_recipe(run: Run, name: str) -> Recipe:

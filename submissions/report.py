@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 from rich.table import Table
 
-from ensembles.recipe import Recipe
+from ensembles.recipe import ENSEMBLE, Recipe, is_merge
 from ensembles.resampling import mean_of_all
 from ensembles.scoring import alone, score_recipes
 from ensembles.statistics import score_table
@@ -18,7 +18,7 @@ from solution.runs.job import read_job
 from solution.system.files import replace_file
 from solution.system.terminal import make_table
 
-ENSEMBLE, NOTHING = "ensemble", "nothing_001"
+NOTHING = "nothing_001"
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,7 @@ class Line:
 
     @property
     def is_ensemble(self) -> bool:
-        """No experiment has a name with a space."""
-        return self.ranker.startswith(f"{ENSEMBLE} ")
+        return is_merge(self.ranker)
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ def collect_scores(run: Run, recipe: Recipe | None = None) -> Scores:
         table = score_recipes(run, {name: alone(name) for name in run.experiments()})
     else:
         table = score_table(run, recipe)
-    merged = f"{ENSEMBLE} {recipe.name if recipe else ''}"
+    merged = recipe.label if recipe else ""
     single = {name: _score_a_seed(run, name) for name in run.experiments()}
     lines = []
     for collection in COLLECTIONS:
@@ -133,16 +132,11 @@ def tabulate(scores: Scores) -> Table:
 
 def summarise(scores: Scores) -> str:
     """What the ensemble is good for, in a sentence, beside doing nothing."""
-    by_kind = {
-        kind: {
-            name: [line.score.value for line in scores.lines if _is_of(line, kind, name)]
-            for name in (ENSEMBLE, NOTHING)
-        }
-        for kind in ("tile", "layout")
-    }
     said = []
-    for kind, found in by_kind.items():
-        ours, nothing = (float(np.mean(found[name] or [np.nan])) for name in (ENSEMBLE, NOTHING))
+    for kind in ("tile", "layout"):
+        own = [line for line in scores.lines if line.collection.kind == kind]
+        ours = _find_mean([line for line in own if line.is_ensemble])
+        nothing = _find_mean([line for line in own if line.ranker == NOTHING])
         if np.isnan(ours):
             continue
         if kind == "tile":
@@ -161,9 +155,9 @@ def summarise(scores: Scores) -> str:
     return f"On programs that no model has seen: {'; '.join(said)}."
 
 
-def _is_of(line: Line, kind: str, name: str) -> bool:
-    found = line.is_ensemble if name == ENSEMBLE else line.ranker == name
-    return line.collection.kind == kind and found
+def _find_mean(lines: list[Line]) -> float:
+    """Of their scores; NaN where there is none."""
+    return float(np.mean([line.score.value for line in lines] or [np.nan]))
 
 
 def write_scores(lines: list[Line], run: Run) -> None:

@@ -8,13 +8,13 @@ from rich.table import Table
 from rich.text import Text
 
 from ensembles.last_recipe import recall
+from ensembles.recipe import is_merge
 from solution.runs.folder import RECORD, Run
 from solution.runs.origin import recall_origin
 from solution.system.errors import InputError
 from solution.system.terminal import make_table
 from submissions.ledger import Ledger, read_ledger
 from submissions.provenance import fingerprint_file
-from submissions.report import ENSEMBLE
 from submissions.settings import read_settings
 
 
@@ -73,7 +73,7 @@ def _read_score(path: Path) -> str:
         return ""
     with path.open(encoding="utf-8") as file:
         lines = list(csv.DictReader(file))
-    own = [line["score"] for line in lines if line["ranker"].startswith(f"{ENSEMBLE} ")]
+    own = [line["score"] for line in lines if is_merge(line["ranker"])]
     return f"{sum(map(float, own)) / len(own):.3f}" if own else ""
 
 

@@ -25,6 +25,7 @@ from solution.collecting.records import (
 )
 from solution.collecting.spaces import Space, draw_new, name_configuration, read_configuration
 from solution.collecting.timing import Outcome, is_settled, summarise
+from solution.domain.collection import collection
 from solution.system.files import remove
 
 COMPILING_SHARE = 0.6  # of a program's time at most
@@ -77,7 +78,7 @@ class Collection:
             remove_graph(place, program.name)
         identity = _identify(program, space, place, settings.seed)
         # Records from before there were kinds are of layouts or tiles, as their collection says.
-        self.journal = Journal(folder, identity, {"kind": place.collection.split(":")[0]})
+        self.journal = Journal(folder, identity, {"kind": collection(place.collection).kind})
         drawn = [settings.seed, len(self.journal.candidates)]
         self._generator = np.random.default_rng(drawn)
         self._builder = Builder(workers.compiling, program)

@@ -10,7 +10,7 @@ from solution.commands.options import (
     RecipeOption,
     RunOption,
 )
-from solution.runs.folder import RUNS, STORES, Run
+from solution.runs.folder import RUNS, Run
 from solution.system.errors import InputError
 from solution.system.files import check_writable
 from solution.system.terminal import output, say
@@ -146,14 +146,12 @@ def explain(
     """Say why a configuration is predicted slow, by a model that has not seen its graph."""
     from solution.analysis import explanation as words
     from solution.experiments.base import find_experiment
-    from solution.runs.origin import recall_origin
+    from solution.runs.origin import find_store
     from solution.store.store import Store
 
     found = find_experiment(experiment)
     run = Run.existing(run_folder)
-    origin = recall_origin(run)
-    kept = origin.find_store() if origin and data is None else STORES / run_folder.resolve().name
-    store = Store.open(data or kept)
+    store = Store.open(data or find_store(run))
     chosen = words.find_graph(store, found, graph)
     model, folder = words.load_unseen(run, found, chosen)
     chosen = model.preparation(chosen)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from solution.commands.options import RecipeOption
-from solution.runs.folder import STORES, Run
+from solution.runs.folder import Run
 from solution.system.errors import InputError
 from solution.system.terminal import make_table, output, say
 from solution.system.wording import how_to_install
@@ -69,14 +69,12 @@ def pack(
     if not (refit or distill):
         made = make(run, chosen, out)
     else:
-        from solution.runs.origin import recall_origin
+        from solution.runs.origin import find_store
         from solution.store.store import Store
         from solution.training import refitting
         from solution.training.distilling import RECIPE
 
-        origin = recall_origin(run)
-        made_of = origin.find_store() if origin else STORES / run_folder.resolve().name
-        store = Store.open(data or made_of)
+        store = Store.open(data or find_store(run))
         if distill:
             refitting.distill(run, chosen, store)
             made = make(run, RECIPE, out, refitted=True, teacher=chosen)

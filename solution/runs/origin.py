@@ -52,6 +52,15 @@ class Origin:
         return Path(self.data).parts[-3:] == BUNDLED
 
 
+def find_store(run: Run) -> Path:
+    """The store that the run was made with; where it does not say, the one of its own name.
+
+    Raises InputError where the store that it names is not there.
+    """
+    origin = recall_origin(run)
+    return origin.find_store() if origin else STORES / run.folder.resolve().name
+
+
 def remember_origin(run: Run, data: Path, store: Path) -> None:
     """The run is being trained now, by this very command, on `data`."""
     origin = Origin(

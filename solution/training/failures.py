@@ -32,9 +32,11 @@ def load_experiment(name: str) -> Experiment:
             f"{found.origin}: collections is {given!r}, expected names with a comma behind each, "
             'such as ("tile:xla",).'
         )
-    for one in given:
-        with _of_file(found):
+    try:
+        for one in given:
             find_collection(one)
+    except InputError as error:
+        raise InputError(f"{found.origin}: {error}") from error
     seeds: object = found.seeds
     if not isinstance(seeds, tuple | list) or not seeds or any(type(s) is not int for s in seeds):
         raise InputError(
@@ -45,14 +47,6 @@ def load_experiment(name: str) -> Experiment:
         if len(set(values)) < len(values):
             raise InputError(f"{found.origin}: {what} is {values!r}: expected none of them twice.")
     return found
-
-
-@contextmanager
-def _of_file(experiment: Experiment) -> Iterator[None]:
-    try:
-        yield
-    except InputError as error:
-        raise InputError(f"{experiment.origin}: {error}") from error
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import polars as pl
 
 from ensembles.recipe import Recipe
 from ensembles.resampling import mean_of_all
-from ensembles.statistics import ENSEMBLE, bootstrap, compare, score_table
+from ensembles.statistics import bootstrap, compare, score_table
 from solution.domain.collection import COLLECTIONS, Collection
 from solution.domain.metrics import Mean, bootstrap_mean
 from solution.runs.folder import Run
@@ -49,7 +49,7 @@ class Evidence:
     @property
     def ensemble(self) -> str:
         """What the recipe is called among the members."""
-        return f"{ENSEMBLE} {self.recipe.name}"
+        return self.recipe.label
 
     @property
     def members(self) -> list[str]:
