@@ -12,7 +12,7 @@ import zlib
 from pathlib import Path, PurePosixPath
 
 from solution.system.errors import InputError
-from solution.system.files import open_regular, replace_file
+from solution.system.files import make_folder, open_regular, replace_file
 from solution.system.progress import track
 from solution.system.zips import BROKEN, check_directory, is_of_contents
 
@@ -105,7 +105,7 @@ def _check_size(
             f"{max_bytes / 1e9:.1f} GB that are allowed. If that is right, raise --max-gigabytes."
         )
     missing = sum(entry.file_size for entry in entries if not (target / entry.filename).is_file())
-    target.mkdir(parents=True, exist_ok=True)
+    make_folder(target)
     free = shutil.disk_usage(target).free - RESERVE
     if missing > free:
         raise InputError(

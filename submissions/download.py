@@ -11,7 +11,7 @@ from pathlib import Path
 
 from solution.domain.collection import collection
 from solution.system.errors import InputError
-from solution.system.files import TEMPORARY, read_sealed, replace_file, write_sealed
+from solution.system.files import TEMPORARY, make_folder, read_sealed, replace_file, write_sealed
 from solution.system.progress import track
 from submissions.archive import DamagedError, place_below, unpack
 from submissions.kaggle import DataFile, Kaggle
@@ -30,7 +30,7 @@ def download_all(kaggle: Kaggle, target: Path, max_bytes: int) -> int:
     if done is not None and all(_is_there(target / name, size) for name, size in done.items()):
         return len(done)
     archive = target / f"{kaggle.settings.competition}.zip"
-    target.mkdir(parents=True, exist_ok=True)
+    make_folder(target)
     kaggle.download(target)
     if not archive.is_file():
         raise InputError(

@@ -143,7 +143,8 @@ def find_graph(store: Store, experiment: Experiment, name: str) -> Graph:
         raise InputError(
             f"{name!r}: expected one graph of {', '.join(experiment.collections)} in "
             f"{store.folder}, found {', '.join(found) or 'none'}."
-            f"{_suggest(store, experiment, name)} Give its name, or COLLECTION:NAME."
+            f"{'' if found else _suggest(store, experiment, name)} Give its name, or "
+            "COLLECTION:NAME."
         )
     return store.load(rows, GraphCache())[0]
 

@@ -13,12 +13,13 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
 from solution.analysis.explanation import Explanation
-from solution.analysis.graph_picture import save_figure, show_name
+from solution.analysis.graph_picture import show_name
 from solution.analysis.measures import principal_components, separability
 from solution.domain.graph import Graph
 from solution.features.column import Feature
 from solution.features.table import distinct_rows
 from solution.models.sampling import choose_rows
+from solution.system.pictures import save_figure
 
 if TYPE_CHECKING:  # it needs torch
     from solution.analysis.state_costs import Costs

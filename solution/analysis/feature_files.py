@@ -1,15 +1,15 @@
 """The feature tables of many graphs as one file: a row a configuration, with its names."""
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 
 import polars as pl
 
-from solution.domain.collection import Collection
 from solution.domain.graph import Graph
 from solution.domain.predictions import RANKING_SCHEMA, REQUEST_KEYS
-from solution.features.columns import features_of
-from solution.features.table import feature_table
+from solution.features.table import feature_table, list_features
+from solution.system.errors import InputError
 from solution.system.parquet import write_batches
 
 
@@ -27,14 +27,29 @@ def keyed_tables(graphs: Iterable[Graph]) -> Iterator[pl.DataFrame]:
         )
 
 
-def write_table(graphs: Iterable[Graph], collection: Collection, path: Path) -> pl.LazyFrame:
+def write_table(graphs: Iterable[Graph], path: Path) -> pl.LazyFrame:
     """Write the table of the graphs of one collection as one Parquet file, and scan it lazily.
 
     Only some graphs are in memory at once, so the table may be larger than memory.
+
+    Raises InputError where some have compile options and others have not: their columns differ.
     """
-    names = [feature.name for feature in features_of(collection)]
+    remaining = iter(graphs)
+    first = next(remaining)
+    names = [feature.name for feature in list_features(first)]
     schema = pl.Schema({name: RANKING_SCHEMA[name] for name in REQUEST_KEYS})
     schema.update({name: pl.Float32() for name in names})
     schema["runtime"] = pl.Float64()
-    write_batches(keyed_tables(graphs), schema, path, sealed=False)
+    alike = _check_alike(chain([first], remaining), first)
+    write_batches(keyed_tables(alike), schema, path, sealed=False)
     return pl.scan_parquet(path, glob=False)
+
+
+def _check_alike(graphs: Iterable[Graph], first: Graph) -> Iterator[Graph]:
+    for graph in graphs:
+        if (graph.options is None) != (first.options is None):
+            raise InputError(
+                f"{graph.name} and {first.name}: one has compile options and the other has none, "
+                "so their tables have different columns. Give a folder for each."
+            )
+        yield graph

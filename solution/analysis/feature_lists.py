@@ -58,5 +58,5 @@ def write_collection(store: Store, collection: Collection, path: Path) -> int:
         raise InputError(f"{store.folder}: has no graph of {collection.name}.")
     graphs = store.load(rows.sort("graph"), GraphCache(0))
     with track(graphs, f"Table of {collection.name}") as tracked:
-        write_table(tracked, collection, path)
+        write_table(tracked, path)
     return int(rows["configs"].sum())

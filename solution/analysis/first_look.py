@@ -6,7 +6,6 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from solution.analysis import data_pictures, layout_pictures
-from solution.analysis.graph_picture import save_figure
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
 from solution.data.scan import summarise, tabulate
@@ -14,6 +13,8 @@ from solution.domain.collection import NAMES
 from solution.domain.graph import Graph
 from solution.features.preparation import Preparation
 from solution.system.errors import InputError
+from solution.system.files import make_folder
+from solution.system.pictures import save_figure
 from solution.system.progress import track
 
 MOST = 40  # graphs of a collection that are looked at
@@ -58,7 +59,7 @@ def draw_first_look(data: Path, folder: Path) -> list[Path]:
             f"{data}: expected graphs with runtimes, found none in its splits train and valid. "
             "Give a folder with labelled graphs, or one file."
         )
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     has_layouts = any(graph.collection.kind == "layout" for graph in graphs)
     figures = FIGURES | (OF_LAYOUTS if has_layouts else {})
     paths = []

@@ -1,6 +1,5 @@
 """Draw a graph: its operations from inputs to output, and how its runtimes spread."""
 
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +13,7 @@ from matplotlib.patheffects import withStroke
 from solution.analysis.program_drawing import Drawing, describe_fastest, describe_node, lay_out
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import OPCODES
-from solution.system.files import replace_file
+from solution.system.pictures import save_figure
 from solution.system.terminal import escape
 
 MAX_COLOURS = 7
@@ -22,24 +21,12 @@ REST_COLOUR = "#b8b8b8"
 MAX_LABELLED_NODES = 60
 MAX_LABELLED_LAYOUTS = 40
 FASTEST_COLOUR = "#a03030"
-DOTS = 130  # an inch
 LEAST_SPREAD = 1e-9  # below it, runtimes are equal
 
 
 def draw_graph(graph: Graph, path: Path) -> None:
-    """Write the picture of a graph as PNG."""
+    """Write the picture of a graph, as the name ends: .png, .svg or .pdf."""
     save_figure(make_figure(graph), path)
-
-
-def save_figure(figure: Figure, path: Path) -> None:
-    """Write a figure as PNG; it is laid out once, where matplotlib would draw it twice."""
-    figure.set_dpi(DOTS)
-    with replace_file(path) as temporary, warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph")  # a name in another script has boxes
-        if (engine := figure.get_layout_engine()) is not None:
-            engine.execute(figure)
-            figure.set_layout_engine("none")
-        figure.savefig(temporary, dpi=DOTS, format="png")
 
 
 def make_figure(graph: Graph) -> Figure:

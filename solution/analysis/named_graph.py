@@ -6,6 +6,7 @@ from pathlib import Path
 
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
+from solution.domain.collection import collection as find_collection
 from solution.domain.graph import Graph
 from solution.store.lazy_graphs import GraphCache
 from solution.store.store import Store, is_store
@@ -16,12 +17,18 @@ from solution.system.wording import count
 SHOWN = 3  # names that a message gives
 
 
-def read_named_graph(folder: Path, name: str | None) -> Graph:
+def read_named_graph(folder: Path, name: str | None, collection: str | None = None) -> Graph:
     """The graph called `name`, or COLLECTION:NAME; of a store it is as it was prepared.
+
+    Args:
+        collection: only those of it are meant.
 
     Raises InputError where none was named, none is called so, or several are.
     """
     readers = _list_readers(folder)
+    if collection is not None:
+        own = f"{find_collection(collection).name}:"
+        readers = {key: read for key, read in readers.items() if key.startswith(own)}
     wanted = [key for key in readers if name in (key, _own_name(key))]
     if len(wanted) == 1:
         return readers[wanted[0]]()

@@ -18,7 +18,7 @@ from solution.choosing.journal import Journal, Trial
 from solution.choosing.live_prior import LivePrior, open_prior
 from solution.choosing.machine import Machine
 from solution.choosing.picture import draw_search
-from solution.choosing.program_space import ProgramSpace, make_program_space
+from solution.choosing.program_space import KINDS, ProgramSpace, make_program_space
 from solution.choosing.search import Budget, search
 from solution.choosing.space import name_choices
 from solution.choosing.verdict import ROUNDS, Verdict
@@ -28,7 +28,7 @@ from solution.collecting.compiler import check_installed
 from solution.collecting.program import Program, read_programs
 from solution.serving.bundle import Bundle
 from solution.system.errors import InputError
-from solution.system.files import locked, remove
+from solution.system.files import locked, make_folder, remove
 
 PICTURE = "search.png"
 VERIFYING = 0.3  # of the time is kept for timing the winner again, with at least
@@ -85,7 +85,7 @@ def choose_program(
         # What cannot be searched leaves no folder, and an earlier one as it is.
         if settings.replace and folder.exists():
             remove(folder)
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         with locked(folder, "Wait for it, or choose another --out."):
             journal = Journal.open(folder, _identify(program, bundle, settings))
             workers = Workers(compiling, timing)
@@ -193,7 +193,7 @@ def _identify(program: Program, bundle: Bundle, settings: Settings) -> dict[str,
     """What must be the same where a search goes on."""
     return {
         "program": program.digest,
-        "over": ", ".join(settings.kinds) or "all",
+        "over": ", ".join(kind for kind in KINDS if kind in settings.kinds) or "all",
         "bundle": hashlib.sha256(repr(sorted(bundle.record.files.items())).encode()).hexdigest(),
         "jax": check_installed(),
         "machine": f"{platform.machine()}, {psutil.cpu_count()} cores",

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from solution.system.errors import InputError
-from solution.system.files import remove_leftovers, write_sealed
+from solution.system.files import make_folder, remove_leftovers, write_sealed
 from solution.system.sealing import read_record
 
 RECORD = "search.json"
@@ -54,7 +54,7 @@ class Journal:
         Raises:
             InputError: another search stands there, or a damaged file.
         """
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         remove_leftovers(folder)
         path = folder / RECORD
         if not path.exists():

@@ -21,6 +21,7 @@ from solution.serving.calibration import Learned, describe_graph
 from solution.serving.session import Session, open_session
 
 LAYOUT, TILE = "layout:xla:random", "tile:xla"
+UNLED = "No model of what is chosen: it is learned as it goes."
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +41,7 @@ def open_prior(bundle: Bundle, chosen: ProgramSpace) -> LivePrior:
     kind = "layout" if len(chosen.tensors) else "tile" if len(chosen.tiles) else ""
     name = {"layout": LAYOUT, "tile": TILE, "": ""}[kind]
     if name not in bundle.collections:
-        return LivePrior(None, Beliefs(), "No model of what is chosen: it is learned as it goes.")
+        return LivePrior(None, Beliefs(), UNLED)
     graph = make_graph(chosen.program, name)
     learned = Learned(bundle.record.programs.get(name, ()))
     distance = learned.distance(describe_graph(graph))

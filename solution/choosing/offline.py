@@ -5,11 +5,12 @@ from pathlib import Path
 import numpy as np
 
 from solution.choosing.guided import DOUBT, FAR_DOUBT, Beliefs, Guided
+from solution.choosing.live_prior import UNLED
 from solution.choosing.replay import TablePrior
 from solution.choosing.search import Budget, Lookup, search
-from solution.choosing.table import make_table
+from solution.choosing.table import Table, make_table
 from solution.serving.bundle import Bundle
-from solution.serving.ranking import KNOWN
+from solution.serving.ranking import KNOWN, Ranking
 from solution.serving.reading import read_graph
 from solution.serving.words import describe_configs
 
@@ -21,28 +22,36 @@ def replay_file(
 ) -> str:
     """What a search with so many measurements finds in a file with runtimes, in words.
 
+    Compile options are searched without a model: no bundle learned from them.
+
     Raises InputError where the file has no runtimes, or the bundle no model of it.
     """
     graph = read_graph(path, collection)
     table = make_table(graph)
-    ranking = bundle.rank(graph)
-    prior = TablePrior(table.space, ranking.scores[table.first])
-    doubt = FAR_DOUBT if ranking.abstained else DOUBT
-    beliefs = Beliefs(graph.collection.kind, doubt)
-    proposer = Guided(table.space, seed, prior, beliefs)
+    ranking = None if graph.options is not None else bundle.rank(graph)
+    proposer = _make_proposer(table, ranking, seed)
     trials = search(proposer, Lookup(table), Budget(measurements))
     found = min(trials, key=lambda trial: trial.time)
     place = table.space.names.index(found.name)
     best = np.minimum.accumulate([trial.time for trial in trials]) / table.runtimes.min() - 1
     shown = ", ".join(f"{k}: {best[k - 1]:.2%}" for k in SHOWN if k <= len(best))
     what = describe_configs(graph, table.first[[place]])[0]
-    learned = f" {KNOWN}" if ranking.known else ""
+    learned = f" {UNLED}" if ranking is None else f" {KNOWN}" if ranking.known else ""
     return (
         f"{graph.name}: looked {len(trials)} of {len(table.runtimes):,} configurations up; "
         f"nothing was compiled.{learned}\n"
         f"Best found: {int(table.first[place])}, {what}.\n"
         f"From the best of the table, after so many: {shown}."
     )
+
+
+def _make_proposer(table: Table, ranking: Ranking | None, seed: int) -> Guided:
+    """Ours, led by the ranking of the table's graph; compile options have none."""
+    if ranking is None:
+        return Guided(table.space, seed, None, Beliefs())
+    prior = TablePrior(table.space, ranking.scores[table.first])
+    doubt = FAR_DOUBT if ranking.abstained else DOUBT
+    return Guided(table.space, seed, prior, Beliefs(ranking.graph.collection.kind, doubt))
 
 
 def follow_model(path: Path, bundle: Bundle, collection: str | None, seed: int) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from solution.choosing.journal import Trial
-from solution.system.files import replace_file
+from solution.system.pictures import save_figure
 
 
 def draw_search(trials: Sequence[Trial], reference: float, title: str, path: Path) -> None:
@@ -33,5 +33,4 @@ def draw_search(trials: Sequence[Trial], reference: float, title: str, path: Pat
     axes[0].set(ylabel="time over the default's")
     axes[0].legend(fontsize=8)
     figure.suptitle(title)
-    with replace_file(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=100)
+    save_figure(figure, path)

@@ -124,7 +124,7 @@ def make_program_space(program: Program, kinds: Sequence[str] = ()) -> ProgramSp
         are_legal=are_legal,
         settings=tuple(tuple((first + place, choice) for place, choice in own) for own in told),
     )
-    if kinds == (TILES,) or list(kinds) == [TILES]:
+    if set(kinds) == {TILES}:
         space = _tile_table(tiles)
     return ProgramSpace(program, space, tensors, own_ranks, has_options, tiles)
 

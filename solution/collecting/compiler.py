@@ -178,8 +178,12 @@ class Executable:
 
 
 def _shorten(error: Exception) -> str:
+    """What XLA says: the first line, and of a text that it cannot read where that is."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines or [type(error).__name__])[0][:300]
+    said = (lines or [type(error).__name__])[0]
+    if said.endswith(":") and len(lines) > 1:
+        said = f"{said} {lines[1]}"
+    return said[:300]
 
 
 def _field(number: int, data: bytes) -> bytes:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from solution.system.errors import InputError
-from solution.system.files import replace_file
+from solution.system.files import make_folder, replace_file
 
 ACTIVATIONS = ("relu", "gelu", "tanh", "silu", "sigmoid", "softplus")
 NORMS = ("none", "layer", "rms")
@@ -58,7 +58,7 @@ def write_programs(folder: Path, family: str, count: int) -> list[Path]:
     if family not in known:
         raise InputError(f"{family!r}: expected one of the families {', '.join(known)}.")
     paths = [folder / f"{family}_{number:03}.py" for number in range(count)]
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     for number, path in enumerate(paths):
         settings = draw_settings((family,), np.random.default_rng([number, *family.encode()]))
         with replace_file(path) as temporary:

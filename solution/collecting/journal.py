@@ -15,7 +15,7 @@ import polars as pl
 
 from solution.collecting.timing import SCHEMA
 from solution.system.errors import InputError
-from solution.system.files import remove_leftovers, write_sealed
+from solution.system.files import make_folder, remove_leftovers, write_sealed
 from solution.system.parquet import reading, writing
 from solution.system.sealing import check_any_seal, read_record, replace_sealed
 
@@ -48,7 +48,7 @@ class Journal:
             InputError: the folder is of another program, compiler, machine or search.
         """
         self.folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         remove_leftovers(folder)
         self.state = self._open_state(dict(identity), dict(earlier or {}))
         self.candidates = read_log(folder / CANDIDATE_FILE, CANDIDATES)

@@ -102,6 +102,8 @@ def _read_protobuf(path: Path) -> Iterator[Program]:
 
 
 def _read_source(path: Path, child: Child) -> Program:
+    if not path.read_bytes().strip():
+        raise InputError(f"{path}: expected {SUFFIXES[path.suffix]}, found an empty file.")
     try:
         reply = child.ask(Lower(path.absolute()))
     except ChildDiedError as error:

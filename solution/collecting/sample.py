@@ -30,7 +30,7 @@ from solution.domain.codebook_encoder import encode
 from solution.domain.collection import collection
 from solution.domain.graph import Graph
 from solution.system.errors import InputError
-from solution.system.files import holding, locked, write_sealed
+from solution.system.files import holding, locked, make_folder, write_sealed
 from solution.system.processes import SPAWN, open_pool
 from solution.system.sealing import read_record
 from solution.system.terminal import say
@@ -206,7 +206,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=len(list_cores()) or 1, help="one a core")
     options = parser.parse_args()
     deadline = time.monotonic() + 3600 * options.hours
-    options.folder.mkdir(parents=True, exist_ok=True)
+    make_folder(options.folder)
     known = options.avoid is not None and options.avoid.is_dir()
     avoided = find_architectures(options.avoid) if known else set()
     say(f"{len(avoided)} architectures of test graphs are left out.")

@@ -15,7 +15,7 @@ from solution.collecting.program import Program, read_programs
 from solution.collecting.records import Place
 from solution.collecting.spaces import Space
 from solution.system.errors import InputError
-from solution.system.files import locked
+from solution.system.files import locked, make_folder
 from solution.system.progress import bars
 
 LEAST_SECONDS = 10.0  # for a program, however late it is
@@ -47,7 +47,7 @@ def collect_programs(
             in the folder.
     """
     check_installed()
-    place.folder.mkdir(parents=True, exist_ok=True)
+    make_folder(place.folder)
     deadline = time.monotonic() + 60 * minutes
     with (
         locked(place.folder, "Wait for it, or choose another --out."),

@@ -140,14 +140,14 @@ def report(
     """Show what a folder of collections holds, how noisy it is, and a picture of both."""
     from solution.collecting.report import draw_collections, list_finished, read_collections
     from solution.collecting.tables import show_finished
-    from solution.system.files import replace_file
+    from solution.system.pictures import check_ending, save_figure
 
+    check_ending(picture)
     collected = read_collections(folder)
     for name, finished in list_finished(collected).items():
         output.print(show_finished(name, finished))
     path = picture or folder / "report.png"
-    with replace_file(path) as temporary:
-        draw_collections(collected).savefig(temporary, format="png", dpi=100)
+    save_figure(draw_collections(collected), path)
     say(f"Picture: {path}")
 
 
@@ -198,14 +198,14 @@ def _collect_away(
     from solution.collecting.program import name_program
     from solution.collecting.records import remove_graph
     from solution.collecting.session import check_names
-    from solution.system.files import locked
+    from solution.system.files import locked, make_folder
     from solution.system.parcel import add_files
     from solution.system.progress import bars
     from solution.training.executors.base import Needs, Task
     from solution.training.watch import ProgressBars
 
     check_names([name_program(path) for path in files])
-    place.folder.mkdir(parents=True, exist_ok=True)
+    make_folder(place.folder)
     found: dict[int, list[Finished]] = {}
 
     def keep(number: int, result: "tuple[list[Finished], bytes]") -> None:

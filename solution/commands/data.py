@@ -15,6 +15,7 @@ from solution.data.folders import SAMPLE
 from solution.runs.folder import STORES
 from solution.system.errors import InputError
 from solution.system.files import check_writable
+from solution.system.pictures import check_ending
 from solution.system.terminal import output, say
 from solution.system.wording import count
 
@@ -57,7 +58,11 @@ def inspect(
     """Show one graph as tables and save a picture of it; of a folder, pictures of its data."""
     from solution.store.store import is_store
 
+    if name is not None and not file.is_dir():
+        raise InputError(f"{file}: --graph names one in a folder. Leave it out.")
     if file.is_dir() and name is None and not is_store(file):
+        if collection is not None:
+            raise InputError("--collection is of one graph. Give --graph NAME, or leave it out.")
         _look_at_folder(file, picture or Path("pictures"))
         return
     from solution.analysis.graph_picture import draw_graph
@@ -66,9 +71,10 @@ def inspect(
     from solution.data.folders import identify_file
     from solution.data.npz import read_graph
 
+    check_ending(picture)
     check_writable(picture.parent if picture else Path())
     if file.is_dir():
-        graph = read_named_graph(file, name)
+        graph = read_named_graph(file, name, collection)
     else:
         found = identify_file(file, collection)
         graph = read_graph(found.path, found.collection)
@@ -181,6 +187,8 @@ def features(
         for table in found:
             output.print(table)
         return
+    if word:
+        raise InputError("--find is of the list, --out writes all columns. Give one of them.")
     if chosen is None:
         raise InputError("--out needs a collection, as in `fastslow features tile:xla --out FILE`.")
     check_writable(out.parent)

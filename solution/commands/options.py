@@ -10,6 +10,7 @@ import typer
 from solution.data.folders import SAMPLE, check_exists
 from solution.runs.folder import STORES
 from solution.system.buckets import is_address, on_this_machine
+from solution.system.errors import InputError
 from solution.training.folds import Scheme
 
 if TYPE_CHECKING:
@@ -88,6 +89,18 @@ RunOption = Annotated[Path, typer.Option("--run", help="A run folder.")]
 RecipeOption = Annotated[
     str | None, typer.Option(help="Name, or path of a TOML file. Default: the run's last one.")
 ]
+
+
+def check_outputs(**paths: Path | None) -> None:
+    """Raise InputError where two options, by their names, would write one file."""
+    given: dict[Path, str] = {}
+    for name, path in paths.items():
+        if path is None:
+            continue
+        other = given.setdefault(path.resolve(), name)
+        if other != name:
+            both = f"--{other} and --{name}"
+            raise InputError(f"{path}: named for {both}. Give them different names.")
 
 
 def make_executor(

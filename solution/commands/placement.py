@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from solution.system.errors import InputError
+from solution.commands.options import check_outputs
+from solution.system.pictures import check_ending
 from solution.system.terminal import make_table, output, say
 
 if TYPE_CHECKING:
@@ -48,11 +49,11 @@ def optimize(
     from solution.placement.machine import make_machine
     from solution.placement.policy.saving import SHIPPED, load_policy
     from solution.placement.report import optimize_and_report, write_decision
-    from solution.placement.simulation.pictures import FORMATS, draw_timeline, write_trace
+    from solution.placement.simulation.pictures import draw_timeline, write_trace
 
-    for path, endings in ((timeline, FORMATS), (trace, (".json",))):
-        if path is not None and path.suffix not in endings:
-            raise InputError(f"{path}: expected a name that ends with {', '.join(endings)}.")
+    check_outputs(timeline=timeline, trace=trace, out=out)
+    check_ending(timeline)
+    check_ending(trace, (".json",))
     read = read_cost_graph(graph)
     made = make_machine(devices, machine)
     chosen = tuple(task.strip() for task in tasks.split(","))
@@ -62,9 +63,15 @@ def optimize(
     for path, write in ((timeline, draw_timeline), (trace, write_trace)):
         if path is not None:
             write(read, made, report.line, path)
-            say(f"{'Trace' if path is trace else 'Timeline'}: {path}")
     if out is not None:
         write_decision(report, out)
+    _say_written(timeline, trace, out)
+
+
+def _say_written(timeline: Path | None, trace: Path | None, out: Path | None) -> None:
+    for word, path in (("Timeline", timeline), ("Trace", trace), ("Decision", out)):
+        if path is not None:
+            say(f"{word}: {path}")
 
 
 def _show(report: "Report") -> None:

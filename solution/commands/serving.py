@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from solution.commands.options import RecipeOption
+from solution.commands.options import RecipeOption, check_outputs
 from solution.runs.folder import Run
 from solution.system.errors import InputError
 from solution.system.terminal import make_table, output, say
@@ -120,8 +120,7 @@ def rank(
 
     if collection is not None:
         find_collection(collection)
-    if csv is not None and csv == json:
-        raise InputError(f"{csv}: named for --csv and --json. Give them different names.")
+    check_outputs(csv=csv, json=json)
     opened = open_bundle(bundle, run_folder, recipe)
     rankings = []
     for file in files:

@@ -51,6 +51,7 @@ from solution.placement.policy.tidying import tidy
 from solution.placement.search import find_seconds_at_once, optimize
 from solution.placement.simulation.decision import Decision
 from solution.placement.simulation.environment import Environment
+from solution.system.files import make_folder
 from solution.system.terminal import say
 
 SHIPPED = PolicySettings(width=96, attention_layers=2, heads=4, segment=512, inner=256, rounds=1)
@@ -175,7 +176,7 @@ class Course:
     def _save(self) -> None:
         if self.folder is None:
             return
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         tensors = with_prefix("policy.", self.policy.state_dict())
         for place, decision in enumerate(self.best.decisions):
             tensors |= pack_decision(f"best.{place}.", decision)

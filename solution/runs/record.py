@@ -17,6 +17,7 @@ from solution.system.errors import InputError
 from solution.system.files import (
     TEMPORARY,
     locked,
+    make_folder,
     remove,
     remove_leftovers,
     write_sealed,
@@ -54,7 +55,7 @@ def open_run(folder: Path, settings: dict[str, Any], *, replace: bool = False) -
     record, wanted, found = folder / RECORD, _describe(settings), _read_ours(folder)
     if found is not None and not replace:
         _check_same(folder, wanted, found)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     with locked(folder, "Wait for it, or choose another folder with --run."):
         if replace:
             _empty(folder)

@@ -2,7 +2,6 @@
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +20,7 @@ from solution.models.light import LightModel, load_light
 from solution.serving import calibration
 from solution.serving.archive import unpack
 from solution.serving.calibration import CONFIDENCE, REGRET, Facts, Learned, describe_graph
+from solution.serving.checks import check_configured, check_scores, naming
 from solution.serving.ranking import Ranking, find_spread
 from solution.serving.record import (
     RECORD,
@@ -146,13 +146,9 @@ class Bundle:
         """
         votes: dict[str, list[tuple[Member, np.ndarray]]] = {}
         for member, model, prepared in self.prepare(graph):
-            with self._naming(member, "cannot score it"):
+            with naming(self.source, member, "cannot score it"):
                 scores = model.ranker.predict(prepared)
-            if scores.shape != (graph.num_configs,) or not np.isfinite(scores).all():
-                raise InputError(
-                    f"{self.source}: {member.folder} gives no finite score to each of the "
-                    f"{graph.num_configs} configurations of {graph.name}. Train it again."
-                )
+            check_scores(scores, graph, self.source, member)
             votes.setdefault(member.experiment, []).append((member, scores.astype(np.float32)))
         return {
             name: sorted(own, key=lambda vote: (vote[0].fold, vote[0].seed))
@@ -174,6 +170,7 @@ class Bundle:
 
     def prepare(self, graph: Graph) -> Iterator[tuple[Member, Model | LightModel, Graph]]:
         """The models that rank the graph (see `models`), each with the graph as it needs it."""
+        check_configured(graph)
         prepared: dict[Preparation, Graph] = {}
         for member, model in self.models(graph.collection.name):
             if model.preparation not in prepared:
@@ -222,23 +219,10 @@ class Bundle:
 
     def _load(self, member: Member) -> Model | LightModel:
         if member.folder not in self._models:
-            with self._naming(member, "cannot be loaded"):
+            with naming(self.source, member, "cannot be loaded"):
                 load = load_light if self.record.is_light else load_model
                 self._models[member.folder] = load(self.folder / member.folder)
         return self._models[member.folder]
-
-    @contextmanager
-    def _naming(self, member: Member, what: str) -> Iterator[None]:
-        """Whatever a library says of contents that were made to look sound is one message."""
-        try:
-            yield
-        except InputError as error:
-            raise InputError(f"{self.source}: {error}") from error
-        except Exception as error:
-            raise InputError(
-                f"{self.source}: {member.folder} {what} ({type(error).__name__}: "
-                f"{' '.join(str(error).split())[:200]})."
-            ) from error
 
 
 def load_bundle(path: str | Path = DEFAULT) -> Bundle:

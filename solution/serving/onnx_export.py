@@ -24,7 +24,7 @@ from solution.serving.bundle import Bundle
 from solution.serving.onnx_graph import Writer
 from solution.serving.record import Member
 from solution.system.errors import InputError
-from solution.system.files import replace_file
+from solution.system.files import make_folder, replace_file
 from solution.system.sealing import read_record
 
 Arrays = Mapping[str, np.ndarray]
@@ -40,7 +40,7 @@ def export(bundle: Bundle, folder: Path) -> list[Path]:
             f"{bundle.source}: holds no students, which alone are written as ONNX. Pack the run "
             "with --distill."
         )
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     paths = []
     for member in bundle.record.members:
         path = folder / f"{name_file(member)}.onnx"

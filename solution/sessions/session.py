@@ -26,6 +26,7 @@ from solution.store.store import is_store
 from solution.system.accelerators import describe_accelerators, find_gpus
 from solution.system.commit import read_commit
 from solution.system.errors import InputError
+from solution.system.files import make_folder
 from solution.system.terminal import say
 
 PROJECT = Path(__file__).parents[2]
@@ -74,7 +75,7 @@ class Session:
             on_kaggle=on_kaggle,
             begun=time.monotonic(),
         )
-        session.output.mkdir(parents=True, exist_ok=True)
+        make_folder(session.output)
         session.leave_record("running")
         place = "a Kaggle kernel" if on_kaggle else "this computer"
         say(

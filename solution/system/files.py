@@ -24,7 +24,7 @@ TEMPORARY = ".partial-"
 SEAL = "seal"  # in a sealed record: the checksum of all the rest
 MAX_JSON = 64 << 20  # bytes; a record has a few thousand
 # Of a folder that can hold no file of ours; another one may.
-REFUSALS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENOENT)
+REFUSALS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT)
 KINDS = {stat.S_IFDIR: "folder", stat.S_IFIFO: "pipe", stat.S_IFSOCK: "socket"}
 
 
@@ -37,8 +37,8 @@ def replace_file(path: Path) -> Iterator[Path]:
     if path.is_dir():
         raise InputError(f"{path}: is a folder, where a file is to be written. Move it away.")
     temporary = _temporary(path)
+    make_folder(path.parent)
     with _name_refusal(path.parent):
-        path.parent.mkdir(parents=True, exist_ok=True)
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     try:
         yield temporary
@@ -53,8 +53,8 @@ def replace_file(path: Path) -> Iterator[Path]:
 def replace_folder(folder: Path) -> Iterator[Path]:
     """Yield a temporary folder; when the block succeeds it takes the place of `folder`."""
     temporary = _temporary(folder)
+    make_folder(folder.parent)
     with _name_refusal(folder.parent):
-        folder.parent.mkdir(parents=True, exist_ok=True)
         temporary.mkdir()
     try:
         yield temporary
@@ -70,6 +70,15 @@ def replace_folder(folder: Path) -> Iterator[Path]:
         _sync(folder.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it, if they are not there.
+
+    Raises InputError where a file is in its place, or none may be made.
+    """
+    with _name_refusal(folder):
+        folder.mkdir(parents=True, exist_ok=True)
 
 
 def check_writable(folder: Path) -> None:
@@ -89,6 +98,11 @@ def _name_refusal(folder: Path) -> Iterator[None]:
     """Name the folder that the user gave, not the file that was tried in it."""
     try:
         yield
+    except (FileExistsError, NotADirectoryError) as error:
+        raise InputError(
+            f"{folder}: a file is in its place, or above it, where files are to be written. Choose "
+            "another folder, or move the file away."
+        ) from error
     except OSError as error:
         if error.errno not in REFUSALS:
             raise

@@ -22,7 +22,7 @@ from rich.table import Table
 
 from solution.experiments.base import Experiment
 from solution.system.errors import InputError
-from solution.system.files import TEMPORARY, locked, remove_leftovers, replace_file
+from solution.system.files import TEMPORARY, locked, make_folder, remove_leftovers, replace_file
 from solution.system.progress import bars
 from solution.system.sealing import check_seal, find_seal, replace_sealed
 from solution.system.terminal import make_table
@@ -70,7 +70,7 @@ class Search:
                 "labelled graphs of several architectures here, so nothing can be held out to "
                 "score settings by. Search on other data."
             )
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         with locked(self.folder, "Wait for it, or choose another folder with --out."):
             remove_leftovers(self.folder)

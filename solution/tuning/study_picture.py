@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 from optuna.trial import FrozenTrial, TrialState
 
-from solution.analysis.graph_picture import save_figure
+from solution.system.pictures import save_figure
 from solution.tuning.search import find_as_it_is
 
 COLUMNS = 3

@@ -21,9 +21,9 @@ import typer
 from matplotlib.figure import Figure
 from rich.console import Console
 
-from solution.analysis.graph_picture import save_figure
 from solution.commands.options import Address, ExecutorOption, make_executor
 from solution.domain.collection import LAYOUT, TILE
+from solution.system.pictures import save_figure
 from tests.benchmarks.claims import configs_of
 from tests.benchmarks.paper_report import (
     KINDS,

@@ -11,10 +11,10 @@ from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 from rich.table import Table
 
 from ensembles.resampling import mean_over_collections
-from solution.analysis.graph_picture import save_figure
 from solution.domain.collection import LAYOUT, TILE
 from solution.domain.metrics import Mean, bootstrap_mean
 from solution.system.files import replace_file
+from solution.system.pictures import save_figure
 from solution.system.terminal import make_table
 from tests.benchmarks.paper_systems import LAYOUT_SYSTEMS, ORDERS, TILE_SYSTEMS
 

@@ -97,6 +97,9 @@ def test_a_program_is_chosen_for_and_the_same_command_goes_on(
     assert not (out / CHOICE).exists() and not (out / MODULE).exists()
     assert again.trials[:4] == first.trials and len(again.trials) == 6
     assert again.reference == first.reference
+    twice = Settings(6, kinds=("options", "layouts", "options"), rounds=2)
+    with pytest.raises(InputError, match="its over is all, not layouts, options"):
+        choose_program(path, bundle, out, twice, notes.append)
     with pytest.raises(InputError, match="its seed is 0, not 1"):
         choose_program(path, bundle, out, Settings(6, seed=1), notes.append)
     path.write_text("program = 3\n")

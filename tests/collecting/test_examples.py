@@ -118,6 +118,8 @@ def test_halves_of_integers_and_a_tuple_of_arguments_are_what_they_stand_for(
         ("a.py", "def program(x):\n    return x.y\narguments = (1.0,)", "tracing `program`"),
         ("a.mlir", "module { nonsense }", "expected StableHLO text"),
         ("a.hlo", "nonsense", "expected HLO text"),
+        ("a.hlo", "HloModule a\nENTRY main { nonsense }", "expected HLO text.*2:[0-9]+: error"),
+        ("a.hlo", " \n", "found an empty file"),
         ("a.onnx", "", "expected the file of a program, by its suffix"),
         ("a.pb", "", "found an empty file"),
     ],

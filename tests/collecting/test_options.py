@@ -4,6 +4,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 from packaging.version import Version
 
@@ -21,6 +22,7 @@ from solution.features.option_table import FEATURES
 from solution.features.table import distinct_rows, feature_table
 from solution.store.graph_file import read_prepared, write_prepared
 from solution.system.errors import InputError
+from tests.conftest import FastSlow
 from tests.made import modules
 
 EACH = [
@@ -135,3 +137,20 @@ def test_an_unknown_choice_is_refused(written: Path) -> None:
     bad[2, 0] = 99
     with pytest.raises(InvalidGraphError, match="choices that are not known in the rows 2"):
         type(graph)(**{**vars(graph), "options": bad})
+
+
+def test_options_are_looked_up_and_tabulated_but_not_ranked(
+    written: Path, fastslow: FastSlow, tmp_path: Path
+) -> None:
+    ranked = fastslow("rank", written)
+    assert ranked.returncode == 2
+    assert "p: expected layouts or tiles to rank, found compile options" in ranked.stderr
+    found = fastslow("choose", written, "--replay")
+    assert found.returncode == 0, found.stderr
+    assert "of 9 configurations up; nothing was compiled. No model of what is" in found.stdout
+    assert "Best found: 0" in found.stdout
+    table = ("features", "layout:xla:random", "--data", tmp_path, "--out", "table.parquet")
+    done = fastslow(*table)
+    assert done.returncode == 0, done.stderr
+    rows = pl.read_parquet(tmp_path / "table.parquet")
+    assert {feature.name for feature in FEATURES} <= set(rows.columns) and len(rows) == 9

@@ -253,3 +253,32 @@ def test_inspect_draws_pictures_of_a_folder(fastslow: FastSlow, tmp_path: Path) 
     assert result.returncode == 0, result.stderr
     drawn = {path.name for path in (tmp_path / "pictures").iterdir()}
     assert {"ranges.png", "gains.png", "distances.png", "violations.png"} <= drawn
+
+
+@pytest.mark.parametrize(("ending", "start"), [("svg", b"<?xml"), ("pdf", b"%PDF")])
+def test_a_picture_is_what_its_name_says(
+    ending: str, start: bytes, fastslow: FastSlow, tmp_path: Path
+) -> None:
+    path = write_graph(make_tile_graph(), tmp_path)
+    result = fastslow("inspect", path, "--picture", f"kernel.{ending}")
+    assert result.returncode == 0, result.stderr
+    assert (tmp_path / f"kernel.{ending}").read_bytes().startswith(start)
+
+
+def test_inspect_refuses_what_it_would_ignore(fastslow: FastSlow, tmp_path: Path) -> None:
+    graph = make_layout_graph()
+    path = write_graph(graph, tmp_path / "data")
+    (tmp_path / "file").touch()
+    for words, expected in (
+        ((path, "--picture", "a.doc"), "ends with .png, .svg, .pdf"),
+        ((path, "--graph", graph.name), "--graph names one in a folder"),
+        (("data", "--collection", "layout:xla:random"), "Give --graph NAME"),
+        (("data", "--graph", graph.name, "--collection", "layout:nlp:random"), "has no graph"),
+        (("data", "--picture", "file"), "file: a file is in its place"),
+        ((path, "--picture", "file/a.png"), "file: a file is in its place"),
+    ):
+        result = fastslow("inspect", *words)
+        assert_refused(result)
+        assert expected in result.stderr
+    named = ("--graph", graph.name, "--collection", "layout:xla:random")
+    assert fastslow("inspect", "data", *named).returncode == 0

@@ -45,6 +45,13 @@ def test_a_table_is_written_with_its_names_and_runtimes(fastslow: FastSlow, tmp_
     np.testing.assert_allclose(own["runtime"], graphs[1].runtimes, rtol=1e-5)
 
 
+def test_a_word_to_find_is_of_the_list(fastslow: FastSlow, tmp_path: Path) -> None:
+    result = fastslow("features", "tile:xla", "--find", "bytes", "--out", "t.parquet")
+    assert result.returncode == 2
+    assert "--find is of the list" in result.stderr
+    assert not (tmp_path / "t.parquet").exists()
+
+
 def test_a_table_of_a_collection_that_is_not_there_is_refused(
     fastslow: FastSlow, tmp_path: Path
 ) -> None:

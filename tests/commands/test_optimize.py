@@ -20,6 +20,7 @@ def test_a_module_is_optimised_and_everything_is_written(
     for words in ("Before:", "After:", "lower bound", "0 P100", "1 P100", "and HEFT had",
                   "60 decisions simulated"):  # fmt: skip
         assert words in result.stdout
+    assert "Trace: line.json" in result.stdout and "Decision: all.csv" in result.stdout
     assert (tmp_path / "line.png").read_bytes().startswith(b"\x89PNG")
     events = json.loads((tmp_path / "line.json").read_text())["traceEvents"]
     rows = list(csv.DictReader((tmp_path / "all.csv").open()))
@@ -35,6 +36,7 @@ def test_what_cannot_be_done_is_one_message(fastslow: FastSlow) -> None:
         (("optimize", "rnnlm-2-small", "--machine", "abacus"), "There is no device 'abacus'"),
         (("optimize", "rnnlm-2-small", "--timeline", "line.doc"), "ends with .png"),
         (("optimize", "rnnlm-2-small", "--trace", "line.png"), "ends with .json"),
+        (("optimize", "rnnlm-2-small", "--trace", "a.json", "--out", "./a.json"), "for --trace"),
     ):
         result = fastslow(*words)
         assert result.returncode == 2 and message in result.stderr, result.stderr

@@ -154,7 +154,8 @@ def test_a_short_page_of_many_submissions_still_proves_what_is_missing(place: Pl
     place.world.faults = [Fault(CREATE, "500", times=1)]
     assert place.submit().code == 0
     assert len(place.world.submissions) == 31
-    assert [line["state"] for line in place.ledger.lines] == ["failed", "scored"]
+    assert {line["state"] for line in place.ledger.lines} == {"failed", "scored"}
+    assert len(place.ledger.lines) == 2  # of one second, in any order
 
 
 def test_a_run_on_other_data_is_not_sent(place: Place) -> None:

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from solution.system.errors import InputError
 from solution.system.files import (
+    check_writable,
     checksum,
+    make_folder,
     open_regular,
     read_json,
     read_sealed,
@@ -31,6 +33,20 @@ def umask(request: pytest.FixtureRequest) -> Iterator[int]:
     before = os.umask(request.param)
     yield request.param
     os.umask(before)
+
+
+def test_a_file_in_the_place_of_a_folder_is_named(tmp_path: Path) -> None:
+    taken = tmp_path / "taken"
+    taken.write_text("mine")
+    for folder in (taken, taken / "deeper"):
+        for write in (replace_file, replace_folder):
+            refused = pytest.raises(InputError, match="taken.*: a file is in its place")
+            with refused, write(folder / "new"):
+                pass
+        for check in (make_folder, check_writable):
+            with pytest.raises(InputError, match="taken.*: a file is in its place"):
+                check(folder)
+    assert taken.read_text() == "mine"
 
 
 @pytest.mark.parametrize("umask", [0o077, 0o027, 0o022, 0o002], indirect=True)

@@ -36,6 +36,7 @@ from solution.placement.policy.decisions import (
 from solution.placement.policy.inputs import find_inputs
 from solution.placement.policy.network import Choice, Policy
 from solution.placement.policy.settings import TrainingSettings
+from solution.system.files import make_folder
 
 
 @dataclass(frozen=True)
@@ -167,7 +168,7 @@ class Trainer:
 
     def save(self, folder: Path) -> None:
         """Write a checkpoint."""
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         tensors = {
             **with_prefix("policy.", self.policy.state_dict()),
             **with_prefix("optimizer.", flatten_optimizer(self.optimizer)),

@@ -12,9 +12,9 @@ from solution.placement.graphs.cost_graph import DATA, CostGraph
 from solution.placement.machine import Machine
 from solution.placement.simulation.decision import Timeline
 from solution.system.files import replace_file
+from solution.system.pictures import save_figure
 
 MICROSECONDS = 1e6
-FORMATS = (".png", ".svg", ".pdf")
 MAX_BARS = 40_000
 
 
@@ -90,5 +90,4 @@ def draw_timeline(graph: CostGraph, machine: Machine, line: Timeline, path: Path
     axes.set_xlabel(f"milliseconds; {line.outcome.seconds * 1e3:.3f} in all; grey: transfers")
     axes.invert_yaxis()
     axes.set_title(graph.name)
-    with replace_file(path) as temporary:
-        figure.savefig(temporary, format=path.suffix.removeprefix("."), dpi=120)
+    save_figure(figure, path)
