@@ -27,6 +27,7 @@ import select
 import signal
 import socket
 import sys
+import tempfile
 import threading
 import warnings
 from collections.abc import Mapping, Sequence
@@ -159,6 +160,7 @@ def become(call: Mapping[str, Any], files: Sequence[int]) -> None:
         sys.exit(f"a fork server has {own} and cannot start a program with {wanted}: start it cold")
     os.environ.clear()
     os.environ.update(call["environment"])
+    tempfile.tempdir = None  # it is looked up where the environment says
     os.chdir(call["folder"])
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -218,7 +220,9 @@ def begin_workers(modules: Sequence[str], folder: Path) -> None:
     It is multiprocessing's own, in a fork that has the libraries, not in a new Python.
     """
     forkserver.set_forkserver_preload(list(modules))
+    sys.warnoptions.append("ignore:resource_tracker")  # that killed programs leave things behind
     resource_tracker.ensure_running()  # a Python of its own, which needs no libraries
+    sys.warnoptions.pop()
     usual, util.spawnv_passfds = util.spawnv_passfds, fork_python
     try:
         forkserver.ensure_running()

@@ -152,6 +152,11 @@ class Server:
         number = int((self.folder / WORKERS).read_text("utf-8"))
         return psutil.Process(number).children()
 
+    def programs(self, folder: Path) -> list[psutil.Process]:
+        """Those that run in the folder."""
+        children = psutil.Process(self._process.pid).children()
+        return [child for child in children if child.cwd() == str(folder)]
+
     @property
     def stand_in(self) -> Path:
         """A script that other processes call in the place of the program."""

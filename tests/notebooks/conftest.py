@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from solution.system.processes import STACK
 from submissions.kernels.notebooks import list_notebooks
 from tests.kaggle.place import USER, Done, Place
 from tests.kaggle.server import KaggleServer
@@ -57,6 +58,11 @@ class Day:
         return self.place.world.datasets[WHEELS][-1]
 
 
+def open_kernels(python: Path) -> KernelServer:
+    """Forks kernels of an image, whose workers are forked as well."""
+    return KernelServer(PROGRAM, KERNEL_LIBRARIES, workers=STACK, python=python, **settle(python))
+
+
 @pytest.fixture(scope="session")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The interpreter of a fresh kernel image."""
@@ -67,7 +73,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def day(tmp_path_factory: pytest.TempPathFactory, image: Path) -> Iterator[Day]:
     """The whole day; mounts are of the old style and of the new one by turns."""
     folder = tmp_path_factory.mktemp("day")
-    kernels = KernelServer(PROGRAM, KERNEL_LIBRARIES, python=image, **settle(image))
+    kernels = open_kernels(image)
     begin = (kernels.stand_in,)
     server = KaggleServer()
     found = Day(Place(folder, server))
@@ -80,7 +86,8 @@ def day(tmp_path_factory: pytest.TempPathFactory, image: Path) -> Iterator[Day]:
     pack(found.place.more)
     try:
         for number, notebook in enumerate(list_notebooks()):
-            session = Session(folder / notebook.name, image, begin)
+            # A short name: where the temporary files' is long, workers are not forked.
+            session = Session(folder / str(number), image, begin)
             live(found, notebook.name, session, old=number % 2 == 0)
         found.alone = predict(found, Session(folder / "alone", image, begin))
         yield found

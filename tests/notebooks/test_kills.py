@@ -22,16 +22,26 @@ from solution.store.preparing import prepare_store
 from solution.store.store import Store
 from solution.system.errors import InputError
 from submissions.kernels.notebooks import find_notebook, set_values
+from tests.notebooks.conftest import open_kernels
 from tests.notebooks.sandbox import Session, choose_files, read_text
+from tests.processes import KernelServer
 
 NAME = "3-train-tile-and-lightgbm"
 VALUES = {"LIMIT": True, "NUM_FOLDS": 2, "EXPERIMENTS": "tile_*", "PACK": "refit"}
 JOBS = 6  # two experiments, two folds, and each once more on all graphs
 
 
-def make_session(folder: Path, store: Store, earlier: Session | None = None) -> Session:
+@pytest.fixture(scope="module")
+def kernels() -> KernelServer:
+    """Forks kernels of this environment."""
+    return open_kernels(Path(sys.executable))
+
+
+def make_session(
+    folder: Path, kernels: KernelServer, store: Store, earlier: Session | None = None
+) -> Session:
     """A session on a prepared store; the output of an earlier one is among its inputs."""
-    session = Session(folder, Path(sys.executable))
+    session = Session(folder, Path(sys.executable), (kernels.stand_in,))
     session.mount("datasets/tester/store", store.folder)
     if earlier is not None:
         session.mount(f"notebooks/tester/{NAME}", earlier.working)
@@ -62,17 +72,16 @@ def count_jobs(session: Session) -> int:
     return len(list(session.working.glob("run/*/jobs/*/fold-*/job.json")))
 
 
-def send_when(session: Session, number: int, jobs: int) -> threading.Thread:
-    """Send the signal to the session's kernel as soon as it has so many models."""
+def send_when(session: Session, kernels: KernelServer, number: int, jobs: int) -> threading.Thread:
+    """Send the signal to the kernel and its workers as soon as it has so many models."""
 
     def watch() -> None:
         deadline = time.monotonic() + 120
         while count_jobs(session) < jobs and time.monotonic() < deadline:
             time.sleep(0.01)
-        for child in psutil.Process().children(recursive=True):
+        for process in [*kernels.programs(session.working), *kernels.workers()]:
             with suppress(psutil.NoSuchProcess):  # it may have ended meanwhile
-                if child.cwd() == str(session.working):
-                    child.send_signal(number)
+                process.send_signal(number)
 
     thread = threading.Thread(target=watch)
     thread.start()
@@ -88,21 +97,24 @@ def read_predictions(output: Path) -> dict[str, bytes]:
     }
 
 
-def test_killed_asked_to_stop_and_resumed(tmp_path: Path) -> None:
+def test_killed_asked_to_stop_and_resumed(
+    tmp_path_factory: pytest.TempPathFactory, kernels: KernelServer
+) -> None:
     """SIGKILL in the first session, SIGTERM in the second; the third one finishes."""
+    tmp_path = tmp_path_factory.mktemp("k")  # where its name is long, workers are not forked
     store = prepare_store(choose_files(), tmp_path / "store", Preparation())
     whole = train_whole(tmp_path / "whole", store)
 
-    killed = make_session(tmp_path / "killed", store)
-    watcher = send_when(killed, signal.SIGKILL, 1)
+    killed = make_session(tmp_path / "killed", kernels, store)
+    watcher = send_when(killed, kernels, signal.SIGKILL, 1)
     with pytest.raises(InputError, match="The notebook failed"):
         run(killed)
     watcher.join()
     assert 1 <= count_jobs(killed) < JOBS
     assert read_record(killed.working).state == "running"
 
-    asked = make_session(tmp_path / "asked", store, killed)
-    watcher = send_when(asked, signal.SIGTERM, count_jobs(killed) + 1)
+    asked = make_session(tmp_path / "asked", kernels, store, killed)
+    watcher = send_when(asked, kernels, signal.SIGTERM, count_jobs(killed) + 1)
     printed = run(asked)
     watcher.join()
     assert f"Models from earlier sessions: {count_jobs(killed)}" in printed
@@ -112,7 +124,7 @@ def test_killed_asked_to_stop_and_resumed(tmp_path: Path) -> None:
     assert read_record(asked.working).state == "stopped"
     assert not (asked.working / "bundle.zip").exists()
 
-    last = make_session(tmp_path / "last", store, asked)
+    last = make_session(tmp_path / "last", kernels, store, asked)
     assert f"{NAME}: finished" in run(last)
     assert read_predictions(last.working) == read_predictions(whole)
     bundles = [(output / "bundle.zip").read_bytes() for output in (whole, last.working)]
