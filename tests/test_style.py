@@ -42,6 +42,33 @@ def test_every_module_says_what_it_is() -> None:
             assert ast.get_docstring(tree), path
 
 
+def test_what_a_benchmark_imports_from_our_modules_is_there() -> None:
+    """Most benchmarks are imported by no test."""
+    trees = dict(parsed_files())
+    for path in sorted((REPOSITORY / "tests" / "benchmarks").glob("*.py")):
+        for node in ast.walk(trees[path]):
+            if not isinstance(node, ast.ImportFrom) or not node.module:
+                continue
+            source = REPOSITORY.joinpath(*node.module.split(".")).with_suffix(".py")
+            if source in trees:
+                missing = {alias.name for alias in node.names} - names_of(trees[source])
+                assert not missing, f"{path}: {source} has no {', '.join(missing)}"
+
+
+@cache
+def names_of(module: ast.Module) -> set[str]:
+    """What a module defines or imports, at any depth."""
+    names = {"*"}
+    for node in ast.walk(module):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+    return names
+
+
 def test_blending_and_submitting_start_without_torch() -> None:
     """What import-linter says of the source, seen in a running interpreter."""
     import subprocess

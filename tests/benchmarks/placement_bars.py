@@ -26,7 +26,7 @@ from solution.placement.search import optimize
 from solution.placement.simulation.decision import Decision
 from solution.placement.simulation.environment import Environment
 from solution.system.terminal import make_table, output
-from tests.benchmarks.policy_worth import describe
+from tests.benchmarks.go_tables import say_gain
 from tests.placement.made import make_graph
 
 TASKS = ("placement", "schedule")
@@ -118,12 +118,13 @@ def show_middling() -> None:
             cells = [f"{1e3 * value:.3f}" for value in milliseconds]
             table.add_row(graph.name, str(graph.num_nodes), str(devices), *cells)
     output.print(table)
-    for name, logs in (
-        ("the better of HEFT and m-ETF", [np.log(r.ours / min(r.heft, r.etf)) for r in rows]),
-        ("annealing", [np.log(r.ours / r.annealed) for r in rows]),
-        ("annealing, ten times", [np.log(r.ours / r.annealed_long) for r in rows]),
+    ours = np.array([[row.ours] for row in rows])
+    for name, seconds in (
+        ("the better of HEFT and m-ETF", [[min(row.heft, row.etf)] for row in rows]),
+        ("annealing", [[row.annealed] for row in rows]),
+        ("annealing, ten times", [[row.annealed_long] for row in rows]),
     ):
-        output.print(f"Ours over {name}: {describe(np.array(logs))}, {len(logs)} questions.")
+        say_gain(f"{name} / ours - 1, {len(rows)} questions", np.array(seconds), ours)
 
 
 def show_tiny() -> None:
