@@ -5,7 +5,7 @@ from numba import njit
 from solution.placement.simulation.rows import LEVEL, READY
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def push_event(times, codes, size, time, code):
     """Put an event into the heap of `size`; the smallest time, then code, stands first."""
     place = size
@@ -18,7 +18,7 @@ def push_event(times, codes, size, time, code):
     times[place], codes[place] = time, code
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def pop_event(times, codes, size):
     """Take the first event out of a heap of `size`; its code."""
     code = codes[0]
@@ -43,7 +43,7 @@ def pop_event(times, codes, size):
     return code
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def is_before(costs, one, other):
     """Whether kernel `one` starts before the `other` where both are ready."""
     if costs[LEVEL, one] != costs[LEVEL, other]:
@@ -53,7 +53,7 @@ def is_before(costs, one, other):
     return one < other
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def push_kernel(heap, base, size, kernel, costs):
     """Put a ready kernel into the heap of `size` that begins at `base`."""
     place = size
@@ -66,7 +66,7 @@ def push_kernel(heap, base, size, kernel, costs):
     heap[base + place] = kernel
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def pop_kernel(heap, base, size, costs):
     """Take the first kernel out of the heap of `size` that begins at `base`."""
     found, last = heap[base], heap[base + size - 1]

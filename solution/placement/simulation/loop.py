@@ -41,7 +41,7 @@ from solution.placement.simulation.rows import (
 )
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def held(nodes, costs, node, device):
     """Bytes of a tensor's copy; the resident ones are there anyway."""
     if costs[RESIDENT, node] > 0 and nodes[DEVICE, node] == device:
@@ -49,7 +49,7 @@ def held(nodes, costs, node, device):
     return costs[OUTPUT, node]
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def take_memory(devices, device, amount):
     """Bytes more are in use."""
     devices[USED, device] += amount
@@ -57,7 +57,7 @@ def take_memory(devices, device, amount):
         devices[PEAK, device] = devices[USED, device]
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def start_kernel(nodes, costs, out_start, uses, devices, times, codes, counts, kernel, time):
     """Take memory for all that the kernel writes; its end is an event."""
     device = nodes[DEVICE, kernel]
@@ -74,7 +74,7 @@ def start_kernel(nodes, costs, out_start, uses, devices, times, codes, counts, k
     counts[EVENTS] += 1
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def make_ready(
     nodes, costs, out_start, uses, devices, queues, heap, times, codes, counts, kernel, time
 ):
@@ -88,7 +88,7 @@ def make_ready(
     queues[SIZE, device] += 1
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def use_up(nodes, costs, uses, devices, node, device):
     """One use of a copy less; after the last its memory is free."""
     place = node * devices.shape[1] + device
@@ -97,7 +97,7 @@ def use_up(nodes, costs, uses, devices, node, device):
         devices[USED, device] -= held(nodes, costs, node, device)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def deliver(
     nodes, costs, out_start, out_of, uses, devices, queues, heap, times, codes, counts, node,
     device, time,
@@ -115,7 +115,7 @@ def deliver(
                 )  # fmt: skip
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def send(nodes, costs, uses, devices, links, rates, times, codes, counts, sent, what, node, time):
     """Put a tensor on the link to each device that reads it, in their order."""
     own, num_devices = nodes[DEVICE, node], devices.shape[1]
@@ -134,7 +134,7 @@ def send(nodes, costs, uses, devices, links, rates, times, codes, counts, sent, 
             counts[SENT] += 1
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def end_kernel(
     nodes, costs, in_start, in_of, out_start, out_of, uses, devices, queues, heap, links, rates,
     times, codes, counts, sent, what, kernel, time,
@@ -162,7 +162,7 @@ def end_kernel(
         node = nodes[NEXT, node]
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def start_idle(nodes, costs, out_start, uses, devices, queues, heap, times, codes, counts, time):
     """Every idle device takes its first ready kernel."""
     for device in range(devices.shape[1]):
