@@ -31,11 +31,9 @@ WRITTEN = {
     "ensembles/merge.py": ("ranking",),
     "ensembles/search.py": ("recipe",),
     "solution/analysis/feature_files.py": (),  # tables for people
-    "solution/analysis/graph_picture.py": (),
     "solution/analysis/module_table.py": (),
     "solution/choosing/handing.py": ("protobuf",),  # and text for people
     "solution/choosing/journal.py": ("search",),
-    "solution/choosing/picture.py": (),
     "solution/collecting/away.py": (),  # a program, and a log that it was sent
     "solution/collecting/families.py": (),  # programs, which are run as they stand
     "solution/collecting/journal.py": (
