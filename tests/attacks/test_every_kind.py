@@ -42,7 +42,6 @@ WRITTEN = {
     "solution/collecting/records.py": ("protobuf",),
     "solution/collecting/release.py": (),  # npz files in a zip that people unpack
     "solution/collecting/sample.py": ("draft",),
-    "solution/commands/collecting.py": (),  # a picture
     "solution/data/hlo/writing.py": ("npz, layout", "npz, tile", "npz, options"),
     "solution/data/npz_writer.py": ("npz, layout", "npz, tile", "npz, options"),
     "solution/domain/predictions.py": ("job, predictions", "run, graphs", "run, labels"),
