@@ -69,7 +69,7 @@ def test_sessions_that_share_the_folds_make_the_run_of_one(
     plan: Plan, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Fold 0 in one session, the others in another that takes the first one over, and packs."""
-    experiments = [find_experiment(TILES)]
+    experiments = [find_experiment(TILES).quick()]
     whole = train(tmp_path / "whole", experiments, plan)
     first = train(tmp_path / "first", experiments, plan, choose(plan, folds="0"))
     missing = list_missing(experiments, plan, first)
@@ -93,7 +93,7 @@ def test_sessions_that_share_the_folds_make_the_run_of_one(
 
 def test_joined_runs_are_the_run_of_one(plan: Plan, tmp_path: Path) -> None:
     """Different experiments, and different collections of one, each in a session of its own."""
-    nothing, tiles = find_experiment(NOTHING), find_experiment(TILES)
+    nothing, tiles = find_experiment(NOTHING), find_experiment(TILES).quick()
     whole = train(tmp_path / "whole", [nothing, tiles], plan)
     refits = Packing(REFIT, [nothing, tiles], plan, whole, ("tile:xla",))
     assert [job.describe() for job in refits.list_missing()] == [
@@ -154,7 +154,7 @@ def test_a_name_in_somebody_elses_record_is_never_executed(plan: Plan, tmp_path:
 def test_links_in_somebody_elses_run_are_not_followed(
     where: str, plan: Plan, tmp_path: Path
 ) -> None:
-    source = train(tmp_path / "theirs", [find_experiment(TILES)], plan)
+    source = train(tmp_path / "theirs", [find_experiment(TILES).quick()], plan)
     secret = tmp_path / "secret"
     job = source.jobs(TILES)[0]
     replaced = {

@@ -137,7 +137,7 @@ def prepare(folder: Path) -> Store:
 def describe_run(folder: Path, sample: Path) -> list[str]:
     """The arguments of `fastslow` in the folder above."""
     arguments = ["run", str(sample), "--limit"]
-    arguments += ["--run", str(folder), "--folds", "3", "--recipe", "quick.toml"]
+    arguments += ["--run", str(folder), "--folds", "2", "--recipe", "quick.toml"]
     for name in ("quick_layout_gnn", "quick_tile_gnn"):
         arguments += ["--experiment", str(EXPERIMENTS / f"{name}.py")]
     for name in ("nothing_001", "layout_lightgbm_001"):
