@@ -27,10 +27,10 @@ WITH_NETS = (
 
 # Groups of tests that take minutes. They are begun first: one that is begun last is waited for
 # while the other processes have nothing left to do.
-LONGEST = ("compiled", "cluster/test_away.py", "day", "story-0", "story-1",
-           "notebooks/test_kills.py", "cluster/test_cluster.py", "test_readme.py",
-           "training/test_out_of_fold.py")  # fmt: skip
-COMPILED = ("placement", "propagation")  # folders whose tests run what numba compiles
+LONGEST = ("compiled", "cluster", "day", "story-0", "story-1", "notebooks/test_kills.py",
+           "test_readme.py", "training/test_out_of_fold.py")  # fmt: skip
+# Folders whose tests one process runs: what numba compiles, and what needs nodes of Ray.
+FOLDERS = {"placement": "compiled", "propagation": "compiled", "cluster": "cluster"}
 
 FastSlow = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -83,9 +83,7 @@ def find_group(item: pytest.Item) -> str:
     file = item.path.relative_to(Path(__file__).parent)
     if "run" in used and file.parent.name == "serving":
         return "bundle"
-    if file.parent.name in COMPILED:
-        return "compiled"
-    return file.as_posix()
+    return FOLDERS.get(file.parent.name, file.as_posix())
 
 
 @pytest.fixture

@@ -135,7 +135,9 @@ def options(
 @app.command()
 def report(
     folder: Annotated[Path, typer.Argument(help="What was given as --out.")] = Path("collected"),
-    picture: Annotated[Path | None, typer.Option(help="Default: report.png in it.")] = None,
+    picture: Annotated[
+        Path | None, typer.Option(help=".png, .svg or .pdf. Default: report.png in it.")
+    ] = None,
 ) -> None:
     """Show what a folder of collections holds, how noisy it is, and a picture of both."""
     from solution.collecting.report import draw_collections, list_finished, read_collections

@@ -52,7 +52,8 @@ def inspect(
     collection: Annotated[str | None, typer.Option(help="Where the path does not say it.")] = None,
     name: Annotated[str | None, typer.Option("--graph", help="Its name in the folder.")] = None,
     picture: Annotated[
-        Path | None, typer.Option(help="Default: NAME.png here; of a folder: pictures.")
+        Path | None,
+        typer.Option(help=".png, .svg or .pdf. Default: NAME.png here; of a folder: pictures."),
     ] = None,
 ) -> None:
     """Show one graph as tables and save a picture of it; of a folder, pictures of its data."""
