@@ -27,10 +27,12 @@ WITH_NETS = (
 
 # Groups of tests that take minutes. They are begun first: one that is begun last is waited for
 # while the other processes have nothing left to do.
-LONGEST = ("compiled", "cluster", "day", "story-0", "story-1", "notebooks/test_kills.py",
-           "test_readme.py", "training/test_out_of_fold.py")  # fmt: skip
-# Folders whose tests one process runs: what numba compiles, and what needs nodes of Ray.
-FOLDERS = {"placement": "compiled", "propagation": "compiled", "cluster": "cluster"}
+LONGEST = ("compiled", "cluster", "day", "story-0", "story-1", "training",
+           "notebooks/test_kills.py", "test_readme.py")  # fmt: skip
+# Folders whose tests one process runs: what numba compiles, what needs nodes of Ray, and what
+# trains in workers, whose server each process would begin anew.
+FOLDERS = {"placement": "compiled", "propagation": "compiled", "cluster": "cluster",
+           "training": "training", "sessions": "training"}  # fmt: skip
 
 FastSlow = Callable[..., subprocess.CompletedProcess[str]]
 
