@@ -1,5 +1,7 @@
 """A run remembers the recipe that it was merged by last: recipe.json in its folder.
 
+And the one that its students learned from, if it has any: teacher.json.
+
 The recipe itself is kept, not its name or path: a file of one's own may be gone or changed, and a
 record leads nowhere outside its folder.
 """
@@ -15,21 +17,21 @@ from solution.system.errors import InputError
 from solution.system.files import write_sealed
 from solution.system.sealing import read_record
 
-RECORD = "recipe.json"
+RECORD, TEACHER = "recipe.json", "teacher.json"
 EQUAL_WEIGHTS = "equal_weights"
 
 
-def remember(run: Run, recipe: Recipe) -> None:
-    """The submission that lies in the run was merged by the recipe."""
-    write_sealed({"recipe": recipe.model_dump(mode="json")}, run.folder / RECORD)
+def remember(run: Run, recipe: Recipe, name: str = RECORD) -> None:
+    """The submission that lies in the run was merged by the recipe; or its students learned so."""
+    write_sealed({"recipe": recipe.model_dump(mode="json")}, run.folder / name)
 
 
-def recall(folder: Path) -> Recipe | None:
-    """What the run in the folder was merged by; None where it was not merged yet.
+def recall(folder: Path, name: str = RECORD) -> Recipe | None:
+    """What the run in the folder was merged by, or its students; None where nothing is there.
 
     Raises InputError where the record is damaged.
     """
-    path = folder / RECORD
+    path = folder / name
     if not os.path.lexists(path):
         return None
     try:
@@ -44,8 +46,8 @@ def recall(folder: Path) -> Recipe | None:
 def choose_recipe(run: Run, name: str | None) -> Recipe:
     """The recipe called `name`; without a name that of last time, or what `fastslow run` takes."""
     if name is None:
-        return recall(run.folder) or choose_before_training(run.folder, None, run.experiments())
-    return weigh_equally(run.experiments()) if name == EQUAL_WEIGHTS else find_recipe(name)
+        return recall(run.folder) or choose_before_training(run.folder, None, run.rankers())
+    return weigh_equally(run.rankers()) if name == EQUAL_WEIGHTS else find_recipe(name)
 
 
 def choose_before_training(folder: Path, name: str | None, experiments: Sequence[str]) -> Recipe:

@@ -8,7 +8,7 @@ import polars as pl
 from rich.table import Table
 
 from ensembles.last_recipe import choose_recipe
-from ensembles.recipe import Recipe, check_recipe, find_recipe
+from ensembles.recipe import Recipe, check_recipe
 from ensembles.scoring import alone, score_recipes
 from ensembles.search import (
     BEST,
@@ -84,7 +84,7 @@ def show_search(run: Run, fits: Sequence[str], out: Path) -> tuple[str, Table]:
         The finding in a sentence, and the table.
     """
     fallback = "nothing_001" if "nothing_001" in run.experiments() else None
-    members = [name for name in run.experiments() if name != fallback]
+    members = [name for name in run.rankers() if name != fallback]
     if not members:
         raise InputError(f"{run.folder}: has no experiment to merge. Make a run with some.")
     if out.suffix != ".toml":
@@ -144,7 +144,7 @@ def _find(run: Run, *names: str) -> dict[str, Recipe]:
 
 def _find_recipe(run: Run, name: str) -> Recipe:
     try:
-        recipe = find_recipe(name)
+        recipe = choose_recipe(run, name)
     except InputError as error:
         names = ", ".join(run.experiments())
         raise InputError(f"{name!r} is no experiment of the run ({names}), and {error}") from error

@@ -248,7 +248,8 @@ def make_panels(
     groups = {name: own for name, own in groups.items() if own}
     columns = min(3, len(groups))
     rows = -(-len(groups) // columns)
-    figure = Figure(figsize=(4.2 * columns, height * rows), layout="constrained")
+    # One panel alone is as wide as its title.
+    figure = Figure(figsize=(max(4.2 * columns, 7.0), height * rows), layout="constrained")
     figure.suptitle(title)
     places = figure.subplots(rows, columns, squeeze=False).ravel()
     for axes, name in zip(places, groups, strict=False):

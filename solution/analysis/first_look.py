@@ -30,11 +30,11 @@ FIGURES: dict[str, Callable[[Sequence[Graph]], Figure]] = {
     "ranges": layout_pictures.draw_ranges,
     "gains": layout_pictures.draw_gains,
     "configurations": data_pictures.draw_across,
-    "pruning": data_pictures.draw_pruning,
     "scale": draw_scale_of,
 }
 OF_LAYOUTS: dict[str, Callable[[Sequence[Graph]], Figure]] = {
     "opcodes": data_pictures.draw_opcodes,
+    "pruning": data_pictures.draw_pruning,
     "violations": data_pictures.draw_violations,
     "distances": layout_pictures.draw_distances,
     "copies": layout_pictures.draw_copies,

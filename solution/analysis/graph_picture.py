@@ -13,8 +13,7 @@ from matplotlib.patheffects import withStroke
 from solution.analysis.program_drawing import Drawing, describe_fastest, describe_node, lay_out
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import OPCODES
-from solution.system.pictures import save_figure
-from solution.system.terminal import escape
+from solution.system.pictures import save_figure, show_plainly
 
 MAX_COLOURS = 7
 REST_COLOUR = "#b8b8b8"
@@ -44,7 +43,7 @@ def make_figure(graph: Graph) -> Figure:
 
 def show_name(graph: Graph) -> str:
     """The graph's name in a picture: it is no formula and moves no cursor."""
-    return escape(graph.name).replace("$", r"\$")
+    return show_plainly(graph.name)
 
 
 def _draw_program(drawing: Drawing, axes: Axes) -> None:

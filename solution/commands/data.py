@@ -9,13 +9,14 @@ from solution.commands.options import (
     Data,
     DataOption,
     Preparers,
+    check_outputs,
     open_given_store,
 )
 from solution.data.folders import SAMPLE
 from solution.runs.folder import STORES
 from solution.system.errors import InputError
 from solution.system.files import check_writable
-from solution.system.pictures import check_ending
+from solution.system.pictures import FORMATS, check_ending
 from solution.system.terminal import output, say
 from solution.system.wording import count
 
@@ -64,6 +65,8 @@ def inspect(
     if file.is_dir() and name is None and not is_store(file):
         if collection is not None:
             raise InputError("--collection is of one graph. Give --graph NAME, or leave it out.")
+        if picture is not None and picture.suffix in FORMATS:
+            raise InputError(f"{picture}: pictures of a folder go to a folder. Give its name.")
         _look_at_folder(file, picture or Path("pictures"))
         return
     from solution.analysis.graph_picture import draw_graph
@@ -116,7 +119,10 @@ def prepare(
     from solution.data.folders import find_files, find_sample_submission
     from solution.features.preparation import Preparation
     from solution.store.preparing import prepare_store
+    from solution.store.store import is_store
 
+    if is_store(data):
+        raise InputError(f"{data}: is a prepared store already. Give what it was prepared from.")
     if whole and hops is not None:
         raise InputError("--whole keeps every node: give it or --hops, one of them.")
     store = prepare_store(
@@ -179,6 +185,8 @@ def features(
     from solution.features.columns import FEATURES
 
     chosen = find_collection(collection) if collection else None
+    if out is None and data is not None:
+        raise InputError("--data is what a table is written of. Give --out FILE, or leave it out.")
     if out is None:
         tables = [show_features(kind, word) for kind in ([chosen.kind] if chosen else FEATURES)]
         tables += [show_module_features(word)] if chosen is None else []
@@ -192,6 +200,7 @@ def features(
         raise InputError("--find is of the list, --out writes all columns. Give one of them.")
     if chosen is None:
         raise InputError("--out needs a collection, as in `fastslow features tile:xla --out FILE`.")
+    check_ending(out, (".parquet",))
     check_writable(out.parent)
     with open_given_store(data) as store:
         rows = write_collection(store, chosen, out)
@@ -225,6 +234,10 @@ def module(
     from solution.data.hlo.records import read_module_file
     from solution.data.hlo.writing import write_record
 
+    if split is not None and to is None:
+        raise InputError("--split says where npz files go. Give --to FOLDER, or leave it out.")
+    check_ending(features_file, (".parquet",))
+    check_outputs(file, features=features_file)
     records = read_module_file(file, collection)
     for table in show_records(file.name, records):
         output.print(table)

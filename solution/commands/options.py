@@ -11,6 +11,7 @@ from solution.data.folders import SAMPLE, check_exists
 from solution.runs.folder import STORES
 from solution.system.buckets import is_address, on_this_machine
 from solution.system.errors import InputError
+from solution.system.files import check_writable
 from solution.training.folds import Scheme
 
 if TYPE_CHECKING:
@@ -91,12 +92,22 @@ RecipeOption = Annotated[
 ]
 
 
-def check_outputs(**paths: Path | None) -> None:
-    """Raise InputError where two options, by their names, would write one file."""
+def check_outputs(*inputs: Path | None, **paths: Path | None) -> None:
+    """Raise InputError, before what takes long, for files that are not to be written.
+
+    Args:
+        inputs: what is read, which stays as it is; of a folder all that is there.
+        paths: what is written, by the names of the options: each another file, in folders that may
+            be written.
+    """
+    read = [path.resolve() for path in inputs if path is not None]
     given: dict[Path, str] = {}
     for name, path in paths.items():
         if path is None:
             continue
+        if path.exists() and any(path.resolve().is_relative_to(place) for place in read):
+            raise InputError(f"{path}: is what is read, or lies in it. Give --{name} another name.")
+        check_writable(path.parent)
         other = given.setdefault(path.resolve(), name)
         if other != name:
             both = f"--{other} and --{name}"

@@ -51,7 +51,7 @@ def optimize(
     from solution.placement.report import optimize_and_report, write_decision
     from solution.placement.simulation.pictures import draw_timeline, write_trace
 
-    check_outputs(timeline=timeline, trace=trace, out=out)
+    check_outputs(Path(graph), policy, timeline=timeline, trace=trace, out=out)
     check_ending(timeline)
     check_ending(trace, (".json",))
     read = read_cost_graph(graph)

@@ -1,5 +1,7 @@
 """Commands for trained ensembles: pack, rank, onnx."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,6 +11,7 @@ import typer
 from solution.commands.options import RecipeOption, check_outputs
 from solution.runs.folder import Run
 from solution.system.errors import InputError
+from solution.system.pictures import check_ending
 from solution.system.terminal import make_table, output, say
 from solution.system.wording import how_to_install
 
@@ -115,25 +118,38 @@ def rank(
 ) -> None:
     """Rank the configurations of programs, fastest first, and say how many to measure."""
     from solution.domain.collection import collection as find_collection
-    from solution.serving.export import write_csv, write_json
     from solution.serving.reading import read_questions
 
     if collection is not None:
         find_collection(collection)
-    check_outputs(csv=csv, json=json)
+    check_ending(csv, (".csv",))
+    check_ending(json, (".json",))
+    own = (file for file in files if not file.is_dir())
+    check_outputs(*own, bundle, run_folder, csv=csv, json=json)
     opened = open_bundle(bundle, run_folder, recipe)
-    rankings = []
-    for file in files:
-        for question in read_questions(file, collection, configs):
-            promise = {"regret": regret, "confidence": confidence}
-            ranking = opened.rank(question.graph, question.facts, **promise)
-            output.print(_tabulate(ranking, top, made=question.made))
-            say(ranking.sentence())
-            rankings += [ranking] if csv or json else []
-    for write, path in ((write_csv, csv), (write_json, json)):
-        if path is not None:
-            write(rankings, path)
-            say(f"All of them: {path}")
+    with _writing(csv, json) as rankings:
+        for file in files:
+            for question in read_questions(file, collection, configs):
+                promise = {"regret": regret, "confidence": confidence}
+                ranking = opened.rank(question.graph, question.facts, **promise)
+                output.print(_tabulate(ranking, top, made=question.made))
+                say(ranking.sentence())
+                rankings += [ranking] if csv or json else []
+
+
+@contextmanager
+def _writing(csv: Path | None, json: Path | None) -> Iterator["list[Ranking]"]:
+    """A list whose rankings are written, those before a file that cannot be read, too."""
+    from solution.serving.export import write_csv, write_json
+
+    rankings: list[Ranking] = []
+    try:
+        yield rankings
+    finally:
+        for write, path in ((write_csv, csv), (write_json, json)):
+            if path is not None and rankings:
+                write(rankings, path)
+                say(f"All that are ranked: {path}")
 
 
 @app.command()

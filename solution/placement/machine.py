@@ -70,4 +70,6 @@ def make_machine(count: int, preset: str = "p100") -> Machine:
         raise InputError(
             f"There is no device {unknown[0]!r}. There are {', '.join(PRESETS)}; join with +."
         )
+    if len(names) > count:
+        raise InputError(f"{preset}: names {len(names)} devices of {count}. Take as many.")
     return Machine(tuple(PRESETS[names[place % len(names)]] for place in range(count)))

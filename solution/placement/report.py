@@ -47,7 +47,7 @@ class Report:
         before = evaluator.environment.runtime(evaluator.base)
         fits = "" if before.reason is None else f" (which is invalid: {before.reason})"
         ratio = after / max(self.bound, 1e-30)
-        gap = f"{ratio - 1:.1%} above" if ratio < FAR else "far above"
+        gap = f"{max(ratio - 1, 0):.1%} above" if ratio < FAR else "far above"
         return (
             f"{self.graph.name}: {self.graph.num_nodes:,} nodes on {len(evaluator.machine)} "
             f"devices. Before: {before.seconds * 1e3:.3f} ms{fits}. After: {after * 1e3:.3f} ms, "

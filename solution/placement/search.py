@@ -20,6 +20,7 @@ from solution.placement.baselines.divisions import (
 from solution.placement.baselines.lists import list_decisions, rank_places
 from solution.placement.baselines.searches import anneal
 from solution.placement.evaluation import Evaluator
+from solution.placement.machine import Machine
 from solution.placement.moves import Moves
 from solution.placement.policy.decisions import (
     TRIES,
@@ -69,6 +70,7 @@ def find_first(evaluator: Evaluator) -> dict[str, Decision]:
         if len(machine) > 1:
             parts["metis"] = divide_by_metis(graph, machine)
         found |= {name: place(graph, part, fused=fused) for name, part in parts.items()} | listed
+        found |= {f"device {n}": default_decision(graph, n) for n in find_unlike(machine)}
     found["tensorflow"] = decide_tensorflow(graph)
     if "schedule" in evaluator.tasks:
         ranks = rank_places(graph, machine)
@@ -78,6 +80,12 @@ def find_first(evaluator: Evaluator) -> dict[str, Decision]:
         }
         found |= ranked
     return _leave_out_copies(evaluator, found)
+
+
+def find_unlike(machine: Machine) -> list[int]:
+    """The first device of each kind but the first device's."""
+    devices = machine.devices
+    return [n for n, device in enumerate(devices) if n and devices.index(device) == n]
 
 
 def _leave_out_copies(evaluator: Evaluator, found: dict[str, Decision]) -> dict[str, Decision]:
@@ -94,9 +102,9 @@ def optimize(
 ) -> list[Candidate]:
     """Evaluate until the evaluator has counted `budget` decisions; `evaluator.best` is the result.
 
-    All are counted: the heuristics' (at most 20, one device's and HEFT's first; with a smaller
-    budget the rest of them is left out), each try of mending one of the policy's, and the starts of
-    the searches.
+    All are counted: the heuristics' (at most 20, and two for each further kind of device; one
+    device's and HEFT's first; with a smaller budget the rest of them is left out), each try of
+    mending one of the policy's, and the starts of the searches.
 
     Args:
         policy: draws decisions, and changes where one of them is the best of the first; without

@@ -38,6 +38,8 @@ RUNS = Path(os.environ.get("FASTSLOW_RUNS", "runs"))
 STORES = Path(os.environ.get("FASTSLOW_STORES", "stores"))
 RECORD, EXPERIMENTS = "run.json", "experiments"
 JOBS, CHECKPOINTS = "jobs", ".checkpoints"
+# Of `fastslow pack --distill`: they learned from the ensemble and are no members of it.
+STUDENTS = ("distilled_layout", "distilled_tile")
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,10 @@ class Run:
     def experiments(self) -> list[str]:
         """The experiments of the run, in the order in which they came to it."""
         return list(self.record()["settings"].get(EXPERIMENTS, {}))
+
+    def rankers(self) -> list[str]:
+        """Those of the experiments that learned from runtimes, and not from the run's ensemble."""
+        return [name for name in self.experiments() if name not in STUDENTS]
 
     def sample_submission(self) -> Path | None:
         """The sample_submission.csv that lay with the data; InputError where it is damaged."""

@@ -42,7 +42,7 @@ class Origin:
         if not found.is_dir():
             raise InputError(
                 f"{found}: the store of the run is not there. It was {self.store}, made of "
-                f"{self.data}: give either with --data."
+                f"{self.data}. Give it with --data, or what `fastslow prepare` makes of the data."
             )
         return found
 

@@ -34,8 +34,9 @@ def replace_file(path: Path) -> Iterator[Path]:
 
     Who may read it says the umask, as of any new file.
     """
-    if path.is_dir():
-        raise InputError(f"{path}: is a folder, where a file is to be written. Move it away.")
+    if path.exists() and not path.is_file():
+        kind = KINDS.get(stat.S_IFMT(path.stat().st_mode), "device")
+        raise InputError(f"{path}: is a {kind}, where a file is to be written. Give another name.")
     temporary = _temporary(path)
     make_folder(path.parent)
     with _name_refusal(path.parent):

@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from ensembles.last_recipe import TEACHER, recall, remember
 from ensembles.merge import find_members, merge_collection
 from ensembles.recipe import Recipe
 from solution.domain.codebook_encoder import encode
@@ -34,10 +35,13 @@ from solution.models.catalogue import Model, load_model
 from solution.models.layout.layout_gnn import LayoutGnnSettings
 from solution.models.nets.training_settings import TrainingSettings
 from solution.models.tile.tile_gnn import TileGnnSettings
+from solution.runs.folder import STUDENTS as STUDENT_NAMES
 from solution.runs.folder import Run
-from solution.runs.job import MODEL, read_job
+from solution.runs.job import MODEL, JobRecord, read_job
 from solution.system.errors import InputError
+from solution.system.files import remove
 from solution.system.processes import one_thread
+from solution.system.terminal import say
 from solution.training.folds import NO_FOLD
 from solution.training.jobs import Job, list_jobs
 from solution.training.plan import Plan
@@ -45,15 +49,16 @@ from solution.training.plan import Plan
 MADE_LAYOUTS = 240  # of each graph, beside its own, of which it takes at most ...
 OWN_LAYOUTS = 1000
 # As large as one of the nets that they learn from.
+LAYOUT_STUDENT, TILE_STUDENT = STUDENT_NAMES
 STUDENTS = (
     Experiment(
-        name="distilled_layout",
+        name=LAYOUT_STUDENT,
         collections=LAYOUT,
         train_jointly=(XLA, NLP),
         ranker=LayoutGnnSettings(),
     ),
     Experiment(
-        name="distilled_tile",
+        name=TILE_STUDENT,
         collections=TILE,
         ranker=TileGnnSettings(
             dropout=0.3,
@@ -81,6 +86,40 @@ def list_refits(experiment: Experiment, plan: Plan) -> list[Job]:
     ]
 
 
+def _list_teachers(run: Run, recipe: Recipe) -> list[tuple[str, Path, JobRecord]]:
+    """Experiment, folder and record of each model that the recipe weighs."""
+    names = [name for name in find_members(run, recipe, "test") if name in recipe.names()]
+    return [(name, place, read_job(place)) for name in names for place in run.jobs(name)]
+
+
+def find_taught(run: Run, recipe: Recipe) -> set[str]:
+    """The collections of which the ensemble can teach; InputError where there is none."""
+    taught = {
+        collection
+        for name, _, job in _list_teachers(run, recipe)
+        for collection in job.collections
+        if name in recipe.weights(collection)
+    }
+    if not taught:
+        raise InputError(
+            f"{run.folder}: {recipe.name} weighs no model of it, so nobody can teach students. "
+            "Choose another recipe with --recipe."
+        )
+    return taught
+
+
+def keep_teacher(run: Run, recipe: Recipe, students: Sequence[Experiment]) -> None:
+    """Note by whom the students are taught; those of another teacher are deleted."""
+    known = recall(run.folder, TEACHER)
+    if known is not None and known == recipe.model_copy(update={"name": known.name}):
+        return
+    for folder in (run.folder / student.name for student in students):
+        if folder.exists():
+            say(f"{folder}: learned from another ensemble than {recipe.name}, and is made anew.")
+            remove(folder)
+    remember(run, recipe, TEACHER)
+
+
 class Teacher:
     """The models of an ensemble that have not seen a fold; of NO_FOLD, all of them."""
 
@@ -106,12 +145,9 @@ class Teacher:
     @cached_property
     def _members(self) -> list[tuple[str, Path, tuple[str, ...], int, int]]:
         """Experiment, folder, collections, fold and seed of each model."""
-        names = [name for name in find_members(self._run, self._recipe, "test")
-                 if name != self._recipe.fallback]  # fmt: skip
-        jobs = [(name, place, read_job(place)) for name in names for place in self._run.jobs(name)]
         return [
             (name, place / MODEL, job.collections, job.fold, job.seed)
-            for name, place, job in jobs
+            for name, place, job in _list_teachers(self._run, self._recipe)
             if job.fold == self._fold or (self._fold == NO_FOLD and job.fold != NO_FOLD)
         ]
 

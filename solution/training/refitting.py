@@ -8,12 +8,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ensembles.recipe import Recipe
+from solution.domain import predictions
 from solution.experiments.base import Experiment, find_named_experiment
 from solution.runs.folder import Run
 from solution.store.store import Store
 from solution.system.progress import bars
 from solution.system.report import Report
-from solution.training.distilling import STUDENTS, Teacher, list_refits
+from solution.training.distilling import (
+    STUDENTS,
+    Teacher,
+    find_taught,
+    keep_teacher,
+    list_refits,
+)
 from solution.training.executors.base import Executor, Task
 from solution.training.executors.local import HERE
 from solution.training.fit import train_job
@@ -56,16 +63,18 @@ def distill(
     Raises InputError where the run was made of another store, or by other code.
     """
     with _open_again(run, students, store) as plan:
-        taught = [student for student in students if list_jobs(student, plan)]
+        taught = find_taught(run, recipe)
+        keep_teacher(run, recipe, students)
         jobs = [
             job
-            for student in taught
+            for student in students
             for job in (*list_jobs(student, plan), *list_refits(student, plan))
+            if taught & set(job.group)
         ]
         with watch_jobs(len(jobs), count_missing(jobs, run), run.log) as watch:
             tasks = [Task(job.describe(), (job,)) for job in list_missing(jobs, run, watch)]
             executor.run(Tutor(Here(plan.graphs, plan.store), run, recipe), tasks, watch)
-        for student in taught:
+        for student in dict.fromkeys(job.experiment for job in jobs):
             gather(student, plan, run)
 
 
@@ -87,7 +96,9 @@ class Tutor:
 def _open_again(run: Run, experiments: Sequence[Experiment], store: Store) -> Iterator[Plan]:
     """The plan of a run that is there, with its own folds; others are kept out meanwhile."""
     settings = run.record()["settings"]
+    own = predictions.read(run.graphs)["collection"].unique().to_list()
     with open_experiments(
-        experiments, store, run.folder, scheme=settings["scheme"], folds=settings["folds"]
-    ) as (plan, _):
+        experiments, store, run.folder, scheme=settings["scheme"], folds=settings["folds"],
+        collections=own,
+    ) as (plan, _):  # fmt: skip
         yield plan

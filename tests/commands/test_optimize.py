@@ -40,3 +40,34 @@ def test_what_cannot_be_done_is_one_message(fastslow: FastSlow) -> None:
     ):
         result = fastslow(*words)
         assert result.returncode == 2 and message in result.stderr, result.stderr
+
+
+def test_what_is_read_stays_as_it_is(fastslow: FastSlow, tmp_path: Path) -> None:
+    path = modules.write(modules.make_layout_record(), tmp_path / "program.pb")
+    before = path.read_bytes()
+    for words, message in (
+        (("optimize", path, "--out", "program.pb"), "is what is read, or lies in it. Give --out"),
+        (("optimize", path, "--out", "program.pb/a.csv"), "a file is in its place"),
+        (("optimize", path, "--out", "/dev/null"), "is a device, where a file is to be written"),
+        (("optimize", path, "--machine", "v100+p100+cpu"), "names 3 devices of 2"),
+        (("module", path, "--features", "program.pb"), "ends with .parquet"),
+        (("module", path, "--split", "train"), "Give --to FOLDER"),
+    ):
+        result = fastslow(*words, *(("--evaluations", "3") if words[0] == "optimize" else ()))
+        assert result.returncode == 2 and message in result.stderr, result.stderr
+    assert path.read_bytes() == before
+
+
+def test_the_order_of_unlike_devices_means_nothing(fastslow: FastSlow, tmp_path: Path) -> None:
+    """A name with signs of a formula is drawn; one device is tried on each kind."""
+    modules.write(modules.make_layout_record(), tmp_path / r"a$\frac{$b.pb")
+    few = ("--evaluations", "4", "--timeline", "line.svg")
+    found = []
+    for machine in ("cpu+v100", "v100+cpu"):
+        result = fastslow("optimize", r"a$\frac{$b.pb", "--machine", machine, *few)
+        assert result.returncode == 0, result.stderr
+        found.append(result.stdout.partition("After: ")[2].partition(" ms")[0])
+        first = (tmp_path / "line.svg").read_bytes()
+    assert found[0] == found[1]
+    fastslow("optimize", r"a$\frac{$b.pb", "--machine", machine, *few)
+    assert (tmp_path / "line.svg").read_bytes() == first

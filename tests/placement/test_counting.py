@@ -215,7 +215,8 @@ def test_no_decision_is_among_the_first_twice() -> None:
     assert "tensorflow" not in names and "cells" not in names  # graphs without stages
     assert names[:2] == ["one device", "heft"] and {"layers", "metis", "m-etf"} <= set(names)
     every = list(find_first(make_evaluator()))
-    assert "tensorflow" in every and every[2] == "heft, unfused" and len(every) <= 20
+    # Of two kinds of devices.
+    assert "tensorflow" in every and every[2] == "heft, unfused" and len(every) <= 22
 
 
 @pytest.mark.parametrize("seed", range(4))

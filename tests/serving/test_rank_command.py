@@ -69,7 +69,8 @@ def test_bad_input_is_one_message(fastslow: FastSlow, bundle_folder: Path) -> No
         (["none.npz", "--with", bundle_folder, "--confidence", "2"], "no such file"),
         (["none.npz", "--with", bundle_folder, "--regret", "much"], "is no share"),
         (["none.npz", "--with", bundle_folder, "--recipe", "mine.toml"], "give --run RUN as well"),
-        (["none.npz", "--csv", "a", "--json", "a"], "Give them different names"),
+        (["none.npz", "--csv", "a", "--json", "a"], "ends with .csv"),
+        (["none.npz", "--csv", "mine.zip"], "ends with .csv"),
         (["none.npz", "--configs", "0"], "greater than or equal to 1"),
     ):
         done = fastslow("rank", *arguments)

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ensembles.last_recipe import choose_recipe
 from ensembles.recipe import Recipe
 from solution.data.folders import find_files
 from solution.domain import predictions
@@ -21,7 +22,10 @@ from solution.serving.packing import pack
 from solution.serving.record import read_bundle_record
 from solution.store.preparing import prepare_store
 from solution.store.store import Store
-from solution.training.distilling import Teacher
+from solution.system.errors import InputError
+from solution.system.files import write_sealed
+from solution.training.distilling import STUDENTS as OURS
+from solution.training.distilling import Teacher, find_taught
 from solution.training.executors.local import LocalExecutor
 from solution.training.opening import open_experiments
 from solution.training.out_of_fold import run_experiments
@@ -144,3 +148,43 @@ def test_a_refit_learns_from_all_labelled_graphs(run: Run, store: Store, tmp_pat
     assert {m.fold for m in usual.members} == {0, 1, 2}
     assert usual.scores == bundle.record.scores
     assert "can have no such score" in (tmp_path / "b" / "README.md").read_text()
+
+
+def test_another_teacher_teaches_anew(run: Run, store: Store) -> None:
+    """And where it knows one collection, the student is of that one alone."""
+    distill(run, ENSEMBLE, store, [STUDENT], LocalExecutor(1))
+    (shipped,) = (run.folder / "student" / "jobs" / "tile-xla").glob(f"fold-{NO_FOLD}-*/model")
+    before = {path.name: path.read_bytes() for path in shipped.iterdir()}
+    renamed = ENSEMBLE.model_copy(update={"name": "the same"})
+    distill(run, renamed, store, [STUDENT], LocalExecutor(1))
+    assert {path.name: path.read_bytes() for path in shipped.iterdir()} == before
+    # Its only member is where it falls back, too.
+    other = Recipe(name="other", members={"two": 1.0}, fallback="two")
+    distill(run, other, store, [STUDENT], LocalExecutor(1))
+    assert {path.name: path.read_bytes() for path in shipped.iterdir()} != before
+    assert predictions.read(run.predictions("student", "test"))[
+        "collection"
+    ].unique().to_list() == [TILE]
+    strange = Recipe(name="strange", members={"student": 1.0})
+    with pytest.raises(InputError, match="strange weighs no model"):
+        find_taught(Run(run.folder), strange.model_copy(update={"members": {"nobody": 1.0}}))
+
+
+def test_a_run_of_one_collection_is_refitted(store: Store, tmp_path: Path) -> None:
+    members = (Experiment("one", (TILE,), TREES),)
+    opened = open_experiments(
+        members, store, tmp_path / "run", scheme="graph", folds=3, collections=[TILE]
+    )
+    with opened as (plan, run):
+        run_experiments(members, plan, run, executor=LocalExecutor(1))
+    distill(run, Recipe(name="alone", members={"one": 1.0}), store, [STUDENT], LocalExecutor(1))
+    assert {path.parent.name for path in run.jobs("student")} == {"tile-xla"}
+
+
+def test_students_are_no_members_of_their_teacher(run: Run) -> None:
+    record = run.record()
+    students = {OURS[0].name: {}, **record["settings"]["experiments"]}
+    record["settings"]["experiments"] = students
+    write_sealed(record, run.folder / "run.json")
+    assert OURS[0].name in run.experiments()
+    assert choose_recipe(run, "equal_weights").names() == ["one", "two"]

@@ -4,6 +4,7 @@ A node is an operation as the compiler lists it; the nodes of a computation that
 before the caller. Which parameters are trained a module does not say: each is held once.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -29,28 +30,40 @@ def read_cost_graph(source: str) -> CostGraph:
         InputError: there is no such file or workload, or it is no graph without cycles.
     """
     if source in WORKLOADS:
-        return WORKLOADS[source].make()
+        return replace(WORKLOADS[source].make(), name=source)
     path = Path(source)
     if path.suffix == ".npz":
         return cost_graph_of(_read_npz(path))
     if path.suffix in PROTOBUF:
-        return cost_graph_of(read_module_file(path)[0].graph)
+        return cost_graph_of(_read_module(path))
     raise InputError(
         f"{source}: expected an npz file, a module of XLA (.pb), or a workload: "
         f"{', '.join(WORKLOADS)}."
     )
 
 
+def _read_module(path: Path) -> Graph:
+    records = read_module_file(path)
+    if len(records) > 1:
+        raise InputError(
+            f"{path}: holds {len(records)} programs, expected one. `fastslow module {path} --to "
+            "FOLDER` writes a file for each."
+        )
+    return records[0].graph
+
+
 def _read_npz(path: Path) -> Graph:
     """The nodes and edges of either kind of file; its configurations are left in it."""
     with open_arrays(path) as archive:
-        opcodes = read_array(archive, "node_opcode", (None,)).astype(np.uint8)
+        opcodes = read_array(archive, "node_opcode", (None,))
+        if len(unknown := np.unique(opcodes[(opcodes < 0) | (opcodes >= vocabulary.VIRTUAL)])):
+            raise InputError(f"{path}: node_opcode holds the unknown opcode {unknown[0]}.")
         shape = (len(opcodes), vocabulary.NUM_NODE_FEATURES)
         return Graph(
             name=path.stem,
             collection=collection("tile:xla"),
             node_features=read_array(archive, "node_feat", shape).astype(np.float32),
-            node_opcodes=opcodes,
+            node_opcodes=opcodes.astype(np.uint8),
             edges=read_array(archive, "edge_index", (None, 2)).astype(np.int64),
             configurable=np.empty(0, np.int64),
             configs=np.zeros((1, vocabulary.NUM_TILE_FEATURES), np.float32),

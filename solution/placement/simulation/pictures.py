@@ -12,7 +12,7 @@ from solution.placement.graphs.cost_graph import DATA, CostGraph
 from solution.placement.machine import Machine
 from solution.placement.simulation.decision import Timeline
 from solution.system.files import replace_file
-from solution.system.pictures import save_figure
+from solution.system.pictures import save_figure, show_plainly
 
 MICROSECONDS = 1e6
 MAX_BARS = 40_000
@@ -89,5 +89,5 @@ def draw_timeline(graph: CostGraph, machine: Machine, line: Timeline, path: Path
     axes.set_yticks(range(len(machine)), [f"{k}: {d.name}" for k, d in enumerate(machine.devices)])
     axes.set_xlabel(f"milliseconds; {line.outcome.seconds * 1e3:.3f} in all; grey: transfers")
     axes.invert_yaxis()
-    axes.set_title(graph.name)
+    axes.set_title(show_plainly(graph.name))
     save_figure(figure, path)
