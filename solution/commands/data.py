@@ -1,7 +1,8 @@
 """Commands for data and their features: check, inspect, prepare, data, features, module."""
 
+import tempfile
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -19,6 +20,9 @@ from solution.system.files import check_writable
 from solution.system.pictures import FORMATS, check_ending
 from solution.system.terminal import output, say
 from solution.system.wording import count
+
+if TYPE_CHECKING:
+    from solution.data.hlo.records import Record
 
 # Heavy imports (torch, lightgbm, matplotlib, polars) wait inside the commands that need them.
 
@@ -232,7 +236,6 @@ def module(
     from solution.analysis.module_table import write_module_tables
     from solution.data.hlo.listing import show_records
     from solution.data.hlo.records import read_module_file
-    from solution.data.hlo.writing import write_record
 
     if split is not None and to is None:
         raise InputError("--split says where npz files go. Give --to FOLDER, or leave it out.")
@@ -242,9 +245,24 @@ def module(
     for table in show_records(file.name, records):
         output.print(table)
     if to is not None:
-        paths = [write_record(record, to, split) for record in records]
+        paths = [_write_beside(record, to, split) for record in records]
         say(f"{to}: {count(len(paths), 'graph')}, such as {paths[0]}")
         say(f"Rank its configurations with `fastslow rank {paths[0]}`.")
     if features_file is not None:
         rows = write_module_tables(records, features_file)
         say(f"{features_file}: {rows:,} rows.")
+
+
+def _write_beside(record: "Record", folder: Path, split: str | None) -> Path:
+    """Write its npz file; InputError where that of another program has the name."""
+    from solution.data.hlo.writing import write_record
+
+    with tempfile.TemporaryDirectory(prefix="fastslow-") as scratch:
+        made = write_record(record, Path(scratch), split)
+        path = folder / made.relative_to(scratch)
+        if path.exists() and path.read_bytes() != made.read_bytes():
+            raise InputError(
+                f"{path}: is there already, of another program or other runs of it. Give another "
+                "--to, or delete it."
+            )
+    return write_record(record, folder, split)

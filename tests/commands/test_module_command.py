@@ -81,3 +81,15 @@ def test_what_cannot_be_used_is_a_message(fastslow: FastSlow, tmp_path: Path) ->
     assert result.returncode == 2
     assert "Traceback" not in result.stderr
     assert "expected a binary protobuf" in result.stderr
+
+
+def test_the_file_of_another_program_stays(fastslow: FastSlow, tmp_path: Path) -> None:
+    path = modules.write(modules.make_layout_record(), tmp_path / "mine.pb")
+    for _ in range(2):  # the same again is no harm
+        assert fastslow("module", path, "--to", "data").returncode == 0
+    modules.write(modules.make_layout_record(timed=False), path)
+    again = fastslow("module", path, "--to", "data", "--split", "train")
+    assert again.returncode == 2
+    assert "mine.npz: is there already, of another program" in again.stderr
+    (file,) = find_files(tmp_path / "data")
+    assert read_graph(file.path, file.collection).runtimes is not None
