@@ -115,7 +115,7 @@ kernels-share: $(INSTALLED)
 
 # One more than cores: a third of the tests' time is waited, for limits, for answers, for other
 # processes.
-PROCESSES = $(shell $(BIN)/python -c "import os; print((os.cpu_count() or 1) + 1)")
+PROCESSES = $(shell $(BIN)/python -c "import os; print(os.cpu_count() or 1)")
 
 # Lint runs beside the tests, which wait much; what it says stands below what they say.
 test: $(EXTRAS)
