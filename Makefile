@@ -113,8 +113,8 @@ kernels-pull: $(INSTALLED)
 kernels-share: $(INSTALLED)
 	$(BIN)/fastslow kernels share "$(BUNDLE)" $(call given,AS,--name)
 
-# One more than cores: a third of the tests' time is waited, for limits, for answers, for other
-# processes.
+# Not more than cores: what is waited, for limits, for answers, for other processes, is less than
+# what another process has to import.
 PROCESSES = $(shell $(BIN)/python -c "import os; print(os.cpu_count() or 1)")
 
 # Lint runs beside the tests, which wait much; what it says stands below what they say.

@@ -26,8 +26,8 @@ WITH_NETS = (
 )  # fmt: skip
 
 # Groups of tests that take minutes. They are begun first: one that is begun last is waited for
-# while the other processes have nothing left to do.
-LONGEST = ("compiled", "cluster", "day", "story-0", "story-1", "training",
+# while the other processes have nothing left to do. Ray waits much and stories never do.
+LONGEST = ("cluster", "story-0", "story-1", "compiled", "day", "training",
            "notebooks/test_kills.py", "test_readme.py")  # fmt: skip
 # Folders whose tests one process runs: what numba compiles, what needs nodes of Ray, and what
 # trains in workers, whose server each process would begin anew.

@@ -6,6 +6,7 @@
         labels.parquet                             the configurations predicted out of fold
         origin.json                                data, store and command of last time
         recipe.json                                what submission.csv was merged by
+        teacher.json                               what its students learned from (pack --distill)
         EXPERIMENT/
             out_of_fold/predictions.parquet
             test/predictions.parquet
