@@ -142,9 +142,10 @@ def report(
     """Show what a folder of collections holds, how noisy it is, and a picture of both."""
     from solution.collecting.report import draw_collections, list_finished, read_collections
     from solution.collecting.tables import show_finished
-    from solution.system.pictures import check_ending, save_figure
+    from solution.system.names import check_ending
+    from solution.system.pictures import FORMATS, save_figure
 
-    check_ending(picture)
+    check_ending(picture, *FORMATS)
     collected = read_collections(folder)
     for name, finished in list_finished(collected).items():
         output.print(show_finished(name, finished))

@@ -1,5 +1,6 @@
 """Commands for data and their features: check, inspect, prepare, data, features, module."""
 
+import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -16,8 +17,9 @@ from solution.commands.options import (
 from solution.data.folders import SAMPLE
 from solution.runs.folder import STORES
 from solution.system.errors import InputError
-from solution.system.files import check_writable
-from solution.system.pictures import FORMATS, check_ending
+from solution.system.files import check_writable, replace_file
+from solution.system.names import check_ending
+from solution.system.pictures import FORMATS
 from solution.system.terminal import output, say
 from solution.system.wording import count
 
@@ -79,7 +81,7 @@ def inspect(
     from solution.data.folders import identify_file
     from solution.data.npz import read_graph
 
-    check_ending(picture)
+    check_ending(picture, *FORMATS)
     check_writable(picture.parent if picture else Path())
     if file.is_dir():
         graph = read_named_graph(file, name, collection)
@@ -204,7 +206,7 @@ def features(
         raise InputError("--find is of the list, --out writes all columns. Give one of them.")
     if chosen is None:
         raise InputError("--out needs a collection, as in `fastslow features tile:xla --out FILE`.")
-    check_ending(out, (".parquet",))
+    check_ending(out, ".parquet")
     check_writable(out.parent)
     with open_given_store(data) as store:
         rows = write_collection(store, chosen, out)
@@ -239,7 +241,7 @@ def module(
 
     if split is not None and to is None:
         raise InputError("--split says where npz files go. Give --to FOLDER, or leave it out.")
-    check_ending(features_file, (".parquet",))
+    check_ending(features_file, ".parquet")
     check_outputs(file, features=features_file)
     records = read_module_file(file, collection)
     for table in show_records(file.name, records):
@@ -265,4 +267,6 @@ def _write_beside(record: "Record", folder: Path, split: str | None) -> Path:
                 f"{path}: is there already, of another program or other runs of it. Give another "
                 "--to, or delete it."
             )
-    return write_record(record, folder, split)
+        with replace_file(path) as temporary:
+            shutil.copyfile(made, temporary)
+    return path

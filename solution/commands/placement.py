@@ -1,12 +1,14 @@
 """The command that places, schedules and fuses the operations of a program: optimize."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from solution.commands.options import check_outputs
-from solution.system.pictures import check_ending
+from solution.system.names import check_ending
+from solution.system.pictures import FORMATS
 from solution.system.terminal import make_table, output, say
 
 if TYPE_CHECKING:
@@ -48,29 +50,34 @@ def optimize(
     from solution.placement.graphs.reading import read_cost_graph
     from solution.placement.machine import make_machine
     from solution.placement.policy.saving import SHIPPED, load_policy
-    from solution.placement.report import optimize_and_report, write_decision
-    from solution.placement.simulation.pictures import draw_timeline, write_trace
+    from solution.placement.report import optimize_and_report
 
     check_outputs(Path(graph), policy, timeline=timeline, trace=trace, out=out)
-    check_ending(timeline)
-    check_ending(trace, (".json",))
+    check_ending(timeline, *FORMATS)
+    check_ending(trace, ".json")
     read = read_cost_graph(graph)
     made = make_machine(devices, machine)
     chosen = tuple(task.strip() for task in tasks.split(","))
     asked = load_policy(policy or SHIPPED)
     report = optimize_and_report(read, made, chosen, asked, evaluations, seed)
     _show(report)
-    for path, write in ((timeline, draw_timeline), (trace, write_trace)):
-        if path is not None:
-            write(read, made, report.line, path)
-    if out is not None:
-        write_decision(report, out)
-    _say_written(timeline, trace, out)
+    _write(report, timeline, trace, out)
 
 
-def _say_written(timeline: Path | None, trace: Path | None, out: Path | None) -> None:
-    for word, path in (("Timeline", timeline), ("Trace", trace), ("Decision", out)):
+def _write(
+    report: "Report", timeline: Path | None, trace: Path | None, decision: Path | None
+) -> None:
+    from solution.placement.report import write_decision
+    from solution.placement.simulation.pictures import draw_timeline, write_trace
+
+    happened = report.graph, report.evaluator.machine, report.line
+    for word, path, write in (
+        ("Timeline", timeline, partial(draw_timeline, *happened)),
+        ("Trace", trace, partial(write_trace, *happened)),
+        ("Decision", decision, partial(write_decision, report)),
+    ):
         if path is not None:
+            write(path)
             say(f"{word}: {path}")
 
 

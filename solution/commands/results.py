@@ -13,7 +13,7 @@ from solution.commands.options import (
 from solution.runs.folder import RUNS, Run
 from solution.system.errors import InputError
 from solution.system.files import check_writable
-from solution.system.pictures import check_ending
+from solution.system.names import check_ending
 from solution.system.terminal import output, say
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def report(
     from ensembles.last_recipe import choose_recipe
     from submissions.page.build import write_page
 
-    check_ending(out, (".html",))
+    check_ending(out, ".html")
     run = Run.existing(run_folder)
     check_writable(out.parent if out else run_folder)
     say(f"Report: {write_page(run, choose_recipe(run, recipe), out)}")

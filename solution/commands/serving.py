@@ -11,7 +11,7 @@ import typer
 from solution.commands.options import RecipeOption, check_outputs
 from solution.runs.folder import Run
 from solution.system.errors import InputError
-from solution.system.pictures import check_ending
+from solution.system.names import check_ending
 from solution.system.terminal import make_table, output, say
 from solution.system.wording import how_to_install
 
@@ -122,8 +122,8 @@ def rank(
 
     if collection is not None:
         find_collection(collection)
-    check_ending(csv, (".csv",))
-    check_ending(json, (".json",))
+    check_ending(csv, ".csv")
+    check_ending(json, ".json")
     own = (file for file in files if not file.is_dir())
     check_outputs(*own, bundle, run_folder, csv=csv, json=json)
     opened = open_bundle(bundle, run_folder, recipe)

@@ -23,6 +23,7 @@ from solution.domain.vocabulary import NUM_LAYOUT_FEATURES, NUM_TILE_FEATURES
 from solution.features.candidates import make_candidates
 from solution.features.preparation import Preparation
 from solution.serving.bundle import Bundle
+from solution.serving.checks import check_configured
 from solution.serving.listed import Listed, put_beside
 from solution.system.errors import InputError
 
@@ -95,8 +96,7 @@ def open_session(bundle: Bundle, graph: Graph, reference: int = REFERENCE) -> Se
 
     Raises InputError where the bundle does not rank the graph's collection.
     """
-    if graph.options is not None:
-        raise InputError(f"{graph.name}: a session scores layouts or tiles, found compile options.")
+    check_configured(graph)
     if graph.num_configs == 1:
         listed = make_candidates(graph, reference)
     else:

@@ -1,8 +1,11 @@
-"""Names that people type: which become folders of a run, and what a misspelt one meant."""
+"""Names that people type: which become folders and files, and what a misspelt one meant."""
 
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
+from pathlib import Path
+
+from solution.system.errors import InputError
 
 NAME = re.compile(r"[A-Za-z0-9_][\w.-]*")  # no separator, nothing that is hidden, no ".."
 
@@ -15,6 +18,12 @@ def check_name(name: str) -> str:
             f"or _, found {name!r}"
         )
     return name
+
+
+def check_ending(path: Path | None, *endings: str) -> None:
+    """Raise InputError where a file that is still to be written has another ending."""
+    if path is not None and path.suffix not in endings:
+        raise InputError(f"{path}: expected a name that ends with {', '.join(endings)}.")
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

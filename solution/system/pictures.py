@@ -4,8 +4,8 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from solution.system.errors import InputError
 from solution.system.files import replace_file
+from solution.system.names import check_ending
 from solution.system.terminal import escape
 
 if TYPE_CHECKING:
@@ -14,12 +14,6 @@ if TYPE_CHECKING:
 FORMATS = (".png", ".svg", ".pdf")
 DOTS = 130  # an inch
 DATES = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}  # that are not written
-
-
-def check_ending(path: Path | None, endings: tuple[str, ...] = FORMATS) -> None:
-    """Raise InputError where a file that is still to be written has another ending."""
-    if path is not None and path.suffix not in endings:
-        raise InputError(f"{path}: expected a name that ends with {', '.join(endings)}.")
 
 
 def show_plainly(name: str) -> str:
@@ -36,7 +30,7 @@ def save_figure(figure: "Figure", path: Path) -> None:
     """
     from matplotlib import rc_context
 
-    check_ending(path)
+    check_ending(path, *FORMATS)
     figure.set_dpi(DOTS)
     unmoved = rc_context({"svg.hashsalt": "fast-or-slow"})
     with replace_file(path) as temporary, warnings.catch_warnings(), unmoved:

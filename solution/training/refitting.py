@@ -74,7 +74,7 @@ def distill(
         with watch_jobs(len(jobs), count_missing(jobs, run), run.log) as watch:
             tasks = [Task(job.describe(), (job,)) for job in list_missing(jobs, run, watch)]
             executor.run(Tutor(Here(plan.graphs, plan.store), run, recipe), tasks, watch)
-        for student in dict.fromkeys(job.experiment for job in jobs):
+        for student in students:
             gather(student, plan, run)
 
 

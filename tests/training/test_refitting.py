@@ -162,9 +162,8 @@ def test_another_teacher_teaches_anew(run: Run, store: Store) -> None:
     other = Recipe(name="other", members={"two": 1.0}, fallback="two")
     distill(run, other, store, [STUDENT], LocalExecutor(1))
     assert {path.name: path.read_bytes() for path in shipped.iterdir()} != before
-    assert predictions.read(run.predictions("student", "test"))[
-        "collection"
-    ].unique().to_list() == [TILE]
+    asked = predictions.read(run.predictions("student", "test"))
+    assert asked["collection"].unique().to_list() == [TILE]
     strange = Recipe(name="strange", members={"student": 1.0})
     with pytest.raises(InputError, match="strange weighs no model"):
         find_taught(Run(run.folder), strange.model_copy(update={"members": {"nobody": 1.0}}))
