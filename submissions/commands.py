@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from solution.runs.folder import RUNS, Run
+from solution.runs.folder import Run, find_runs
 from solution.system.terminal import output, say
 from solution.system.wording import count
 
@@ -16,7 +16,7 @@ from solution.system.wording import count
 
 app = typer.Typer()
 
-
+SAMPLE_RUN = find_runs() / "sample"
 Force = Annotated[bool, typer.Option("--force", help="The same file again, or no slot left.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Everything but the upload.")]
 Dirty = Annotated[bool, typer.Option("--allow-dirty", help="Record uncommitted changes.")]
@@ -27,7 +27,7 @@ def submit(
     recipe: Annotated[
         str | None, typer.Argument(help="Name, or path of a TOML file. Default: the run's last.")
     ] = None,
-    run_folder: Annotated[Path, typer.Option("--run", help="A run folder.")] = RUNS / "sample",
+    run_folder: Annotated[Path, typer.Option("--run", help="A run folder.")] = SAMPLE_RUN,
     force: Force = False,
     dry_run: DryRun = False,
     allow_dirty: Dirty = False,

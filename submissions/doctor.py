@@ -13,7 +13,7 @@ from importlib import metadata
 
 from rich.table import Table
 
-from solution.runs.folder import RUNS
+from solution.runs.folder import find_runs
 from solution.runs.record import LIBRARIES
 from solution.system.accelerators import describe_accelerators, find_gpus
 from solution.system.errors import InputError
@@ -187,7 +187,8 @@ def _examine_tree() -> Finding:
 
 
 def _examine_disk() -> Finding:
-    folder = next(path for path in (RUNS.resolve(), *RUNS.resolve().parents) if path.is_dir())
+    runs = find_runs().resolve()
+    folder = next(path for path in (runs, *runs.parents) if path.is_dir())
     free = shutil.disk_usage(folder).free / GIGABYTE
     found = f"{free:.0f} GB free"
     if free < LEAST_GIGABYTES:

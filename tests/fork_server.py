@@ -4,10 +4,11 @@
 
 It ends with its standard input. Each call is a connection to the socket LISTENER, from
 tests/fork_client.py. The program is the unmodified script that pip installed, run in a fork of this
-process as Python runs it; only the named libraries are there already. A module of the program
-itself never is: it may read the environment while it is imported. The server tells the caller how
-the program ended, and kills the program when the caller is gone. To fork takes longer than much of
-what is forked: all memory of the libraries is listed anew. So there is no process in between.
+process as Python runs it; only the named modules are there already. One that reads the environment
+while it is imported must not be among them; what they add to it, each program finds there, as if it
+had imported them. The server tells the caller how the program ended, and kills the program when the
+caller is gone. To fork takes longer than much of what is forked: all memory of the modules is
+listed anew. So there is no process in between.
 
 After `--` stand the modules of workers: where a program trains in several processes, these come
 from one server of multiprocessing's for all programs, not from one that each would begin anew.
@@ -148,8 +149,8 @@ def tell(number: int, connection: socket.socket) -> None:
         connection.sendall(number.to_bytes(4, "big", signed=True))
 
 
-def become(call: Mapping[str, Any], files: Sequence[int]) -> None:
-    """Take over what is the caller's."""
+def become(call: Mapping[str, Any], files: Sequence[int], added: Mapping[str, str]) -> None:
+    """Take over what is the caller's; `added` is what modules added to an environment."""
     try:
         os.setpgid(0, call["group"])
     except PermissionError:  # the caller's is of a session of its own
@@ -159,7 +160,7 @@ def become(call: Mapping[str, Any], files: Sequence[int]) -> None:
     if wanted != own:
         sys.exit(f"a fork server has {own} and cannot start a program with {wanted}: start it cold")
     os.environ.clear()
-    os.environ.update(call["environment"])
+    os.environ.update({**added, **call["environment"]})
     tempfile.tempdir = None  # it is looked up where the environment says
     os.chdir(call["folder"])
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -256,8 +257,10 @@ def main() -> None:
     modules, workers = divide(modules)
     listener = socket.socket(fileno=int(number))
     gc.disable()  # libraries are no garbage
+    before = set(os.environ)
     for name in modules:
         importlib.import_module(name)
+    added = {name: os.environ[name] for name in set(os.environ) - before}
     if workers:
         begin_workers(workers, Path(listener.getsockname()).parent)
     assert threading.active_count() == 1, threading.enumerate()
@@ -265,7 +268,7 @@ def main() -> None:
     gc.enable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the programs
     call, files = serve(listener)
-    become(call, files)
+    become(call, files, added)
     sys.argv = [program, *call["arguments"]]
     run(program)
 

@@ -1,8 +1,8 @@
 """Real programs in processes of their own, which start soon: forks of one that has the libraries.
 
 The program is the installed one, unmodified: see tests/fork_server.py. It reads its environment
-and imports its own modules anew each time. All that a start of Python settles is the server's: for
-where that matters, such as the seed of hashes, a test starts the program cold.
+and puts its commands together anew each time. All that a start of Python settles is the server's:
+for where that matters, such as the seed of hashes, a test starts the program cold.
 """
 
 import fnmatch
@@ -37,6 +37,20 @@ LIBRARIES = (
 TRAINING_LIBRARIES = (
     "lightgbm", "lightning_fabric", "multiprocessing.popen_forkserver", "numba", "optuna",
     "safetensors.torch", "sklearn", "torch", "torch_geometric",
+)  # fmt: skip
+# What the commands import in turn: of our own, which read the environment when they are used.
+OWN = (
+    "ensembles.tables", "solution.analysis.first_look", "solution.runs.collapse",
+    "solution.store.preparing", "solution.training.opening", "solution.training.out_of_fold",
+    "submissions.build", "submissions.doctor", "submissions.download",
+    "submissions.kernels.execution", "submissions.kernels.pulling", "submissions.page.build",
+    "submissions.runs", "submissions.sending", "submissions.tracker",
+)  # fmt: skip
+OWN_TRAINING = (
+    "solution.analysis.explanation", "solution.choosing.choose",
+    "solution.models.layout.cost_net", "solution.placement.policy.saving",
+    "solution.placement.report", "solution.serving.packing", "solution.training.distilling",
+    "solution.tuning.search",
 )  # fmt: skip
 KAGGLE_LIBRARIES = (
     "bleach", "dateutil.relativedelta", "dotenv", "google.protobuf.field_mask_pb2", "kagglesdk",
@@ -212,8 +226,8 @@ class KernelServer(Server):
         return self._settings
 
 
-FASTSLOW = Server("fastslow", LIBRARIES)
-TRAINING = Server("fastslow", LIBRARIES + TRAINING_LIBRARIES, workers=STACK)
+FASTSLOW = Server("fastslow", LIBRARIES + OWN)
+TRAINING = Server("fastslow", LIBRARIES + TRAINING_LIBRARIES + OWN + OWN_TRAINING, workers=STACK)
 RAY = Server(  # in the place of Python
     str(SERVER.parent / "cluster" / "ray_program.py"), (*STACK, "polars")
 )

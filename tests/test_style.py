@@ -42,6 +42,23 @@ def test_every_module_says_what_it_is() -> None:
             assert ast.get_docstring(tree), path
 
 
+def test_nothing_is_read_from_the_environment_by_an_import() -> None:
+    """It may be set after that; only the command line is put together for one environment."""
+    for path, tree in parsed_files():
+        if path.is_relative_to(REPOSITORY / "tests"):
+            continue
+        inside = {
+            id(node)
+            for function in ast.walk(tree)
+            if isinstance(function, ast.FunctionDef | ast.Lambda)
+            for node in ast.walk(function)
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv"):
+                is_set = path == REPOSITORY / "solution" / "__init__.py"  # for torch, once
+                assert is_set or id(node) in inside, f"{path}: line {node.lineno}"
+
+
 def test_what_a_benchmark_imports_from_our_modules_is_there() -> None:
     """Most benchmarks are imported by no test."""
     trees = dict(parsed_files())

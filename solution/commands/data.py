@@ -15,7 +15,7 @@ from solution.commands.options import (
     open_given_store,
 )
 from solution.data.folders import SAMPLE
-from solution.runs.folder import STORES
+from solution.runs.folder import find_stores
 from solution.system.errors import InputError
 from solution.system.files import check_writable, replace_file
 from solution.system.names import check_ending
@@ -133,7 +133,7 @@ def prepare(
         raise InputError("--whole keeps every node: give it or --hops, one of them.")
     store = prepare_store(
         find_files(data),
-        out or STORES / data.resolve().name,
+        out or find_stores() / data.resolve().name,
         Preparation(None if whole else hops or 1),
         find_sample_submission(data),
         workers=workers,

@@ -5,12 +5,14 @@ from typing import Annotated
 
 import typer
 
-from solution.runs.folder import RUNS
+from solution.runs.folder import find_runs
 from solution.system.terminal import output, say
 
 # Heavy imports (torch, lightgbm, polars) wait inside the commands that need them.
 
 app = typer.Typer()
+
+RUNS = find_runs()
 
 
 @app.command()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from solution.data.folders import SAMPLE, check_exists
-from solution.runs.folder import STORES
+from solution.runs.folder import find_runs, find_stores
 from solution.system.buckets import is_address, on_this_machine
 from solution.system.errors import InputError
 from solution.system.files import check_writable
@@ -87,6 +87,7 @@ Devices = Annotated[
     int, typer.Option(min=1, help="GPUs, or cores, of a machine on which each net is trained.")
 ]
 RunOption = Annotated[Path, typer.Option("--run", help="A run folder.")]
+SAMPLE_RUN = find_runs() / "sample"
 RecipeOption = Annotated[
     str | None, typer.Option(help="Name, or path of a TOML file. Default: the run's last one.")
 ]
@@ -143,5 +144,5 @@ def open_given_store(
     serves = list(experiments) or [find_experiment("nothing_001")]
     with on_this_machine(data or SAMPLE, sends=False) as given:
         check_exists(given)
-        with open_store(given, STORES / given.resolve().name, serves) as store:
+        with open_store(given, find_stores() / given.resolve().name, serves) as store:
             yield store

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from solution.commands.options import (
+    SAMPLE_RUN,
     RecipeOption,
     RunOption,
 )
-from solution.runs.folder import RUNS, Run
+from solution.runs.folder import Run
 from solution.system.errors import InputError
 from solution.system.files import check_writable
 from solution.system.names import check_ending
@@ -34,7 +35,7 @@ def ensemble(
     recipe: Annotated[
         str | None, typer.Argument(help="Name, or path of a TOML file. Default: the run's last.")
     ] = None,
-    run_folder: RunOption = RUNS / "sample",
+    run_folder: RunOption = SAMPLE_RUN,
     search: Annotated[
         bool, typer.Option("--search", help="Propose a recipe instead, and write it to --out.")
     ] = False,
@@ -75,7 +76,7 @@ def ensemble(
 def compare(
     a: Annotated[str, typer.Argument(help="An experiment of the run, or a recipe.")],
     b: Annotated[str, typer.Argument(help="What it is compared with.")],
-    run_folder: RunOption = RUNS / "sample",
+    run_folder: RunOption = SAMPLE_RUN,
 ) -> None:
     """Say how much better A is than B, out of fold, and how sure that is."""
     from ensembles.tables import show_comparison
@@ -87,7 +88,7 @@ def compare(
 
 @app.command()
 def report(
-    run_folder: RunOption = RUNS / "sample",
+    run_folder: RunOption = SAMPLE_RUN,
     recipe: RecipeOption = None,
     out: Annotated[
         Path | None,
@@ -107,7 +108,7 @@ def report(
 @app.command()
 def verify(
     submission: Annotated[Path, typer.Argument(help="A submission CSV.")],
-    run_folder: Annotated[Path, typer.Option("--run", help="Its run folder.")] = RUNS / "sample",
+    run_folder: Annotated[Path, typer.Option("--run", help="Its run folder.")] = SAMPLE_RUN,
 ) -> None:
     """Check a submission file against the rows that a run's data asks for, as Kaggle would."""
     from solution.domain import predictions
@@ -130,7 +131,7 @@ def explain(
         str, typer.Argument(help="Of the run: trees, a linear model, or a net whose costs add up.")
     ],
     graph: Annotated[str, typer.Argument(help="Its name, or COLLECTION:NAME.")],
-    run_folder: Annotated[Path, typer.Option("--run", help="A run folder.")] = RUNS / "sample",
+    run_folder: Annotated[Path, typer.Option("--run", help="A run folder.")] = SAMPLE_RUN,
     config: Annotated[
         int | None,
         typer.Option(

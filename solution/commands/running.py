@@ -28,7 +28,7 @@ from solution.commands.options import (
 from solution.commands.results import finish
 from solution.data.folders import SAMPLE, check_exists
 from solution.experiments import DEFAULTS
-from solution.runs.folder import RUNS, STORES, Run
+from solution.runs.folder import Run, find_runs, find_stores
 from solution.runs.origin import remember_origin
 from solution.system.buckets import on_this_machine
 from solution.system.errors import InputError
@@ -113,13 +113,13 @@ def run(
     with ExitStack() as stack:
         source = check_exists(stack.enter_context(on_this_machine(data, sends=False)))
         name = name_of(source, limit=limit)
-        default = RUNS / "-".join([name, *(c.replace(":", "-") for c in collections)])
+        default = find_runs() / "-".join([name, *(c.replace(":", "-") for c in collections)])
         folder = stack.enter_context(on_this_machine(run_folder or default, alone=True))
         check_writable(folder)
         if not estimate:
             asked.check_folder(found, folder, hours)
         merging = _choose_recipe(folder, recipe, [item.name for item in found])
-        place = stack.enter_context(on_this_machine(store_folder or STORES / name))
+        place = stack.enter_context(on_this_machine(store_folder or find_stores() / name))
         how = {"limit": limit, "named": store_folder is not None}
         store = stack.enter_context(open_store(source, place, found, workers=workers, **how))
         if estimate:
@@ -274,7 +274,7 @@ def demo() -> None:
     from ensembles.last_recipe import choose_recipe
     from submissions.page.build import write_page
 
-    folder = RUNS / "demo"
+    folder = find_runs() / "demo"
     run(
         str(SAMPLE), str(folder), [], None, "architecture", None,
         limit=True, replace=False, workers=None, collections=[], store_folder=None,

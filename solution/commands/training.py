@@ -19,7 +19,7 @@ from solution.commands.options import (
     open_given_store,
 )
 from solution.data.folders import SAMPLE
-from solution.runs.folder import EXPERIMENTS, RUNS
+from solution.runs.folder import EXPERIMENTS, find_runs
 from solution.runs.origin import remember_origin
 from solution.system.buckets import folder_of, is_address, on_this_machine
 from solution.system.files import check_writable
@@ -60,7 +60,7 @@ def train(
     found = load_experiment(experiment)
     chosen = check_collections(found, collection)
     source = folder_of(data or str(SAMPLE))
-    place = run_folder or str(RUNS / name_of(source, limit=False))
+    place = run_folder or str(find_runs() / name_of(source, limit=False))
     if not is_address(place):
         check_writable(Path(place))
     trains_on = make_executor(executor, address, workers, gpu_share, devices)

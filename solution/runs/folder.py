@@ -35,12 +35,20 @@ from solution.system.errors import InputError
 from solution.system.sealing import check_any_seal
 from solution.system.sealing import read_record as read_sealed_record
 
-RUNS = Path(os.environ.get("FASTSLOW_RUNS", "runs"))
-STORES = Path(os.environ.get("FASTSLOW_STORES", "stores"))
 RECORD, EXPERIMENTS = "run.json", "experiments"
 JOBS, CHECKPOINTS = "jobs", ".checkpoints"
 # Of `fastslow pack --distill`: they learned from the ensemble and are no members of it.
 STUDENTS = ("distilled_layout", "distilled_tile")
+
+
+def find_runs() -> Path:
+    """The folder of all runs."""
+    return Path(os.environ.get("FASTSLOW_RUNS", "runs"))
+
+
+def find_stores() -> Path:
+    """The folder of the stores that runs make."""
+    return Path(os.environ.get("FASTSLOW_STORES", "stores"))
 
 
 @dataclass(frozen=True)

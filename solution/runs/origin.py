@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 
-from solution.runs.folder import STORES, Run
+from solution.runs.folder import Run, find_stores
 from solution.system.errors import InputError
 from solution.system.files import write_sealed
 from solution.system.processes import count_cores
@@ -38,7 +38,7 @@ class Origin:
 
         Raises InputError where there is none: it says where the run had it.
         """
-        found = STORES / Path(self.store).name
+        found = find_stores() / Path(self.store).name
         if not found.is_dir():
             raise InputError(
                 f"{found}: the store of the run is not there. It was {self.store}, made of "
@@ -58,7 +58,7 @@ def find_store(run: Run) -> Path:
     Raises InputError where the store that it names is not there.
     """
     origin = recall_origin(run)
-    return origin.find_store() if origin else STORES / run.folder.resolve().name
+    return origin.find_store() if origin else find_stores() / run.folder.resolve().name
 
 
 def remember_origin(run: Run, data: Path, store: Path) -> None:

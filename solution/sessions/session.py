@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 
 from solution.data.folders import SAMPLE, find_roots
-from solution.runs.folder import RECORD, RUNS, STORES, Run
+from solution.runs.folder import RECORD, Run, find_runs, find_stores
 from solution.serving.archive import ZIP, is_archive
 from solution.serving.record import RECORD as BUNDLE_RECORD
 from solution.sessions.record import KERNEL_RECORD, SessionRecord, State, read_record, write_record
@@ -65,13 +65,13 @@ class Session:
     def begin(cls, notebook: str, push: str = "") -> "Session":
         """Find out where this is, and leave the record of a session that is not finished."""
         on_kaggle = "KAGGLE_KERNEL_RUN_TYPE" in os.environ
-        runs = (CHECKOUT / RUNS).resolve()
+        runs, stores = ((CHECKOUT / found).resolve() for found in (find_runs(), find_stores()))
         session = cls(
             notebook,
             push,
             inputs=find_inputs() if on_kaggle else runs,
             output=Path.cwd() if on_kaggle else runs / notebook,
-            scratch=Path(tempfile.gettempdir()) if on_kaggle else (CHECKOUT / STORES).resolve(),
+            scratch=Path(tempfile.gettempdir()) if on_kaggle else stores,
             on_kaggle=on_kaggle,
             begun=time.monotonic(),
         )

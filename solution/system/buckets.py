@@ -31,10 +31,6 @@ from solution.system.files import (
 from solution.system.progress import bars
 from solution.system.wording import how_to_install
 
-MIRRORS = Path(
-    os.environ.get("FASTSLOW_MIRRORS")
-    or Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "fast-or-slow" / "mirrors"
-)
 ADDRESS = re.compile(r"^[a-z][a-z0-9+.-]+://")
 SIDECAR = ".mirror.json"
 WHAT = "the record of a mirror"
@@ -79,6 +75,12 @@ def on_this_machine(
             mirror.push()
 
 
+def find_mirrors() -> Path:
+    """The folder of all mirrors."""
+    caches = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    return Path(os.environ.get("FASTSLOW_MIRRORS") or caches / "fast-or-slow" / "mirrors")
+
+
 def folder_of(given: str) -> Path:
     """The folder itself, or where the mirror of an address lies."""
     return Mirror.of(given).folder if is_address(given) else Path(given)
@@ -110,7 +112,7 @@ class Mirror:
             )
         trimmed = url.rstrip("/")
         mark = hashlib.sha256(trimmed.encode()).hexdigest()[:12]
-        return cls(trimmed, MIRRORS / f"{PurePosixPath(trimmed).name}-{mark}")
+        return cls(trimmed, find_mirrors() / f"{PurePosixPath(trimmed).name}-{mark}")
 
     @classmethod
     def find(cls, folder: Path) -> "Mirror | None":

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from io import TextIOWrapper
+from typing import Any
 
 from rich import box
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -31,8 +32,26 @@ class PlainConsole(Console):
     """A console that escapes all text; its own colours and movements are added after that.
 
     What it prints comes from files and folders of anybody, whose names may hold sequences that set
-    a terminal's title, colours or clipboard.
+    a terminal's title, colours or clipboard. What the environment and the streams are it asks when
+    it is first used, for it is made when its module is imported.
+
+    Args:
+        is_wide: off a terminal nobody's screen is too narrow, unless somebody says so.
+        settings: those of rich's console.
     """
+
+    def __init__(self, *, is_wide: bool = False, **settings: Any) -> None:
+        self._is_wide, self._settings = is_wide, settings
+
+    def __getattr__(self, name: str) -> Any:
+        if "_settings" not in self.__dict__:  # it has been used
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        settings = dict(self._settings)
+        if self._is_wide and not sys.stdout.isatty() and "COLUMNS" not in os.environ:
+            settings["width"] = WIDE
+        super().__init__(**settings)
+        self.__dict__.pop("_settings", None)
+        return getattr(self, name)
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
@@ -42,12 +61,7 @@ class PlainConsole(Console):
             yield Segment(text if control else escape(text), style, control)
 
 
-def _choose_width() -> int | None:
-    """Off a terminal nobody's screen is too narrow, unless somebody says so; None: rich decides."""
-    return None if sys.stdout.isatty() or "COLUMNS" in os.environ else WIDE
-
-
-output = PlainConsole(width=_choose_width())
+output = PlainConsole(is_wide=True)
 
 
 def say(text: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from solution.runs.folder import RUNS
+from solution.runs.folder import find_runs
 from solution.sessions.record import KERNEL_RECORD, SessionRecord, find_damaged, read_record
 from solution.system.errors import InputError
 from solution.system.files import replace_folder
@@ -112,7 +112,7 @@ def pull(notebook: Notebook, kernels: Kernels, *, replace: bool = False) -> Path
             f"{notebook.name}: nothing was pushed from here that could be pulled. "
             f"`make kernels-push NOTEBOOK={notebook.name}` does it."
         )
-    target = RUNS / notebook.name
+    target = find_runs() / notebook.name
     _check_target(target, replace=replace)
     _check_ready(look(latest, kernels), kernels)
     folder = records() / f"{notebook.name}-{latest.key}"

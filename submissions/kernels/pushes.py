@@ -13,7 +13,7 @@ from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from solution.runs.folder import RUNS
+from solution.runs.folder import find_runs
 from solution.system.errors import InputError
 from solution.system.files import read_sealed, write_sealed
 
@@ -82,7 +82,7 @@ class Pushes(BaseModel):
 
 def records() -> Path:
     """The folder of the records."""
-    return RUNS / "kernels"
+    return find_runs() / "kernels"
 
 
 def read_pushes(notebook: str) -> Pushes:

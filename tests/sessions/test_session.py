@@ -66,7 +66,7 @@ def test_a_store_is_preferred_and_nothing_is_an_error(kaggle: Path) -> None:
 
 def test_on_a_laptop_outputs_go_to_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KAGGLE_KERNEL_RUN_TYPE", raising=False)
-    monkeypatch.setattr("solution.sessions.session.RUNS", tmp_path / "runs")
+    monkeypatch.setenv("FASTSLOW_RUNS", str(tmp_path / "runs"))
     monkeypatch.setenv("FASTSLOW_DATA", str(tmp_path))
     kernel = Session.begin("2-train", push="key")
     assert kernel.output == tmp_path / "runs" / "2-train"

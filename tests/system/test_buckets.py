@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from solution.system import buckets
 from solution.system.buckets import Mirror, on_this_machine
 from solution.system.errors import InputError
 from solution.system.parcel import add_files, pack_folder, unpack_folder
@@ -17,7 +16,7 @@ pytest.importorskip("fsspec")
 
 @pytest.fixture(autouse=True)
 def mirrors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(buckets, "MIRRORS", tmp_path / "mirrors")
+    monkeypatch.setenv("FASTSLOW_MIRRORS", str(tmp_path / "mirrors"))
     return tmp_path / "mirrors"
 
 

@@ -108,3 +108,13 @@ def test_text_beyond_the_encoding_is_printed_as_an_escape(tmp_path: Path) -> Non
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, env=environment)
     assert done.returncode == 0, done.stderr
     assert rb"p\xe8re" in done.stdout
+
+
+def test_a_console_asks_the_environment_when_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = StringIO()
+    console = PlainConsole(file=file)
+    monkeypatch.setenv("COLUMNS", "31")
+    console.rule()
+    assert len(file.getvalue().rstrip("\n")) == 31
+    with pytest.raises(AttributeError, match="has no attribute 'paint'"):
+        _ = console.paint
