@@ -3,6 +3,9 @@
     make rehearsal                     a fiftieth of the graphs
     make rehearsal SHARE=1 KILLS=0     all of them
     python -m tests.benchmarks.rehearsal FOLDER --share 0.001 --configs 0.01    some minutes
+    python -m tests.benchmarks.rehearsal FOLDER --share 1 --stand-ins --ranked-by RUN
+                                       all of them but the training: members score by chance, and
+                                       those of a run of a smaller rehearsal rank all test graphs
 
 Graphs, nodes, configurations and files are of real number and size (tests/benchmarks/corpus.py);
 runtimes are a rule of layouts and tiles with noise, so that scores mean something. Each stage is
@@ -19,6 +22,7 @@ import json
 import os
 import random
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -42,6 +46,7 @@ from solution.system.wording import spell
 from solution.training.executors.local import count_slots
 from solution.training.forecast import forecast, foretell_merging, foretell_wall
 from solution.training.plan import make_plan
+from tests.benchmarks import stand_in
 from tests.benchmarks.corpus import count_graphs, write_corpus
 from tests.benchmarks.peak import Peak
 
@@ -52,6 +57,7 @@ KILLED = {"prepare": 0.3, "run": 0.4, "ensemble again": 0.2, "report": 0.1}
 LEAST = 6  # graphs of a collection to train on: of fewer architectures no folds can be made
 SAMPLED_EACH = 0.5  # seconds between two looks at memory
 RESULTS = "results.json"
+NOTHING, STAND_INS = "nothing_001", ("stand_in_net.py", "stand_in_trees.py")
 SAME = ("submission.csv", "*/out_of_fold/*.parquet", "*/test/*.parquet")
 
 
@@ -65,18 +71,40 @@ class Measured:
     disk: float  # megabytes of what it wrote
 
 
-def list_stages(place: Path) -> dict[str, tuple[list[str], Path]]:
+@dataclass(frozen=True)
+class Members:
+    """What ranks."""
+
+    stand_ins: bool = False  # instead of the members of a default run
+    ranked_by: Path | None = None  # a run whose members rank the test graphs as well
+
+    def list_experiments(self, folder: Path) -> list[Path]:
+        """Files of the stand-ins, which are written into the folder; none for a default run."""
+        paths = [folder / name for name in STAND_INS if self.stand_ins]
+        for path in paths:
+            shutil.copyfile(stand_in.__file__, path)
+        return paths
+
+
+def list_stages(place: Path, members: Members) -> dict[str, tuple[list[str], Path]]:
     """The commands in their order, and what each writes."""
     data, store, run = (str(place / name) for name in ("data", "store", "run"))
-    csv = str(place / "run" / "submission.csv")
-    return {
+    csv, ranked = str(place / "run" / "submission.csv"), place / "ranked.csv"
+    files = members.list_experiments(place)
+    own = [word for file in (NOTHING, *files) for word in ("--experiment", str(file)) if files]
+    stages = {
         "check": (["check", data], place / "nothing"),
         "prepare": (["prepare", data, "--out", store], place / "store"),
-        "run": (["run", store, "--run", run], place / "run"),
+        "run": (["run", store, "--run", run, *own], place / "run"),
         "ensemble again": (["ensemble", "--run", run], place / "nothing"),
         "report": (["report", "--run", run], place / "run" / "report.html"),
         "verify": (["verify", csv, "--run", run], place / "nothing"),
     }
+    if members.ranked_by:
+        tests = [str(folder) for folder in sorted((place / "data").glob("npz/**/test"))]
+        words = ["rank", *tests, "--run", str(members.ranked_by), "--csv", str(ranked)]
+        stages["rank"] = (words, ranked)
+    return stages
 
 
 def measure(words: Sequence[str], written: Path, log: Path) -> Measured:
@@ -114,17 +142,20 @@ def count_megabytes(path: Path) -> float:
     return sum(file.stat().st_size for file in files if file.is_file()) / 2**20
 
 
-def foretell(store: Path) -> float:
+def foretell(store: Path, files: Sequence[Path]) -> float:
     """Seconds that `fastslow run --estimate` says of the stage that trains."""
-    experiments = [find_experiment(name) for name in DEFAULTS]
+    names = [NOTHING, *map(str, files)] if files else DEFAULTS
+    experiments = [find_experiment(name) for name in names]
     found = forecast(experiments, make_plan(Store.open(store), "architecture", FOLDS))
     return foretell_wall(found, count_slots(), foretell_merging(found))
 
 
-def rehearse_kills(place: Path, calm: Path, seconds: dict[str, float], kills: int) -> str:
+def rehearse_kills(
+    place: Path, calm: Path, members: Members, seconds: dict[str, float], kills: int
+) -> str:
     """Everything once more, killed so many times; what is other than in `calm`, in words."""
     generator, log = random.Random(kills), place / "log.txt"
-    stages = list_stages(place)
+    stages = list_stages(place, members)
     for name, share in KILLED.items():
         words, _ = stages[name]
         times = round(kills * share)
@@ -168,7 +199,7 @@ class Results:
             temporary.write_text(json.dumps(self.known, indent=1))
 
 
-def rehearse(folder: Path, share: float, configs: float, kills: int) -> Results:
+def rehearse(folder: Path, share: float, configs: float, kills: int, members: Members) -> Results:
     """Every stage that is not done yet."""
     folder.mkdir(parents=True, exist_ok=True)
     results, log = Results(folder), folder / "log.txt"
@@ -176,9 +207,10 @@ def rehearse(folder: Path, share: float, configs: float, kills: int) -> Results:
         if f"data {name}" not in results.known:
             write_corpus(folder / "data", name, share, configs, least=LEAST)
             results.keep(f"data {name}", True)
-    for name, (words, written) in list_stages(folder).items():
+    for name, (words, written) in list_stages(folder, members).items():
         if name == "run" and "estimate" not in results.known:
-            results.keep("estimate", foretell(folder / "store"))
+            files = members.list_experiments(folder)
+            results.keep("estimate", foretell(folder / "store", files))
         if name not in results.known:
             print(f"{name}: fastslow {' '.join(words)}", flush=True)
             remove(written)  # of a stage that was stopped
@@ -188,8 +220,8 @@ def rehearse(folder: Path, share: float, configs: float, kills: int) -> Results:
         again.mkdir(exist_ok=True)
         with suppress(FileExistsError):
             (again / "data").symlink_to((folder / "data").resolve())
-        seconds = {name: results.known[name]["seconds"] for name in list_stages(folder)}
-        results.keep("kills", rehearse_kills(again, folder, seconds, kills))
+        seconds = {name: results.known[name]["seconds"] for name in KILLED}
+        results.keep("kills", rehearse_kills(again, folder, members, seconds, kills))
     return results
 
 
@@ -202,7 +234,7 @@ def find_factor(share: float) -> float:
     return whole / here
 
 
-def show(results: Results, folder: Path, share: float, configs: float) -> Table:
+def show(results: Results, folder: Path, share: float, configs: float, members: Members) -> Table:
     """A row a stage; the last column is the whole competition, if all grows with its graphs."""
     files, factor = count_megabytes(folder / "data"), find_factor(share)
     table = Table(
@@ -212,7 +244,7 @@ def show(results: Results, folder: Path, share: float, configs: float) -> Table:
     )
     for name in ("stage", "seconds", "core-seconds", "memory, MB", "disk, MB", "the whole"):
         table.add_column(name, justify="left" if name == "stage" else "right")
-    for name in list_stages(folder):
+    for name in list_stages(folder, members):
         own = Measured(**results.known[name])
         numbers = (own.seconds, own.core_seconds, own.megabytes, own.disk)
         table.add_row(name, *(f"{value:,.0f}" for value in numbers), spell(own.seconds * factor))
@@ -229,10 +261,13 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=SHARE, help="Of the graphs.")
     parser.add_argument("--configs", type=float, default=1.0, help="Of their configurations.")
     parser.add_argument("--kills", type=int, default=KILLS)
+    parser.add_argument("--stand-ins", action="store_true", help="Members that learn nothing.")
+    parser.add_argument("--ranked-by", type=Path, help="A run that ranks the test graphs as well.")
     given = parser.parse_args()
     folder = given.folder / f"{given.share:g}-{given.configs:g}"
-    results = rehearse(folder, given.share, given.configs, given.kills)
-    Console(width=110).print(show(results, folder, given.share, given.configs))
+    members = Members(given.stand_ins, given.ranked_by and given.ranked_by.resolve())
+    results = rehearse(folder, given.share, given.configs, given.kills, members)
+    Console(width=110).print(show(results, folder, given.share, given.configs, members))
     if "kills" in results.known:
         print(f"Done once more, killed on the way: {results.known['kills']}.")
 
