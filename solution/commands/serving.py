@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from solution.serving.bundle import Bundle
+    from solution.serving.export import Ranked
     from solution.serving.ranking import Ranking
 
 # Heavy imports (torch, lightgbm, matplotlib, polars) wait inside the commands that need them.
@@ -134,15 +135,15 @@ def rank(
                 ranking = opened.rank(question.graph, question.facts, **promise)
                 output.print(_tabulate(ranking, top, made=question.made))
                 say(ranking.sentence())
-                rankings += [ranking] if csv or json else []
+                rankings += [(question.file, ranking)] if csv or json else []
 
 
 @contextmanager
-def _writing(csv: Path | None, json: Path | None) -> Iterator["list[Ranking]"]:
+def _writing(csv: Path | None, json: Path | None) -> Iterator["list[Ranked]"]:
     """A list whose rankings are written, those before a file that cannot be read, too."""
     from solution.serving.export import write_csv, write_json
 
-    rankings: list[Ranking] = []
+    rankings: list[Ranked] = []
     try:
         yield rankings
     finally:

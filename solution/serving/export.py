@@ -14,16 +14,20 @@ from solution.system.files import replace_file
 MOST_NAMED = 1_000_000  # nodes of configurations
 
 
-def write_csv(rankings: Sequence[Ranking], path: Path) -> None:
-    """A row a configuration: collection, graph, measure (whether to) and those of to_frame."""
+Ranked = tuple[Path, Ranking]  # the file that describes the graph
+
+
+def write_csv(rankings: Sequence[Ranked], path: Path) -> None:
+    """A row a configuration: file, collection, graph, measure (whether to), those of to_frame."""
     frames = [
         ranking.to_frame(whole=is_shown_whole(ranking)).select(
+            pl.lit(str(file)).alias("file"),
             pl.lit(ranking.graph.collection.name).alias("collection"),
             pl.lit(ranking.graph.name).alias("graph"),
             pl.col("config").is_in(ranking.to_measure.tolist()).alias("measure"),
             pl.all(),
         )
-        for ranking in rankings
+        for file, ranking in rankings
     ]
     with replace_file(path) as temporary:
         pl.concat(frames).write_csv(temporary)
@@ -37,24 +41,25 @@ def is_shown_whole(ranking: Ranking) -> bool:
     return ranking.graph.num_configs * len(ranking.graph.configurable) <= MOST_NAMED
 
 
-def write_json(rankings: Sequence[Ranking], path: Path) -> None:
+def write_json(rankings: Sequence[Ranked], path: Path) -> None:
     """A list with an object a graph; `configurations` are those of to_frame, best first.
 
     Of a layout graph each has its `layouts`, unless they are too many (see is_shown_whole): node,
     tensor, and the order from minor to major.
     """
     with replace_file(path) as temporary:
-        content = json.dumps([_describe(ranking) for ranking in rankings])
+        content = json.dumps([_describe(*ranked) for ranked in rankings])
         temporary.write_text(content + "\n", encoding="utf-8")
 
 
-def _describe(ranking: Ranking) -> dict[str, Any]:
+def _describe(file: Path, ranking: Ranking) -> dict[str, Any]:
     graph, whole = ranking.graph, is_shown_whole(ranking)
     configurations = ranking.to_frame(whole=whole).to_dicts()
     if whole and graph.collection.kind == "layout" and graph.options is None:
         for row, asked in zip(configurations, list_layouts(graph, ranking.order), strict=True):
             row["layouts"] = asked
     return {
+        "file": str(file),
         "collection": ranking.graph.collection.name,
         "graph": ranking.graph.name,
         "measure": ranking.measure,

@@ -28,6 +28,7 @@ class Question:
 
     graph: Graph
     facts: Facts  # of the whole program
+    file: Path  # where it is described
     made: bool = False  # whether its configurations were made here
 
 
@@ -85,12 +86,12 @@ def _read(path: Path, collection: str | None) -> Iterator[Question]:
     elif path.suffix == SUFFIX:
         yield _read_prepared(path)
     elif path.suffix in PROTOBUF:
-        yield from map(_ask, _read_modules(path, collection))
+        yield from (_ask(graph, path) for graph in _read_modules(path, collection))
     elif path.suffix in TEXT:
-        yield _ask(_read_text(path, collection))
+        yield _ask(_read_text(path, collection), path)
     elif path.suffix == NPZ:
         found = identify_file(path, collection)
-        yield _ask(read_npz(found.path, found.collection))
+        yield _ask(read_npz(found.path, found.collection), path)
     else:
         raise InputError(
             f"{path}: expected a folder, a store or a file {NPZ}, {', '.join(PROTOBUF)}, "
@@ -110,7 +111,8 @@ def _read_folder(folder: Path, collection: str | None) -> Iterator[Question]:
     for path in own:
         yield from _read(path, collection)
     if not own:
-        yield from (_ask(read_npz(file.path, file.collection)) for file in find_files(folder))
+        for found in find_files(folder):
+            yield _ask(read_npz(found.path, found.collection), found.path)
 
 
 def _read_modules(path: Path, collection: str | None) -> Iterator[Graph]:
@@ -157,8 +159,8 @@ def _read_text(path: Path, collection: str | None) -> Graph:
     return graph
 
 
-def _ask(graph: Graph) -> Question:
-    return Question(graph, describe_graph(graph))
+def _ask(graph: Graph, file: Path) -> Question:
+    return Question(graph, describe_graph(graph), file)
 
 
 def _read_prepared(path: Path, seal: str | None = None) -> Question:
@@ -173,4 +175,4 @@ def _read_prepared(path: Path, seal: str | None = None) -> Question:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path}: lacks its summary. Prepare the data again.") from error
-    return Question(graph, facts)
+    return Question(graph, facts, path)

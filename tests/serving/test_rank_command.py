@@ -25,6 +25,7 @@ def test_rank_prints_and_writes_the_order(
     assert f"Measure these {expected.measure}: within 2.0% of the best" in done.stdout
     table = pl.read_csv(tmp_path / "all.csv")
     own = table.filter(pl.col("graph") == "kernel_6")
+    assert set(own["file"]) == {str(file)}
     assert own["config"].to_list() == expected.order.tolist()
     assert own.filter("measure")["config"].sort().to_list() == sorted(expected.to_measure)
     first, second = json.loads((tmp_path / "all.json").read_text())
@@ -32,6 +33,7 @@ def test_rank_prints_and_writes_the_order(
     assert first["to_measure"] == expected.to_measure.tolist()
     assert len(first["to_measure"]) == expected.measure
     assert (second["graph"], len(second["configurations"])) == ("mine", 3)
+    assert second["file"] == str(module)
     graph = read_graph(module)
     given = graph.layouts.expand().reshape(3, -1, 3, 6)
     for row in second["configurations"]:  # nothing that a configuration asks for is left out
