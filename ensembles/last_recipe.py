@@ -11,14 +11,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ensembles import DEFAULT_RECIPE
-from ensembles.recipe import Recipe, check_recipe, find_recipe, make_recipe
+from ensembles.recipe import EQUAL_WEIGHTS, Recipe, check_recipe, find_recipe, make_recipe
 from solution.runs.folder import Run
 from solution.system.errors import InputError
 from solution.system.files import write_sealed
 from solution.system.sealing import read_record
 
 RECORD, TEACHER = "recipe.json", "teacher.json"
-EQUAL_WEIGHTS = "equal_weights"
 
 
 def remember(run: Run, recipe: Recipe, name: str = RECORD) -> None:
@@ -37,7 +36,7 @@ def recall(folder: Path, name: str = RECORD) -> Recipe | None:
     try:
         fields = read_record(path, "the recipe of a run").get("recipe")
     except InputError as error:
-        raise InputError(f"{error} Delete the file, and name the recipe with --recipe.") from error
+        raise InputError(f"{error} Delete the file, and name the recipe.") from error
     if not isinstance(fields, dict):
         raise InputError(f"{path}: expected a recipe, found {fields!r}. Delete the file.")
     return make_recipe(str(path), fields)

@@ -19,9 +19,15 @@ from solution.system.wording import count
 def merge_run(run: Run, recipe: Recipe) -> None:
     """Write the recipe's ranking of both parts.
 
-    Raises InputError where the recipe does not fit the run's experiments.
+    Raises InputError where the recipe does not fit the run's experiments, or one that it merges is
+    not finished.
     """
     check_recipe(recipe, run.experiments())
+    if (run.folder / recipe.name).is_file():
+        raise InputError(
+            f"recipe {recipe.name} is called as a file of the run {run.folder}. Give the recipe's "
+            "file another name."
+        )
     _check_finished(run, recipe)
     for part in predictions.PARTS:
         merged = merge_files(find_members(run, recipe, part), recipe)
@@ -29,14 +35,16 @@ def merge_run(run: Run, recipe: Recipe) -> None:
 
 
 def _check_finished(run: Run, recipe: Recipe) -> None:
-    """Refuse a run of which nothing that the recipe merges is there yet."""
+    """Refuse a run that was begun with what the recipe merges, and has no predictions of it yet."""
     wanted = [*recipe.names(), *([recipe.fallback] if recipe.fallback else [])]
-    there = [name for name in wanted if run.predictions(name, "test").is_file()]
-    if not there or (recipe.fallback and recipe.fallback not in there):
+    begun = [name for name in wanted if name in run.experiments()]
+    missing = [name for name in begun if not run.predictions(name, "test").is_file()]
+    if missing:
         raise InputError(
             f"{run.folder}: is not finished: {count(run.count_models(), 'model')} so far, and no "
-            f"predictions of {' or '.join(name for name in wanted if name not in there)}. The "
-            "`fastslow run` that began it goes on with it, unless another process is at work in it."
+            f"predictions of {' or '.join(missing)}. The `fastslow run` that began it goes on with "
+            "it, unless another process is at work in it; a recipe that merges only the others "
+            "does without."
         )
 
 

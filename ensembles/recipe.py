@@ -29,6 +29,7 @@ from solution.system.wording import join_names
 
 MAX_BYTES = 16 << 20  # a recipe has a few hundred
 ENSEMBLE = "ensemble"
+EQUAL_WEIGHTS = "equal_weights"  # of all that a run trains, where no recipe is named
 RECIPES = Path(__file__).parent / "recipes"
 
 CollectionName = Annotated[str, Field(pattern=f"^({'|'.join(NAMES)})$")]
@@ -86,6 +87,11 @@ def check_recipe(recipe: Recipe, experiments: Collection[str]) -> None:
     nothing but the fallback is there.
     """
     names = ", ".join(experiments)
+    if recipe.name in experiments:
+        raise InputError(
+            f"recipe {recipe.name} is called as an experiment of the run, whose place its ranking "
+            "would take. Give its file another name."
+        )
     missing = [name for name in recipe.names() if name not in experiments]
     some = len(missing) < len(recipe.names()) or set(experiments) == {recipe.fallback}
     if missing and not ("members" in recipe.allow_missing and some):
@@ -125,18 +131,24 @@ def find_recipe(name: str) -> Recipe:
     """
     path = Path(name) if name.endswith(".toml") else RECIPES / f"{name}.toml"
     if not path.is_file():
+        missing = ", for there is no such file" if name.endswith(".toml") else ""
         raise InputError(
-            f"{name!r} is not a recipe.{suggest(name, list_recipes())} There are "
+            f"{name!r} is not a recipe{missing}.{suggest(name, list_recipes())} There are "
             f"{', '.join(list_recipes())}; or give the path of a TOML file."
         )
     try:
-        fields = tomllib.loads(read_bytes(path, "a recipe", MAX_BYTES).decode())
+        fields = tomllib.loads(read_bytes(path, "a recipe", MAX_BYTES).decode("utf-8-sig"))
     except RecursionError:
         raise InputError(f"{path}: not a valid TOML recipe: it is nested too deeply.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: not a valid TOML recipe: {error}.") from error
     if "name" in fields:
         raise InputError(f"{path}: name: a recipe is called as its file is. Delete the line.")
+    if path.stem == EQUAL_WEIGHTS:
+        raise InputError(
+            f"{path}: {EQUAL_WEIGHTS} is what a run merges by where no recipe is named. Give the "
+            "file another name."
+        )
     return make_recipe(str(path), {"name": path.stem, **fields})
 
 

@@ -17,19 +17,21 @@ import polars as pl
 
 from ensembles.ballots import Ballot, read_ballots
 from ensembles.nested import Choose, Rule, estimate, estimate_nested, learn, mean_of_collections
+from ensembles.recipe import MAX_BYTES
 from ensembles.scoring import TABLE_SCHEMA
 from ensembles.statistics import MEAN, compare
 from ensembles.votes import METHODS, Method
 from ensembles.weights import FITS, fit_best, shrink
 from solution.runs.folder import Run
 from solution.system.errors import InputError
-from solution.system.files import replace_file
+from solution.system.files import read_bytes, replace_file
 
 QUICK_FITS = ("equal", "best", "greedy", "least_squares")  # optuna asks for many more scores
 SHRINKAGES = (0.0, 0.5)
 BEST = "best member"  # of every collection; chosen on other graphs, as everything else here
 HINDSIGHT = "best member in hindsight"  # chosen on the graphs that it is scored on
 WHOLE = "search"
+MARK = "# Proposed by a search"  # a file that begins so may be written over
 SMALLEST = 0.005  # a share below it is no member
 BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")  # of TOML, without quotes
 
@@ -150,12 +152,21 @@ def drop_constants(
     return kept, remaining
 
 
+def check_replaceable(path: Path) -> None:
+    """Raise InputError where a file is there that no search has written."""
+    if path.exists() and not read_bytes(path, "a recipe", MAX_BYTES).startswith(MARK.encode()):
+        raise InputError(
+            f"{path}: is there already, and no search has written it ({MARK!r} is not its "
+            "beginning). Give another --out."
+        )
+
+
 def write_recipe(proposal: Proposal, path: Path, fallback: str | None) -> None:
     """Write the proposal as a recipe file, atomically."""
     first, *others = proposal.shares().items()
     found = proposal.candidates.filter(pl.col("candidate") == WHOLE).row(0, named=True)
     lines = [
-        f"# Proposed by a search: {proposal.candidate.name}. Mean over the collections, the choice",
+        f"{MARK}: {proposal.candidate.name}. Mean over the collections, the choice",
         f"# itself made on other graphs: {found['nested']:.4f}; on the same: {found['naive']:.4f}.",
         f'method = "{proposal.candidate.method}"',
         *([f"fallback = {json.dumps(fallback)}"] if fallback else []),

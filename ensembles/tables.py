@@ -15,6 +15,7 @@ from ensembles.search import (
     QUICK_FITS,
     WHOLE,
     Proposal,
+    check_replaceable,
     list_candidates,
     search,
     write_recipe,
@@ -65,6 +66,8 @@ def _judge(a: str, b: str, mean: dict[str, Any]) -> str:
     if mean["low"] is None:
         return f"{a} against {b}: the graphs are too few to tell which is better."
     difference, sure = mean["difference"], mean["probability"]
+    if difference == 0:
+        return f"{a} and {b} cannot be told apart: their mean scores are the same."
     better, worse = (a, b) if difference >= 0 else (b, a)
     likely = max(sure, 1 - sure)
     if likely < SURE:
@@ -89,6 +92,7 @@ def show_search(run: Run, fits: Sequence[str], out: Path) -> tuple[str, Table]:
         raise InputError(f"{run.folder}: has no experiment to merge. Make a run with some.")
     if out.suffix != ".toml":
         raise InputError(f"{out}: expected a name that ends in .toml. Give another --out.")
+    check_replaceable(out)
     proposal = search(run, members, list_candidates(fits=fits or QUICK_FITS))
     write_recipe(proposal, out, fallback)
     shown = make_table(

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from ensembles.last_recipe import EQUAL_WEIGHTS, recall, remember
+from ensembles.last_recipe import recall, remember
 from ensembles.merge import merge_run
-from ensembles.recipe import Recipe, list_recipes
+from ensembles.recipe import EQUAL_WEIGHTS, Recipe, find_recipe, list_recipes
 from solution.domain import predictions
 from solution.domain.collection import COLLECTIONS, collection_of
 from solution.runs.folder import Run
@@ -22,20 +22,29 @@ class Built:
     recipe: Recipe
     written: Written
     scores: Scores
-    before: str | None  # the recipe of the submission.csv that was overwritten
+    before: Recipe | None  # what the submission.csv that was overwritten was merged by
 
     def describe(self) -> str:
         """What the user should know of it."""
         words = self.written.describe()
-        if self.before in (None, self.recipe.name):
+        if self.before in (None, self.recipe):
             return words
-        again = f"`fastslow ensemble {self.before} --run {self.run.folder}` makes it again"
-        if self.before not in (EQUAL_WEIGHTS, *list_recipes()):
-            again = "its file, given to `fastslow ensemble`, makes it again"
+        name = self.before.name
+        if name == self.recipe.name:
+            again = " as it was then"
+        elif name == EQUAL_WEIGHTS or _comes_with_package(self.before):
+            again = f", and `fastslow ensemble {name} --run {self.run.folder}` makes it again"
+        else:
+            again = ", and its file, given to `fastslow ensemble`, makes it again"
         return (
             f"{words}\nMerged by {self.recipe.name}; what lay there before was merged by "
-            f"{self.before}, and {again}."
+            f"{name}{again}."
         )
+
+
+def _comes_with_package(recipe: Recipe) -> bool:
+    """Whether its name alone leads to it: a file of one's own may be called so, too."""
+    return recipe.name in list_recipes() and find_recipe(recipe.name) == recipe
 
 
 def build_submission(run: Run, recipe: Recipe) -> Built:
@@ -43,7 +52,7 @@ def build_submission(run: Run, recipe: Recipe) -> Built:
 
     Raises InputError where the recipe does not fit the run, or the file would not pass the checker.
     """
-    before = _name_last(run)
+    before = _recall_last(run)
     merge_run(run, recipe)
     written = write_submission(
         predictions.read(run.ranking(recipe.name, "test")),
@@ -57,13 +66,12 @@ def build_submission(run: Run, recipe: Recipe) -> Built:
     return Built(run, recipe, written, scores, before)
 
 
-def _name_last(run: Run) -> str | None:
+def _recall_last(run: Run) -> Recipe | None:
     """The recipe that the run was merged by before; a damaged record of it is written anew."""
     try:
-        last = recall(run.folder)
+        return recall(run.folder)
     except InputError:
         return None
-    return last.name if last else None
 
 
 def check_complete(built: Built) -> None:

@@ -12,6 +12,7 @@ from email.utils import parsedate_to_datetime
 from importlib import metadata
 
 from rich.table import Table
+from rich.text import Text
 
 from solution.runs.folder import find_runs
 from solution.runs.record import LIBRARIES
@@ -71,12 +72,9 @@ def tabulate_findings(findings: list[Finding]) -> Table:
     for finding in findings:
         mark = "stop" if finding.stops else "note" if finding.advice else "ok"
         style = {"stop": "bold red", "note": "yellow", "ok": "green"}[mark]
-        table.add_row(f"[{style}]{mark}[/]", finding.subject, _safe(finding.found), finding.advice)
+        found, advice = Text(finding.found), Text(finding.advice)  # brackets are no markup
+        table.add_row(f"[{style}]{mark}[/]", finding.subject, found, advice)
     return table
-
-
-def _safe(text: str) -> str:
-    return text.replace("[", r"\[")  # brackets in a path are no markup
 
 
 def _examine_cli(settings: Settings) -> Finding:

@@ -17,6 +17,8 @@ from submissions.ledger import Ledger, read_ledger
 from submissions.provenance import fingerprint_file
 from submissions.settings import read_settings
 
+DAMAGED = "damaged"
+
 
 @dataclass(frozen=True)
 class RunLine:
@@ -68,13 +70,16 @@ def _describe(folder: Path, ledger: Ledger) -> RunLine:
 
 
 def _read_score(path: Path) -> str:
-    """The ensemble's mean over its collections."""
+    """The ensemble's mean over its collections; empty where nothing was scored yet."""
     if not path.is_file():
         return ""
-    with path.open(encoding="utf-8") as file:
-        lines = list(csv.DictReader(file))
-    own = [line["score"] for line in lines if is_merge(line["ranker"])]
-    return f"{sum(map(float, own)) / len(own):.3f}" if own else ""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            lines = list(csv.DictReader(file, strict=True))
+        own = [float(line["score"]) for line in lines if is_merge(line["ranker"])]
+    except (ValueError, KeyError, TypeError, AttributeError, csv.Error):  # of a file that was cut
+        return DAMAGED
+    return f"{sum(own) / len(own):.3f}" if own else DAMAGED
 
 
 def _find_at_kaggle(run: Run, ledger: Ledger) -> str:

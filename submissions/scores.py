@@ -6,8 +6,10 @@ from pathlib import Path
 
 import polars as pl
 from rich.table import Table
+from rich.text import Text
 
 from solution.system.terminal import make_table
+from solution.system.wording import count
 from submissions.kaggle import Submission
 from submissions.ledger import OOF_COLUMNS, Ledger, Line, edit_ledger, read_number
 from submissions.tracker import Tracker, note, read_time, show_time
@@ -80,12 +82,12 @@ def tabulate_ledger(ledger: Ledger) -> Table:
         scored = line["state"] == "scored"
         table.add_row(
             line["when"][2:10],
-            line["recipe"],
+            Text(line["recipe"]),  # brackets are no markup
             *(_shorten(line[column], 2) for column in OOF_COLUMNS.values()),
             _shorten(line["oof_mean"], 3),
-            _shorten(line["public"], 3) if scored or line["public"] else line["state"],
+            _shorten(line["public"], 3) if scored or line["public"] else Text(line["state"]),
             _shorten(line["private"], 3),
-            line["notes"],
+            Text(line["notes"]),
             style="" if scored else "dim",
         )
     return table
@@ -105,7 +107,7 @@ def tabulate_standing(ledger: Ledger) -> Table:
             (read_number(best["private"]) or 0.0, f"ours, {best['key']}", public, "bold green")
         )
     for private, name, public, style in sorted(rows, key=lambda row: -row[0]):
-        table.add_row(name, f"{public:.3f}", f"{private:.3f}", style=style)
+        table.add_row(Text(name), f"{public:.3f}", f"{private:.3f}", style=style)
     table.caption = f"Sources: {ANCHORS.parent.name}/{ANCHORS.name}"
     return table
 
@@ -128,8 +130,8 @@ def describe_correlation(ledger: Ledger) -> str:
         ]
         if len(pairs) < MIN_PAIRS:
             return (
-                f"Correlation of OOF mean and {name} score: {len(pairs)} submissions have both, "
-                f"{MIN_PAIRS} are needed."
+                f"Correlation of OOF mean and {name} score: {count(len(pairs), 'submission')} with "
+                f"both, {MIN_PAIRS} are needed."
             )
         frame = pl.DataFrame(pairs, schema=["own", "theirs"], orient="row")
         linear = frame.select(pl.corr("own", "theirs")).item()

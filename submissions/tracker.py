@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from solution.system.errors import InputError
+from solution.system.wording import count
 from submissions.calls import pause
 from submissions.kaggle import SMALLEST_PAGE, Kaggle, Limits, Submission
 from submissions.ledger import Ledger, Line, edit_ledger, read_ledger
@@ -113,10 +114,10 @@ def _check_missing(listed: list[Submission], limits: Limits, line: Line, ledger:
         if len(listed) >= SMALLEST_PAGE and begun and times and min(times) < begun:
             return
     raise UnknownError(
-        f"{line['key']}: it is not known whether it arrived. Kaggle lists {len(listed)} "
-        f"submissions and counts {limits.numTotal}. Run the same command again in some minutes. "
-        "Where the competition's page shows that it is not there, write failed as its state in "
-        f"{ledger}."
+        f"{line['key']}: it is not known whether it arrived. Kaggle lists "
+        f"{count(len(listed), 'submission')} and counts {limits.numTotal}. Run the "
+        "same command again in some minutes. Where the competition's page shows that it is not "
+        f"there, write failed as its state in {ledger}."
     )
 
 

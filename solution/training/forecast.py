@@ -173,7 +173,7 @@ def show_forecast(
     free = shutil.disk_usage(plan.store.folder).free
     written = BYTES_OF_A_PREDICTION * sum(line.predictions for line in found)
     table = make_table(
-        f"What the run will take on this machine, {slots} models at once",
+        f"What the run will take on this machine, {count(slots, 'model')} at once",
         f"Of each group of collections up to three models were watched for {PATIENCE:.0f} "
         f"seconds, {slots} at once; those that stop early take far less, and what else the "
         "machine does adds to it. More workers are cores like these, here or of a cluster. "

@@ -20,12 +20,13 @@ from solution.system.wording import count
 from submissions.page.curves import describe_curves
 from submissions.page.evidence import Evidence
 from submissions.page.labels import describe_ceiling, describe_runtimes
-from submissions.page.leaderboard import LEDGER, describe_leaderboard
+from submissions.page.leaderboard import describe_leaderboard
 from submissions.page.members import describe_agreement, describe_gains, describe_weights
 from submissions.page.nesting import describe_optimism
 from submissions.page.scores import describe_graphs, describe_scores
 from submissions.page.text import interval, number, percent, signed
 from submissions.page.training import describe_making
+from submissions.settings import read_settings
 
 REPORT = "report.html"
 
@@ -42,13 +43,15 @@ class Headline:
     commit: str
 
 
-def write_page(run: Run, recipe: Recipe, path: Path | None = None, ledger: Path = LEDGER) -> Path:
+def write_page(
+    run: Run, recipe: Recipe, path: Path | None = None, ledger: Path | None = None
+) -> Path:
     """Write the page, atomically, and return its path.
 
     Args:
         path: where it is None, report.html in the run folder, or report-RECIPE.html if the run was
             merged by another recipe last.
-        ledger: the CSV of submissions; there may be none.
+        ledger: the CSV of submissions, of which there may be none; by default the user's.
 
     Raises:
         InputError: the recipe does not fit the run, or nothing was predicted out of fold.
@@ -69,7 +72,7 @@ def write_page(run: Run, recipe: Recipe, path: Path | None = None, ledger: Path 
         describe_runtimes(evidence),
         describe_curves(run),
         describe_ceiling(evidence),
-        describe_leaderboard(ledger),
+        describe_leaderboard(ledger or read_settings().submissions / "ledger.csv"),
         describe_making(run),
     ]
     environment = Environment(

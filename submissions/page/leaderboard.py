@@ -13,7 +13,6 @@ from submissions.ledger import read_number
 from submissions.page.charts import Point, draw_scatter
 from submissions.page.text import Section, Table, number
 
-LEDGER = Path(__file__).parent.parent / "ledger.csv"
 OUT_OF_FOLD = ("oof_mean", "out_of_fold", "oof", "cv")  # the names the column may have
 ENOUGH = 4  # submissions for a correlation
 

@@ -17,8 +17,8 @@ def choose_executor(
 ) -> Executor:
     """Where work is done.
 
-    Raises InputError where there is no such executor, or an address is given and no cluster is
-    meant.
+    Raises InputError where there is no such executor, or an address or a share of a GPU is given
+    and no cluster is meant.
     """
     if kind not in (LOCAL, RAY):
         raise InputError(f"{kind!r}: expected the executor {LOCAL} or {RAY}.")
@@ -26,4 +26,6 @@ def choose_executor(
         return RayExecutor(address, workers, gpu_share, devices)
     if address is not None:
         raise InputError(f"The address {address} is of a cluster: choose the executor {RAY}.")
+    if gpu_share != 1:
+        raise InputError(f"--gpu-share {gpu_share:g} is for a cluster: choose the executor {RAY}.")
     return LocalExecutor(workers, devices)
