@@ -43,8 +43,8 @@ def check_explained(ranker: Ranker) -> BoostedTrees | LinearRanker:
     """The ranker; InputError where it is neither trees nor linear."""
     if not isinstance(ranker, BoostedTrees | LinearRanker):
         raise InputError(
-            f"{type(ranker).__name__} cannot be explained: expected trees, a linear model or a net "
-            "whose costs add up, such as tile_lightgbm_001, linear_ridge_001 or "
+            f"a {type(ranker).__name__} cannot be explained: expected trees, a linear model or a "
+            "net whose costs add up, such as tile_lightgbm_001, linear_ridge_001 or "
             "layout_cost_net_001."
         )
     return ranker

@@ -20,10 +20,15 @@ def describe_changes(before: bytes, after: bytes) -> str:
         return "As compiled it has the same instructions; how they are done differs."
     words = [
         f"{abs(second[name] - first[name])} {'more' if second[name] > first[name] else 'fewer'} "
-        f"{PLURALS[name]} ({first[name]} to {second[name]})"
+        f"{_name(name, abs(second[name] - first[name]))} ({first[name]} to {second[name]})"
         for name in changed[:SHOWN]
     ]
     return f"As compiled it has {', '.join(words)}."
+
+
+def _name(opcode: str, number: int) -> str:
+    singular = "library call" if opcode == "custom-call" else opcode
+    return singular if number == 1 else PLURALS[opcode]
 
 
 def _count(module: bytes) -> Counter[str]:

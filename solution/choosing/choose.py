@@ -4,7 +4,7 @@ import hashlib
 import platform
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -129,10 +129,17 @@ def _choose(
     # The default is no guess: it is what everything is compared with, and is told first.
     proposer.tell(own[None], np.array([default.time]))
     trials = search(proposer, machine, _budget(settings), journal, _narrate(machine, tell))
-    tell("timing the best again, beside the default")
-    found = machine.verify(trials, settings.rounds)
-    seconds = earlier + time.monotonic() - begin
-    take_back(folder)
+    ended = _recall_end(journal, trials, settings)
+    if ended is None:
+        tell("timing the best again, beside the default")
+        found = machine.verify(trials, settings.rounds)
+        ended = Ended(found, earlier + time.monotonic() - begin)
+        journal.result = _describe_end(ended, trials, settings)
+    else:
+        tell("nothing is left to measure, and what was timed at the end stands")
+    found, seconds = ended.found, ended.seconds
+    if found is None or not found[1].is_gain:
+        take_back(folder)
     if found is None:
         chosen_as = "as the compiler has it", "Nothing changes."
         result = Chosen(chosen.program.name, trials, machine.reference, None, *chosen_as,
@@ -144,11 +151,45 @@ def _choose(
             result.files.extend(
                 hand_over(chosen, np.array(found[0].choices, np.int32), folder, facts)
             )
-    journal.result = {"configuration": result.configuration, "seconds": seconds}
+    journal.result = {**(journal.result or {}), "configuration": result.configuration}
     journal.write()
     draw_search(trials, machine.reference, chosen.program.name, folder / PICTURE)
     result.files.append(folder / PICTURE)
     return result
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a search ended."""
+
+    found: tuple[Trial, Verdict] | None  # as Machine.verify says
+    seconds: float  # that all of it took
+
+
+def _describe_end(ended: Ended, trials: Sequence[Trial], settings: Settings) -> dict[str, Any]:
+    """As the journal keeps it, with what it holds for."""
+    winner, verdict = ended.found or (None, None)
+    return {
+        "trials": [trial.name for trial in trials],
+        "rounds": settings.rounds,
+        "winner": winner and winner.name,
+        "verdict": verdict and asdict(verdict),
+        "seconds": ended.seconds,
+    }
+
+
+def _recall_end(journal: Journal, trials: Sequence[Trial], settings: Settings) -> Ended | None:
+    """How the search ended before, if it had tried the same: chance is not asked once more.
+
+    Of a search that ended before this was kept, None.
+    """
+    known = journal.result or {}
+    wanted = {"trials": [trial.name for trial in trials], "rounds": settings.rounds}
+    if "verdict" not in known or any(known.get(name) != value for name, value in wanted.items()):
+        return None
+    if known["verdict"] is None:
+        return Ended(None, known["seconds"])
+    return Ended((journal.trials[known["winner"]], Verdict(**known["verdict"])), known["seconds"])
 
 
 def _describe(

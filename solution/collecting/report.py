@@ -46,9 +46,10 @@ def read_collections(folder: Path) -> list[Collected]:
     found = [_read(path.parent) for path in states]
     finished = [one for one in found if one is not None]
     if not finished:
+        unfinished = f"{len(states)} that are not finished" if states else "none"
         raise InputError(
-            f"{folder}: expected the logs of finished collections in it, found {len(states)} that "
-            "are not finished. Collect some, such as `fastslow collect layout program.py`."
+            f"{folder}: expected the logs of finished collections in it, found {unfinished}. "
+            "Collect some, such as `fastslow collect layout program.py`."
         )
     return finished
 

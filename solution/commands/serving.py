@@ -28,7 +28,7 @@ app = typer.Typer()
 
 CAVEAT = (
     "They are the bundled sample's and collected ones, small programs timed on a CPU: for other "
-    "hardware give a bundle or a run of yours with --with or --run."
+    "hardware give a bundle of yours with --with; `fastslow pack` makes it of a run."
 )
 
 

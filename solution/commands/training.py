@@ -106,13 +106,15 @@ def tune(
     from solution.domain.collection import collection as find_collection
     from solution.training.failures import load_experiment
     from solution.training.plan import make_plan
+    from solution.training.summary import check_collections
     from solution.tuning.search import Search, show_study
     from solution.tuning.space import find_searched
     from solution.tuning.study_picture import draw_study
 
     found = load_experiment(experiment)
     if collection is not None:
-        found = replace(found, collections=(find_collection(collection).name,))
+        name = find_collection(collection).name
+        found = replace(found, collections=check_collections(found, [name]))
     find_searched(found.ranker)  # or it is refused, before the data is prepared
     folder = out or TUNING / found.name
     check_writable(folder)

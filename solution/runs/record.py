@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -181,9 +182,21 @@ def _differences(wanted: dict[str, Any], found: dict[str, Any]) -> str:
         return "by other code"
     different = list_differences(found["settings"], wanted["settings"])
     return ", ".join(
-        f"{name}: {_shorten(old)}, now {_shorten(new)}"
-        for name, (old, new) in sorted(different.items())
+        line for name, pair in sorted(different.items()) for line in _tell_apart(name, *pair)
     )
+
+
+def _tell_apart(name: str, old: Any, new: Any) -> list[str]:
+    """What of two values is not the same, in words; of texts what follows the part in common."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        keys = [key for key in {**old, **new} if old.get(key) != new.get(key)]
+        pairs = [(f"{name}, {key}", old.get(key), new.get(key)) for key in keys]
+        return [line for pair in pairs for line in _tell_apart(*pair)]
+    begin = 0
+    if isinstance(old, str) and isinstance(new, str):
+        common = os.path.commonprefix([old, new])
+        begin = max(common.rfind(mark) + len(mark) if mark in common else 0 for mark in (", ", "("))
+    return [f"{name}: {_shorten(str(old)[begin:])}, now {_shorten(str(new)[begin:])}"]
 
 
 def list_differences(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[Any, Any]]:

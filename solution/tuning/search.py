@@ -220,8 +220,9 @@ class Search:
         for name, value in wanted.items():
             found = known.get(name, before.get(name))
             if found != value:
+                other = "other" if name in ("collections", "folds") else "another"
                 raise InputError(
-                    f"{self.folder}: holds a search with another {name} ({found}, now {value}). "
+                    f"{self.folder}: holds a search with {other} {name} ({found}, now {value}). "
                     "Choose another folder with --out."
                 )
             study.set_user_attr(name, value)

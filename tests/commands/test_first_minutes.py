@@ -12,28 +12,6 @@ from tests.conftest import REPOSITORY, FastSlow
 from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
 from tests.processes import FASTSLOW
 
-BROKEN = '''
-"""A model with a slip of the pen."""
-
-from dataclasses import dataclass
-
-import numpy as np
-
-from solution.experiments.base import Experiment
-from solution.models.table_ranker import TableSettings
-
-
-@dataclass(frozen=True)
-class Slip(TableSettings):
-    def fit_rows(self, rows, ranks):
-        return np.linalg.slove(rows.T @ rows, rows.T @ ranks)
-
-    def score_rows(self, rows, weights):
-        return rows @ weights
-
-
-EXPERIMENT = Experiment(name="slip", collections=("tile:xla",), ranker=Slip())
-'''
 RIDGE = (
     "--experiment", "linear_ridge_001", "--folds", "2", "--scheme", "graph", "--run", "out",
 )  # fmt: skip
@@ -139,42 +117,6 @@ def test_one_collection_is_enough(fastslow: FastSlow, tmp_path: Path) -> None:
     done = fastslow("run", data, *options)
     assert done.returncode == 0, done.stderr
     assert "runs/data-tile-xla/submission.csv (2 rows, checked)" in done.stdout
-
-
-def test_a_slip_in_a_model_of_ones_own_is_one_line(fastslow: FastSlow, tmp_path: Path) -> None:
-    data = make_data(tmp_path / "data")
-    (tmp_path / "slip.py").write_text(BROKEN, encoding="utf-8")
-    done = fastslow(
-        "run", data, "--experiment", "slip.py", "--folds", "2", "--scheme", "graph", "--run", "out"
-    )
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
-    assert "slip.py, line 15, in fit_rows: AttributeError" in done.stderr
-    assert "before the training" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("slip", "meant"),
-    [
-        ('collections="tile:xla"', "with a comma behind each"),
-        ('collections=("tile:xal",)', "Did you mean tile:xla"),
-        ('collections=("tile:xla",), seeds=3', "seeds is 3"),
-        ('collections=("tile:xla", "tile:xla")', "none of them twice"),
-    ],
-)
-def test_what_could_never_be_trained_is_refused(
-    slip: str, meant: str, fastslow: FastSlow, tmp_path: Path
-) -> None:
-    data = make_data(tmp_path / "data")
-    text = (
-        "from solution import Experiment\nfrom solution.models.linear import RidgeSettings\n"
-        f"EXPERIMENT = Experiment(name='mine', {slip}, ranker=RidgeSettings())\n"
-    )
-    (tmp_path / "mine.py").write_text(text, encoding="utf-8")
-    done = fastslow("run", data, "--experiment", "mine.py", "--folds", "2", "--run", "out")
-    assert done.returncode == 2
-    assert meant in " ".join(done.stderr.split())
-    assert not (tmp_path / "out").exists()
 
 
 def test_a_run_that_could_not_be_read_again_is_refused(fastslow: FastSlow, tmp_path: Path) -> None:
@@ -287,3 +229,9 @@ def test_scores_are_never_cut(fastslow: FastSlow, tmp_path: Path) -> None:
     assert re.search(r"linear_ridge_001 +-?\d+\.\d{3} +(\S+ to \S+|too few graphs)", shown)
     assert "Left out, for the screen is narrow: MB" in shown
     assert "…" not in shown
+
+
+def test_a_share_of_a_gpu_is_for_a_cluster(fastslow: FastSlow, tmp_path: Path) -> None:
+    done = fastslow("run", make_data(tmp_path / "data"), "--gpu-share", "0.5", "--run", "out")
+    assert done.returncode == 2
+    assert "--gpu-share 0.5 is for a cluster" in done.stderr

@@ -117,6 +117,15 @@ def test_a_search_of_other_folds_is_refused(fastslow: FastSlow, data: Path) -> N
     assert "search: holds a search with another ranker" in result.stderr
 
 
+def test_a_collection_that_the_experiment_is_not_for_is_refused(
+    fastslow: FastSlow, data: Path
+) -> None:
+    result = fastslow("tune", "tile_lightgbm_001", "--collection", "layout:xla:random")
+    assert result.returncode == 2
+    assert "tile_lightgbm_001 is not for layout:xla:random, but for tile:xla" in result.stderr
+    assert not (data / "tuning").exists()
+
+
 def test_what_has_nothing_to_search_is_refused() -> None:
     with pytest.raises(InputError, match="no setting that can be searched"):
         find_searched(NothingSettings())

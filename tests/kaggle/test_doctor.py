@@ -141,3 +141,13 @@ def test_every_failure_says_what_to_do() -> None:
         assert kind.advice.format(**facts) in str(error)
         assert '"by the CLI"' in str(error)
         assert "{" not in str(error)
+
+
+def test_brackets_in_an_advice_are_no_markup(place: Place) -> None:
+    folder = place.folder / "s[/x]"
+    folder.mkdir(parents=True)
+    (folder / "ledger.csv").write_text("foo")
+    place.more["FASTSLOW_SUBMISSIONS"] = str(folder)
+    done = place.call("doctor")
+    assert "MarkupError" not in done.stderr
+    assert "s[/x]/ledger.csv" in "".join(done.stdout.split())

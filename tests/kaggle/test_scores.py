@@ -120,3 +120,17 @@ def test_the_leaderboard_around_us(place: Place) -> None:
     assert above < ours < below
     assert "Team é130" not in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_brackets_in_a_note_are_no_markup(place: Place) -> None:
+    place.world.faults = []
+    path = place.folder / "submissions" / "ledger.csv"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(
+        "key,state,recipe,oof_mean,public,private,notes\na[/b],scored,[red]x,0.5,0.6,0.6,y [/b] [wip]\n"
+    )
+    done = place.call("scores")
+    assert done.code == 0, done.words
+    squeezed = "".join(done.stdout.split())
+    assert all(text in squeezed for text in ("[red]x", "y[/b][wip]", "ours,a[/b]"))
+    assert "1 submission with both" in done.words

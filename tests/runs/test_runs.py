@@ -261,3 +261,15 @@ def test_an_existing_run_is_found_and_a_missing_one_refused_by_name(tmp_path: Pa
         assert Run.existing(tmp_path) == run
         assert run.experiments() == ["two", "one"]
         assert run.sample_submission() is None
+
+
+def test_of_an_experiment_that_was_changed_the_setting_is_named(tmp_path: Path) -> None:
+    def settings(penalty: float) -> dict[str, Any]:
+        ranker = f"Ridge(max_configs=1000, max_rows=1000000, penalty={penalty})"
+        return {"experiments": {"mine": {"collections": ["tile:xla"], "ranker": ranker}}}
+
+    with open_run(tmp_path, settings(10.0)):
+        pass
+    named = r"\(mine, ranker: penalty=10\.0\), now penalty=1\.0\)\)"
+    with pytest.raises(InputError, match=named), open_run(tmp_path, settings(1.0)):
+        pass

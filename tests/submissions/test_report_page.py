@@ -283,3 +283,11 @@ def test_old_graph_records_without_noise_are_fine(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(RECIPE, encoding="utf-8")
     page = Page(write_page(run, find_recipe(str(tmp_path / "mine.toml"))))
     assert "not guessed" in page.said("ceiling")
+
+
+def test_the_ledger_is_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FASTSLOW_SUBMISSIONS", str(tmp_path))
+    (tmp_path / "ledger.csv").write_text("key,recipe,oof_mean,public\nk,mine,0.5,0.777\n")
+    (tmp_path / "mine.toml").write_text(RECIPE, encoding="utf-8")
+    page = write_page(make_run(tmp_path / "run"), find_recipe(str(tmp_path / "mine.toml")))
+    assert "0.777" in page.read_text(encoding="utf-8")

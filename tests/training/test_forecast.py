@@ -74,6 +74,8 @@ def test_a_forecast_trains_nothing(fastslow: FastSlow, tmp_path: Path) -> None:
     assert not list((tmp_path / "out").rglob("predictions.parquet"))
     assert not (tmp_path / "out" / "submission.csv").exists()
 
+    assert "In --hours 5: all of it." in fastslow(*words, "--estimate", "--hours", "5").stdout
+
     done = fastslow(*words, "--hours", "0.0001")
     assert done.returncode == 2
     assert "0.0001 hours are not enough: with 3 folds instead of 5" in done.stderr
@@ -83,6 +85,10 @@ def test_a_forecast_trains_nothing(fastslow: FastSlow, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "All of it fits into --hours 1." in done.stdout
     assert "models to train" in done.stdout
+
+    done = fastslow(*words, "--hours", "0.0001")
+    assert done.returncode == 0, done.stderr
+    assert "As this run began: with all of it. --hours changes nothing of it." in done.stdout
 
 
 def test_the_first_line_says_what_is_left_and_of_much_data_how_long(

@@ -1,0 +1,53 @@
+"""What is not merged, and which names and files a recipe may not have."""
+
+from pathlib import Path
+
+import pytest
+
+from ensembles.merge import merge_run
+from ensembles.recipe import EQUAL_WEIGHTS, Recipe, find_recipe
+from ensembles.search import MARK, check_replaceable
+from solution.system.errors import InputError
+from solution.system.files import remove
+from tests.ensembles.test_recipe_and_merge import write_run
+
+
+def test_a_run_that_is_not_finished_is_not_merged(tmp_path: Path) -> None:
+    """What a recipe may lack is what the run was not begun with, not what is still to come."""
+    run = write_run(tmp_path, ["one", "two"])
+    remove(tmp_path / "two")
+    members = {"one": 1.0, "two": 1.0}
+    with pytest.raises(InputError, match="is not finished: .* no predictions of two"):
+        merge_run(run, Recipe(name="r", members=members, allow_missing=frozenset({"members"})))
+    merge_run(run, Recipe(name="r", members={"one": 1.0}))
+
+
+def test_a_recipe_takes_the_place_of_nothing_in_the_run(tmp_path: Path) -> None:
+    run = write_run(tmp_path, ["one", "two"])
+    record = (tmp_path / "run.json").read_bytes()
+    for name, words in (("two", "called as an experiment"), ("run.json", "called as a file")):
+        with pytest.raises(InputError, match=words):
+            merge_run(run, Recipe(name=name, members={"one": 1.0}))
+    assert (tmp_path / "run.json").read_bytes() == record
+
+
+def test_the_name_for_no_recipe_is_no_files_and_a_mark_before_the_text_is_no_mistake(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / f"{EQUAL_WEIGHTS}.toml"
+    path.write_text("[members]\none = 1.0\n")
+    with pytest.raises(InputError, match="Give the file another name"):
+        find_recipe(str(path))
+    marked = tmp_path / "marked.toml"
+    marked.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert find_recipe(str(marked)).members == {"one": 1.0}
+
+
+def test_a_search_writes_over_its_own_proposals_alone(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    check_replaceable(path)
+    path.write_text(f"{MARK}: mean_rank greedy. Mean over ...\n")
+    check_replaceable(path)
+    path.write_text("# mine\n[members]\none = 1.0\n")
+    with pytest.raises(InputError, match="no search has written it"):
+        check_replaceable(path)
