@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
 
 from ensembles.votes import Method
 from solution.domain.collection import NAMES
@@ -157,8 +158,21 @@ def make_recipe(source: str, fields: Mapping[str, Any]) -> Recipe:
     try:
         return Recipe(**fields)
     except ValidationError as error:
-        found = "; ".join(
-            f"{'.'.join(map(str, defect['loc']))}: {defect['msg'].removeprefix('Value error, ')}"
-            for defect in error.errors()
-        )
+        found = "; ".join(map(_describe_defect, error.errors()))
         raise InputError(f"{source}: {found}. See ensembles/recipe.py for an example.") from error
+
+
+def _describe_defect(defect: ErrorDetails) -> str:
+    """A defect in the words of the file's reader."""
+    place = [str(part) for part in defect["loc"] if part != "[key]"]
+    if defect["type"] == "extra_forbidden":
+        known = list(Recipe.model_fields)[1:]  # its name is its file's
+        near = suggest(place[0], known)
+        return f"{place[0]}: no recipe has it.{near} There are {', '.join(known)}"
+    if place[0] == "collections" and defect["type"] == "string_pattern_mismatch":
+        return (
+            f"{place[1]!r} is no collection.{suggest(place[1], NAMES)} There are {', '.join(NAMES)}"
+        )
+    if defect["type"] == "frozen_set_type":
+        return f'{place[0]}: expected a list, such as ["members"], found {defect["input"]!r}'
+    return f"{'.'.join(place)}: {defect['msg'].removeprefix('Value error, ')}"

@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from solution.runs.folder import find_runs
+from solution.runs.folder import RECORD, find_runs
+from solution.system.errors import InputError
 from solution.system.terminal import output, say
 
 # Heavy imports (torch, lightgbm, polars) wait inside the commands that need them.
@@ -37,6 +38,8 @@ def runs(
     from submissions.runs import list_runs, show_runs
 
     found = list_runs(folder)
+    if not found and folder.exists() and (folder.is_file() or (folder / RECORD).is_file()):
+        raise InputError(f"{folder}: is no folder of runs. Give the one that it lies in.")
     if not found:
         say(f"{folder}: has no run yet. Make one with `fastslow run`.")
         return

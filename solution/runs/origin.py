@@ -81,7 +81,10 @@ def recall_origin(run: Run) -> Origin | None:
     path = run.folder / ORIGIN
     if not os.path.lexists(path):
         return None
-    found = read_record(path, "where a run comes from")
+    try:
+        found = read_record(path, "where a run comes from")
+    except InputError as error:
+        raise InputError(f"{error} Delete the file: it decides nothing.") from error
     names = [field.name for field in fields(Origin)]
     if any(not isinstance(found.get(name), str) for name in names):
         raise InputError(f"{path}: expected {', '.join(names)} as text. Delete the file.")

@@ -50,7 +50,7 @@ def open_experiments(
     check_labels(plan)
     settings = describe_run(experiments, plan, scheme, folds)
     with open_run(folder, settings, replace=replace) as run:
-        warn_about_gaps(plan)
+        warn_about_gaps(plan, collections or NAMES, experiments)
         save_split(plan, run)
         yield plan, run
 
@@ -162,9 +162,23 @@ def check_labels(plan: Plan) -> None:
         )
 
 
-def warn_about_gaps(plan: Plan) -> None:
-    """Say which collections cannot be trained on, or not be held out."""
-    for name in NAMES:
+def warn_about_gaps(
+    plan: Plan, collections: Sequence[str] = NAMES, experiments: Sequence[Experiment] = ()
+) -> None:
+    """Say which collections cannot be trained on, or not be held out, and who ranks none of them.
+
+    Args:
+        collections: those that were asked for.
+    """
+    for item in experiments:
+        if not any(name in collections for name in item.collections):
+            ranked = ", ".join(item.collections)
+            console.print(
+                f"{item.name}: ranks {ranked}, which is not asked for: nothing is trained.",
+                style="yellow",
+                markup=False,
+            )
+    for name in collections:
         labelled = plan.rows(name, IS_LABELLED)
         if plan.rows(name).is_empty():
             console.print(f"[yellow]{name}: no graphs here; it is left out.")

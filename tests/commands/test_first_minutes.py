@@ -114,8 +114,10 @@ def test_one_collection_is_enough(fastslow: FastSlow, tmp_path: Path) -> None:
     data = make_data(tmp_path / "data")
     write_graph(make_layout_graph(0, name="asked", labelled=False), data, "test")
     options = ("--experiment", "linear_ridge_001", "--folds", "2", "--collection", "tile:xla")
-    done = fastslow("run", data, *options)
+    done = fastslow("run", data, *options, "--experiment", "layout_lightgbm_001")
     assert done.returncode == 0, done.stderr
+    assert "layout_lightgbm_001: ranks layout:xla:default" in done.stderr
+    assert "no graphs here" not in done.stderr  # of collections that nobody asked for
     assert "runs/data-tile-xla/submission.csv (2 rows, checked)" in done.stdout
 
 

@@ -51,7 +51,9 @@ def test_members_are_all_that_a_recipe_needs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        (VALID.replace("fallback", "falback"), "falback"),
+        (VALID.replace("fallback", "falback"), "falback: no recipe has it. Did you mean fallback?"),
+        ('allow_missing = "members"\n' + VALID, "expected a list, such as"),
+        (VALID + '[collections."tile:xal"]\none = 1.0\n', "Did you mean tile:xla?"),
         (VALID + "extra = 1.0\n[more]\n", "more"),
         (VALID.replace("mean_rank", "median"), "method"),
         (VALID.replace("1.0", "-1.0"), "members.one"),

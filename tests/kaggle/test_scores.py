@@ -126,9 +126,8 @@ def test_brackets_in_a_note_are_no_markup(place: Place) -> None:
     place.world.faults = []
     path = place.folder / "submissions" / "ledger.csv"
     path.parent.mkdir(exist_ok=True)
-    path.write_text(
-        "key,state,recipe,oof_mean,public,private,notes\na[/b],scored,[red]x,0.5,0.6,0.6,y [/b] [wip]\n"
-    )
+    header = "key,state,recipe,oof_mean,public,private,notes"
+    path.write_text(f"{header}\na[/b],scored,[red]x,0.5,0.6,0.6,y [/b] [wip]\n")
     done = place.call("scores")
     assert done.code == 0, done.words
     squeezed = "".join(done.stdout.split())

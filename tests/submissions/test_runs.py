@@ -9,8 +9,11 @@ import pytest
 
 from ensembles.recipe import Recipe, find_recipe
 from solution.runs.folder import Run
+from solution.runs.origin import recall_origin
+from solution.system.errors import InputError
 from submissions.build import Built
 from submissions.runs import list_runs
+from tests.conftest import FastSlow
 from tests.made.run import make_run
 
 
@@ -42,3 +45,18 @@ def test_how_the_last_submission_is_made_again(before: str, again: str) -> None:
     assert again in built.describe()
     changed = dataclasses.replace(built, before=Recipe(name="r", members={"two": 1.0}))
     assert changed.describe().endswith("was merged by r as it was then.")
+
+
+def test_a_run_is_no_folder_of_runs(fastslow: FastSlow, tmp_path: Path) -> None:
+    make_run(tmp_path / "a")
+    assert "a" in fastslow("runs", tmp_path).stdout
+    done = fastslow("runs", tmp_path / "a")
+    assert done.returncode == 2
+    assert "is no folder of runs" in done.stderr
+
+
+def test_a_damaged_origin_says_what_to_do(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "a")
+    (run.folder / "origin.json").write_text("{")
+    with pytest.raises(InputError, match=r"origin\.json.* Delete the file: it decides nothing"):
+        recall_origin(run)
