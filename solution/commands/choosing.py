@@ -82,6 +82,11 @@ def choose(
     Stopped, even killed, the same command goes on where it was.
     """
     _refuse_unused(context)
+    if program.suffix == ".npz" and not (replay or model_only):
+        raise InputError(
+            f"{program}: an npz file has configurations and no program that could be compiled. "
+            "Give --replay (their runtimes are looked up) or --model-only."
+        )
     opened = open_bundle(bundle, None, None)
     if replay or model_only:
         _choose_without_machine(program, opened, collection, measure, seed, is_replay=replay)

@@ -47,7 +47,7 @@ def test_bad_input_is_one_message(fastslow: FastSlow, sample: Path, tmp_path: Pa
         (("choose", unlabelled, "--replay"), "has no runtimes to look up"),
         (("choose", tmp_path / "missing.py"), "there is no such file"),
         (("choose", empty), "expected a function `program`"),
-        (("choose", file), "expected the file of a program, by its suffix"),
+        (("choose", file), "no program that could be compiled. Give --replay"),
     ):
         done = fastslow(*words)
         assert (done.returncode, expected in " ".join(done.stderr.split())) == (2, True), done
