@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sized
 from contextlib import contextmanager
 from typing import TypeVar
 
+from rich import filesize
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -12,7 +13,6 @@ from rich.progress import (
     ProgressColumn,
     Task,
     TextColumn,
-    TransferSpeedColumn,
 )
 from rich.text import Text
 
@@ -30,6 +30,15 @@ class RateColumn(ProgressColumn):
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
         return Text("" if speed is None else f"{speed:.3g}/s", style="progress.data.speed")
+
+
+class ByteRateColumn(ProgressColumn):
+    """Bytes per second: of late, and in the end of all of it, for the last files may be small."""
+
+    def render(self, task: Task) -> Text:
+        speed = task.completed / task.finished_time if task.finished_time else task.speed
+        words = "" if speed is None else f"{filesize.decimal(int(speed))}/s"
+        return Text(words, style="progress.data.speed")
 
 
 class TimeColumn(ProgressColumn):
@@ -51,7 +60,7 @@ def bars() -> Progress:
 
 def byte_bars() -> Progress:
     """As bars(), counting bytes."""
-    return _make_bars(DownloadColumn(), TransferSpeedColumn())
+    return _make_bars(DownloadColumn(), ByteRateColumn())
 
 
 def _make_bars(done: ProgressColumn, speed: ProgressColumn) -> Progress:

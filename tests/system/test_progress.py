@@ -2,7 +2,9 @@
 
 import re
 
-from solution.system.progress import TimeColumn, bars
+from rich.progress import Progress
+
+from solution.system.progress import ByteRateColumn, TimeColumn, bars
 from solution.system.wording import count, spell
 
 
@@ -26,3 +28,14 @@ def test_durations_and_counts_are_as_people_say_them() -> None:
     assert [count(number, "graph") for number in (0, 1, 1200)] == [
         "0 graphs", "1 graph", "1,200 graphs"
     ]  # fmt: skip
+
+
+def test_in_the_end_the_rate_is_that_of_all_bytes() -> None:
+    """The last of many files may be small, and slow for its size."""
+    moment = [0.0]
+    progress = Progress(ByteRateColumn(), get_time=lambda: moment[0])
+    task = progress.add_task("Reading", total=9_000_010)
+    for second, done in ((1, 9_000_000), (2, 9_000_009), (3, 9_000_010)):
+        moment[0] = second
+        progress.update(task, completed=done)
+    assert ByteRateColumn().render(progress.tasks[0]).plain == "3.0 MB/s"
