@@ -40,11 +40,11 @@ from rich.table import Table
 from solution.domain.collection import LAYOUT, NAMES
 from solution.experiments import DEFAULTS
 from solution.experiments.base import find_experiment
-from solution.store.store import Store
 from solution.system.files import remove, replace_file
 from solution.system.wording import spell
 from solution.training.executors.local import count_slots
 from solution.training.forecast import forecast, foretell_merging, foretell_wall
+from solution.training.opening import open_store
 from solution.training.plan import make_plan
 from tests.benchmarks import stand_in
 from tests.benchmarks.corpus import count_graphs, write_corpus
@@ -146,8 +146,11 @@ def foretell(store: Path, files: Sequence[Path]) -> float:
     """Seconds that `fastslow run --estimate` says of the stage that trains."""
     names = [NOTHING, *map(str, files)] if files else DEFAULTS
     experiments = [find_experiment(name) for name in names]
-    found = forecast(experiments, make_plan(Store.open(store), "architecture", FOLDS))
-    return foretell_wall(found, count_slots(), foretell_merging(found))
+    begin = time.monotonic()
+    with open_store(store, store, experiments) as opened:  # reads all of it, as a run does
+        startup = time.monotonic() - begin
+        found = forecast(experiments, make_plan(opened, "architecture", FOLDS))
+    return foretell_wall(found, count_slots(), foretell_merging(found) + startup)
 
 
 def rehearse_kills(
