@@ -11,7 +11,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ensembles import DEFAULT_RECIPE
-from ensembles.recipe import EQUAL_WEIGHTS, Recipe, check_recipe, find_recipe, make_recipe
+from ensembles.recipe import (
+    EQUAL_WEIGHTS,
+    Recipe,
+    check_place,
+    check_recipe,
+    find_recipe,
+    make_recipe,
+)
 from solution.runs.folder import Run
 from solution.system.errors import InputError
 from solution.system.files import write_sealed
@@ -59,6 +66,7 @@ def choose_before_training(folder: Path, name: str | None, experiments: Sequence
     """
     if name is not None:
         recipe = find_recipe(name)
+        check_place(recipe, experiments)
         check_recipe(recipe, experiments)
         return recipe
     for found in (recall(folder), find_recipe(DEFAULT_RECIPE)):

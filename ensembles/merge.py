@@ -7,10 +7,10 @@ import polars as pl
 
 from ensembles.alignment import CONFIG, split_by_presence
 from ensembles.methods import merge, normalise
-from ensembles.recipe import Recipe, check_members, check_recipe
+from ensembles.recipe import Recipe, check_members, check_place, check_recipe
 from solution.domain import predictions
 from solution.domain.predictions import RANKING_SCHEMA
-from solution.runs.folder import Run
+from solution.runs.folder import EXPERIMENTS, Run
 from solution.system.errors import InputError
 from solution.system.parquet import GRAPH, read_by_graphs, write_batches
 from solution.system.wording import count
@@ -23,6 +23,7 @@ def merge_run(run: Run, recipe: Recipe) -> None:
     not finished.
     """
     check_recipe(recipe, run.experiments())
+    check_place(recipe, run.experiments())
     if (run.folder / recipe.name).is_file():
         raise InputError(
             f"recipe {recipe.name} is called as a file of the run {run.folder}. Give the recipe's "
@@ -38,14 +39,27 @@ def _check_finished(run: Run, recipe: Recipe) -> None:
     """Refuse a run that was begun with what the recipe merges, and has no predictions of it yet."""
     wanted = [*recipe.names(), *([recipe.fallback] if recipe.fallback else [])]
     begun = [name for name in wanted if name in run.experiments()]
-    missing = [name for name in begun if not run.predictions(name, "test").is_file()]
-    if missing:
+    there = [name for name in begun if run.predictions(name, "test").is_file()]
+    missing = [
+        name for name in begun
+        if name not in there and (name == recipe.fallback or _can_be_trained(name, run))
+    ]  # fmt: skip
+    if missing or not there:
         raise InputError(
             f"{run.folder}: is not finished: {count(run.count_models(), 'model')} so far, and no "
-            f"predictions of {' or '.join(missing)}. The `fastslow run` that began it goes on with "
-            "it, unless another process is at work in it; a recipe that merges only the others "
-            "does without."
+            f"predictions of {' or '.join(missing or wanted)}. The `fastslow run` that began it "
+            "goes on with it, unless another process is at work in it; a recipe that merges only "
+            "the others does without."
         )
+
+
+def _can_be_trained(experiment: str, run: Run) -> bool:
+    """Whether any collection that it ranks has labels: of another nothing is to come."""
+    ranked = run.record()["settings"][EXPERIMENTS][experiment].get("collections")
+    if ranked is None or not run.labels.is_file():
+        return True
+    labelled = pl.scan_parquet(run.labels, glob=False).select(pl.col("collection").unique())
+    return bool(set(ranked) & set(labelled.collect()["collection"]))
 
 
 def find_members(run: Run, recipe: Recipe, part: str) -> dict[str, Path]:

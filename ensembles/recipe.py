@@ -88,11 +88,6 @@ def check_recipe(recipe: Recipe, experiments: Collection[str]) -> None:
     nothing but the fallback is there.
     """
     names = ", ".join(experiments)
-    if recipe.name in experiments:
-        raise InputError(
-            f"recipe {recipe.name} is called as an experiment of the run, whose place its ranking "
-            "would take. Give its file another name."
-        )
     missing = [name for name in recipe.names() if name not in experiments]
     some = len(missing) < len(recipe.names()) or set(experiments) == {recipe.fallback}
     if missing and not ("members" in recipe.allow_missing and some):
@@ -106,6 +101,15 @@ def check_recipe(recipe: Recipe, experiments: Collection[str]) -> None:
             f"recipe {recipe.name} falls back on {recipe.fallback}, but the experiments are "
             f"{names}.{suggest(recipe.fallback, experiments)} Let it fall back on one of them, or "
             f"train {recipe.fallback}, too."
+        )
+
+
+def check_place(recipe: Recipe, experiments: Collection[str]) -> None:
+    """Refuse a recipe whose ranking would lie among the predictions of an experiment of the run."""
+    if recipe.name in experiments:
+        raise InputError(
+            f"recipe {recipe.name} is called as an experiment of the run, whose place its ranking "
+            "would take. Give its file another name."
         )
 
 

@@ -95,19 +95,18 @@ def run(
     devices: Devices = 1,
 ) -> None:
     """Train, predict, merge, write a submission. A run that was stopped goes on where it was."""
-    collections = list(dict.fromkeys(collections))
     members = _list_members(recipe)  # before what takes seconds to import
     from solution.training.forecast import foretell_briefly
     from solution.training.opening import open_store
     from solution.training.out_of_fold import run_experiments
 
-    asked = Asked(scheme, folds, limit, replace, collections, executor, workers)
+    asked = Asked(scheme, folds, limit, replace, [*dict.fromkeys(collections)], executor, workers)
     found = _find_experiments(experiments or members, recipe, asked.folds, limit=limit)
     trains_on = make_executor(executor, address, workers, gpu_share, devices)
     with ExitStack() as stack:
         source = check_exists(stack.enter_context(on_this_machine(data, sends=False)))
         name = name_of(source, limit=limit)
-        default = find_runs() / "-".join([name, *(c.replace(":", "-") for c in collections)])
+        default = find_runs() / "-".join([name, *(c.replace(":", "-") for c in asked.collections)])
         folder = stack.enter_context(on_this_machine(run_folder or default, alone=True))
         check_writable(folder)
         if not estimate:

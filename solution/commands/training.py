@@ -103,7 +103,6 @@ def tune(
     """
     from dataclasses import replace
 
-    from solution.domain.collection import collection as find_collection
     from solution.training.failures import load_experiment
     from solution.training.plan import make_plan
     from solution.training.summary import check_collections
@@ -113,8 +112,7 @@ def tune(
 
     found = load_experiment(experiment)
     if collection is not None:
-        name = find_collection(collection).name
-        found = replace(found, collections=check_collections(found, [name]))
+        found = replace(found, collections=check_collections(found, [collection]))
     find_searched(found.ranker)  # or it is refused, before the data is prepared
     folder = out or TUNING / found.name
     check_writable(folder)

@@ -2,13 +2,14 @@
 
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from ensembles.merge import merge_run
 from ensembles.recipe import EQUAL_WEIGHTS, Recipe, find_recipe
 from ensembles.search import MARK, check_replaceable
 from solution.system.errors import InputError
-from solution.system.files import remove
+from solution.system.files import remove, write_sealed
 from tests.ensembles.test_recipe_and_merge import write_run
 
 
@@ -20,6 +21,23 @@ def test_a_run_that_is_not_finished_is_not_merged(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is not finished: .* no predictions of two"):
         merge_run(run, Recipe(name="r", members=members, allow_missing=frozenset({"members"})))
     merge_run(run, Recipe(name="r", members={"one": 1.0}))
+
+
+def test_a_member_of_which_nothing_is_to_come_is_left_out(tmp_path: Path) -> None:
+    """None of the collections that it ranks has labels in the data of the run."""
+    run = write_run(tmp_path, ["one", "two"])
+    remove(tmp_path / "two")
+    described = {
+        "one": {"collections": ["tile:xla"]},
+        "two": {"collections": ["layout:nlp:random"]},
+    }
+    write_sealed({"settings": {"experiments": described}}, tmp_path / "run.json")
+    pl.DataFrame({"collection": ["tile:xla"]}).write_parquet(run.labels)
+    members = {"one": 1.0, "two": 1.0}
+    merge_run(run, Recipe(name="r", members=members, allow_missing=frozenset({"members"})))
+    remove(tmp_path / "one")
+    with pytest.raises(InputError, match="no predictions of one\\."):
+        merge_run(run, Recipe(name="r", members=members, allow_missing=frozenset({"members"})))
 
 
 def test_a_recipe_takes_the_place_of_nothing_in_the_run(tmp_path: Path) -> None:
