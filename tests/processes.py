@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Mapping
+from contextlib import ExitStack
 from multiprocessing.connection import wait
 from pathlib import Path
 from socket import AF_UNIX, SHUT_WR, socket
@@ -126,6 +127,13 @@ class Server:
         self._settings = settings
         self._lock = threading.Lock()
         self._folder: Path | None = None
+        self._closing = ExitStack()
+
+    def close(self) -> None:
+        """End it and all that it began; one that lasts as long as the tests need not be closed."""
+        with self._lock:
+            self._closing.close()
+            self._folder = None
 
     @property
     def folder(self) -> Path:
@@ -136,8 +144,8 @@ class Server:
         return self._folder
 
     def _begin(self) -> Path:
-        self._kept = tempfile.TemporaryDirectory(prefix="fork-server-")
-        folder = Path(self._kept.name)
+        kept = tempfile.TemporaryDirectory(prefix="fork-server-")
+        folder = Path(self._closing.enter_context(kept))
         script, source = folder / self.program.name, Path(fork_client.__file__)
         script.write_text(HEAD + source.read_text("utf-8"), "utf-8")
         script.chmod(0o755)
@@ -152,6 +160,7 @@ class Server:
                 cwd=SERVER.parent,
                 env=self._environment(),
             )
+        self._closing.callback(_end, self._process)
         with socket(AF_UNIX) as first:  # a call of nothing: it ends when the libraries are there
             first.connect(str(folder / "socket"))
             first.shutdown(SHUT_WR)
@@ -213,6 +222,12 @@ class Server:
             program.send_signal(signal.SIGKILL)
             raise
         return subprocess.CompletedProcess(program.args, program.wait(), *printed)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    assert process.stdin is not None
+    process.stdin.close()
+    process.wait()
 
 
 class KernelServer(Server):

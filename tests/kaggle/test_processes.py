@@ -119,5 +119,7 @@ def test_what_python_reads_as_it_starts_is_not_silently_ignored(tmp_path: Path) 
 
 
 def test_a_server_that_cannot_begin_is_no_program() -> None:
+    server = Server("fastslow", ("no_such_library",))
     with pytest.raises(ConnectionError):
-        Server("fastslow", ("no_such_library",)).run("--help")
+        server.run("--help")
+    server.close()

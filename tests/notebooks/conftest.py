@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -58,9 +59,15 @@ class Day:
         return self.place.world.datasets[WHEELS][-1]
 
 
-def open_kernels(python: Path) -> KernelServer:
+@contextmanager
+def open_kernels(python: Path) -> Iterator[KernelServer]:
     """Forks kernels of an image, whose workers are forked as well."""
-    return KernelServer(PROGRAM, KERNEL_LIBRARIES, workers=STACK, python=python, **settle(python))
+    settings = settle(python)
+    server = KernelServer(PROGRAM, KERNEL_LIBRARIES, workers=STACK, python=python, **settings)
+    try:
+        yield server
+    finally:
+        server.close()
 
 
 @pytest.fixture(scope="session")
@@ -70,11 +77,19 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def day(tmp_path_factory: pytest.TempPathFactory, image: Path) -> Iterator[Day]:
+def kernels_of_image(image: Path) -> Iterator[KernelServer]:
+    """Forks kernels of the image."""
+    with open_kernels(image) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def day(
+    tmp_path_factory: pytest.TempPathFactory, image: Path, kernels_of_image: KernelServer
+) -> Iterator[Day]:
     """The whole day; mounts are of the old style and of the new one by turns."""
     folder = tmp_path_factory.mktemp("day")
-    kernels = open_kernels(image)
-    begin = (kernels.stand_in,)
+    begin = (kernels_of_image.stand_in,)
     server = KaggleServer()
     found = Day(Place(folder, server))
     found.place.more |= {

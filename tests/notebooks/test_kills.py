@@ -4,6 +4,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -32,9 +33,10 @@ JOBS = 6  # two experiments, two folds, and each once more on all graphs
 
 
 @pytest.fixture(scope="module")
-def kernels() -> KernelServer:
+def kernels() -> Iterator[KernelServer]:
     """Forks kernels of this environment."""
-    return open_kernels(Path(sys.executable))
+    with open_kernels(Path(sys.executable)) as server:
+        yield server
 
 
 def make_session(
