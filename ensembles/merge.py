@@ -1,6 +1,6 @@
 """Apply a recipe to the predictions of a run, a few graphs at a time."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import polars as pl
@@ -22,23 +22,24 @@ def merge_run(run: Run, recipe: Recipe) -> None:
     Raises InputError where the recipe does not fit the run's experiments, or one that it merges is
     not finished.
     """
-    check_recipe(recipe, run.experiments())
-    check_place(recipe, run.experiments())
+    experiments = run.experiments()
+    check_recipe(recipe, experiments)
+    check_place(recipe, experiments)
     if (run.folder / recipe.name).is_file():
         raise InputError(
             f"recipe {recipe.name} is called as a file of the run {run.folder}. Give the recipe's "
             "file another name."
         )
-    _check_finished(run, recipe)
+    _check_finished(run, recipe, experiments)
     for part in predictions.PARTS:
         merged = merge_files(find_members(run, recipe, part), recipe)
         write_batches(merged, RANKING_SCHEMA, run.ranking(recipe.name, part))
 
 
-def _check_finished(run: Run, recipe: Recipe) -> None:
+def _check_finished(run: Run, recipe: Recipe, experiments: Collection[str]) -> None:
     """Refuse a run that was begun with what the recipe merges, and has no predictions of it yet."""
     wanted = [*recipe.names(), *([recipe.fallback] if recipe.fallback else [])]
-    begun = [name for name in wanted if name in run.experiments()]
+    begun = [name for name in wanted if name in experiments]
     there = [name for name in begun if run.predictions(name, "test").is_file()]
     missing = [
         name for name in begun

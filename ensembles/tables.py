@@ -68,7 +68,7 @@ def _judge(a: str, b: str, mean: dict[str, Any]) -> str:
     difference, sure = mean["difference"], mean["probability"]
     if difference == 0:
         return f"{a} and {b} cannot be told apart: their mean scores are the same."
-    better, worse = (a, b) if difference >= 0 else (b, a)
+    better, worse = (a, b) if difference > 0 else (b, a)
     likely = max(sure, 1 - sure)
     if likely < SURE:
         return (

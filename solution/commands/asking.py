@@ -88,7 +88,7 @@ def show_estimate(
     found: "list[Experiment]", asked: Asked, store: "Store", hours: float | None
 ) -> None:
     """What all of it takes, and what of it fits into the hours."""
-    from solution.training.budget import choose_budget, find_whole
+    from solution.training import budget as budgets
     from solution.training.executors.local import count_slots
     from solution.training.forecast import forecast, foretell_merging, show_forecast
 
@@ -96,14 +96,14 @@ def show_estimate(
     lines = forecast(found, plan, slots=asked.workers)
     output.print(show_forecast(lines, plan, asked.workers, startup))
     if hours is not None:
-        slots = asked.workers or count_slots()
+        slots = asked.slots or count_slots()
         beside = foretell_merging(lines) + startup
-        chosen = choose_budget(lines, found, asked.folds, hours, slots, beside)
-        given_up = chosen.describe(find_whole(found, asked.folds))
+        chosen = budgets.choose_budget(lines, found, asked.folds, hours, slots, beside)
+        given_up = chosen.describe(budgets.find_whole(found, asked.folds))
         say(f"In --hours {hours:g}: {given_up or 'all of it'}.")
 
 
-def choose_budget(
+def settle_budget(
     found: "list[Experiment]",
     asked: Asked,
     store: "Store",

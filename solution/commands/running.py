@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from solution.commands.asking import Asked, choose_budget, show_estimate
+from solution.commands.asking import Asked, settle_budget, show_estimate
 from solution.commands.options import (
     Address,
     DataOrAddress,
@@ -118,7 +118,7 @@ def run(
         if estimate:
             show_estimate(found, asked, store, hours)
             return
-        budget, known = choose_budget(found, asked, store, folder, hours)
+        budget, known = settle_budget(found, asked, store, folder, hours)
         found = budget.apply(found)
         plan, opened = stack.enter_context(asked.open(found, store, folder, budget.folds))
         say(foretell_briefly(found, plan, opened, asked.slots, known))

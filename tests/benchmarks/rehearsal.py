@@ -79,11 +79,13 @@ class Members:
     ranked_by: Path | None = None  # a run whose members rank the test graphs as well
 
     def list_experiments(self, folder: Path) -> list[Path]:
-        """Files of the stand-ins, which are written into the folder; none for a default run."""
-        paths = [folder / name for name in STAND_INS if self.stand_ins]
-        for path in paths:
+        """Files of the stand-ins in the folder; none for a default run."""
+        return [folder / name for name in STAND_INS if self.stand_ins]
+
+    def write(self, folder: Path) -> None:
+        """Write these files."""
+        for path in self.list_experiments(folder):
             shutil.copyfile(stand_in.__file__, path)
-        return paths
 
 
 def list_stages(place: Path, members: Members) -> dict[str, tuple[list[str], Path]]:
@@ -205,6 +207,7 @@ class Results:
 def rehearse(folder: Path, share: float, configs: float, kills: int, members: Members) -> Results:
     """Every stage that is not done yet."""
     folder.mkdir(parents=True, exist_ok=True)
+    members.write(folder)
     results, log = Results(folder), folder / "log.txt"
     for name in NAMES:
         if f"data {name}" not in results.known:
@@ -221,6 +224,7 @@ def rehearse(folder: Path, share: float, configs: float, kills: int, members: Me
     if kills and "kills" not in results.known:
         again = folder / "killed"
         again.mkdir(exist_ok=True)
+        members.write(again)
         with suppress(FileExistsError):
             (again / "data").symlink_to((folder / "data").resolve())
         seconds = {name: results.known[name]["seconds"] for name in KILLED}
