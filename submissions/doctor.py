@@ -160,7 +160,7 @@ def _examine_variables() -> list[Finding]:
 
 
 def _examine_ledger(settings: Settings) -> Finding:
-    path = settings.submissions / "ledger.csv"
+    path = settings.ledger
     try:
         ledger = read_ledger(path)
     except InputError as error:

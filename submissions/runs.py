@@ -34,7 +34,7 @@ class RunLine:
 
 def list_runs(folder: Path) -> list[RunLine]:
     """The runs in the folder, by name."""
-    ledger = read_ledger(read_settings().submissions / "ledger.csv")
+    ledger = read_ledger(read_settings().ledger)
     return [_describe(path.parent, ledger) for path in sorted(folder.glob(f"*/{RECORD}"))]
 
 

@@ -35,6 +35,11 @@ class Settings(BaseModel):
     kernel_python: str = Field("3.12", pattern=r"^3\.\d+$")  # of Kaggle's image
     lock_seconds: Seconds = 120.0  # how long to wait for another submit to end
 
+    @property
+    def ledger(self) -> Path:
+        """Where every submission has its line; the file may not be there yet."""
+        return self.submissions / "ledger.csv"
+
 
 def read_settings() -> Settings:
     """The settings, with what the environment says; InputError where it makes no sense."""

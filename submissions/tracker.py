@@ -30,7 +30,7 @@ class Tracker:
     @property
     def path(self) -> Path:
         """The ledger."""
-        return self.settings.submissions / "ledger.csv"
+        return self.settings.ledger
 
     def read(self) -> Ledger:
         """The ledger as it is now."""

@@ -72,7 +72,7 @@ def write_page(
         describe_runtimes(evidence),
         describe_curves(run),
         describe_ceiling(evidence),
-        describe_leaderboard(ledger or read_settings().submissions / "ledger.csv"),
+        describe_leaderboard(ledger or read_settings().ledger),
         describe_making(run),
     ]
     environment = Environment(
