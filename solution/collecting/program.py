@@ -1,7 +1,6 @@
 """A program to be collected: its module, what it is called with, and its graph."""
 
 import hashlib
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,8 +16,8 @@ from solution.collecting.portable import make_portable
 from solution.collecting.program_file import SUFFIXES
 from solution.data.hlo.messages import MESSAGES, read_records
 from solution.data.hlo.nodes import Nodes, find_configurable, read_nodes
-from solution.data.hlo.records import MAX_NAME
 from solution.system.errors import InputError
+from solution.system.names import make_safe
 
 PROTOBUF = ".pb"
 
@@ -90,8 +89,7 @@ def name_program(path: Path, place: int | None = None) -> str:
         name = name.removesuffix(".hlo")
     if place is not None:
         name = f"{name}_{place}"
-    safe = re.sub(r"[^\w.+-]+", "_", name).lstrip(".")
-    return safe.encode()[:MAX_NAME].decode(errors="ignore") or "module"
+    return make_safe(name)
 
 
 def _read_protobuf(path: Path) -> Iterator[Program]:

@@ -56,7 +56,7 @@ def read_graph(path: Path, collection: Collection, advance: Advance = ignore) ->
             configurable = np.empty(0, np.int64)
             configs = _read_tiles(archive, len(nanoseconds))
             nanoseconds = nanoseconds / _read_normalizers(archive, nanoseconds)
-        opcodes = _read_opcodes(archive)
+        opcodes = read_opcodes(archive)
         shape = (len(opcodes), vocabulary.NUM_NODE_FEATURES)
         return Graph(
             name=path.stem,
@@ -96,8 +96,9 @@ def _check_names(archive: zipfile.ZipFile, collection: Collection, path: Path) -
     names = array_names(archive)
     missing = [name for name in REQUIRED + REQUIRED_OF_KIND[collection.kind] if name not in names]
     if missing:
+        arrays = "array" if len(missing) == 1 else "arrays"
         raise InputError(
-            f"{path}: a file of {collection.name} needs the array {', '.join(missing)}, found "
+            f"{path}: a file of {collection.name} needs the {arrays} {', '.join(missing)}, found "
             f"{', '.join(sorted(names)) or 'nothing'}. Is it in the right collection's folder?"
         )
 
@@ -137,7 +138,8 @@ def _read_options(archive: zipfile.ZipFile) -> np.ndarray | None:
     return np.pad(options, ((0, 0), (0, len(known) - len(names))))  # of options that came later
 
 
-def _read_opcodes(archive: zipfile.ZipFile) -> np.ndarray:
+def read_opcodes(archive: zipfile.ZipFile) -> np.ndarray:
+    """The opcodes (nodes,) uint8 of either kind of file; ValueError where one is unknown."""
     opcodes = _read_integers(archive, "node_opcode", (None,))
     unknown = np.unique(opcodes[(opcodes < 0) | (opcodes >= vocabulary.VIRTUAL)])
     if len(unknown):

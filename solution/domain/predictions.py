@@ -133,7 +133,7 @@ def read(path: Path, columns: Sequence[str] = ("collection", "graph")) -> pl.Dat
         raise InputError(f"{path}: there is no such file. Make it with `fastslow run`.")
     check_any_seal(path)
     with reading(path, "a Parquet file"):
-        frame = pl.read_parquet(path)
+        frame = pl.read_parquet(path, glob=False)
     missing = [name for name in columns if name not in frame.columns]
     if missing:
         raise InputError(

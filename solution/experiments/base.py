@@ -41,10 +41,35 @@ class Experiment:
     share: float = 1.0  # of the epochs of nets: less to end in time
 
     def __post_init__(self) -> None:
+        """Raise InputError where it could never be trained."""
         try:
             check_name(self.name)
         except ValueError as error:
             raise InputError(f"{self.name!r}: {error}. Rename the experiment.") from None
+        if not isinstance(self.ranker, RankerSettings):
+            raise InputError(
+                f"{self.name}: ranker is {self.ranker!r}, expected settings that inherit from "
+                "solution.models.base.RankerSettings."
+            )
+        describe_settings(self.ranker)  # so that its models can say what they are
+        self._check_several("collections", str, 'names, such as ("tile:xla",)')
+        self._check_several("seeds", int, "numbers, such as (0,)")
+        for name in self.collections:
+            collection(name)
+        self._check_groups()
+
+    def _check_several(self, what: str, kind: type, expected: str) -> None:
+        """Raise InputError where a field is no tuple, for want of a comma, or has one twice."""
+        given: Any = getattr(self, what)
+        is_one = not isinstance(given, tuple | list) or not given
+        if is_one or any(type(one) is not kind for one in given):
+            raise InputError(
+                f"{self.name}: {what} is {given!r}, expected {expected}, with a comma behind each."
+            )
+        if len(set(given)) < len(given):
+            raise InputError(f"{self.name}: {what} is {given!r}, expected none of them twice.")
+
+    def _check_groups(self) -> None:
         named = [name for group in self.train_jointly for name in group]
         sources = [{collection(name).source for name in group} for group in self.train_jointly]
         if len(set(named)) < len(named) or any(len(found) > 1 for found in sources):
@@ -53,12 +78,6 @@ class Experiment:
                 "source each, such as layout:xla:default and layout:xla:random, and no collection "
                 "twice. Programs of one source have the same fold in all its collections."
             )
-        if not isinstance(self.ranker, RankerSettings):
-            raise InputError(
-                f"{self.name}: ranker is {self.ranker!r}, expected settings that inherit from "
-                "solution.models.base.RankerSettings."
-            )
-        describe_settings(self.ranker)  # so that its models can say what they are
 
     def learns_from(self, name: str) -> tuple[str, ...]:
         """The collections that a model for the collection `name` learns from, itself among them."""
@@ -139,10 +158,15 @@ def find_named_experiment(name: str) -> Experiment:
 
 def _take_experiment(module: ModuleType, name: str, origin: str) -> Experiment:
     experiment = vars(module).get("EXPERIMENT")
-    if not isinstance(experiment, Experiment) or experiment.name != name:
+    expected = f"{origin}: expected EXPERIMENT = Experiment(name={name!r}, ...) in it"
+    if experiment is None:
+        raise InputError(f"{expected}, found nothing of that name.")
+    if not isinstance(experiment, Experiment):
+        raise InputError(f"{expected}, found {type(experiment).__name__}.")
+    if experiment.name != name:
         raise InputError(
-            f"{origin}: expected EXPERIMENT = Experiment(name={name!r}, ...) in it, found "
-            f"{experiment!r}. Give the experiment the name of its file."
+            f"{expected}, found the name {experiment.name!r}. Give the experiment the name of its "
+            "file."
         )
     return dataclasses.replace(experiment, source=_hash_source(module), origin=origin)
 
@@ -161,8 +185,8 @@ def _import_file(path: Path) -> ModuleType:
     sys.modules.setdefault(spec.name, module)  # dataclasses look their module up
     try:
         spec.loader.exec_module(module)
+    except InputError as error:  # an experiment that could never be trained
+        raise InputError(f"{path}: {error}") from error
     except Exception as error:
-        raise InputError(
-            f"{path}: importing it failed: {type(error).__name__}: {error}."
-        ) from error
+        raise InputError(f"{path}: importing it failed: {type(error).__name__}: {error}") from error
     return module

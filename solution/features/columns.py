@@ -1,6 +1,5 @@
 """Every column of the tables that rankers learn from: its name, its unit, and why it is there."""
 
-from solution.domain.collection import Collection
 from solution.features.column import Feature
 from solution.features.layout import layout_table
 from solution.features.tile import tile_table
@@ -9,8 +8,3 @@ FEATURES: dict[str, tuple[Feature, ...]] = {
     "layout": layout_table.FEATURES,
     "tile": tile_table.FEATURES,
 }
-
-
-def features_of(collection: Collection) -> tuple[Feature, ...]:
-    """The columns of the collection's table, in their order."""
-    return FEATURES[collection.kind]

@@ -12,6 +12,7 @@ import importlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -180,7 +181,12 @@ def _names(kind: type[RankerSettings]) -> list[str]:
 def _read_value(hint: Any, value: Any, own: Sequence[RankerSettings]) -> Any:
     if hint is RankerSettings:
         return read_settings(value, own)
-    return TypeAdapter(hint).validate_python(value)
+    return _adapter(hint).validate_python(value)
+
+
+@cache
+def _adapter(hint: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(hint)  # it takes milliseconds to make
 
 
 def _plain(value: Any) -> Any:

@@ -1,11 +1,12 @@
 """Runtimes as labels that mean the same in every graph: ranks, relevance, shares of the spread."""
 
 import numpy as np
-from scipy.stats import rankdata
 
 
 def normalised_rank(runtimes: np.ndarray) -> np.ndarray:
     """Ranks (configs,) between 0, fastest, and 1; ties share their mean."""
+    from scipy.stats import rankdata  # takes half a second to import, and who predicts needs none
+
     return (rankdata(runtimes) - 0.5) / len(runtimes)
 
 

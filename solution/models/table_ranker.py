@@ -19,9 +19,11 @@ from solution.features.table import distinct_rows
 from solution.models.base import Ranker, RankerSettings
 from solution.models.labels import normalised_rank
 from solution.models.sampling import choose_rows, share_rows
+from solution.system.errors import InputError
 from solution.system.report import Report, silent
 
 MODEL = "model.npz"
+NUMBERS = "buif"  # kinds of numpy's types
 
 
 @dataclass(frozen=True)
@@ -76,8 +78,14 @@ class TableRanker(Ranker):
 
     def predict(self, graph: Graph) -> np.ndarray:
         rows = self._scale(distinct_rows(graph))
-        scores = np.asarray(self.settings.score_rows(rows, self.weights_), np.float32)
-        return scores[graph.distinct.inverse]
+        scores = np.asarray(self.settings.score_rows(rows, self.weights_))
+        if scores.shape != (len(rows),) or scores.dtype.kind not in NUMBERS:
+            raise InputError(  # they would be other rows' scores
+                f"score_rows of {type(self.settings).__name__} returned an array {scores.shape} of "
+                f"{scores.dtype} for the {len(rows)} rows of {graph.name}, expected one number a "
+                "row."
+            )
+        return scores.astype(np.float32)[graph.distinct.inverse]
 
     def save(self, folder: Path) -> None:
         if self.scaler_ is None:

@@ -39,7 +39,6 @@ DECIDING = (
     "training/jobs.py",
     "training/plan.py",
 )
-PATTERN = "*?["
 LIBRARIES = ("torch", "torch-geometric", "lightgbm", "polars", "numpy", "scipy")
 
 
@@ -52,7 +51,6 @@ def open_run(folder: Path, settings: dict[str, Any], *, replace: bool = False) -
     Raises InputError where the folder holds something else: another run's settings, other code,
     or files that are no run at all; and where another process is at work in it.
     """
-    _check_readable(folder)
     record, wanted, found = folder / RECORD, _describe(settings), _read_ours(folder)
     if found is not None and not replace:
         _check_same(folder, wanted, found)
@@ -76,20 +74,10 @@ def check_folder(folder: Path, known: dict[str, Any], *, replace: bool = False) 
 
     It is for the time before the data is prepared, which takes long and decides the other settings.
     """
-    _check_readable(folder)
     found = _read_ours(folder)
     if found is not None and not replace:
         own = {name: value for name, value in found["settings"].items() if name in known}
         _check_same(folder, _describe(known), {**found, "settings": own})
-
-
-def _check_readable(folder: Path) -> None:
-    """Refuse a folder whose predictions could be written and not read again."""
-    if any(sign in str(folder) for sign in PATTERN):
-        raise InputError(
-            f"{folder}: has one of {' '.join(PATTERN)} in its path, which polars takes for a "
-            "pattern of several files. Choose another folder with --run."
-        )
 
 
 def _read_ours(folder: Path) -> dict[str, Any] | None:

@@ -171,7 +171,7 @@ def read_as_sealed(path: Path, files: Mapping[str, Any]) -> bytes:
 def _find_defect(file: GraphFile, advance: Advance, *, seals: Mapping[Path, str]) -> str | None:
     try:
         check_prepared(file.path, seals[file.path])
-        read_prepared(file.path)  # is it a graph, too?
+        read_prepared(file.path, is_checked=True)  # is it a graph, too?
     except InputError as error:
         return str(error)
     return None

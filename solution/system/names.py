@@ -8,6 +8,13 @@ from pathlib import Path
 from solution.system.errors import InputError
 
 NAME = re.compile(r"[A-Za-z0-9_][\w.-]*")  # no separator, nothing that is hidden, no ".."
+MAX_NAME = 150  # bytes; a file system takes 255, and a number and a suffix follow
+
+
+def make_safe(name: str) -> str:
+    """At most MAX_NAME bytes of letters, digits and few signs; file systems count bytes."""
+    safe = re.sub(r"[^\w.+-]+", "_", name).lstrip(".")
+    return safe.encode(errors="replace")[:MAX_NAME].decode(errors="ignore") or "module"
 
 
 def check_name(name: str) -> str:

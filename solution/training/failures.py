@@ -9,47 +9,13 @@ from types import TracebackType
 
 import numpy as np
 
-from solution.domain.collection import collection as find_collection
 from solution.domain.graph import Graph
-from solution.experiments.base import Experiment, find_experiment
-from solution.features.table import distinct_rows
+from solution.experiments.base import Experiment
 from solution.models.base import Ranker
-from solution.models.table_ranker import TableRanker
 from solution.system.errors import InputError
 from solution.training.plan import IS_LABELLED, Plan
 
-NUMBERS = "buif"  # kinds of numpy's types
 REHEARSAL_GRAPHS = 2  # one to fit on, one to stop early on
-
-
-def load_experiment(name: str) -> Experiment:
-    """The experiment of that name or file, to be trained.
-
-    Raises InputError as find_experiment does, and where it could never be trained: what it ranks
-    are no collections, or it has no seeds.
-    """
-    found = find_experiment(name)
-    given: object = found.collections
-    if not isinstance(given, tuple | list) or not given:
-        raise InputError(
-            f"{found.origin}: collections is {given!r}, expected names with a comma behind each, "
-            'such as ("tile:xla",).'
-        )
-    try:
-        for one in given:
-            find_collection(one)
-    except InputError as error:
-        raise InputError(f"{found.origin}: {error}") from error
-    seeds: object = found.seeds
-    if not isinstance(seeds, tuple | list) or not seeds or any(type(s) is not int for s in seeds):
-        raise InputError(
-            f"{found.origin}: seeds is {seeds!r}, expected numbers with a comma behind each, such "
-            "as (0,)."
-        )
-    for what, values in (("collections", given), ("seeds", seeds)):
-        if len(set(values)) < len(values):
-            raise InputError(f"{found.origin}: {what} is {values!r}: expected none of them twice.")
-    return found
 
 
 @contextmanager
@@ -101,23 +67,12 @@ def rehearse(experiment: Experiment, plan: Plan) -> None:
         graph = plan.load(rows[:1], settings)[0]
         ranker = settings.build(seed=0)
         ranker.fit(plan.load(rows[:1], settings), plan.load(rows[1:], settings))
-        if isinstance(ranker, TableRanker):
-            _check_rows(ranker, experiment, graph)
-        scores = ranker.predict(graph)
+        try:
+            scores = ranker.predict(graph)
+        except InputError as error:
+            raise InputError(f"{experiment.origin}: {error}") from error
         _try_saving(ranker, experiment)
     check_shape(scores, experiment, graph)
-
-
-def _check_rows(ranker: TableRanker, experiment: Experiment, graph: Graph) -> None:
-    """Raise InputError where rows are not scored one by one: scores would be other rows'."""
-    assert ranker.scaler_ is not None  # it is fitted
-    rows = ranker.scaler_(distinct_rows(graph)).astype(np.float64)
-    scores = np.asarray(ranker.settings.score_rows(rows - rows.mean(axis=0), ranker.weights_))
-    if scores.shape != (len(rows),) or scores.dtype.kind not in NUMBERS:
-        raise InputError(
-            f"{experiment.origin}: score_rows returned an array {scores.shape} of {scores.dtype} "
-            f"for the {len(rows)} rows of {graph.name}, expected one number a row."
-        )
 
 
 def _try_saving(ranker: Ranker, experiment: Experiment) -> None:

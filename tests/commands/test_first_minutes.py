@@ -121,11 +121,16 @@ def test_one_collection_is_enough(fastslow: FastSlow, tmp_path: Path) -> None:
     assert "runs/data-tile-xla/submission.csv (2 rows, checked)" in done.stdout
 
 
-def test_a_run_that_could_not_be_read_again_is_refused(fastslow: FastSlow, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["out[1]", "out*", "o?t"])
+def test_a_run_whose_name_is_a_pattern_is_read_again(
+    name: str, fastslow: FastSlow, tmp_path: Path
+) -> None:
     data = make_data(tmp_path / "data")
-    done = fastslow("run", data, *RIDGE[:2], "--run", "out[1]")
-    assert done.returncode == 2
-    assert "Choose another folder with --run" in " ".join(done.stderr.split())
+    (tmp_path / "out1").mkdir()  # what the patterns mean
+    assert fastslow("run", data, *RIDGE, "--run", name).returncode == 0
+    done = fastslow("ensemble", "equal_weights", "--run", name)
+    assert done.returncode == 0, done.stderr
+    assert f"{name}/submission.csv" in done.stdout
 
 
 @pytest.mark.parametrize(

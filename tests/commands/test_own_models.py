@@ -87,7 +87,7 @@ def test_scores_that_are_not_one_a_row_are_refused(
         "train", "slip.py", "--data", data, "--folds", "2", "--scheme", "graph", "--run", "out"
     )
     assert done.returncode == 2
-    assert f"slip.py: score_rows returned an array {found}" in done.stderr
+    assert f"slip.py: score_rows of Slip returned an array {found}" in done.stderr
 
 
 def test_two_experiments_of_one_name_are_refused(fastslow: FastSlow, tmp_path: Path) -> None:

@@ -165,6 +165,12 @@ def test_missing_array_is_named(kind: str, name: str, tmp_path: Path) -> None:
     assert f"needs the array {name}, found" in refusal(path, GRAPHS[kind].collection)
 
 
+def test_missing_arrays_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "program.npz"
+    np.savez(path, node_feat=to_arrays(GRAPHS["tile"])["node_feat"])
+    assert "needs the arrays node_opcode, edge_index" in refusal(path, GRAPHS["tile"].collection)
+
+
 @pytest.mark.parametrize(("kind", "name"), ARRAYS)
 def test_wrong_number_of_dimensions_is_named(kind: str, name: str, tmp_path: Path) -> None:
     graph = GRAPHS[kind]

@@ -36,11 +36,20 @@ def test_a_file_outside_the_package_is_known_by_its_content() -> None:
     assert len(experiment.source) == 16
 
 
+NAMED = """
+from solution import Experiment
+from solution.models.nothing import NothingSettings
+EXPERIMENT = Experiment(name="{}", collections=("tile:xla",), ranker=NothingSettings())
+"""
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "expected EXPERIMENT"),
-        ("EXPERIMENT = 3", "expected EXPERIMENT"),
+        ("", "found nothing of that name"),
+        ("EXPERIMENT = 3", "expected EXPERIMENT .* found int"),
+        (NAMED.format("other_001"), "found the name 'other_001'. Give the experiment the name"),
+        (NAMED.format("my model"), "Rename the experiment"),
         ("import no_such_module", "ModuleNotFoundError"),
         ("def broken(:", "SyntaxError"),
     ],

@@ -9,7 +9,6 @@ default run, which it asks for, a tile's runtimes are divided by the shortest: n
 it.
 """
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,12 +33,12 @@ from solution.domain.vocabulary import (
     OPTION_NAMES,
 )
 from solution.system.errors import InputError
+from solution.system.names import make_safe
 from solution.system.progress import track
 
 DEFAULT_COLLECTIONS = {"layout": "layout:xla:random", "tile": "tile:xla"}
 NO_TIME = 1  # nanoseconds: up to here a run was not timed
 BLOCK_RUNS = 256  # whose layouts are in memory as numbers at once
-MAX_NAME = 150  # bytes; a file system takes 255, and a number and a suffix follow
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,8 +197,8 @@ def _names(path: Path, messages: Sequence[Any]) -> list[str]:
     Names are made safe for a file system; equal ones are numbered until none is as another.
     """
     if len(messages) == 1:
-        return [_safe(path.stem)]
-    names = [_safe(f"{m.module.name}_{_signed(m.fingerprint):x}") for m in messages]
+        return [make_safe(path.stem)]
+    names = [make_safe(f"{m.module.name}_{_signed(m.fingerprint):x}") for m in messages]
     counts = Counter(names)
     taken = {name for name in names if counts[name] == 1}
     return [
@@ -219,9 +218,3 @@ def _number(name: str, place: int, taken: set[str]) -> str:
 
 def _signed(fingerprint: int) -> int:
     return fingerprint - (fingerprint >> 63 << 64)
-
-
-def _safe(name: str) -> str:
-    """At most MAX_NAME bytes of letters, digits and few signs; file systems count bytes."""
-    safe = re.sub(r"[^\w.+-]+", "_", name).lstrip(".")
-    return safe.encode(errors="replace")[:MAX_NAME].decode(errors="ignore") or "module"

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from solution.data.hlo.records import read_module_file
+from solution.data.npz import read_opcodes
 from solution.data.npz_arrays import open_arrays, read_array
 from solution.domain import vocabulary
 from solution.domain.collection import collection
@@ -55,15 +56,13 @@ def _read_module(path: Path) -> Graph:
 def _read_npz(path: Path) -> Graph:
     """The nodes and edges of either kind of file; its configurations are left in it."""
     with open_arrays(path) as archive:
-        opcodes = read_array(archive, "node_opcode", (None,))
-        if len(unknown := np.unique(opcodes[(opcodes < 0) | (opcodes >= vocabulary.VIRTUAL)])):
-            raise InputError(f"{path}: node_opcode holds the unknown opcode {unknown[0]}.")
+        opcodes = read_opcodes(archive)
         shape = (len(opcodes), vocabulary.NUM_NODE_FEATURES)
         return Graph(
             name=path.stem,
             collection=collection("tile:xla"),
             node_features=read_array(archive, "node_feat", shape).astype(np.float32),
-            node_opcodes=opcodes.astype(np.uint8),
+            node_opcodes=opcodes,
             edges=read_array(archive, "edge_index", (None, 2)).astype(np.int64),
             configurable=np.empty(0, np.int64),
             configs=np.zeros((1, vocabulary.NUM_TILE_FEATURES), np.float32),

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from solution.data.hlo.messages import MESSAGES
 from solution.data.hlo.nodes import summarise
-from solution.data.hlo.records import MAX_NAME, read_module_file
+from solution.data.hlo.records import read_module_file
 from solution.data.hlo.writing import write_record
 from solution.system.errors import InputError
+from solution.system.names import MAX_NAME
 from tests.conftest import FastSlow
 from tests.made import modules
 from tests.made.guarded import Guard
