@@ -5,13 +5,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from rich.console import Console
 
 from solution.analysis.explanation import adds_up, describe
 from solution.analysis.explanation_pictures import draw_costs
 from solution.analysis.state_costs import explain_costs, name_reasons, show_costs
 from solution.features.propagation.state_table import BYTES, state_tables
-from solution.models.layout.cost_net import CostNetRanker, CostNetSettings
+from solution.models.layout.cost_net import (
+    INSTRUCTIONS,
+    LEAST,
+    MOST_TIMES,
+    STRIDED,
+    CostNetRanker,
+    CostNetSettings,
+)
 from solution.models.layout.layout_gnn import LayoutGnnSettings
 from solution.models.nets.training_settings import TrainingSettings
 from tests.made.graphs import make_layout_graph
@@ -84,9 +92,28 @@ def test_before_anything_is_learned_copied_bytes_decide() -> None:
     ranker = CostNetSettings(width=8, training=training).build(0).fit(GRAPHS[:2], [])
     for graph in GRAPHS[2:]:
         table = state_tables("cpu")(graph)
-        moved = np.where(table.is_copied, table.shares[:, BYTES], 0)[table.numbers].sum(axis=1)
-        scores = ranker.predict(graph)
-        assert np.corrcoef(moved[graph.distinct.inverse], scores)[0, 1] > 0.95
+        costs = table.is_copied * table.shares[:, BYTES] * (1 + STRIDED * table.strides)
+        moved = costs[table.numbers].sum(axis=1)[graph.distinct.inverse]
+        assert np.corrcoef(moved, ranker.predict(graph))[0, 1] == pytest.approx(1, abs=1e-5)
+
+
+def test_what_is_learned_is_bounded(ranker: CostNetRanker) -> None:
+    """However wild its weights are: what is like nothing that was learned from is not made up."""
+    wild = CostNetSettings(width=8, training=TRAINING).build(0).fit(GRAPHS[:1], [])
+    with torch.no_grad():
+        for name, weight in wild.net_.named_parameters():
+            weight.mul_(100 if name != "log_factor" else 1)
+    for graph in GRAPHS:
+        table = state_tables("cpu")(graph)
+        copied = table.is_copied * table.shares[:, BYTES]
+        costs = wild.list_costs(graph)
+        scale = np.exp(float(wild.net_.log_factor.detach())) / max(
+            copied[table.numbers].sum(axis=1)[graph.listed_distinct].std(), LEAST
+        )
+        is_made = np.isin(np.arange(len(costs)), table.numbers[:, : table.instructions])
+        most = copied * (1 + STRIDED * table.strides) * MOST_TIMES
+        most = most + INSTRUCTIONS * table.shares.sum(axis=1) * is_made
+        assert (np.abs(costs) <= 1.001 * scale * most).all()
 
 
 def test_a_copy_costs_more_than_nothing_whatever_is_learned(ranker: CostNetRanker) -> None:

@@ -4,8 +4,9 @@
 
 Every ranker learns from all labelled layout programs of the one folder, and ranks those of the
 other; architectures that stand in both are left out. *Copied bytes* learn nothing: they are what
-our rules of layout assignment say that a configuration copies. Kendall's tau, means with 95%
-intervals over programs.
+our rules of layout assignment say that a configuration copies; *by stride*, each byte counts more
+where it is read far apart, which is what the net of costs begins with. Kendall's tau, means with
+95% intervals over programs.
 """
 
 from collections import defaultdict
@@ -29,6 +30,8 @@ from solution.experiments.base import find_experiment
 from solution.features.padding import repair_padding
 from solution.features.preparation import Preparation
 from solution.features.propagation.copy_table import FEATURES, propagated_rows
+from solution.features.propagation.state_table import BYTES, state_tables
+from solution.models.layout.cost_net import STRIDED
 from solution.store.preparing import prepare_store
 from solution.system.progress import track
 from solution.system.terminal import output
@@ -81,6 +84,17 @@ def count_copied(graphs: Sequence[Graph]) -> Scores:
     }
 
 
+def count_by_stride(graphs: Sequence[Graph]) -> Scores:
+    """The same, weighted as a net of costs weighs them that has learned nothing."""
+    found = {}
+    for graph in graphs:
+        table = state_tables("cpu")(graph)
+        costs = table.is_copied * table.shares[:, BYTES] * (1 + STRIDED * table.strides)
+        key = graph.collection.name, graph.name
+        found[key] = costs[table.numbers].sum(axis=1)[graph.distinct.inverse]
+    return found
+
+
 def tabulate(columns: Mapping[str, Scores], graphs: Sequence[Graph]) -> pl.DataFrame:
     """The mean tau of each collection and of all, with an interval over programs."""
     taus = pl.DataFrame(
@@ -112,7 +126,7 @@ def main(
     """Fit all rankers, and print the table."""
     plan = open_plan(data, out / "store")
     graphs = read_unlike(other, plan)
-    columns = {"copied bytes": count_copied(graphs)}
+    columns = {"copied bytes": count_copied(graphs), "by stride": count_by_stride(graphs)}
     columns |= {name: predict(name, plan, graphs, seeds) for name in ranker}
     if set(MERGED) <= set(columns):
         columns["both nets"] = {

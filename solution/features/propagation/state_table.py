@@ -70,6 +70,9 @@ class StateTable:
     reader: np.ndarray  # (states,) int64 for whom it is copied, else the same
     features: np.ndarray  # (states, len(FEATURES)) float32
     shares: np.ndarray  # (states, NUM_SHARES) float32 what each counts in a sum
+    # (states,) float32: log2 of the elements between two that a copy of a use reads one after the
+    # other, for it writes along the contiguous dimension of what it makes; 0 where none is copied.
+    strides: np.ndarray
 
     @property
     def is_copied(self) -> np.ndarray:
@@ -109,6 +112,7 @@ def _describe_states(graph: Graph, backend: Backend) -> StateTable:
         reader=np.where(places.is_copy, node[places.instruction], node[places.made]),
         features=_describe(own, places, layouts, size, total, is_own),
         shares=_share(own, places, layouts, size, total),
+        strides=_find_strides(own, places, layouts),
     )
 
 
@@ -177,6 +181,17 @@ def _share(
     ).astype(np.float32)
 
 
+def _find_strides(own: Instructions, places: _Places, layouts: np.ndarray) -> np.ndarray:
+    """How far apart each copy reads (states,) float32, see StateTable.strides."""
+    sizes, rank = own.sizes[places.made], own.rank[places.made]
+    there, _ = _lay_out(layouts[:, MADE], sizes, rank)
+    _, written = _lay_out(layouts[:, FIRST], sizes, rank)
+    rows, slot = np.arange(len(layouts)), np.argmax(written > 0, axis=1)
+    along = list_dimensions(layouts[:, FIRST], rank)[rows, slot]
+    is_copied = places.is_copy & (layouts[:, COPY] > 0) & (along >= 0)
+    return np.where(is_copied, there[rows, np.maximum(along, 0)], 0).astype(np.float32)
+
+
 def list_dimensions(layouts: np.ndarray, rank: np.ndarray) -> np.ndarray:
     """The dimensions (states, 6) of layouts (states,), minor to major; NONE past the rank."""
     slots = np.arange(MAX_RANK)
@@ -193,11 +208,7 @@ def describe_layouts(layouts: np.ndarray, sizes: np.ndarray, rank: np.ndarray) -
     dimensions = list_dimensions(layouts, rank)
     is_there = dimensions >= 0
     rows = np.arange(len(layouts))
-    logs = np.log2(np.take_along_axis(sizes, np.maximum(dimensions, 0), axis=1)) * is_there
-    # What lies inside a dimension is the product of the more minor ones.
-    strides = np.zeros((len(layouts), MAX_RANK))
-    row, slot = np.nonzero(is_there)
-    strides[row, dimensions[row, slot]] = (np.cumsum(logs, axis=1) - logs)[row, slot]
+    strides, logs = _lay_out(layouts, sizes, rank)
     alike = dimensions == list_dimensions(_row_major(rank), rank)
     as_row_major = (logs * np.cumprod(alike & is_there, axis=1)).sum(axis=1)
     known = layouts >= 0
@@ -214,6 +225,25 @@ def describe_layouts(layouts: np.ndarray, sizes: np.ndarray, rank: np.ndarray) -
         np.take_along_axis(strides, last, axis=1) * is_last,
         np.log2(np.take_along_axis(sizes, last, axis=1)) * is_last,
     ])  # fmt: skip
+
+
+def _lay_out(
+    layouts: np.ndarray, sizes: np.ndarray, rank: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Where the dimensions of tensors lie in memory, in log2 elements.
+
+    Returns:
+        the stride of each dimension (states, 6), and the size of each from minor to major
+        (states, 6); 0 where there is none.
+    """
+    dimensions = list_dimensions(layouts, rank)
+    is_there = dimensions >= 0
+    logs = np.log2(np.take_along_axis(sizes, np.maximum(dimensions, 0), axis=1)) * is_there
+    # What lies inside a dimension is the product of the more minor ones.
+    strides = np.zeros((len(layouts), MAX_RANK))
+    row, slot = np.nonzero(is_there)
+    strides[row, dimensions[row, slot]] = (np.cumsum(logs, axis=1) - logs)[row, slot]
+    return strides, logs
 
 
 def _row_major(rank: np.ndarray) -> np.ndarray:

@@ -6,9 +6,10 @@
 Layout assignment is no matter of learning: the compiler's own rules say which layout every tensor
 gets and where one is copied (solution.features.propagation). Learned is what a copy costs, and an
 instruction in the layouts that it has, from many programs. Two things are known before: a copy
-costs more than nothing, and about what it moves. So the cost of a copied byte is positive and
-begins at one, that of an instruction at none; a net that has learned nothing ranks by the bytes
-that are copied, and what is unlike all that was learned from is ranked by little else.
+costs about what it moves, and more where it reads far apart. So a net that has learned nothing
+ranks by the bytes that are copied, weighted so; and what is learned is bounded, a few times more or
+less for a copy, little beside it for an instruction, for what is unlike all that was learned from
+would otherwise be ranked by what does not hold there.
 
 A score is a sum, so it says why it is what it is (list_costs). It is on the scale of its list's
 copies: programs that copy much and little count alike.
@@ -40,8 +41,9 @@ from solution.models.settings import check_choice
 
 CHUNK_VALUES = 1 << 24  # (configuration, place) entries that are summed at once
 OPCODE_WIDTH = 16
-ONE, LITTLE = 0.5413, -4.0  # softplus of these is 1 and 0.018
-INSTRUCTIONS = 0.1  # how slowly what instructions cost is learned, beside copies
+STRIDED = 0.3  # how much more a copied byte costs for each doubling of how far apart it is read
+MOST_TIMES = 3.0  # what is learned makes a copy cheaper or more expensive by this at most
+INSTRUCTIONS = 0.6  # what a byte of an instruction costs at most, beside one that is copied
 LEAST = 1e-3  # of all tensors' bytes: the scale of a list that copies less
 # The states of more configurations of a large program would not be in memory together.
 TRAINING = replace(layout_gnn.TRAINING, loss="pairwise_logistic", max_configs=1000)
@@ -79,6 +81,7 @@ class CostInputs:
     reader: Tensor  # (states,) int64 for whom it is copied, else the same
     features: Tensor  # (states, len(FEATURES)) float32
     shares: Tensor  # (states, NUM_SHARES) float32
+    strides: Tensor  # (states,) float32 how far apart a copy reads
     is_copied: Tensor  # (states,) float32: 1 where something is copied
     is_made: Tensor  # (states,) float32: 1 where it is an instruction's
     numbers: np.ndarray  # (distinct configs, places) int32 rows of the above
@@ -124,6 +127,7 @@ def prepare(graph: Graph, backend: str) -> CostInputs:
         reader=torch.from_numpy(table.reader),
         features=torch.from_numpy(table.features),
         shares=torch.from_numpy(table.shares),
+        strides=torch.from_numpy(table.strides),
         is_copied=torch.from_numpy(table.is_copied.astype(np.float32)),
         is_made=torch.from_numpy(is_made),
         numbers=table.numbers,
@@ -132,19 +136,19 @@ def prepare(graph: Graph, backend: str) -> CostInputs:
 
 
 class StateMlp(nn.Module):
-    """Linear, GELU, Linear of [node, reader, state]; 0 before anything is learned.
+    """Linear, GELU, Linear, tanh of [node, reader, state]; 0 before anything is learned.
 
     Shapes: nodes (nodes, width), node and reader (states,) int64, features (states, values) ->
-    (states, NUM_SHARES).
+    (states, outputs), between -1 and 1.
     """
 
-    def __init__(self, width: int, values: int, dropout: float) -> None:
+    def __init__(self, width: int, values: int, outputs: int, dropout: float) -> None:
         super().__init__()
         self.node = nn.Linear(width, width)
         self.reader = nn.Linear(width, width, bias=False)
         self.state = nn.Linear(values, width, bias=False)
         self.dropout = nn.Dropout(dropout)
-        self.out = nn.Linear(width, NUM_SHARES)
+        self.out = nn.Linear(width, outputs)
         nn.init.zeros_(self.out.weight)
         nn.init.zeros_(self.out.bias)
 
@@ -152,7 +156,7 @@ class StateMlp(nn.Module):
         # The products of a node are taken once, not for each of its states.
         known = self.node(nodes)[node] + self.reader(nodes)[reader]
         known = functional.gelu(known + self.state(features))
-        return cast("Tensor", self.out(self.dropout(known)))
+        return torch.tanh(self.out(self.dropout(known)))
 
 
 class CostNet(nn.Module):
@@ -163,12 +167,9 @@ class CostNet(nn.Module):
         width, dropout = settings.width, settings.dropout
         self.opcode = nn.Embedding(vocabulary.NUM_OPCODES, OPCODE_WIDTH)
         self.node = Mlp(OPCODE_WIDTH + NUM_NUMERIC, width, width)
-        self.instruction = StateMlp(width, len(FEATURES), dropout)
-        self.copy = StateMlp(width, len(FEATURES), dropout)
+        self.instruction = StateMlp(width, len(FEATURES), NUM_SHARES, dropout)
+        self.copy = StateMlp(width, len(FEATURES), 1, dropout)
         self.log_factor = nn.Parameter(torch.zeros(()))  # of all scores: how sure they are
-        begin = torch.full((NUM_SHARES,), LITTLE)
-        begin[BYTES] = ONE
-        self.register_buffer("begin", begin, persistent=False)
 
     def score_batch(self, batch: Sequence[CostInputs], configs: np.ndarray) -> Tensor:
         """(configs, graphs): scores of these configurations among each other."""
@@ -223,11 +224,11 @@ class CostNet(nn.Module):
         nodes = functional.pad(nodes, (0, 0, 0, 1))  # the last is that of what is no node's
         own = torch.from_numpy(states).to(nodes.device)
         known = nodes, inputs.node[own], inputs.reader[own], inputs.features[own]
-        shares, is_copied = inputs.shares[own], inputs.is_copied[own]
-        copying = functional.softplus(self.copy(*known) + self.begin) * is_copied[:, None]
-        making = INSTRUCTIONS * self.instruction(*known) * inputs.is_made[own][:, None]
-        costs = ((copying + making) * shares).sum(dim=1)
-        return torch.stack([costs, is_copied * shares[:, BYTES]], dim=1)
+        shares = inputs.shares[own]
+        copied = inputs.is_copied[own] * shares[:, BYTES]
+        a_byte = (1 + STRIDED * inputs.strides[own]) * MOST_TIMES ** self.copy(*known)[:, 0]
+        making = (self.instruction(*known) * shares).sum(dim=1) * inputs.is_made[own]
+        return torch.stack([a_byte * copied + INSTRUCTIONS * making, copied], dim=1)
 
 
 def _add_up(weights: Tensor, numbers: np.ndarray) -> Tensor:

@@ -83,6 +83,32 @@ def test_the_table_has_what_varies(seed: int) -> None:
     assert (np.unique(table.numbers) == np.arange(len(table.features))).all()
 
 
+def read_apart(shape: tuple[int, ...], there: Layout, written: Layout) -> float:
+    """How far apart two elements lie in what is there that lie beside each other when copied."""
+    read, write = (addresses(shape, layout).ravel() for layout in (there, written))
+    order = read[np.argsort(write)]
+    return math.log2(abs(int(order[1] - order[0]))) if len(order) > 1 else 0.0
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6))
+def test_strides_are_how_far_apart_a_copy_reads(seed: int) -> None:
+    graph = draw_graph(seed)
+    propagation, table = Propagation(graph), state_tables("cpu")(graph)
+    own, numbered = propagation.instructions, propagation.number()
+    varying = np.flatnonzero((numbered.numbers != numbered.numbers[0]).any(axis=0))
+    for column, place in enumerate(varying.tolist()):
+        for number, state in zip(numbered.numbers[:, place], table.numbers[:, column], strict=True):
+            there, written, _, copy = numbered.layouts[number].tolist()
+            expected = 0.0
+            if place >= own.count and copy:
+                base = own.read[place - own.count]
+                shape = tuple(own.sizes[base, : own.rank[base]].tolist())
+                both = (unpack(layout, len(shape)) for layout in (there, written))
+                expected = read_apart(shape, *both)
+            assert table.strides[state] == pytest.approx(expected, abs=1e-5)
+
+
 def describe_slowly(shape: tuple[int, ...], layout: Layout) -> dict[str, float]:
     """Strides by where elements lie."""
     place = addresses(shape, layout).reshape(shape)
