@@ -13,8 +13,8 @@ from solution.analysis.explanation_pictures import draw_costs
 from solution.analysis.state_costs import explain_costs, name_reasons, show_costs
 from solution.features.propagation.state_table import BYTES, state_tables
 from solution.models.layout.cost_net import (
-    INSTRUCTIONS,
     LEAST,
+    MOST,
     MOST_TIMES,
     STRIDED,
     CostNetRanker,
@@ -112,7 +112,7 @@ def test_what_is_learned_is_bounded(ranker: CostNetRanker) -> None:
         )
         is_made = np.isin(np.arange(len(costs)), table.numbers[:, : table.instructions])
         most = copied * (1 + STRIDED * table.strides) * MOST_TIMES
-        most = most + INSTRUCTIONS * table.shares.sum(axis=1) * is_made
+        most = most + MOST * table.shares.sum(axis=1) * is_made
         assert (np.abs(costs) <= 1.001 * scale * most).all()
 
 

@@ -43,7 +43,8 @@ CHUNK_VALUES = 1 << 24  # (configuration, place) entries that are summed at once
 OPCODE_WIDTH = 16
 STRIDED = 0.3  # how much more a copied byte costs for each doubling of how far apart it is read
 MOST_TIMES = 3.0  # what is learned makes a copy cheaper or more expensive by this at most
-INSTRUCTIONS = 0.6  # what a byte of an instruction costs at most, beside one that is copied
+MOST = 0.6  # what an instruction's byte costs at most, beside one that is copied
+SLOWNESS = 0.1  # how fast what instructions cost is learned, beside copies
 LEAST = 1e-3  # of all tensors' bytes: the scale of a list that copies less
 # The states of more configurations of a large program would not be in memory together.
 TRAINING = replace(layout_gnn.TRAINING, loss="pairwise_logistic", max_configs=1000)
@@ -136,10 +137,10 @@ def prepare(graph: Graph, backend: str) -> CostInputs:
 
 
 class StateMlp(nn.Module):
-    """Linear, GELU, Linear, tanh of [node, reader, state]; 0 before anything is learned.
+    """Linear, GELU, Linear of [node, reader, state]; 0 before anything is learned.
 
     Shapes: nodes (nodes, width), node and reader (states,) int64, features (states, values) ->
-    (states, outputs), between -1 and 1.
+    (states, outputs).
     """
 
     def __init__(self, width: int, values: int, outputs: int, dropout: float) -> None:
@@ -156,7 +157,7 @@ class StateMlp(nn.Module):
         # The products of a node are taken once, not for each of its states.
         known = self.node(nodes)[node] + self.reader(nodes)[reader]
         known = functional.gelu(known + self.state(features))
-        return torch.tanh(self.out(self.dropout(known)))
+        return cast("Tensor", self.out(self.dropout(known)))
 
 
 class CostNet(nn.Module):
@@ -226,9 +227,11 @@ class CostNet(nn.Module):
         known = nodes, inputs.node[own], inputs.reader[own], inputs.features[own]
         shares = inputs.shares[own]
         copied = inputs.is_copied[own] * shares[:, BYTES]
-        a_byte = (1 + STRIDED * inputs.strides[own]) * MOST_TIMES ** self.copy(*known)[:, 0]
-        making = (self.instruction(*known) * shares).sum(dim=1) * inputs.is_made[own]
-        return torch.stack([a_byte * copied + INSTRUCTIONS * making, copied], dim=1)
+        times = MOST_TIMES ** torch.tanh(self.copy(*known)[:, 0])
+        copying = (1 + STRIDED * inputs.strides[own]) * times * copied
+        a_share = MOST * torch.tanh(SLOWNESS / MOST * self.instruction(*known))
+        making = (a_share * shares).sum(dim=1) * inputs.is_made[own]
+        return torch.stack([copying + making, copied], dim=1)
 
 
 def _add_up(weights: Tensor, numbers: np.ndarray) -> Tensor:
