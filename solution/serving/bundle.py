@@ -229,7 +229,8 @@ def load_bundle(path: str | Path = DEFAULT) -> Bundle:
     """Open a bundle, a folder or a zip, and compare everything in it with its checksums.
 
     Args:
-        path: by default the bundle that comes with the package, which learned from its sample.
+        path: by default the bundle that comes with the package, which learned from its sample and
+            from collected programs.
 
     Raises InputError where it is damaged, holds anything unknown, or is of other features.
     """

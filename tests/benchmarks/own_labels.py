@@ -1,0 +1,98 @@
+"""How much of a program can be learned at all: with half of its own labels, and without them.
+
+    python -m tests.benchmarks.own_labels CPUGRAPHS --workers 2
+
+The folds by architecture of `fastslow run`. Each program's configurations are divided in two; one
+half is ranked by a ranker that has learned from the programs of the other folds, and by one that
+has learned from the other half of this program (and of the fold's) as well. The second is no
+result, for nobody has these labels: it says what a ranker could reach on a program that it knows.
+"""
+
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import polars as pl
+import typer
+
+from solution.data.folders import find_files
+from solution.domain.collection import LAYOUT, NLP, XLA
+from solution.domain.graph import Graph
+from solution.domain.metrics import kendall_tau
+from solution.experiments.base import find_experiment
+from solution.features.preparation import Preparation
+from solution.models.base import RankerSettings
+from solution.store.preparing import prepare_store
+from solution.system.progress import bars
+from solution.system.report import Report
+from solution.training.executors.base import Task
+from solution.training.executors.local import LocalExecutor
+from solution.training.fit import split_training
+from solution.training.plan import make_plan
+from solution.training.sites import Here
+from solution.training.watch import ProgressBars
+from tests.benchmarks.added_programs import show
+
+Found = list[tuple[str, str, float]]  # collection, graph, tau
+RANKERS = ("layout_gnn_001", "layout_cost_net_001")
+
+
+def score(
+    site: Here, settings: RankerSettings, fold: int, seed: int, group: tuple[str, ...],
+    with_own: bool, report: Report,
+) -> Found:  # fmt: skip
+    """The second half of each of the fold's programs."""
+    plan = site.plan
+    fit_on, validate_on = split_training(plan, group, fold, seed)
+    asked = [graph for name in group for graph in plan.load(plan.held_out(name, fold), settings)]
+    own = [_take(graph, 0) for graph in asked] if with_own else []
+    ranker = settings.build(seed)
+    graphs = [*plan.load(fit_on, settings), *own]
+    ranker.fit(graphs, plan.load(validate_on, settings), report)
+    return [(*graph.key, _score(ranker.predict(graph), graph)) for graph in asked]
+
+
+def _take(graph: Graph, first: int) -> Graph:
+    """Every second configuration."""
+    return graph.select(np.arange(first, graph.num_configs, 2))
+
+
+def _score(scores: np.ndarray, graph: Graph) -> float:
+    assert graph.runtimes is not None  # it stands in a fold
+    return kendall_tau(scores[1::2], graph.runtimes[1::2])
+
+
+def main(
+    data: Annotated[Path, typer.Argument(help="Measured layout programs.")],
+    out: Path = Path("build/own_labels"),
+    experiment: Annotated[list[str], typer.Option()] = list(RANKERS),  # noqa: B006, B008
+    folds: int = 5,
+    seeds: int = 1,
+    workers: int = 1,
+) -> None:
+    """Fit all with and without, and print the difference for each experiment and collection."""
+    files = [file for file in find_files(data) if file.collection.name in LAYOUT]
+    store = prepare_store(files, out / "store", Preparation(None))
+    plan = make_plan(store, "architecture", folds)
+    for name in experiment:
+        settings = find_experiment(name).ranker
+        cases = list(product(range(folds), range(seeds), (XLA, NLP), (False, True)))
+        tasks = [Task(f"{name} fold {case[0]} seed {case[1]}", (settings, *case)) for case in cases]
+        rows: list[tuple] = []
+
+        def keep(number: int, found: Found, cases: list = cases, rows: list = rows) -> None:
+            _, seed, _, with_own = cases[number]
+            rows += [(*row, seed, with_own) for row in found]
+
+        with bars() as progress:
+            watch = ProgressBars(progress, len(tasks), name)
+            work = partial(score, Here(plan.graphs, plan.store))
+            LocalExecutor(workers).run(work, tasks, watch, keep)
+        show(name, pl.DataFrame(rows, ["collection", "graph", "score", "seed", "added"],
+                                orient="row"))  # fmt: skip
+
+
+if __name__ == "__main__":
+    typer.run(main)
