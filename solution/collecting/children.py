@@ -42,6 +42,7 @@ class Child:
         self.core = core
         self.platform, self.pinned = "", False
         self._errors = Path(tempfile.mkstemp(prefix="fastslow-child-")[1])
+        self._said = 0  # bytes that it had printed when it was asked last
         self._process: Any = None
         self._connection: Connection | None = None
 
@@ -58,6 +59,7 @@ class Child:
         """
         if not self.is_alive:
             self._start()
+        self._said = self._errors.stat().st_size
         assert self._connection is not None
         try:
             self._connection.send(request)
@@ -78,6 +80,7 @@ class Child:
 
     def _start(self) -> None:
         self._end()
+        self._said = 0  # it begins with an empty file
         self._connection, other = SPAWN.Pipe()
         # A new process: it compiles and times, and has nothing but what that takes.
         self._process = start_child(serve, other, self._errors, self.core, context=SPAWN)
@@ -119,8 +122,8 @@ class Child:
     def _last_words(self) -> str:
         """What the compiler printed before it aborted, or how the process ended."""
         self._process.join(1)
-        text = self._errors.read_text(errors="replace")[-LAST_LINES:]
-        for line in text.splitlines():
+        text = self._errors.read_bytes()[self._said :][-LAST_LINES:].decode(errors="replace")
+        for line in reversed(text.splitlines()):
             for word in ("Check failed: ", "LLVM ERROR: ", "Error: "):
                 if word in line:
                     return line[line.index(word) :][:300]

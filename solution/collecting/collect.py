@@ -32,6 +32,7 @@ COMPILING_SHARE = 0.6  # of a program's time at most
 MIN_CONFIGS = 8  # fewer are no graph
 ROUNDS = 3  # in which configurations around the fastest so far are drawn
 PARENTS = 6
+MUCH_MORE = 1.5  # times the time that was too short
 ROUND_PASSES = 2  # by which they are found
 REFERENCE = "reference"  # the name of the program without anything asked, where it is no
 # configuration itself
@@ -97,15 +98,20 @@ class Collection:
             return self._finish_again()
         begin = time.monotonic()
         self._open(tell)
-        self._draw(begin + COMPILING_SHARE * self._settings.seconds, tell)
+        is_cut = not self._draw(begin + COMPILING_SHARE * self._settings.seconds, tell)
         self._time(begin + self._settings.seconds, tell)
-        return self._finish(time.monotonic() - begin)
+        return self._finish(time.monotonic() - begin, is_cut=is_cut)
 
     @property
     def _is_done(self) -> bool:
-        """Whether as many configurations were asked for before, of older records: were tried."""
-        asked = self.journal.state.get("asked", len(self.journal.candidates))
-        return self.journal.is_finished and self._settings.configs <= asked
+        """Whether as many configurations were asked for before, of older records: were tried.
+
+        Not where the time was too short for them, and there is much more of it now.
+        """
+        state = self.journal.state
+        has_time = state.get("cut") and self._settings.seconds > MUCH_MORE * state["allowed"]
+        asked = state.get("asked", len(self.journal.candidates))
+        return self.journal.is_finished and self._settings.configs <= asked and not has_time
 
     def _finish_again(self) -> dict[str, Any]:
         """The summary as it stands; a graph that was left out is written where it is kept now."""
@@ -130,8 +136,11 @@ class Collection:
             self._build(name, read_configuration(data, default), is_known=True)
         self._build(own, default)
 
-    def _draw(self, deadline: float, tell: Tell) -> None:
-        """Draw and compile configurations until there are enough, or the deadline is over."""
+    def _draw(self, deadline: float, tell: Tell) -> bool:
+        """Draw and compile configurations until there are enough, or no others.
+
+        Returns False where the deadline came first.
+        """
         wanted = self._settings.configs
         most = 2 * wanted  # where half of them fail, the rest will
         for number in range(1, ROUNDS + 1):
@@ -139,13 +148,16 @@ class Collection:
             while len(self.journal.sound()) < wanted * number // ROUNDS:
                 known = self.journal.names
                 drawn = draw_new(self._space, known, 1, self._generator, fastest)
-                if not drawn or len(known) >= most or time.monotonic() > deadline:
-                    return
+                if not drawn or len(known) >= most:
+                    return True
+                if time.monotonic() > deadline:
+                    return False
                 self._build(name_configuration(drawn[0]), drawn[0])
                 sound = len(self.journal.sound())
                 tell(f"compiled {len(known) + 1}, sound {sound} of {wanted}")
             for _ in range(ROUND_PASSES):
                 self._passes.make_pass()
+        return True
 
     def _find_fastest(self) -> list[np.ndarray]:
         """The fastest configurations so far, where some were timed."""
@@ -177,7 +189,7 @@ class Collection:
             if is_settled(repeats, clock) or time.monotonic() + longest > deadline:
                 return
 
-    def _finish(self, seconds: float) -> dict[str, Any]:
+    def _finish(self, seconds: float, *, is_cut: bool) -> dict[str, Any]:
         outcome = summarise(self.journal.sound_repeats(), self._workers.clock)
         summary = self._describe(outcome, seconds)
         reason = _find_reason(outcome)
@@ -187,7 +199,8 @@ class Collection:
             summary["npz"] = self._write(outcome)
         else:
             remove_graph(self._place, self._program.name)
-        self.journal.finish(summary | {"left_out": reason}, is_final=is_final)
+        summary |= {"left_out": reason, "cut": is_cut, "allowed": self._settings.seconds}
+        self.journal.finish(summary, is_final=is_final)
         return self.journal.state
 
     def _write(self, outcome: Outcome) -> str:
@@ -211,6 +224,7 @@ class Collection:
             "asked": self._settings.configs,
             "configs": len(outcome.configs),
             "statuses": dict(counts.iter_rows()),
+            "failure": self.journal.find_failure(),
             "spread": outcome.spread if outcome.configs else 1.0,
             "repeat_tau": outcome.tau,
             "passes": self.journal.next_turn,

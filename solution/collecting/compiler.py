@@ -11,6 +11,7 @@ process can load, so that compiling may end a process that measures nothing. Wha
 import functools
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
@@ -72,6 +73,7 @@ class Compiler:
         self._jax.config.update("jax_cpu_enable_async_dispatch", False)
         # A program is the same wherever its file lies, and records say nothing of people's folders.
         self._jax.config.update("jax_traceback_in_locations_limit", 0)
+        _find_lapack()
         self._client = import_module("jax.extend.backend").get_backend()
         self._device = self._client.local_devices()[0]
         self._devices = self._internals.DeviceList((self._device,))
@@ -92,8 +94,15 @@ class Compiler:
         with self._jax.default_device(self._device):
             lowered = self._jax.jit(function, keep_unused=True).lower(*arguments)
             module = lowered.compiler_ir("hlo").as_serialized_hlo_module_proto()
-            values = [np.asarray(self._jax.numpy.asarray(leaf)) for leaf in leaves]
+            values = [np.asarray(self._jax.numpy.asarray(self._open_key(leaf))) for leaf in leaves]
         return module, values
+
+    def _open_key(self, leaf: Any) -> Any:
+        """The numbers of a key of random numbers: as such it becomes a parameter."""
+        is_key = self._jax.dtypes.issubdtype(
+            getattr(leaf, "dtype", None), self._jax.dtypes.prng_key
+        )
+        return self._jax.random.key_data(leaf) if is_key else leaf
 
     def parse_stablehlo(self, text: str) -> bytes:
         """The module of StableHLO in MLIR's text form."""
@@ -157,8 +166,17 @@ class Executable:
         self._compiled = compiled
 
     def serialize(self) -> bytes:
-        """Bytes for Compiler.load; only for processes of the same session."""
-        return bytes(self._client.serialize_executable(self._compiled))
+        """Bytes for Compiler.load; only for processes of the same session.
+
+        Raises RefusedError where jax cannot make them of this program.
+        """
+        try:
+            return bytes(self._client.serialize_executable(self._compiled))
+        except Exception as error:
+            raise RefusedError(
+                "it is compiled, but jax cannot hand it to the process that times it: "
+                f"{_shorten(error)}"
+            ) from error
 
     def optimised(self) -> bytes:
         """The serialized module that is run, after all of the compiler's passes."""
@@ -175,6 +193,16 @@ class Executable:
     def run(self, arguments: list[Any]) -> list[np.ndarray]:
         """Run once; the results as numpy arrays."""
         return [np.asarray(array) for array in self.call(arguments)]
+
+
+def _find_lapack() -> None:
+    """Tell XLA where LAPACK is.
+
+    jax does so when it lowers a program that needs it; a process that only runs or compiles what
+    others have lowered would be ended by the first call.
+    """
+    with suppress(ImportError, AttributeError):
+        import_module("jaxlib.lapack")._lapack.initialize()
 
 
 def _shorten(error: Exception) -> str:

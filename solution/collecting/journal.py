@@ -97,6 +97,11 @@ class Journal:
         """The configurations that compile and compute what they should."""
         return self.candidates.filter(pl.col("status") == SOUND)
 
+    def find_failure(self) -> str:
+        """Why most of the others failed; empty where none did."""
+        notes = self.candidates.filter(pl.col("note") != "")["note"]
+        return str(notes.mode(maintain_order=True)[0]) if len(notes) else ""
+
     def sound_repeats(self) -> pl.DataFrame:
         """Their times."""
         return self.repeats.join(self.sound().select("config"), on="config", how="semi")

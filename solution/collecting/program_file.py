@@ -10,11 +10,13 @@
     arguments = (jnp.ones((64, 128)), jnp.ones((128, 32)))
 
 `arguments` may also be a function that returns them. `program` may be a torch module; then torchax
-translates it.
+translates it. Files beside it can be imported, as where python runs it.
 """
 
 import importlib.util
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from solution.collecting.compiler import Compiler
 from solution.system.errors import InputError
 
 EXPECTED = "expected a function `program` and a tuple `arguments` (or a function that returns it)"
+CALLBACK = b"python_cpu_callback"  # in the names of what XLA calls to come back to Python
 SUFFIXES = {
     ".py": "python with a jax function or a torch module",
     ".mlir": "StableHLO text",
@@ -41,15 +44,39 @@ def lower_file(compiler: Compiler, path: Path) -> tuple[bytes, list[np.ndarray] 
         RefusedError: text that is none of XLA's.
     """
     if path.suffix == ".py":
-        function, arguments = _import_program(path)
-        try:
-            return compiler.lower(function, arguments)
-        except Exception as error:
-            raise _failed(path, "tracing `program` with `arguments`", error) from error
+        with _beside(path):
+            function, arguments = _import_program(path)
+            try:
+                module, values = compiler.lower(function, arguments)
+            except Exception as error:
+                raise _failed(path, "tracing `program` with `arguments`", error) from error
+        if CALLBACK in module:
+            raise InputError(
+                f"{path}: calls back into Python (jax.debug.print, pure_callback, ...), and is "
+                "timed in a process that has no such function. Leave that out."
+            )
+        return module, values
     text = path.read_text(encoding="utf-8")
     if "stablehlo." in text or "func.func" in text:
         return compiler.parse_stablehlo(text), None
     return compiler.parse_hlo(text), None
+
+
+@contextmanager
+def _beside(path: Path) -> Iterator[None]:
+    """Files of the program's folder can be imported, and are forgotten afterwards.
+
+    Another program may have a file of the same name beside it.
+    """
+    folder, known = str(path.absolute().parent), set(sys.modules)
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        sys.path.remove(folder)
+        for name in set(sys.modules) - known:
+            if str(getattr(sys.modules[name], "__file__", None) or "").startswith(folder):
+                del sys.modules[name]
 
 
 def _import_program(path: Path) -> tuple[Callable[..., Any], tuple[Any, ...]]:
@@ -57,6 +84,7 @@ def _import_program(path: Path) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     if spec is None or spec.loader is None:
         raise InputError(f"{path}: expected a Python file that can be imported.")
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
     try:
         spec.loader.exec_module(module)
         arguments = getattr(module, "arguments", None)

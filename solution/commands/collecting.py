@@ -32,7 +32,7 @@ Out = Annotated[Path, typer.Option(help="Where npz, tuning records and logs go."
 Split = Annotated[Literal["train", "valid"], typer.Option(help="Of the npz files.")]
 Configs = Annotated[int, typer.Option(min=8, help="Configurations of a program.")]
 Minutes = Annotated[
-    float | None, typer.Option(min=0.1, help="For all programs. Default: three for each.")
+    float | None, typer.Option(min=0.1, help="For all programs. Default: three for each file.")
 ]
 Megabytes = Annotated[int, typer.Option(min=256, help="That a compilation may take.")]
 Seconds = Annotated[float, typer.Option(min=1, help="That a compilation may take.")]
@@ -185,7 +185,7 @@ def _collect(
         finished = collect_programs(programs, make_space, place, settings, minutes)
     output.print(show_finished(place.collection, finished))
     _complain(finished)
-    say(f"{place.folder}: check it with `fastslow check {place.folder}`.")
+    _say_outcome(place.folder, finished)
 
 
 def _collect_away(
@@ -244,6 +244,25 @@ def _pack_log(place: "Place", path: Path) -> bytes | None:
 
     log = place.find("log", name_program(path))
     return pack_folder(log) if log.is_dir() else None
+
+
+def _say_outcome(folder: Path, finished: "list[Finished]") -> None:
+    """What to do with what was written; exit with 1 where nothing was."""
+    cut = [one.name for one in finished if one.state.get("cut")]
+    if cut:
+        say(
+            f"{', '.join(cut)}: the time was over before there were as many configurations as "
+            "asked for. The same command with more --minutes goes on."
+        )
+    if any("npz" in one.state for one in finished):
+        say(f"{folder}: check it with `fastslow check {folder}`.")
+        return
+    failures = [one.state["failure"] for one in finished if one.state.get("failure")]
+    reason = f" Most configurations failed: {failures[0]}" if failures else ""
+    if any(one.state.get("left_out") == "flat" for one in finished):
+        reason = " Where all configurations take as long, --keep-flat writes it all the same."
+    say(f"{folder}: no graph was written.{reason}")
+    raise typer.Exit(1)
 
 
 def _complain(finished: "list[Finished]") -> None:

@@ -57,13 +57,15 @@ def on_this_machine(
     Args:
         sends: whether anything is; what is only read stays as it is there.
         alone: keep other processes of this machine out of the mirror meanwhile.
+
+    Raises InputError where an address that is only read cannot be, or has nothing.
     """
     if not is_address(str(given)):
         yield Path(given)
         return
     mirror = Mirror.of(str(given))
     with mirror.kept() if alone else nullcontext():
-        mirror.pull()
+        mirror.pull(must_exist=not sends)
         try:
             yield mirror.folder
         except BaseException:
@@ -128,11 +130,13 @@ class Mirror:
         with locked(guard, f"Wait for what works on {self.url}."):
             yield
 
-    def pull(self) -> None:
-        """Bring the copy up to date."""
+    def pull(self, *, must_exist: bool = False) -> None:
+        """Bring the copy up to date; InputError where there is nothing that `must_exist`."""
         with self._naming():
             files = _open(self.url)
             found, known = self._list(files), self._recall()
+            if must_exist and not found:
+                raise InputError(f"{self.url}: there is no file. Look at the address.")
             changed = [
                 name
                 for name, version in found.items()

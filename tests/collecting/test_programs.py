@@ -1,0 +1,83 @@
+"""Programs as people write them: with LAPACK, dataclasses, files beside them, keys, callbacks."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from solution.collecting.builder import Builder
+from solution.collecting.child import Load, Open, Run
+from solution.collecting.collect import Workers
+from solution.collecting.program import read_programs
+from solution.system.errors import InputError
+
+BEGIN = "import jax\nimport jax.numpy as jnp\nX = jnp.ones((32, 32))\narguments = (X,)\n"
+
+
+def write(folder: Path, text: str, name: str = "written.py") -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    "body", ["jnp.linalg.cholesky(x @ x.T + 10 * jnp.eye(32))", "jnp.linalg.solve(x + X, x)"]
+)
+def test_what_lapack_computes_runs_where_nothing_was_lowered(
+    body: str, workers: Workers, tmp_path: Path
+) -> None:
+    path = write(tmp_path, f"{BEGIN}def program(x):\n    return {body}\n")
+    (program,) = read_programs(path, workers.compiling)
+    compiled = Builder(workers.compiling, program).open()
+    workers.timing.ask(Open(b"", program.arguments))
+    assert workers.timing.ask(Load("it", compiled.executable)) > 0
+    assert len(workers.timing.ask(Run("it", 3)).wall)
+
+
+def test_dataclasses_and_files_beside_a_program_are_found(workers: Workers, tmp_path: Path) -> None:
+    """Two programs may have files of one name beside them."""
+    text = (
+        "from __future__ import annotations\nfrom dataclasses import dataclass\n"
+        f"from sizes import SIZE\n{BEGIN}"
+        "@dataclass\nclass Times:\n    n: int = SIZE\n"
+        "def program(x):\n    return 2 * x[: Times().n]\n"
+    )
+    for size in (2, 3):
+        folder = tmp_path / str(size)
+        folder.mkdir()
+        write(folder, f"SIZE = {size}\n", "sizes.py")
+        (program,) = read_programs(write(folder, text), workers.compiling)
+        shapes = [list(i.shape.dimensions) for c in program.module.computations
+                  for i in c.instructions]  # fmt: skip
+        assert [size, 32] in shapes
+
+
+def test_keys_of_random_numbers_are_arguments(workers: Workers, tmp_path: Path) -> None:
+    text = (
+        f"{BEGIN}arguments = (jax.random.key(3), X)\n"
+        "def program(key, x):\n    return x + jax.random.normal(key, x.shape)\n"
+    )
+    (program,) = read_programs(write(tmp_path, text), workers.compiling)
+    np.testing.assert_array_equal(program.arguments[0], [0, 3])
+    Builder(workers.compiling, program).open()
+
+
+def test_callbacks_into_python_are_refused_by_name(workers: Workers, tmp_path: Path) -> None:
+    text = f"{BEGIN}def program(x):\n    jax.debug.print('{{}}', x[0, 0])\n    return x @ x\n"
+    with pytest.raises(InputError, match="written.py: calls back into Python"):
+        list(read_programs(write(tmp_path, text), workers.compiling))
+
+
+def test_what_jax_cannot_hand_on_is_said_so(workers: Workers, tmp_path: Path) -> None:
+    text = f"{BEGIN}def program(x):\n    return jnp.sort(x @ x, axis=0)\n"
+    (program,) = read_programs(write(tmp_path, text), workers.compiling)
+    with pytest.raises(InputError, match="jax cannot hand it to the process that times it"):
+        Builder(workers.compiling, program).open()
+
+
+def test_what_another_program_printed_is_no_reason(workers: Workers, tmp_path: Path) -> None:
+    loud = f"{BEGIN}print('Error: hello')\ndef program(x):\n    return x @ x\n"
+    list(read_programs(write(tmp_path, loud), workers.compiling))
+    ends = write(tmp_path, "import os\nos._exit(3)\n", "ends.py")
+    with pytest.raises(InputError, match="the process ended with 3"):
+        list(read_programs(ends, workers.compiling))
