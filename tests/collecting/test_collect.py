@@ -232,6 +232,17 @@ def test_more_configurations_than_before_are_measured(flat: Collected) -> None:
     assert (state["asked"], state["passes"] > 4) == (9, True)
 
 
+def test_what_was_cut_short_goes_on_with_more_time(flat: Collected) -> None:
+    open_collection, _, _ = flat
+    journal = open_collection(Settings()).journal
+    cut = {**journal.state, "asked": 9, "cut": True, "allowed": 2.0}
+    journal.finish(cut, is_final=True)
+    assert open_collection(Settings(9, seconds=2)).run(print)["allowed"] == 2  # the same command
+    state = open_collection(Settings(9, seconds=4)).run(print)
+    assert (state["configs"], state["allowed"]) == (9, 4)
+    assert state["failure"] == ""
+
+
 def test_options_are_not_what_was_measured_of_layouts(flat: Collected) -> None:
     """Even of a record from before it had the kind."""
     open_collection, program, _ = flat

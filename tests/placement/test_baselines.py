@@ -106,6 +106,17 @@ def test_metis_cuts_less_than_chance() -> None:
     assert cut < 0.25 * sent.sum() and set(part.tolist()) == {0, 1}
 
 
+@pytest.mark.parametrize("nodes", [1, 2, 3, 5, 9, 16])
+def test_metis_says_nothing_of_graphs_as_small_as_the_machine(
+    nodes: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for devices in (2, 4, 8):
+        part = divide_by_metis(make_graph(nodes, nodes), make_machine(devices))
+        assert part.shape == (nodes,)
+        assert 0 <= part.min() <= part.max() < devices
+    assert capfd.readouterr() == ("", "")
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_nothing_beats_the_bound(seed: int) -> None:
     graph, machine = make_graph(12, seed), make_unequal_machine(2, seed)

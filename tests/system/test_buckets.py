@@ -102,6 +102,16 @@ def test_what_is_only_read_is_not_sent_back(there: Path) -> None:
     assert (there / "a.txt").exists()
 
 
+def test_what_is_only_read_must_be_there(there: Path) -> None:
+    address = f"file://{there}/nowhere"
+    absent = pytest.raises(InputError, match="nowhere: there is no file")
+    with absent, on_this_machine(address, sends=False):
+        pass
+    assert not Mirror.of(address).folder.exists()
+    with on_this_machine(address):  # a run begins empty
+        pass
+
+
 def test_one_process_works_on_a_run(there: Path) -> None:
     with (
         on_this_machine(f"file://{there}", alone=True),
