@@ -25,6 +25,7 @@ from solution.models.catalogue import Model, load_model
 from solution.models.trees.pairwise_ranker import PairwiseRanker
 from solution.runs.folder import Run
 from solution.runs.job import MODEL
+from solution.runs.origin import recall_command
 from solution.serving.words import describe_configs
 from solution.store.lazy_graphs import GraphCache, LazyGraphs
 from solution.store.store import Store
@@ -170,14 +171,20 @@ def load_unseen(run: Run, experiment: Experiment, graph: Graph) -> tuple[Model, 
         pl.col("collection") == graph.collection.name, pl.col("graph") == graph.name
     )
     fold = graphs["fold"][0] if len(graphs) else NO_FOLD
-    folders = run.jobs(experiment.name, graph.collection.name)
+    folders = every = run.jobs(experiment.name, graph.collection.name)
     if fold != NO_FOLD:  # a graph without a fold was seen by no model
         folders = [folder for folder in folders if folder.name.startswith(f"fold-{fold}-")]
+    undivided = [folder for folder in every if folder.name.startswith(f"fold-{NO_FOLD}-")]
+    if every and len(undivided) == len(every):
+        raise InputError(
+            f"{run.folder}: every model of {experiment.name} for {graph.collection.name} has seen "
+            f"{graph.name}: there are too few programs to leave one out."
+        )
     if not folders:
+        command = recall_command(run, experiment.name)
         raise InputError(
             f"{run.folder}: has no model of {experiment.name} for {graph.collection.name} that has "
-            f"not seen {graph.name}. Train it with `fastslow run --experiment {experiment.name} "
-            f"--run {run.folder}`."
+            f"not seen {graph.name}. Train it with `{command}`."
         )
     return load_model(folders[0] / MODEL, [experiment.ranker]), folders[0]
 

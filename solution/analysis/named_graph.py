@@ -28,7 +28,12 @@ def read_named_graph(folder: Path, name: str | None, collection: str | None = No
     readers = _list_readers(folder)
     if collection is not None:
         own = f"{find_collection(collection).name}:"
+        there = sorted({key.removesuffix(f":{_own_name(key)}") for key in readers})
         readers = {key: read for key, read in readers.items() if key.startswith(own)}
+        if not readers:
+            raise InputError(
+                f"{folder}: has no graph of {collection}, it has those of {', '.join(there)}."
+            )
     wanted = [key for key in readers if name in (key, _own_name(key))]
     if len(wanted) == 1:
         return readers[wanted[0]]()

@@ -2,6 +2,7 @@
 
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -255,7 +256,7 @@ def _say_outcome(folder: Path, finished: "list[Finished]") -> None:
             "asked for. The same command with more --minutes goes on."
         )
     if any("npz" in one.state for one in finished):
-        say(f"{folder}: check it with `fastslow check {folder}`.")
+        say(f"{folder}: check it with `fastslow check {quote(str(folder))}`.")
         return
     failures = [one.state["failure"] for one in finished if one.state.get("failure")]
     reason = f" Most configurations failed: {failures[0]}" if failures else ""

@@ -3,6 +3,7 @@
 import shutil
 import tempfile
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -250,9 +251,9 @@ def module(
         paths = [_write_beside(record, to, split) for record in records]
         say(f"{to}: {count(len(paths), 'graph')}, such as {paths[0]}")
         if records[0].graph.options is None:
-            say(f"Rank its configurations with `fastslow rank {paths[0]}`.")
+            say(f"Rank its configurations with `fastslow rank {quote(str(paths[0]))}`.")
         else:
-            say(f"Choose among its options with `fastslow choose {paths[0]} --replay`.")
+            say(f"Choose among its options with `fastslow choose {quote(str(paths[0]))} --replay`.")
     if features_file is not None:
         rows = write_module_tables(records, features_file)
         say(f"{features_file}: {rows:,} rows.")

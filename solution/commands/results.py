@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -69,7 +70,7 @@ def ensemble(
     sentence, table = show_search(Run.existing(run_folder), fit, out)
     say(sentence)
     output.print(table)
-    say(f"Recipe: {out}. Merge by it with `fastslow ensemble {out}`.")
+    say(f"Recipe: {out}. Merge by it with `fastslow ensemble {quote(str(out))}`.")
 
 
 @app.command()

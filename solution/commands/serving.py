@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -68,6 +69,8 @@ def pack(
 
     if refit and distill:
         raise InputError("Give --refit or --distill, one of them: a bundle holds one or the other.")
+    if data is not None and not (refit or distill):
+        raise InputError("--data is what is trained on again. Give --refit or --distill as well.")
     run = Run.existing(run_folder)
     chosen = choose_recipe(run, recipe)
     if not (refit or distill):
@@ -85,7 +88,7 @@ def pack(
         else:
             refitting.refit(run, chosen, store)
             made = make(run, chosen, out, refitted=True)
-    say(f"Bundle: {made}. Rank with it: fastslow rank FILE --with {made}")
+    say(f"Bundle: {made}. Rank with it: fastslow rank FILE --with {quote(str(made))}")
 
 
 @app.command()

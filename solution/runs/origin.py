@@ -73,6 +73,23 @@ def remember_origin(run: Run, data: Path, store: Path) -> None:
     write_sealed(asdict(origin), run.folder / ORIGIN)
 
 
+def recall_command(run: Run, experiment: str | None = None) -> str:
+    """The command that goes on with the run, as a message gives it.
+
+    Args:
+        experiment: what it should train as well.
+    """
+    origin = recall_origin(run)
+    command = (
+        origin.command
+        if origin
+        else shlex.join(["fastslow", "run", "DATA", "--run", str(run.folder)])
+    )
+    if experiment is None or experiment in shlex.split(command):
+        return command
+    return f"{command} {shlex.join(['--experiment', experiment])}"
+
+
 def recall_origin(run: Run) -> Origin | None:
     """What the run was last trained with; None where it does not say.
 

@@ -88,7 +88,7 @@ class Bundle:
 
         Args:
             graph: whole, as a file has it, or as a store keeps it; or the path of its file.
-            facts: of the whole program, where the graph is pruned.
+            facts: of the whole program, where the graph is pruned; a file of a store has them.
             regret: how much slower than the best the best of those measured may be.
             confidence: for which share of programs.
 
@@ -96,8 +96,8 @@ class Bundle:
             InputError: it has no model of the graph's collection, or one cannot be used.
         """
         calibration.check_promise(regret, confidence)
-        asked = _read(graph)
-        name, own = asked.collection.name, facts or describe_graph(asked)
+        asked, known = _read(graph)
+        name, own = asked.collection.name, facts or known or describe_graph(asked)
         votes, learned = self.vote(asked), self._learned[name]
         found = calibration.measure(own, asked.num_configs, learned, regret, confidence)
         every = [scores for of_kind in votes.values() for _, scores in of_kind]
@@ -123,7 +123,7 @@ class Bundle:
         """
         from solution.serving.session import REFERENCE, open_session
 
-        return open_session(self, _read(graph), reference or REFERENCE)
+        return open_session(self, _read(graph)[0], REFERENCE if reference is None else reference)
 
     def predict(self, graph: Graph) -> "dict[str, pl.DataFrame]":
         """By experiment, what its models predict, as frames of solution.domain.predictions."""
@@ -264,12 +264,14 @@ def load_run(path: str | Path, recipe: str | Path | None = None) -> Bundle:
     return _open(folder, source, kept)
 
 
-def _read(graph: Graph | str | Path) -> Graph:
+def _read(graph: Graph | str | Path) -> tuple[Graph, Facts | None]:
+    """The graph, and what its file knows of the whole program."""
     if isinstance(graph, Graph):
-        return graph
-    from solution.serving.reading import read_graph
+        return graph, None
+    from solution.serving.reading import read_question
 
-    return read_graph(graph)
+    question = read_question(graph)
+    return question.graph, question.facts
 
 
 def _open(folder: Path, source: Path, kept: object) -> Bundle:

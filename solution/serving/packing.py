@@ -22,6 +22,7 @@ from solution.models import catalogue
 from solution.models.catalogue import read_settings
 from solution.runs.folder import EXPERIMENTS, Run
 from solution.runs.job import MODEL, NO_FOLD, JobRecord, check_job
+from solution.runs.origin import recall_command
 from solution.serving.archive import ZIP, is_archive, write_archive
 from solution.serving.calibration import find_steps
 from solution.serving.card import write_card
@@ -136,7 +137,7 @@ def _check_complete(run: Run, name: str, jobs: Sequence[JobRecord]) -> None:
             fold, seed = min(missing)
             raise InputError(
                 f"{run.folder}: {name} lacks {len(missing)} models of {collection}, such as fold "
-                f"{fold} seed {seed}. Finish the run with `fastslow run --run {run.folder}`."
+                f"{fold} seed {seed}. Finish the run with `{recall_command(run)}`."
             )
 
 

@@ -70,6 +70,13 @@ def read_graph(
     Raises:
         InputError: there is no such file, it is no graph, or it holds several.
     """
+    return read_question(path, collection, configs=configs).graph
+
+
+def read_question(
+    path: str | Path, collection: str | None = None, *, configs: int | None = None
+) -> Question:
+    """As read_graph, and what is known of the whole program."""
     if collection is not None:
         find_collection(collection)
     if Path(path).is_dir():
@@ -77,7 +84,7 @@ def read_graph(
     found = list(read_questions(Path(path), collection, configs))
     if len(found) != 1:
         raise InputError(f"{path}: holds {len(found)} graphs, expected one. Rank it as a whole.")
-    return found[0].graph
+    return found[0]
 
 
 def _read(path: Path, collection: str | None) -> Iterator[Question]:

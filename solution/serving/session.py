@@ -84,7 +84,14 @@ class Session:
                 f"{', '.join(map(str, shape))}), found {np.shape(configs)}."
             )
         if not is_layout:
-            return np.asarray(configs, np.float32)
+            tiles = np.asarray(configs, np.float32)
+            wrong = np.flatnonzero(~np.isfinite(tiles).all(axis=1))
+            if len(wrong):
+                raise InputError(
+                    f"{self.reference.name}: expected tiles of finite numbers, found others in "
+                    f"row {wrong[0]}."
+                )
+            return tiles
         given = np.asarray(configs)
         if not np.isin(given, np.arange(-1, 6)).all():
             raise InputError(f"{self.reference.name}: expected layouts of -1 to 5.")
@@ -94,8 +101,11 @@ class Session:
 def open_session(bundle: Bundle, graph: Graph, reference: int = REFERENCE) -> Session:
     """Fix the list: some of the graph's own configurations, or made ones where it has just one.
 
-    Raises InputError where the bundle does not rank the graph's collection.
+    Raises InputError where the bundle does not rank the graph's collection, or the list would be
+    empty.
     """
+    if reference < 1:
+        raise InputError(f"reference is {reference}, expected a number of configurations from 1.")
     check_configured(graph)
     if graph.num_configs == 1:
         listed = make_candidates(graph, reference)

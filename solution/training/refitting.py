@@ -3,17 +3,21 @@
 Both are jobs of the run, beside those of its folds: stopped, the same command goes on.
 """
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from ensembles.recipe import Recipe
 from solution.domain import predictions
-from solution.experiments.base import Experiment, find_named_experiment
-from solution.runs.folder import Run
+from solution.experiments.base import Experiment, find_named_experiment, list_experiments
+from solution.runs.folder import EXPERIMENTS, Run
 from solution.store.store import Store
+from solution.system.errors import InputError
 from solution.system.progress import bars
 from solution.system.report import Report
+from solution.training.budget import list_budgets
 from solution.training.distilling import (
     STUDENTS,
     Teacher,
@@ -38,7 +42,13 @@ def refit(run: Run, recipe: Recipe, store: Store, executor: Executor = HERE) -> 
     Raises InputError where the run was made of another store, or by other code.
     """
     names = [name for name in run.experiments() if name in {*recipe.names(), recipe.fallback}]
-    experiments = [find_named_experiment(name) for name in names]
+    own = [name for name in names if name not in list_experiments()]
+    if own:
+        raise InputError(
+            f"{run.folder}: {', '.join(own)} is of your own, and only what comes with the program "
+            f"is packed. Leave it out of the recipe {recipe.name}."
+        )
+    experiments = recall_experiments(run, names)
     with _open_again(run, experiments, store) as plan:
         jobs = [job for experiment in experiments for job in list_refits(experiment, plan)]
         train_refits(jobs, plan, run, executor)
@@ -92,13 +102,38 @@ class Tutor:
         train_job(job, self.site.plan, self.run, report, teacher.teach)
 
 
+def recall_experiments(run: Run, names: Sequence[str]) -> list[Experiment]:
+    """Experiments of the package as the run has them: cut to its hours, or for a quick look.
+
+    As they are where the run has them in neither way; to go on with it is refused then.
+    """
+    settings = run.record()["settings"]
+    full = [find_named_experiment(name) for name in names]
+    known = {name: settings[EXPERIMENTS][name] for name in names}
+    for budget in list_budgets(full, settings["folds"]) if full else ():
+        if _describe(cut := budget.apply(full)) == known:
+            return list(cut)
+    quick = [experiment.quick() for experiment in full]
+    return quick if _describe(quick) == known else full
+
+
+def _describe(experiments: Sequence[Experiment]) -> dict[str, Any]:
+    """As a record has them, which went through JSON."""
+    described: dict[str, Any] = json.loads(
+        json.dumps({experiment.name: experiment.describe() for experiment in experiments})
+    )
+    return described
+
+
 @contextmanager
 def _open_again(run: Run, experiments: Sequence[Experiment], store: Store) -> Iterator[Plan]:
     """The plan of a run that is there, with its own folds; others are kept out meanwhile."""
     settings = run.record()["settings"]
+    ours = [name for name in run.experiments() if name in list_experiments()]
+    is_quick = any(experiment.is_quick for experiment in recall_experiments(run, ours))
     own = predictions.read(run.graphs)["collection"].unique().to_list()
     with open_experiments(
         experiments, store, run.folder, scheme=settings["scheme"], folds=settings["folds"],
-        collections=own,
+        limit=is_quick, collections=own,
     ) as (plan, _):  # fmt: skip
         yield plan

@@ -1,6 +1,7 @@
 """Why a configuration is predicted slow: contributions that add up, in words and pictures."""
 
 import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -148,9 +149,13 @@ def test_explain_after_a_run(fastslow: FastSlow, tmp_path: Path) -> None:
     seen = fastslow(*call)
     assert seen.returncode == 2
     assert "has no model of linear_ridge_001 for tile:xla that has not seen kernel_3" in seen.stderr
+    command = seen.stderr.split("Train it with `")[1].split("`")[0]  # of the run's own
+    again = fastslow(*shlex.split(" ".join(command.split()))[1:])
+    assert again.returncode == 0, again.stderr
+    assert fastslow(*call).returncode == 0
     untrained = fastslow("explain", "linear_lasso_001", "kernel_3", "--run", "runs/data")
     assert untrained.returncode == 2
-    assert "fastslow run --experiment linear_lasso_001" in untrained.stderr
+    assert "--experiment linear_lasso_001`" in " ".join(untrained.stderr.split())
 
 
 def test_costs_that_add_up_are_shown_by_what_the_compiler_makes(

@@ -168,6 +168,10 @@ def test_a_graph_is_found_by_its_name(fastslow: FastSlow, tmp_path: Path) -> Non
         for words, said in (
             (("--graph", "k3"), "'k3' may be layout:xla:random:k3 or tile:xla:k3"),
             (("--graph", "k22"), "has no graph 'k22'. Did you mean k2"),
+            (
+                ("--graph", "k2", "--collection", "layout:nlp:random"),
+                "has no graph of layout:nlp:random, it has those of layout:xla:random, tile:xla",
+            ),
         ):
             refused = fastslow("inspect", folder, *words)
             assert refused.returncode == 2

@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 
 from solution import load_bundle, read_graph
+from solution.data.folders import find_files
 from solution.data.hlo.records import read_module_file
 from solution.data.hlo.writing import write_record
+from solution.features.preparation import Preparation
 from solution.serving.bundle import Bundle
 from solution.serving.reading import read_questions
+from solution.store.preparing import prepare_store
 from solution.store.store import Store
 from solution.system.errors import InputError
 from tests.made import modules
@@ -80,6 +83,18 @@ def test_a_store_ranks_as_the_files_that_it_was_made_of(
         assert question.facts == other.facts
         ranked = [bundle.rank(q.graph, q.facts).scores for q in (question, other)]
         assert np.array_equal(*ranked)
+
+
+def test_a_file_of_a_pruned_store_is_promised_what_the_program_is(
+    bundle: Bundle, data: Path, tmp_path: Path
+) -> None:
+    pruned = prepare_store(find_files(data), tmp_path / "pruned", Preparation(1))
+    paths = dict(zip(pruned.graphs["graph"], pruned.paths(), strict=True))
+    for question in read_questions(data):
+        if question.graph.collection.kind == "layout":
+            ours, theirs = (bundle.rank(p) for p in (paths[question.graph.name], question.file))
+            assert (ours.measure, ours.known) == (theirs.measure, theirs.known)
+            assert ours.reason == theirs.reason
 
 
 def test_a_folder_of_modules(tmp_path: Path) -> None:

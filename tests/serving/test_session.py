@@ -80,3 +80,17 @@ def test_other_configurations_are_refused(configs: np.ndarray, bundle_folder: Pa
     bundle: Bundle = load_bundle(bundle_folder)
     with pytest.raises(InputError, match="expected configurations of shape|expected layouts"):
         bundle.session(PROGRAMS[LAYOUT]).score(configs)
+
+
+def test_tiles_that_are_no_numbers_are_refused_by_their_own_row(bundle_folder: Path) -> None:
+    session = load_bundle(bundle_folder).session(PROGRAMS[TILE])
+    tiles = PROGRAMS[TILE].tiles[:3].copy()
+    tiles[1, 0] = np.nan
+    with pytest.raises(InputError, match="finite numbers, found others in row 1"):
+        session.score(tiles)
+
+
+@pytest.mark.parametrize("reference", [0, -1])
+def test_a_list_of_nothing_is_refused(reference: int, bundle_folder: Path) -> None:
+    with pytest.raises(InputError, match="expected a number of configurations from 1"):
+        load_bundle(bundle_folder).session(PROGRAMS[TILE], reference)

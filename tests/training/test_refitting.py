@@ -30,7 +30,7 @@ from solution.training.executors.local import LocalExecutor
 from solution.training.opening import open_experiments
 from solution.training.out_of_fold import run_experiments
 from solution.training.plan import Plan
-from solution.training.refitting import distill, refit
+from solution.training.refitting import distill, recall_experiments, refit
 from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
 
 TILE, LAYOUT = "tile:xla", "layout:xla:random"
@@ -148,6 +148,27 @@ def test_a_refit_learns_from_all_labelled_graphs(run: Run, store: Store, tmp_pat
     assert {m.fold for m in usual.members} == {0, 1, 2}
     assert usual.scores == bundle.record.scores
     assert "can have no such score" in (tmp_path / "b" / "README.md").read_text()
+
+
+@pytest.mark.parametrize("how", ["quick", "cut"])
+def test_a_refit_is_cut_as_its_run_was(how: str, store: Store, tmp_path: Path) -> None:
+    whole = find_experiment("tile_gnn_001")
+    cut = whole.quick() if how == "quick" else whole.cut(seeds=1, share=1.0)
+    opened = open_experiments(
+        [cut], store, tmp_path / "run", scheme="graph", folds=2, limit=how == "quick"
+    )
+    with opened as (_, run):
+        pass
+    assert recall_experiments(run, ["tile_gnn_001"]) == [cut]
+    record = run.record()
+    record["settings"]["experiments"]["tile_gnn_001"]["seeds"] = [7]
+    write_sealed(record, run.folder / "run.json")
+    assert recall_experiments(run, ["tile_gnn_001"]) == [whole]
+
+
+def test_rankers_of_ones_own_are_not_refitted(run: Run, store: Store) -> None:
+    with pytest.raises(InputError, match="one, two is of your own"):
+        refit(run, ENSEMBLE, store, executor=LocalExecutor(1))
 
 
 def test_another_teacher_teaches_anew(run: Run, store: Store) -> None:
