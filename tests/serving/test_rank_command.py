@@ -61,6 +61,11 @@ def test_a_dumped_program_is_ranked_by_a_run(fastslow: FastSlow, run: Run, tmp_p
     done = fastslow("pack", run.folder, "--recipe", "mine.toml", "--out", "mine.zip")
     assert done.returncode == 0, done.stderr
     assert load_bundle(tmp_path / "mine.zip").record.name == "mine"
+    done = fastslow("pack", run.folder, "--recipe", "mine.toml", "--out", "my bundle")
+    assert "fastslow rank FILE --with 'my bundle'" in " ".join(done.stdout.split())
+    refused = fastslow("pack", run.folder, "--out", "b.zip", "--data", "nowhere")
+    assert refused.returncode == 2
+    assert "Give --refit or --distill as well" in " ".join(refused.stderr.split())
 
 
 def test_bad_input_is_one_message(fastslow: FastSlow, bundle_folder: Path) -> None:
