@@ -32,12 +32,10 @@ from solution.system.progress import bars
 from solution.system.wording import how_to_install
 
 ADDRESS = re.compile(r"^[a-z][a-z0-9+.-]+://")
-SIDECAR = ".mirror.json"
-WHAT = "the record of a mirror"
+SIDECAR, WHAT = ".mirror.json", "the record of a mirror"
 VERSION = ("ETag", "etag", "md5Hash", "crc32c", "mtime", "created", "size")  # what tells two apart
 AT_ONCE = 16  # files that are on their way
 MANY = 50  # files for which a bar is shown
-
 RECORDS = ("store.json", "run.json", "job.json")  # that say that the others are there
 
 Facts = dict[str, list[Any]]  # by name: what stands in the bucket, and here
