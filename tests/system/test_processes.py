@@ -1,8 +1,11 @@
 """A script that starts processes is run once, however it is given to Python."""
 
 import gc
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -59,3 +62,34 @@ def test_a_worker_looks_for_garbage_but_not_among_its_libraries() -> None:
 
 def _do_nothing() -> None:
     pass
+
+
+INTERRUPTED = """
+import signal, sys
+from solution.system.processes import STACK, fork_server, open_pool
+def nothing(*_):
+    pass
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests may ignore it
+    try:
+        with open_pool(1, nothing, context=fork_server(STACK)) as pool:
+            print("begun", flush=True)
+            pool.submit(abs, 1).result()
+    except KeyboardInterrupt:
+        sys.exit(130)
+"""
+
+
+def test_ctrl_c_while_a_server_imports_says_nothing(tmp_path: Path) -> None:
+    script = tmp_path / "interrupted.py"
+    script.write_text(INTERRUPTED, encoding="utf-8")
+    process = subprocess.Popen(
+        [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.readline() == "begun\n"
+    time.sleep(0.5)  # of three seconds of imports
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert (process.returncode, said) == (130, "")
