@@ -171,15 +171,14 @@ def load_unseen(run: Run, experiment: Experiment, graph: Graph) -> tuple[Model, 
         pl.col("collection") == graph.collection.name, pl.col("graph") == graph.name
     )
     fold = graphs["fold"][0] if len(graphs) else NO_FOLD
-    folders = every = run.jobs(experiment.name, graph.collection.name)
+    folders = run.jobs(experiment.name, graph.collection.name)
     if fold != NO_FOLD:  # a graph without a fold was seen by no model
+        if folders and all(folder.name.startswith(f"fold-{NO_FOLD}-") for folder in folders):
+            raise InputError(
+                f"{run.folder}: every model of {experiment.name} for {graph.collection.name} has "
+                f"seen {graph.name}: there are too few programs to leave one out."
+            )
         folders = [folder for folder in folders if folder.name.startswith(f"fold-{fold}-")]
-    undivided = [folder for folder in every if folder.name.startswith(f"fold-{NO_FOLD}-")]
-    if every and len(undivided) == len(every):
-        raise InputError(
-            f"{run.folder}: every model of {experiment.name} for {graph.collection.name} has seen "
-            f"{graph.name}: there are too few programs to leave one out."
-        )
     if not folders:
         command = recall_command(run, experiment.name)
         raise InputError(

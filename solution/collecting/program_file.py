@@ -66,17 +66,25 @@ def lower_file(compiler: Compiler, path: Path) -> tuple[bytes, list[np.ndarray] 
 def _beside(path: Path) -> Iterator[None]:
     """Files of the program's folder can be imported, and are forgotten afterwards.
 
-    Another program may have a file of the same name beside it.
+    Another program may have a file of the same name beside it. Libraries stay, also those of an
+    environment that lies in the folder: most must not be imported twice.
     """
-    folder, known = str(path.absolute().parent), set(sys.modules)
-    sys.path.insert(0, folder)
+    folder, known = path.absolute().parent, set(sys.modules)
+    sys.path.insert(0, str(folder))
     try:
         yield
     finally:
-        sys.path.remove(folder)
-        for name in set(sys.modules) - known:
-            if str(getattr(sys.modules[name], "__file__", None) or "").startswith(folder):
+        sys.path.remove(str(folder))
+        new = set(sys.modules) - known
+        beside = {name for name in new if folder in _find_source(name).parents[:2]}
+        for name in new:
+            if name.partition(".")[0] in beside:
                 del sys.modules[name]
+
+
+def _find_source(module: str) -> Path:
+    """The file of an imported module; of a package its __init__.py."""
+    return Path(getattr(sys.modules[module], "__file__", None) or "")
 
 
 def _import_program(path: Path) -> tuple[Callable[..., Any], tuple[Any, ...]]:

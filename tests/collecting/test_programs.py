@@ -52,6 +52,25 @@ def test_dataclasses_and_files_beside_a_program_are_found(workers: Workers, tmp_
         assert [size, 32] in shapes
 
 
+def test_libraries_in_an_environment_beside_a_program_stay(
+    workers: Workers, tmp_path: Path
+) -> None:
+    """What is imported once must not be imported again."""
+    library = tmp_path / "venv" / "lib" / "site-packages" / "heavy"
+    library.mkdir(parents=True)
+    count = "import os\nos.environ['HEAVY'] = str(1 + int(os.environ.get('HEAVY', 0)))\n"
+    write(library, count, "__init__.py")
+    text = (
+        f"import os, sys\nsys.path.append({str(library.parent)!r})\nimport heavy\n{BEGIN}"
+        "def program(x):\n    return 2 * x[: int(os.environ['HEAVY'])]\n"
+    )
+    for _ in range(2):
+        (program,) = read_programs(write(tmp_path, text), workers.compiling)
+        shapes = [list(i.shape.dimensions) for c in program.module.computations
+                  for i in c.instructions]  # fmt: skip
+        assert [1, 32] in shapes
+
+
 def test_keys_of_random_numbers_are_arguments(workers: Workers, tmp_path: Path) -> None:
     text = (
         f"{BEGIN}arguments = (jax.random.key(3), X)\n"

@@ -175,3 +175,19 @@ def test_costs_that_add_up_are_shown_by_what_the_compiler_makes(
     assert "Costs add up to the difference of the two scores." in " ".join(result.stdout.split())
     assert re.search(r"copied from \{[\d,]+\} to|makes \{[\d,]+\}", result.stdout)
     assert (tmp_path / "pictures" / "costs.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_could_not_be_divided_explains_graphs_without_labels(
+    fastslow: FastSlow, tmp_path: Path
+) -> None:
+    """Its one model has seen the only graph that has labels, and no other."""
+    write_graph(TILE[0], tmp_path / "data", "train")
+    write_graph(TILE[1], tmp_path / "data", "test")
+    run = ("run", "data", "--experiment", "linear_ridge_001", "--run", "one")
+    assert fastslow(*run).returncode == 0
+    call = ("explain", "linear_ridge_001")
+    done = fastslow(*call, "kernel_1", "--run", "one", "--out", "pictures")
+    assert done.returncode == 0, done.stderr
+    seen = fastslow(*call, "kernel_0", "--run", "one")
+    assert seen.returncode == 2
+    assert "too few programs to leave one out" in " ".join(seen.stderr.split())
