@@ -28,7 +28,7 @@ def read_named_graph(folder: Path, name: str | None, collection: str | None = No
     readers = _list_readers(folder)
     if collection is not None:
         own = f"{find_collection(collection).name}:"
-        there = sorted({key.removesuffix(f":{_own_name(key)}") for key in readers})
+        there = sorted({key.rpartition(":")[0] for key in readers})
         readers = {key: read for key, read in readers.items() if key.startswith(own)}
         if not readers:
             raise InputError(

@@ -9,6 +9,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from solution.experiments.base import Experiment
 from solution.runs.folder import EXPERIMENTS, RECORD, read_record
@@ -109,6 +110,14 @@ def choose_budget(
     )
 
 
+def describe_as_recorded(experiments: Sequence[Experiment]) -> dict[str, Any]:
+    """By name, what a run's record says of each, which went through JSON."""
+    described: dict[str, Any] = json.loads(
+        json.dumps({experiment.name: experiment.describe() for experiment in experiments})
+    )
+    return described
+
+
 def recall_budget(folder: Path, experiments: Sequence[Experiment], folds: int) -> Budget | None:
     """What the run in the folder began with; None where there is none, or another one."""
     if not (folder / RECORD).is_file():
@@ -116,8 +125,7 @@ def recall_budget(folder: Path, experiments: Sequence[Experiment], folds: int) -
     settings = read_record(folder)["settings"]
     known = settings.get(EXPERIMENTS, {})
     for budget in list_budgets(experiments, folds):
-        described = {item.name: item.describe() for item in budget.apply(experiments)}
-        wanted = json.loads(json.dumps(described))  # as the record went through JSON
+        wanted = describe_as_recorded(budget.apply(experiments))
         there = wanted.keys() & known.keys()
         same = settings.get("folds") == budget.folds and bool(there)
         if same and all(wanted[name] == known[name] for name in there):

@@ -3,11 +3,9 @@
 Both are jobs of the run, beside those of its folds: stopped, the same command goes on.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from ensembles.recipe import Recipe
 from solution.domain import predictions
@@ -17,7 +15,7 @@ from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.system.progress import bars
 from solution.system.report import Report
-from solution.training.budget import list_budgets
+from solution.training.budget import describe_as_recorded, list_budgets
 from solution.training.distilling import (
     STUDENTS,
     Teacher,
@@ -42,7 +40,8 @@ def refit(run: Run, recipe: Recipe, store: Store, executor: Executor = HERE) -> 
     Raises InputError where the run was made of another store, or by other code.
     """
     names = [name for name in run.experiments() if name in {*recipe.names(), recipe.fallback}]
-    own = [name for name in names if name not in list_experiments()]
+    ours = list_experiments()
+    own = [name for name in names if name not in ours]
     if own:
         raise InputError(
             f"{run.folder}: {', '.join(own)} is of your own, and only what comes with the program "
@@ -111,26 +110,19 @@ def recall_experiments(run: Run, names: Sequence[str]) -> list[Experiment]:
     full = [find_named_experiment(name) for name in names]
     known = {name: settings[EXPERIMENTS][name] for name in names}
     for budget in list_budgets(full, settings["folds"]) if full else ():
-        if _describe(cut := budget.apply(full)) == known:
+        if describe_as_recorded(cut := budget.apply(full)) == known:
             return list(cut)
     quick = [experiment.quick() for experiment in full]
-    return quick if _describe(quick) == known else full
-
-
-def _describe(experiments: Sequence[Experiment]) -> dict[str, Any]:
-    """As a record has them, which went through JSON."""
-    described: dict[str, Any] = json.loads(
-        json.dumps({experiment.name: experiment.describe() for experiment in experiments})
-    )
-    return described
+    return quick if describe_as_recorded(quick) == known else full
 
 
 @contextmanager
 def _open_again(run: Run, experiments: Sequence[Experiment], store: Store) -> Iterator[Plan]:
     """The plan of a run that is there, with its own folds; others are kept out meanwhile."""
     settings = run.record()["settings"]
-    ours = [name for name in run.experiments() if name in list_experiments()]
-    is_quick = any(experiment.is_quick for experiment in recall_experiments(run, ours))
+    ours = list_experiments()
+    known = recall_experiments(run, [name for name in run.experiments() if name in ours])
+    is_quick = any(experiment.is_quick for experiment in known)
     own = predictions.read(run.graphs)["collection"].unique().to_list()
     with open_experiments(
         experiments, store, run.folder, scheme=settings["scheme"], folds=settings["folds"],

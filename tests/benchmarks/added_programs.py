@@ -11,10 +11,11 @@ graphs.
 """
 
 import shutil
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import polars as pl
 import typer
@@ -71,8 +72,8 @@ def _is_scored(scored: str) -> pl.Expr:
 
 
 def score(
-    site: Here, settings: RankerSettings, scored: str, fold: int, seed: int,
-    group: tuple[str, ...], with_added: bool, report: Report,
+    site: Here, settings: RankerSettings, fold: int, seed: int, group: tuple[str, ...],
+    with_added: bool, scored: str, report: Report,
 ) -> list[tuple[str, str, float]]:  # fmt: skip
     """Collection, graph and score of the scored programs of the fold."""
     plan, own = site.plan, _is_scored(scored)
@@ -86,6 +87,30 @@ def score(
         graphs: LazyGraphs = plan.load(rows, settings)
         scores = score_graphs(ranker, graphs)[:, 0]
         found += [(name, g, float(s)) for g, s in zip(rows["graph"], scores, strict=True)]
+    return found
+
+
+def run_cases(
+    work: Callable[..., Any], name: str, plan: Plan, cases: Sequence[tuple], workers: int
+) -> list[tuple[tuple, Any]]:
+    """Each case, and what `work` finds of it, as they end.
+
+    Args:
+        work: called with the plan's site, the experiment's settings, a case and a report.
+        name: of the experiment.
+        cases: (fold, seed, ...).
+    """
+    settings = find_experiment(name).ranker
+    tasks = [Task(f"{name} fold {case[0]} seed {case[1]}", (settings, *case)) for case in cases]
+    found: list[tuple[tuple, Any]] = []
+
+    def keep(number: int, result: Any) -> None:
+        found.append((cases[number], result))
+
+    with bars() as progress:
+        watch = ProgressBars(progress, len(tasks), name)
+        site = Here(plan.graphs, plan.store)
+        LocalExecutor(workers).run(partial(work, site), tasks, watch, keep)
     return found
 
 
@@ -106,25 +131,10 @@ def main(
         pl.len().alias("graphs"), pl.col("graph").str.starts_with(ADDED).sum().alias("added")
     )  # fmt: skip
     output.print(counts)
-    site = Here(plan.graphs, plan.store)
     for name in experiment:
-        settings = find_experiment(name).ranker
-        cases = list(product(range(folds), range(seeds), (XLA, NLP), (False, True)))
-        tasks = [
-            Task(f"{name} fold {case[0]} seed {case[1]}", (settings, scored, *case))
-            for case in cases
-        ]
-        rows: list[tuple] = []
-
-        def keep(
-            number: int, found: list[tuple[str, str, float]], cases: list = cases, rows: list = rows
-        ) -> None:
-            fold, seed, _, with_added = cases[number]
-            rows += [(*row, seed, with_added) for row in found]
-
-        with bars() as progress:
-            watch = ProgressBars(progress, len(tasks), name)
-            LocalExecutor(workers).run(partial(score, site), tasks, watch, keep)
+        cases = list(product(range(folds), range(seeds), (XLA, NLP), (False, True), (scored,)))
+        found = run_cases(score, name, plan, cases, workers)
+        rows = [(*row, case[1], case[3]) for case, own in found for row in own]
         scores = pl.DataFrame(rows, ["collection", "graph", "score", "seed", "added"], orient="row")
         scores.write_parquet(out / f"{name}.parquet")
         show(name, scores)

@@ -11,7 +11,6 @@ intervals over programs, a table for each folder.
 
 import shutil
 from collections import defaultdict
-from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Annotated
@@ -23,21 +22,16 @@ import typer
 from ensembles.votes import average
 from solution.data.folders import find_files
 from solution.domain.collection import NLP, XLA
-from solution.experiments.base import find_experiment
 from solution.features.preparation import Preparation
 from solution.models.base import RankerSettings
 from solution.store.preparing import prepare_store
-from solution.system.progress import bars
 from solution.system.report import Report
 from solution.system.terminal import output
-from solution.training.executors.base import Task
-from solution.training.executors.local import LocalExecutor
 from solution.training.fold_scores import fit_without
 from solution.training.folds import assign_folds
 from solution.training.plan import Plan, make_plan
 from solution.training.sites import Here
-from solution.training.watch import ProgressBars
-from tests.benchmarks.added_programs import ADDED, merge
+from tests.benchmarks.added_programs import ADDED, merge, run_cases
 from tests.benchmarks.unlike_programs import Scores, count_by_stride, count_copied, tabulate
 
 RANKERS = ("layout_gnn_001", "layout_cost_net_001")
@@ -65,19 +59,11 @@ def predict(
 
 def rank(name: str, plan: Plan, folds: int, seeds: int, workers: int) -> Scores:
     """Out of fold, the mean over seeds."""
-    settings = find_experiment(name).ranker
     cases = list(product(range(folds), range(seeds), (XLA, NLP)))
-    tasks = [Task(f"{name} fold {case[0]} seed {case[1]}", (settings, *case)) for case in cases]
     found: dict[tuple[str, str], list[np.ndarray]] = defaultdict(list)
-
-    def keep(_: int, predicted: Predicted) -> None:
+    for _, predicted in run_cases(predict, name, plan, cases, workers):
         for key, scores in predicted:
             found[key].append(scores)
-
-    with bars() as progress:
-        watch = ProgressBars(progress, len(tasks), name)
-        work = partial(predict, Here(plan.graphs, plan.store))
-        LocalExecutor(workers).run(work, tasks, watch, keep)
     return {key: average(scores, "z_score") for key, scores in found.items()}
 
 

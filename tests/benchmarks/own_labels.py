@@ -8,7 +8,6 @@ has learned from the other half of this program (and of the fold's) as well. The
 result, for nobody has these labels: it says what a ranker could reach on a program that it knows.
 """
 
-from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Annotated
@@ -21,19 +20,14 @@ from solution.data.folders import find_files
 from solution.domain.collection import LAYOUT, NLP, XLA
 from solution.domain.graph import Graph
 from solution.domain.metrics import kendall_tau
-from solution.experiments.base import find_experiment
 from solution.features.preparation import Preparation
 from solution.models.base import RankerSettings
 from solution.store.preparing import prepare_store
-from solution.system.progress import bars
 from solution.system.report import Report
-from solution.training.executors.base import Task
-from solution.training.executors.local import LocalExecutor
 from solution.training.fit import split_training
 from solution.training.plan import make_plan
 from solution.training.sites import Here
-from solution.training.watch import ProgressBars
-from tests.benchmarks.added_programs import show
+from tests.benchmarks.added_programs import run_cases, show
 
 Found = list[tuple[str, str, float]]  # collection, graph, tau
 RANKERS = ("layout_gnn_001", "layout_cost_net_001")
@@ -47,16 +41,11 @@ def score(
     plan = site.plan
     fit_on, validate_on = split_training(plan, group, fold, seed)
     asked = [graph for name in group for graph in plan.load(plan.held_out(name, fold), settings)]
-    own = [_take(graph, 0) for graph in asked] if with_own else []
-    ranker = settings.build(seed)
-    graphs = [*plan.load(fit_on, settings), *own]
-    ranker.fit(graphs, plan.load(validate_on, settings), report)
+    graphs = [*plan.load(fit_on, settings)]
+    if with_own:
+        graphs += [graph.select(np.arange(0, graph.num_configs, 2)) for graph in asked]
+    ranker = settings.build(seed).fit(graphs, plan.load(validate_on, settings), report)
     return [(*graph.key, _score(ranker.predict(graph), graph)) for graph in asked]
-
-
-def _take(graph: Graph, first: int) -> Graph:
-    """Every second configuration."""
-    return graph.select(np.arange(first, graph.num_configs, 2))
 
 
 def _score(scores: np.ndarray, graph: Graph) -> float:
@@ -77,19 +66,9 @@ def main(
     store = prepare_store(files, out / "store", Preparation(None))
     plan = make_plan(store, "architecture", folds)
     for name in experiment:
-        settings = find_experiment(name).ranker
         cases = list(product(range(folds), range(seeds), (XLA, NLP), (False, True)))
-        tasks = [Task(f"{name} fold {case[0]} seed {case[1]}", (settings, *case)) for case in cases]
-        rows: list[tuple] = []
-
-        def keep(number: int, found: Found, cases: list = cases, rows: list = rows) -> None:
-            _, seed, _, with_own = cases[number]
-            rows += [(*row, seed, with_own) for row in found]
-
-        with bars() as progress:
-            watch = ProgressBars(progress, len(tasks), name)
-            work = partial(score, Here(plan.graphs, plan.store))
-            LocalExecutor(workers).run(work, tasks, watch, keep)
+        found = run_cases(score, name, plan, cases, workers)
+        rows = [(*row, case[1], case[3]) for case, own in found for row in own]
         show(name, pl.DataFrame(rows, ["collection", "graph", "score", "seed", "added"],
                                 orient="row"))  # fmt: skip
 
