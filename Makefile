@@ -32,6 +32,7 @@
 #   make go                      placement, schedule and fusion beside all baselines: hours; goes on
 #   make bench-scale             what the competition's full scale costs here: 15 minutes, 4 GB of disk
 #   make rehearsal SHARE=0.02    an imitation of the whole competition, every stage measured; KILLS=10; goes on
+#   make bench-gpu               what a GPU takes for our nets beside a core of the CPU: 10 minutes
 #   make bench-segments          a step of segment training as graphs grow: 10 minutes, 5 GB of memory
 PYTHON ?= python3
 VENV := .venv
@@ -68,7 +69,7 @@ PUSH = $(foreach pair,$(SET),--set "$(pair)") $(call on,RESUME,--resume) $(call 
 
 .PHONY: help run demo report test test-slow attack pytest lint silent-lint data submit scores leaderboard notebooks \
 	kernels-package kernels-push kernels-status kernels-pull kernels-share papers papers-patient ablations bench-layout \
-	bench-tile bench-lightgbm bench-study bench-scale bench-segments bench-rank bench-choose bench-choose-real bench-cluster rehearsal go collect-sample \
+	bench-tile bench-lightgbm bench-study bench-scale bench-gpu bench-segments bench-rank bench-choose bench-choose-real bench-cluster rehearsal go collect-sample \
 	release-data measured default-bundle clean
 
 help:
@@ -179,6 +180,9 @@ go: $(INSTALLED)
 
 rehearsal: $(INSTALLED)
 	$(BIN)/python -m tests.benchmarks.rehearsal build/rehearsal --share $(SHARE) --kills $(KILLS)
+
+bench-gpu: $(INSTALLED)
+	$(BIN)/python -m tests.benchmarks.devices
 
 bench-segments: $(INSTALLED)
 	$(BIN)/python -m tests.benchmarks.segments build/segments

@@ -16,6 +16,7 @@ from solution.models.nets import net_ranker
 from solution.models.nets import training_loop as training
 from solution.models.nets.losses import LOSSES
 from solution.models.nets.net_ranker import NetRanker
+from tests.benchmarks import devices
 from tests.benchmarks.timed_fits import unwrap, with_epochs
 from tests.made.graphs import make_layout_graph, make_tile_graph
 
@@ -89,3 +90,14 @@ def test_bfloat16_learns_the_same(name: str, monkeypatch: pytest.MonkeyPatch) ->
     exact, short = scores
     assert not np.array_equal(short, exact)
     assert spearmanr(short, exact).statistic > 0.8
+
+
+def test_the_bench_of_a_gpu_runs_without_one() -> None:
+    found, again = (
+        devices.measure("layout_gnn_001", "cpu", "32-true", larger=1, nodes=60) for _ in range(2)
+    )
+    assert found["scores"] == again["scores"]  # what the column "Agrees" compares
+    assert len(found["scores"]) == devices.CONFIGS
+    assert found["waits"] is None
+    assert min(found["step"], found["learned"], found["scored"], found["memory"]) > 0
+    assert found["planned"] < found["step"]

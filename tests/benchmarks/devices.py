@@ -1,0 +1,268 @@
+"""What training and predicting with our nets take on the devices of this machine, side by side.
+
+    make bench-gpu        the GPU beside one core of the CPU, ten minutes; without one that core
+
+Programs are made up, of the competition's real size (tests/benchmarks/corpus.py). Every row is a
+process of its own: the same steps, drawn alike, on a device, in a precision, and on batches as the
+experiment has them or four times as large. *Planned*: what the CPU counts and sorts for a step,
+beside the whole step; on a GPU the next step is planned meanwhile. *Waits*: how often a step waits
+for the GPU. *Agrees*: Kendall's tau between the scores that the net then gives the configurations
+of a program and those of the first row of that net.
+"""
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+import typer
+from lightning_fabric import Fabric
+from rich.console import Console
+from rich.table import Table
+
+from solution.data.npz import read_graph
+from solution.domain.collection import collection
+from solution.domain.metrics import kendall_tau
+from solution.experiments.base import find_experiment
+from solution.features.nodes import fit_scaler
+from solution.features.preparation import Preparation
+from solution.models.nets.fit_state import FitState
+from solution.models.nets.net_ranker import NetRanker
+from solution.models.nets.stepping import Steps
+from solution.models.nets.team import Team
+from solution.models.nets.training_loop import make_optimizer
+from solution.system.progress import track
+from solution.system.terminal import make_table
+from tests.benchmarks.corpus import FACTS
+from tests.benchmarks.memory import memory
+from tests.benchmarks.programs import (
+    draw_candidates,
+    draw_configs,
+    make_program,
+    write_layout_file,
+    write_tile_file,
+)
+
+NETS = ("layout_gnn_001", "layout_cost_net_001", "tile_gnn_001")
+LARGER = 4  # times the batch
+CONFIGS = 1_000  # of each program, as many as the test split has
+LAYOUT_PROGRAMS, KERNELS = 2, 64
+FEWEST_STEPS = 10
+
+
+def main(
+    nodes: Annotated[int, typer.Option(help="Of a layout program.", min=60)] = 10_449,
+    net: Annotated[list[str] | None, typer.Option(help="May be repeated.")] = None,
+    one: Annotated[str, typer.Option(help="Only this row, as JSON: its settings.")] = "",
+) -> None:
+    """Print one row, or the table of all."""
+    if one:
+        print(json.dumps(measure(nodes=nodes, **json.loads(one))))
+        return
+    found = []
+    with track(list_rows(tuple(net or NETS)), "Measuring") as rows:
+        for row in rows:
+            found.append((row, measure_apart(row, nodes)))
+    Console().print(say_devices(), *tabulate(found), sep="\n")
+
+
+def list_rows(nets: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Settings of `measure`: the CPU first, then the GPU in every way."""
+    ways: list[dict[str, Any]] = [{"device": "cpu", "precision": "32-true", "larger": 1}]
+    if torch.cuda.is_available():
+        precisions = ["32-true"] + ["bf16-mixed"] * torch.cuda.is_bf16_supported()
+        ways += [
+            {"device": "cuda", "precision": precision, "larger": larger}
+            for precision in precisions
+            for larger in (1, LARGER)
+        ]
+    return [{"name": name} | way for name in nets for way in ways]
+
+
+def measure_apart(row: dict[str, Any], nodes: int) -> dict[str, Any]:
+    """`measure` in a process that has the row's device alone."""
+    command = [sys.executable, "-m", "tests.benchmarks.devices", "--nodes", str(nodes)]
+    hidden = {"CUDA_VISIBLE_DEVICES": ""} if row["device"] == "cpu" else {}
+    done = subprocess.run(
+        [*command, "--one", json.dumps(row)],
+        env=os.environ | hidden,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def measure(name: str, device: str, precision: Any, larger: int, nodes: int) -> dict[str, Any]:
+    """Train for some steps and predict; seconds, megabytes, counts and scores."""
+    torch.set_num_threads(1)
+    ranker, examples = prepare(name, larger, nodes)
+    settings = ranker.settings.training
+    torch.manual_seed(0)
+    net = ranker.make_net().to(device)
+    fabric = Fabric(accelerator=device, devices=1, precision=precision)
+    wrapped, optimizer = fabric.setup(net, make_optimizer(net, settings))
+    steps = Steps(Team(fabric), wrapped, optimizer, settings, net)
+    state = FitState(net, optimizer, 0, "")
+    steps.run_epoch(examples, state, lambda _: None)  # the first one compiles and allocates
+    taken = clock(lambda: steps.run_epoch(examples, state, lambda _: None))
+    waits, planned = find_waits(steps, examples), time_planning(steps, examples)
+    net.score_graph(examples[0].inputs)
+    scoring = clock(lambda: net.score_graph(examples[0].inputs))
+    scores = net.score_graph(examples[0].inputs)
+    count = -(-len(examples) * settings.visits // settings.graphs_per_step)
+    learned = count * settings.graphs_per_step * settings.configs_per_graph
+    return {
+        "step": taken / count,
+        "planned": planned,
+        "learned": learned / taken,
+        "scored": len(scores) / scoring,
+        "waits": waits,
+        "memory": find_memory(device),
+        "scores": scores.tolist(),
+    }
+
+
+def prepare(name: str, larger: int, nodes: int) -> tuple[NetRanker[Any, Any], list[Any]]:
+    """A net's ranker with batches so many times as large, and what it learns from."""
+    settings: Any = find_experiment(name).ranker
+    training = settings.training
+    is_tile = name.startswith("tile")
+    batch = "graphs_per_step" if is_tile else "configs_per_graph"
+    training = dataclasses.replace(
+        training,
+        **{batch: larger * getattr(training, batch)},
+        visits=1 if is_tile else FEWEST_STEPS // LAYOUT_PROGRAMS,
+        min_steps=1,
+        patience=None,
+    )
+    ranker = dataclasses.replace(settings, training=training).build(0)
+    with tempfile.TemporaryDirectory() as folder:
+        paths = write_kernels(Path(folder)) if is_tile else write_programs(Path(folder), nodes)
+        source = collection("tile:xla" if is_tile else "layout:xla:random")
+        prepare_graph = Preparation(settings.needed_hops)
+        graphs = [prepare_graph(read_graph(path, source)) for path in paths]
+        made = [ranker._example(graph, training.max_configs) for graph in graphs]
+    ranker.scalers_ = {
+        table: fit_scaler([getattr(example.inputs, table).numpy() for example in made])
+        for table in ranker.scaled_tables
+    }
+    return ranker, [ranker._scaled(example) for example in made]
+
+
+def write_programs(folder: Path, nodes: int) -> list[Path]:
+    """Layout programs whose configurations set each layout by chance with 0.3."""
+    facts, paths = FACTS["layout:xla:random"], []
+    configurable = min(facts.configurable.median, nodes // 3)
+    for seed in range(LAYOUT_PROGRAMS):
+        program = make_program(seed, nodes, round(facts.edges * nodes), configurable)
+        candidates = draw_candidates(seed, program)
+        paths.append(folder / f"{seed}.npz")
+        chosen = draw_configs(seed, candidates, CONFIGS)
+        write_layout_file(paths[-1], program, candidates, chosen)
+    return paths
+
+
+def write_kernels(folder: Path) -> list[Path]:
+    """Kernels of the middle size."""
+    paths = [folder / f"{seed}.npz" for seed in range(KERNELS)]
+    for seed, path in enumerate(paths):
+        write_tile_file(path, seed, FACTS["tile:xla"].nodes.median, CONFIGS, labelled=True)
+    return paths
+
+
+def find_memory(device: str) -> float:
+    """Megabytes at most: of the GPU, or of the process."""
+    is_gpu = device == "cuda"
+    return torch.cuda.max_memory_allocated() / 2**20 if is_gpu else float(memory("VmHWM"))
+
+
+def clock(act: Callable[[], Any]) -> float:
+    """Seconds until the device is done."""
+    wait()
+    started = time.perf_counter()
+    act()
+    wait()
+    return time.perf_counter() - started
+
+
+def wait() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def time_planning(steps: Steps, examples: list[Any]) -> float:
+    """Seconds that the CPU plans for a step, on average; 0 where a net needs no plan."""
+    size = steps.settings.graphs_per_step
+    plans = [draw(steps, examples[n : n + size]) for n in range(0, len(examples), size)]
+    return clock(lambda: [planned() for plan in plans for *_, planned in plan]) / len(plans)
+
+
+def find_waits(steps: Steps, examples: list[Any]) -> int | None:
+    """How often a step waits for the GPU; None without one."""
+    if steps.team.fabric.device.type != "cuda":
+        return None
+    plan = draw(steps, examples[: steps.settings.graphs_per_step])
+    torch.cuda.set_sync_debug_mode("warn")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        steps.take(plan)
+    torch.cuda.set_sync_debug_mode("default")
+    return sum("synchroniz" in str(warning.message) for warning in caught)
+
+
+def draw(steps: Steps, graphs: list[Any]) -> Any:
+    """A step on configurations drawn by chance."""
+    count, generator = steps.settings.configs_per_graph, np.random.default_rng(0)
+    rows = [np.resize(generator.permutation(len(graph.runtimes)), count) for graph in graphs]
+    return steps.plan(graphs, np.stack(rows))
+
+
+def say_devices() -> str:
+    """A sentence of what was measured on."""
+    if torch.cuda.is_available():
+        return f"{torch.cuda.get_device_name()} beside one core of the CPU."
+    return "One core of the CPU: no GPU was found, so nothing here says what one would take."
+
+
+def tabulate(rows: list[tuple[dict[str, Any], dict[str, Any]]]) -> Iterator[Table]:
+    """A table for each net."""
+    names = ("Step, ms", "Planned", "Learned/s", "Scored/s", "MB", "Waits", "Agrees")
+    for net, group in groupby(rows, key=lambda row: str(row[0]["name"])):
+        table, own = make_table(net), list(group)
+        for name in ("Device, batch", *names):
+            table.add_column(name, justify="right" if name in names else "left", no_wrap=True)
+        first = np.array(own[0][1]["scores"])
+        for row, found in own:
+            agrees = kendall_tau(np.array(found["scores"]), first)
+            table.add_row(*show(row, found), f"{agrees:.3f}")
+        yield table
+
+
+def show(row: dict[str, Any], found: dict[str, Any]) -> list[str]:
+    """What the table says of a row, but for its last column."""
+    device, bits = "GPU" if row["device"] == "cuda" else "CPU", row["precision"].split("-")[0]
+    return [
+        f"{device} {bits.replace('32', 'fp32')}, x {row['larger']}",
+        f"{1e3 * found['step']:,.1f}",
+        f"{found['planned'] / found['step']:.0%}",
+        f"{found['learned']:,.0f}",
+        f"{found['scored']:,.0f}",
+        f"{found['memory']:,.0f}",
+        "" if found["waits"] is None else str(found["waits"]),
+    ]
+
+
+if __name__ == "__main__":
+    typer.run(main)
