@@ -11,8 +11,9 @@ from solution.choosing.search import Budget, Lookup, search
 from solution.choosing.table import Table, make_table
 from solution.serving.bundle import Bundle
 from solution.serving.ranking import KNOWN, Ranking
-from solution.serving.reading import read_graph
+from solution.serving.reading import read_graph, read_question
 from solution.serving.words import describe_configs
+from solution.system.errors import InputError
 
 SHOWN = (1, 2, 4, 8, 16, 32, 64, 128)
 
@@ -24,9 +25,16 @@ def replay_file(
 
     Compile options are searched without a model: no bundle learned from them.
 
-    Raises InputError where the file has no runtimes, or the bundle no model of it.
+    Raises InputError where the file has no runtimes or one configuration alone, or the bundle no
+    model of it.
     """
-    graph = read_graph(path, collection)
+    question = read_question(path, collection)
+    graph = question.graph
+    if question.made:  # those that were made have no runtimes
+        raise InputError(
+            f"{path}: has one configuration, and there is nothing else to look up. Give a graph "
+            "with several that were measured, or leave --replay out."
+        )
     table = make_table(graph)
     ranking = None if graph.options is not None else bundle.rank(graph)
     proposer = _make_proposer(table, ranking, seed)

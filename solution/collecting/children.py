@@ -4,7 +4,7 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -131,6 +131,9 @@ class Child:
 
     def _end(self) -> None:
         if self._process is not None:
+            with suppress(psutil.Error):  # it has ended, or what it started has
+                for started in psutil.Process(self._process.pid).children(recursive=True):
+                    started.kill()
             self._process.kill()
             self._process.join()
         if self._connection is not None:

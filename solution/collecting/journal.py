@@ -147,7 +147,10 @@ def read_state(folder: Path) -> dict[str, Any]:
 
 def read_log(path: Path, schema: pl.Schema) -> pl.DataFrame:
     """A file of the log; without rows where it is not there, InputError where it is none."""
-    check_any_seal(path)
+    try:
+        check_any_seal(path)
+    except InputError as error:
+        raise InputError(f"{error} To measure everything anew, add --replace.") from error
     if not path.exists():
         return schema.to_frame()
     with reading(path, "the log of a collection"):

@@ -26,6 +26,7 @@ from solution.domain.graph import Graph
 from solution.system.errors import InputError
 
 OPTIONS, OPTION_NAMES = "config_options", "config_option_names"  # our own extension
+LARGEST_SIZE = 2**31  # of a tile along a dimension
 REQUIRED = ("node_feat", "node_opcode", "edge_index", "config_runtime")
 REQUIRED_OF_KIND = {
     "layout": ("node_config_ids", LAYOUTS),
@@ -151,8 +152,22 @@ def read_opcodes(archive: zipfile.ZipFile) -> np.ndarray:
 
 
 def _read_tiles(archive: zipfile.ZipFile, configs: int) -> np.ndarray:
+    """The tiles (configs, 24) float32; ValueError where a size is none.
+
+    Sums and products are taken as they are: where they were computed, they may have overflowed.
+    """
     shape = (configs, vocabulary.NUM_TILE_FEATURES)
-    return read_array(archive, "config_feat", shape).astype(np.float32)
+    tiles = read_array(archive, "config_feat", shape).astype(np.float32)
+    for block in vocabulary.TILE_BLOCKS.values():
+        sizes = tiles[:, block][:, : vocabulary.MAX_RANK]
+        wrong = np.argwhere(~((sizes >= 0) & (sizes <= LARGEST_SIZE)))  # NaN, too
+        if len(wrong):
+            row, column = map(int, wrong[0])
+            raise ValueError(
+                f"config_feat[{row}, {block.start + column}] is {sizes[row, column]:g}, expected a "
+                f"size from 0 to {LARGEST_SIZE}"
+            )
+    return tiles
 
 
 def _read_normalizers(archive: zipfile.ZipFile, nanoseconds: np.ndarray) -> np.ndarray:

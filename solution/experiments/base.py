@@ -61,8 +61,8 @@ class Experiment:
     def _check_several(self, what: str, kind: type, expected: str) -> None:
         """Raise InputError where a field is no tuple, for want of a comma, or has one twice."""
         given: Any = getattr(self, what)
-        is_one = not isinstance(given, tuple | list) or not given
-        if is_one or any(type(one) is not kind for one in given):
+        is_several = isinstance(given, tuple | list) and len(given) > 0
+        if not is_several or any(type(one) is not kind for one in given):
             raise InputError(
                 f"{self.name}: {what} is {given!r}, expected {expected}, with a comma behind each."
             )

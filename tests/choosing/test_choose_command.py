@@ -40,11 +40,16 @@ def test_the_model_alone_says_that_nothing_was_measured(fastslow: FastSlow, samp
 def test_bad_input_is_one_message(fastslow: FastSlow, sample: Path, tmp_path: Path) -> None:
     file = min((sample / KERNEL).glob("*.npz"))
     unlabelled = min((sample / "npz/tile/xla/test").glob("*.npz"))
+    single = tmp_path / KERNEL / "single.npz"
+    single.parent.mkdir(parents=True)
+    with np.load(file) as arrays:
+        np.savez(single, **{k: v[:1] if k.startswith("config_") else v for k, v in arrays.items()})
     empty = tmp_path / "empty.py"
     empty.write_text("program = 3\n")
     for words, expected in (
         (("choose", file, "--replay", "--model-only"), "one of them"),
         (("choose", unlabelled, "--replay"), "has no runtimes to look up"),
+        (("choose", single, "--replay"), "has one configuration, and there is nothing else"),
         (("choose", tmp_path / "missing.py"), "there is no such file"),
         (("choose", empty), "expected a function `program`"),
         (("choose", file), "no program that could be compiled. Give --replay"),

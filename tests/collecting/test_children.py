@@ -3,15 +3,17 @@
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from solution.collecting.builder import Builder
 from solution.collecting.child import Compile
-from solution.collecting.children import Child, Limits
+from solution.collecting.children import Child, ChildDiedError, Limits
 from solution.collecting.collect import Workers
 from solution.collecting.compiler import Flags
 from solution.collecting.program import read_programs
 from solution.collecting.tiles import FORCE, LIBRARIES_OFF, SIZE, TileSpace
+from solution.system.errors import InputError
 
 
 def test_wide_tiles_over_a_ragged_edge_are_found_wrong(workers: Workers, ragged: Path) -> None:
@@ -53,3 +55,20 @@ def test_a_tile_that_eats_all_memory_is_ended(
         assert (status, expected in note) == ("died", True), note
         child.limits = Limits(240)
         assert builder.build(Compile(program.plain, Flags()))[0] == "sound"
+
+
+def test_what_a_program_started_ends_with_it(workers: Workers, tmp_path: Path) -> None:
+    path, number = tmp_path / "endless.py", tmp_path / "number"
+    path.write_text(
+        "import subprocess, pathlib\n"
+        "started = subprocess.Popen(['sleep', '600'])\n"
+        f"pathlib.Path({str(number)!r}).write_text(str(started.pid))\n"
+        "while True:\n    pass\n"
+    )
+    with (
+        Child(Limits(seconds=3), workers.compiling.core) as child,
+        pytest.raises((ChildDiedError, InputError), match="more than 3 seconds"),
+    ):
+        list(read_programs(path, child))
+    pid = int(number.read_text())
+    assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE

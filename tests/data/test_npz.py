@@ -81,6 +81,20 @@ def test_tile_graph_comes_back_with_runtimes_over_the_normaliser(seed: int, tmp_
     assert find_difference(read_graph(save(tmp_path, graph), graph.collection), expected) is None
 
 
+@pytest.mark.parametrize("value", [-1, 2**32, np.nan, np.inf])
+@pytest.mark.parametrize("column", [0, 8, 13, 21])
+def test_a_size_of_a_tile_is_one(column: int, value: float, tmp_path: Path) -> None:
+    tiles = change(GRAPHS["tile"], "config_feat", (3, column), value)
+    words = refusal(save(tmp_path, GRAPHS["tile"], config_feat=tiles), GRAPHS["tile"].collection)
+    assert f"config_feat[3, {column}] is {np.float32(value):g}, expected a size from 0" in words
+
+
+def test_a_product_of_sizes_may_have_overflowed(tmp_path: Path) -> None:
+    graph = GRAPHS["tile"]
+    path = save(tmp_path, graph, config_feat=change(graph, "config_feat", (0, 15), -(2**31)))
+    assert read_graph(path, graph.collection).tiles[0, 15] == -(2**31)
+
+
 @pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
 def test_all_zero_runtimes_are_no_labels(graph: Graph, tmp_path: Path) -> None:
     path = save(tmp_path, graph, config_runtime=np.zeros(graph.num_configs, np.int64))

@@ -1,5 +1,6 @@
 """Nets predict without torch what they predict with it."""
 
+import dataclasses
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,6 +11,7 @@ import pytest
 import torch
 from torch.nn import functional
 
+from solution.domain.codebook_encoder import encode
 from solution.domain.graph import Graph
 from solution.features.preparation import Preparation
 from solution.models.base import RankerSettings
@@ -52,6 +54,18 @@ def test_the_scores_of_torch_but_for_rounding(
         assert found.dtype == np.float32
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
         assert np.array_equal(found, light.ranker.predict(prepared))
+
+
+def test_a_program_with_nothing_to_configure_has_equal_scores(tmp_path: Path) -> None:
+    settings, make = NETS[0]
+    folder, graph = save(settings, make, tmp_path), make(6, configs=30)
+    bare = dataclasses.replace(
+        graph, configurable=graph.configurable[:0], configs=encode(graph.layouts.expand()[:, :0])
+    )
+    for model in (load_model(folder), load_light(folder).ranker):
+        scores = model.predict(bare)
+        assert scores.shape == (30,)
+        assert len(set(scores.tolist())) == 1
 
 
 def test_a_net_without_a_list_of_its_own_scores_beside_one(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ OPCODE_WIDTH = 16
 STRIDED = 0.3  # how much more a copied byte costs for each doubling of how far apart it is read
 MOST_TIMES = 3.0  # what is learned makes a copy cheaper or more expensive by this at most
 MOST = 0.6  # what an instruction's byte costs at most, beside one that is copied
-SLOWNESS = 0.1  # how fast what instructions cost is learned, beside copies
+MAKING_RATE = 0.1  # how fast what instructions cost is learned, beside copies
 LEAST = 1e-3  # of all tensors' bytes: the scale of a list that copies less
 # The states of more configurations of a large program would not be in memory together.
 TRAINING = replace(layout_gnn.TRAINING, loss="pairwise_logistic", max_configs=1000)
@@ -229,7 +229,7 @@ class CostNet(nn.Module):
         copied = inputs.is_copied[own] * shares[:, BYTES]
         times = MOST_TIMES ** torch.tanh(self.copy(*known)[:, 0])
         copying = (1 + STRIDED * inputs.strides[own]) * times * copied
-        a_share = MOST * torch.tanh(SLOWNESS / MOST * self.instruction(*known))
+        a_share = MOST * torch.tanh(MAKING_RATE / MOST * self.instruction(*known))
         making = (a_share * shares).sum(dim=1) * inputs.is_made[own]
         return torch.stack([copying + making, copied], dim=1)
 

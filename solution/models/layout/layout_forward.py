@@ -1,5 +1,6 @@
 """The layout net without torch: the same sums as solution.models.layout.layout_gnn, in numpy."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -83,7 +84,8 @@ class LayoutForward:
         """What the layout of each pair adds to the first product of its node: (pairs, width)."""
         tokens = self._weights["token.weight"][pair_tokens]
         features = self._scalers["pair_features"](pair_features)
-        joined = np.concatenate([tokens.reshape(len(tokens), -1), features], axis=1)
+        width = math.prod(tokens.shape[1:])  # -1 is no number where nothing is configurable
+        joined = np.concatenate([tokens.reshape(-1, width), features], axis=1)
         return linear(joined, self._weights, "pair.layout")
 
     def configure(self, nodes: np.ndarray, first: np.ndarray, layouts: np.ndarray) -> np.ndarray:
