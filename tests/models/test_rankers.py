@@ -294,3 +294,19 @@ def test_an_epoch_of_few_graphs_visits_all_of_them_again(
     assert len(set(times)) == 1
     assert -(-times.sum() // graphs_per_step) >= min_steps
     assert times[0] == 1 or -(-(times.sum() - count) // graphs_per_step) < min_steps
+
+
+@given(
+    st.lists(st.integers(1, 900), min_size=1, max_size=40), st.integers(1, 4), st.integers(1, 99)
+)
+def test_an_epoch_of_many_graphs_visits_large_ones_less_often(
+    sizes: list[int], graphs_per_step: int, max_steps: int
+) -> None:
+    training = TrainingSettings(graphs_per_step=graphs_per_step, visits=9, max_steps=max_steps)
+    full = np.bincount(list_visits(sizes, dataclasses.replace(training, max_steps=None)))
+    times = np.bincount(list_visits(sizes, training))
+    most = times.max()
+    assert (times == np.minimum(full, most)).all()
+    assert most == 1 or times.sum() <= max_steps * graphs_per_step
+    more = np.minimum(full, most + 1)
+    assert most == full.max() or more.sum() > max_steps * graphs_per_step

@@ -51,6 +51,7 @@ TRAINING = TrainingSettings(
     graphs_per_step=1,
     configs_per_graph=96,
     visits=10,
+    max_steps=1000,  # of an epoch: with hundreds of graphs each is seen often enough (see the log)
     max_configs=None,
 )
 

@@ -54,7 +54,7 @@ class FitState:
         self.history: list[tuple[int, float, dict[str, float]]] = []
         # Of an epoch that goes on: the graphs (visits,) in their order, and each step's loss.
         self.order: np.ndarray | None = None
-        self.losses: list[float] = []
+        self.losses: list[float | Tensor] = []  # the last ones may be on the device still
         self.drawn: np.ndarray | None = None  # rows (graphs, configs) of the step that comes next
         self.generator = np.random.default_rng(seed)
         self._net, self._optimizer, self._fit = net, optimizer, fit
@@ -65,6 +65,15 @@ class FitState:
     @property
     def _device(self) -> torch.device:
         return next(self._net.parameters()).device
+
+    def read_losses(self) -> list[float]:
+        """All losses as numbers. It waits for the device, so not after every step."""
+        known = [loss for loss in self.losses if not isinstance(loss, Tensor)]
+        left = [loss for loss in self.losses if isinstance(loss, Tensor)]
+        if left:
+            known += torch.stack(left).tolist()
+        self.losses = list(known)
+        return known
 
     def keep_if_best(self, score: float, measures: dict[str, float]) -> None:
         """Remember the weights if no epoch had a better validation score."""
@@ -102,7 +111,7 @@ class FitState:
                 tensors[name] = torch.from_numpy(rows)
         record = {
             "fit": self._fit,
-            "losses": self.losses,
+            "losses": self.read_losses(),
             "epoch": self.epoch,
             "epochs_since_best": self.epochs_since_best,
             "best_score": self._best_score,

@@ -74,7 +74,7 @@ class Steps:
                 if number + 1 < steps and time.perf_counter() - looked > LOOK_SECONDS:
                     looked = time.perf_counter()
                     look(float(done[number]))
-        loss, learned = float(np.mean(state.losses)), len(state.order) - first * size
+        loss, learned = float(np.mean(state.read_losses())), len(state.order) - first * size
         state.order, state.losses = None, []
         rate = learned * settings.configs_per_graph / (time.perf_counter() - started)
         return loss, rate
@@ -137,23 +137,23 @@ class Steps:
         plan = partial(self.own.plan, *_list_inputs(part))
         return ahead.submit(plan).result if ahead is not None else plan
 
-    def take(self, plan: "Plan[Inputs]") -> float:
-        """One step; its loss."""
+    def take(self, plan: "Plan[Inputs]") -> Tensor:
+        """One step; its loss, which is on the device: to read it is to wait for the step."""
         total = self.find_gradients(plan)
         if self.settings.optimizer == "adamw":
             nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)
         self.optimizer.step()
         return total
 
-    def find_gradients(self, plan: "Plan[Inputs]") -> float:
-        """Give the parameters the gradients of the graphs' mean loss; the loss."""
+    def find_gradients(self, plan: "Plan[Inputs]") -> Tensor:
+        """Give the parameters the gradients of the graphs' mean loss; the loss, float64."""
         self.optimizer.zero_grad(set_to_none=True)
-        total = 0.0
+        total = torch.zeros((), dtype=torch.float64, device=self.team.fabric.device)
         for share, part, planned in plan:
             with self.team.fabric.autocast():
                 loss, penalty = self._find_losses(part, planned())
             self.team.fabric.backward(share * (loss + penalty))
-            total += share * float(loss.detach())
+            total += share * loss.detach().double()
         self.team.add_up(self.net.parameters())
         return self.team.sum_number(total)
 
@@ -212,7 +212,12 @@ def list_visits(sizes: Sequence[int], settings: TrainingSettings) -> np.ndarray:
         sizes: Distinct configurations of each graph.
     """
     full_steps = -(-np.asarray(sizes) // settings.configs_per_graph)
-    visits = np.repeat(np.arange(len(sizes)), full_steps.clip(1, settings.visits))
+    times, most = full_steps.clip(1, settings.visits), settings.visits
+    if settings.max_steps is not None:  # each graph is visited once, however many there are
+        while most > 1 and times.sum() > settings.max_steps * settings.graphs_per_step:
+            most -= 1
+            times = times.clip(max=most)
+    visits = np.repeat(np.arange(len(sizes)), times)
     fewest = (settings.min_steps - 1) * settings.graphs_per_step + 1
     return np.tile(visits, -(-fewest // len(visits)))
 

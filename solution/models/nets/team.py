@@ -52,11 +52,9 @@ class Team:
         for parameter, gradient, count in zip(learned, places, counts, strict=True):
             parameter.grad = gradient.view_as(parameter).clone() if count else None
 
-    def sum_number(self, number: float) -> float:
-        """Over all processes."""
-        if self.size == 1:
-            return number
-        return float(self._sum(torch.tensor([number], device=self.fabric.device)))
+    def sum_number(self, number: Tensor) -> Tensor:
+        """A tensor without dimensions, over all processes."""
+        return number if self.size == 1 else self._sum(number)
 
     def from_leader(self, compute: Callable[[], T]) -> T:
         """What the first process computes, for all."""

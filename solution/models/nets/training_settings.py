@@ -29,8 +29,10 @@ class TrainingSettings:
     configs_per_graph: int = 48  # sampled anew at each step
     # An epoch visits a graph as often as its configurations fill a step, at most so many times.
     visits: int = 1
-    # Where there are few graphs, an epoch visits all of them again, until it has so many steps.
+    # Where there are few graphs, an epoch visits all of them again, until it has so many steps;
+    # where there are many, it visits large ones less often, so that it has no more than so many.
     min_steps: int = 1
+    max_steps: int | None = None
     max_configs: int | None = 1000  # distinct configurations of a graph to learn from; None: all
     validation_configs: int = 1000  # distinct configurations of a graph to stop early on
 
