@@ -63,12 +63,14 @@ def package(tree: Tree, folder: Path, python: str) -> Package:
         python: the version of the interpreter that will install it, such as 3.12.
 
     Raises:
-        InputError: the code is not in a git checkout, or a wheel cannot be had.
+        InputError: the code is not in a git checkout, a wheel cannot be had, or something else
+            than an older package is in the folder.
     """
     if not tree.commit:
         raise InputError(f"{PROJECT}: no git checkout, so there is no commit to pack. Clone it.")
+    _check_place(folder)
     commit = name_commit(tree)
-    with replace_folder(folder) as temporary:
+    with replace_folder(folder.resolve()) as temporary:  # of a link, what it leads to
         with console.status("Building the wheel of this project"):
             _build_wheel(commit, temporary)
         with console.status("Fetching the wheels of what it needs"):
@@ -92,6 +94,18 @@ def provide_package(tree: Tree, folder: Path, python: str) -> Package:
     if is_whole and (kept.commit, kept.python) == (name_commit(tree), python):
         return kept
     return package(tree, folder, python)
+
+
+def _check_place(folder: Path) -> None:
+    """Refuse to take the place of anything but an older package."""
+    if not folder.exists() or (folder / installing.MANIFEST).is_file():
+        return
+    if not folder.is_dir() or any(folder.iterdir()):
+        raise InputError(
+            f"{folder}: expected an older package, with {installing.MANIFEST} in it, or nothing; "
+            "found something else, which would be deleted. Move it away, or name another folder "
+            "in FASTSLOW_WHEELS."
+        )
 
 
 def name_commit(tree: Tree) -> str:
