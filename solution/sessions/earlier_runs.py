@@ -10,7 +10,6 @@ executed.
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from solution.runs.record import check_split, compare_versions, list_differences
 from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.system.files import TEMPORARY, replace_folder
+from solution.system.names import match
 from solution.system.sealing import replace_sealed
 from solution.system.terminal import say
 from solution.training.jobs import Choice, Job, list_missing
@@ -32,20 +32,6 @@ from solution.training.out_of_fold import run_experiments
 from solution.training.plan import Plan
 
 MAX_SHOWN = 3
-
-
-def match(names: Sequence[str], patterns: str) -> list[str]:
-    """The names that patterns such as "layout_*,!*lightgbm*" choose; the last that fits decides.
-
-    Raises InputError where none is chosen.
-    """
-    chosen: set[str] = set()
-    for pattern in filter(None, (part.strip() for part in patterns.split(","))):
-        fitting = {name for name in names if fnmatchcase(name, pattern.removeprefix("!"))}
-        chosen = chosen - fitting if pattern.startswith("!") else chosen | fitting
-    if not chosen:
-        raise InputError(f"{patterns!r} chooses nothing. There are {', '.join(names)}.")
-    return [name for name in names if name in chosen]
 
 
 def choose(plan: Plan, collections: str = "*", folds: str = "") -> Choice:

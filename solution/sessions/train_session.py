@@ -7,10 +7,11 @@ from solution.experiments import DEFAULTS
 from solution.experiments.base import find_experiment
 from solution.runs.folder import Run
 from solution.runs.record import open_run
-from solution.sessions.earlier_runs import adopt, choose, describe_missing, match
+from solution.sessions.earlier_runs import adopt, choose, describe_missing
 from solution.sessions.packing import FOLDS, NOTHING, REFIT, Packing
 from solution.sessions.session import Session
 from solution.system.errors import InputError
+from solution.system.names import match
 from solution.system.terminal import say
 from solution.training.executors.choose import LOCAL, choose_executor
 from solution.training.folds import Scheme

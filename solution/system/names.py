@@ -1,8 +1,9 @@
 """Names that people type: which become folders and files, and what a misspelt one meant."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from solution.system.errors import InputError
@@ -37,3 +38,17 @@ def suggest(name: str, known: Iterable[str]) -> str:
     """A sentence that begins with a space: the nearest known names; empty if none is near."""
     near = get_close_matches(name, list(known), n=3, cutoff=0.6)
     return f" Did you mean {' or '.join(near)}?" if near else ""
+
+
+def match(names: Sequence[str], patterns: str) -> list[str]:
+    """The names that patterns such as "layout_*,!*lightgbm*" choose; the last that fits decides.
+
+    Raises InputError where none is chosen.
+    """
+    chosen: set[str] = set()
+    for pattern in filter(None, (part.strip() for part in patterns.split(","))):
+        fitting = {name for name in names if fnmatchcase(name, pattern.removeprefix("!"))}
+        chosen = chosen - fitting if pattern.startswith("!") else chosen | fitting
+    if not chosen:
+        raise InputError(f"{patterns!r} chooses nothing. There are {', '.join(names)}.")
+    return [name for name in names if name in chosen]

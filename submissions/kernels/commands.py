@@ -73,9 +73,10 @@ def push(
     Exit codes: 0 it runs on Kaggle; 2 nothing was pushed, the message says why; 3 nobody knows yet
     whether it arrived, give the command again.
     """
-    from submissions.kernels.notebooks import find_notebook, parse_values
+    from submissions.kernels.notebooks import find_notebook
     from submissions.kernels.pushing import Order
     from submissions.kernels.pushing import push as send
+    from submissions.kernels.values import parse_values
     from submissions.provenance import read_tree
     from submissions.settings import read_settings
 

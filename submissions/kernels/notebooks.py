@@ -9,7 +9,7 @@ notebooks/NAME/
 import ast
 import copy
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,36 +85,6 @@ def read_parameters(notebook: Mapping[str, Any]) -> dict[str, Value]:
                 if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
             }
     return {}
-
-
-def parse_values(pairs: Sequence[str], notebook: Mapping[str, Any]) -> dict[str, Value]:
-    """Read NAME=VALUE pairs as values of the types that the notebook's parameters have.
-
-    Raises InputError where there is no such parameter, or the value is of another type.
-    """
-    known = read_parameters(notebook)
-    values: dict[str, Value] = {}
-    for pair in pairs:
-        name, is_pair, text = pair.partition("=")
-        if not is_pair or name not in known:
-            raise InputError(
-                f"{pair!r}: expected NAME=VALUE, where NAME is one of {', '.join(known)}."
-            )
-        values[name] = _parse(name, text, known[name])
-    return values
-
-
-def _parse(name: str, text: str, default: Value) -> Value:
-    if isinstance(default, str):
-        return text
-    try:
-        if isinstance(default, bool):
-            return {"true": True, "1": True, "false": False, "0": False}[text.lower()]
-        return type(default)(text)
-    except (KeyError, ValueError) as error:
-        raise InputError(
-            f"{name}={text}: expected a value such as {default!r} ({type(default).__name__})."
-        ) from error
 
 
 def set_values(notebook: Mapping[str, Any], values: Mapping[str, Value]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, FiniteFloat, ValidationError
 
 from solution.runs.folder import find_runs
 from solution.system.errors import InputError
@@ -37,7 +37,7 @@ class Push(BaseModel):
     kernel: str  # USER/SLUG
     commit: str
     when: str  # UTC, ISO 8601
-    values: dict[str, str | int | float | bool]  # that were set
+    values: dict[str, str | int | FiniteFloat | bool]  # that were set; JSON has no others
     resumes: bool  # its own earlier output is one of its inputs
     dataset: str  # USER/SLUG
     dataset_version: int

@@ -11,11 +11,12 @@ from solution.domain import predictions
 from solution.experiments.base import Experiment, find_experiment
 from solution.runs.folder import Run
 from solution.runs.record import open_run
-from solution.sessions.earlier_runs import adopt, choose, describe_missing, join_runs, match
+from solution.sessions.earlier_runs import adopt, choose, describe_missing, join_runs
 from solution.sessions.packing import FOLDS, REFIT, Packing
 from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.system.files import write_sealed
+from solution.system.names import match
 from solution.training.jobs import EVERYTHING, Choice, list_missing
 from solution.training.opening import describe_run, save_split
 from solution.training.out_of_fold import run_experiments
