@@ -7,10 +7,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from solution.system.errors import InputError
-from solution.system.files import take_lock
+from solution.system.files import make_folder, name_refusal, take_lock
 from solution.system.progress import console
 
 BETWEEN_TRIES = 0.05  # seconds
+
+
+class LockedError(InputError):
+    """Another process holds the lock."""
 
 
 @contextmanager
@@ -25,10 +29,12 @@ def wait_for_lock(path: Path, seconds: float, what: str) -> Iterator[int]:
         what: what the other one is doing, for the message.
 
     Raises:
-        InputError: another process still holds it after `seconds`.
+        LockedError: another process still holds it after `seconds`.
+        InputError: the folder of the file may not be written.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    make_folder(path.parent)
+    with name_refusal(path.parent):
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         if not take_lock(descriptor):
             with console.status(f"Another process {what}, waiting for it"):
@@ -45,7 +51,7 @@ def _wait(descriptor: int, path: Path, seconds: float, what: str) -> None:
     while not take_lock(descriptor):
         if time.monotonic() > deadline:
             holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
-            raise InputError(
+            raise LockedError(
                 f"{path}: another process {what} (process {holder}, or what it started). It did "
                 f"not end within {seconds:g} seconds. Wait for it or end it, then try again."
             )

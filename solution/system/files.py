@@ -39,7 +39,7 @@ def replace_file(path: Path) -> Iterator[Path]:
         raise InputError(f"{path}: is a {kind}, where a file is to be written. Give another name.")
     temporary = _temporary(path)
     make_folder(path.parent)
-    with _name_refusal(path.parent):
+    with name_refusal(path.parent):
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     try:
         yield temporary
@@ -55,7 +55,7 @@ def replace_folder(folder: Path) -> Iterator[Path]:
     """Yield a temporary folder; when the block succeeds it takes the place of `folder`."""
     temporary = _temporary(folder)
     make_folder(folder.parent)
-    with _name_refusal(folder.parent):
+    with name_refusal(folder.parent):
         temporary.mkdir()
     try:
         yield temporary
@@ -78,7 +78,7 @@ def make_folder(folder: Path) -> None:
 
     Raises InputError where a file is in its place, or none may be made.
     """
-    with _name_refusal(folder):
+    with name_refusal(folder):
         folder.mkdir(parents=True, exist_ok=True)
 
 
@@ -89,13 +89,13 @@ def check_writable(folder: Path) -> None:
     """
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     temporary = _temporary(there / "test")
-    with _name_refusal(folder):
+    with name_refusal(folder):
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         temporary.unlink()
 
 
 @contextmanager
-def _name_refusal(folder: Path) -> Iterator[None]:
+def name_refusal(folder: Path) -> Iterator[None]:
     """Name the folder that the user gave, not the file that was tried in it."""
     try:
         yield
