@@ -32,7 +32,7 @@ class SessionRecord(BaseModel):
 def write_record(record: SessionRecord, folder: Path) -> None:
     """Write it into the folder, with what the files there are now."""
     files = {
-        path.relative_to(folder).as_posix(): checksum(path)
+        _name(path, folder): checksum(path)
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path.name != KERNEL_RECORD and not _is_hidden(path, folder)
     }
@@ -62,6 +62,30 @@ def find_damaged(record: SessionRecord, folder: Path) -> list[str]:
         for name, expected in record.files.items()
         if not (folder / name).is_file() or checksum(folder / name) != expected
     ]
+
+
+def find_foreign(folder: Path) -> list[str]:
+    """The files in a folder of outputs that the session of a push did not leave as they are now.
+
+    All of them, where no record says what such a session left.
+    """
+    left: dict[str, str] = {}
+    try:
+        record = read_record(folder)
+        if record.push:
+            left = {**record.files, KERNEL_RECORD: checksum(folder / KERNEL_RECORD)}
+    except InputError:
+        pass
+    found = sorted(path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+    return [name for path in found if not _is_left(path, name := _name(path, folder), left)]
+
+
+def _is_left(path: Path, name: str, left: dict[str, str]) -> bool:
+    return not path.is_symlink() and name in left and checksum(path) == left[name]
+
+
+def _name(path: Path, folder: Path) -> str:
+    return path.relative_to(folder).as_posix()
 
 
 def _is_hidden(path: Path, folder: Path) -> bool:

@@ -112,15 +112,17 @@ def pull(
 ) -> None:
     """Bring the outputs of the latest push back into runs/NAME, whole or not at all.
 
-    Exit codes: 0, or 2 where they are not there yet, not of that push, or not whole.
+    What is there already stays; a file that was made or changed there is not overwritten.
+
+    Exit codes: 0, or 2 where they are not there yet, not of that push, not whole, or would
+    overwrite what was made here.
     """
     from solution.sessions.record import BUNDLE
-    from submissions.kernels.calls import Kernels
     from submissions.kernels.notebooks import find_notebook
     from submissions.kernels.pulling import pull as bring
     from submissions.settings import read_settings
 
-    folder = bring(find_notebook(notebook), Kernels(read_settings()), replace=replace)
+    folder = bring(find_notebook(notebook), read_settings(), replace=replace)
     say(f"{folder}: the outputs are here.")
     if (folder / "run").is_dir():
         say(f"The run: {folder / 'run'}. Look at it with `fastslow report --run {folder / 'run'}`.")

@@ -5,13 +5,20 @@ lie in runs/kernels/NAME-KEY, where the next pull goes on.
 """
 
 import shutil
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.table import Table
 
 from solution.runs.folder import find_runs
-from solution.sessions.record import KERNEL_RECORD, SessionRecord, find_damaged, read_record
+from solution.sessions.record import (
+    KERNEL_RECORD,
+    SessionRecord,
+    find_damaged,
+    find_foreign,
+    read_record,
+)
 from solution.system.errors import InputError
 from solution.system.files import replace_folder
 from solution.system.progress import console
@@ -19,8 +26,10 @@ from solution.system.terminal import make_table
 from submissions.failures import KaggleError
 from submissions.kernels.calls import Kernels, Session
 from submissions.kernels.notebooks import Notebook, list_notebooks
-from submissions.kernels.pushes import Push, read_pushes, record, records
+from submissions.kernels.pushes import Push, lock_records, read_pushes, record, records
 from submissions.kernels.pushing import UnknownPushError, reconcile
+from submissions.locks import LockedError
+from submissions.settings import Settings
 
 LOG_LINES = 15
 MAX_SHOWN = 3
@@ -65,19 +74,32 @@ def report_progress(kernels: Kernels) -> tuple[Table, list[str]]:
         table.add_column(column, no_wrap=True)
     lines = []
     for notebook in list_notebooks():
-        try:
-            reconcile(notebook, kernels)
-            latest = read_pushes(notebook.name).latest
-            state, advice = ("never pushed", "") if latest is None else _describe(latest, kernels)
-        except (UnknownPushError, KaggleError) as error:
-            latest, state, advice = read_pushes(notebook.name).latest, "unknown", str(error)
+        latest, state, advice = _follow(notebook, kernels)
         commit, when = (latest.commit[:12], latest.when[:16]) if latest else ("", "")
         table.add_row(notebook.name, commit, when.replace("T", " "), state)
-        lines += [f"{notebook.name}: {advice}."] if advice else []
+        lines += [f"{notebook.name}: {advice.removesuffix('.')}."] if advice else []
     return table, lines
 
 
-def _describe(latest: Push, kernels: Kernels) -> tuple[str, str]:
+def _follow(notebook: Notebook, kernels: Kernels) -> tuple[Push | None, str, str]:
+    """The latest push, its state, and what to do; a failure of one notebook is a state of it."""
+    try:
+        latest = read_pushes(notebook.name).latest
+    except InputError as error:
+        return None, "unknown", str(error)
+    try:
+        if latest is not None and latest.state == "pushing":
+            with lock_records(kernels.settings):
+                reconcile(notebook, kernels)
+                latest = read_pushes(notebook.name).latest
+        return latest, *_describe(latest, kernels)
+    except (UnknownPushError, LockedError, KaggleError) as error:
+        return latest, "unknown", str(error)
+
+
+def _describe(latest: Push | None, kernels: Kernels) -> tuple[str, str]:
+    if latest is None:
+        return "never pushed", ""
     if latest.state == "failed":
         return "not pushed", latest.note
     return look(latest, kernels).describe()
@@ -88,66 +110,104 @@ def look(latest: Push, kernels: Kernels) -> Progress:
     session = kernels.find_session(latest.kernel)
     if session.is_running:
         return Progress(latest, session)
-    folder = records() / f".look-{latest.key}"
-    try:
-        kernels.download_output(latest.kernel, folder, rf"^{KERNEL_RECORD}$")
-        return Progress(latest, session, read_record(folder))
-    except KaggleError:
-        raise
-    except InputError:
-        return Progress(latest, session)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with tempfile.TemporaryDirectory() as name:  # another process may look at the same time
+        kernels.download_output(latest.kernel, Path(name), rf"^{KERNEL_RECORD}$")
+        try:
+            return Progress(latest, session, read_record(Path(name)))
+        except InputError:
+            return Progress(latest, session)
 
 
-def pull(notebook: Notebook, kernels: Kernels, *, replace: bool = False) -> Path:
+def pull(notebook: Notebook, settings: Settings, *, replace: bool = False) -> Path:
     """Bring the outputs of the latest push back; returns their folder.
 
-    Raises InputError where they are not there yet, not of that push, not whole or not finished;
-    runs/NAME is then as it was.
+    What is here of that push, as it was brought, stays; with `replace` it is brought again.
+
+    Raises InputError where they are not there yet, not of that push, not whole or not finished, or
+    would overwrite what was made here; runs/NAME is then as it was.
     """
-    latest = read_pushes(notebook.name).arrived
-    if latest is None:
-        raise InputError(
-            f"{notebook.name}: nothing was pushed from here that could be pulled. "
-            f"`make kernels-push NOTEBOOK={notebook.name}` does it."
-        )
-    target = find_runs() / notebook.name
-    _check_target(target, replace=replace)
-    _check_ready(look(latest, kernels), kernels)
-    folder = records() / f"{notebook.name}-{latest.key}"
+    with lock_records(settings) as held:
+        latest = read_pushes(notebook.name).arrived
+        if latest is None:
+            raise InputError(
+                f"{notebook.name}: nothing was pushed from here that could be pulled. "
+                f"`make kernels-push NOTEBOOK={notebook.name}` does it."
+            )
+        target = find_runs() / notebook.name
+        if target.exists() and not target.is_dir():
+            raise InputError(
+                f"{target}: expected a folder for the outputs, found a file. Move it away."
+            )
+        if replace or not _is_here(latest, target):
+            _bring(latest, target, Kernels(settings, (held,)), replace=replace)
+        record(notebook.name, latest.model_copy(update={"state": "pulled"}))
+    return target
+
+
+def _is_here(latest: Push, target: Path) -> bool:
+    """Whether the folder has all outputs of the push; there may be other files among them."""
+    try:
+        found = read_record(target)
+    except InputError:
+        return False
+    return found.push == latest.key and not find_damaged(found, target)
+
+
+def _bring(latest: Push, target: Path, kernels: Kernels, *, replace: bool) -> None:
+    """Download the outputs of the push, and let them take the place of the target."""
+    if not replace:
+        _check_target(latest, target)
+    wanted = _check_ready(look(latest, kernels), kernels)
+    folder = records() / f"{target.name}-{latest.key}"
+    _forget_others(wanted, folder)
     found = _download(latest, folder, kernels)
     if found.commit != latest.commit:
         raise InputError(
             f"{latest.kernel}: ran the code of commit {found.commit}, but {latest.commit} was "
             "pushed. Push it again."
         )
-    with replace_folder(target) as temporary:
-        shutil.copytree(folder, temporary, dirs_exist_ok=True)
+    if not replace:
+        _check_target(latest, target)  # a download may take hours
+    with replace_folder(target.resolve()) as temporary:  # of a link, what it leads to
+        # Without what is Jupyter's own, no file but the listed ones and the log is Kaggle's.
+        hidden = shutil.ignore_patterns(".*", "__*")
+        shutil.copytree(folder, temporary, dirs_exist_ok=True, ignore=hidden)
     shutil.rmtree(folder)
-    record(notebook.name, latest.model_copy(update={"state": "pulled"}))
-    return target
 
 
-def _check_target(target: Path, *, replace: bool) -> None:
+def _check_target(latest: Push, target: Path) -> None:
     """Refuse to overwrite what was made here."""
-    made_here = target.exists() and (
-        not (target / KERNEL_RECORD).is_file() or not read_record(target).push
-    )
-    if made_here and not replace:
+    log = f"{latest.kernel.partition('/')[2]}.log"  # Kaggle's, which no session lists
+    mine = [name for name in find_foreign(target) if name != log]
+    if mine:
+        shown = ", ".join(mine[:MAX_SHOWN]) + (", ..." if len(mine) > MAX_SHOWN else "")
         raise InputError(
-            f"{target}: was made here and would be overwritten. Move it away, or give --replace "
-            "(make: REPLACE=1)."
+            f"{target}: was made here or changed, and would be overwritten: {shown}. Move it "
+            "away, or give --replace (make: REPLACE=1)."
         )
 
 
-def _check_ready(progress: Progress, kernels: Kernels) -> None:
+def _check_ready(progress: Progress, kernels: Kernels) -> SessionRecord:
+    """The record of the outputs; InputError where they cannot be brought back."""
     state, advice = progress.describe()
     name = progress.push.kernel
     if progress.session.has_failed:
         raise InputError(f"{name}: {state}: {_read_log(progress.push, kernels)}{advice}.")
-    if state != "finished":
+    if state != "finished" or progress.record is None:
         raise InputError(f"{name}: {state}. There is nothing to bring back yet: {advice}.")
+    return progress.record
+
+
+def _forget_others(wanted: SessionRecord, folder: Path) -> None:
+    """Delete what an earlier pull began, where the push has run again since, to other outputs."""
+    if not (folder / KERNEL_RECORD).is_file():
+        return
+    try:
+        is_same = read_record(folder) == wanted
+    except InputError:
+        is_same = False
+    if not is_same:
+        shutil.rmtree(folder)
 
 
 def _read_log(latest: Push, kernels: Kernels) -> str:

@@ -6,6 +6,8 @@ pushed    Kaggle has it
 pulled    its outputs were brought back
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +18,8 @@ from pydantic import BaseModel, FiniteFloat, ValidationError
 from solution.runs.folder import find_runs
 from solution.system.errors import InputError
 from solution.system.files import read_sealed, write_sealed
+from submissions.locks import wait_for_lock
+from submissions.settings import Settings
 
 Model = TypeVar("Model", bound=BaseModel)
 State = Literal["pushing", "failed", "pushed", "pulled"]
@@ -83,6 +87,17 @@ class Pushes(BaseModel):
 def records() -> Path:
     """The folder of the records."""
     return find_runs() / "kernels"
+
+
+@contextmanager
+def lock_records(settings: Settings) -> Iterator[int]:
+    """Hold the lock of whoever changes the records; yields its descriptor.
+
+    Raises InputError where another process does not give it back in time.
+    """
+    lock = records() / ".pushing.lock"
+    with wait_for_lock(lock, settings.lock_seconds, "is pushing or pulling") as held:
+        yield held
 
 
 def read_pushes(notebook: str) -> Pushes:

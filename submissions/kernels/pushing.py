@@ -34,15 +34,14 @@ from submissions.kernels.pushes import (
     Outcome,
     Push,
     Uploaded,
+    lock_records,
     read_pushes,
     read_uploaded,
     record,
     record_uploaded,
-    records,
     show_now,
 )
 from submissions.kernels.sharing import find_shared
-from submissions.locks import wait_for_lock
 from submissions.provenance import Tree, make_key
 from submissions.settings import Settings
 
@@ -65,8 +64,7 @@ def push(order: Order, settings: Settings) -> Outcome:
 
     Raises InputError where nothing was pushed.
     """
-    lock = records() / ".pushing.lock"
-    with wait_for_lock(lock, settings.lock_seconds, "is pushing") as held:
+    with lock_records(settings) as held:
         kernels = Kernels(settings, (held,))
         user = kernels.find_user()
         try:

@@ -24,8 +24,15 @@ from submissions.kernels.datasets import (
     upload,
     write_metadata,
 )
-from submissions.kernels.pushes import DONE, UNKNOWN, Outcome, read_record, records, write_record
-from submissions.locks import wait_for_lock
+from submissions.kernels.pushes import (
+    DONE,
+    UNKNOWN,
+    Outcome,
+    lock_records,
+    read_record,
+    records,
+    write_record,
+)
 from submissions.settings import Settings
 
 PREFIX = "fast-or-slow-bundle-"
@@ -59,7 +66,7 @@ def share(folder: Path, slug: str, settings: Settings) -> Outcome:
 
     Raises InputError where it could not be uploaded.
     """
-    with wait_for_lock(records() / ".pushing.lock", settings.lock_seconds, "is pushing") as held:
+    with lock_records(settings) as held:
         kernels = Kernels(settings, (held,))
         user, place = kernels.find_user(), records() / f"{slug}.json"
         write_metadata(folder, user, slug)

@@ -35,6 +35,7 @@ NAME, KERNEL = "5-leaderboard", f"{USER}/fast-or-slow-5-leaderboard"
 DATASET = f"{USER}/fast-or-slow-wheels"
 WHEEL = "fast_or_slow-0.1.0-py3-none-any.whl"
 DONE, FAILED, UNKNOWN = 0, 2, 3
+LEDGER = b"key,when\n"
 
 
 @pytest.fixture
@@ -66,7 +67,11 @@ def read_pushes(shop: Place, name: str = NAME) -> Pushes:
 
 
 def finish_session(
-    shop: Place, state: State = "finished", name: str = NAME, **changes: str
+    shop: Place,
+    state: State = "finished",
+    name: str = NAME,
+    ledger: bytes = LEDGER,
+    **changes: str,
 ) -> Kernel:
     """Let the latest push have run: its outputs are a record and two files."""
     latest = read_pushes(shop, name).latest
@@ -74,7 +79,7 @@ def finish_session(
     folder = shop.folder / "session"
     (folder / "run").mkdir(parents=True, exist_ok=True)
     (folder / "run" / "predictions.parquet").write_bytes(b"predictions")
-    (folder / "ledger.csv").write_bytes(b"key,when\n")
+    (folder / "ledger.csv").write_bytes(ledger)
     values = {"notebook": name, "push": latest.key, "commit": latest.commit, **changes}
     write_record(SessionRecord(state=state, note="3 models are left", **values), folder)
     kernel = shop.world.kernels[latest.kernel]
