@@ -4,6 +4,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from solution.system.errors import InputError
 from solution.system.files import write_json
 from submissions.calls import pause
@@ -16,6 +18,15 @@ GONE = ("failed", "deleted")
 
 class UnknownUploadError(KaggleError):
     """Nobody can say at present whether a version of a dataset arrived."""
+
+
+def is_newest(last: BaseModel | None, wanted: BaseModel, found: DatasetStatus | None) -> bool:
+    """Whether what was uploaded last is wanted, and Kaggle has that version, or processes it."""
+    return (
+        found is not None
+        and found.status not in GONE
+        and last == wanted.model_copy(update={"version": found.version})
+    )
 
 
 def write_metadata(folder: Path, user: str, slug: str) -> None:

@@ -19,7 +19,7 @@ from solution.system.errors import InputError
 from solution.system.files import write_json
 from submissions.failures import KaggleError
 from submissions.kernels.calls import Kernels
-from submissions.kernels.datasets import await_ready, upload, write_metadata
+from submissions.kernels.datasets import await_ready, is_newest, upload, write_metadata
 from submissions.kernels.notebooks import METADATA, Notebook, Value, read_parameters, set_values
 from submissions.kernels.packaging import (
     PLACEHOLDER,
@@ -102,13 +102,15 @@ def provide_dataset(package: Package, name: str, kernels: Kernels) -> int:
     """
     found, last = kernels.find_dataset(name), read_uploaded()
     wanted = Uploaded(name=name, commit=package.commit, python=package.python, version=0)
-    if found is not None and last == wanted.model_copy(update={"version": found.version}):
-        is_ready = found.status == "ready"
-        return found.version if is_ready else await_ready(name, found.version, kernels)
-    write_metadata(package.folder, name.partition("/")[0], SLUG)
-    least = upload(package.folder, name, package.commit[:12], found, kernels)
-    version = await_ready(name, least, kernels)
-    record_uploaded(wanted.model_copy(update={"version": version}))
+    if last is None or not is_newest(last, wanted, found):
+        write_metadata(package.folder, name.partition("/")[0], SLUG)
+        least = upload(package.folder, name, package.commit[:12], found, kernels)
+        last = wanted.model_copy(update={"version": least})
+        record_uploaded(last)  # before the wait: the next command goes on with it
+    elif found is not None and found.status == "ready":
+        return found.version
+    version = await_ready(name, last.version, kernels)
+    record_uploaded(last.model_copy(update={"version": version}))
     return version
 
 

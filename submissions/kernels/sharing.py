@@ -21,6 +21,7 @@ from submissions.kernels.datasets import (
     GONE,
     UnknownUploadError,
     await_ready,
+    is_newest,
     upload,
     write_metadata,
 )
@@ -72,7 +73,7 @@ def share(folder: Path, slug: str, settings: Settings) -> Outcome:
         write_metadata(folder, user, slug)
         wanted = Shared(dataset=f"{user}/{slug}", digest=checksum(folder / BUNDLE), version=0)
         found, last = kernels.find_dataset(wanted.dataset), read_record(Shared, place)
-        is_there = last is not None and _is_newest(last, wanted, found)
+        is_there = last is not None and is_newest(last, wanted, found)
         if last is None or not is_there:
             try:
                 last = _upload(folder, wanted, found, kernels)
@@ -107,15 +108,6 @@ def _upload(folder: Path, wanted: Shared, found: DatasetStatus | None, kernels: 
     note = f"sha256 {wanted.digest[:12]}"
     version = upload(folder, wanted.dataset, note, found, kernels)
     return wanted.model_copy(update={"version": version})
-
-
-def _is_newest(last: Shared, wanted: Shared, found: DatasetStatus | None) -> bool:
-    """Whether what was uploaded last is wanted, and Kaggle still has that version."""
-    return (
-        found is not None
-        and found.status not in GONE
-        and last == wanted.model_copy(update={"version": found.version})
-    )
 
 
 def _describe(dataset: str, version: int, *, is_there: bool) -> str:
