@@ -31,6 +31,7 @@ from submissions.failures import (
     tell,
 )
 from submissions.settings import Settings
+from submissions.stopping import stopped_by_signals
 
 Answer = TypeVar("Answer")
 
@@ -82,16 +83,19 @@ class Calls:
         """Run one command and return what it printed; KaggleError where it failed."""
         seconds = self.settings.call_seconds if limit is None else limit
         whole = [find_program(), "-W", *command]
-        with subprocess.Popen(
-            whole,
-            env=make_environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            encoding="utf-8",
-            errors="replace",
-            pass_fds=self.keep_open,
-        ) as process:
+        with (
+            stopped_by_signals(),
+            subprocess.Popen(
+                whole,
+                env=make_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                encoding="utf-8",
+                errors="replace",
+                pass_fds=self.keep_open,
+            ) as process,
+        ):
             try:
                 output = _await(process, seconds, report)
             except BaseException:  # a stopped command must not go on by itself
@@ -133,11 +137,20 @@ def _await(
 
 
 def find_program() -> str:
-    """The kaggle command: FASTSLOW_KAGGLE, the one beside this Python, or the one on the PATH."""
+    """The kaggle command: FASTSLOW_KAGGLE, the one beside this Python, or the one on the PATH.
+
+    Raises InputError where it is none that can be run.
+    """
+    given = os.environ.get("FASTSLOW_KAGGLE")
+    if given:
+        if shutil.which(given) is None:
+            raise InputError(
+                f"FASTSLOW_KAGGLE={given}: expected a program, found none that can be run. Correct "
+                "or unset the variable."
+            )
+        return given
     beside = Path(sys.executable).parent / "kaggle"
-    program = os.environ.get("FASTSLOW_KAGGLE") or (
-        str(beside) if beside.is_file() else shutil.which("kaggle")
-    )
+    program = str(beside) if beside.is_file() else shutil.which("kaggle")
     if program is None:
         raise InputError("The kaggle CLI is not installed. Install it with `pip install kaggle`.")
     return program

@@ -32,6 +32,7 @@ from submissions.credentials import redact
 from submissions.kernels import installing
 from submissions.kernels.datasets import write_metadata
 from submissions.provenance import PROJECT, Tree
+from submissions.stopping import stopped_by_signals
 
 PROJECT_NAME = "fast-or-slow"
 SLUG = "fast-or-slow-wheels"
@@ -176,7 +177,8 @@ def _fetch_wheels(needs: list[str], python: str, into: Path) -> None:
 
 def _pip(*arguments: str) -> None:
     command = [sys.executable, "-m", "pip", *arguments, "--quiet", "--disable-pip-version-check"]
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace")
+    with stopped_by_signals():
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace")
     if done.returncode:
         words = [line for line in done.stderr.splitlines() if "ERROR" in line]
         said = redact(" ".join(words[-3:] or done.stderr.splitlines()[-1:]))

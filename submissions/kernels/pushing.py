@@ -41,7 +41,7 @@ from submissions.kernels.pushes import (
     record_uploaded,
     show_now,
 )
-from submissions.kernels.sharing import find_shared
+from submissions.kernels.sharing import check_name, find_shared
 from submissions.provenance import Tree, make_key
 from submissions.settings import Settings
 
@@ -64,6 +64,8 @@ def push(order: Order, settings: Settings) -> Outcome:
 
     Raises InputError where nothing was pushed.
     """
+    if order.bundle:
+        check_name(order.bundle)
     with lock_records(settings) as held:
         kernels = Kernels(settings, (held,))
         user = kernels.find_user()

@@ -85,11 +85,22 @@ def share(folder: Path, slug: str, settings: Settings) -> Outcome:
         return Outcome(DONE, _describe(last.dataset, version, is_there=is_there))
 
 
+def check_name(name: str) -> None:
+    """Raise InputError where a bundle cannot be called so: by its name, or as OWNER/SLUG."""
+    if "/" not in name:
+        name_dataset(name)
+    elif not re.fullmatch(r"[a-zA-Z0-9][\w-]*/[a-zA-Z0-9][\w-]*", name, re.ASCII):
+        raise InputError(
+            f"{name!r}: expected the name of a shared bundle, or OWNER/SLUG as in the address of "
+            "its dataset. Give it with --bundle (make: BUNDLE=name)."
+        )
+
+
 def find_shared(name: str, user: str, kernels: Kernels) -> str:
     """OWNER/SLUG of a bundle that was shared and is ready.
 
     Args:
-        name: as it was shared by the `user`, or OWNER/SLUG of anybody's.
+        name: as it was shared by the `user`, or OWNER/SLUG of anybody's; see check_name.
 
     Raises InputError where there is none.
     """
