@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from solution.system.errors import InputError
 from solution.system.files import make_folder, open_regular, replace_file
 from solution.system.progress import track
+from solution.system.room import name_full_disk
 from solution.system.zips import BROKEN, check_directory, is_of_contents
 
 BLOCK = 1 << 20  # bytes
@@ -31,7 +32,11 @@ def unpack(archive: Path, target: Path, max_bytes: int) -> list[Path]:
             file that was there is touched.
     """
     try:
-        with open_regular(archive) as file, zipfile.ZipFile(file) as opened:
+        with (
+            name_full_disk(target),
+            open_regular(archive) as file,
+            zipfile.ZipFile(file) as opened,
+        ):
             check_directory(opened, file)
             entries = [entry for entry in opened.infolist() if not entry.is_dir()]
             for entry in opened.infolist():

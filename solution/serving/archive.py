@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from solution.serving.record import RECORD, read_bundle_record
 from solution.system.errors import InputError
 from solution.system.files import MAX_JSON, open_regular, replace_file
+from solution.system.room import name_full_disk
 from solution.system.zips import BROKEN, check_directory, describe_member, is_of_contents
 
 ZIP = ".zip"
@@ -24,7 +25,11 @@ def write_archive(bundle: Path, path: Path) -> Path:
     Equal bundles give equal bytes.
     """
     names = [RECORD, *sorted(read_bundle_record(bundle, bundle).files)]
-    with replace_file(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
+    with (
+        name_full_disk(path.parent),
+        replace_file(path) as temporary,
+        zipfile.ZipFile(temporary, "w") as archive,
+    ):
         for name in names:
             member = archive.open(describe_member(name), "w")
             with (bundle / name).open("rb") as file, member:
@@ -44,10 +49,15 @@ def is_archive(path: Path) -> bool:
 def unpack(path: Path, folder: Path) -> None:
     """Unpack a bundle's zip into an empty folder; its checksums are the reader's to compare.
 
-    Raises InputError where it is no zip, or holds anything but what its record says.
+    Raises InputError where it is no zip, or holds anything but what its record says, or the disk of
+    the folder is full.
     """
     try:
-        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
+        with (
+            name_full_disk(folder),
+            open_regular(path) as file,
+            zipfile.ZipFile(file) as archive,
+        ):
             check_directory(archive, file)
             members = _check_members(archive, path)
             if RECORD not in members:

@@ -7,6 +7,8 @@ import zipfile
 import zlib
 from typing import BinaryIO
 
+from solution.system.room import NO_ROOM
+
 END = struct.Struct("<4s4H2LH")  # signature, disks, members of this disk and of all, ...
 LOCATOR_SIGNATURE = b"PK\6\7"  # of the record of an archive with more than fits into two bytes
 END_SIGNATURE, MAX_COMMENT = b"PK\5\6", 1 << 16
@@ -43,9 +45,11 @@ def check_directory(archive: zipfile.ZipFile, file: BinaryIO) -> None:
 def is_of_contents(error: Exception) -> bool:
     """Whether damage is the reason, also where it leads before the beginning of the file.
 
-    The system's own errors name the file: no room, no permission.
+    The system's own errors name the file, such as no permission, or are of a disk without room.
     """
-    return not isinstance(error, OSError) or error.filename is None
+    if not isinstance(error, OSError):
+        return True
+    return error.filename is None and error.errno not in NO_ROOM
 
 
 def describe_member(name: str) -> zipfile.ZipInfo:

@@ -1,6 +1,7 @@
 """Bundles as datasets: uploaded whole, once, and given to the notebook that predicts with them."""
 
 import dataclasses
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from tests.kaggle.kernel_world import CREATE_DATASET, DATASET_STATUS, SAVE
 from tests.kaggle.place import USER, Done, Place
 from tests.kaggle.test_kernels import DATASET, DONE, FAILED, UNKNOWN, shop
 from tests.kaggle.world import Fault
+from tests.processes import FASTSLOW
 
 __all__ = ["shop"]  # a fixture
 
@@ -91,6 +93,27 @@ def test_only_a_sound_bundle_is_shared(shop: Place, tmp_path: Path) -> None:
     for name in ("My models", "mine-", "m" * 40):
         done = share(shop, DEFAULT, name)
         assert (done.code, "expected a name of small letters" in done.words) == (FAILED, True)
+    assert shop.world.calls == []
+
+
+@pytest.mark.parametrize("is_unpacked", [True, False])
+def test_a_disk_without_room_is_not_the_fault_of_the_bundle(
+    shop: Place, tmp_path: Path, *, is_unpacked: bool
+) -> None:
+    """Neither where it is unpacked nor where its zip is written; no file may be so large here."""
+    bundle = unpack_default(tmp_path / "folder") if is_unpacked else DEFAULT
+    limited = ["sh", "-c", 'ulimit -f 100; exec "$@"', "sh", FASTSLOW.program]
+    done = subprocess.run(
+        [*limited, "kernels", "share", bundle, "--name", "mine"],
+        cwd=shop.folder,
+        env=shop.environment(),
+        capture_output=True,
+        text=True,
+    )
+    said = " ".join(done.stderr.split())
+    assert done.returncode == FAILED, said
+    assert f"Error: {shop.folder / 'tmp'}/fastslow-" in said
+    assert "File too large. Make room" in said
     assert shop.world.calls == []
 
 
