@@ -8,8 +8,11 @@ import io
 import json
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +21,12 @@ from solution.system.files import replace_file
 from solution.system.progress import console
 from submissions.kernels.notebooks import Notebook, read_parameters, set_values
 from submissions.provenance import PROJECT
+from submissions.stopping import stopped_by_signals
 
 SAMPLE = PROJECT / "solution" / "data" / "sample"
 PLACE = PROJECT / "build" / "notebooks"  # where the outputs of the execution go
 CELL_SECONDS = 1800
+BETWEEN_KILLS = 0.2  # seconds; the first may come before there is a kernel
 COLOURS = 128  # of a picture
 ANEW = {"REPLACE": True}
 UNREADABLE = ("application/vnd.jupyter.widget-view+json",)  # a progress bar
@@ -92,11 +97,35 @@ def execute(
             config=config,
         )
         try:
-            client.execute(env=dict(environment))
+            _run(client, environment)
         except (CellExecutionError, DeadKernelError) as error:
             raise InputError(f"The notebook failed. {error}") from error
     found: dict[str, Any] = node
     return found
+
+
+def _run(client: Any, environment: Mapping[str, str]) -> None:
+    """Execute the notebook of the client; where a signal ends that, it ends the kernel, too.
+
+    In the main thread nbclient would have handlers of its own, which fail while they clean up.
+    """
+    with stopped_by_signals(), ThreadPoolExecutor(1) as pool:
+        running = pool.submit(client.execute, env=dict(environment))
+        try:
+            running.result()
+        except (KeyboardInterrupt, SystemExit):
+            while not running.done():
+                _kill_kernel(client)
+                wait([running], BETWEEN_KILLS)
+            raise
+
+
+def _kill_kernel(client: Any) -> None:
+    """End the kernel and what it began, once it has begun: they are a process group."""
+    provisioner = client.km.provisioner if client.km is not None else None
+    if provisioner is not None and provisioner.pgid not in (None, os.getpgrp()):
+        with suppress(ProcessLookupError):
+            os.killpg(provisioner.pgid, signal.SIGKILL)
 
 
 def write(notebook: Mapping[str, Any], path: Path) -> None:
