@@ -9,7 +9,8 @@ import typer
 
 from solution.data.folders import SAMPLE, check_exists
 from solution.runs.folder import find_runs, find_stores
-from solution.system.buckets import is_address, on_this_machine
+from solution.system.addresses import check_address, is_address
+from solution.system.buckets import on_this_machine
 from solution.system.errors import InputError
 from solution.system.files import check_writable
 from solution.training.folds import Scheme
@@ -21,10 +22,15 @@ if TYPE_CHECKING:
 
 
 def check_given(data: str | None) -> str | None:
-    """What was given again; InputError where it is a folder that is not there."""
-    if data is not None and not is_address(data):
+    """What was given again; InputError for a folder that is not there, or no sound address."""
+    if data is not None and not is_address(check_address(data)):
         check_exists(Path(data))
     return data
+
+
+def check_written(folder: str | None) -> str | None:
+    """What was given again; InputError where it is neither a folder nor a place in a bucket."""
+    return None if folder is None else check_address(folder, named=True)
 
 
 Data = Annotated[
@@ -54,7 +60,11 @@ DataOption = Annotated[
 ]
 RunFolder = Annotated[
     str | None,
-    typer.Option("--run", help="Or s3://BUCKET/NAME. Default: runs/NAME of the data folder."),
+    typer.Option(
+        "--run",
+        callback=check_written,
+        help="Or s3://BUCKET/NAME. Default: runs/NAME of the data folder.",
+    ),
 ]
 FoldScheme = Annotated[Scheme, typer.Option(help="What stays together in a fold.")]
 Preparers = Annotated[

@@ -21,6 +21,7 @@ from solution.commands.options import (
     RecipeOption,
     RunFolder,
     Workers,
+    check_written,
     make_executor,
     name_of,
 )
@@ -57,7 +58,9 @@ ExperimentsOption = Annotated[
 StoreFolder = Annotated[
     str | None,
     typer.Option(
-        "--store", help="Where DATA is prepared, or s3://BUCKET/NAME. Default: stores/NAME."
+        "--store",
+        callback=check_written,
+        help="Where DATA is prepared, or s3://BUCKET/NAME. Default: stores/NAME.",
     ),
 ]
 Folds = Annotated[int | None, typer.Option(min=2, max=100, help="Default: 5; with --limit 2.")]

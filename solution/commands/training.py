@@ -21,7 +21,8 @@ from solution.commands.options import (
 from solution.data.folders import SAMPLE
 from solution.runs.folder import EXPERIMENTS, find_runs
 from solution.runs.origin import remember_origin
-from solution.system.buckets import folder_of, is_address, on_this_machine
+from solution.system.addresses import is_address
+from solution.system.buckets import folder_of, on_this_machine
 from solution.system.files import check_writable
 from solution.system.terminal import output, say
 

@@ -31,6 +31,7 @@ from typing import Any
 
 from solution.domain.collection import SAMPLE_SUBMISSION
 from solution.runs.job import read_job
+from solution.system.addresses import refuse_address_variable
 from solution.system.errors import InputError
 from solution.system.sealing import check_any_seal
 from solution.system.sealing import read_record as read_sealed_record
@@ -43,12 +44,13 @@ STUDENTS = ("distilled_layout", "distilled_tile")
 
 def find_runs() -> Path:
     """The folder of all runs."""
-    return Path(os.environ.get("FASTSLOW_RUNS", "runs"))
+    return refuse_address_variable("FASTSLOW_RUNS", Path(os.environ.get("FASTSLOW_RUNS", "runs")))
 
 
 def find_stores() -> Path:
     """The folder of the stores that runs make."""
-    return Path(os.environ.get("FASTSLOW_STORES", "stores"))
+    given = Path(os.environ.get("FASTSLOW_STORES", "stores"))
+    return refuse_address_variable("FASTSLOW_STORES", given)
 
 
 @dataclass(frozen=True)

@@ -8,17 +8,15 @@ file, what stood on both sides when they were last equal. Who may read a bucket 
 
 import errno
 import hashlib
-import json
 import os
-import re
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from solution.system.addresses import check_address, is_address, refuse_address_variable
 from solution.system.errors import InputError
 from solution.system.files import (
     TEMPORARY,
@@ -28,22 +26,11 @@ from solution.system.files import (
     replace_file,
     write_sealed,
 )
-from solution.system.progress import bars
-from solution.system.wording import how_to_install
+from solution.system.transfers import Files, part, transfer_each
 
-ADDRESS = re.compile(r"^[a-z][a-z0-9+.-]+://")
 SIDECAR, WHAT = ".mirror.json", "the record of a mirror"
-VERSION = ("ETag", "etag", "md5Hash", "crc32c", "mtime", "created", "size")  # what tells two apart
-AT_ONCE = 16  # files that are on their way
-MANY = 50  # files for which a bar is shown
-RECORDS = ("store.json", "run.json", "job.json")  # that say that the others are there
 
 Facts = dict[str, list[Any]]  # by name: what stands in the bucket, and here
-
-
-def is_address(given: str) -> bool:
-    """Whether it names a folder of a bucket and not one of this machine."""
-    return ADDRESS.match(given) is not None
 
 
 @contextmanager
@@ -78,7 +65,8 @@ def on_this_machine(
 def find_mirrors() -> Path:
     """The folder of all mirrors."""
     caches = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
-    return Path(os.environ.get("FASTSLOW_MIRRORS") or caches / "fast-or-slow" / "mirrors")
+    given = Path(os.environ.get("FASTSLOW_MIRRORS") or caches / "fast-or-slow" / "mirrors")
+    return refuse_address_variable("FASTSLOW_MIRRORS", given)
 
 
 def folder_of(given: str) -> Path:
@@ -104,13 +92,9 @@ class Mirror:
     def of(cls, url: str) -> "Mirror":
         """Where the mirror of an address lies.
 
-        Raises InputError where the address has a user or a password in it.
+        Raises InputError as check_address does.
         """
-        if "@" in url.split("://", 1)[1].split("/", 1)[0]:
-            raise InputError(
-                "The address of a bucket holds a name or a password. Give them in the environment."
-            )
-        trimmed = url.rstrip("/")
+        trimmed = check_address(url).rstrip("/")
         mark = hashlib.sha256(trimmed.encode()).hexdigest()[:12]
         return cls(trimmed, find_mirrors() / f"{PurePosixPath(trimmed).name}-{mark}")
 
@@ -131,8 +115,8 @@ class Mirror:
     def pull(self, *, must_exist: bool = False) -> None:
         """Bring the copy up to date; InputError where there is nothing that `must_exist`."""
         with self._naming():
-            files = _open(self.url)
-            found, known = self._list(files), self._recall()
+            files = Files.of(self.url)
+            found, known = files.list_versions(), self._recall()
             if must_exist and not found:
                 raise InputError(f"{self.url}: there is no file. Look at the address.")
             changed = [
@@ -141,8 +125,10 @@ class Mirror:
                 if known.get(name) != [version, _describe(self.folder / name)]
             ]
             try:
-                for names in _part(changed):
-                    for name in _each(partial(self._fetch, files), names, f"Fetching {self.url}"):
+                for names in part(changed):
+                    for name in transfer_each(
+                        partial(self._fetch, files), names, f"Fetching {self.url}"
+                    ):
                         known[name] = [found[name], _describe(self.folder / name)]
                 # What is only here was never sent; what was there and is gone, goes here as well.
                 for name in known.keys() - found.keys():
@@ -154,7 +140,7 @@ class Mirror:
     def push(self, under: str = "") -> None:
         """Send what has changed here, all of it or what lies below a name."""
         with self._naming():
-            files, known = _open(self.url), self._recall()
+            files, known = Files.of(self.url), self._recall()
             if known and not self.folder.is_dir():  # else all would be deleted there as well
                 raise InputError(f"{self.folder}: was removed meanwhile, so nothing is sent.")
             here = {
@@ -168,38 +154,25 @@ class Mirror:
                 if known.get(name, [None, None])[1] != _describe(path)
             ]
             try:
-                for names in _part(changed):
-                    list(_each(partial(self._send, files, known), names, f"Sending {self.url}"))
+                for names in part(changed):
+                    list(
+                        transfer_each(
+                            partial(self._send, files, known), names, f"Sending {self.url}"
+                        )
+                    )
                 for name in [name for name in known if _lies(name, under) and name not in here]:
-                    if files.system.exists(f"{files.root}/{name}"):
-                        files.system.rm_file(f"{files.root}/{name}")
+                    files.remove(name)
                     del known[name]
             finally:
                 self._remember(known)
 
-    def _fetch(self, files: "_Files", name: str) -> None:
+    def _fetch(self, files: Files, name: str) -> None:
         with replace_file(self.folder / name) as temporary:
-            files.system.get_file(f"{files.root}/{name}", str(temporary))
+            files.fetch(name, temporary)
 
-    def _send(self, files: "_Files", known: Facts, name: str) -> None:
+    def _send(self, files: Files, known: Facts, name: str) -> None:
         described = _describe(self.folder / name)
-        files.system.makedirs(str(PurePosixPath(f"{files.root}/{name}").parent), exist_ok=True)
-        files.system.put_file(str(self.folder / name), f"{files.root}/{name}")
-        files.system.invalidate_cache(f"{files.root}/{name}")
-        known[name] = [_name_version(files.system.info(f"{files.root}/{name}")), described]
-
-    def _list(self, files: "_Files") -> dict[str, str]:
-        """What stands in the bucket: the version of each file, by its name below the address."""
-        files.system.invalidate_cache()
-        found = {}
-        for path, info in files.system.find(files.root, detail=True).items():
-            if path.endswith("/"):  # the mark of an empty folder
-                continue
-            name = PurePosixPath(path).relative_to(PurePosixPath(files.root)).as_posix()
-            if ".." in PurePosixPath(name).parts:
-                raise InputError(f"{self.url}: has a file called {name!r}, which leads out of it.")
-            found[name] = _name_version(info)
-        return found
+        known[name] = [files.send(self.folder / name, name), described]
 
     def _recall(self) -> Facts:
         sidecar = _find_sidecar(self.folder)
@@ -236,42 +209,6 @@ class Mirror:
         )
 
 
-@dataclass(frozen=True)
-class _Files:
-    """A file system of fsspec, and the path of the address in it."""
-
-    system: Any
-    root: str
-
-
-def _open(url: str) -> _Files:
-    try:
-        from fsspec.core import url_to_fs  # an extra brings it
-
-        return _Files(*url_to_fs(url))
-    except (ImportError, ValueError) as error:
-        raise InputError(
-            f"{url}: {error}. Buckets need an extra. {how_to_install('cluster')} (for gs:// gcsfs "
-            "as well)."
-        ) from error
-
-
-def _each(work: Callable[[str], None], names: Sequence[str], doing: str) -> Iterator[str]:
-    """Several at once, for each waits for an answer; a bar where there are many."""
-    with ThreadPoolExecutor(AT_ONCE) as pool, bars() if len(names) > MANY else nullcontext() as bar:
-        task = bar.add_task(doing, total=len(names), note="") if bar is not None else None
-        for name, _ in zip(names, pool.map(work, names), strict=True):
-            if bar is not None and task is not None:
-                bar.advance(task)
-            yield name
-
-
-def _part(names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The names in two parts, of which the second comes last."""
-    final = [name for name in names if PurePosixPath(name).name in RECORDS]
-    return [name for name in names if name not in final], final
-
-
 def _read_sidecar(path: Path) -> dict[str, Any]:
     try:
         return read_sealed(path, WHAT)
@@ -286,10 +223,6 @@ def _find_sidecar(folder: Path) -> Path:
 
 def _lies(name: str, under: str) -> bool:
     return not under or name == under or name.startswith(f"{under.rstrip('/')}/")
-
-
-def _name_version(info: dict[str, Any]) -> str:
-    return json.dumps([str(info[key]) for key in VERSION if key in info])
 
 
 def _describe(path: Path) -> list[int] | None:

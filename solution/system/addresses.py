@@ -1,0 +1,105 @@
+"""Addresses of folders in buckets, s3://BUCKET/NAME, as people type them.
+
+What only looks like one would be taken for a folder of this machine, and everything would be
+written there without a word.
+"""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from solution.system.errors import InputError
+
+ADDRESS = re.compile(r"^[a-z][a-z0-9+.-]+://")
+# What a name of this machine hardly looks like; one that does can be given as ./NAME.
+LIKE_ONE = re.compile(r"^([a-z][a-z0-9+.-]+):/|^(s3|gs):", re.IGNORECASE)
+WITHOUT_BUCKET = ("file", "local", "memory")  # of fsspec's, whose paths begin with a slash
+FETCH = {"s3": "aws s3 sync", "gs": "gcloud storage rsync --recursive"}
+
+
+def is_address(given: str) -> bool:
+    """Whether it names a folder of a bucket and not one of this machine."""
+    return ADDRESS.match(given) is not None
+
+
+def check_address(given: str, *, named: bool = False) -> str:
+    """What was given again, a folder of this machine or a sound address.
+
+    Args:
+        named: a bucket alone is not enough: something is written below the name.
+
+    Raises InputError for an address with a password, without a bucket or one that leads out of it,
+    and for what is no address and looks like one.
+    """
+    looks = LIKE_ONE.match(given)
+    if looks is None:
+        return given
+    _refuse_secrets(given)
+    scheme = (looks[1] or looks[2]).lower()
+    if not is_address(given):
+        right = f"{scheme}://{_find_path(given)}"
+        raise InputError(
+            f"{given}: looks like an address and is none. Write {right}, or ./{given} where a "
+            "folder of this machine is meant."
+        )
+    bucket, *names = given.split("://", 1)[1].rstrip("/").split("/")
+    if not bucket and scheme not in WITHOUT_BUCKET:
+        raise InputError(
+            f"{given}: expected {scheme}://BUCKET/NAME, found no bucket. Is a variable empty?"
+        )
+    _check_names(given, names)
+    if named and not names:
+        raise InputError(
+            f"{given}: expected {scheme}://BUCKET/NAME, found a bucket alone, which may hold other "
+            f"things. Give a name in it, such as {scheme}://{bucket}/mine."
+        )
+    return given
+
+
+def refuse_address(given: str, takers: str) -> str:
+    """What was given again; InputError where it is an address, or looks like one.
+
+    Args:
+        takers: which commands take one, for the message.
+    """
+    looks = LIKE_ONE.match(given)
+    if looks is None:
+        return given
+    _refuse_secrets(given)
+    scheme = (looks[1] or looks[2]).lower()
+    fetch, address = FETCH.get(scheme), f"{scheme}://{_find_path(given)}"
+    advice = (
+        f"`{fetch} {address} FOLDER` fetches it, `{fetch} FOLDER {address}` sends what was written."
+        if fetch
+        else "Fetch it, or send what was written, with the program of its service."
+    )
+    raise InputError(
+        f"{given}: is an address, where a file or folder of this machine is expected. {advice} "
+        f"{takers}"
+    )
+
+
+def refuse_address_variable(name: str, folder: Path) -> Path:
+    """The folder that a variable of the environment names; InputError where it is an address."""
+    if LIKE_ONE.match(str(folder)):
+        raise InputError(f"{name} is {folder}: expected a folder of this machine. Set another one.")
+    return folder
+
+
+def _check_names(given: str, names: Sequence[str]) -> None:
+    if any(name in (".", "..") for name in names):
+        raise InputError(
+            f"{given}: has . or .. in it, which are no names in a bucket. Give the address itself."
+        )
+
+
+def _find_path(given: str) -> str:
+    """What follows the scheme, with however many slashes."""
+    return re.sub(r"^[^:]+:/*", "", given) or "BUCKET/NAME"
+
+
+def _refuse_secrets(given: str) -> None:
+    if "@" in _find_path(given).split("/", 1)[0]:
+        raise InputError(
+            "The address of a bucket holds a name or a password. Give them in the environment."
+        )

@@ -1,0 +1,92 @@
+"""What looks like an address and is none is refused, and never taken for a folder."""
+
+from pathlib import Path
+
+import pytest
+
+from solution.runs.folder import find_runs, find_stores
+from solution.system.addresses import check_address, is_address, refuse_address
+from solution.system.buckets import Mirror, find_mirrors
+from solution.system.errors import InputError
+from tests.conftest import FastSlow
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("s3://", "expected s3://BUCKET/NAME, found no bucket"),
+        ("s3:///run", "expected s3://BUCKET/NAME, found no bucket"),
+        ("s3:/bucket/x", "Write s3://bucket/x, or ./s3:/bucket/x"),
+        ("s3:bucket/x", "Write s3://bucket/x"),
+        ("S3://bucket/x", "Write s3://bucket/x"),
+        ("Gs://bucket", "Write gs://bucket"),
+        ("s3:/", "Write s3://BUCKET/NAME"),
+        ("s3://bucket/../x", r"has \. or \.\. in it"),
+        ("s3://bucket/./x", r"has \. or \.\. in it"),
+    ],
+)
+def test_what_is_no_sound_address_says_what_is(given: str, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        check_address(given)
+
+
+@pytest.mark.parametrize("given", ["S3://key:secret@bucket/x", "s3:/key:secret@bucket/x"])
+def test_a_password_is_not_shown(given: str) -> None:
+    for check in (check_address, lambda text: refuse_address(text, "")):
+        with pytest.raises(InputError, match="Give them in the environment") as caught:
+            check(given)
+        assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("given", ["runs/one", "./s3:/x", "layout:xla:random", "/a/b:c", "C", ""])
+def test_names_of_this_machine_stay(given: str) -> None:
+    assert check_address(given) == refuse_address(given, "") == given
+    assert not is_address(given)
+
+
+@pytest.mark.parametrize("given", ["s3://bucket/x/", "gs://bucket/x", "file:///tmp/x", "s3://b"])
+def test_sound_addresses_stay(given: str) -> None:
+    assert check_address(given) == given
+    assert is_address(given)
+
+
+def test_what_is_written_needs_a_name_in_the_bucket() -> None:
+    assert check_address("s3://bucket/run", named=True) == "s3://bucket/run"
+    for given in ("s3://bucket", "s3://bucket//"):
+        with pytest.raises(InputError, match="found a bucket alone"):
+            check_address(given, named=True)
+
+
+def test_no_mirror_is_made_of_an_address_without_a_bucket() -> None:
+    with pytest.raises(InputError, match="found no bucket"):
+        Mirror.of("s3://")
+
+
+@pytest.mark.parametrize("name", ["FASTSLOW_RUNS", "FASTSLOW_STORES", "FASTSLOW_MIRRORS"])
+def test_a_variable_names_a_folder_of_this_machine(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = {"RUNS": find_runs, "STORES": find_stores, "MIRRORS": find_mirrors}[name[9:]]
+    monkeypatch.setenv(name, "s3://bucket/x")
+    with pytest.raises(InputError, match=f"{name} is s3:/bucket/x: expected a folder of this"):
+        find()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("run", "--run", "s3://"), "s3://: expected s3://BUCKET/NAME, found no bucket"),
+        (("run", "--run", "s3://bucket"), "s3://bucket: expected s3://BUCKET/NAME, found a bucket"),
+        (("run", "--store", "S3://bucket/s"), "S3://bucket/s: looks like an address"),
+        (("run", "s3:/bucket/x"), "s3:/bucket/x: looks like an address"),
+        (("train", "nothing_001", "--run", "s3:/b/x"), "s3:/b/x: looks like an address"),
+        (("tune", "tile_lightgbm_001", "--data", "s3://"), "s3://: expected s3://BUCKET/NAME"),
+    ],
+)
+def test_commands_refuse_it_before_anything_is_written(
+    fastslow: FastSlow, tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    done = fastslow(*words)
+    assert done.returncode == 2
+    assert said in " ".join(done.stderr.split())
+    assert not list(tmp_path.iterdir())
