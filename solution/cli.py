@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from solution.commands.examples import arrange
+from solution.commands.places import refuse_addresses
 from solution.system.errors import InputError
 from solution.system.mapping import EXIT_BAD_INPUT, name_cut_files
 from solution.system.terminal import PlainConsole, accept_any_text, say
@@ -47,6 +48,7 @@ def assemble(words: Sequence[str] = ()) -> typer.Typer:
     for file in needed or FILES:
         app.add_typer(import_module(file).app)
     arrange(app)
+    refuse_addresses(app)
     return app
 
 

@@ -1,0 +1,69 @@
+"""An address is refused by name wherever a file or folder of this machine is meant."""
+
+from pathlib import Path
+
+import pytest
+
+from solution.commands.places import read_place
+from solution.system.errors import InputError
+from tests.conftest import FastSlow
+
+ADDRESS = "s3://bucket/r1"
+COMMANDS = [
+    "prepare --out s3://bucket/r1",
+    "prepare s3://bucket/r1",
+    "check s3://bucket/r1",
+    "inspect s3://bucket/r1",
+    "inspect a.npz --picture s3://bucket/r1",
+    "features tile:xla --out s3://bucket/r1",
+    "module a.pb --to s3://bucket/r1",
+    "data s3://bucket/r1",
+    "report --run s3://bucket/r1",
+    "verify a.csv --run s3://bucket/r1",
+    "ensemble --run s3://bucket/r1",
+    "compare a b --run s3://bucket/r1",
+    "submit --run s3://bucket/r1",
+    "runs s3://bucket/r1",
+    "collect layout a.py --out s3://bucket/r1",
+    "collect report s3://bucket/r1",
+    "kernels share s3://bucket/r1",
+    "explain a b --run s3://bucket/r1",
+    "explain a b --out s3://bucket/r1",
+    "rank a.npz s3://bucket/r1",
+    "rank a.npz --run s3://bucket/r1",
+    "pack s3://bucket/r1 --out b.zip",
+    "pack run --out s3://bucket/r1",
+    "tune tile_lightgbm_001 --out s3://bucket/r1",
+    "choose a.py --out s3://bucket/r1",
+    "onnx s3://bucket/r1",
+    "optimize rnnlm-2 --out s3://bucket/r1",
+]
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_it_is_named_as_it_was_given_and_nothing_is_written(
+    fastslow: FastSlow, tmp_path: Path, line: str
+) -> None:
+    done = fastslow(*line.split())
+    assert done.returncode == 2
+    said = " ".join(done.stderr.split())
+    assert said.startswith(f"Error: {ADDRESS}: is an address, where a file or folder of this")
+    assert f"`aws s3 sync {ADDRESS} FOLDER` fetches it" in said
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("s3:/bucket/x", "aws s3 sync s3://bucket/x FOLDER"),
+        ("GS://bucket/x", "gcloud storage rsync --recursive gs://bucket/x FOLDER"),
+        ("abfs://container/x", "with the program of its service"),
+    ],
+)
+def test_how_to_fetch_it_is_said_of_what_is_nearly_an_address(given: str, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        read_place(given)
+
+
+def test_a_folder_that_is_called_so_can_be_named() -> None:
+    assert read_place("./s3:/bucket/x") == Path("s3:/bucket/x")
