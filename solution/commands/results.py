@@ -150,12 +150,12 @@ def explain(
     """Say why a configuration is predicted slow, by a model that has not seen its graph."""
     from solution.analysis import explanation as words
     from solution.experiments.base import find_experiment
-    from solution.runs.origin import find_store
     from solution.store.store import Store
+    from solution.training.run_store import open_run_store
 
     found = find_experiment(experiment)
     run = Run.existing(run_folder)
-    store = Store.open(data or find_store(run))
+    store = Store.open(data) if data else open_run_store(run)
     chosen = words.find_graph(store, found, graph)
     model, folder = words.load_unseen(run, found, chosen)
     chosen = model.preparation(chosen)

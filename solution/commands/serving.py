@@ -76,12 +76,12 @@ def pack(
     if not (refit or distill):
         made = make(run, chosen, out)
     else:
-        from solution.runs.origin import find_store
         from solution.store.store import Store
         from solution.training import refitting
         from solution.training.distilling import RECIPE
+        from solution.training.run_store import open_run_store
 
-        store = Store.open(data or find_store(run))
+        store = Store.open(data) if data else open_run_store(run)
         if distill:
             refitting.distill(run, chosen, store)
             made = make(run, RECIPE, out, refitted=True, teacher=chosen)

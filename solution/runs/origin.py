@@ -1,8 +1,10 @@
 """What a run was last trained with: origin.json in its folder.
 
 It decides nothing, so it stands beside the record of the run and may change: the data may have been
-moved, the command may have another number of workers. Its paths are shown to people and never
-opened, for the record of a stranger's run could name any.
+moved, the command may have another number of workers. Its paths are shown to people. Only that of
+the store is opened, although the record of a stranger's run could name any: it is only read, and
+only as a store, sealed and with the graphs that the run has (solution.training.run_store), which
+tells nobody more than naming it with --data would. Nothing is written or run where a path leads.
 """
 
 import os
@@ -33,32 +35,23 @@ class Origin:
     date: str  # of the day, in UTC
     machine: str
 
-    def find_store(self) -> Path:
-        """The store of this name among ours.
-
-        Raises InputError where there is none: it says where the run had it.
-        """
-        found = find_stores() / Path(self.store).name
-        if not found.is_dir():
-            raise InputError(
-                f"{found}: the store of the run is not there. It was {self.store}, made of "
-                f"{self.data}. Give it with --data, or what `fastslow prepare` makes of the data."
-            )
-        return found
-
     @property
     def is_sample(self) -> bool:
         """Whether it learned from the bundled sample."""
         return Path(self.data).parts[-3:] == BUNDLED
 
 
-def find_store(run: Run) -> Path:
-    """The store that the run was made with; where it does not say, the one of its own name.
+def list_stores(run: Run) -> list[Path]:
+    """Where the store of the run may be: where it was, then ours of that name.
 
-    Raises InputError where the store that it names is not there.
+    Where the run does not say, the one of its own name.
     """
     origin = recall_origin(run)
-    return origin.find_store() if origin else find_stores() / run.folder.resolve().name
+    if origin is None:
+        return [find_stores() / run.folder.resolve().name]
+    recorded = Path(origin.store)
+    ours = find_stores() / recorded.name
+    return list(dict.fromkeys([recorded, ours] if recorded.is_absolute() else [ours]))
 
 
 def remember_origin(run: Run, data: Path, store: Path) -> None:
