@@ -62,10 +62,11 @@ def open_run(folder: Path, settings: dict[str, Any], *, replace: bool = False) -
         if not record.is_file():
             made = {"commit": read_commit(), "versions": list_versions()}
             write_sealed({**wanted, **made}, record)
-        if replace:
-            send_back(folder)  # else a run that is stopped would fetch what it replaced
         compare_versions(folder, read_record(folder))
         _add_experiments(record, wanted["settings"])
+        # Else a run that is stopped would fetch what it replaced, and two machines that begin one
+        # run in a bucket would know of each other only when both have trained.
+        send_back(folder)
         yield Run(folder)
 
 

@@ -4,7 +4,6 @@ And how they are read where anybody may have written them: only regular files ar
 sealed record tells whether it is what was written.
 """
 
-import errno
 import fcntl
 import hashlib
 import json
@@ -19,12 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from solution.system.errors import InputError
+from solution.system.refusals import name_file, name_refusal, remove_folder
 
 TEMPORARY = ".partial-"
 SEAL = "seal"  # in a sealed record: the checksum of all the rest
 MAX_JSON = 64 << 20  # bytes; a record has a few thousand
-# Of a folder that can hold no file of ours; another one may.
-REFUSALS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT)
 KINDS = {stat.S_IFDIR: "folder", stat.S_IFIFO: "pipe", stat.S_IFSOCK: "socket"}
 
 
@@ -34,18 +32,17 @@ def replace_file(path: Path) -> Iterator[Path]:
 
     Who may read it says the umask, as of any new file.
     """
-    if path.exists() and not path.is_file():
-        kind = KINDS.get(stat.S_IFMT(path.stat().st_mode), "device")
-        raise InputError(f"{path}: is a {kind}, where a file is to be written. Give another name.")
+    check_place(path)
     temporary = _temporary(path)
     make_folder(path.parent)
     with name_refusal(path.parent):
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     try:
-        yield temporary
-        _sync(temporary)
-        temporary.replace(path)
-        _sync(path.parent)
+        with name_file(path, temporary):
+            yield temporary
+            _sync(temporary)
+            temporary.replace(path)
+            _sync(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -66,7 +63,7 @@ def replace_folder(folder: Path) -> Iterator[Path]:
             if path.is_file() or path.is_dir():  # a folder's own names must last as well
                 _sync(path)
         if folder.exists():
-            shutil.rmtree(folder)
+            remove_folder(folder)
         temporary.replace(folder)
         _sync(folder.parent)
     finally:
@@ -82,6 +79,13 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
 
 
+def check_place(path: Path) -> None:
+    """Raise InputError where something is that a file cannot take the place of."""
+    if path.exists() and not path.is_file():
+        kind = KINDS.get(stat.S_IFMT(path.stat().st_mode), "device")
+        raise InputError(f"{path}: is a {kind}, where a file is to be written. Give another name.")
+
+
 def check_writable(folder: Path) -> None:
     """Raise InputError where no file could be written in the folder, before what takes long.
 
@@ -92,25 +96,6 @@ def check_writable(folder: Path) -> None:
     with name_refusal(folder):
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         temporary.unlink()
-
-
-@contextmanager
-def name_refusal(folder: Path) -> Iterator[None]:
-    """Name the folder that the user gave, not the file that was tried in it."""
-    try:
-        yield
-    except (FileExistsError, NotADirectoryError) as error:
-        raise InputError(
-            f"{folder}: a file is in its place, or above it, where files are to be written. Choose "
-            "another folder, or move the file away."
-        ) from error
-    except OSError as error:
-        if error.errno not in REFUSALS:
-            raise
-        raise InputError(
-            f"{folder}: may not be written ({error.strerror}). Choose another folder, or make it "
-            "yours."
-        ) from error
 
 
 def write_json(value: dict[str, Any], path: Path) -> None:
@@ -276,7 +261,7 @@ def remove_leftovers(folder: Path) -> None:
 def remove(path: Path) -> None:
     """Delete a file, or a folder with all that is in it; of a link, the link."""
     if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
+        remove_folder(path)
     else:
         path.unlink(missing_ok=True)
 

@@ -17,9 +17,9 @@ import polars as pl
 
 from solution.models.base import RankerSettings
 from solution.runs.folder import Run
-from solution.system.buckets import Mirror
 from solution.system.errors import InputError
 from solution.system.files import TEMPORARY
+from solution.system.mirrors import Mirror
 from solution.system.parcel import pack_folder
 from solution.system.report import Report
 from solution.training.executors.base import Executor, Needs
@@ -91,7 +91,7 @@ def _sending_now_and_then(mirror: Mirror) -> Iterator[None]:
     def send() -> None:
         while not over.wait(SEND_SECONDS):
             with suppress(InputError):  # it is tried again
-                mirror.push()
+                mirror.push(over=True)
 
     sender = threading.Thread(target=send, daemon=True)
     sender.start()
@@ -105,7 +105,7 @@ def _sending_now_and_then(mirror: Mirror) -> Iterator[None]:
 def _send_all(mirror: Mirror) -> None:
     """What is there now, which may be nothing: not even the folder."""
     mirror.folder.mkdir(parents=True, exist_ok=True)
-    mirror.push()
+    mirror.push(over=True)  # of the same fit, which a machine that was lost may have sent as well
 
 
 @contextmanager

@@ -14,8 +14,8 @@ import polars as pl
 from solution.domain import predictions
 from solution.experiments.base import Experiment
 from solution.runs.folder import Run
-from solution.system.buckets import Mirror
 from solution.system.files import remove
+from solution.system.mirrors import Mirror
 from solution.system.parcel import unpack_folder
 from solution.system.parquet import read_by_graphs, write_batches
 from solution.system.progress import console

@@ -16,9 +16,9 @@ import polars as pl
 
 from solution.experiments.base import Experiment, find_experiment
 from solution.store.store import RECORD, Store
-from solution.system.buckets import Mirror
 from solution.system.errors import InputError
 from solution.system.files import checksum, locked_until_free
+from solution.system.mirrors import Mirror
 from solution.training.executors.base import Executor
 from solution.training.jobs import Job
 from solution.training.plan import Plan

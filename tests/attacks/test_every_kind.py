@@ -69,7 +69,7 @@ WRITTEN = {
     "solution/sessions/record.py": ("session",),
     "solution/store/graph_file.py": ("store, graph", "store, mapped graph"),
     "solution/store/preparing.py": ("store.json", "store, list", "store, sample"),
-    "solution/system/buckets.py": ("mirror",),
+    "solution/system/mirrors.py": ("mirror",),
     "solution/system/files.py": (),  # writes what others give it
     "solution/system/parcel.py": (),  # writes what others give it
     "solution/system/parquet.py": ("predictions", "ranking"),

@@ -14,8 +14,8 @@ import pytest
 from solution.data.folders import SAMPLE
 from solution.experiments.base import find_experiment
 from solution.store.store import Store
-from solution.system.buckets import Mirror
 from solution.system.errors import InputError
+from solution.system.mirrors import Mirror
 from solution.training import away
 from solution.training.executors.base import Executor
 from solution.training.executors.cluster import RayExecutor

@@ -6,8 +6,8 @@ import pytest
 
 from solution.runs.folder import find_runs, find_stores
 from solution.system.addresses import check_address, is_address, refuse_address
-from solution.system.buckets import Mirror, find_mirrors
 from solution.system.errors import InputError
+from solution.system.mirrors import Mirror, find_mirrors
 from tests.conftest import FastSlow
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from solution.system.buckets import Mirror, on_this_machine
+from solution.system.buckets import on_this_machine
 from solution.system.errors import InputError
+from solution.system.mirrors import Mirror
 from solution.system.parcel import add_files, pack_folder, unpack_folder
 
 pytest.importorskip("fsspec")

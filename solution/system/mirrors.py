@@ -1,0 +1,271 @@
+"""A mirror: the copy on this machine of a folder that lies in a bucket.
+
+Beside it stands NAME.mirror.json with the address and, file by file, what stood on both sides when
+they were last equal: that tells what has changed here, what there, and what on both sides, where
+the bucket's is kept.
+"""
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from solution.system.addresses import check_address, refuse_address_variable
+from solution.system.errors import InputError
+from solution.system.files import (
+    TEMPORARY,
+    check_writable,
+    checksum,
+    locked,
+    make_folder,
+    read_sealed,
+    remove,
+    replace_file,
+    write_sealed,
+)
+from solution.system.refusals import FULL
+from solution.system.transfers import Files, is_record, part, transfer_each
+
+SIDECAR, WHAT = ".mirror.json", "the record of a mirror"
+
+Facts = dict[str, list[Any]]  # by name: what stands in the bucket, and here
+
+
+class MirrorError(InputError):
+    """It is of the copy on this machine, or of the bucket itself."""
+
+
+def find_mirrors() -> Path:
+    """The folder of all mirrors."""
+    caches = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    given = Path(os.environ.get("FASTSLOW_MIRRORS") or caches / "fast-or-slow" / "mirrors")
+    return refuse_address_variable("FASTSLOW_MIRRORS", given)
+
+
+@dataclass(frozen=True)
+class Mirror:
+    """The copy of a bucket's folder."""
+
+    url: str
+    folder: Path
+
+    @classmethod
+    def of(cls, url: str) -> "Mirror":
+        """Where the mirror of an address lies.
+
+        Raises InputError as check_address does.
+        """
+        trimmed = check_address(url).rstrip("/")
+        mark = hashlib.sha256(trimmed.encode()).hexdigest()[:12]
+        return cls(trimmed, find_mirrors() / f"{PurePosixPath(trimmed).name}-{mark}")
+
+    @classmethod
+    def find(cls, folder: Path) -> "Mirror | None":
+        """Of which address the folder is the mirror, if it is one."""
+        sidecar = _find_sidecar(folder)
+        return cls(_read_sidecar(sidecar)["url"], folder) if sidecar.is_file() else None
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Keep other processes of this machine out of it; InputError where one is in it."""
+        guard = self.folder.with_name(f"{self.folder.name}.lock")
+        self._check_place(guard)
+        with locked(guard, f"Wait for what works on {self.url}."):
+            yield
+
+    def pull(self, *, must_exist: bool = False) -> None:
+        """Bring the copy up to date; InputError where there is nothing that `must_exist`."""
+        self._check_place(self.folder.parent)
+        with self._naming():
+            files = Files.of(self.url)
+            found, known = files.list_versions(), self._recall()
+            if must_exist and not found:
+                raise InputError(f"{self.url}: there is no file. Look at the address.")
+            changed = [
+                name
+                for name, version in found.items()
+                if known.get(name) != [version, _describe(self.folder / name)]
+            ]
+            try:
+                for names in part(changed):
+                    fetching = transfer_each(
+                        partial(self._fetch, files), names, f"Fetching {self.url}"
+                    )
+                    for name in fetching:
+                        known[name] = [found[name], _describe(self.folder / name)]
+                # What is only here was never sent; what was there and is gone, goes here as well.
+                for name in known.keys() - found.keys():
+                    remove(self.folder / name)
+                    del known[name]
+            finally:
+                self._remember(known)
+
+    def push(self, under: str = "", *, over: bool = False) -> None:
+        """Send what has changed here, all of it or what lies below a name.
+
+        Args:
+            over: even over what another machine wrote there meanwhile.
+
+        Raises InputError where one did, before anything is sent.
+        """
+        with self._naming():
+            files, known = Files.of(self.url), self._recall()
+            if known and not self.folder.is_dir():  # else all would be deleted there as well
+                raise MirrorError(f"{self.folder}: was removed meanwhile, so nothing is sent.")
+            here = self._list_here(under)
+            changed = [
+                name
+                for name, path in sorted(here.items())
+                if known.get(name, [None, None])[1] != _describe(path)
+            ]
+            try:
+                if changed and not over:
+                    changed = self._leave_others(files, known, changed, under)
+                for names in part(changed):
+                    sending = partial(self._send, files, known)
+                    list(transfer_each(sending, names, f"Sending {self.url}"))
+                for name in [name for name in known if _lies(name, under) and name not in here]:
+                    files.remove(name)
+                    del known[name]
+            finally:
+                self._remember(known)
+
+    def _list_here(self, under: str) -> dict[str, Path]:
+        return {
+            path.relative_to(self.folder).as_posix(): path
+            for path in (self.folder / under).rglob("*")
+            if path.is_file() and TEMPORARY not in path.as_posix()
+        }
+
+    def _leave_others(
+        self, files: Files, known: Facts, changed: Sequence[str], under: str
+    ) -> list[str]:
+        """Those of the changed files that are to be sent: the same may stand there already.
+
+        Raises InputError where another machine has written over one of them, or over a record of
+        what is here, since they were last equal. One list tells it, not a question a file.
+        """
+        there = files.list_versions(under)
+        records = [
+            name
+            for name in known
+            if is_record(name) and _lies(name, under) and (self.folder / name).is_file()
+        ]
+        moved = [
+            name
+            for name in sorted({*changed, *records})
+            if (name in there or name in records) and there.get(name) != known.get(name, [None])[0]
+        ]
+        for name in self._find_same(files, [name for name in moved if name in there]):
+            known[name] = [there[name], _describe(self.folder / name)]
+            moved.remove(name)
+        if moved:
+            more = f" and {len(moved) - 1} more" if len(moved) > 1 else ""
+            raise MirrorError(
+                f"{self.url}: another machine has written {moved[0]}{more} there since this one "
+                "looked. What stands there stays, and is not written over; what was made here is "
+                f"kept in {self.folder}. When the other one is done, give the same command again: "
+                "it fetches what is there and goes on. Or give another address."
+            )
+        return [
+            name
+            for name in changed
+            if known.get(name, [None, None])[1] != _describe(self.folder / name)
+        ]
+
+    def _find_same(self, files: Files, names: Sequence[str]) -> list[str]:
+        """Those that have the same bytes here and there, as where two machines made them alike."""
+        if not names:
+            return []
+        with TemporaryDirectory(prefix=TEMPORARY, dir=self.folder.parent) as scratch:
+            copies = {name: Path(scratch) / str(number) for number, name in enumerate(names)}
+            comparing = f"Comparing {self.url}"
+            list(transfer_each(lambda name: files.fetch(name, copies[name]), names, comparing))
+            return [n for n in names if checksum(copies[n]) == checksum(self.folder / n)]
+
+    def _fetch(self, files: Files, name: str) -> None:
+        with replace_file(self.folder / name) as temporary:
+            files.fetch(name, temporary)
+
+    def _send(self, files: Files, known: Facts, name: str) -> None:
+        described = _describe(self.folder / name)
+        known[name] = [files.send(self.folder / name, name), described]
+
+    def _recall(self) -> Facts:
+        sidecar = _find_sidecar(self.folder)
+        if not sidecar.is_file():
+            return {}
+        known: Facts = _read_sidecar(sidecar)["files"]
+        return known
+
+    def _remember(self, known: Facts) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_sealed({"url": self.url, "files": known}, _find_sidecar(self.folder))
+
+    def _check_place(self, folder: Path) -> None:
+        """Make a folder of the mirrors; InputError, which names the variable, where none may be."""
+        try:
+            make_folder(folder)
+            check_writable(folder)
+        except (InputError, OSError) as error:
+            raise MirrorError(
+                f"{error} The mirrors of buckets are kept in {self.folder.parent}: set "
+                "FASTSLOW_MIRRORS to another folder."
+            ) from error
+
+    @contextmanager
+    def _naming(self) -> Iterator[None]:
+        """Name the bucket where it cannot be reached, and the file here that cannot be written."""
+        try:
+            yield
+        except InputError:
+            raise
+        except OSError as error:
+            if error.errno not in FULL and not self._is_here(error.filename):
+                raise MirrorError(self._describe_error(error)) from error
+            raise MirrorError(
+                f"{error.filename or self.folder}: cannot be kept ({error.strerror}), in the "
+                f"mirror of {self.url}. Make room, or set FASTSLOW_MIRRORS to a folder of yours on "
+                "another disk."
+            ) from error
+        except Exception as error:  # each service has errors of its own
+            raise MirrorError(self._describe_error(error)) from error
+
+    def _is_here(self, name: object) -> bool:
+        """Whether an error names a file beside or in the mirror."""
+        return isinstance(name, str) and Path(name).is_relative_to(self.folder.parent)
+
+    def _describe_error(self, error: Exception) -> str:
+        return (
+            f"{self.url}: cannot be reached or may not be used ({type(error).__name__}: {error}). "
+            "Look at the address and at the rights that the environment gives."
+        )
+
+
+def _read_sidecar(path: Path) -> dict[str, Any]:
+    try:
+        return read_sealed(path, WHAT)
+    except InputError as error:
+        folder = path.with_name(path.name.removesuffix(SIDECAR))
+        raise InputError(f"{error} Remove it and {folder}, both are made again.") from error
+
+
+def _find_sidecar(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}{SIDECAR}")
+
+
+def _lies(name: str, under: str) -> bool:
+    return not under or name == under or name.startswith(f"{under.rstrip('/')}/")
+
+
+def _describe(path: Path) -> list[int] | None:
+    """Size and time of change of a file here."""
+    if not path.is_file():
+        return None
+    found = path.stat()
+    return [found.st_size, found.st_mtime_ns]
