@@ -22,7 +22,7 @@ from solution.system.wording import count, spell
 from solution.training.executors.base import Task
 from solution.training.executors.local import BYTES_OF_A_WORKER, LocalExecutor, count_slots
 from solution.training.first_steps import count_predictions, foretell_fit, foretell_predictions
-from solution.training.jobs import Job, list_jobs
+from solution.training.jobs import Job, list_jobs, list_missing
 from solution.training.plan import Plan
 from solution.training.sites import Here, JobAddress
 from solution.training.watch import ProgressBars
@@ -212,7 +212,8 @@ def foretell_briefly(
         found: what is known already of these experiments.
     """
     jobs = [job for experiment in experiments for job in list_jobs(experiment, plan)]
-    left = Counter(job.experiment.name for job in jobs if not job.folder(run).exists())
+    # As the run itself asks: one whose record is gone, or another's, is trained again.
+    left = Counter(job.experiment.name for job in list_missing(experiments, plan, run))
     if not left:
         return f"All {count(len(jobs), 'model')} are trained."
     words = f"{count(left.total(), 'model')} to train" + (f", {slots} at once" if slots else "")

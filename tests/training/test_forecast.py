@@ -9,7 +9,9 @@ from solution.experiments.base import Experiment, find_experiment
 from solution.models.linear import RidgeSettings
 from solution.runs.folder import Run
 from solution.store.store import Store
+from solution.system.report import silent
 from solution.training.first_steps import SeenEnoughError, Stopwatch
+from solution.training.fit import train_job
 from solution.training.forecast import (
     PATIENCE,
     forecast,
@@ -98,11 +100,14 @@ def test_the_first_line_says_what_is_left_and_of_much_data_how_long(
     ridge = [Experiment("ridge", ("tile:xla",), RidgeSettings())]
     assert foretell_briefly(ridge, plan, run, 2).startswith("3 models to train, 2 at once; how")
     assert foretell_briefly(ridge, plan, run, None).startswith("3 models to train; how")
-    first, *others = list_jobs(ridge[0], plan)
-    first.folder(run).mkdir(parents=True)
+    first, second, *_ = list_jobs(ridge[0], plan)
+    for job in list_jobs(ridge[0], plan):
+        train_job(job, plan, run, silent)
+    assert foretell_briefly(ridge, plan, run, 2) == "All 3 models are trained."
+    # What is not as it was written is trained again, and so it is not there.
+    (first.folder(run) / "job.json").unlink()
+    assert foretell_briefly(ridge, plan, run, 1).startswith("1 model to train, 1 at once; how")
+    (second.folder(run) / "test.parquet").write_bytes(b"damaged")
     assert foretell_briefly(ridge, plan, run, 1).startswith("2 models to train, 1 at once; how")
     monkeypatch.setattr("solution.training.forecast.MUCH", 0)
     assert foretell_briefly(ridge, plan, run, 2).startswith("About ")
-    for job in others:
-        job.folder(run).mkdir(parents=True)
-    assert foretell_briefly(ridge, plan, run, 2) == "All 3 models are trained."
