@@ -1,86 +1,77 @@
-"""The entry: puts the commands together, and turns bad input into one message."""
+"""The entry: runs the program, and turns bad input into one message.
+
+What takes long to import waits until Ctrl-C can be answered.
+"""
 
 import sys
-from collections.abc import Sequence
-from importlib import import_module, metadata
-from typing import Annotated
 
-import typer
-
-from solution.commands.examples import arrange
-from solution.commands.places import refuse_addresses
 from solution.system.errors import InputError
-from solution.system.mapping import EXIT_BAD_INPUT, name_cut_files
-from solution.system.terminal import PlainConsole, accept_any_text, say
 
 EXIT_STOPPED = 130  # by Ctrl-C
-
-# Where each command, or group of commands, is defined.
-FILES = {
-    "solution.commands.data": ("check", "inspect", "prepare", "data", "features", "module"),
-    "solution.commands.running": ("run", "demo"),
-    "solution.commands.training": ("train", "tune"),
-    "solution.commands.results": ("ensemble", "compare", "report", "verify", "explain"),
-    "solution.commands.listing": ("experiments", "runs"),
-    "solution.commands.serving": ("pack", "rank", "onnx"),
-    "solution.commands.choosing": ("choose",),
-    "solution.commands.placement": ("optimize",),
-    "submissions.commands": ("submit", "scores", "leaderboard", "doctor"),
-    "solution.commands.collecting": ("collect",),
-    "solution.commands.kernels": ("kernels",),
-}
-
-
-def assemble(words: Sequence[str] = ()) -> typer.Typer:
-    """The command line.
-
-    Args:
-        words: what was typed. Where the first is a command, only the file that defines it is read:
-            nothing of the others is used, and all of them take longer to start.
-    """
-    app = typer.Typer(
-        no_args_is_help=True,
-        pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
-    app.callback(invoke_without_command=True)(options)
-    needed = [file for file, names in FILES.items() if words and words[0] in names]
-    for file in needed or FILES:
-        app.add_typer(import_module(file).app)
-    arrange(app)
-    refuse_addresses(app)
-    return app
-
-
-def options(
-    version: Annotated[
-        bool, typer.Option("--version", help="Show the version and end.", is_eager=True)
-    ] = False,
-) -> None:
-    """Rank the compiler configurations of a tensor program from fastest to slowest."""
-    if version:
-        say(f"fast-or-slow {metadata.version('fast-or-slow')}")
-        raise typer.Exit
+KEPT = "What is finished is kept: the same command goes on."
 
 
 def main() -> None:
     """Run the command line; bad input is one message and exit code 2."""
+    try:
+        _run()
+    except KeyboardInterrupt:  # while libraries are imported; the commands have their own answer
+        _stop()
+    except Exception as error:
+        if not _came_of_stopping(error):
+            raise
+        _stop()
+
+
+def _run() -> None:
+    from solution.commands.program import assemble
+    from solution.system.mapping import name_cut_files
+    from solution.system.terminal import accept_any_text
+
     accept_any_text()
     name_cut_files()
     try:
         assemble(sys.argv[1:])()
-    except (InputError, OSError) as error:  # OSError: no space, no permission, a folder in the way
+    except InputError as error:
         _end(str(error))
+    except OSError as error:  # no space, no permission, a folder in the way
+        _end(_describe(error))
     except MemoryError as error:
         _end(f"the memory is not enough. Close other programs, or use fewer workers. {error}")
     except SystemExit as ended:
         if ended.code == EXIT_STOPPED:
-            console = PlainConsole(stderr=True)
-            console.print("What is finished is kept: the same command goes on.", highlight=False)
+            print(KEPT, file=sys.stderr)
         raise
 
 
+def _describe(error: OSError) -> str:
+    """What the system says, and what to do where there is no room for what was written."""
+    from solution.system.refusals import FULL
+
+    if error.errno not in FULL or error.filename is None:
+        return str(error)
+    return (
+        f"{error.filename}: cannot be written ({error.strerror}). Make room, or choose another "
+        "place."
+    )
+
+
+def _came_of_stopping(error: BaseException | None) -> bool:
+    """Whether a library that was interrupted made another error of it."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
+def _stop() -> None:
+    print(KEPT, file=sys.stderr)
+    sys.exit(EXIT_STOPPED)
+
+
 def _end(message: str) -> None:
+    from solution.system.mapping import EXIT_BAD_INPUT
+    from solution.system.terminal import PlainConsole
+
     console = PlainConsole(stderr=True, soft_wrap=True)
     console.print(f"Error: {message}", style="red", markup=False)
     sys.exit(EXIT_BAD_INPUT)

@@ -33,7 +33,7 @@ from solution.runs.origin import remember_origin
 from solution.system.buckets import on_this_machine
 from solution.system.errors import InputError
 from solution.system.files import check_writable
-from solution.system.terminal import say
+from solution.system.terminal import is_screen, say
 
 if TYPE_CHECKING:
     from ensembles.recipe import Recipe
@@ -186,5 +186,5 @@ def demo() -> None:
     opened = Run.existing(folder)
     path = write_page(opened, choose_recipe(opened, None))
     say(f"Report: {path}")
-    if sys.stdout.isatty():
+    if is_screen(sys.stdout):
         webbrowser.open(path.resolve().as_uri())

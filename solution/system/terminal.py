@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from io import TextIOWrapper
-from typing import Any
+from typing import Any, TextIO
 
 from rich import box
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -26,6 +26,11 @@ UNPRINTABLE = re.compile(
 def escape(text: str) -> str:
     r"""The text with all that a terminal would obey, or could not show, as \x1b and the like."""
     return UNPRINTABLE.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def is_screen(stream: TextIO | None) -> bool:
+    """Whether it is a terminal; one that was closed before the program began is None."""
+    return stream is not None and stream.isatty()
 
 
 class PlainConsole(Console):
@@ -47,11 +52,20 @@ class PlainConsole(Console):
         if "_settings" not in self.__dict__:  # it has been used
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         settings = dict(self._settings)
-        if self._is_wide and not sys.stdout.isatty() and "COLUMNS" not in os.environ:
+        if self._is_wide and not is_screen(sys.stdout) and "COLUMNS" not in os.environ:
             settings["width"] = WIDE
         super().__init__(**settings)
         self.__dict__.pop("_settings", None)
         return getattr(self, name)
+
+    def print(self, *what: Any, **how: Any) -> None:
+        """As rich's; an error of the stream, of which the system says no name, names it."""
+        try:
+            super().print(*what, **how)
+        except OSError as error:
+            if error.filename is None:
+                error.filename = "standard error" if self.stderr else "standard output"
+            raise
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
