@@ -7,6 +7,7 @@ import typer
 
 from solution.commands.serving import open_bundle
 from solution.system.errors import InputError
+from solution.system.files import check_writable
 from solution.system.terminal import make_table, output, say
 
 if TYPE_CHECKING:
@@ -104,6 +105,7 @@ def choose(
         replace=replace,
     )
     folder = out or Path("chosen") / program.stem
+    check_writable(folder)
     with console.status(f"{program.name}: starting") as status:
         chosen = choose_program(
             program, opened, folder, settings,

@@ -12,6 +12,7 @@ from solution.commands.options import (
     Data,
     DataOption,
     Preparers,
+    check_output,
     check_outputs,
     open_given_store,
 )
@@ -83,7 +84,10 @@ def inspect(
     from solution.data.npz import read_graph
 
     check_ending(picture, *FORMATS)
-    check_writable(picture.parent if picture else Path())
+    if picture is not None:
+        check_output(picture)
+    else:
+        check_writable(Path())
     if file.is_dir():
         graph = read_named_graph(file, name, collection)
     else:
@@ -99,7 +103,7 @@ def inspect(
 def _look_at_folder(data: Path, pictures: Path) -> None:
     from solution.analysis.first_look import draw_first_look
 
-    check_writable(pictures.parent)
+    check_writable(pictures)
     drawn = draw_first_look(data, pictures)
     say(f"{pictures}: {', '.join(path.name for path in drawn)}. One graph of it: --graph NAME.")
 
@@ -208,7 +212,7 @@ def features(
     if chosen is None:
         raise InputError("--out needs a collection, as in `fastslow features tile:xla --out FILE`.")
     check_ending(out, ".parquet")
-    check_writable(out.parent)
+    check_output(out)
     with open_given_store(data) as store:
         rows = write_collection(store, chosen, out)
     say(f"{out}: {rows:,} rows.")
@@ -244,6 +248,8 @@ def module(
         raise InputError("--split says where npz files go. Give --to FOLDER, or leave it out.")
     check_ending(features_file, ".parquet")
     check_outputs(file, features=features_file)
+    if to is not None:
+        check_writable(to)
     records = read_module_file(file, collection)
     for table in show_records(file.name, records):
         output.print(table)

@@ -12,7 +12,7 @@ from solution.runs.folder import find_runs, find_stores
 from solution.system.addresses import check_address, is_address
 from solution.system.buckets import on_this_machine
 from solution.system.errors import InputError
-from solution.system.files import check_writable
+from solution.system.files import check_place, check_writable
 from solution.training.folds import Scheme
 
 if TYPE_CHECKING:
@@ -103,13 +103,19 @@ RecipeOption = Annotated[
 ]
 
 
+def check_output(path: Path) -> None:
+    """Raise InputError, before what takes long, where a file could not be written."""
+    check_place(path)
+    check_writable(path.parent)
+
+
 def check_outputs(*inputs: Path | None, **paths: Path | None) -> None:
     """Raise InputError, before what takes long, for files that are not to be written.
 
     Args:
         inputs: what is read, which stays as it is; of a folder all that is there.
-        paths: what is written, by the names of the options: each another file, in folders that may
-            be written.
+        paths: what is written, by the names of the options: each another file, as check_output
+            wants it.
     """
     read = [path.resolve() for path in inputs if path is not None]
     given: dict[Path, str] = {}
@@ -118,7 +124,7 @@ def check_outputs(*inputs: Path | None, **paths: Path | None) -> None:
             continue
         if path.exists() and any(path.resolve().is_relative_to(place) for place in read):
             raise InputError(f"{path}: is what is read, or lies in it. Give --{name} another name.")
-        check_writable(path.parent)
+        check_output(path)
         other = given.setdefault(path.resolve(), name)
         if other != name:
             both = f"--{other} and --{name}"

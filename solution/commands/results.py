@@ -11,6 +11,7 @@ from solution.commands.options import (
     SAMPLE_RUN,
     RecipeOption,
     RunOption,
+    check_output,
 )
 from solution.runs.folder import Run
 from solution.system.errors import InputError
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 PROPOSED = Path("proposed.toml")
+EXPLANATIONS = Path("explanations")
 
 
 @app.command()
@@ -67,6 +69,7 @@ def ensemble(
     from ensembles.tables import show_search
 
     out = out or PROPOSED
+    check_output(out)
     sentence, table = show_search(Run.existing(run_folder), fit, out)
     say(sentence)
     output.print(table)
@@ -102,7 +105,10 @@ def report(
 
     check_ending(out, ".html")
     run = Run.existing(run_folder)
-    check_writable(out.parent if out else run_folder)
+    if out is not None:
+        check_output(out)
+    else:
+        check_writable(run_folder)
     say(f"Report: {write_page(run, choose_recipe(run, recipe), out)}")
 
 
@@ -153,13 +159,14 @@ def explain(
     from solution.store.store import Store
     from solution.training.run_store import open_run_store
 
+    check_writable(out or EXPLANATIONS)
     found = find_experiment(experiment)
     run = Run.existing(run_folder)
     store = Store.open(data) if data else open_run_store(run)
     chosen = words.find_graph(store, found, graph)
     model, folder = words.load_unseen(run, found, chosen)
     chosen = model.preparation(chosen)
-    place = out or Path("explanations", found.name, chosen.collection.folder, chosen.name)
+    place = out or Path(EXPLANATIONS, found.name, chosen.collection.folder, chosen.name)
     if words.adds_up(model.ranker):
         _explain_by_states(model.ranker, chosen, config, place)
     else:

@@ -12,6 +12,7 @@ import typer
 from solution.commands.options import RecipeOption, check_outputs
 from solution.runs.folder import Run
 from solution.system.errors import InputError
+from solution.system.files import check_writable
 from solution.system.names import check_ending
 from solution.system.terminal import make_table, output, say
 from solution.system.wording import how_to_install
@@ -65,6 +66,7 @@ def pack(
     By default the models of all folds and seeds, which are averaged.
     """
     from ensembles.last_recipe import choose_recipe
+    from solution.serving.packing import check_bundle_place
     from solution.serving.packing import pack as make
 
     if refit and distill:
@@ -72,6 +74,7 @@ def pack(
     if data is not None and not (refit or distill):
         raise InputError("--data is what is trained on again. Give --refit or --distill as well.")
     run = Run.existing(run_folder)
+    check_bundle_place(out)  # before anything is trained
     chosen = choose_recipe(run, recipe)
     if not (refit or distill):
         made = make(run, chosen, out)
@@ -173,6 +176,7 @@ def onnx(
     from solution.serving.bundle import DEFAULT, load_bundle
     from solution.serving.onnx_export import export
 
+    check_writable(out)
     for path in export(load_bundle(bundle or DEFAULT), out):
         say(f"{path}: {path.stat().st_size:,} bytes")
 

@@ -39,7 +39,7 @@ from solution.serving.record import (
     write_bundle_record,
 )
 from solution.system.errors import InputError
-from solution.system.files import replace_folder
+from solution.system.files import check_writable, replace_folder
 from solution.system.sealing import list_checksums, read_record
 
 TEACHER, STUDENT = "teacher", "student"
@@ -61,7 +61,7 @@ def pack(
     the run, or a model is missing, damaged or of the user's own kind.
     """
     check_recipe(recipe, run.experiments())
-    _check_place(out)
+    check_bundle_place(out)
     jobs = _find_jobs(run, recipe, refitted=refitted)
     about = _About(run, recipe, refitted, teacher)
     if out.suffix != ZIP:
@@ -73,14 +73,15 @@ def pack(
         return write_archive(Path(place), out)
 
 
-def _check_place(out: Path) -> None:
-    """Nothing but a bundle is written over."""
+def check_bundle_place(out: Path) -> None:
+    """Raise InputError where other things would be written over, or nothing can be written."""
     if out.is_dir():
         fits = out.suffix != ZIP and ((out / RECORD).is_file() or not any(out.iterdir()))
     else:
         fits = not out.exists() or (out.suffix == ZIP and is_archive(out))
     if not fits:
         raise InputError(f"{out}: expected a new name or a bundle, found other files there.")
+    check_writable(out.parent)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,150 @@
+"""What cannot be written is said before the work, and what the system refused by its name."""
+
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from solution.cli import KEPT
+from solution.system.errors import InputError
+from solution.system.files import check_place, remove, replace_file, replace_folder
+from tests.conftest import FastSlow
+from tests.made.graphs import make_tile_graph, write_graph
+from tests.made.run import make_run
+from tests.processes import FASTSLOW
+
+FULL_DEVICE = Path("/dev/full")
+STARTED = """
+import sys
+from solution.cli import main
+sys.argv = ["fastslow", "check"]
+print("ready", flush=True)
+main()
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A folder with data and a run, a file and a folder that are in the way."""
+    write_graph(make_tile_graph(0, name="k0"), tmp_path / "data")
+    make_run(tmp_path / "done", collections=("tile:xla",))
+    (tmp_path / "file").write_text("mine")
+    for name in ("folder.parquet", "folder.html", "folder.png"):
+        (tmp_path / name).mkdir()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("optimize rnnlm-2 --out .", ".: is a folder, where a file is to be written"),
+        ("features tile:xla --data data --out folder.parquet", "folder.parquet: is a folder"),
+        ("report --run done --out folder.html", "folder.html: is a folder"),
+        ("ensemble --search --run done --out folder.png", "folder.png: is a folder"),
+        ("inspect data/npz/tile/xla/train/k0.npz --picture folder.png", "folder.png: is a folder"),
+        ("inspect data --picture file", "file: a file is in its place"),
+        ("explain net_001 a --run done --out file", "file: a file is in its place"),
+        ("tune tile_lightgbm_001 --data data --out file", "file: a file is in its place"),
+        ("pack done --out file/bundle --refit", "file: a file is in its place"),
+        ("pack done --out file --refit", "file: expected a new name or a bundle"),
+    ],
+)
+def test_what_is_in_the_way_is_said_before_the_work(
+    fastslow: FastSlow, place: Path, line: str, said: str
+) -> None:
+    before = sorted(place.rglob("*"))
+    done = fastslow(*line.split())
+    assert done.returncode == 2
+    assert f"Error: {said}" in " ".join(done.stderr.split())
+    assert not done.stdout
+    assert sorted(place.rglob("*")) == before
+
+
+def test_a_folder_is_no_place_of_a_file(tmp_path: Path) -> None:
+    check_place(tmp_path / "new")
+    with pytest.raises(InputError, match="is a folder, where a file is to be written"):
+        check_place(tmp_path)
+
+
+def test_a_file_that_grows_too_large_is_named(tmp_path: Path) -> None:
+    """The system names none, or the one that stands for it until it is whole."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20 << 10, before[1]))
+    try:
+        full = pytest.raises(OSError, match="File too large: '.*wanted.csv'")
+        with full, replace_file(tmp_path / "wanted.csv") as temporary:
+            temporary.write_bytes(b"x" * 100_000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(not FULL_DEVICE.exists(), reason="there is no device that is always full")
+def test_standard_output_is_named_where_it_is_full(place: Path) -> None:
+    words = [str(FASTSLOW.program), "check", "data"]
+    with FULL_DEVICE.open("w") as full:
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, cwd=place)
+    assert done.returncode == 2
+    assert "\nError: standard output: cannot be written (No space left on" in done.stderr
+
+
+def test_a_closed_standard_output_is_no_error(place: Path) -> None:
+    words = f"{FASTSLOW.program} check data >&-"
+    done = subprocess.run(["sh", "-c", words], stderr=subprocess.PIPE, text=True, cwd=place)
+    assert done.returncode == 0, done.stderr
+    assert "Error" not in done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() == 0 and not shutil.which("setpriv"), reason="root may do all")
+def test_a_folder_that_may_not_be_removed_is_named(tmp_path: Path) -> None:
+    """Removing it names no more than the last part of a name in it."""
+    (tmp_path / "store" / "graphs").mkdir(parents=True)
+    (tmp_path / "store" / "graphs" / "chain.safetensors").touch()
+    code = """
+import sys
+from pathlib import Path
+from solution.system.errors import InputError
+from solution.system.files import remove
+try:
+    remove(Path(sys.argv[1]))
+except InputError as error:
+    print(error)
+"""
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    nobody += ["--inh-caps=-all,+dac_read_search", "--ambient-caps=+dac_read_search"]
+    nobody += ["--bounding-set=-all,+dac_read_search"]
+    (tmp_path / "store" / "graphs").chmod(0o555)
+    words = [sys.executable, "-c", code, str(tmp_path / "store")]
+    done = subprocess.run(
+        [*(nobody if os.geteuid() == 0 else []), *words], capture_output=True, text=True
+    )
+    assert f"{tmp_path / 'store'}: may not be removed (chain.safetensors: Permission denied)" in (
+        done.stdout
+    ), done.stderr
+    (tmp_path / "store" / "graphs").chmod(0o755)
+    remove(tmp_path / "store")
+    with replace_folder(tmp_path / "store") as made:
+        (made / "new").touch()
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.03, 0.1, 0.2, 0.4])
+def test_stopped_while_libraries_are_imported_it_ends_with_a_sentence(
+    delay: float, tmp_path: Path
+) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", STARTED], cwd=tmp_path, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(delay)
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=60)
+    if process.returncode != 0:  # it had not ended before
+        assert (process.returncode, error) == (130, f"{KEPT}\n")
