@@ -159,7 +159,8 @@ class Mirror:
         moved = [
             name
             for name in sorted({*changed, *records})
-            if (name in there or name in records) and there.get(name) != known.get(name, [None])[0]
+            if (name in there or name in records)
+            and not self._is_as_known(files, name, there.get(name), known)
         ]
         for name in self._find_same(files, [name for name in moved if name in there]):
             known[name] = [there[name], _describe(self.folder / name)]
@@ -177,6 +178,17 @@ class Mirror:
             for name in changed
             if known.get(name, [None, None])[1] != _describe(self.folder / name)
         ]
+
+    def _is_as_known(self, files: Files, name: str, version: str | None, known: Facts) -> bool:
+        """Whether a file stands there as it was; some services list another version than they say.
+
+        Args:
+            version: what was listed.
+        """
+        remembered = known.get(name, [None])[0]
+        if version is None or remembered is None:
+            return bool(version == remembered)
+        return version == remembered or files.ask_version(name) == remembered
 
     def _find_same(self, files: Files, names: Sequence[str]) -> list[str]:
         """Those that have the same bytes here and there, as where two machines made them alike."""

@@ -66,6 +66,11 @@ class Files:
         there = f"{self.root}/{name}"
         self.system.makedirs(str(PurePosixPath(there).parent), exist_ok=True)
         self.system.put_file(str(path), there)
+        return self.ask_version(name)
+
+    def ask_version(self, name: str) -> str:
+        """The version of one of them."""
+        there = f"{self.root}/{name}"
         self.system.invalidate_cache(there)
         return name_version(self.system.info(there))
 
