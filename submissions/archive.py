@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from solution.system.errors import InputError
 from solution.system.files import make_folder, open_regular, replace_file
 from solution.system.progress import track
-from solution.system.room import name_full_disk
+from solution.system.refusals import name_full_disk
 from solution.system.zips import BROKEN, check_directory, is_of_contents
 
 BLOCK = 1 << 20  # bytes

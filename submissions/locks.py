@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from solution.system.errors import InputError
-from solution.system.files import make_folder, name_refusal, take_lock
+from solution.system.files import make_folder, take_lock
 from solution.system.progress import console
+from solution.system.refusals import name_refusal
 
 BETWEEN_TRIES = 0.05  # seconds
 

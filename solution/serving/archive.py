@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from solution.serving.record import RECORD, read_bundle_record
 from solution.system.errors import InputError
 from solution.system.files import MAX_JSON, open_regular, replace_file
-from solution.system.room import name_full_disk
+from solution.system.refusals import name_full_disk
 from solution.system.zips import BROKEN, check_directory, describe_member, is_of_contents
 
 ZIP = ".zip"

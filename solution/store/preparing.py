@@ -1,6 +1,7 @@
 """Prepare every graph of a folder into a store, one worker process a core; stopped, it goes on."""
 
 import dataclasses
+import errno
 import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,7 +43,6 @@ from solution.system.files import (
     replace_file,
     write_sealed,
 )
-from solution.system.room import NO_ROOM
 from solution.system.wording import count
 
 OTHERWISE = (
@@ -50,6 +50,7 @@ OTHERWISE = (
     "`fastslow prepare DATA --out FOLDER --replace`."
 )
 SUMMARY = TypeAdapter(Summary)
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class GraphPreparation(Protocol):

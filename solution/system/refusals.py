@@ -43,6 +43,20 @@ def name_file(path: Path, temporary: Path) -> Iterator[None]:
         raise
 
 
+@contextmanager
+def name_full_disk(folder: Path) -> Iterator[None]:
+    """Raise InputError with the folder where there is no room for what is written in it."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        raise InputError(
+            f"{folder}: {error.strerror}. Make room, or raise the limit, and give the same command "
+            "again."
+        ) from error
+
+
 def remove_folder(folder: Path) -> None:
     """Delete a folder with all that is in it; InputError, which names it, where that is refused.
 

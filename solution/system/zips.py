@@ -7,7 +7,7 @@ import zipfile
 import zlib
 from typing import BinaryIO
 
-from solution.system.room import NO_ROOM
+from solution.system.refusals import FULL
 
 END = struct.Struct("<4s4H2LH")  # signature, disks, members of this disk and of all, ...
 LOCATOR_SIGNATURE = b"PK\6\7"  # of the record of an archive with more than fits into two bytes
@@ -49,7 +49,7 @@ def is_of_contents(error: Exception) -> bool:
     """
     if not isinstance(error, OSError):
         return True
-    return error.filename is None and error.errno not in NO_ROOM
+    return error.filename is None and error.errno not in FULL
 
 
 def describe_member(name: str) -> zipfile.ZipInfo:

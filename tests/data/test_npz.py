@@ -81,14 +81,6 @@ def test_tile_graph_comes_back_with_runtimes_over_the_normaliser(seed: int, tmp_
     assert find_difference(read_graph(save(tmp_path, graph), graph.collection), expected) is None
 
 
-@pytest.mark.parametrize("value", [-1, 2**32, np.nan, np.inf])
-@pytest.mark.parametrize("column", [0, 8, 13, 21])
-def test_a_size_of_a_tile_is_one(column: int, value: float, tmp_path: Path) -> None:
-    tiles = change(GRAPHS["tile"], "config_feat", (3, column), value)
-    words = refusal(save(tmp_path, GRAPHS["tile"], config_feat=tiles), GRAPHS["tile"].collection)
-    assert f"config_feat[3, {column}] is {np.float32(value):g}, expected a size from 0" in words
-
-
 def test_a_product_of_sizes_may_have_overflowed(tmp_path: Path) -> None:
     graph = GRAPHS["tile"]
     path = save(tmp_path, graph, config_feat=change(graph, "config_feat", (0, 15), -(2**31)))
@@ -218,7 +210,10 @@ def test_all_zero_runtimes_of_the_wrong_number_are_refused(count: int, tmp_path:
 WRONG_VALUES = [
     ("layout", "node_feat", (2, 5), np.nan, "node_feat has NaN"),
     ("tile", "node_feat", (2, 5), np.inf, "node_feat has NaN or infinite"),
-    ("tile", "config_feat", (3, 1), np.nan, "the configurations have NaN"),
+    ("tile", "config_feat", (3, 6), np.nan, "the configurations have NaN"),  # a sum
+    ("tile", "config_feat", (3, 0), np.nan, "config_feat[3, 0] is nan, expected a size from 0"),
+    ("tile", "config_feat", (3, 8), -1, "config_feat[3, 8] is -1, expected a size from 0"),
+    ("tile", "config_feat", (3, 21), 2**32, "config_feat[3, 21] is 4.29497e+09, expected a size"),
     ("layout", "edge_index", (0, 1), 8, "edge_index points outside the nodes 0...7"),
     ("tile", "edge_index", (0, 1), -1, "edge_index points outside the nodes 0...3"),
     ("layout", "node_config_ids", 1, 8, "node_config_ids points outside"),
