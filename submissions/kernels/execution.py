@@ -3,6 +3,7 @@
 make notebooks      fastslow kernels build [NAME ...]
 """
 
+import asyncio
 import base64
 import io
 import json
@@ -110,7 +111,7 @@ def _run(client: Any, environment: Mapping[str, str]) -> None:
     In the main thread nbclient would have handlers of its own, which fail while they clean up.
     """
     with stopped_by_signals(), ThreadPoolExecutor(1) as pool:
-        running = pool.submit(client.execute, env=dict(environment))
+        running = pool.submit(lambda: asyncio.run(client.async_execute(env=dict(environment))))
         try:
             running.result()
         except (KeyboardInterrupt, SystemExit):

@@ -92,7 +92,7 @@ def watch() -> Watch:
     return Watched()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # what imitates Amazon in test_deploy.py empties all buckets
 def bucket() -> Iterator[Any]:
     """A server that keeps buckets as Amazon does, its requests, and what it takes to ask it."""
     server_module = pytest.importorskip("moto.server")

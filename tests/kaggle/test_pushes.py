@@ -35,6 +35,8 @@ def test_a_signal_ends_the_kaggle_cli_as_well(
     shop: Place, call: str, number: signal.Signals
 ) -> None:
     """And the same command goes on afterwards."""
+    if signal.getsignal(number) is signal.SIG_IGN:
+        pytest.skip("the tests were begun by nohup, and so are the commands")
     command, again = (("push", NAME, "--allow-dirty"), push)
     if call == OUTPUT:
         assert push(shop).code == DONE
