@@ -22,7 +22,7 @@ def read_place(text: str | Path) -> Path:
     return Path(refuse_address(str(text), TAKERS))
 
 
-read_place.__name__ = "path"  # what help calls the kind of such a value
+read_place.__name__ = "path"  # what the help of older versions of typer calls such a value
 
 
 def refuse_addresses(app: typer.Typer) -> None:
