@@ -111,7 +111,8 @@ class Mirror:
         Args:
             over: even over what another machine wrote there meanwhile.
 
-        Raises InputError where one did, before anything is sent.
+        Raises InputError where one did, before anything is sent. Buckets have no locks: two that
+        look in the very same moment may both write.
         """
         with self._naming():
             files, known = Files.of(self.url), self._recall()
