@@ -13,8 +13,9 @@ from typer.models import ParameterInfo
 
 from solution.system.addresses import refuse_address
 
-TAKERS = "Addresses are taken by `run` and `train` for data and results, `tune` and `features` for "
-TAKERS += "data."
+TAKERS = (
+    "Addresses are taken by `run` and `train` for data and results, `tune` and `features` for data."
+)
 
 
 def read_place(text: str | Path) -> Path:

@@ -31,11 +31,9 @@ def check_address(given: str, *, named: bool = False) -> str:
     Raises InputError for an address with a password, without a bucket or one that leads out of it,
     and for what is no address and looks like one.
     """
-    looks = LIKE_ONE.match(given)
-    if looks is None:
+    scheme = _find_scheme(given)
+    if scheme is None:
         return given
-    _refuse_secrets(given)
-    scheme = (looks[1] or looks[2]).lower()
     if not is_address(given):
         right = f"{scheme}://{_find_path(given)}"
         raise InputError(
@@ -62,11 +60,9 @@ def refuse_address(given: str, takers: str) -> str:
     Args:
         takers: which commands take one, for the message.
     """
-    looks = LIKE_ONE.match(given)
-    if looks is None:
+    scheme = _find_scheme(given)
+    if scheme is None:
         return given
-    _refuse_secrets(given)
-    scheme = (looks[1] or looks[2]).lower()
     fetch, address = FETCH.get(scheme), f"{scheme}://{_find_path(given)}"
     advice = (
         f"`{fetch} {address} FOLDER` fetches it, `{fetch} FOLDER {address}` sends what was written."
@@ -84,6 +80,15 @@ def refuse_address_variable(name: str, folder: Path) -> Path:
     if LIKE_ONE.match(str(folder)):
         raise InputError(f"{name} is {folder}: expected a folder of this machine. Set another one.")
     return folder
+
+
+def _find_scheme(given: str) -> str | None:
+    """The scheme of what is or looks like an address, else None; InputError for a password."""
+    looks = LIKE_ONE.match(given)
+    if looks is None:
+        return None
+    _refuse_secrets(given)
+    return (looks[1] or looks[2]).lower()
 
 
 def _check_names(given: str, names: Sequence[str]) -> None:

@@ -34,6 +34,7 @@ from solution.features.preparation import Preparation
 from solution.models.base import RankerSettings
 from solution.store.preparing import prepare_store
 from solution.system.files import replace_file
+from solution.system.parquet import GRAPH
 from solution.system.pictures import save_figure
 from solution.system.report import Report
 from solution.system.terminal import make_table
@@ -49,7 +50,6 @@ CORES = 2
 FOLDS = 5
 NETS = {"our net": "layout_gnn_001", "net of costs": "layout_cost_net_001"}
 BEST = {"our net": 1, "net of costs": 2}  # weights of the recipe `best`
-GRAPH = ["collection", "graph"]
 
 
 @dataclass(frozen=True)

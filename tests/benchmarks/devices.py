@@ -38,7 +38,7 @@ from solution.features.nodes import fit_scaler
 from solution.features.preparation import Preparation
 from solution.models.nets.fit_state import FitState
 from solution.models.nets.net_ranker import NetRanker
-from solution.models.nets.stepping import Steps
+from solution.models.nets.stepping import Steps, sample
 from solution.models.nets.team import Team
 from solution.models.nets.training_loop import make_optimizer
 from solution.system.progress import track
@@ -225,7 +225,7 @@ def find_waits(steps: Steps, examples: list[Any]) -> int | None:
 def draw(steps: Steps, graphs: list[Any]) -> Any:
     """A step on configurations drawn by chance."""
     count, generator = steps.settings.configs_per_graph, np.random.default_rng(0)
-    rows = [np.resize(generator.permutation(len(graph.runtimes)), count) for graph in graphs]
+    rows = [sample(len(graph.runtimes), count, generator) for graph in graphs]
     return steps.plan(graphs, np.stack(rows))
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,19 +32,17 @@ def write(mirror: Mirror, **files: str) -> None:
         (mirror.folder / f"{name}.json").write_text(text)
 
 
+def look() -> Any:
+    """What stands in the bucket now."""
+    import s3fs
+
+    s3fs.S3FileSystem.clear_instance_cache()
+    return s3fs.S3FileSystem()
+
+
 def read(url: str, name: str) -> str:
-    import s3fs
-
-    s3fs.S3FileSystem.clear_instance_cache()
-    content: bytes = s3fs.S3FileSystem().cat(f"{url}/{name}.json")
+    content: bytes = look().cat(f"{url}/{name}.json")
     return content.decode()
-
-
-def is_there(address: str) -> bool:
-    import s3fs
-
-    s3fs.S3FileSystem.clear_instance_cache()
-    return bool(s3fs.S3FileSystem().exists(address))
 
 
 def test_the_second_is_refused_and_keeps_what_it_made(url: str, tmp_path: Path) -> None:
@@ -126,7 +125,7 @@ def test_of_two_runs_at_once_none_is_lost(url: str, bucket: list[str], tmp_path:
             )
         )  # fmt: skip
         # In the very same moment, both may look before either has written.
-        while not is_there(f"{url}/r/run.json") and programs[-1].poll() is None:
+        while not look().exists(f"{url}/r/run.json") and programs[-1].poll() is None:
             time.sleep(0.02)
     printed = [" ".join(program.communicate(300)[1].split()) for program in programs]
     codes = [program.returncode for program in programs]
