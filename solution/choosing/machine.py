@@ -17,11 +17,11 @@ from solution.choosing.program_space import ProgramSpace
 from solution.choosing.space import name_choices
 from solution.choosing.verdict import ROUNDS, Verdict, judge
 from solution.collecting.builder import Builder
-from solution.collecting.child import Compile, Load, Open, Optimise, Refusal, Run
+from solution.collecting.child import Compile, Optimise, Refusal
 from solution.collecting.children import ChildDiedError
 from solution.collecting.collect import Workers
 from solution.collecting.journal import SOUND
-from solution.collecting.timing import choose_runs
+from solution.collecting.loaded import Loaded
 
 # Passes of a batch, and of a round: visits take milliseconds, so that many are cheap; of slow
 # programs fewer are made, for their times vary less.
@@ -30,14 +30,6 @@ FINAL_PASSES, LEAST_FINAL, FINAL_SECONDS = 30, 4, 5.0
 FINALISTS = 3
 DEFAULT, WINNER = "default", "winner"  # keys of executables
 COPIES = 3  # of each in a round: where code and data come to lie is luck, and the best of it counts
-
-
-class VisitError(ChildDiedError):
-    """The child died while it ran one of those that it holds."""
-
-    def __init__(self, name: str, reason: str) -> None:
-        super().__init__(reason)
-        self.name = name
 
 
 @dataclass(frozen=True)
@@ -73,9 +65,9 @@ class Machine:
         self._builder = Builder(workers.compiling, chosen.program)
         self._default = self._builder.open().executable
         self._kept: dict[str, bytes] = {}
-        self._runs: dict[str, int] = {}
-        self._reference = reference or 0.0
-        self._open()
+        self._deaths: dict[str, str] = {}  # why what compiled could not be timed, by name
+        self._loaded = self._load_default()
+        self._reference = reference or self._alternate([DEFAULT])[DEFAULT]
 
     def measure(self, choices: np.ndarray) -> list[Trial]:
         """Compile, compare and time configurations (k, sites); what fails has no time."""
@@ -84,10 +76,10 @@ class Machine:
         built = [self._build(name, row) for name, row in zip(names, choices, strict=True)]
         common = (time.monotonic() - begin - sum(one.seconds for one in built)) / len(built)
         begin = time.monotonic()
-        times, deaths = self._time({n: b.executable for n, b in zip(names, built, strict=True)})
+        times = self._time({n: b.executable for n, b in zip(names, built, strict=True)})
         common += (time.monotonic() - begin) / len(built)
         return [
-            Trial(name, row.tolist(), times.get(name), one.note or deaths.get(name, ""),
+            Trial(name, row.tolist(), times.get(name), one.note or self._deaths.get(name, ""),
                   one.seconds + common)
             for name, row, one in zip(names, choices, built, strict=True)
         ]  # fmt: skip
@@ -102,7 +94,7 @@ class Machine:
         sound = sorted((t for t in trials if t.nanoseconds and t.name != own), key=lambda t: t.time)
         finalists = sound[:FINALISTS]
         executables = {t.name: self._rebuild(t) for t in finalists}
-        times, _ = self._time({n: e for n, e in executables.items() if e})
+        times = self._time(executables)
         timed = [trial for trial in finalists if trial.name in times]
         if not timed:
             return None
@@ -141,54 +133,37 @@ class Machine:
             self._build(trial.name, np.array(trial.choices, np.int32))
         return self._kept.get(trial.name, b"")
 
-    def _open(self) -> None:
-        self._workers.timing.ask(Open(b"", self._chosen.program.arguments))
-        self._load(DEFAULT, self._default)
-        if not self._reference:
-            self._reference = self._alternate([DEFAULT])[DEFAULT]
+    def _load_default(self) -> Loaded:
+        """The program as it is, where it is to be timed, and nothing else."""
+        loaded = Loaded(self._workers.timing, self._chosen.program.arguments, self._bury)
+        loaded.add(DEFAULT, self._default)
+        return loaded
 
-    def _load(self, name: str, executable: bytes) -> None:
-        reply = self._workers.timing.ask(Load(name, executable))
-        if isinstance(reply, Refusal):
-            raise ChildDiedError(reply.reason)
-        self._runs[name] = choose_runs(reply)
+    def _bury(self, name: str, reason: str) -> None:
+        """Of what cannot be timed; without the default there is nothing to compare with."""
+        if name == DEFAULT:
+            raise ChildDiedError(reason)
+        self._deaths[name] = f"died while it was timed: {reason}"
 
-    def _visit(self, name: str) -> float:
-        reply = self._workers.timing.ask(Run(name, self._runs[name]))
-        if isinstance(reply, Refusal):
-            raise ChildDiedError(reply.reason)
-        times = reply.cpu if self._workers.clock == "cpu" else reply.wall
-        return float(times.min())
-
-    def _time(self, executables: dict[str, bytes]) -> tuple[dict[str, float], dict[str, str]]:
-        """Nanoseconds by name of those that run, and why the others do not."""
-        deaths: dict[str, str] = {}
-        sound = [name for name, executable in executables.items() if executable]
-        for name in list(sound):
-            try:
-                self._load(name, executables[name])
-            except ChildDiedError as error:
-                deaths[name] = f"died while it was timed: {error}"
-                sound.remove(name)
-                self._reload({n: executables[n] for n in sound})
-        while sound:
-            try:
-                smallest = self._alternate([DEFAULT, *sound])
-            except VisitError as error:
-                if error.name not in sound:
-                    raise
-                deaths[error.name] = f"died while it was timed: {error}"
-                sound.remove(error.name)
-                self._reload({n: executables[n] for n in sound})
-                continue
-            scale = self._reference / smallest[DEFAULT]
-            return {name: smallest[name] * scale for name in sound}, deaths
-        return {}, deaths
+    def _time(self, executables: dict[str, bytes]) -> dict[str, float]:
+        """Nanoseconds by name of those that run; of the others, `_deaths` says why."""
+        self._loaded.keep([DEFAULT])
+        for name, executable in executables.items():
+            if executable:
+                self._loaded.add(name, executable)
+        smallest: dict[str, float] = {}
+        while len(self._loaded.names) > 1 and not smallest:
+            smallest = self._alternate(self._loaded.names)
+        return {
+            name: time * self._reference / smallest[DEFAULT]
+            for name, time in smallest.items()
+            if name != DEFAULT
+        }
 
     def _alternate(self, names: Sequence[str], *, is_final: bool = False) -> dict[str, float]:
         """The smallest time of each, visited by turns in random orders.
 
-        Raises VisitError where the child dies of one.
+        None of any where one dies: those after it run in another process than those before.
         """
         least, most = (LEAST_FINAL, FINAL_PASSES) if is_final else (LEAST_PASSES, PASSES)
         deadline = time.monotonic() + (FINAL_SECONDS if is_final else PASS_SECONDS)
@@ -197,31 +172,27 @@ class Machine:
             if turn >= least and time.monotonic() > deadline:
                 break
             for name in self._generator.permutation(list(names)).tolist():
-                try:
-                    smallest[name] = min(smallest[name], self._visit(name))
-                except ChildDiedError as error:
-                    raise VisitError(name, str(error)) from error
+                timings = self._loaded.visit(name)
+                if timings is None:
+                    return {}
+                times = timings.cpu if self._workers.clock == "cpu" else timings.wall
+                smallest[name] = min(smallest[name], float(times.min()))
         return smallest
-
-    def _reload(self, executables: dict[str, bytes]) -> None:
-        """A child that died is followed by another, which has to be given everything again."""
-        if not self._workers.timing.is_alive:
-            self._open()
-            for name, executable in executables.items():
-                self._load(name, executable)
 
     def _make_round(self, executable: bytes) -> tuple[float, float] | None:
         """The smallest times of the default and of a configuration, in a new process."""
         self._workers.timing.close()
+        keys: dict[str, list[str]] = {DEFAULT: [], WINNER: []}
         try:
-            self._open()
-            keys: dict[str, list[str]] = {DEFAULT: [], WINNER: []}
+            self._loaded = self._load_default()
             for copy in range(COPIES):
                 for name, data in ((DEFAULT, self._default), (WINNER, executable)):
                     keys[name].append(f"{name} {copy}")
-                    self._load(keys[name][-1], data)
+                    self._loaded.add(keys[name][-1], data)
             smallest = self._alternate([*keys[DEFAULT], *keys[WINNER]], is_final=True)
         except ChildDiedError:
+            return None
+        if not smallest:
             return None
         default, winner = (min(smallest[key] for key in own) for own in keys.values())
         return default, winner

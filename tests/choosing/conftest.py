@@ -7,7 +7,7 @@ import pytest
 
 from solution.collecting.collect import Workers
 from solution.collecting.program import Program, read_programs
-from tests.made.timed import DENSE, RAGGED, open_workers
+from tests.made.timed import DENSE, HEAVY, RAGGED, open_workers
 
 
 @pytest.fixture(scope="session")
@@ -26,6 +26,11 @@ def dense(workers: Workers, tmp_path_factory: pytest.TempPathFactory) -> Program
 @pytest.fixture(scope="session")
 def ragged(workers: Workers, tmp_path_factory: pytest.TempPathFactory) -> Program:
     return _read(RAGGED, "ragged", workers, tmp_path_factory.mktemp("ragged"))
+
+
+@pytest.fixture(scope="session")
+def heavy(workers: Workers, tmp_path_factory: pytest.TempPathFactory) -> Program:
+    return _read(HEAVY, "heavy", workers, tmp_path_factory.mktemp("heavy"))
 
 
 def _read(text: str, name: str, workers: Workers, folder: Path) -> Program:

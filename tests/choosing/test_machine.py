@@ -19,6 +19,7 @@ from solution.choosing.program_space import (
     make_program_space,
 )
 from solution.choosing.space import name_choices
+from solution.collecting.children import Child, Limits
 from solution.collecting.collect import Workers
 from solution.collecting.compiler import Flags
 from solution.collecting.program import Program
@@ -26,6 +27,7 @@ from solution.collecting.tiles import FORCE, LIBRARIES_OFF, SIZE
 from solution.domain.vocabulary import OPTION_CHOICES
 from solution.serving.bundle import load_bundle
 from solution.system.errors import InputError
+from tests.made.timed import FEW_MEGABYTES
 
 
 def find_tile(chosen: ProgramSpace, *sizes: int) -> np.ndarray:
@@ -105,6 +107,32 @@ def test_what_kills_the_compiler_costs_one_configuration(ragged: Program, worker
     trials = Machine(deadly, workers).measure(np.array([[1], [2], [3]], np.int32))
     assert [trial.nanoseconds is None for trial in trials] == [False, True, False]
     assert trials[1].note.startswith("died")
+
+
+@dataclass(frozen=True, eq=False)
+class Hungry(ProgramSpace):
+    """The second and fourth tile compile, and take too much memory where they are timed."""
+
+    heavy: bytes = b""
+
+    def prepare(self, choices: np.ndarray) -> tuple[bytes, Flags]:
+        return (self.heavy, Flags()) if choices[0] in (2, 4) else super().prepare(choices)
+
+
+def test_what_kills_the_child_that_times_costs_only_itself(
+    ragged: Program, heavy: Program, workers: Workers
+) -> None:
+    """Also where several of a batch do, and others are yet to be loaded."""
+    chosen = make_program_space(ragged, (TILES,))
+    own = {name: getattr(chosen, name) for name in chosen.__dataclass_fields__}
+    hungry = Hungry(**own, heavy=heavy.plain)
+    with Child(Limits(240, FEW_MEGABYTES), workers.timing.core) as timing:
+        machine = Machine(hungry, Workers(workers.compiling, timing))
+        trials = machine.measure(np.array([[1], [2], [4], [3]], np.int32))
+    assert [trial.nanoseconds is None for trial in trials] == [False, True, True, False]
+    for trial in trials[1:3]:
+        expected = f"died while it was timed: it took more than {FEW_MEGABYTES} MB of memory"
+        assert trial.note == expected
 
 
 def test_layouts_and_options_are_measured_beside_the_default(

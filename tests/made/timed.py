@@ -30,6 +30,21 @@ def program(x, weights):
 random = np.random.default_rng(0)
 arguments = tuple(random.standard_normal(s).astype(np.float32) for s in ((96, 128), (128, 70)))
 '''
+HEAVY = '''
+"""The product of RAGGED, which takes more than 400 MB on the way."""
+import numpy as np
+
+def program(x, weights):
+    import jax
+    import jax.numpy as jnp
+    large = jnp.tile(x[0], 800_000)
+    large = jax.lax.fori_loop(0, 2, lambda _, kept: jnp.abs(kept), large)
+    return x @ weights + 0 * large.max()
+
+random = np.random.default_rng(0)
+arguments = tuple(random.standard_normal(s).astype(np.float32) for s in ((96, 128), (128, 70)))
+'''
+FEW_MEGABYTES = 450  # a child takes less than 300, and more where it runs HEAVY
 
 
 @contextmanager

@@ -1,0 +1,76 @@
+"""What a child holds to be timed: of those that it dies of, each costs only itself."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from solution.collecting.builder import Builder
+from solution.collecting.child import Compile
+from solution.collecting.children import Child, Limits
+from solution.collecting.collect import Workers
+from solution.collecting.compiler import Flags
+from solution.collecting.loaded import Loaded
+from solution.collecting.program import Program, read_programs
+from tests.made.timed import FEW_MEGABYTES, HEAVY
+
+Executables = tuple[Program, bytes, bytes]
+AMPLE = Limits(240)
+
+
+@pytest.fixture
+def built(ragged: Path, workers: Workers) -> Executables:
+    """A product, and an executable of it that takes little memory, and one that takes much."""
+    (program,) = read_programs(ragged, workers.compiling)
+    ragged.write_text(HEAVY)
+    (heavy,) = read_programs(ragged, workers.compiling)
+    builder = Builder(workers.compiling, program)
+    modest = builder.open().executable
+    return program, modest, builder.build(Compile(heavy.plain, Flags()))[2].executable
+
+
+@pytest.fixture
+def child(workers: Workers) -> Iterator[Child]:
+    with Child(AMPLE, workers.timing.core) as opened:
+        yield opened
+
+
+def test_one_that_cannot_be_loaded_leaves_the_others(built: Executables, child: Child) -> None:
+    program, modest, heavy = built
+    child.limits = Limits(240, FEW_MEGABYTES)
+    deaths: dict[str, str] = {}
+    loaded = Loaded(child, program.arguments, deaths.__setitem__)
+    executables = {"first": modest, "heavy": heavy, "nonsense": b"", "last": modest}
+    assert [loaded.add(*item) for item in executables.items()] == [True, False, False, True]
+    assert loaded.visit("heavy") is None
+    for name in ("first", "last"):
+        timings = loaded.visit(name)
+        assert timings is not None and timings.wall.min() > 0
+    assert loaded.names == ["first", "last"]
+    assert list(deaths) == ["heavy", "nonsense"]
+    assert deaths["heavy"] == f"it took more than {FEW_MEGABYTES} MB of memory"
+
+
+def test_of_those_loaded_again_one_that_the_child_dies_of_costs_only_itself(
+    built: Executables, child: Child
+) -> None:
+    program, modest, heavy = built
+    deaths: dict[str, str] = {}
+    loaded = Loaded(child, program.arguments, deaths.__setitem__)
+    executables = {"first": modest, "heavy": heavy, "last": modest}
+    assert all(loaded.add(*item) for item in executables.items())
+    child.close()  # as if the system had ended it
+    child.limits = Limits(240, FEW_MEGABYTES)
+    assert loaded.visit("last") is not None
+    assert list(deaths) == ["heavy"]
+    assert loaded.names == ["first", "last"]
+
+
+def test_what_is_not_kept_is_held_no_longer(built: Executables, child: Child) -> None:
+    program, modest, _ = built
+    loaded = Loaded(child, program.arguments, {}.__setitem__)
+    for name in ("kept", "forgotten"):
+        loaded.add(name, modest)
+    loaded.keep(["kept"])
+    assert loaded.visit("forgotten") is None
+    assert loaded.visit("kept") is not None
