@@ -61,7 +61,7 @@ class OptionSpace:
     def draw(
         self, generator: np.random.Generator, count: int, parents: list[np.ndarray]
     ) -> list[np.ndarray]:
-        """Random choices of all options."""
+        """All choices of all options, in a random order."""
         return list(self._grid[generator.permutation(len(self._grid))])
 
     def prepare(self, values: np.ndarray) -> tuple[bytes, Flags]:

@@ -55,8 +55,8 @@ class TileSpace:
     def draw(
         self, generator: np.random.Generator, count: int, parents: list[np.ndarray]
     ) -> list[np.ndarray]:
-        """Random tiles, no larger than the product, each once."""
-        return list(self.grid[generator.permutation(len(self.grid))])[: count + len(parents)]
+        """All tiles that are no larger than the product, in a random order."""
+        return list(self.grid[generator.permutation(len(self.grid))])
 
     def prepare(self, values: np.ndarray) -> tuple[bytes, Flags]:
         """The program as it is, and the tile as an option."""
