@@ -5,9 +5,8 @@ import numpy as np
 from solution.choosing.proposer import Prior
 from solution.choosing.space import Space, draw_new, name_choices
 
-MOST = 1500  # of a table
+MOST = 1500  # of a large table, by chance; and as many of the prior's own order, where one leads
 NEAR, FAR = 192, 128  # neighbours of the fastest, and random ones, where the space is no table
-FIRST = 16  # of the prior's own order are always among them
 
 
 def find_candidates(
@@ -19,8 +18,8 @@ def find_candidates(
 ) -> np.ndarray:
     """Configurations (n, sites) that are not known: all of a small table.
 
-    Of a large table a random part and the best by the prior; elsewhere neighbours of the fastest
-    (k, sites), these with each of the settings, and random ones.
+    Of a large table MOST at random, and the MOST best by the prior; elsewhere neighbours of the
+    fastest (k, sites), these with each of the settings, and random ones.
     """
     if space.members is not None:
         left = np.array([p for p, name in enumerate(space.names) if name not in known], int)
