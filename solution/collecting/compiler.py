@@ -19,12 +19,12 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
+from packaging.version import Version
 
 from solution.system.errors import InputError
 from solution.system.wording import how_to_install
 
-# Minor versions of jax that this file was written for; that of 0.8 knows no tiles as an option.
-OLDEST, NEWEST = (0, 9), (0, 12)
+OLDEST = Version("0.9")  # of jax; that of 0.8 knows no tiles as an option
 INSTALL = how_to_install("collect")
 # Fields of CompileOptionsProto, ExecutableBuildOptionsProto and DebugOptions, by which options go
 # that have no name of their own: a map from text to text.
@@ -44,7 +44,7 @@ class Flags:
 
 
 def check_installed() -> str:
-    """The version of jax; raise InputError where it is not there, or not one that this file knows.
+    """The version of jax; raise InputError where it is not there, or older than OLDEST.
 
     jax itself is not imported.
     """
@@ -55,9 +55,8 @@ def check_installed() -> str:
         raise InputError(
             f"Programs are compiled by jax, which is not installed. {INSTALL}."
         ) from error
-    minor = tuple(int(part) for part in found.split(".")[:2])
-    if minor < OLDEST:
-        raise InputError(f"jax {found} is older than {OLDEST[0]}.{OLDEST[1]}. {INSTALL}.")
+    if Version(found) < OLDEST:
+        raise InputError(f"jax {found} is older than {OLDEST}. {INSTALL}.")
     return found
 
 
@@ -80,7 +79,7 @@ class Compiler:
 
     @property
     def platform(self) -> str:
-        """Such as cpu, and what jaxlib says of its version."""
+        """Such as cpu."""
         return str(self._client.platform)
 
     def lower(

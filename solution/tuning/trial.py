@@ -82,7 +82,7 @@ def _mean_of_collections(found: Sequence[Sequence[np.ndarray]]) -> float:
 def find_limits(study: optuna.Study) -> tuple[float, ...]:
     """The median of the complete trials after each step, which another one has to reach.
 
-    None while they are few. Source: Golovin et al., "Google Vizier", KDD 2017, the median stopping
+    Empty while they are few. Source: Golovin et al., "Google Vizier", KDD 2017, the median stopping
     rule, as Optuna's pruner has it.
     """
     complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
