@@ -22,12 +22,6 @@ class Table:
     runtimes: np.ndarray  # (members,) of equal configurations the mean
     first: np.ndarray  # (members,) the position of each in the graph, the first of equal ones
 
-    @property
-    def regrets(self) -> np.ndarray:
-        """(members,) how much slower than the best each is, as a share of the best."""
-        best = self.runtimes.min()
-        return self.runtimes / best - 1
-
 
 def make_table(graph: Graph) -> Table:
     """The table of a labelled graph.
