@@ -25,7 +25,7 @@ UNSURE = 0.1  # deviation of logarithms of runtimes, where nothing is known
 DOUBT, FAR_DOUBT = 0.65, 0.9  # that the prior is of no use: of a program like those learned from
 EXPLORED = 16  # one of so many measurements is drawn by chance, first the twelfth
 FIRST_EXPLORED = 11
-UNLED = 4  # first measurements are drawn by chance where no prior leads
+FIRST_BY_CHANCE = 4  # measurements, where no prior leads
 PARENTS = 4
 SAMPLE = 256  # configurations that give scores and distances their scale
 STRICTNESS = 10.0  # inverse regularisation of the model of what fails
@@ -114,7 +114,7 @@ class Guided(Proposer):
             alone: what is expected where nothing is chosen yet; None: nothing has a time.
             works: the chance (n,) that each works at all.
         """
-        if self._prior is None and len(self.sound) + len(chosen) < UNLED:
+        if self._prior is None and len(self.sound) + len(chosen) < FIRST_BY_CHANCE:
             return self.generator.random(len(columns))
         if alone is None:  # by the order, but each unlike those chosen with it
             apart = _nearest(columns, columns[chosen], self._unit)

@@ -20,7 +20,7 @@ from scipy.special import gammaln, stdtr
 from solution.choosing.space import squared_distances
 
 LEVEL = 1e4  # variance of the unknown level, in units of the deviations'
-DOUBT = 1.0  # measurements that the scale expected of the deviations is worth, halved
+PRIOR_MEASUREMENTS = 1.0  # that the scale expected of the deviations is worth, halved
 SMALLEST = 1e-9
 
 
@@ -104,11 +104,11 @@ class Surrogate:
         """The scale (members,) of the deviations' variance, and how much each member counts."""
         expected = np.array([own.deviation**2 for own in self._beliefs])
         misfit = (self._white[:, :, 0] ** 2).sum(axis=1) / expected
-        self._freedom = 2 * DOUBT + count
-        scale = expected * (2 * DOUBT + misfit) / self._freedom
+        self._freedom = 2 * PRIOR_MEASUREMENTS + count
+        scale = expected * (2 * PRIOR_MEASUREMENTS + misfit) / self._freedom
         logarithm = np.log(np.diagonal(self._factor, axis1=1, axis2=2)).sum(axis=1)
         evidence = -logarithm - count / 2 * np.log(expected) - self._freedom / 2 * np.log1p(
-            misfit / (2 * DOUBT)
+            misfit / (2 * PRIOR_MEASUREMENTS)
         )  # fmt: skip
         belief = np.log([own.share for own in self._beliefs]) + evidence
         weights = np.exp(belief - belief.max())

@@ -15,7 +15,7 @@ from solution.collecting.compiler import check_installed
 from solution.collecting.program import Program, name_program, read_programs
 from solution.collecting.records import Place
 from solution.collecting.session import Finished, check_names, collect_one, share_time
-from solution.collecting.spaces import Space
+from solution.collecting.spaces import CompilerSpace
 from solution.system.parcel import pack_folder, unpack_folder
 from solution.system.report import Report
 
@@ -29,7 +29,7 @@ class Collector:
         place: where the files will lie; its folder is not used.
     """
 
-    make_space: Callable[[Program], Space]
+    make_space: Callable[[Program], CompilerSpace]
     place: Place
     settings: Settings
 

@@ -23,7 +23,12 @@ from solution.collecting.records import (
     remove_graph,
     write_graph,
 )
-from solution.collecting.spaces import Space, draw_new, name_configuration, read_configuration
+from solution.collecting.spaces import (
+    CompilerSpace,
+    draw_untried,
+    name_configuration,
+    read_configuration,
+)
 from solution.collecting.timing import Outcome, is_settled, summarise
 from solution.domain.collection import collection
 from solution.system.files import remove
@@ -69,7 +74,12 @@ class Collection:
     """The collection of one program, which goes on where it was stopped."""
 
     def __init__(
-        self, program: Program, space: Space, place: Place, settings: Settings, workers: Workers
+        self,
+        program: Program,
+        space: CompilerSpace,
+        place: Place,
+        settings: Settings,
+        workers: Workers,
     ) -> None:
         self._program, self._space, self._place = program, space, place
         self._settings, self._workers = settings, workers
@@ -147,7 +157,7 @@ class Collection:
             fastest = self._find_fastest()
             while len(self.journal.sound()) < wanted * number // ROUNDS:
                 known = self.journal.names
-                drawn = draw_new(self._space, known, 1, self._generator, fastest)
+                drawn = draw_untried(self._space, self._generator, 1, known, fastest)
                 if not drawn or len(known) >= most:
                     return True
                 if time.monotonic() > deadline:
@@ -241,7 +251,7 @@ def _find_reason(outcome: Outcome) -> str:
     return "flat" if outcome.is_flat else ""
 
 
-def _identify(program: Program, space: Space, place: Place, seed: int) -> dict[str, Any]:
+def _identify(program: Program, space: CompilerSpace, place: Place, seed: int) -> dict[str, Any]:
     """What must be the same where a collection goes on."""
     return {
         "program": program.digest,

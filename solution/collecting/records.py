@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from solution.collecting.program import Program
-from solution.collecting.spaces import Space, make_run
+from solution.collecting.spaces import CompilerSpace, make_run
 from solution.data.hlo.messages import MESSAGES
 from solution.data.hlo.records import read_module_file
 from solution.data.hlo.writing import write_record
@@ -41,7 +41,7 @@ class Measured:
     nanoseconds: int
 
 
-def make_record(program: Program, space: Space, measured: Sequence[Measured]) -> Any:
+def make_record(program: Program, space: CompilerSpace, measured: Sequence[Measured]) -> Any:
     """The message TuningRecord of the configurations, in their order."""
     record = MESSAGES["TuningRecord"](module=program.module)
     record.fingerprint = int(program.digest, 16)
@@ -53,7 +53,7 @@ def make_record(program: Program, space: Space, measured: Sequence[Measured]) ->
     return record
 
 
-def configuration_kind(space: Space) -> str:
+def configuration_kind(space: CompilerSpace) -> str:
     """What a configuration consists of: layout, tile or options."""
     probe = MESSAGES["Run"]()
     space.write(space.default, probe)
@@ -63,7 +63,7 @@ def configuration_kind(space: Space) -> str:
 
 
 def write_graph(
-    program: Program, space: Space, measured: Sequence[Measured], place: Place
+    program: Program, space: CompilerSpace, measured: Sequence[Measured], place: Place
 ) -> tuple[Path, Path]:
     """Write record and npz file, atomically; their paths."""
     path = place.find("pb", program.name, ".pb")

@@ -22,7 +22,7 @@ from solution.collecting.collect import Collection, Settings, Workers
 from solution.collecting.families import FAMILIES, draw_settings, write_file
 from solution.collecting.program import Program, read_programs
 from solution.collecting.records import Place
-from solution.collecting.spaces import LayoutSpace, Space
+from solution.collecting.spaces import CompilerSpace, LayoutSpace
 from solution.collecting.tiles import TileSpace
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
@@ -170,7 +170,7 @@ class Sample:
         self, program: Program, draft: Draft, architecture: str, workers: Workers
     ) -> dict[str, object]:
         is_tile = draft.collection == "tile:xla"
-        space: Space = (
+        space: CompilerSpace = (
             TileSpace(program)
             if is_tile
             else LayoutSpace(program, draft.collection.rpartition(":")[2])

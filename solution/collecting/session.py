@@ -13,7 +13,7 @@ from solution.collecting.collect import Collection, Settings, Tell, Workers
 from solution.collecting.compiler import check_installed
 from solution.collecting.program import Program, read_programs
 from solution.collecting.records import Place
-from solution.collecting.spaces import Space
+from solution.collecting.spaces import CompilerSpace
 from solution.system.errors import InputError
 from solution.system.files import locked, make_folder
 from solution.system.progress import bars
@@ -32,7 +32,7 @@ class Finished:
 
 def collect_programs(
     paths: Sequence[Path],
-    make_space: Callable[[Program], Space],
+    make_space: Callable[[Program], CompilerSpace],
     place: Place,
     settings: Settings,
     minutes: float,
@@ -90,7 +90,7 @@ class _Bar:
 
 def collect_one(
     program: Program,
-    make_space: Callable[[Program], Space],
+    make_space: Callable[[Program], CompilerSpace],
     place: Place,
     settings: Settings,
     workers: Workers,

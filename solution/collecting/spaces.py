@@ -29,8 +29,8 @@ def name_configuration(values: np.ndarray) -> str:
     return hashlib.blake2b(content, digest_size=8).hexdigest()
 
 
-class Space(Protocol):
-    """The configurations of one program."""
+class CompilerSpace(Protocol):
+    """The configurations of one program, and what each is to the compiler."""
 
     default: np.ndarray  # all is the compiler's choice
     reference_counts: bool  # whether the program without anything asked is a configuration
@@ -117,11 +117,11 @@ class LayoutSpace:
         return result
 
 
-def draw_new(
-    space: Space,
-    known: set[str],
-    count: int,
+def draw_untried(
+    space: CompilerSpace,
     generator: np.random.Generator,
+    count: int,
+    known: set[str],
     parents: list[np.ndarray],
 ) -> list[np.ndarray]:
     """At most `count` configurations of the space whose names are not among the known."""
@@ -141,7 +141,9 @@ def read_configuration(data: bytes, like: np.ndarray) -> np.ndarray:
     return np.frombuffer(data, like.dtype).reshape(like.shape).copy()
 
 
-def make_run(space: Space, values: np.ndarray, nanoseconds: int, *, is_default: bool) -> Any:
+def make_run(
+    space: CompilerSpace, values: np.ndarray, nanoseconds: int, *, is_default: bool
+) -> Any:
     """The message Run of a configuration; without a time it is one that failed."""
     run = MESSAGES["Run"](is_default=is_default, error=not nanoseconds)
     run.profile.compute_time_ns = nanoseconds

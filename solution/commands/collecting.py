@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from solution.collecting.program import Program
     from solution.collecting.records import Place
     from solution.collecting.session import Finished
-    from solution.collecting.spaces import Space
+    from solution.collecting.spaces import CompilerSpace
     from solution.training.executors.base import Executor
 
 # Heavy imports (polars, scipy) wait inside the commands that need them.
@@ -157,7 +157,7 @@ def report(
 
 def _collect(
     programs: list[Path],
-    make_space: "Callable[[Program], Space]",
+    make_space: "Callable[[Program], CompilerSpace]",
     place: "Place",
     configs: int,
     minutes: float | None,
@@ -192,7 +192,7 @@ def _collect(
 def _collect_away(
     nodes: "Executor",
     files: list[Path],
-    make_space: "Callable[[Program], Space]",
+    make_space: "Callable[[Program], CompilerSpace]",
     place: "Place",
     settings: "Settings",
     minutes: float,

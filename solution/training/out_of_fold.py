@@ -71,7 +71,7 @@ def train_jobs(
         executor: where; by default in processes of this machine, one a GPU or a core. An experiment
             that was made in this process, rather than found by its name or file, is trained here.
     """
-    missing = list_missing(jobs, run, watch)
+    missing = skip_trained(jobs, run, watch)
     here = [job for job in missing if not job.experiment.origin]
     elsewhere = [job for job in missing if job.experiment.origin]
     try:
@@ -91,7 +91,7 @@ def count_missing(jobs: Sequence[Job], run: Run) -> Counter[str]:
     return Counter(job.kind for job in jobs if not job.folder(run).exists())
 
 
-def list_missing(jobs: Sequence[Job], run: Run, watch: Watch) -> list[Job]:
+def skip_trained(jobs: Sequence[Job], run: Run, watch: Watch) -> list[Job]:
     """Those that are not trained yet; the others are shown as done."""
     missing = remove_damaged(jobs, run)
     for _ in range(len(jobs) - len(missing)):

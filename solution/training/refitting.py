@@ -28,7 +28,7 @@ from solution.training.executors.local import HERE
 from solution.training.fit import train_job
 from solution.training.jobs import Job, list_jobs
 from solution.training.opening import open_experiments
-from solution.training.out_of_fold import count_missing, gather, list_missing, train_jobs
+from solution.training.out_of_fold import count_missing, gather, skip_trained, train_jobs
 from solution.training.plan import Plan
 from solution.training.sites import Here
 from solution.training.watch import ProgressBars, watch_jobs
@@ -81,7 +81,7 @@ def distill(
             if taught & set(job.group)
         ]
         with watch_jobs(len(jobs), count_missing(jobs, run), run.log) as watch:
-            tasks = [Task(job.describe(), (job,)) for job in list_missing(jobs, run, watch)]
+            tasks = [Task(job.describe(), (job,)) for job in skip_trained(jobs, run, watch)]
             executor.run(Tutor(Here(plan.graphs, plan.store), run, recipe), tasks, watch)
         for student in students:
             gather(student, plan, run)

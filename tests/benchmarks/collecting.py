@@ -33,7 +33,7 @@ from solution.collecting.passes import Passes
 from solution.collecting.program import Program, read_programs
 from solution.collecting.records import Place
 from solution.collecting.sample import draw_drafts
-from solution.collecting.spaces import LayoutSpace, draw_new
+from solution.collecting.spaces import LayoutSpace, draw_untried
 from solution.collecting.tiles import TileSpace
 from solution.collecting.timing import SCHEMA, summarise
 from solution.domain.metrics import kendall_tau
@@ -75,7 +75,7 @@ def measure_noise(folder: Path, count: int) -> pl.DataFrame:
 def build_some(program: Program, child: Child, count: int) -> dict[str, bytes]:
     """Sound executables of random layouts, by a name."""
     builder, space = Builder(child, program), LayoutSpace(program, "random")
-    drawn = draw_new(space, set(), count, np.random.default_rng(0), [])
+    drawn = draw_untried(space, np.random.default_rng(0), count, set(), [])
     built = [builder.build(Compile(*space.prepare(values))) for values in drawn]
     return {str(k): made.executable for k, (status, _, made) in enumerate(built) if status == SOUND}
 

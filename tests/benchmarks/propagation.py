@@ -24,7 +24,7 @@ from solution.collecting.child import Optimise, Refusal
 from solution.collecting.children import Child, ChildDiedError, Limits
 from solution.collecting.compiler import Flags
 from solution.collecting.program import Program
-from solution.collecting.spaces import LayoutSpace, draw_new
+from solution.collecting.spaces import LayoutSpace, draw_untried
 from solution.data.hlo.messages import MESSAGES, instructions
 from solution.domain.codebook_encoder import encode
 from solution.domain.collection import collection
@@ -100,7 +100,7 @@ def compile_program(program: Program, folder: Path, count: int, child: Child, du
         return
     folder.mkdir(parents=True, exist_ok=True)
     space = LayoutSpace(program, "random")
-    drawn = draw_new(space, set(), count, np.random.default_rng(0), [])
+    drawn = draw_untried(space, np.random.default_rng(0), count, set(), [])
     kept: list[np.ndarray] = []
     with track(drawn, f"Compiling {program.name}") as tracked:
         for values in tracked:

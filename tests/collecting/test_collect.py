@@ -20,7 +20,7 @@ from solution.collecting.options import OptionSpace
 from solution.collecting.program import Program, name_program, read_programs
 from solution.collecting.records import Measured, Place, write_graph
 from solution.collecting.session import check_names
-from solution.collecting.spaces import LayoutSpace, Space, draw_new, name_configuration
+from solution.collecting.spaces import CompilerSpace, LayoutSpace, draw_untried, name_configuration
 from solution.collecting.timing import SCHEMA
 from solution.data.hlo.messages import read_records
 from solution.system.errors import InputError
@@ -196,11 +196,11 @@ def flat(dense: Path, workers: Workers, tmp_path: Path) -> Collected:
     space = LayoutSpace(program, "random")
     place = Place(tmp_path / "out", "layout:xla:random", "train")
 
-    def open_collection(settings: Settings, other: Space = space) -> Collection:
+    def open_collection(settings: Settings, other: CompilerSpace = space) -> Collection:
         return Collection(program, other, place, settings, workers)
 
     journal = open_collection(Settings()).journal
-    drawn = draw_new(space, set(), 8, np.random.default_rng(0), [])
+    drawn = draw_untried(space, np.random.default_rng(0), 8, set(), [])
     rows = []
     for values in drawn:
         name = name_configuration(values)

@@ -16,7 +16,7 @@ from solution.collecting.children import Child, Limits
 from solution.collecting.collect import Workers
 from solution.collecting.compiler import Compiler
 from solution.collecting.program import read_programs
-from solution.collecting.spaces import LayoutSpace, draw_new
+from solution.collecting.spaces import LayoutSpace, draw_untried
 from solution.collecting.tiles import TileSpace
 from solution.data.hlo.messages import instructions
 from solution.system.errors import InputError
@@ -80,7 +80,7 @@ def test_text_is_read_compiled_and_configured(
     (program,) = read_programs(path, workers.compiling)
     builder, space = Builder(workers.compiling, program), LayoutSpace(program, "random")
     builder.open()
-    for values in draw_new(space, set(), 3, np.random.default_rng(0), []):
+    for values in draw_untried(space, np.random.default_rng(0), 3, set(), []):
         assert builder.build(Compile(*space.prepare(values)))[:2] == ("sound", "")
 
 

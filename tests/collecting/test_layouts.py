@@ -15,7 +15,7 @@ from solution.collecting.compiler import Flags
 from solution.collecting.constraints import constrain, find_ranks
 from solution.collecting.portable import make_portable
 from solution.collecting.program import Program, read_programs
-from solution.collecting.spaces import LayoutSpace, draw_new, name_configuration
+from solution.collecting.spaces import LayoutSpace, draw_untried, name_configuration
 from solution.data.hlo.messages import MESSAGES, instructions
 from solution.data.hlo.nodes import read_nodes
 from tests.made import modules
@@ -90,8 +90,8 @@ def test_random_configurations_are_new_and_permutations(workers: Workers, dense:
     (program,) = read_programs(dense, workers.compiling)
     for search in ("random", "default"):
         space = LayoutSpace(program, search)
-        drawn = draw_new(
-            space, {name_configuration(space.default)}, 50, np.random.default_rng(0), []
+        drawn = draw_untried(
+            space, np.random.default_rng(0), 50, {name_configuration(space.default)}, []
         )
         assert len({name_configuration(values) for values in drawn}) == len(drawn) > 30
         ranks = find_ranks(program.module, program.configurable)
@@ -108,7 +108,7 @@ def test_the_compiler_copies_where_a_layout_asks_for_it(workers: Workers, dense:
     (program,) = read_programs(dense, workers.compiling)
     builder, space = Builder(workers.compiling, program), LayoutSpace(program, "random")
     plain = builder.open()
-    drawn = draw_new(space, set(), 4, np.random.default_rng(1), [])
+    drawn = draw_untried(space, np.random.default_rng(1), 4, set(), [])
     for values in drawn:
         status, note, compiled = builder.build(Compile(*space.prepare(values)))
         assert (status, note) == ("sound", "")

@@ -3,7 +3,7 @@
 import numpy as np
 
 from solution.collecting.program import Program
-from solution.collecting.spaces import draw_new, name_configuration
+from solution.collecting.spaces import draw_untried, name_configuration
 from solution.collecting.tiles import TileSpace
 from tests.made import modules
 
@@ -26,7 +26,7 @@ def test_every_tile_of_a_small_grid_is_drawn() -> None:
     orders = []
     for seed in range(5):
         generator, drawn = np.random.default_rng(seed), list[str]()
-        while found := draw_new(space, set(drawn), 1, generator, []):
+        while found := draw_untried(space, generator, 1, set(drawn), []):
             drawn += [name_configuration(values) for values in found]
         assert len(drawn) == len(set(drawn)) == len(space.grid)
         orders.append(drawn)
