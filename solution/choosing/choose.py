@@ -1,7 +1,6 @@
 """Choose a configuration of one program: search, measure, verify, hand over."""
 
 import hashlib
-import platform
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -9,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 
 from solution.choosing.changes import describe_changes
 from solution.choosing.guided import Guided
@@ -25,6 +23,7 @@ from solution.choosing.verdict import ROUNDS, Verdict
 from solution.collecting.children import Child, ChildDiedError, Limits, choose_core
 from solution.collecting.collect import Workers
 from solution.collecting.compiler import check_installed
+from solution.collecting.identity import describe_machine
 from solution.collecting.program import Program, read_programs
 from solution.serving.bundle import Bundle
 from solution.system.errors import InputError
@@ -237,6 +236,6 @@ def _identify(program: Program, bundle: Bundle, settings: Settings) -> dict[str,
         "over": ", ".join(kind for kind in KINDS if kind in settings.kinds) or "all",
         "bundle": hashlib.sha256(repr(sorted(bundle.record.files.items())).encode()).hexdigest(),
         "jax": check_installed(),
-        "machine": f"{platform.machine()}, {psutil.cpu_count()} cores",
+        "machine": describe_machine(),
         "seed": settings.seed,
     }

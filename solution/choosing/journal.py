@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from solution.collecting.identity import check_identity
 from solution.system.errors import InputError
 from solution.system.files import make_folder, remove_leftovers, write_sealed
 from solution.system.sealing import read_record
@@ -60,16 +61,7 @@ class Journal:
         if not path.exists():
             return cls(folder, identity)
         state = _read(path)
-        other = [key for key in identity if state["identity"].get(key) != identity[key]]
-        if other:
-            raise InputError(
-                f"{folder}: another search stands there; "
-                + ", ".join(
-                    f"its {key} is {state['identity'].get(key)}, not {identity[key]}"
-                    for key in other
-                )
-                + ". Choose another --out, or add --replace."
-            )
+        check_identity(folder, state["identity"], identity, "search")
         trials = {trial.name: trial for trial in state["trials"]}
         return cls(folder, identity, trials, state["result"])
 

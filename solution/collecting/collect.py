@@ -1,18 +1,17 @@
 """Collect one program: draw configurations, compile and compare them, time them, write them."""
 
-import platform
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import psutil
 
 from solution.collecting.builder import Builder
 from solution.collecting.child import Compile
 from solution.collecting.children import Child, Limits
 from solution.collecting.compiler import check_installed
+from solution.collecting.identity import describe_machine
 from solution.collecting.journal import SOUND, Journal
 from solution.collecting.passes import Passes
 from solution.collecting.program import Program
@@ -258,6 +257,6 @@ def _identify(program: Program, space: CompilerSpace, place: Place, seed: int) -
         "collection": place.collection,
         "kind": configuration_kind(space),
         "jax": check_installed(),
-        "machine": f"{platform.machine()}, {psutil.cpu_count()} cores",
+        "machine": describe_machine(),
         "seed": seed,
     }

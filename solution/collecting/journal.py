@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from solution.collecting.identity import check_identity
 from solution.collecting.timing import SCHEMA
 from solution.system.errors import InputError
 from solution.system.files import make_folder, remove_leftovers, write_sealed
@@ -117,14 +118,7 @@ class Journal:
             write_sealed({"identity": identity}, path)
             return {"identity": identity}
         state = read_state(self.folder)
-        found = earlier | state["identity"]
-        other = [key for key in identity if found.get(key) != identity[key]]
-        if other:
-            raise InputError(
-                f"{self.folder}: another collection stands there; "
-                + ", ".join(f"its {key} is {found.get(key)}, not {identity[key]}" for key in other)
-                + ". Choose another --out, or add --replace."
-            )
+        check_identity(self.folder, earlier | state["identity"], identity, "collection")
         return state
 
     def _write(self, frame: pl.DataFrame, name: str) -> None:

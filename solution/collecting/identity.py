@@ -1,0 +1,32 @@
+"""What must be the same where a search or a collection goes on."""
+
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from solution.system.errors import InputError
+
+
+def describe_machine() -> str:
+    """The kind of its processor, and how many cores it has."""
+    return f"{platform.machine()}, {psutil.cpu_count()} cores"
+
+
+def check_identity(
+    folder: Path, found: Mapping[str, Any], wanted: Mapping[str, Any], what: str
+) -> None:
+    """Raise InputError where what stands in a folder is of other things than is `wanted`.
+
+    Args:
+        what: such as a search.
+    """
+    other = [key for key in wanted if found.get(key) != wanted[key]]
+    if other:
+        raise InputError(
+            f"{folder}: another {what} stands there; "
+            + ", ".join(f"its {key} is {found.get(key)}, not {wanted[key]}" for key in other)
+            + ". Choose another --out, or add --replace."
+        )
