@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from solution.choosing.program_space import ProgramSpace
-from solution.domain.vocabulary import LAYOUT_TENSORS, LAYOUT_UNSET, OPTION_CHOICES
+from solution.serving.words import SAME, SHOWN, describe_options, list_given, spell
 from solution.system.files import replace_file, write_json
 
 CHOICE, MODULE = "choice.json", "chosen.pb"
@@ -14,39 +14,31 @@ CHOICE, MODULE = "choice.json", "chosen.pb"
 
 def describe_choice(chosen: ProgramSpace, choices: np.ndarray) -> str:
     """A configuration (sites,) in words."""
-    words = [
-        f"{name} {options[choice]}"
-        for (name, options), choice in zip(
-            OPTION_CHOICES.items(), chosen.options(choices).tolist(), strict=True
-        )
-        if choice
-    ]
+    options = chosen.options(choices)
+    words = [describe_options(options)] if options.any() else []
     tile = chosen.tile(choices)
     if tile is not None:
         words.append("tile {}:{}:{} vectors".format(*tile.tolist()))
-    layouts = list_layouts(chosen, choices)
+    layouts = record_layouts(chosen, choices)
     if layouts:
-        shown = [f"{one['opcode']} {one['node']} {one['tensor']} {one['minor_to_major']}"
-                 for one in layouts[:3]]  # fmt: skip
-        more = f" and {len(layouts) - 3} more" if len(layouts) > 3 else ""
+        shown = [f"{one['opcode']} {one['node']} {spell(one['tensor'], one['minor_to_major'])}"
+                 for one in layouts[:SHOWN]]  # fmt: skip
+        more = f" and {len(layouts) - SHOWN} more" if len(layouts) > SHOWN else ""
         words.append("layouts of " + ", ".join(shown) + more)
-    return "; ".join(words) or "as the compiler has it"
+    return "; ".join(words) or SAME
 
 
-def list_layouts(chosen: ProgramSpace, choices: np.ndarray) -> list[dict[str, Any]]:
-    """The tensors whose layouts are set: node, opcode, tensor, minor to major."""
+def record_layouts(chosen: ProgramSpace, choices: np.ndarray) -> list[dict[str, Any]]:
+    """The tensors whose layouts are set, as `choice.json` has them."""
+    program = chosen.program
     layouts = chosen.layouts(choices[None])[0]
-    nodes = [i for c in chosen.program.module.computations for i in c.instructions]
-    found = []
-    for place, tensor in np.argwhere(layouts[:, :, 0] != LAYOUT_UNSET).tolist():
-        node = int(chosen.program.configurable[place])
-        own = layouts[place, tensor]
-        found.append({
-            "node": node, "opcode": nodes[node].opcode, "name": nodes[node].name,
-            "tensor": LAYOUT_TENSORS[tensor],
-            "minor_to_major": own[own != LAYOUT_UNSET].tolist(),
-        })  # fmt: skip
-    return found
+    nodes = [i for c in program.module.computations for i in c.instructions]
+    asked = [list_given(*pair) for pair in zip(program.configurable.tolist(), layouts, strict=True)]
+    return [
+        {"node": node, "opcode": nodes[node].opcode, "name": nodes[node].name, "tensor": tensor,
+         "minor_to_major": order}
+        for own in asked for node, tensor, order in own
+    ]  # fmt: skip
 
 
 def hand_over(
@@ -62,7 +54,7 @@ def hand_over(
     record = {
         "compiler_options": dict(flags.options),
         "xla_backend_extra_options": dict(flags.backend),
-        "layouts": list_layouts(chosen, choices),
+        "layouts": record_layouts(chosen, choices),
         **facts,
     }
     write_json(record, folder / CHOICE)

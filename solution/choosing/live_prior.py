@@ -8,14 +8,11 @@ import numpy as np
 from solution.choosing.guided import DOUBT, FAR_DOUBT, Beliefs
 from solution.choosing.program_space import ProgramSpace
 from solution.choosing.proposer import Prior
-from solution.collecting.program import Program
+from solution.collecting.program import make_graph
 from solution.collecting.spaces import make_run
 from solution.collecting.tiles import TileSpace
 from solution.data.hlo.records import read_tiles
-from solution.domain.codebook_encoder import encode
-from solution.domain.collection import collection
-from solution.domain.graph import Graph
-from solution.domain.vocabulary import LAYOUT_UNSET, NUM_LAYOUT_FEATURES, NUM_TILE_FEATURES
+from solution.domain.vocabulary import NUM_LAYOUT_FEATURES
 from solution.serving.bundle import Bundle
 from solution.serving.calibration import Learned, describe_graph
 from solution.serving.session import Session, open_session
@@ -56,23 +53,6 @@ def open_prior(bundle: Bundle, chosen: ProgramSpace) -> LivePrior:
         )
     return LivePrior(
         _remember(scorer(session, chosen)), Beliefs(kind, FAR_DOUBT if is_far else DOUBT), note
-    )
-
-
-def make_graph(program: Program, name: str) -> Graph:
-    """The program as a graph of the collection, with one configuration in which nothing is set."""
-    nodes, is_tile = program.nodes, name == TILE
-    unset = np.full((1, len(program.configurable), NUM_LAYOUT_FEATURES), LAYOUT_UNSET, np.int8)
-    return Graph(
-        name=program.name,
-        collection=collection(name),
-        node_features=nodes.features,
-        node_opcodes=nodes.opcodes,
-        edges=nodes.edges,
-        configurable=np.empty(0, np.int64) if is_tile else program.configurable,
-        configs=np.zeros((1, NUM_TILE_FEATURES), np.float32) if is_tile else encode(unset),
-        runtimes=None,
-        summed=nodes.summed,
     )
 
 

@@ -16,6 +16,10 @@ from solution.collecting.portable import make_portable
 from solution.collecting.program_file import SUFFIXES
 from solution.data.hlo.messages import MESSAGES, read_records
 from solution.data.hlo.nodes import Nodes, find_configurable, read_nodes
+from solution.domain.codebook_encoder import encode
+from solution.domain.collection import collection
+from solution.domain.graph import Graph
+from solution.domain.vocabulary import LAYOUT_UNSET, NUM_LAYOUT_FEATURES, NUM_TILE_FEATURES
 from solution.system.errors import InputError
 from solution.system.names import make_safe
 
@@ -74,6 +78,24 @@ def read_programs(path: Path, child: Child) -> Iterator[Program]:
             f"{path}: expected the file of a program, by its suffix ({known}; {PROTOBUF}: a dump "
             f"or tuning records), found {path.suffix or 'none'}."
         )
+
+
+def make_graph(program: Program, name: str) -> Graph:
+    """The program as a graph of the collection, with one configuration in which nothing is set."""
+    nodes, own = program.nodes, collection(name)
+    is_tile = own.kind == "tile"
+    unset = np.full((1, len(program.configurable), NUM_LAYOUT_FEATURES), LAYOUT_UNSET, np.int8)
+    return Graph(
+        name=program.name,
+        collection=own,
+        node_features=nodes.features,
+        node_opcodes=nodes.opcodes,
+        edges=nodes.edges,
+        configurable=np.empty(0, np.int64) if is_tile else program.configurable,
+        configs=np.zeros((1, NUM_TILE_FEATURES), np.float32) if is_tile else encode(unset),
+        runtimes=None,
+        summed=nodes.summed,
+    )
 
 
 def name_program(path: Path, place: int | None = None) -> str:

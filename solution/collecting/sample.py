@@ -20,15 +20,12 @@ import numpy as np
 from solution.collecting.children import Child, lease_core, list_cores
 from solution.collecting.collect import Collection, Settings, Workers
 from solution.collecting.families import FAMILIES, draw_settings, write_file
-from solution.collecting.program import Program, read_programs
+from solution.collecting.program import Program, make_graph, read_programs
 from solution.collecting.records import Place
 from solution.collecting.spaces import CompilerSpace, LayoutSpace
 from solution.collecting.tiles import TileSpace
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
-from solution.domain.codebook_encoder import encode
-from solution.domain.collection import collection
-from solution.domain.graph import Graph
 from solution.system.errors import InputError
 from solution.system.files import holding, locked, make_folder, write_sealed
 from solution.system.processes import SPAWN, open_pool
@@ -153,7 +150,9 @@ class Sample:
         try:
             (program,) = read_programs(path, self._workers.compiling)
             is_tile = draft.collection == "tile:xla"
-            architecture = draft.name if is_tile else describe(program, draft.collection)
+            architecture = (
+                draft.name if is_tile else make_graph(program, draft.collection).architecture
+            )
             if architecture in self._taken[draft.collection]:
                 return architecture, ""
             state = self._run(program, draft, architecture, self._workers)
@@ -184,17 +183,6 @@ class Sample:
 
 def _count_graphs(notes: Notes) -> int:
     return sum(bool(note["npz"]) for note in notes.values())
-
-
-def describe(program: Program, name: str) -> str:
-    """The architecture of the program's graph, as Graph has it."""
-    nodes = program.nodes
-    layouts = np.full((1, len(program.configurable), 18), -1, np.int8)
-    graph = Graph(
-        program.name, collection(name), nodes.features, nodes.opcodes, nodes.edges,
-        program.configurable, encode(layouts), None,
-    )  # fmt: skip
-    return graph.architecture
 
 
 def main() -> None:

@@ -33,7 +33,7 @@ def describe_configs(graph: Graph, configs: np.ndarray, *, whole: bool = False) 
     if graph.collection.kind == "tile":
         return [_describe_tile(row) for row in graph.tiles[configs]]
     if graph.options is not None:
-        return [_describe_options(row) for row in graph.options[configs]]
+        return [describe_options(row) for row in graph.options[configs]]
     if whole:
         return [_describe_all(graph, asked) for asked in list_layouts(graph, configs)]
     return _describe_layouts(graph, graph.layouts, configs)
@@ -43,12 +43,13 @@ def list_layouts(graph: Graph, configs: np.ndarray) -> list[list[AskedFor]]:
     """The layouts that each of the configurations (k,) of a layout graph asks for."""
     layouts = graph.layouts
     nodes = graph.configurable[layouts.node].tolist()  # of each pair
-    asked = [_list_given(*pair) for pair in zip(nodes, layouts.layouts, strict=True)]
+    asked = [list_given(*pair) for pair in zip(nodes, layouts.layouts, strict=True)]
     return [[one for pair in taken for one in asked[pair]]
             for taken in layouts.pairs(layouts.rows[configs])]  # fmt: skip
 
 
-def _list_given(node: int, layout: np.ndarray) -> list[AskedFor]:
+def list_given(node: int, layout: np.ndarray) -> list[AskedFor]:
+    """The layouts that a configuration asks for at one node: of (18,), or (3, 6)."""
     slots = layout.reshape(len(LAYOUT_TENSORS), MAX_RANK)
     orders = [[int(slot) for slot in own if slot != LAYOUT_UNSET] for own in slots]
     return [(node, tensor, order) for tensor, order in zip(LAYOUT_TENSORS, orders, strict=True)
@@ -59,7 +60,7 @@ def _describe_all(graph: Graph, asked: Sequence[AskedFor]) -> str:
     """Such as `dot 4 output {1,0} kernel {0,1}; copy 7 input {0,1}`."""
     words: dict[int, list[str]] = {}
     for node, tensor, order in asked:
-        words.setdefault(node, [_name(graph, node)]).append(_spell(tensor, order))
+        words.setdefault(node, [_name(graph, node)]).append(spell(tensor, order))
     return "; ".join(" ".join(own) for own in words.values()) or SAME
 
 
@@ -67,11 +68,12 @@ def _name(graph: Graph, node: int) -> str:
     return f"{OPCODES.get(int(graph.node_opcodes[node]), 'node')} {node}"
 
 
-def _spell(tensor: str, order: Iterable[int]) -> str:
+def spell(tensor: str, order: Iterable[int]) -> str:
+    """A tensor and its layout, such as `output {1,0}`."""
     return f"{tensor} {{{','.join(map(str, order))}}}"
 
 
-def _describe_options(row: np.ndarray) -> str:
+def describe_options(row: np.ndarray) -> str:
     """The compile options that are not the compiler's own choice."""
     words = [
         f"{name} {choices[choice]}"
@@ -130,7 +132,7 @@ def _describe_pair(graph: Graph, layouts: Codebook, pair: int, changed: np.ndarr
     node = graph.configurable[layouts.node[pair]]
     slots = layouts.layouts[pair].reshape(len(LAYOUT_TENSORS), MAX_RANK)
     words = [
-        _spell(tensor, [slot for slot in own if slot != LAYOUT_UNSET])
+        spell(tensor, [slot for slot in own if slot != LAYOUT_UNSET])
         for tensor, own, is_changed in zip(LAYOUT_TENSORS, slots, changed, strict=True)
         if is_changed
     ]

@@ -7,8 +7,8 @@ import pytest
 
 pytest.importorskip("jax")  # the extra `collect`; make test installs it
 
-from solution.choosing.handing import describe_choice, list_layouts
-from solution.choosing.live_prior import LAYOUT, make_graph, open_prior
+from solution.choosing.handing import describe_choice, record_layouts
+from solution.choosing.live_prior import LAYOUT, open_prior
 from solution.choosing.machine import Machine
 from solution.choosing.program_space import (
     LAYOUTS,
@@ -22,7 +22,7 @@ from solution.choosing.space import name_choices
 from solution.collecting.children import Child, Limits
 from solution.collecting.collect import Workers
 from solution.collecting.compiler import Flags
-from solution.collecting.program import Program
+from solution.collecting.program import Program, make_graph
 from solution.collecting.tiles import FORCE, LIBRARIES_OFF, SIZE
 from solution.domain.vocabulary import OPTION_CHOICES
 from solution.serving.bundle import load_bundle
@@ -48,17 +48,20 @@ def test_nothing_set_is_the_program_as_it_is(dense: Program) -> None:
     chosen = make_program_space(dense)
     assert chosen.prepare(chosen.space.default) == (dense.plain, Flags())
     assert describe_choice(chosen, chosen.space.default) == "as the compiler has it"
-    assert list_layouts(chosen, chosen.space.default) == []
+    assert record_layouts(chosen, chosen.space.default) == []
 
 
 def test_what_is_chosen_is_said_in_words(dense: Program) -> None:
     chosen = make_program_space(dense)
     choices = chosen.space.default.copy()
     choices[0], choices[len(chosen.tensors)] = 2, 1
-    (layout,) = list_layouts(chosen, choices)
+    (layout,) = record_layouts(chosen, choices)
     assert layout["opcode"] == "dot" and layout["tensor"] == "output"
     assert layout["minor_to_major"] == list_orders(2)[2][:2].tolist() == [1, 0]
-    assert "library_fusions none" in describe_choice(chosen, choices)
+    choices[len(chosen.tensors) + 1] = 1
+    assert describe_choice(chosen, choices) == (
+        f"library_fusions none, products own_loops; layouts of dot {layout['node']} output {{1,0}}"
+    )
 
 
 def test_a_tile_and_a_library_for_the_product_are_not_legal_together(ragged: Program) -> None:
