@@ -65,6 +65,8 @@ def layout(
     The search is random, or goes from the compiler's own choice to the fastest (default). Stopped,
     even killed, the same command goes on where it was.
     """
+    from solution.collecting.children import Limits
+    from solution.collecting.collect import Settings
     from solution.collecting.records import Place
     from solution.collecting.spaces import LayoutSpace
     from solution.domain.collection import collection as find_collection
@@ -72,10 +74,13 @@ def layout(
     found = find_collection(collection)
     if found.kind != "layout":
         raise InputError(f"{collection} holds tiles: collect them with `fastslow collect tile`.")
-    search = found.name.split(":")[-1]
+    settings = Settings(
+        configs=configs, seed=seed, limits=Limits(seconds, megabytes), keep_flat=keep_flat,
+        replace=replace,
+    )  # fmt: skip
     _collect(
-        programs, partial(LayoutSpace, search=search), Place(out, collection, split), configs,
-        minutes, megabytes, seconds, seed, keep_flat, replace, executor, address,
+        programs, partial(LayoutSpace, search=found.name.split(":")[-1]),
+        Place(out, collection, split), settings, minutes, make_executor(executor, address, None),
     )  # fmt: skip
 
 
@@ -95,12 +100,18 @@ def tile(
     address: Address = None,
 ) -> None:
     """Time matrix products in many tiles of XLA's own loops, on a CPU."""
+    from solution.collecting.children import Limits
+    from solution.collecting.collect import Settings
     from solution.collecting.records import Place
     from solution.collecting.tiles import TileSpace
 
+    settings = Settings(
+        configs=configs, seed=seed, limits=Limits(seconds, megabytes), keep_flat=keep_flat,
+        replace=replace,
+    )  # fmt: skip
     _collect(
-        programs, TileSpace, Place(out, "tile:xla", split), configs, minutes, megabytes, seconds,
-        seed, keep_flat, replace, executor, address,
+        programs, TileSpace, Place(out, "tile:xla", split), settings, minutes,
+        make_executor(executor, address, None),
     )  # fmt: skip
 
 
@@ -124,12 +135,18 @@ def options(
 
     Their npz files have an array more than the competition's, so they lie in a folder of their own.
     """
+    from solution.collecting.children import Limits
+    from solution.collecting.collect import Settings
     from solution.collecting.options import OptionSpace
     from solution.collecting.records import Place
 
+    settings = Settings(
+        configs=configs, seed=seed, limits=Limits(seconds, megabytes), keep_flat=keep_flat,
+        replace=replace,
+    )  # fmt: skip
     _collect(
-        programs, OptionSpace, Place(out, f"layout:{source}:random", split), configs, minutes,
-        megabytes, seconds, seed, keep_flat, replace, executor, address,
+        programs, OptionSpace, Place(out, f"layout:{source}:random", split), settings, minutes,
+        make_executor(executor, address, None),
     )  # fmt: skip
 
 
@@ -159,29 +176,16 @@ def _collect(
     programs: list[Path],
     make_space: "Callable[[Program], CompilerSpace]",
     place: "Place",
-    configs: int,
+    settings: "Settings",
     minutes: float | None,
-    megabytes: int,
-    seconds: float,
-    seed: int,
-    keep_flat: bool,
-    replace: bool,
-    executor: str,
-    address: str | None,
+    executor: "Executor",
 ) -> None:
-    from solution.collecting.children import Limits
-    from solution.collecting.collect import Settings
     from solution.collecting.session import collect_programs
     from solution.collecting.tables import show_finished
 
-    settings = Settings(
-        configs=configs, seed=seed, limits=Limits(seconds, megabytes), keep_flat=keep_flat,
-        replace=replace,
-    )  # fmt: skip
     minutes = minutes or 3 * len(programs)
-    collecting = make_executor(executor, address, None)
-    if collecting.is_away:
-        finished = _collect_away(collecting, programs, make_space, place, settings, minutes)
+    if executor.is_away:
+        finished = _collect_away(executor, programs, make_space, place, settings, minutes)
     else:
         finished = collect_programs(programs, make_space, place, settings, minutes)
     output.print(show_finished(place.collection, finished))
