@@ -17,7 +17,7 @@ from solution.choosing.live_prior import LivePrior, open_prior
 from solution.choosing.machine import Machine
 from solution.choosing.picture import draw_search
 from solution.choosing.program_space import KINDS, ProgramSpace, make_program_space
-from solution.choosing.search import Budget, search
+from solution.choosing.search import MEASURED, Budget, search
 from solution.choosing.space import name_choices
 from solution.choosing.verdict import ROUNDS, Verdict
 from solution.collecting.children import Child, ChildDiedError, Limits, choose_core
@@ -40,15 +40,22 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Settings:
-    """How one is chosen."""
+    """How one is chosen: by so many measurements, in so much time, or both, whichever ends first.
 
-    measurements: int | None = 24
+    Raises ValueError where neither is given.
+    """
+
+    measurements: int | None = MEASURED
     seconds: float | None = None
     kinds: tuple[str, ...] = ()
     seed: int = 0
     rounds: int = ROUNDS  # in which the winner is timed again
     limits: Limits = Limits()
     replace: bool = False
+
+    def __post_init__(self) -> None:
+        if not (self.measurements or self.seconds):
+            raise ValueError("expected a number of measurements or of seconds, found neither")
 
 
 @dataclass(frozen=True)
@@ -212,10 +219,10 @@ def _describe(
 
 def _budget(settings: Settings) -> Budget:
     """What is left for the search."""
-    if settings.seconds is None:
-        return Budget(settings.measurements or 24, batch=BATCH)
-    kept = max(LEAST_VERIFYING, VERIFYING * settings.seconds)
     most = settings.measurements or MOST
+    if settings.seconds is None:
+        return Budget(most, batch=BATCH)
+    kept = max(LEAST_VERIFYING, VERIFYING * settings.seconds)
     return Budget(most, max(1.0, settings.seconds - kept), BATCH)
 
 

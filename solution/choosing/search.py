@@ -11,6 +11,8 @@ from solution.choosing.proposer import Proposer
 from solution.choosing.space import name_choices
 from solution.choosing.table import Table
 
+MEASURED = 24  # configurations, where neither their number nor a time is given
+
 
 class Measurer(Protocol):
     """What finds out how fast configurations are."""

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from solution.choosing.search import MEASURED
 from solution.commands.serving import open_bundle
 from solution.system.errors import InputError
 from solution.system.files import check_writable
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 # Heavy imports (polars, scipy, matplotlib) wait inside the commands that need them.
 
 app = typer.Typer()
-MEASURED = 24
 WHILE_MEASURING = ("over", "minutes", "out", "megabytes", "seconds", "replace")
 UNUSED = {  # options that would be ignored where nothing is compiled
     "replay": WHILE_MEASURING,

@@ -118,6 +118,12 @@ def test_a_program_is_chosen_for_and_the_same_command_goes_on(
     assert (out / RECORD).exists()  # nothing takes its place
 
 
+def test_a_search_that_would_not_end_is_none() -> None:
+    with pytest.raises(ValueError, match="found neither"):
+        Settings(None)
+    assert Settings(None, 60).measurements is None
+
+
 @pytest.mark.slow
 def test_what_is_written_is_what_the_compiler_takes(fastslow: FastSlow, tmp_path: Path) -> None:
     """A product for which nearly every tile beats the library's, or nothing is written."""
