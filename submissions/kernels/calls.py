@@ -99,9 +99,9 @@ class Kernels(Calls):
 
         return self.insist(ask)
 
-    def upload_dataset(self, folder: Path, note: str, *, is_there: bool) -> None:
+    def upload_dataset(self, folder: Path, name: str, note: str, *, is_there: bool) -> None:
         """Create the dataset, or a new version of it; it is ready only later."""
-        doing = "uploading the dataset of wheels"
+        doing = f"uploading the dataset {name}"
         action = ["version", "-m", note] if is_there else ["create"]
         command = ["datasets", *action, "-p", str(folder)]  # -q would hide failed uploads
         printed = self.run(doing, command, self.settings.upload_seconds)

@@ -61,7 +61,7 @@ def upload(
             wait *= 2
         before = found.version if found else before
         try:
-            kernels.upload_dataset(folder, note, is_there=found is not None)
+            kernels.upload_dataset(folder, name, note, is_there=found is not None)
             return before + 1
         except KaggleError as error:
             failure = error

@@ -125,6 +125,7 @@ def test_the_answer_to_an_upload_is_lost(shop: Place, *, looks: bool) -> None:
         shop.world.faults.append(Fault(DATASET_STATUS, "500", first=3))
     done = share(shop)
     assert done.code == (DONE if looks else UNKNOWN), done.words
+    assert "wheels" not in done.words
     assert ("is not known, because the look failed" in done.words) is not looks
     shop.world.faults = []
     done = share(shop)
