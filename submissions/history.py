@@ -19,7 +19,8 @@ def draw_history(ledger: Ledger, anchors: Sequence[Anchor]) -> "Figure":
     """Scores by submission beside known results, and Kaggle's against those out of fold."""
     from matplotlib.figure import Figure
 
-    lines = [line for line in sorted(ledger.lines, key=_moment) if read_number(line["private"])]
+    ordered = sorted(ledger.lines, key=_moment)
+    lines = [line for line in ordered if read_number(line["private"]) is not None]
     figure = Figure(figsize=(12, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=[1.6, 1])
     _draw_course(lines, anchors, left)
@@ -30,7 +31,9 @@ def draw_history(ledger: Ledger, anchors: Sequence[Anchor]) -> "Figure":
 def _draw_course(lines: list[Line], anchors: Sequence[Anchor], axes: "Axes") -> None:
     for column, colour in SHOWN.items():
         points = [
-            (n, value) for n, line in enumerate(lines) if (value := read_number(line[column]))
+            (place, value)
+            for place, line in enumerate(lines)
+            if (value := read_number(line[column])) is not None
         ]
         if points:
             places, values = zip(*points, strict=True)
@@ -47,7 +50,7 @@ def _draw_course(lines: list[Line], anchors: Sequence[Anchor], axes: "Axes") -> 
 
 
 def _draw_foretelling(lines: list[Line], axes: "Axes") -> None:
-    both = [line for line in lines if read_number(line["oof_mean"])]
+    both = [line for line in lines if read_number(line["oof_mean"]) is not None]
     own = [read_number(line["oof_mean"]) for line in both]
     for column in ("public", "private"):
         theirs = [read_number(line[column]) for line in both]

@@ -83,10 +83,10 @@ def tabulate_ledger(ledger: Ledger) -> Table:
         table.add_row(
             line["when"][2:10],
             Text(line["recipe"]),  # brackets are no markup
-            *(_shorten(line[column], 2) for column in OOF_COLUMNS.values()),
-            _shorten(line["oof_mean"], 3),
-            _shorten(line["public"], 3) if scored or line["public"] else Text(line["state"]),
-            _shorten(line["private"], 3),
+            *(_round_number(line[column], 2) for column in OOF_COLUMNS.values()),
+            _round_number(line["oof_mean"], 3),
+            _round_number(line["public"], 3) if scored or line["public"] else Text(line["state"]),
+            _round_number(line["private"], 3),
             Text(line["notes"]),
             style="" if scored else "dim",
         )
@@ -99,15 +99,13 @@ def tabulate_standing(ledger: Ledger) -> Table:
     table.add_column("", no_wrap=True)
     table.add_column("Public", justify="right")
     table.add_column("Private", justify="right")
-    rows = [(a.private, a.name, a.public, "") for a in read_anchors()]
+    rows = [(a.private, a.name, f"{a.public:.3f}", "") for a in read_anchors()]
     best = find_best(ledger)
     if best is not None:
-        public = read_number(best["public"]) or 0.0
-        rows.append(
-            (read_number(best["private"]) or 0.0, f"ours, {best['key']}", public, "bold green")
-        )
+        public = _round_number(best["public"], 3) or "-"  # the website may hide it
+        rows.append((float(best["private"]), f"ours, {best['key']}", public, "bold green"))
     for private, name, public, style in sorted(rows, key=lambda row: -row[0]):
-        table.add_row(Text(name), f"{public:.3f}", f"{private:.3f}", style=style)
+        table.add_row(Text(name), public, f"{private:.3f}", style=style)
     table.caption = f"Sources: {ANCHORS.parent.name}/{ANCHORS.name}"
     return table
 
@@ -115,7 +113,7 @@ def tabulate_standing(ledger: Ledger) -> Table:
 def find_best(ledger: Ledger) -> Line | None:
     """The scored line with the best private score."""
     scored = [line for line in ledger.lines if read_number(line["private"]) is not None]
-    return max(scored, key=lambda line: read_number(line["private"]) or 0.0, default=None)
+    return max(scored, key=lambda line: float(line["private"]), default=None)
 
 
 def describe_correlation(ledger: Ledger) -> str:
@@ -140,6 +138,7 @@ def describe_correlation(ledger: Ledger) -> str:
     return f"Correlation of OOF mean with Kaggle's scores: {'; '.join(parts)}."
 
 
-def _shorten(text: str, digits: int) -> str:
+def _round_number(text: str, digits: int) -> str:
+    """A cell of the ledger with so many digits; as it is where it is no number."""
     number = read_number(text)
     return text if number is None else f"{number:.{digits}f}"

@@ -5,7 +5,7 @@ import re
 import polars as pl
 
 from submissions.ledger import Ledger
-from submissions.scores import describe_correlation, find_best, read_anchors
+from submissions.scores import describe_correlation, find_best, read_anchors, tabulate_standing
 from tests.kaggle.place import Place
 from tests.kaggle.world import BOARD, LIST, Fault
 
@@ -91,6 +91,15 @@ def test_correlation_is_that_of_the_lines_with_both_scores() -> None:
     assert f"private {-linear:.2f} (ranks 0.20, 4 submissions)" in text
     assert find_best(ledger) == ledger.find("a")
     assert "are needed" in describe_correlation(Ledger())
+
+
+def test_a_hidden_public_score_is_not_zero() -> None:
+    ledger = Ledger()
+    ledger.put("a", private="0.5")
+    table = tabulate_standing(ledger)
+    names, publics, privates = (list(column.cells) for column in table.columns)
+    place = [str(name) for name in names].index("ours, a")
+    assert (publics[place], privates[place]) == ("-", "0.500")
 
 
 def test_anchors_have_sources() -> None:

@@ -37,3 +37,12 @@ def test_every_scored_submission_is_shown_in_order(scored: int, tmp_path: Path) 
         assert axes.get_xlabel()
         assert axes.get_ylabel()
     figure.savefig(tmp_path / "history.png", dpi=60)
+
+
+def test_a_score_of_zero_is_shown() -> None:
+    ledger = Ledger()
+    scores = {"oof_mean": "0.0", "public": "0.0", "private": "0.00000"}
+    ledger.put("key", when="2026-11-20T07:00:00Z", state="scored", **scores)
+    course, foretelling = draw_history(ledger, []).axes
+    assert [line.get_label() for line in course.lines] == ["public", "private", "out of fold"]
+    assert "Kaggle: 1 " in foretelling.get_title()
