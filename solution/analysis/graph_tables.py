@@ -38,7 +38,7 @@ def show_summaries(summaries: pl.DataFrame) -> Table:
             f"  {row['split']}",
             f"{row['graphs']:,}",
             *(
-                f"{_shorten(row[f'{name}_median'])} {_shorten(row[f'{name}_max'])}"
+                f"{_round_number(row[f'{name}_median'])} {_round_number(row[f'{name}_max'])}"
                 for name in ("nodes", "configs", "configurable")
             ),
             f"{row['duplicates']:.0%}",
@@ -165,7 +165,7 @@ def _show_gain(graph: Graph) -> Table:
     return table
 
 
-def _shorten(count: int) -> str:
+def _round_number(count: int) -> str:
     return f"{count:,}" if count < 10_000 else f"{count / 1000:.3g}k"
 
 
