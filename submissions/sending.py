@@ -13,7 +13,6 @@
 """
 
 import time
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -24,21 +23,13 @@ from submissions.failures import KaggleError
 from submissions.kaggle import Kaggle, Limits, Submission
 from submissions.ledger import Ledger, Line, edit_ledger
 from submissions.locks import wait_for_lock
+from submissions.outcome import DONE, NOT_SCORED, UNKNOWN, Outcome
 from submissions.provenance import Upload, make_key
 from submissions.settings import Settings
 from submissions.tracker import Tracker, UnknownError, show_time
 
-DONE, UNKNOWN, NOT_SCORED = 0, 3, 4  # exit codes; InputError makes it 2
 LONGEST_POLL = 60.0  # seconds
 SKEW = 300.0  # seconds between two clocks that are worth a word
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a submit ended."""
-
-    code: int
-    message: str
 
 
 def submit(

@@ -8,7 +8,6 @@ pulled    its outputs were brought back
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -23,15 +22,6 @@ from submissions.settings import Settings
 
 Model = TypeVar("Model", bound=BaseModel)
 State = Literal["pushing", "failed", "pushed", "pulled"]
-DONE, UNKNOWN = 0, 3  # exit codes; InputError makes it 2
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a push, or the upload of a bundle, ended."""
-
-    code: int
-    message: str
 
 
 class Push(BaseModel):

@@ -29,9 +29,6 @@ from submissions.kernels.packaging import (
     provide_package,
 )
 from submissions.kernels.pushes import (
-    DONE,
-    UNKNOWN,
-    Outcome,
     Push,
     Uploaded,
     lock_records,
@@ -42,6 +39,7 @@ from submissions.kernels.pushes import (
     show_now,
 )
 from submissions.kernels.sharing import check_name, find_shared
+from submissions.outcome import DONE, UNKNOWN, Outcome
 from submissions.provenance import Tree, make_key
 from submissions.settings import Settings
 

@@ -26,14 +26,12 @@ from submissions.kernels.datasets import (
     write_metadata,
 )
 from submissions.kernels.pushes import (
-    DONE,
-    UNKNOWN,
-    Outcome,
     lock_records,
     read_record,
     records,
     write_record,
 )
+from submissions.outcome import DONE, UNKNOWN, Outcome
 from submissions.settings import Settings
 
 PREFIX = "fast-or-slow-bundle-"
