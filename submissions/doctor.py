@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from importlib import metadata
 
+from packaging.version import InvalidVersion, Version
 from rich.table import Table
 from rich.text import Text
 
@@ -29,7 +30,7 @@ from submissions.provenance import read_tree
 from submissions.sending import SKEW
 from submissions.settings import Settings
 
-OLDEST_CLI = (2, 2, 4)  # the first that tells how many submissions are left
+OLDEST_CLI = Version("2.2.4")  # the first that tells how many submissions are left
 GIGABYTE = 1e9
 DATA_GIGABYTES = 30  # the download and what it unpacks to
 LEAST_GIGABYTES = 1
@@ -83,11 +84,12 @@ def _examine_cli(settings: Settings) -> Finding:
         version = Kaggle(settings).version()
     except (InputError, OSError, subprocess.SubprocessError) as error:
         return Finding(subject, str(error), "Run `make test`, which installs it.", stops=True)
-    numbers = tuple(int(part) for part in version.split(".")[:3] if part.isdigit())
-    if not numbers:
+    try:
+        is_old = Version(version) < OLDEST_CLI
+    except InvalidVersion:
         advice = "It does not start: is your home folder writable? Run `kaggle --version`."
         return Finding(subject, find_program(), advice, stops=True)
-    if numbers < OLDEST_CLI:
+    if is_old:
         return Finding(subject, version, "Update it: pip install --upgrade kaggle", stops=True)
     return Finding(subject, version)
 

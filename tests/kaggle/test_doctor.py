@@ -62,6 +62,23 @@ def test_kaggle_does_not_answer_as_it_should(place: Place, kind: str, words: str
     assert "".join(words.split()) in "".join(done.stdout.split())
 
 
+@pytest.mark.parametrize(
+    ("version", "advice"),
+    [("2.2.3", "Update it"), ("2.3b1", ""), ("2.10.0", ""), ("of the sun", "It does not start")],
+)
+def test_the_version_of_the_cli_is_compared_as_one(
+    place: Place, tmp_path: Path, version: str, advice: str
+) -> None:
+    program = tmp_path / "kaggle"
+    program.write_text(f"#!/bin/sh\necho Kaggle CLI {version}\n")
+    program.chmod(0o755)
+    place.more["FASTSLOW_KAGGLE"] = str(program)
+    done = place.call("doctor")
+    assert [words for words in ("Update it", "It does not start") if words in done.words] == (
+        [advice] if advice else []
+    ), done.words
+
+
 def test_nothing_is_there(place: Place) -> None:
     place.server.refuse()
     place.more = {"KAGGLE_USERNAME": UNSET, "KAGGLE_KEY": UNSET, "FASTSLOW_KAGGLE": "/no/kaggle"}
