@@ -1,7 +1,6 @@
 """Models whose training went wrong half way and passed without a word: they are named."""
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 from solution.runs.folder import Run
 from solution.runs.job import JobRecord, read_job
@@ -39,11 +38,8 @@ def find_collapsed(run: Run) -> list[Collapse]:
 
 
 def _examine(record: JobRecord) -> Collapse | None:
-    # A ranker that fits several models one after the other starts again at a low step.
-    steps = [step for step, _ in record.curve]
-    starts = [place for place in range(len(steps)) if not place or steps[place] <= steps[place - 1]]
-    for first, end in pairwise([*starts, len(steps)]):
-        curve = record.curve[first:end]
+    for part in record.fits():
+        curve = record.curve[part]
         step, best = max(curve, key=lambda point: point[1])
         last_step, last = curve[-1]
         if len(curve) >= SHORT and best - last > FALL:

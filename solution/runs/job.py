@@ -10,6 +10,7 @@ fold-F-seed-S/
 import dataclasses
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -43,6 +44,15 @@ class JobRecord:
     # Losses and accuracies at the steps of the curve, by name. Records of before have none.
     measures: dict[str, list[float]] = field(default_factory=dict)
     volatility: float | None = None  # the deviation of the last ten validation scores
+
+    def fits(self) -> list[slice]:
+        """The parts of the curve, one for each model that the ranker fitted after another.
+
+        A model that is fitted next starts again at a low step.
+        """
+        steps = [step for step, _ in self.curve]
+        later = [place for place in range(1, len(steps)) if steps[place] <= steps[place - 1]]
+        return [slice(*ends) for ends in pairwise([0, *later, len(steps)]) if steps]
 
 
 def write_job(record: JobRecord, folder: Path) -> None:

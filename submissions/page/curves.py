@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from solution.runs.collapse import find_collapsed
 from solution.runs.folder import Run
@@ -70,12 +69,10 @@ NONE_KEPT = (
 
 
 def split_fits(record: JobRecord) -> list[Fit]:
-    """What each model of a job reported: one that starts again at a lower step is another."""
+    """What each model of a job reported."""
     steps = [step for step, _ in record.curve]
-    starts = [place for place in range(len(steps)) if not place or steps[place] <= steps[place - 1]]
     fits = []
-    for first, end in pairwise([*starts, len(steps)]):
-        part = slice(first, end)
+    for part in record.fits():
         measures: dict[str, Curve] = {
             name: [(step, value) for step, value in zip(steps[part], values[part], strict=True)]
             for name, values in record.measures.items()
