@@ -3,8 +3,9 @@
 import numpy as np
 
 from solution.placement.baselines.insertion import rank_upward
+from solution.placement.baselines.lists import cost_alone
 from solution.placement.graphs.cost_graph import DATA, CostGraph
-from solution.placement.machine import BYTES, LAUNCH, OPERATIONS, Machine
+from solution.placement.machine import OPERATIONS, Machine
 
 
 def find_bound(graph: CostGraph, machine: Machine, *, fused: bool) -> float:
@@ -14,12 +15,11 @@ def find_bound(graph: CostGraph, machine: Machine, *, fused: bool) -> float:
     last bytes are still read and written: then only operations count. Without, a kernel costs at
     least what it costs where it is fastest.
     """
-    table = machine.table
-    seconds = graph.operations[:, None] / table[:, OPERATIONS]
-    if not fused:
-        traffic = graph.traffic_bytes[:, None] / table[:, BYTES]
-        seconds = np.maximum(seconds, traffic) + table[:, LAUNCH]
-    seconds[graph.fusion_kinds == DATA] = 0
+    if fused:
+        seconds = graph.operations[:, None] / machine.table[:, OPERATIONS]
+        seconds[graph.fusion_kinds == DATA] = 0
+    else:
+        seconds = cost_alone(graph, machine)
     least = seconds.min(axis=1)
     path = rank_upward(least, np.zeros(len(least)), *graph.consumers).max(initial=0.0)
     return float(max(path, _share(seconds)))

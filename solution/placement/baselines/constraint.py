@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from solution.placement.baselines.lists import find_tasks
+from solution.placement.baselines.lists import find_tasks, rank_by_start
 from solution.placement.graphs.cost_graph import DATA
 from solution.placement.simulation.decision import Decision
 from solution.placement.simulation.environment import Environment
@@ -135,7 +135,4 @@ class _Model:
         graph = self.environment.graph
         placement = np.array([[solver.value(here) for here in row] for row in self.on]).argmax(1)
         starts = np.array([solver.value(start) for start in self.start])
-        order = np.lexsort((np.arange(graph.num_nodes), starts))
-        priorities = np.empty(graph.num_nodes)
-        priorities[order] = np.arange(graph.num_nodes, 0, -1)
-        return Decision(placement, priorities, np.zeros(graph.num_nodes, np.int64))
+        return Decision(placement, rank_by_start(starts), np.zeros(graph.num_nodes, np.int64))

@@ -24,13 +24,18 @@ from solution.placement.simulation.decision import Decision
 
 def find_tasks(graph: CostGraph, machine: Machine) -> Tasks:
     """A task a node."""
+    transfer = machine.latency + graph.output_bytes / machine.bandwidth
+    return Tasks(cost_alone(graph, machine), transfer, graph.producers, graph.consumers)
+
+
+def cost_alone(graph: CostGraph, machine: Machine) -> np.ndarray:
+    """Seconds (nodes, devices) of each node on each device, fused with no other."""
     table = machine.table
     work = graph.operations[:, None] / table[:, OPERATIONS]
     traffic = graph.traffic_bytes[:, None] / table[:, BYTES]
-    seconds = np.maximum(work, traffic) + table[:, LAUNCH]
+    seconds: np.ndarray = np.maximum(work, traffic) + table[:, LAUNCH]
     seconds[graph.fusion_kinds == DATA] = 0
-    transfer = machine.latency + graph.output_bytes / machine.bandwidth
-    return Tasks(seconds, transfer, graph.producers, graph.consumers)
+    return seconds
 
 
 def plan_heft(tasks: Tasks, leaders: np.ndarray | None = None) -> Plan:
@@ -150,11 +155,16 @@ def find_favourites(graph: CostGraph, tasks: Tasks) -> np.ndarray:
 
 def decide(graph: CostGraph, plan: Plan, *, fused: bool) -> Decision:
     """The plan's devices, its order as priorities, and all fusions or none."""
-    order = np.lexsort((np.arange(graph.num_nodes), plan.start))
-    priorities = np.empty(graph.num_nodes)
-    priorities[order] = np.arange(graph.num_nodes, 0, -1)
     levels = np.full(graph.num_nodes, int(fused))
-    return Decision(plan.placement[graph.leaders], priorities, levels)
+    return Decision(plan.placement[graph.leaders], rank_by_start(plan.start), levels)
+
+
+def rank_by_start(starts: np.ndarray) -> np.ndarray:
+    """Priorities (nodes,) float64 that keep the order of the starts: the first has the highest."""
+    order = np.lexsort((np.arange(len(starts)), starts))
+    priorities = np.empty(len(starts))
+    priorities[order] = np.arange(len(starts), 0, -1)
+    return priorities
 
 
 def list_decisions(graph: CostGraph, machine: Machine, *, fused: bool) -> dict[str, Decision]:
