@@ -10,7 +10,6 @@ import numpy as np
 
 Method = Literal["mean_rank", "median_rank", "reciprocal_rank", "borda", "min_max", "z_score"]
 METHODS: tuple[Method, ...] = get_args(Method)
-RANK_METHODS = METHODS[:4]  # unmoved by a monotone change of one model's scores inside a graph
 
 RECIPROCAL_OFFSET = 60  # of the source: how little the very first places stand out
 

@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, TensorProto, checker, helper, numpy_helper
 
+from solution.models.nets.forward import DEVIATION_EPSILON, NORM_EPSILON
+
 OPSET, IR_VERSION = 18, 9
 TYPES = {"float": TensorProto.FLOAT, "int": TensorProto.INT64, "bool": TensorProto.BOOL}
-NORM_EPSILON, DEVIATION_EPSILON = 1e-5, 1e-4  # as solution.models.nets.forward has them
 
 
 class Writer:
@@ -65,7 +66,7 @@ class Writer:
     def layer_norm(self, x: str, name: str) -> str:
         """Each row less its mean over its deviation, times weight, plus bias."""
         parts = (self.constant(self.weights[f"{name}.{part}"]) for part in ("weight", "bias"))
-        return self.apply("LayerNormalization", x, *parts, axis=-1, epsilon=NORM_EPSILON)
+        return self.apply("LayerNormalization", x, *parts, axis=-1, epsilon=float(NORM_EPSILON))
 
     def scale(self, x: str, mean: np.ndarray, scale: np.ndarray) -> str:
         """Columns less `mean`, times `scale`."""
@@ -78,7 +79,7 @@ class Writer:
         centred = self.apply("Sub", x, self.apply("ReduceMean", own, axis))
         square = self.apply("Compress", self.apply("Mul", centred, centred), listed, axis=0)
         variance = self.apply("ReduceMean", square, axis)
-        small = self.constant(np.array(DEVIATION_EPSILON, np.float32))
+        small = self.constant(np.array(DEVIATION_EPSILON))
         deviation = self.apply("Sqrt", self.apply("Add", variance, small))
         return self.apply("Div", centred, deviation)
 

@@ -13,7 +13,6 @@ from solution.domain.collection import COLLECTIONS, Collection
 from solution.domain.metrics import Mean, bootstrap_mean
 from solution.runs.folder import Run
 
-CONTROL = 0.0  # a ranker that scores this in every layout graph ranks nothing
 BEST_MEMBER = "best member"
 
 
