@@ -27,8 +27,8 @@ def merge_run(run: Run, recipe: Recipe) -> None:
     check_place(recipe, experiments)
     if (run.folder / recipe.name).is_file():
         raise InputError(
-            f"recipe {recipe.name} is called as a file of the run {run.folder}. Give the recipe's "
-            "file another name."
+            f"recipe {recipe.name} has the name of a file of the run {run.folder}. Give the "
+            "recipe's file another name."
         )
     _check_finished(run, recipe, experiments)
     for part in predictions.PARTS:

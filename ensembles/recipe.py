@@ -108,8 +108,8 @@ def check_place(recipe: Recipe, experiments: Collection[str]) -> None:
     """Refuse a recipe whose ranking would lie among the predictions of an experiment of the run."""
     if recipe.name in experiments:
         raise InputError(
-            f"recipe {recipe.name} is called as an experiment of the run, whose place its ranking "
-            "would take. Give its file another name."
+            f"recipe {recipe.name} has the name of an experiment of the run, and would overwrite "
+            "its predictions. Give its file another name."
         )
 
 
@@ -148,7 +148,7 @@ def find_recipe(name: str) -> Recipe:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: not a valid TOML recipe: {error}.") from error
     if "name" in fields:
-        raise InputError(f"{path}: name: a recipe is called as its file is. Delete the line.")
+        raise InputError(f"{path}: name: a recipe has the name of its file. Delete the line.")
     if path.stem == EQUAL_WEIGHTS:
         raise InputError(
             f"{path}: {EQUAL_WEIGHTS} is what a run merges by where no recipe is named. Give the "

@@ -128,6 +128,6 @@ def _read_graphs(path: Path, counts: pl.DataFrame, wanted: pl.DataFrame) -> pl.D
     if not found.sort("run").select(GRAPH).equals(own.select(GRAPH)):
         raise InputError(
             f"{path}: expected rows sorted by collection and graph, found another order. Write it "
-            "with solution.predictions.write."
+            "with solution.domain.predictions.write."
         )
     return frame
