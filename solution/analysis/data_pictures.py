@@ -8,21 +8,27 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter
 
 from solution.analysis import measures
 from solution.analysis.graph_picture import show_name
+from solution.analysis.panels import (
+    COLOURS,
+    MAX_POINTS,
+    NO_LAYOUT,
+    draw_rule,
+    label_some,
+    labelled_layouts,
+    make_panels,
+    say,
+    spread_evenly,
+)
 from solution.analysis.published_numbers import read_published
 from solution.analysis.scale import BAND
 from solution.domain.collection import NAMES
 from solution.domain.graph import Graph
-from solution.domain.metrics import kendall_tau
 from solution.domain.vocabulary import OPCODES, VIRTUAL
 
-COLOURS = {name: f"C{position}" for position, name in enumerate(NAMES)}
-MAX_POINTS = 2000  # of a graph in a scatter
 MAX_GRAPHS = 8  # of a collection whose configurations are shown together
 MAX_OPCODES = 9
 HOPS = range(5)
@@ -130,38 +136,19 @@ def draw_across(graphs: Sequence[Graph]) -> Figure:
 
 def draw_violations(graphs: Sequence[Graph]) -> Figure:
     """Whether the violation ratio foretells runtimes: its tau with them, graph by graph."""
-    layout = [graph for graph in graphs if graph.collection.kind == "layout"]
-    figure = Figure(figsize=(12, 4.2), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    ratios = [measures.violation_ratio(graph) for graph in layout]
-    taus = [kendall_tau(r, measures.slowdowns(g)) for r, g in zip(ratios, layout, strict=True)]
-    names = [name for name in NAMES if any(graph.key[0] == name for graph in layout)]
-    for row, name in enumerate(names):
-        own = [tau for tau, graph in zip(taus, layout, strict=True) if graph.key[0] == name]
-        left.scatter(own, [row] * len(own), color=COLOURS[name], alpha=0.6, s=22)
-        mean, bar = float(np.mean(own)), {"color": "black", "marker": "|", "s": 240}
-        left.scatter([mean], [row], label="mean of the collection" if row == 0 else None, **bar)
-    left.axvline(0, color="black", lw=0.8, ls=":", label="tells nothing")
-    left.set_yticks(range(len(names)), names)
-    left.set_ylim(len(names) - 0.4, -0.6)
-    left.set_xlabel("Kendall's tau of violation ratio and runtime (a point a graph)")
-    left.set_title("Violation ratio against runtime")
-    left.legend(fontsize=8, frameon=False, loc="lower left")
-    strongest = int(np.argmax(np.abs(taus)))
-    graph, ratio = layout[strongest], ratios[strongest]
-    chosen = spread_evenly(graph.num_configs)
-    right.scatter(100 * ratio[chosen], measures.slowdowns(graph)[chosen], s=8, alpha=0.5)
-    right.set_xlabel("nodes whose largest dimension is not minor-most (%)")
-    right.set_ylabel("runtime over the fastest")
-    right.set_title(
-        f"The strongest: {graph.key[0]}:{show_name(graph)}, tau {taus[strongest]:+.2f}", fontsize=10
+    return draw_rule(
+        graphs,
+        lambda graph: 100 * measures.violation_ratio(graph),
+        "violation ratio",
+        "nodes whose largest dimension is not minor-most (%)",
     )
-    return figure
 
 
 def draw_opcodes(graphs: Sequence[Graph]) -> Figure:
     """What the programs consist of, the quickest first, beside their fastest runtime."""
-    layout = [graph for graph in graphs if graph.collection.kind == "layout"]
+    layout = labelled_layouts(graphs)
+    if not layout:
+        return say(NO_LAYOUT)
     programs = {graph.architecture + graph.name: graph for graph in layout}  # not once a search
     ordered = sorted(programs.values(), key=measures.fastest)
     figure = Figure(figsize=(12, 2 + 0.22 * len(ordered)), layout="constrained")
@@ -237,47 +224,13 @@ def draw_scale(summaries: pl.DataFrame) -> Figure:
     return figure
 
 
-def make_panels(
-    graphs: Sequence[Graph], title: str, height: float = 3.2
-) -> tuple[Figure, list[tuple[Axes, list[Graph]]]]:
-    """A panel for each collection that has labelled graphs, with those graphs."""
-    groups = {
-        name: [graph for graph in graphs if graph.key[0] == name and graph.runtimes is not None]
-        for name in NAMES
-    }
-    groups = {name: own for name, own in groups.items() if own}
-    columns = min(3, len(groups))
-    rows = -(-len(groups) // columns)
-    # One panel alone is as wide as its title.
-    figure = Figure(figsize=(max(4.2 * columns, 7.0), height * rows), layout="constrained")
-    figure.suptitle(title)
-    places = figure.subplots(rows, columns, squeeze=False).ravel()
-    for axes, name in zip(places, groups, strict=False):
-        axes.set_title(name, fontsize=9)
-    for axes in places[len(groups) :]:
-        axes.set_axis_off()
-    return figure, list(zip(places, groups.values(), strict=False))
-
-
 def _repeated(own: pl.DataFrame) -> float:
     configs, distinct = sum(own["configs"]), sum(own["distinct"])
     return 100 * (1 - distinct / configs) if configs else 0.0
 
 
-def spread_evenly(count: int, most: int = MAX_POINTS) -> np.ndarray:
-    """At most `most` positions of `count`, spread evenly."""
-    return np.unique(np.linspace(0, count - 1, min(count, most)).astype(int))
-
-
 def _shorten(name: str) -> str:
     return name if len(name) <= NAME_WIDTH else f"{name[: NAME_WIDTH - 1]}…"
-
-
-def label_some(axis: Axis) -> None:
-    """Label a logarithmic axis: powers of ten alone would leave it with one number or two."""
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axis.set_major_formatter(lambda value, _: f"{value:g}")
-    axis.set_minor_formatter(NullFormatter())
 
 
 def _label_components(axes: Axes, shares: np.ndarray) -> None:

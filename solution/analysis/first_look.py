@@ -6,6 +6,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from solution.analysis import data_pictures, layout_pictures
+from solution.analysis.panels import spread_evenly
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
 from solution.data.scan import summarise, tabulate
@@ -50,7 +51,7 @@ def draw_first_look(data: Path, folder: Path) -> list[Path]:
     chosen = []
     for name in NAMES:
         own = [file for file in files if file.collection.name == name]
-        chosen += [own[place] for place in data_pictures.spread_evenly(len(own), MOST)]
+        chosen += [own[place] for place in spread_evenly(len(own), MOST)]
     with track(chosen, "Reading") as tracked:
         read = [read_graph(file.path, file.collection) for file in tracked]
     graphs = [Preparation(None)(graph) for graph in read if graph.runtimes is not None]

@@ -7,9 +7,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from solution.analysis import measures
-from solution.analysis.data_pictures import COLOURS, make_panels, spread_evenly
 from solution.analysis.graph_picture import show_name
-from solution.domain.collection import NAMES
+from solution.analysis.panels import (
+    COLOURS,
+    NO_LAYOUT,
+    draw_rule,
+    labelled_layouts,
+    make_panels,
+    say,
+    spread_evenly,
+)
 from solution.domain.graph import Graph
 from solution.domain.metrics import kendall_tau
 
@@ -34,7 +41,7 @@ def draw_gains(graphs: Sequence[Graph]) -> Figure:
     known = [graph for graph in graphs if graph.runtimes is not None]
     known = [graph for graph in known if measures.own_runtime(graph) is not None]
     if not known:
-        return _say("no graph has the compiler's own configuration")
+        return say("no graph has the compiler's own configuration")
     figure, panels = make_panels(known, "The fastest configuration over the compiler's own")
     for axes, own in panels:
         gains = sorted(100 * (measures.gain_over_compiler(graph) or 0) for graph in own)[::-1]
@@ -48,32 +55,12 @@ def draw_gains(graphs: Sequence[Graph]) -> Figure:
 
 def draw_distances(graphs: Sequence[Graph]) -> Figure:
     """Whether a layout is slower the further it is from the fastest one, in swaps of dimensions."""
-    layout = [g for g in graphs if g.collection.kind == "layout" and g.runtimes is not None]
-    if not layout:
-        return _say("no labelled layout graph")
-    swaps = [measures.swaps_to_best(graph) for graph in layout]
-    taus = [kendall_tau(s, measures.slowdowns(g)) for s, g in zip(swaps, layout, strict=True)]
-    figure = Figure(figsize=(12, 4.2), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    names = [name for name in NAMES if any(graph.key[0] == name for graph in layout)]
-    for row, name in enumerate(names):
-        own = [tau for tau, graph in zip(taus, layout, strict=True) if graph.key[0] == name]
-        left.scatter(own, [row] * len(own), color=COLOURS[name], alpha=0.6, s=22)
-        left.scatter([float(np.mean(own))], [row], color="black", marker="|", s=240)
-    left.axvline(0, color="black", lw=0.8, ls=":")
-    left.set_yticks(range(len(names)), names)
-    left.set_ylim(len(names) - 0.4, -0.6)
-    left.set_xlabel("Kendall's tau of distance and runtime (a point a graph; bars: means)")
-    left.set_title("Distance to the fastest configuration against runtime")
-    strongest = int(np.argmax(taus))
-    graph = layout[strongest]
-    chosen = spread_evenly(graph.num_configs)
-    right.scatter(swaps[strongest][chosen], measures.slowdowns(graph)[chosen], s=8, alpha=0.5)
-    right.set_xlabel("swaps of dimensions away from the fastest configuration")
-    right.set_ylabel("runtime over the fastest")
-    words = f"{graph.key[0]}:{show_name(graph)}, tau {taus[strongest]:+.2f}"
-    right.set_title(f"The strongest: {words}", fontsize=10)
-    return figure
+    return draw_rule(
+        graphs,
+        measures.swaps_to_best,
+        "distance",
+        "swaps of dimensions away from the fastest configuration",
+    )
 
 
 def draw_copies(graphs: Sequence[Graph]) -> Figure:
@@ -82,9 +69,9 @@ def draw_copies(graphs: Sequence[Graph]) -> Figure:
     Left, of each graph, Kendall's tau of the padding and of the copied bytes with the runtime;
     right, the program whose configurations differ most in both.
     """
-    layout = [g for g in graphs if g.collection.kind == "layout" and g.runtimes is not None]
+    layout = labelled_layouts(graphs)
     if not layout:
-        return _say("no labelled layout graph")
+        return say(NO_LAYOUT)
     costs = [(measures.padded_bytes(graph), measures.copied_bytes(graph)) for graph in layout]
     figure = Figure(figsize=(12, 4.6), layout="constrained")
     left, right = figure.subplots(1, 2)
@@ -120,9 +107,3 @@ def _draw_trade(axes: Axes, graph: Graph, padded: np.ndarray, copied: np.ndarray
     axes.set_ylabel("bytes between them that are copied (%)")
     axes.set_title(f"Configurations of {graph.key[0]}:{show_name(graph)}", fontsize=10)
     axes.legend(fontsize=8, frameon=False, loc="center right")
-
-
-def _say(words: str) -> Figure:
-    figure = Figure(figsize=(6, 2))
-    figure.text(0.5, 0.5, words, ha="center")
-    return figure

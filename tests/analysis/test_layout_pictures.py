@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
-from solution.analysis import layout_pictures, measures
+from solution.analysis import data_pictures, layout_pictures, measures
 from solution.analysis.explanation_pictures import draw_components
 from solution.analysis.first_look import FIGURES, OF_LAYOUTS, draw_first_look
 from solution.analysis.graph_tables import show_graph
@@ -148,6 +148,8 @@ def test_figures_say_where_there_is_nothing_to_draw() -> None:
     drawn = [
         layout_pictures.draw_gains(unset),
         layout_pictures.draw_distances(KERNELS),
+        data_pictures.draw_violations(KERNELS),
+        data_pictures.draw_opcodes(KERNELS),
         layout_pictures.draw_copies(KERNELS),
     ]
     assert all(figure.texts for figure in drawn)
