@@ -16,6 +16,7 @@ from submissions.tracker import Tracker, note, read_time, show_time
 
 ANCHORS = Path(__file__).parent / "anchors.csv"  # from the authors' own texts
 SHORT = ("xla def", "xla ran", "nlp def", "nlp ran", "tile xla")
+KAGGLES = ("public", "private")  # scores
 MIN_PAIRS = 3  # fewer points have no correlation worth a number
 
 
@@ -27,6 +28,15 @@ class Anchor:
     public: float
     private: float
     source: str
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """Of the out-of-fold mean with one of Kaggle's scores."""
+
+    linear: float | None  # None where there are too few pairs, or one score is always the same
+    ranks: float | None
+    pairs: int  # submissions with both scores
 
 
 def read_anchors() -> list[Anchor]:
@@ -116,25 +126,37 @@ def find_best(ledger: Ledger) -> Line | None:
     return max(scored, key=lambda line: float(line["private"]), default=None)
 
 
+def correlate(ledger: Ledger, name: str) -> Correlation:
+    """How well the out-of-fold mean foretells the score `name` of Kaggle's."""
+    pairs = [
+        (own, theirs)
+        for line in ledger.lines
+        if (own := read_number(line["oof_mean"])) is not None
+        and (theirs := read_number(line[name])) is not None
+    ]
+    if len(pairs) < MIN_PAIRS:
+        return Correlation(None, None, len(pairs))
+    frame = pl.DataFrame(pairs, schema=["own", "theirs"], orient="row")
+    linear = frame.select(pl.corr("own", "theirs").fill_nan(None)).item()
+    ranks = frame.select(pl.corr("own", "theirs", method="spearman").fill_nan(None)).item()
+    return Correlation(linear, ranks, len(pairs))
+
+
 def describe_correlation(ledger: Ledger) -> str:
     """How well the out-of-fold mean foretells Kaggle's scores, in a sentence."""
     parts = []
-    for name in ("public", "private"):
-        pairs = [
-            (own, theirs)
-            for line in ledger.lines
-            if (own := read_number(line["oof_mean"])) is not None
-            and (theirs := read_number(line[name])) is not None
-        ]
-        if len(pairs) < MIN_PAIRS:
+    for name in KAGGLES:
+        found = correlate(ledger, name)
+        if found.pairs < MIN_PAIRS:
             return (
-                f"Correlation of OOF mean and {name} score: {count(len(pairs), 'submission')} with "
-                f"both, {MIN_PAIRS} are needed."
+                f"Correlation of OOF mean and {name} score: {count(found.pairs, 'submission')} "
+                f"with both, {MIN_PAIRS} are needed."
             )
-        frame = pl.DataFrame(pairs, schema=["own", "theirs"], orient="row")
-        linear = frame.select(pl.corr("own", "theirs")).item()
-        ranks = frame.select(pl.corr("own", "theirs", method="spearman")).item()
-        parts.append(f"{name} {linear:.2f} (ranks {ranks:.2f}, {len(pairs)} submissions)")
+        if found.linear is None or found.ranks is None:
+            return f"Correlation of OOF mean and {name} score: one of them is always the same."
+        parts.append(
+            f"{name} {found.linear:.2f} (ranks {found.ranks:.2f}, {found.pairs} submissions)"
+        )
     return f"Correlation of OOF mean with Kaggle's scores: {'; '.join(parts)}."
 
 

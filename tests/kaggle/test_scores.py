@@ -91,6 +91,9 @@ def test_correlation_is_that_of_the_lines_with_both_scores() -> None:
     assert f"private {-linear:.2f} (ranks 0.20, 4 submissions)" in text
     assert find_best(ledger) == ledger.find("a")
     assert "are needed" in describe_correlation(Ledger())
+    for line in ledger.lines:
+        line["private"] = "0.5"
+    assert "private score: one of them is always the same" in describe_correlation(ledger)
 
 
 def test_a_hidden_public_score_is_not_zero() -> None:

@@ -22,7 +22,7 @@ from solution.training.plan import make_plan
 from submissions.page.build import write_page
 from submissions.page.evidence import Evidence
 from submissions.page.labels import MEDIAN_GAP, simulate
-from submissions.page.leaderboard import read_sent
+from submissions.page.leaderboard import describe_leaderboard
 from submissions.report import collect_scores
 from tests.conftest import FastSlow
 from tests.made.run import LEDGER, RECIPE, make_run
@@ -238,28 +238,20 @@ def test_a_run_without_predictions_is_refused(tmp_path: Path) -> None:
         write_page(run, find_recipe(str(recipe)))
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("", []),
-        ("key,public\nx,0.5\n", [("x", None, 0.5)]),
-        ("when,cv,public\n2023,0.7,n/a\n", [("line 2", 0.7, None)]),
-        ("key,oof_mean,public\nx,nan,0.5\ny,0.6\n", [("x", None, 0.5), ("y", 0.6, None)]),
-    ],
-)
-def test_any_ledger_is_read(
-    text: str, expected: list[tuple[str, float | None, float | None]], tmp_path: Path
-) -> None:
+def test_the_page_reads_the_ledger_as_all_commands_do(tmp_path: Path) -> None:
+    """Two lines of a key, as a merge leaves them, are one submission; marks of one are refused."""
     path = tmp_path / "ledger.csv"
-    path.write_text(text, encoding="utf-8")
-    assert [(s.key, s.out_of_fold, s.public) for s in read_sent(path)] == expected
-
-
-def test_a_ledger_that_is_no_text_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.csv"
-    path.write_bytes(b"key\n\xff\xfe\n")
-    with pytest.raises(InputError, match=r"ledger\.csv: expected a CSV file"):
-        read_sent(path)
+    path.write_text("key,oof_mean,public\nx,nan,0.5\ny,0.6,\ny,,0.7\nz,0.5,0\nw,0.7,0.8\n")
+    section = describe_leaderboard(path)
+    assert [tuple(row[:1] + row[3:5]) for row in section.tables[0].rows] == [
+        ("x", "–", "0.500"), ("y", "0.600", "0.700"), ("z", "0.500", "0.000"),
+        ("w", "0.700", "0.800"),
+    ]  # fmt: skip
+    assert len(section.figures) == 1
+    assert "Rank correlation with the public score: 1.000" in section.lead
+    path.write_text("key,oof_mean\n<<<<<<< mine\nx,0.5\n")
+    with pytest.raises(InputError, match="an unsolved merge conflict"):
+        describe_leaderboard(path)
 
 
 def test_the_ceiling_finds_the_noise_that_was_put_in() -> None:
