@@ -28,7 +28,7 @@ from ensembles.resampling import (
 )
 from ensembles.scoring import alone, labels_of, score_recipes
 from solution.domain import predictions
-from solution.domain.metrics import score_predictions
+from solution.domain.metrics import Mean, score_predictions
 from solution.runs.folder import Run
 from solution.system.errors import InputError
 from solution.system.parquet import GRAPH, read_by_graphs, reading
@@ -162,6 +162,23 @@ def bootstrap(table: pl.DataFrame, resamples: int = RESAMPLES, seed: int = 0) ->
             rows.append((part.collection, member, part.scores[:, column].mean(), *spread, graphs))
     columns = ["collection", "member", "value", "low", "high", "standard_error", "graphs"]
     return _to_frame(rows, columns, texts=2)
+
+
+def means_by_member(table: pl.DataFrame) -> dict[tuple[str, str], Mean]:
+    """`bootstrap` by collection and member; the interval is NaN where there are too few graphs."""
+    known = bootstrap(table).with_columns(pl.col("low", "high").fill_null(float("nan")))
+    return {
+        (row["collection"], row["member"]): Mean(
+            row["value"], row["low"], row["high"], row["graphs"]
+        )
+        for row in known.iter_rows(named=True)
+    }
+
+
+def show_interval(mean: Mean) -> str:
+    """Such as 0.355 to 0.499."""
+    known = not np.isnan(mean.low)
+    return f"{mean.low:.3f} to {mean.high:.3f}" if known else "too few graphs"
 
 
 def compare(

@@ -9,10 +9,10 @@ from rich.table import Table
 from ensembles.recipe import ENSEMBLE, Recipe, is_merge
 from ensembles.resampling import mean_of_all
 from ensembles.scoring import alone, score_recipes
-from ensembles.statistics import score_table
+from ensembles.statistics import means_by_member, score_table, show_interval
 from solution.domain import predictions
 from solution.domain.collection import COLLECTIONS, Collection
-from solution.domain.metrics import Mean, bootstrap_mean, score_predictions
+from solution.domain.metrics import Mean, score_predictions
 from solution.runs.folder import EXPERIMENTS, Run
 from solution.runs.job import read_job
 from solution.system.files import replace_file
@@ -50,7 +50,7 @@ class Scores:
         named = [(line.collection.name, line.score) for line in own]
         named += [("mean of the five", self.overall)] if self.overall else []
         return "\n".join(
-            f"Out of fold, {name}: {score.value:.3f} ({_show_mean(score)[1]})"
+            f"Out of fold, {name}: {score.value:.3f} ({show_interval(score)})"
             for name, score in named
         )
 
@@ -75,13 +75,12 @@ def collect_scores(run: Run, recipe: Recipe | None = None) -> Scores:
         table = score_table(run, recipe)
     merged = recipe.label if recipe else ""
     single = {name: _score_a_seed(run, name) for name in run.experiments()}
+    means = means_by_member(table)
     lines = []
     for collection in COLLECTIONS:
-        own = table.filter(pl.col("collection") == collection.name)
         for name in [*run.experiments(), merged]:
-            scores = own.filter(pl.col("member") == name)["score"].to_numpy()
-            if len(scores):
-                mean = bootstrap_mean(scores)
+            mean = means.get((collection.name, name))
+            if mean is not None:
                 a_seed = single.get(name, {}).get(collection.name)
                 lines.append(Line(collection, name, mean, a_seed, *_cost(run, name, collection)))
     return Scores(lines, mean_of_all(table.filter(pl.col("member") == merged).drop("member")))
@@ -119,14 +118,14 @@ def tabulate(scores: Scores) -> Table:
             seconds = "" if line.seconds is None else f"{line.seconds:.1f} s"
             memory = "" if line.peak_megabytes is None else f"{line.peak_megabytes:.0f}"
             style = "bold" if line.is_ensemble else ""
-            score, interval = _show_mean(line.score)
             a_seed = "" if line.a_seed is None else f"{line.a_seed:.3f}"
-            cells = (score, a_seed, interval, seconds, memory)
+            cells = (f"{line.score.value:.3f}", a_seed, show_interval(line.score), seconds, memory)
             table.add_row(f"  {line.ranker}", *cells, style=style)
     if scores.overall is not None:
         table.add_row("mean of the five", style="cyan")
-        score, interval = _show_mean(scores.overall)
-        table.add_row(f"  {ENSEMBLE}", score, "", interval, style="bold")
+        overall = scores.overall
+        interval = show_interval(overall)
+        table.add_row(f"  {ENSEMBLE}", f"{overall.value:.3f}", "", interval, style="bold")
     return table
 
 
@@ -186,8 +185,3 @@ def _cost(run: Run, name: str, collection: Collection) -> tuple[float | None, fl
     # Of a model that ranks several collections the time is shown once, with the first of them.
     seconds = [r.seconds for r in records if r.collections[0] == collection.name]
     return sum(seconds) if seconds else None, max(r.peak_megabytes for r in records)
-
-
-def _show_mean(score: Mean) -> tuple[str, str]:
-    interval = "too few graphs" if np.isnan(score.low) else f"{score.low:.3f} to {score.high:.3f}"
-    return f"{score.value:.3f}", interval

@@ -9,8 +9,10 @@ from collections.abc import Sequence
 import polars as pl
 from rich.table import Table
 
+from ensembles.scoring import TABLE_SCHEMA
+from ensembles.statistics import means_by_member, show_interval
 from solution.domain import predictions
-from solution.domain.metrics import bootstrap_mean, score_predictions
+from solution.domain.metrics import score_predictions
 from solution.experiments.base import Experiment
 from solution.runs.folder import Run
 from solution.system.errors import InputError
@@ -67,9 +69,12 @@ def _tabulate(experiment: Experiment, run: Run) -> Table:
     table = make_table(f"{experiment.name}, out of fold: the mean over graphs")
     for name in ("Collection", "Seed", "Graphs", "Score", "95% interval"):
         table.add_column(name, justify="left" if name == "Collection" else "right", no_wrap=True)
+    scores = [pl.DataFrame(schema=TABLE_SCHEMA)]
     for (collection, seed), part in own.group_by("collection", "seed", maintain_order=True):
         asked = labels.filter(pl.col("collection") == collection)
-        mean = bootstrap_mean(score_predictions(part, asked)["score"].to_numpy())
-        interval = f"{mean.low:.3f} to {mean.high:.3f}"
-        table.add_row(str(collection), str(seed), str(mean.graphs), f"{mean.value:.3f}", interval)
+        found = score_predictions(part, asked).with_columns(member=pl.lit(str(seed)))
+        scores.append(found.select(TABLE_SCHEMA.names()).cast(TABLE_SCHEMA))
+    for (collection, seed), mean in means_by_member(pl.concat(scores)).items():
+        cells = (str(mean.graphs), f"{mean.value:.3f}", show_interval(mean))
+        table.add_row(collection, seed, *cells)
     return table

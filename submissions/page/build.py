@@ -99,8 +99,7 @@ def _name_report(run: Run, recipe: Recipe) -> str:
 def _summarise(evidence: Evidence) -> Headline:
     overall, label = evidence.overall(evidence.ensemble), "mean of the five collections"
     if overall is not None:
-        value, low, high, graphs = overall.value, overall.low, overall.high, overall.graphs
-        between = (low, high) if low == low else (None, None)  # NaN: too few graphs
+        value, between, graphs = overall.value, (overall.low, overall.high), overall.graphs
     else:
         means = {str(m["member"]): m for m in evidence.means_of(evidence.collections[0].name)}
         mean = means.get(evidence.ensemble) or list(means.values())[-1]

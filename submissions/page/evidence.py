@@ -10,7 +10,7 @@ from ensembles.recipe import Recipe
 from ensembles.resampling import mean_of_all
 from ensembles.statistics import bootstrap, compare, score_table
 from solution.domain.collection import COLLECTIONS, Collection
-from solution.domain.metrics import Mean, bootstrap_mean
+from solution.domain.metrics import Mean
 from solution.runs.folder import Run
 
 BEST_MEMBER = "best member"
@@ -30,20 +30,8 @@ class Evidence:
 
     @cached_property
     def means(self) -> pl.DataFrame:
-        """collection, member, value, low, high, standard_error, graphs.
-
-        The intervals are those of the table that a run ends with, digit by digit.
-        """
-        means = bootstrap(self.scores)
-        own = self.scores.partition_by("collection", "member", as_dict=True)
-        found = [
-            bootstrap_mean(own[key]["score"].to_numpy())
-            for key in means.select("collection", "member").iter_rows()
-        ]
-        return means.with_columns(
-            pl.Series("low", [mean.low for mean in found]).fill_nan(None),
-            pl.Series("high", [mean.high for mean in found]).fill_nan(None),
-        )
+        """collection, member, value, low, high, standard_error, graphs."""
+        return bootstrap(self.scores)
 
     @property
     def ensemble(self) -> str:

@@ -1,6 +1,5 @@
 """The first parts of the page: what every ranker reached, in the mean and graph by graph."""
 
-import math
 from collections.abc import Iterable
 
 import polars as pl
@@ -98,9 +97,8 @@ def _tabulate(evidence: Evidence) -> Table:
     for member in evidence.members:
         overall = evidence.overall(member)
         if overall is not None:
-            known = not math.isnan(overall.low)
-            between = (overall.low, overall.high) if known else (None, None)
-            row = [number(overall.value), interval(*between), f"{overall.graphs:,}"]
+            between = interval(overall.low, overall.high)
+            row = [number(overall.value), between, f"{overall.graphs:,}"]
             rows.append(["mean of the five", member, *row, NOTHING, NOTHING])
     columns = ["Collection", "Ranker", "Score", "95% interval", "Graphs", "Detectable", "Seeds"]
     return Table("Score table", columns, rows, texts=2, strong=evidence.ensemble, grouped=True)

@@ -1,5 +1,6 @@
 """How numbers and names are written on the page, and what a section of it is."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -65,8 +66,10 @@ def show_times(value: float) -> str:
 
 
 def interval(low: float | None, high: float | None) -> str:
-    """An interval in words."""
-    return "too few graphs" if low is None or high is None else f"{number(low)} to {number(high)}"
+    """An interval in words; of too few graphs it is None or, of a Mean, NaN."""
+    if low is None or high is None or math.isnan(low):
+        return "too few graphs"
+    return f"{number(low)} to {number(high)}"
 
 
 def listed(names: Sequence[str]) -> str:

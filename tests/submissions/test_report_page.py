@@ -9,6 +9,7 @@ import pytest
 
 from ensembles.merge import merge_run
 from ensembles.recipe import find_recipe
+from ensembles.resampling import mean_over_collections
 from solution.domain import predictions
 from solution.domain.metrics import kendall_tau
 from solution.experiments.base import find_experiment
@@ -148,6 +149,16 @@ def test_the_page_and_the_table_of_a_run_have_one_interval_of_the_mean(tmp_path:
     assert overall is not None
     assert collect_scores(run, recipe).overall == overall
     assert overall.low < overall.value < overall.high
+
+
+def test_a_collection_has_one_interval_wherever_it_is_shown(tmp_path: Path) -> None:
+    """The mean over collections of a single one is that collection's, to the last digit."""
+    (tmp_path / "mine.toml").write_text(RECIPE, encoding="utf-8")
+    run = make_run(tmp_path / "run", graphs=30, collections=("tile:xla",))
+    evidence = Evidence(run, find_recipe(str(tmp_path / "mine.toml")))
+    (line,) = [line for line in collect_scores(run, evidence.recipe).lines if line.is_ensemble]
+    own = evidence.scores.filter(member=evidence.ensemble).drop("member")
+    assert line.score == mean_over_collections(own)
 
 
 def test_the_page_and_the_table_of_a_run_have_one_score_of_a_model(tmp_path: Path) -> None:
