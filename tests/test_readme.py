@@ -5,9 +5,12 @@ there again, it is forked from a process that has its libraries, as in most othe
 tests/processes.py.
 """
 
+import ast
+import io
 import re
 import shlex
 import subprocess
+import tokenize
 from pathlib import Path
 
 import pytest
@@ -53,6 +56,27 @@ def test_make_targets_and_folders_exist() -> None:
         assert re.search(rf"^{target}:", MAKEFILE, re.MULTILINE), target
         for option in options if target not in WITH_KAGGLE else []:
             assert (REPOSITORY / option.removeprefix("DATA=")).is_dir()
+
+
+def count_lines_of_code(path: Path) -> int:
+    """Without blank lines, comments and docstrings."""
+    text, lines = path.read_text(encoding="utf-8"), set[int]()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE) and token.string:
+            lines |= {*range(token.start[0], token.end[0] + 1)}
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, documented) and ast.get_docstring(node) is not None:
+            lines -= {*range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1)}
+    return len(lines)
+
+
+def test_the_science_has_as_many_lines_as_is_said() -> None:
+    (said,) = re.findall(r"some ([\d,]+) lines of code", README)
+    rooms = ("solution/features", "solution/models", "solution/training", "ensembles")
+    files = [path for room in rooms for path in (REPOSITORY / room).rglob("*.py")]
+    counted = sum(map(count_lines_of_code, files))
+    assert counted == pytest.approx(int(said.replace(",", "")), rel=0.1)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
