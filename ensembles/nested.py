@@ -2,15 +2,14 @@
 
 The graphs are divided into parts, those of one group together: of one structure, or only copies of
 one graph, as the run's folds were drawn. For every part, weights are fitted on the other parts and
-scored on it. The naive number, of weights scored on the graphs that
-they were fitted on, is higher by the optimism. The same holds for the choice among candidates, so
-that a search is one more thing to be learned on some graphs and scored on others.
+scored on it. The naive number, of weights scored on the graphs that they were fitted on, is higher
+by the optimism. The same holds for the choice among candidates, so that a search is one more thing
+to be learned on some graphs and scored on others.
 
 Source: Varma and Simon, "Bias in error estimation when using cross-validation for model selection",
 BMC Bioinformatics, 2006.
 """
 
-import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ import numpy as np
 from ensembles.ballots import Ballot
 from ensembles.votes import Method
 from ensembles.weights import Fit
+from solution.system.names import draw_place
 
 PARTS = 5
 SEED = 0
@@ -73,7 +73,7 @@ def divide(ballots: Sequence[Ballot], parts: int = PARTS, seed: int = SEED) -> n
         members[ballot.group].append(position)
     loads = [Counter[str]() for _ in range(min(parts, len(members)))]
     part_of = np.zeros(len(ballots), int)
-    for group in sorted(members, key=lambda group: (-len(members[group]), _draw(group, seed))):
+    for group in sorted(members, key=lambda group: (-len(members[group]), draw_place(group, seed))):
         own = Counter(ballots[position].collection for position in members[group])
         part = min(range(len(loads)), key=lambda part: sum(loads[part][name] for name in own))
         loads[part] += own
@@ -116,7 +116,3 @@ def mean_of_collections(ballots: Sequence[Ballot], scores: np.ndarray) -> float:
         if not np.isnan(score):
             own[ballot.collection].append(score)
     return float(np.mean([np.mean(values) for values in own.values()])) if own else float("nan")
-
-
-def _draw(group: str, seed: int) -> bytes:
-    return hashlib.sha256(f"{seed}/{group}".encode()).digest()

@@ -140,7 +140,7 @@ def _naming(path: Path) -> Iterator[None]:
 
 
 def _check_text(name: str) -> None:
-    """A graph is called as its file, and tables of names are UTF-8."""
+    """A graph has the name of its file, and tables of names are UTF-8."""
     try:
         name.encode()
     except UnicodeEncodeError:

@@ -68,7 +68,7 @@ def check_predictions(predictions: pl.DataFrame, questions: pl.DataFrame, source
     if predictions.schema != SCHEMA:
         raise InputError(
             f"{source}: expected the columns {_show_schema(SCHEMA)}, found "
-            f"{_show_schema(predictions.schema)}. Write it with solution.predictions.write."
+            f"{_show_schema(predictions.schema)}. Write it with solution.domain.predictions.write."
         )
     if _is_exact(predictions, questions):
         return

@@ -35,7 +35,7 @@ class Experiment:
     seeds: tuple[int, ...] = (0,)
     # Groups of collections of one source: a model learns from all of a group and ranks each.
     train_jointly: tuple[tuple[str, ...], ...] = ()
-    source: str = ""  # a hash of the file that it was found in
+    source: str = ""  # a hash of the file that it was found in, and of those beside it
     origin: str = ""  # the name or the file that it was found by; empty where it was made here
     is_quick: bool = False  # cut short, for a first look
     share: float = 1.0  # of the epochs of nets: less to end in time
@@ -45,7 +45,7 @@ class Experiment:
         try:
             check_name(self.name)
         except ValueError as error:
-            raise InputError(f"{self.name!r}: {error}. Rename the experiment.") from None
+            raise InputError(f"{error}. Rename the experiment.") from None
         if not isinstance(self.ranker, RankerSettings):
             raise InputError(
                 f"{self.name}: ranker is {self.ranker!r}, expected settings that inherit from "
@@ -168,11 +168,35 @@ def _take_experiment(module: ModuleType, name: str, origin: str) -> Experiment:
             f"{expected}, found the name {experiment.name!r}. Give the experiment the name of its "
             "file."
         )
-    return dataclasses.replace(experiment, source=_hash_source(module), origin=origin)
+    source = _hash_source(Path(str(module.__file__)))
+    return dataclasses.replace(experiment, source=source, origin=origin)
 
 
-def _hash_source(module: ModuleType) -> str:
-    return hashlib.sha256(Path(str(module.__file__)).read_bytes()).hexdigest()[:16]
+def _hash_source(path: Path) -> str:
+    """A hash of the file, and of what it imports from files beside it, as far as that goes."""
+    sources: dict[Path, bytes] = {}
+    waiting = [path]
+    while waiting:
+        file = waiting.pop()
+        if file not in sources and file.is_file():
+            sources[file] = file.read_bytes()
+            waiting += [path.with_name(f"{name}.py") for name in _list_imports(sources[file])]
+    return hashlib.sha256(b"".join(sources.values())).hexdigest()[:16]
+
+
+def _list_imports(source: bytes) -> list[str]:
+    """The first part of each name that is imported in the source, if it is Python, in order."""
+    try:
+        nodes = list(ast.walk(ast.parse(source)))
+    except (SyntaxError, ValueError):  # of a file that lies beside and is another's
+        return []
+    found = []
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.append(node.module)
+    return [name.partition(".")[0] for name in found]
 
 
 def _import_file(path: Path) -> ModuleType:
@@ -187,6 +211,6 @@ def _import_file(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except InputError as error:  # an experiment that could never be trained
         raise InputError(f"{path}: {error}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(f"{path}: importing it failed: {type(error).__name__}: {error}") from error
     return module

@@ -72,9 +72,17 @@ class TableRanker(Ranker):
         self.scaler_ = fit_scaler(tables)
         rows = np.concatenate([self._scale(table) for table in tables])
         ranks = np.concatenate([normalised_rank(part.runtimes) - 0.5 for part in parts])
-        self.weights_ = np.asarray(self.settings.fit_rows(rows, ranks))
+        self.weights_ = self._fit_rows(rows, ranks)
         report(1, 1)
         return self
+
+    def _fit_rows(self, rows: np.ndarray, ranks: np.ndarray) -> np.ndarray:
+        weights = self.settings.fit_rows(rows, ranks)
+        try:
+            return np.asarray(weights)
+        except ValueError as error:
+            kind = type(self.settings).__name__
+            raise InputError(f"fit_rows of {kind} returned what is no array: {error}.") from error
 
     def predict(self, graph: Graph) -> np.ndarray:
         rows = self._scale(distinct_rows(graph))

@@ -1,7 +1,6 @@
 """Prepare every graph of a folder into a store, one worker process a core; stopped, it goes on."""
 
 import dataclasses
-import errno
 import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,6 +42,7 @@ from solution.system.files import (
     replace_file,
     write_sealed,
 )
+from solution.system.refusals import FULL
 from solution.system.wording import count
 
 OTHERWISE = (
@@ -50,7 +50,6 @@ OTHERWISE = (
     "`fastslow prepare DATA --out FOLDER --replace`."
 )
 SUMMARY = TypeAdapter(Summary)
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class GraphPreparation(Protocol):
@@ -115,7 +114,7 @@ def _saying_no_room(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in NO_ROOM:
+        if error.errno in FULL:
             raise InputError(
                 f"{folder}: {error.strerror}. What is finished is kept: make room, and start the "
                 "same command again."

@@ -1,5 +1,6 @@
 """Names that people type: which become folders and files, and what a misspelt one meant."""
 
+import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
@@ -16,6 +17,11 @@ def make_safe(name: str) -> str:
     """At most MAX_NAME bytes of letters, digits and few signs; file systems count bytes."""
     safe = re.sub(r"[^\w.+-]+", "_", name).lstrip(".")
     return safe.encode(errors="replace")[:MAX_NAME].decode(errors="ignore") or "module"
+
+
+def draw_place(name: str, seed: int) -> bytes:
+    """Where a name stands in a random order, whatever other names there are."""
+    return hashlib.sha256(f"{seed}/{name}".encode()).digest()
 
 
 def check_name(name: str) -> str:

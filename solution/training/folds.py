@@ -8,7 +8,6 @@ The graphs of one source (xla, nlp, tile) are divided together, so that a progra
 both layout searches has the same fold in both, and a model may train on both without leaking.
 """
 
-import hashlib
 from collections import Counter, defaultdict
 from functools import partial
 from typing import Literal
@@ -18,6 +17,7 @@ import polars as pl
 
 from solution.domain.collection import COLLECTIONS
 from solution.runs.job import NO_FOLD as NO_FOLD  # also of graphs that are not labelled
+from solution.system.names import draw_place
 
 Scheme = Literal["architecture", "graph"]
 SOURCES = {collection.name: collection.source for collection in COLLECTIONS}
@@ -56,7 +56,7 @@ def split_inner(groups: list[str], share: float, seed: int) -> np.ndarray:
 
     About `share` of the graphs, at least one group; nothing where there are fewer than three.
     """
-    distinct = sorted(set(groups), key=lambda group: _draw(group, seed))
+    distinct = sorted(set(groups), key=lambda group: draw_place(group, seed))
     mask = np.zeros(len(groups), bool)
     if len(distinct) < 3:
         return mask
@@ -72,7 +72,7 @@ def split_inner(groups: list[str], share: float, seed: int) -> np.ndarray:
 def _balance(members: dict[str, list[str]], num_folds: int, seed: int) -> dict[str, int]:
     counts: dict[str, Counter[int]] = defaultdict(Counter)
     folds: dict[str, int] = {}
-    for group in sorted(members, key=lambda group: (-len(members[group]), _draw(group, seed))):
+    for group in sorted(members, key=lambda group: (-len(members[group]), draw_place(group, seed))):
         own = [counts[name] for name in set(members[group])]
         folds[group] = min(range(num_folds), key=partial(_cost_of_fold, own))
         for name in members[group]:
@@ -84,8 +84,3 @@ def _cost_of_fold(own: list[Counter[int]], fold: int) -> tuple[int, int, int]:
     """What a group of these collections costs in `fold`: first, collections left in one fold."""
     undivided = sum(set(counts) == {fold} for counts in own)
     return undivided, sum(counts[fold] for counts in own), fold
-
-
-def _draw(group: str, seed: int) -> bytes:
-    """A reproducible random number for the group that does not depend on the other groups."""
-    return hashlib.sha256(f"{seed}/{group}".encode()).digest()

@@ -36,6 +36,19 @@ def test_a_file_outside_the_package_is_known_by_its_content() -> None:
     assert len(experiment.source) == 16
 
 
+def test_what_it_imports_from_files_beside_it_counts_as_its_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    path, beside = tmp_path / "mine_001.py", tmp_path / "beside_mine.py"
+    path.write_text("import beside_mine\n" + NAMED.format("mine_001"))
+    beside.write_text("FACTOR = 10\nimport beside_mine\n")
+    first = find_experiment(str(path)).source
+    assert find_experiment(str(path)).source == first
+    beside.write_text("FACTOR = -10\n")
+    assert find_experiment(str(path)).source != first
+
+
 NAMED = """
 from solution import Experiment
 from solution.models.nothing import NothingSettings
@@ -52,6 +65,7 @@ EXPERIMENT = Experiment(name="{}", collections=("tile:xla",), ranker=NothingSett
         (NAMED.format("my model"), "Rename the experiment"),
         ("import no_such_module", "ModuleNotFoundError"),
         ("def broken(:", "SyntaxError"),
+        ("raise SystemExit(4)", "importing it failed: SystemExit: 4"),
     ],
 )
 def test_a_broken_experiment_is_refused_with_its_file(

@@ -35,7 +35,7 @@ FEATURES = (
 OUTPUT, INPUT, KERNEL = range(len(LAYOUT_TENSORS))
 UNSET = -1
 KEEPING = """
-abs add all-reduce all-to-all and atan2 bitcast-convert call cbrt ceil clamp collective-permute
+abs add all-reduce all-to-all and atan2 bitcast-convert cbrt ceil clamp collective-permute
 compare complex convert cosine count-leading-zeros divide dynamic-slice dynamic-update-slice
 exponential exponential-minus-one fft floor imag is-finite log log-plus-one logistic map maximum
 minimum multiply negate not or pad popcnt power real reduce-precision reduce-window remainder
@@ -44,7 +44,7 @@ shift-right-arithmetic shift-right-logical sign sine slice sort sqrt stochastic-
 tanh triangular-solve xor
 """
 KEEPS_ORDER = np.zeros(vocabulary.NUM_OPCODES, bool)  # of an operand that has the same shape
-KEEPS_ORDER[[OPCODE_IDS[name] for name in KEEPING.split()]] = True
+KEEPS_ORDER[[OPCODE_IDS[name] for name in (*KEEPING.split(), "call")]] = True
 
 
 @dataclass(frozen=True)

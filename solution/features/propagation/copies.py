@@ -12,7 +12,6 @@ from solution.features.propagation.orders import (
     pack,
     row_major,
     transposed,
-    unpack,
 )
 from solution.features.propagation.worklist import RESHAPES, TRANSPOSES, assign
 
@@ -126,12 +125,3 @@ def _pack_one(row, rank, order):
             order[count] = dimension
             count += 1
     return pack(order, rank)
-
-
-@njit(cache=True, nogil=True)
-def unpack_all(numbers, ranks, found):
-    """Write layouts `numbers` (rows, nodes) as dimensions (rows, nodes, 6), minor to major."""
-    for row in range(numbers.shape[0]):
-        for node in range(numbers.shape[1]):
-            for place in range(ranks[node]):
-                found[row, node, place] = unpack(numbers[row, node], place)

@@ -13,7 +13,7 @@ from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.ragged import starts_of
 from solution.domain.vocabulary import LAYOUT_TENSORS, MAX_RANK, OPCODE_IDS
-from solution.features.layout.conflicts import INPUT, KERNEL, OUTPUT
+from solution.features.layout.conflicts import INPUT, KEEPING, KERNEL, OUTPUT
 from solution.features.operands import NONE, find_operands
 from solution.features.padding import tensor_ranks
 from solution.features.propagation.backend import Backend
@@ -22,18 +22,13 @@ from solution.features.propagation.inlining import Inlined, inline
 UNSET, BITS = -1, 3  # as in solution.features.propagation.orders, which needs numba
 # What an instruction does with a layout.
 CHANGES, KEEPS, CONCATENATES, REDUCES, RESHAPES, TRANSPOSES, BROADCASTS, ASKS, GIVES = range(9)
-KEEPING = """
-abs add add-dependency and atan2 bitcast-convert ceil clamp count-leading-zeros compare complex
-convert cosine all-gather all-gather-start all-gather-done all-to-all collective-permute divide
-dynamic-slice dynamic-update-slice exponential exponential-minus-one fft floor imag is-finite log
-log-plus-one logistic map maximum minimum multiply negate not or xor pad power real reduce-precision
-reduce-window remainder reverse round-nearest-afz round-nearest-even rsqrt scatter select
-select-and-scatter shift-left shift-right-arithmetic shift-right-logical sign sine slice sort sqrt
-cbrt subtract stochastic-convert tan tanh popcnt triangular-solve cholesky set-dimension-size
-all-reduce all-reduce-start all-reduce-done reduce-scatter opt-barrier
-"""  # LayoutAssignment::InstructionCanChangeLayout
+# LayoutAssignment::InstructionCanChangeLayout says so of these as well; they stand in few programs.
+RARE = """
+add-dependency all-gather all-gather-start all-gather-done all-reduce-start all-reduce-done cholesky
+opt-barrier reduce-scatter set-dimension-size
+"""
 KINDS = np.full(vocabulary.NUM_OPCODES, CHANGES, np.int8)
-KINDS[[OPCODE_IDS[name] for name in KEEPING.split()]] = KEEPS
+KINDS[[OPCODE_IDS[name] for name in (*KEEPING.split(), *RARE.split())]] = KEEPS
 KINDS[OPCODE_IDS["concatenate"]] = CONCATENATES
 KINDS[OPCODE_IDS["reduce"]] = REDUCES
 KINDS[OPCODE_IDS["reshape"]] = RESHAPES

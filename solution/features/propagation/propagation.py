@@ -54,12 +54,6 @@ class Propagation:
         own = self.instructions
         return np.concatenate([own.node[own.read], own.node])
 
-    @cached_property
-    def copying(self) -> np.ndarray:
-        """The node (uses + instructions,) for which it is copied; -1: for the program's result."""
-        own = self.instructions
-        return np.concatenate([own.node[own.reader], own.node])
-
     def assign(self, rows: np.ndarray | slice = slice(None)) -> Assigned:
         """What becomes of the distinct configurations `rows` (k,) of the codebook."""
         codes = np.ascontiguousarray(self.graph.layouts.codes[rows], np.int64)

@@ -14,6 +14,16 @@ negotiate, so a wish that comes second is always refused.
 
 from numba import njit
 
+from solution.features.propagation.instructions import (
+    ASKS,
+    BROADCASTS,
+    CONCATENATES,
+    GIVES,
+    KEEPS,
+    REDUCES,
+    RESHAPES,
+    TRANSPOSES,
+)
 from solution.features.propagation.orders import (
     UNSET,
     aligned,
@@ -34,7 +44,6 @@ from solution.features.propagation.requests import (
     set_use,
 )
 
-CHANGES, KEEPS, CONCATENATES, REDUCES, RESHAPES, TRANSPOSES, BROADCASTS, ASKS, GIVES = range(9)
 NONE = -1
 # A program whose constraints chase each other ends all the same: after so many steps for each of
 # its instructions and uses what is left is not handed on.
