@@ -3,7 +3,6 @@
 And three that papers give: ordered pair accuracy, top-k slowdown, the list's likelihood.
 """
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -171,23 +170,3 @@ class Mean:
         """Each number by `spec`: f"{mean:.3f}" is such as 0.571 (0.542 to 0.600)."""
         value, low, high = (format(number, spec) for number in (self.value, self.low, self.high))
         return f"{value} ({low} to {high})"
-
-
-def bootstrap_mean(values: np.ndarray, resamples: int = 9999) -> Mean:
-    """The mean of per-graph scores (graphs,) with a percentile bootstrap interval over graphs.
-
-    The interval is NaN where there are fewer than two graphs.
-    Source: Efron, "Bootstrap methods: another look at the jackknife", 1979.
-    """
-    value = float(np.mean(values)) if len(values) else float("nan")
-    if len(values) < 2:
-        return Mean(value, float("nan"), float("nan"), len(values))
-    from scipy import stats
-
-    with warnings.catch_warnings():  # constant scores are a fair case here: the interval is a point
-        warnings.simplefilter("ignore")
-        result = stats.bootstrap(
-            (values,), np.mean, n_resamples=resamples, method="percentile", rng=0, batch=1000
-        )
-    interval = result.confidence_interval
-    return Mean(value, float(interval.low), float(interval.high), len(values))

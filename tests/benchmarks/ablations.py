@@ -24,8 +24,9 @@ from rich.console import Console
 from solution.analysis.published_numbers import read_published
 from solution.commands.options import Address, ExecutorOption, make_executor
 from solution.domain.collection import LAYOUT, NAMES, TILE
-from solution.domain.metrics import Mean, bootstrap_mean
+from solution.domain.metrics import Mean
 from solution.system.wording import count
+from tests.benchmarks.bootstrap import bootstrap_mean
 from tests.benchmarks.claims import (
     ALONE,
     CLAIMS,

@@ -26,13 +26,13 @@ from solution.choosing.table import Table, make_table
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
 from solution.domain.graph import Graph
-from solution.domain.metrics import bootstrap_mean
 from solution.experiments.base import find_experiment
 from solution.features.padding import repair_padding
 from solution.runs.folder import Run
 from solution.system.files import replace_file
 from solution.system.progress import track
 from solution.system.terminal import make_table as make_console_table
+from tests.benchmarks.bootstrap import bootstrap_mean
 
 SHOWN = (1, 2, 4, 8, 16, 32, 64, 128)
 WITH_INTERVAL = (4, 8, 16)

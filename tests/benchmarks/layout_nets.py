@@ -26,7 +26,7 @@ from solution.data.folders import find_files
 from solution.data.npz import read_graph
 from solution.domain.collection import LAYOUT, XLA
 from solution.domain.graph import Graph
-from solution.domain.metrics import bootstrap_mean, kendall_tau
+from solution.domain.metrics import kendall_tau
 from solution.features.preparation import Preparation
 from solution.models.base import Ranker, RankerSettings
 from solution.models.layout.cost_net import CostNetSettings
@@ -40,6 +40,7 @@ from solution.system.progress import track
 from solution.system.terminal import make_table
 from solution.training.fold_scores import fit_without
 from solution.training.plan import Plan, make_plan
+from tests.benchmarks.bootstrap import bootstrap_mean
 from tests.benchmarks.full_scale import measure
 from tests.benchmarks.layout_speed import WIDTH, Settings, bench_speed, choose_timed
 from tests.benchmarks.stress import write_stress_files

@@ -30,7 +30,7 @@ from solution.analysis.measures import separability
 from solution.data.folders import find_files
 from solution.domain.collection import LAYOUT, TILE
 from solution.domain.graph import Graph
-from solution.domain.metrics import bootstrap_mean, ordered_pair_accuracy, top_k_slowdown
+from solution.domain.metrics import ordered_pair_accuracy, top_k_slowdown
 from solution.experiments.base import find_experiment
 from solution.features.preparation import Preparation
 from solution.features.study_table import study_rows
@@ -40,6 +40,7 @@ from solution.system.progress import track
 from solution.system.terminal import make_table, output
 from solution.training.fold_scores import score_graphs
 from solution.training.plan import IS_LABELLED, Plan, make_plan
+from tests.benchmarks.bootstrap import bootstrap_mean
 from tests.benchmarks.out_of_fold_scores import open_plan
 from tests.benchmarks.tile_models import measure_tpu
 

@@ -15,7 +15,7 @@ import polars as pl
 
 from solution.data.folders import find_files
 from solution.domain.collection import collection
-from solution.domain.metrics import Mean, bootstrap_mean, kendall_tau, top_k_slowdown
+from solution.domain.metrics import Mean, kendall_tau, top_k_slowdown
 from solution.features.preparation import Preparation
 from solution.models.base import RankerSettings
 from solution.store.preparing import prepare_store
@@ -24,6 +24,7 @@ from solution.system.processes import count_cores, open_pool
 from solution.system.progress import track
 from solution.training.fold_scores import Measure, fit_without, held_out, score_graphs
 from solution.training.plan import IS_LABELLED, Plan, make_plan
+from tests.benchmarks.bootstrap import bootstrap_mean
 
 SEEDS = (0, 1, 2)
 

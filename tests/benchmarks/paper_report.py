@@ -12,10 +12,11 @@ from rich.table import Table
 
 from ensembles.resampling import mean_over_collections
 from solution.domain.collection import LAYOUT, TILE
-from solution.domain.metrics import Mean, bootstrap_mean
+from solution.domain.metrics import Mean
 from solution.system.files import replace_file
 from solution.system.pictures import save_figure
 from solution.system.terminal import make_table
+from tests.benchmarks.bootstrap import bootstrap_mean
 from tests.benchmarks.paper_systems import LAYOUT_SYSTEMS, ORDERS, TILE_SYSTEMS
 
 BEGIN, END = "<!-- written by {} -->", "<!-- end of what {} wrote -->"

@@ -14,7 +14,6 @@ import numpy as np
 
 from solution.data.folders import find_files
 from solution.domain.collection import LAYOUT
-from solution.domain.metrics import bootstrap_mean
 from solution.features.preparation import Preparation
 from solution.models.base import RankerSettings
 from solution.models.trees.lightgbm_ranker import LightGBMSettings
@@ -24,6 +23,7 @@ from solution.system.files import write_json
 from solution.system.terminal import say
 from solution.training.fold_scores import fit_without, held_out, score_graphs
 from solution.training.plan import Plan, make_plan
+from tests.benchmarks.bootstrap import bootstrap_mean
 
 RANKERS: dict[str, RankerSettings] = {
     "without": LightGBMSettings(), "with": PropagatedTreeSettings()

@@ -18,7 +18,7 @@ from solution.data.folders import find_files
 from solution.data.npz import read_graph
 from solution.domain.collection import TILE
 from solution.domain.graph import Graph
-from solution.domain.metrics import bootstrap_mean, top_k_score
+from solution.domain.metrics import top_k_score
 from solution.experiments.base import find_experiment, list_experiments
 from solution.features.padding import repair_padding
 from solution.features.tile.fusions import inline_fusions
@@ -28,6 +28,7 @@ from solution.models.base import RankerSettings
 from solution.system.processes import count_cores, open_pool
 from solution.system.progress import track
 from solution.system.terminal import make_table
+from tests.benchmarks.bootstrap import bootstrap_mean
 from tests.benchmarks.out_of_fold_scores import (
     SEEDS,
     metrics,

@@ -25,7 +25,7 @@ from solution.data.folders import find_files
 from solution.data.npz import read_graph
 from solution.domain.collection import LAYOUT
 from solution.domain.graph import Graph
-from solution.domain.metrics import bootstrap_mean, kendall_tau
+from solution.domain.metrics import kendall_tau
 from solution.experiments.base import find_experiment
 from solution.features.padding import repair_padding
 from solution.features.preparation import Preparation
@@ -38,6 +38,7 @@ from solution.system.terminal import output
 from solution.training.fit import split_training
 from solution.training.folds import NO_FOLD
 from solution.training.plan import Plan, make_plan
+from tests.benchmarks.bootstrap import bootstrap_mean
 
 COPIED = [feature.name for feature in FEATURES].index("propagated_bytes")
 RANKERS = ("layout_lightgbm_001", "layout_gnn_001", "layout_cost_net_001")

@@ -38,12 +38,13 @@ from solution.data.hlo.messages import MESSAGES, instructions
 from solution.data.npz import read_graph
 from solution.domain.collection import collection
 from solution.domain.graph import Graph
-from solution.domain.metrics import bootstrap_mean, kendall_tau
+from solution.domain.metrics import kendall_tau
 from solution.features.padding import repair_padding
 from solution.features.propagation.propagation import Propagation
 from solution.system.files import replace_file
 from solution.system.progress import track
 from solution.system.terminal import output, say
+from tests.benchmarks.bootstrap import bootstrap_mean
 from tests.benchmarks.unlike_programs import count_copied, open_plan, predict, read_unlike
 
 FEWEST = 30  # sound configurations

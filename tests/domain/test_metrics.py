@@ -9,14 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from solution.domain.metrics import (
-    Mean,
-    bootstrap_mean,
-    kendall_tau,
-    score_predictions,
-    score_ranking,
-    top_k_score,
-)
+from solution.domain.metrics import Mean, kendall_tau, score_predictions, score_ranking, top_k_score
 
 
 def slow_tau(scores: list[int], runtimes: list[int]) -> float:
@@ -145,51 +138,7 @@ def test_ties_of_a_shuffled_frame_go_to_the_first_configuration() -> None:
     assert score_predictions(predicted, labels)["score"].to_list() == [pytest.approx(-2)]
 
 
-def test_one_graph_has_a_mean_without_an_interval() -> None:
-    mean = bootstrap_mean(np.array([0.25]))
-    assert (mean.value, mean.graphs) == (0.25, 1)
-    assert math.isnan(mean.low)
-    assert math.isnan(mean.high)
-
-
-def test_no_graphs_have_no_mean() -> None:
-    mean = bootstrap_mean(np.array([]))
-    assert math.isnan(mean.value)
-    assert mean.graphs == 0
-
-
-def test_constant_scores_have_a_point_for_an_interval() -> None:
-    mean = bootstrap_mean(np.full(6, 0.5))
-    assert (mean.value, mean.low, mean.high) == (0.5, 0.5, 0.5)
-
-
-@given(st.lists(st.floats(-1, 1), min_size=2, max_size=30))
-@settings(max_examples=20, deadline=None)
-def test_the_interval_contains_the_mean(numbers: list[float]) -> None:
-    mean = bootstrap_mean(np.array(numbers), resamples=999)
-    assert mean.value == pytest.approx(np.mean(numbers))
-    assert mean.low <= mean.value + 1e-12
-    assert mean.value <= mean.high + 1e-12
-
-
-def test_the_interval_is_that_of_a_bootstrap_by_hand() -> None:
-    values = np.random.default_rng(1).normal(0.5, 0.2, 40)
-    generator = np.random.default_rng(2)
-    means = [values[generator.integers(0, 40, 40)].mean() for _ in range(9999)]
-    low, high = np.quantile(means, [0.025, 0.975])
-    mean = bootstrap_mean(values)
-    assert mean.low == pytest.approx(low, abs=0.004)
-    assert mean.high == pytest.approx(high, abs=0.004)
-    width = 2 * 1.96 * values.std() / math.sqrt(40)
-    assert mean.high - mean.low == pytest.approx(width, rel=0.05)
-
-
 def test_a_mean_is_written_with_its_interval() -> None:
     mean = Mean(0.0771, 0.06, 0.1, 13)
     assert f"{mean:.3f}" == "0.077 (0.060 to 0.100)"
     assert f"{mean:+.1%}" == "+7.7% (+6.0% to +10.0%)"
-
-
-def test_the_interval_is_the_same_every_time() -> None:
-    values = np.random.default_rng(0).normal(size=12)
-    assert bootstrap_mean(values) == bootstrap_mean(values)

@@ -68,8 +68,8 @@ def test_a_plan_is_on_the_device() -> None:
     computation = derive_computation([inputs.structure], configs, 2, torch.device("meta"))
     tensors = [computation.nodes, computation.configured, computation.pairs]
     matrices = [computation.pooling]
-    for aggregation, extra, parents in computation.rounds:
-        tensors.append(extra)
+    for aggregation, known, parents in computation.rounds:
+        tensors += known
         matrices += [aggregation, parents]
     for matrix in matrices:
         tensors += [*matrix._forward, *matrix._transposed]

@@ -3,6 +3,7 @@
 import numpy as np
 from numba import njit
 
+from solution.features.propagation.instructions import RESHAPES, TRANSPOSES
 from solution.features.propagation.orders import (
     ALIKE,
     SCATTERED,
@@ -13,7 +14,7 @@ from solution.features.propagation.orders import (
     row_major,
     transposed,
 )
-from solution.features.propagation.worklist import RESHAPES, TRANSPOSES, assign
+from solution.features.propagation.worklist import assign
 
 
 @njit(cache=True, nogil=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -11,6 +12,13 @@ from solution.models.layout.steps import Structure, derive_steps
 from solution.models.nets.sparse import SparseMatrix
 
 
+class Known(NamedTuple):
+    """What some colours know besides; of most there is nothing."""
+
+    colours: Tensor  # (known,) int64
+    values: Tensor  # (known, extras) float32
+
+
 @dataclass(frozen=True)
 class Computation:
     """The nodes of the graphs, and their (node, layout) pairs, are numbered one after the other."""
@@ -18,7 +26,7 @@ class Computation:
     nodes: Tensor  # (colours 0,) int64 the node of each
     configured: Tensor  # (configured,) int64 those colours 0 that have a layout
     pairs: Tensor  # (configured,) int64 their (node, layout) pair
-    rounds: list[tuple[SparseMatrix, Tensor, SparseMatrix]]  # what ColourBlock takes
+    rounds: list[tuple[SparseMatrix, Known, SparseMatrix]]  # what ColourBlock takes
     pooling: SparseMatrix  # ((1 + configs) x graphs x NUM_SHARES, colours after all rounds): Steps
 
     def prepare_gradients(self) -> None:
@@ -41,10 +49,15 @@ def derive_computation(
         rounds=[
             (
                 SparseMatrix(aggregation, device),
-                torch.from_numpy(extra).to(device),
+                _find_known(extra, device),
                 SparseMatrix(parents, device),
             )
             for aggregation, extra, parents in steps.rounds
         ],
         pooling=SparseMatrix(steps.pooling, device),
     )
+
+
+def _find_known(extra: np.ndarray, device: torch.device) -> Known:
+    known = np.flatnonzero(extra.any(axis=1))
+    return Known(*(torch.from_numpy(part).to(device) for part in (known, extra[known])))

@@ -29,7 +29,7 @@ from solution.features.layout import conflicts
 from solution.features.nodes import NUM_NUMERIC
 from solution.features.pruning import PRUNINGS
 from solution.models.base import RankerSettings
-from solution.models.layout.computation import Computation, derive_computation
+from solution.models.layout.computation import Computation, Known, derive_computation
 from solution.models.layout.inputs import NUM_PAIR_FEATURES, describe_graph
 from solution.models.layout.layout_forward import LayoutForward
 from solution.models.layout.steps import NUM_SHARES, Structure
@@ -138,18 +138,37 @@ def prepare(graph: Graph, pruning: str, hops: int) -> LayoutInputs:
 class PairMlp(nn.Module):
     """Linear, GELU, Linear of [node, layout]; the first product of each node is taken once.
 
-    Shapes: nodes (nodes, width), node (pairs,) int64 that of each pair, layouts (pairs, values) ->
-    (pairs, width).
+    Shapes: nodes (nodes, width), node (pairs,) int64 that of each pair, tokens (pairs, 18) int8 and
+    features (pairs, features) of its layout, table (tokens, token width) -> (pairs, width).
     """
 
-    def __init__(self, width: int, values: int) -> None:
+    def __init__(self, width: int, token_width: int, features: int) -> None:
         super().__init__()
         self.node = nn.Linear(width, width)
+        values = vocabulary.NUM_LAYOUT_FEATURES * token_width + features
         self.layout = nn.Linear(values, width, bias=False)
         self.out = nn.Linear(width, width)
 
-    def forward(self, nodes: Tensor, node: Tensor, layouts: Tensor) -> Tensor:
-        return self.out(functional.gelu(self.node(nodes)[node] + self.layout(layouts)))
+    def forward(
+        self, nodes: Tensor, node: Tensor, tokens: Tensor, features: Tensor, table: Tensor
+    ) -> Tensor:
+        layouts = self._multiply(tokens, features, table)
+        return self.out(functional.gelu(self.node(nodes)[node] + layouts))
+
+    def _multiply(self, tokens: Tensor, features: Tensor, table: Tensor) -> Tensor:
+        """The product of self.layout with [the table's row of each token, features].
+
+        The table is multiplied with the weights of each place once, and then all are one product:
+        whatever looks the rows up takes longer, or in its gradient adds up a row for each use.
+        """
+        numbers = torch.arange(len(table), dtype=tokens.dtype, device=tokens.device)
+        is_token = (tokens[..., None] == numbers).flatten(1)
+        by_token, by_feature = self.layout.weight.split(
+            [tokens.shape[1] * table.shape[1], features.shape[1]], dim=1
+        )
+        by_token = by_token.unflatten(1, (tokens.shape[1], -1)) @ table.T
+        weights = torch.cat([by_token.flatten(1), by_feature], dim=1)
+        return functional.linear(torch.cat([is_token, features], dim=1), weights)
 
 
 class LayoutGnn(nn.Module):
@@ -161,8 +180,7 @@ class LayoutGnn(nn.Module):
         self.opcode = nn.Embedding(vocabulary.NUM_OPCODES, OPCODE_WIDTH)
         self.token = nn.Embedding(vocabulary.NUM_LAYOUT_TOKENS, TOKEN_WIDTH)
         self.node = Mlp(OPCODE_WIDTH + NUM_NUMERIC, self.width, self.width)
-        tokens = vocabulary.NUM_LAYOUT_FEATURES * TOKEN_WIDTH
-        self.pair = PairMlp(self.width, tokens + NUM_PAIR_FEATURES)
+        self.pair = PairMlp(self.width, TOKEN_WIDTH, NUM_PAIR_FEATURES)
         self.blocks = nn.ModuleList(
             ColourBlock(before, after, len(conflicts.FEATURES))
             for before, after in pairwise((self.width, *settings.rounds))
@@ -207,18 +225,13 @@ class LayoutGnn(nn.Module):
         # Only the pairs that these configurations use: (configured, ...)
         used = torch.cat([inputs.pair_tokens for inputs in batch])[computation.pairs]
         features = torch.cat([inputs.pair_features for inputs in batch])[computation.pairs]
-        # As a product, whose gradient does not add up a row of the table for each of its uses.
-        is_token = used[..., None] == torch.arange(
-            vocabulary.NUM_LAYOUT_TOKENS, dtype=used.dtype, device=used.device
-        )
-        tokens = (is_token.to(self.token.weight.dtype) @ self.token.weight).flatten(1)
-        layouts = torch.cat([tokens, features], dim=-1)
-        pairs = self.pair(nodes, computation.nodes[computation.configured], layouts)
+        own = computation.nodes[computation.configured]
+        pairs = self.pair(nodes, own, used, features, self.token.weight)
         x = nodes[computation.nodes].index_add(0, computation.configured, pairs.to(nodes.dtype))
-        for block, (aggregation, extra, parents) in zip(
+        for block, (aggregation, known, parents) in zip(
             self.blocks, computation.rounds, strict=True
         ):
-            x = block(x, aggregation, extra, parents)
+            x = block(x, aggregation, known, parents)
         pooled = (computation.pooling @ x).view(-1, *configs.shape[1:], NUM_SHARES * x.shape[1])
         return pooled[:1] + pooled[1:]
 
@@ -252,9 +265,9 @@ class ColourBlock(nn.Module):
     half the outputs are computed: both signs of them are used. S is the identity where the width
     stays, and learned where it changes.
 
-    Shapes: x (colours before, inputs), aggregation (colours after, 3 x colours before), extra
-    (colours after, extras), parents (colours after, colours before): which one each was before, ->
-    (colours after, outputs).
+    Shapes: x (colours before, inputs), aggregation (colours after, 3 x colours before), known: the
+    extra of some colours after (extras,), 0 of others, parents (colours after, colours before):
+    which one each was before, -> (colours after, outputs).
     Source: GraphSAGE (Hamilton et al., 2017), operands and consumers apart; both signs: CReLU
     (Shang et al., 2016).
     """
@@ -267,10 +280,16 @@ class ColourBlock(nn.Module):
         self.norm = nn.LayerNorm(outputs // 2)
 
     def forward(
-        self, x: Tensor, aggregation: SparseMatrix, extra: Tensor, parents: SparseMatrix
+        self, x: Tensor, aggregation: SparseMatrix, known: Known, parents: SparseMatrix
     ) -> Tensor:
-        messages = self.weights(x).view(3 * len(x), -1)
-        update = self.norm(aggregation @ messages + self.extra(extra))
+        half = len(self.extra.bias)
+        # In the first message, of which each colour adds up one.
+        bias = functional.pad(self.extra.bias, (0, 2 * half))
+        messages = functional.linear(x, self.weights.weight, bias).view(3 * len(x), half)
+        # Of few colours anything is known: a product over all takes as long as a matrix's.
+        extra = functional.linear(known.values, self.extra.weight)
+        sums = aggregation @ messages
+        update = self.norm(sums.index_add_(0, known.colours, extra.to(sums.dtype)))
         positive = functional.gelu(update)
         both = torch.cat([positive, positive - update], dim=-1)  # GELU(-u) = GELU(u) - u
         return both.add_(parents @ self.skip(x))

@@ -94,7 +94,8 @@ def pool_alone(net: LayoutGnn, inputs: LayoutInputs, graph: Graph, config: int) 
         pair = structure.codebook.pairs(np.array([config]))[0, place]
         tokens = net.token(inputs.pair_tokens[pair].long()).flatten()
         layout = torch.cat([tokens, inputs.pair_features[pair]])
-        x[node] = nodes[node] + net.pair(nodes[[node]], torch.tensor([0]), layout[None])[0]
+        hidden = functional.gelu(net.pair.node(nodes[node]) + net.pair.layout(layout))
+        x[node] = nodes[node] + net.pair.out(hidden)
     extra = torch.zeros(len(x), len(conflicts.FEATURES))
     constrained = structure.constraints.describe(structure.codebook.codes[[config]])[0]
     extra[structure.constraints.nodes] = torch.from_numpy(constrained).float()
