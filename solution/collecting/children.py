@@ -41,6 +41,7 @@ class Child:
         self.limits = limits
         self.core = core
         self.platform, self.pinned = "", False
+        self.has_run_python = False  # a user's file, which may change anything in a process
         self._errors = Path(tempfile.mkstemp(prefix="fastslow-child-")[1])
         self._said = 0  # bytes that it had printed when it was asked last
         self._process: Any = None
@@ -67,9 +68,21 @@ class Child:
             raise ChildDiedError(self._bury(self._last_words())) from error
         return self._receive(seconds or self.limits.seconds)
 
+    def end(self) -> None:
+        """End the process, and what it started; the next request starts another."""
+        if self._process is not None:
+            with suppress(psutil.Error):  # it has ended, or what it started has
+                for started in psutil.Process(self._process.pid).children(recursive=True):
+                    started.kill()
+            self._process.kill()
+            self._process.join()
+        if self._connection is not None:
+            self._connection.close()
+        self._process = self._connection = None
+
     def close(self) -> None:
-        """End the process."""
-        self._end()
+        """End the process, of which nothing is left."""
+        self.end()
         self._errors.unlink(missing_ok=True)
 
     def __enter__(self) -> "Child":
@@ -79,7 +92,8 @@ class Child:
         self.close()
 
     def _start(self) -> None:
-        self._end()
+        self.end()
+        self.has_run_python = False
         self._said = 0  # it begins with an empty file
         self._connection, other = SPAWN.Pipe()
         # A new process: it compiles and times, and has nothing but what that takes.
@@ -116,7 +130,7 @@ class Child:
             return 0.0
 
     def _bury(self, reason: str) -> str:
-        self._end()
+        self.end()
         return reason
 
     def _last_words(self) -> str:
@@ -128,17 +142,6 @@ class Child:
                 if word in line:
                     return line[line.index(word) :][:300]
         return f"the process ended with {self._process.exitcode}"
-
-    def _end(self) -> None:
-        if self._process is not None:
-            with suppress(psutil.Error):  # it has ended, or what it started has
-                for started in psutil.Process(self._process.pid).children(recursive=True):
-                    started.kill()
-            self._process.kill()
-            self._process.join()
-        if self._connection is not None:
-            self._connection.close()
-        self._process = self._connection = None
 
 
 def choose_core() -> int | None:

@@ -13,7 +13,7 @@ from solution.collecting.arguments import make_arguments
 from solution.collecting.child import Lower, Refusal
 from solution.collecting.children import Child, ChildDiedError
 from solution.collecting.portable import make_portable
-from solution.collecting.program_file import SUFFIXES
+from solution.collecting.program_file import PYTHON, SUFFIXES
 from solution.data.hlo.messages import MESSAGES, read_records
 from solution.data.hlo.nodes import Nodes, find_configurable, read_nodes
 from solution.domain.codebook_encoder import encode
@@ -124,10 +124,14 @@ def _read_protobuf(path: Path) -> Iterator[Program]:
 def _read_source(path: Path, child: Child) -> Program:
     if not path.read_bytes().strip():
         raise InputError(f"{path}: expected {SUFFIXES[path.suffix]}, found an empty file.")
+    if child.has_run_python:
+        child.end()  # with all that the file changed there: each is read as if it were alone
     try:
         reply = child.ask(Lower(path.absolute()))
     except ChildDiedError as error:
         raise InputError(f"{path}: reading it failed: {error}.") from error
+    finally:
+        child.has_run_python = path.suffix == PYTHON
     if isinstance(reply, Refusal):
         raise InputError(f"{path}: expected {SUFFIXES[path.suffix]}, but: {reply.reason}")
     data, arguments = reply

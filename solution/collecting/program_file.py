@@ -15,8 +15,7 @@ translates it. Files beside it can be imported, as where python runs it.
 
 import importlib.util
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +26,9 @@ from solution.system.errors import InputError
 
 EXPECTED = "expected a function `program` and a tuple `arguments` (or a function that returns it)"
 CALLBACK = b"python_cpu_callback"  # in the names of what XLA calls to come back to Python
+PYTHON = ".py"
 SUFFIXES = {
-    ".py": "python with a jax function or a torch module",
+    PYTHON: "python with a jax function or a torch module",
     ".mlir": "StableHLO text",
     ".stablehlo": "StableHLO text",
     ".hlo": "HLO text",
@@ -39,17 +39,20 @@ SUFFIXES = {
 def lower_file(compiler: Compiler, path: Path) -> tuple[bytes, list[np.ndarray] | None]:
     """The serialized module of the file, and its arguments where it has some.
 
+    A python file may change jax's settings, the environment and what is imported: the process that
+    ran it must read no other file.
+
     Raises:
         InputError: a python file without a program, or with one that fails.
         RefusedError: text that is none of XLA's.
     """
-    if path.suffix == ".py":
-        with _beside(path):
-            function, arguments = _import_program(path)
-            try:
-                module, values = compiler.lower(function, arguments)
-            except Exception as error:
-                raise _failed(path, "tracing `program` with `arguments`", error) from error
+    if path.suffix == PYTHON:
+        sys.path.insert(0, str(path.absolute().parent))
+        function, arguments = _import_program(path)
+        try:
+            module, values = compiler.lower(function, arguments)
+        except Exception as error:
+            raise _failed(path, "tracing `program` with `arguments`", error) from error
         if CALLBACK in module:
             raise InputError(
                 f"{path}: calls back into Python (jax.debug.print, pure_callback, ...), and is "
@@ -60,31 +63,6 @@ def lower_file(compiler: Compiler, path: Path) -> tuple[bytes, list[np.ndarray] 
     if "stablehlo." in text or "func.func" in text:
         return compiler.parse_stablehlo(text), None
     return compiler.parse_hlo(text), None
-
-
-@contextmanager
-def _beside(path: Path) -> Iterator[None]:
-    """Files of the program's folder can be imported, and are forgotten afterwards.
-
-    Another program may have a file of the same name beside it. Libraries stay, also those of an
-    environment that lies in the folder: most must not be imported twice.
-    """
-    folder, known = path.absolute().parent, set(sys.modules)
-    sys.path.insert(0, str(folder))
-    try:
-        yield
-    finally:
-        sys.path.remove(str(folder))
-        new = set(sys.modules) - known
-        beside = {name for name in new if folder in _find_source(name).parents[:2]}
-        for name in new:
-            if name.partition(".")[0] in beside:
-                del sys.modules[name]
-
-
-def _find_source(module: str) -> Path:
-    """The file of an imported module; of a package its __init__.py."""
-    return Path(getattr(sys.modules[module], "__file__", None) or "")
 
 
 def _import_program(path: Path) -> tuple[Callable[..., Any], tuple[Any, ...]]:

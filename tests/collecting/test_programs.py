@@ -52,23 +52,23 @@ def test_dataclasses_and_files_beside_a_program_are_found(workers: Workers, tmp_
         assert [size, 32] in shapes
 
 
-def test_libraries_in_an_environment_beside_a_program_stay(
-    workers: Workers, tmp_path: Path
-) -> None:
-    """What is imported once must not be imported again."""
-    library = tmp_path / "venv" / "lib" / "site-packages" / "heavy"
-    library.mkdir(parents=True)
-    count = "import os\nos.environ['HEAVY'] = str(1 + int(os.environ.get('HEAVY', 0)))\n"
-    write(library, count, "__init__.py")
-    text = (
-        f"import os, sys\nsys.path.append({str(library.parent)!r})\nimport heavy\n{BEGIN}"
-        "def program(x):\n    return 2 * x[: int(os.environ['HEAVY'])]\n"
+def test_what_a_file_changes_ends_with_it(workers: Workers, tmp_path: Path) -> None:
+    """jax's settings, the environment and libraries are as if no other file had been read."""
+    change = (
+        "import jax, os\njax.config.update('jax_enable_x64', True)\nos.environ['ROWS'] = '2'\n"
+        "jax.numpy.ones = jax.numpy.zeros\n"
     )
-    for _ in range(2):
-        (program,) = read_programs(write(tmp_path, text), workers.compiling)
-        shapes = [list(i.shape.dimensions) for c in program.module.computations
-                  for i in c.instructions]  # fmt: skip
-        assert [1, 32] in shapes
+    plain = (
+        "import os\nimport jax.numpy as jnp\nimport numpy as np\n"
+        "arguments = (jnp.ones((int(os.environ.get('ROWS', 3)), 4)), np.ones((4, 5)))\n"
+        "def program(x, y):\n    return x @ y\n"
+    )
+    paths = write(tmp_path, plain), write(tmp_path, change + plain, "changes.py")
+    alone, changed = (next(read_programs(path, workers.compiling)) for path in paths)
+    (after,) = read_programs(paths[0], workers.compiling)
+    assert changed.arguments[1].dtype == np.float64
+    assert after.digest == alone.digest
+    np.testing.assert_array_equal(after.arguments[0], np.ones((3, 4), np.float32))
 
 
 def test_keys_of_random_numbers_are_arguments(workers: Workers, tmp_path: Path) -> None:
