@@ -7,6 +7,7 @@ from typing import Any
 
 import psutil
 
+from solution.collecting.program import UNSEEDED
 from solution.system.errors import InputError
 
 
@@ -25,8 +26,9 @@ def check_identity(
     """
     other = [key for key in wanted if found.get(key) != wanted[key]]
     if other:
+        reason = f"{UNSEEDED} " if "program" in other else ""
         raise InputError(
             f"{folder}: another {what} stands there; "
             + ", ".join(f"its {key} is {found.get(key)}, not {wanted[key]}" for key in other)
-            + ". Choose another --out, or add --replace."
+            + f". {reason}Choose another --out, or add --replace."
         )

@@ -24,6 +24,7 @@ from solution.system.errors import InputError
 from solution.system.names import make_safe
 
 PROTOBUF = ".pb"
+UNSEEDED = "A program that draws random numbers without a seed is another one each time it is read."
 
 
 @dataclass(frozen=True, eq=False)

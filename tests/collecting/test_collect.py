@@ -170,6 +170,7 @@ def test_a_collection_of_another_program_is_not_gone_on_with(
     _, errors = process.communicate(timeout=300)
     assert process.returncode == 2
     assert "its program is" in errors
+    assert "A program that draws random numbers without a seed is another one" in errors
     assert "--replace" in errors
 
 

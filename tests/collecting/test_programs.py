@@ -71,6 +71,18 @@ def test_what_a_file_changes_ends_with_it(workers: Workers, tmp_path: Path) -> N
     np.testing.assert_array_equal(after.arguments[0], np.ones((3, 4), np.float32))
 
 
+@pytest.mark.parametrize("arguments", ["DRAWN", "lambda: (np.random.rand(3),)"])
+def test_what_is_drawn_without_a_seed_is_the_same_each_time(
+    arguments: str, workers: Workers, tmp_path: Path
+) -> None:
+    text = (
+        "import random\nimport numpy as np\nDRAWN = (np.random.rand(3),)\n"
+        f"def program(x):\n    return x + {{random.random()}}.pop()\narguments = {arguments}\n"
+    )
+    path = write(tmp_path, text)
+    assert len({next(read_programs(path, workers.compiling)).digest for _ in range(2)}) == 1
+
+
 def test_keys_of_random_numbers_are_arguments(workers: Workers, tmp_path: Path) -> None:
     text = (
         f"{BEGIN}arguments = (jax.random.key(3), X)\n"
