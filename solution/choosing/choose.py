@@ -88,12 +88,13 @@ def choose_program(
         program = read_program(path, compiling)
         chosen = make_program_space(program, settings.kinds)
         prior = open_prior(bundle, chosen)
+        identity = _identify(program, bundle, settings)
         # What cannot be searched leaves no folder, and an earlier one as it is.
         if settings.replace and folder.exists():
             remove(folder)
         make_folder(folder)
         with locked(folder, "Wait for it, or choose another --out."):
-            journal = Journal.open(folder, _identify(program, bundle, settings))
+            journal = Journal.open(folder, identity)
             workers = Workers(compiling, timing)
             try:
                 return _choose(chosen, prior, workers, journal, folder, settings, tell)

@@ -83,10 +83,10 @@ class Collection:
         self._program, self._space, self._place = program, space, place
         self._settings, self._workers = settings, workers
         folder = place.find("log", program.name)
+        identity = _identify(program, space, place, settings.seed)
         if settings.replace and folder.exists():
             remove(folder)
             remove_graph(place, program.name)
-        identity = _identify(program, space, place, settings.seed)
         # Records from before there were kinds are of layouts or tiles, as their collection says.
         self.journal = Journal(folder, identity, {"kind": collection(place.collection).kind})
         drawn = [settings.seed, len(self.journal.candidates)]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from solution.collecting.arguments import make_arguments
+from solution.collecting.arguments import check_sizes, make_arguments
 from solution.collecting.child import Lower, Refusal
 from solution.collecting.children import Child, ChildDiedError
 from solution.collecting.portable import make_portable
@@ -33,7 +33,15 @@ class Program:
 
     name: str
     module: Any  # the message Module, as the graph shows it
-    arguments: list[np.ndarray]
+    given: list[np.ndarray] | None  # what its file calls it with; None: it does not say
+
+    @cached_property
+    def arguments(self) -> list[np.ndarray]:
+        """What it is called with: random numbers, drawn when they are asked for, if none are given.
+
+        Raises InputError where numbers of a parameter's type cannot be drawn.
+        """
+        return make_arguments(self.module, self.name) if self.given is None else self.given
 
     @cached_property
     def nodes(self) -> Nodes:
@@ -119,7 +127,8 @@ def _read_protobuf(path: Path) -> Iterator[Program]:
     modules = [record.module for record in read_records(path)]
     for place, module in enumerate(modules):
         name = name_program(path, place if len(modules) > 1 else None)
-        yield Program(name, module, make_arguments(module, f"{path}, {name}"))
+        check_sizes(module, f"{path}, {name}")
+        yield Program(name, module, None)
 
 
 def _read_source(path: Path, child: Child) -> Program:
@@ -137,6 +146,5 @@ def _read_source(path: Path, child: Child) -> Program:
         raise InputError(f"{path}: expected {SUFFIXES[path.suffix]}, but: {reply.reason}")
     data, arguments = reply
     module = MESSAGES["Module"].FromString(data)
-    if arguments is None:
-        arguments = make_arguments(module, str(path))
+    check_sizes(module, str(path))
     return Program(name_program(path), module, arguments)

@@ -120,6 +120,7 @@ def test_halves_of_integers_and_a_tuple_of_arguments_are_what_they_stand_for(
         ("a.hlo", "nonsense", "expected HLO text"),
         ("a.hlo", "HloModule a\nENTRY main { nonsense }", "expected HLO text.*2:[0-9]+: error"),
         ("a.hlo", " \n", "found an empty file"),
+        ("a.mlir", STABLEHLO.replace("8x", "?x"), "parameter 0 has a dimension of unknown size"),
         ("a.onnx", "", "expected the file of a program, by its suffix"),
         ("a.pb", "", "found an empty file"),
     ],

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from solution.collecting.arguments import PART, SCALE
 from solution.collecting.builder import Builder
 from solution.collecting.child import Load, Open, Run
 from solution.collecting.collect import Workers
@@ -81,6 +82,25 @@ def test_what_is_drawn_without_a_seed_is_the_same_each_time(
     )
     path = write(tmp_path, text)
     assert len({next(read_programs(path, workers.compiling)).digest for _ in range(2)}) == 1
+
+
+def test_random_arguments_are_drawn_when_they_are_asked_for(
+    workers: Workers, tmp_path: Path
+) -> None:
+    """Who only ranks needs none: they may be larger than the memory, or of a type without any."""
+    text = "HloModule m\nENTRY e {{ ROOT p = {}[{}] parameter(0) }}\n"
+    for kind, size in (("f32", 1 << 50), ("f8e4m3fn", 4)):
+        path = write(tmp_path, text.format(kind, size), f"{kind}.hlo")
+        (program,) = read_programs(path, workers.compiling)
+        assert program.nodes.opcodes.tolist()
+    with pytest.raises(InputError, match="f8e4m3fn: parameter 0 is of type f8e4m3fn, which is not"):
+        program.arguments  # noqa: B018
+    size = PART + 5
+    (program,) = read_programs(
+        write(tmp_path, text.format("f32", size), "large.hlo"), workers.compiling
+    )
+    expected = SCALE * np.random.default_rng(0).standard_normal(size)
+    np.testing.assert_array_equal(program.arguments[0], expected.astype(np.float32))
 
 
 def test_keys_of_random_numbers_are_arguments(workers: Workers, tmp_path: Path) -> None:
