@@ -8,7 +8,9 @@ import sys
 from solution.system.errors import InputError
 
 EXIT_STOPPED = 130  # by Ctrl-C
-KEPT = "What is finished is kept: the same command goes on."
+# Commands that write down what is finished, and begin there; a stop costs the others all they did.
+KEEPING = frozenset({"choose", "collect", "data", "demo", "prepare", "run", "train", "tune"})
+KEPT, STOPPED = "What is finished is kept: the same command goes on.", "Stopped."
 
 
 def main() -> None:
@@ -40,7 +42,7 @@ def _run() -> None:
         _end(f"the memory is not enough. Close other programs, or use fewer workers. {error}")
     except SystemExit as ended:
         if ended.code == EXIT_STOPPED:
-            print(KEPT, file=sys.stderr)
+            _say_stopped()
         raise
 
 
@@ -64,8 +66,12 @@ def _came_of_stopping(error: BaseException | None) -> bool:
 
 
 def _stop() -> None:
-    print(KEPT, file=sys.stderr)
+    _say_stopped()
     sys.exit(EXIT_STOPPED)
+
+
+def _say_stopped() -> None:
+    print(STOPPED if KEEPING.isdisjoint(sys.argv[1:2]) else KEPT, file=sys.stderr)
 
 
 def _end(message: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from solution.cli import KEPT
+from solution.cli import KEPT, STOPPED
 from solution.system.errors import InputError
 from solution.system.files import check_place, remove, replace_file, replace_folder
 from tests.conftest import FastSlow
@@ -23,7 +23,7 @@ FULL_DEVICE = Path("/dev/full")
 STARTED = """
 import sys
 from solution.cli import main
-sys.argv = ["fastslow", "check"]
+sys.argv = ["fastslow", *sys.argv[1:]]
 print("ready", flush=True)
 main()
 """
@@ -133,12 +133,16 @@ except InputError as error:
         (made / "new").touch()
 
 
-@pytest.mark.parametrize("delay", [0.0, 0.03, 0.1, 0.2, 0.4])
+@pytest.mark.parametrize(
+    ("command", "delay", "said"),
+    [*(("check", delay, STOPPED) for delay in (0.0, 0.03, 0.1, 0.2, 0.4)), ("demo", 0.2, KEPT)],
+)
 def test_stopped_while_libraries_are_imported_it_ends_with_a_sentence(
-    delay: float, tmp_path: Path
+    command: str, delay: float, said: str, tmp_path: Path
 ) -> None:
+    """Only a command that goes on says that it does."""
     process = subprocess.Popen(
-        [sys.executable, "-c", STARTED], cwd=tmp_path, text=True,
+        [sys.executable, "-c", STARTED, command], cwd=tmp_path, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     assert process.stdout is not None
@@ -147,4 +151,4 @@ def test_stopped_while_libraries_are_imported_it_ends_with_a_sentence(
     process.send_signal(signal.SIGINT)
     _, error = process.communicate(timeout=60)
     if process.returncode != 0:  # it had not ended before
-        assert (process.returncode, error) == (130, f"{KEPT}\n")
+        assert (process.returncode, error) == (130, f"{said}\n")

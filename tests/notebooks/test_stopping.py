@@ -14,11 +14,7 @@ BUILT = find_notebook("1").built
 
 
 @pytest.mark.parametrize(
-    ("number", "code", "words"),
-    [
-        (signal.SIGINT, 130, "What is finished is kept: the same command goes on."),
-        (signal.SIGTERM, 143, ""),
-    ],
+    ("number", "code", "words"), [(signal.SIGINT, 130, "Stopped."), (signal.SIGTERM, 143, "")]
 )
 def test_a_build_is_stopped(number: signal.Signals, code: int, words: str, tmp_path: Path) -> None:
     before = BUILT.read_bytes()
