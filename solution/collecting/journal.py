@@ -99,7 +99,7 @@ class Journal:
         return self.candidates.filter(pl.col("status") == SOUND)
 
     def find_failure(self) -> str:
-        """Why most of the others failed; empty where none did."""
+        """Why most of those that failed did; empty where none did."""
         notes = self.candidates.filter(pl.col("note") != "")["note"]
         return str(notes.mode(maintain_order=True)[0]) if len(notes) else ""
 

@@ -27,20 +27,35 @@ def show_finished(title: str, finished: Sequence[Finished]) -> Table:
     return table
 
 
+def describe_failures(finished: Sequence[Finished]) -> str:
+    """How many configurations of the first program of which any failed, and why; else empty."""
+    for one in finished:
+        if one.state.get("failure"):
+            tried = sum(one.state["statuses"].values())
+            return (
+                f"{one.name}: {_count_failed(one)} of {tried} configurations failed, most often "
+                f"because of this: {one.state['failure']}"
+            )
+    return ""
+
+
 def _describe(one: Finished) -> list[str]:
     if not one.state:
         return [""] * 6 + ["failed"]
     state = one.state
-    failed = sum(state["statuses"].get(kind, 0) for kind in (WRONG, REFUSED, DIED))
     return [
         str(state["configs"]),
-        str(failed),
+        str(_count_failed(one)),
         f"{state['spread']:.2f}",
         f"{state['repeat_tau']:.2f}",
         str(state["passes"]),
         f"{state['seconds']:.0f}",
         state["left_out"],
     ]
+
+
+def _count_failed(one: Finished) -> int:
+    return sum(one.state["statuses"].get(kind, 0) for kind in (WRONG, REFUSED, DIED))
 
 
 def _describe_clock(finished: Sequence[Finished]) -> str:

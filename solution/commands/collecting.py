@@ -253,6 +253,8 @@ def _pack_log(place: "Place", path: Path) -> bytes | None:
 
 def _say_outcome(folder: Path, finished: "list[Finished]") -> None:
     """What to do with what was written; exit with 1 where nothing was."""
+    from solution.collecting.tables import describe_failures
+
     cut = [one.name for one in finished if one.state.get("cut")]
     if cut:
         say(
@@ -262,11 +264,10 @@ def _say_outcome(folder: Path, finished: "list[Finished]") -> None:
     if any("npz" in one.state for one in finished):
         say(f"{folder}: check it with `fastslow check {quote(str(folder))}`.")
         return
-    failures = [one.state["failure"] for one in finished if one.state.get("failure")]
-    reason = f" Most configurations failed: {failures[0]}" if failures else ""
+    reason = describe_failures(finished)
     if any(one.state.get("left_out") == "flat" for one in finished):
-        reason = " Where all configurations take as long, --keep-flat writes it all the same."
-    say(f"{folder}: no graph was written.{reason}")
+        reason = "Where all configurations take as long, --keep-flat writes it all the same."
+    say(f"{folder}: no graph was written. {reason}".rstrip())
     raise typer.Exit(1)
 
 

@@ -19,8 +19,9 @@ from solution.collecting.journal import CANDIDATE_FILE, REPEAT_FILE, SOUND, STAT
 from solution.collecting.options import OptionSpace
 from solution.collecting.program import Program, name_program, read_programs
 from solution.collecting.records import Measured, Place, write_graph
-from solution.collecting.session import check_names
+from solution.collecting.session import Finished, check_names
 from solution.collecting.spaces import CompilerSpace, LayoutSpace, draw_untried, name_configuration
+from solution.collecting.tables import describe_failures
 from solution.collecting.timing import SCHEMA
 from solution.data.hlo.messages import read_records
 from solution.system.errors import InputError
@@ -242,6 +243,13 @@ def test_what_was_cut_short_goes_on_with_more_time(flat: Collected) -> None:
     state = open_collection(Settings(9, seconds=4)).run(print)
     assert (state["configs"], state["allowed"]) == (9, 4)
     assert state["failure"] == ""
+
+
+def test_what_failed_is_counted_where_no_graph_was_written() -> None:
+    state = {"statuses": {"sound": 7, "died": 2, "wrong": 1}, "failure": "it ended with -6"}
+    finished = [Finished("fine", {"statuses": {"sound": 9}, "failure": ""}), Finished("b", state)]
+    assert describe_failures(finished[:1]) == ""
+    assert describe_failures(finished).startswith("b: 3 of 10 configurations failed, most often")
 
 
 def test_options_are_not_what_was_measured_of_layouts(flat: Collected) -> None:
