@@ -65,7 +65,7 @@ class Chosen:
     name: str
     trials: list[Trial]
     reference: float  # nanoseconds of the default
-    verdict: Verdict | None  # None: nothing but the default could be measured
+    verdict: Verdict | None  # None: only the default could be timed to the end
     configuration: str
     changes: str
     note: str  # what led the search

@@ -155,7 +155,10 @@ def _choose_without_machine(
 def _show(chosen: "Chosen") -> None:
     output.print(_tabulate(chosen))
     if chosen.verdict is None:
-        say("No gain that can be told: nothing but the compiler's default could be measured.")
+        say(
+            "No gain that can be told: nothing but the compiler's default could be measured, and "
+            "timed again in all rounds."
+        )
     else:
         say(chosen.verdict.sentence())
         if chosen.verdict.is_gain:
