@@ -8,7 +8,7 @@ programs, so that they can be learned; nothing can be learned from them about a 
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import permutations
+from itertools import permutations, product
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +30,12 @@ BLOCK_ROWS = 2000
 CONFIGURABLE = {"reshape": 66_003, "dot": 98_954, "convolution": 20_900}  # counts in TpuGraphs
 OTHERS = ("parameter", "constant", "add", "multiply", "broadcast", "reduce", "transpose", "maximum")
 RANKS = {"reshape": 3, "dot": 3, "convolution": 4}
-CHANGED = 0.3  # share of the layouts that a configuration sets
+# Real nodes have few layouts: two orders of a tensor, and the compiler's choice besides. Of twelve
+# real files convolutions have 4 or 8, dots 8 or 9, reshapes 2 or 3.
+LAYOUTS = {"reshape": 3, "dot": 9, "convolution": 8}
+ORDERS = 2  # of a tensor
+# A random configuration sets all of a program's layouts; those of a search leave half of them.
+RANDOM, NEAR = 1.0, 0.5
 TENSOR_COSTS = (1.0, 0.5, 0.25)  # of an output, an input, a kernel that is not row-major
 OWN_COSTS = 0.3  # of a choice, which no rule says, at most
 BEST_TILE, TILE_COSTS = 4, np.array([0.2, 0.1, 0.05, 0.02])  # log2 of each size; a step off it
@@ -120,26 +125,40 @@ def _weigh(generator: np.random.Generator, choices: np.ndarray, rank: int) -> np
 
 
 def _choices(generator: np.random.Generator, name: str) -> np.ndarray:
-    """A convolution gives the two minor dimensions of its tensors, a reshape whole orders."""
+    """A convolution gives the two minor dimensions of its tensors, a reshape whole orders.
+
+    (choices, 18): nothing, then different ones that take one of two orders for each tensor.
+    """
     length = 2 if name == "convolution" else RANKS[name]
     orders = np.array(list(permutations(range(RANKS[name]), length)), np.int8)
     tensors = 2 if name == "reshape" else 3
-    number = min(len(orders) ** tensors, 24 if name == "reshape" else 400)
-    choices = np.full((1 + number, NUM_LAYOUT_FEATURES), -1, np.int8)
+    picked = np.array(list(product(range(ORDERS), repeat=tensors)))
+    picked = generator.permutation(picked)[: LAYOUTS[name] - 1]
+    choices = np.full((1 + len(picked), NUM_LAYOUT_FEATURES), -1, np.int8)
     for tensor in range(tensors):
         first = tensor * MAX_RANK
-        choices[1:, first : first + length] = orders[generator.integers(len(orders), size=number)]
+        own = generator.permutation(orders)[:ORDERS]
+        choices[1:, first : first + length] = own[picked[:, tensor]]
     return choices
 
 
 def draw_configs(
-    seed: int, candidates: Candidates, count: int, distinct: int | None = None
+    seed: int,
+    candidates: Candidates,
+    count: int,
+    distinct: int | None = None,
+    changed: float = RANDOM,
 ) -> np.ndarray:
-    """Which choice (configs, configurable) each configuration gives each node."""
+    """Which choice (configs, configurable) each configuration gives each node.
+
+    Args:
+        changed: the share of the nodes that each configuration gives any choice; the others have
+            the compiler's.
+    """
     generator = np.random.default_rng(seed)
     number = np.array([len(choices) for choices in candidates.layouts])
     shape = (distinct or count, len(number))
-    chosen = generator.integers(0, number, shape) * (generator.random(shape) < CHANGED)
+    chosen = generator.integers(0, number, shape) * (generator.random(shape) < changed)
     return chosen if distinct is None else chosen[np.arange(count) % distinct]
 
 
