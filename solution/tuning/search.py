@@ -1,17 +1,13 @@
 """Search the settings of an experiment by its out-of-fold scores.
 
 The study lives in a SQLite file, so a search that was stopped goes on where it was, and a trial
-that is worse than most after some folds is given up. Test labels are never looked at. SQLite works
-on a copy, which takes the place of the file after each trial, sealed: a file in the middle of a
-change has no checksum.
+that is worse than most after some folds is given up. Test labels are never looked at.
 
 Source: Akiba et al., "Optuna", KDD 2019; Bergstra and Bengio, "Random search for hyper-parameter
 optimization", JMLR 2012, of which 25 trials in 4 folds are the recipe of the LightGBM study.
 """
 
-import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -22,9 +18,8 @@ from rich.table import Table
 
 from solution.experiments.base import Experiment
 from solution.system.errors import InputError
-from solution.system.files import TEMPORARY, locked, make_folder, remove_leftovers, replace_file
+from solution.system.files import locked, make_folder, remove_leftovers, replace_file
 from solution.system.progress import bars
-from solution.system.sealing import check_seal, find_seal, replace_sealed
 from solution.system.terminal import make_table
 from solution.training.away import choose_needs, estimate_memory
 from solution.training.executors.base import Executor, Needs, Task
@@ -34,10 +29,10 @@ from solution.training.sites import Address, choose_site
 from solution.training.watch import ProgressBars, Watch
 from solution.tuning.experiment_text import write_experiment
 from solution.tuning.space import find_searched, plain_value, suggest, with_values
+from solution.tuning.study_file import STUDY, keep, open_storage, working_copy
 from solution.tuning.trial import Scored, Trials, find_limits, tell
 
 Sampler = Literal["tpe", "random"]
-STUDY = "study.db"
 SHOWN = 10
 DONE = (TrialState.COMPLETE, TrialState.PRUNED)
 AS_IT_IS = "as it is"  # marks the trial of the experiment's own settings
@@ -74,10 +69,12 @@ class Search:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         with locked(self.folder, "Wait for it, or choose another folder with --out."):
             remove_leftovers(self.folder)
-            with self._working_copy() as copy:
+            with working_copy(self.folder) as copy:
                 study = self._open(copy)
                 self._try(study, trials, copy)
-            return optuna.load_study(study_name=study.study_name, storage=_storage(self._path))
+            return optuna.load_study(
+                study_name=study.study_name, storage=open_storage(self.folder / STUDY)
+            )
 
     def _try(self, study: optuna.Study, trials: int, copy: Path) -> None:
         searched = find_searched(self.experiment.ranker)
@@ -94,7 +91,7 @@ class Search:
                     at_once = self.at_once or self._executor.slots  # of a cluster, which may grow
                     self._try_some(study, min(left, at_once), work, watch)
                 finally:
-                    self._keep(copy)
+                    keep(copy, self.folder)
             watch.note(_describe_best(study))
 
     def _try_some(self, study: optuna.Study, count: int, work: Trials, watch: Watch) -> None:
@@ -154,29 +151,6 @@ class Search:
             temporary.write_text(text, encoding="utf-8")
         return path
 
-    @property
-    def _path(self) -> Path:
-        return self.folder / STUDY
-
-    @contextmanager
-    def _working_copy(self) -> Iterator[Path]:
-        """A copy of the study that was written, or the place of a new one."""
-        copy = self.folder / f"{TEMPORARY}{STUDY}"
-        if find_seal(self._path).exists() or self._path.exists():
-            try:
-                check_seal(self._path)
-            except InputError as error:
-                raise InputError(f"{error} Delete {self.folder}, or choose another one.") from error
-            shutil.copyfile(self._path, copy)
-        try:
-            yield copy
-        finally:
-            remove_leftovers(self.folder)
-
-    def _keep(self, copy: Path) -> None:
-        with replace_sealed(self._path) as temporary:
-            shutil.copyfile(copy, temporary)
-
     def _open(self, copy: Path) -> optuna.Study:
         seed = self.seed + self._count_stored(copy)  # going on must not draw the same trials again
         samplers: dict[str, optuna.samplers.BaseSampler] = {
@@ -184,7 +158,7 @@ class Search:
             "random": optuna.samplers.RandomSampler(seed=seed),
         }
         study = optuna.create_study(
-            storage=_storage(copy),
+            storage=open_storage(copy),
             study_name=self.experiment.name,
             direction="maximize",
             load_if_exists=True,
@@ -199,7 +173,7 @@ class Search:
     def _count_stored(self, copy: Path) -> int:
         if not copy.is_file():
             return 0
-        storage = _storage(copy)
+        storage = open_storage(copy)
         names = optuna.get_all_study_names(storage)
         if self.experiment.name not in names:
             return 0
@@ -226,10 +200,6 @@ class Search:
                     "Choose another folder with --out."
                 )
             study.set_user_attr(name, value)
-
-
-def _storage(path: Path) -> str:
-    return f"sqlite:///{path.resolve()}"
 
 
 def find_as_it_is(

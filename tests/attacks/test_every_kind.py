@@ -82,7 +82,8 @@ WRITTEN = {
     "solution/training/out_of_fold.py": ("predictions",),
     "solution/training/plan.py": (),  # text in memory
     "solution/training/sites.py": (),  # an experiment that is read at once
-    "solution/tuning/search.py": ("study",),
+    "solution/tuning/search.py": (),  # an experiment of the user's own
+    "solution/tuning/study_file.py": ("study",),
     "submissions/archive.py": ("archive",),
     "submissions/download.py": ("download",),
     "submissions/kernels/datasets.py": (),  # for Kaggle
