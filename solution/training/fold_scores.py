@@ -13,11 +13,16 @@ from solution.domain.graph import Graph
 from solution.domain.metrics import score_ranking
 from solution.models.base import Ranker, RankerSettings
 from solution.store.lazy_graphs import LazyGraphs
+from solution.system.errors import InputError
 from solution.system.report import Report, silent
 from solution.training.fit import split_training
 from solution.training.plan import Plan
 
 Measure = Callable[[np.ndarray, np.ndarray], float]  # of scores and runtimes
+
+
+class DivergedError(InputError):
+    """Scores are NaN or infinite: what was fitted is no model."""
 
 
 def fit_without(
@@ -49,6 +54,9 @@ def score_graphs(
 
     Returns:
         (graphs, 1 + measures)
+
+    Raises:
+        DivergedError: a score is NaN or infinite, and would be ranked by its place in the list.
     """
     rows, more = [], tuple(measures)
     for graph in graphs:
@@ -56,6 +64,8 @@ def score_graphs(
             raise ValueError(f"{graph.name} has no labels to score against")
         configs = choose_configs(graph.key, graph.num_configs)
         scores, runtimes = ranker.predict(graph)[configs], graph.runtimes[configs]
+        if not np.isfinite(scores).all():
+            raise DivergedError(f"{graph.name}: scores of it are NaN or infinite.")
         own = score_ranking(graph.collection.name, scores, runtimes)
         rows.append([own, *(measure(scores, runtimes) for measure in more)])
     return np.array(rows)

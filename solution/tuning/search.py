@@ -17,6 +17,7 @@ from optuna.trial import TrialState
 from rich.table import Table
 
 from solution.experiments.base import Experiment
+from solution.runs.record import fingerprint_code
 from solution.system.errors import InputError
 from solution.system.files import locked, make_folder, remove_leftovers, replace_file
 from solution.system.progress import bars
@@ -30,7 +31,7 @@ from solution.training.watch import ProgressBars, Watch
 from solution.tuning.experiment_text import write_experiment
 from solution.tuning.space import find_searched, plain_value, suggest, with_values
 from solution.tuning.study_file import STUDY, keep, open_storage, working_copy
-from solution.tuning.trial import Scored, Trials, find_limits, tell
+from solution.tuning.trial import DIVERGED, Scored, Trials, find_limits, tell
 
 Sampler = Literal["tpe", "random"]
 SHOWN = 10
@@ -56,8 +57,9 @@ class Search:
 
         The first one that is done is the experiment as it is.
 
-        Raises InputError where the folder holds a search of other data or other folds, or one that
-        is damaged; and where no collection of the experiment can be divided into folds.
+        Raises InputError where the folder holds a search of other code, data or folds, or one that
+        is damaged; where no collection of the experiment can be divided into folds; where a model
+        of one's own fails; and where every trial diverged.
         """
         if not any(self.plan.folds(name) for name in self.experiment.collections):
             raise InputError(
@@ -72,9 +74,14 @@ class Search:
             with working_copy(self.folder) as copy:
                 study = self._open(copy)
                 self._try(study, trials, copy)
-            return optuna.load_study(
-                study_name=study.study_name, storage=open_storage(self.folder / STUDY)
+            stored = open_storage(self.folder / STUDY)
+            done = optuna.load_study(study_name=study.study_name, storage=stored)
+        if not done.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
+            raise InputError(
+                f"{self.experiment.name}: the scores of all {_count_done(done)} trials are NaN or "
+                "infinite, so there is no best. Lower its learning rate."
             )
+        return done
 
     def _try(self, study: optuna.Study, trials: int, copy: Path) -> None:
         searched = find_searched(self.experiment.ranker)
@@ -182,6 +189,8 @@ class Search:
     def _check_same(self, study: optuna.Study) -> None:
         wanted = {
             "ranker": repr(self.experiment.ranker),
+            "source": self.experiment.source,
+            "code": fingerprint_code(),
             "collections": list(self.experiment.collections),
             "train_jointly": [list(group) for group in self.experiment.train_jointly],
             "folds": {name: self.plan.folds(name) for name in self.experiment.collections},
@@ -189,12 +198,13 @@ class Search:
             "seed": self.seed,
         }
         known = study.user_attrs or wanted
-        # Searches of before there was `train_jointly` had none; of others the seed is not known.
-        before = {"train_jointly": [], "seed": self.seed}
+        # Searches of before there was `train_jointly` had none; what else is not known is taken
+        # for the same.
+        before = {**wanted, "train_jointly": []}
         for name, value in wanted.items():
-            found = known.get(name, before.get(name))
+            found = known.get(name, before[name])
             if found != value:
-                other = "other" if name in ("collections", "folds") else "another"
+                other = "other" if name in ("code", "collections", "folds") else "another"
                 raise InputError(
                     f"{self.folder}: holds a search with {other} {name} ({found}, now {value}). "
                     "Choose another folder with --out."
@@ -222,12 +232,14 @@ def _describe_best(study: optuna.Study) -> str:
 def show_study(study: optuna.Study) -> Table:
     """The best trials, and the one of the settings as they were."""
     complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-    pruned = len(study.get_trials(deepcopy=False, states=(TrialState.PRUNED,)))
+    pruned = study.get_trials(deepcopy=False, states=(TrialState.PRUNED,))
+    diverged = sum(DIVERGED in trial.user_attrs for trial in pruned)
     ranked = sorted(complete, key=lambda trial: -_value(trial))
     names = list(ranked[0].params)
     own = find_as_it_is(study)
     table = make_table(
-        f"{study.study_name}: {len(complete)} trials, {pruned} more given up early",
+        f"{study.study_name}: {len(complete)} trials, {len(pruned)} more given up early"
+        + (f" ({diverged} with scores that are NaN or infinite)" if diverged else ""),
         (f"Trial {own.number} is the experiment as it is. " if own else "")
         + "The best of many trials flatters itself.",
     )

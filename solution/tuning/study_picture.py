@@ -52,10 +52,11 @@ def _draw_history(
     values = np.array([trial.value for trial in complete], float)
     axes.plot(numbers, values, "o", color="C0", label="trial")
     axes.step(numbers, np.maximum.accumulate(values), where="post", color="C1", label="best so far")
-    if pruned:
-        given_up = [list(trial.intermediate_values.values())[-1] for trial in pruned]
+    scored = [trial for trial in pruned if trial.intermediate_values]  # others diverged at once
+    if scored:
+        given_up = [list(trial.intermediate_values.values())[-1] for trial in scored]
         label = "given up (score of its folds so far)"
-        axes.plot([t.number for t in pruned], given_up, "x", color="#999999", label=label)
+        axes.plot([t.number for t in scored], given_up, "x", color="#999999", label=label)
     axes.set_title(f"{name}: out-of-fold score of {len(complete) + len(pruned)} trials")
     axes.set_xlabel("trial")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))

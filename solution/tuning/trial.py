@@ -11,10 +11,11 @@ from optuna.trial import TrialState
 from solution.experiments.base import Experiment
 from solution.models.base import Ranker
 from solution.system.report import Report
-from solution.training.fold_scores import fit_without, held_out, score_graphs
+from solution.training.fold_scores import DivergedError, fit_without, held_out, score_graphs
 from solution.training.sites import Address, Site
 from solution.tuning.space import with_values
 
+DIVERGED = "diverged"  # marks a trial of which scores are NaN or infinite
 WARM_UP_TRIALS = 5  # before any trial is given up
 
 
@@ -24,6 +25,7 @@ class Scored:
 
     values: tuple[float, ...]  # the mean of the collections after each step
     is_given_up: bool
+    has_diverged: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,8 +53,7 @@ class Trials:
         """
         experiment, plan = self._find(), self.site.plan
         settings = with_values(experiment.ranker, values)
-        steps = [(c, f) for c in self.collections for f in plan.folds(c)]
-        steps.sort(key=lambda step: step[1])  # every collection's first fold comes first
+        steps = self._list_steps()
         scores: dict[str, list[np.ndarray]] = {}
         models: dict[tuple[tuple[str, ...], int], Ranker] = {}
         found: list[float] = []
@@ -61,13 +62,23 @@ class Trials:
             if key not in models:  # the last one, if it ranks several collections
                 models = {key: fit_without(settings, plan, *key, self.seed)}
             graphs = held_out(plan, collection, fold, settings)
-            scores.setdefault(collection, []).append(score_graphs(models[key], graphs)[:, 0])
+            try:
+                own = score_graphs(models[key], graphs)[:, 0]
+            except DivergedError:
+                return Scored(tuple(found), is_given_up=True, has_diverged=True)
+            scores.setdefault(collection, []).append(own)
             found.append(_mean_of_collections(list(scores.values())))
             report(number + 1, len(steps), f"{found[-1]:.4f}")
             is_last = number + 1 == len(steps)
             if not is_last and number < len(limits) and max(found) < limits[number]:
                 return Scored(tuple(found), is_given_up=True)
         return Scored(tuple(found), is_given_up=False)
+
+    def _list_steps(self) -> list[tuple[str, int]]:
+        """Collections and folds; every collection's first fold comes first."""
+        folds = self.site.plan.folds
+        steps = [(name, fold) for name in self.collections for fold in folds(name)]
+        return sorted(steps, key=lambda step: step[1])
 
     def _find(self) -> Experiment:
         given = self.experiment
@@ -97,6 +108,8 @@ def tell(study: optuna.Study, trial: optuna.Trial, scored: Scored) -> None:
     """Keep what a trial found."""
     for step, value in enumerate(scored.values):
         trial.report(value, step)
+    if scored.has_diverged:
+        trial.set_user_attr(DIVERGED, value=True)
     if scored.is_given_up:
         study.tell(trial, state=TrialState.PRUNED)
     else:
