@@ -11,7 +11,9 @@ import numpy as np
 
 from solution.domain.graph import Graph
 from solution.experiments.base import Experiment
+from solution.models import table_ranker
 from solution.models.base import Ranker
+from solution.store.lazy_graphs import LazyGraphs
 from solution.system.errors import InputError
 from solution.training.plan import IS_LABELLED, Plan
 
@@ -31,7 +33,7 @@ def name_failure(experiment: Experiment, doing: str) -> Iterator[None]:
         yield
     except (InputError, OSError, MemoryError):
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # of sys.exit, which would end this without a word
         frames = _find_frames(error.__traceback__, experiment)
         if not frames:
             raise
@@ -64,15 +66,31 @@ def rehearse(experiment: Experiment, plan: Plan) -> None:
         return
     settings = experiment.ranker.quick()
     with name_failure(experiment, f"tried on {rows['graph'][0]} before the training"):
-        graph = plan.load(rows[:1], settings)[0]
-        ranker = settings.build(seed=0)
-        ranker.fit(plan.load(rows[:1], settings), plan.load(rows[1:], settings))
+        graphs, validation = plan.load(rows[:1], settings), plan.load(rows[1:], settings)
+        graph, ranker = graphs[0], settings.build(seed=0)
+        _try_fitting(ranker, graphs, validation, experiment)
         try:
             scores = ranker.predict(graph)
         except InputError as error:
             raise InputError(f"{experiment.origin}: {error}") from error
         _try_saving(ranker, experiment)
     check_shape(scores, experiment, graph)
+    _check_finite(scores, experiment, graph)
+
+
+def _try_fitting(
+    ranker: Ranker, graphs: LazyGraphs, validation: LazyGraphs, experiment: Experiment
+) -> None:
+    try:
+        ranker.fit(graphs, validation)
+    except ValueError as error:  # of numpy, where what was learned is no array
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        if Path(last.filename) != Path(str(table_ranker.__file__)):
+            raise
+        raise InputError(
+            f"{experiment.origin}: what fit_rows of {type(experiment.ranker).__name__} returned is "
+            f"no array: {error}. Expected an array of numbers."
+        ) from error
 
 
 def _try_saving(ranker: Ranker, experiment: Experiment) -> None:
@@ -86,6 +104,19 @@ def _try_saving(ranker: Ranker, experiment: Experiment) -> None:
                 f"{experiment.origin}: what it learned cannot be saved: {error}. Expected arrays "
                 "of numbers from what fits it."
             ) from error
+
+
+def _check_finite(scores: np.ndarray, experiment: Experiment, graph: Graph) -> None:
+    """Raise InputError where scores are no finite numbers as they are kept, in 32 bits."""
+    with np.errstate(over="ignore"):
+        wrong = int((~np.isfinite(scores.astype(np.float32))).sum())
+    if wrong:
+        is_table = isinstance(experiment.ranker, table_ranker.TableSettings)
+        raise InputError(
+            f"{experiment.origin}: {'score_rows' if is_table else 'predict'} of "
+            f"{type(experiment.ranker).__name__} gave {wrong} of the {len(scores)} configurations "
+            f"of {graph.name} scores that are NaN, infinite or too large for 32 bits."
+        )
 
 
 def check_shape(scores: np.ndarray, experiment: Experiment, graph: Graph) -> None:

@@ -1,20 +1,26 @@
 """The text of an experiment file, as people would write it: the lint step finds nothing in it."""
 
+import ast
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from solution.experiments.base import Experiment
 
 WIDTH = 100  # characters of a line
 STEP = "    "
+OWN = "fastslow_experiment_"  # what solution.experiments.base calls the modules of files
+IMPORTS = (ast.Import, ast.ImportFrom)
 
 
 def write_experiment(name: str, searched: Experiment, settings: Any, note: str) -> str:
     """An experiment like the one that was searched, with these settings, all of them written out.
 
-    A default that is changed later does not change what was found.
+    A default that is changed later does not change what was found. Of settings that a file of
+    one's own defines, nothing but that file can be run: its source is written, with the experiment
+    in the place of its own.
     """
     fields = {
         "name": name,
@@ -25,19 +31,55 @@ def write_experiment(name: str, searched: Experiment, settings: Any, note: str) 
     }
     if not searched.train_jointly:
         del fields["train_jointly"]
-    return (
-        f'"""{note}"""\n\n{_list_imports(settings)}\n\n'
-        f"EXPERIMENT = {_call('Experiment', fields, '')}\n"
-    )
+    text = f"EXPERIMENT = {_call('Experiment', fields, '')}\n"
+    named = [Experiment, *(type(value) for value in (settings, *_walk_nested(settings)))]
+    if not any(_is_own(kind) for kind in named):
+        return f'"""{note}"""\n\n{_list_imports(named)}\n\n{text}'
+    source = Path(searched.origin).read_text(encoding="utf-8")
+    known = _list_imported(source)
+    missing = [kind for kind in named if not _is_own(kind) and kind.__name__ not in known]
+    return _replace_experiment(source, _list_imports(missing), f"# {note}\n{text}")
 
 
-def _list_imports(settings: Any) -> str:
-    places: dict[str, set[str]] = {Experiment.__module__: {Experiment.__qualname__}}
-    for value in (settings, *_walk_nested(settings)):
-        places.setdefault(type(value).__module__, set()).add(type(value).__qualname__)
+def _is_own(kind: type) -> bool:
+    """Whether the class is defined in the file of an experiment, which has no name to import."""
+    return kind.__module__.startswith(OWN)
+
+
+def _list_imported(source: str) -> set[str]:
+    nodes = [node for node in ast.parse(source).body if isinstance(node, ast.ImportFrom)]
+    return {alias.asname or alias.name for node in nodes for alias in node.names}
+
+
+def _list_imports(named: Iterable[type]) -> str:
+    places: dict[str, set[str]] = {}
+    for kind in named:
+        places.setdefault(kind.__module__, set()).add(kind.__qualname__)
     return "\n".join(
         f"from {place} import {', '.join(sorted(names))}" for place, names in sorted(places.items())
     )
+
+
+def _replace_experiment(source: str, imports: str, text: str) -> str:
+    """The source with `text` where it says EXPERIMENT, and `imports` behind its own."""
+    said = [node for node in ast.parse(source).body if _names_experiment(node)]
+    old = ast.get_source_segment(source, said[-1]) if said else None
+    before, _, after = source.rpartition(old) if old else (f"{source}\n", "", "")
+    if imports:
+        lines, body = before.split("\n"), ast.parse(before).body
+        ends = [node.end_lineno or 0 for node in body if isinstance(node, IMPORTS)]
+        place = ends[-1] if ends else len(lines) - 1
+        before = "\n".join([*lines[:place], imports, *lines[place:]])
+    return f"{before}{text.rstrip()}{after}"
+
+
+def _names_experiment(statement: ast.stmt) -> bool:
+    match statement:
+        case ast.Assign(targets=[ast.Name(id="EXPERIMENT")]):
+            return True
+        case ast.AnnAssign(target=ast.Name(id="EXPERIMENT")):
+            return True
+    return False
 
 
 def _walk_nested(settings: Any) -> Iterator[Any]:

@@ -25,6 +25,7 @@ from solution.system.terminal import make_table
 from solution.training.away import choose_needs, estimate_memory
 from solution.training.executors.base import Executor, Needs, Task
 from solution.training.executors.local import LocalExecutor
+from solution.training.failures import rehearse
 from solution.training.plan import Plan
 from solution.training.sites import Address, choose_site
 from solution.training.watch import ProgressBars, Watch
@@ -67,6 +68,7 @@ class Search:
                 "labelled graphs of several architectures here, so nothing can be held out to "
                 "score settings by. Search on other data."
             )
+        rehearse(self.experiment, self.plan)
         make_folder(self.folder)
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         with locked(self.folder, "Wait for it, or choose another folder with --out."):

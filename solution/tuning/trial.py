@@ -11,6 +11,7 @@ from optuna.trial import TrialState
 from solution.experiments.base import Experiment
 from solution.models.base import Ranker
 from solution.system.report import Report
+from solution.training.failures import name_failure
 from solution.training.fold_scores import DivergedError, fit_without, held_out, score_graphs
 from solution.training.sites import Address, Site
 from solution.tuning.space import with_values
@@ -50,9 +51,22 @@ class Trials:
             values: the settings that are not the experiment's own.
             limits: a trial whose best mean until then is below the limit of a step is given up
                 there; there may be fewer than steps.
+
+        Raises InputError where a model of one's own fails.
         """
-        experiment, plan = self._find(), self.site.plan
-        settings = with_values(experiment.ranker, values)
+        experiment = self._find()
+        given = ", ".join(f"{name}={value}" for name, value in values.items())
+        with name_failure(experiment, f"tried with {given}"):
+            return self._score(experiment, values, limits, report)
+
+    def _score(
+        self,
+        experiment: Experiment,
+        values: dict[str, Any],
+        limits: Sequence[float],
+        report: Report,
+    ) -> Scored:
+        plan, settings = self.site.plan, with_values(experiment.ranker, values)
         steps = self._list_steps()
         scores: dict[str, list[np.ndarray]] = {}
         models: dict[tuple[tuple[str, ...], int], Ranker] = {}

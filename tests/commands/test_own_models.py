@@ -90,6 +90,32 @@ def test_scores_that_are_not_one_a_row_are_refused(
     assert f"slip.py: score_rows of Slip returned an array {found}" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("learned", "scores", "found"),
+    [
+        ("rows.T @ ranks", "rows[:, 0] * np.nan", "score_rows of Slip gave 12 of the 12"),
+        ("rows.T @ ranks", "np.full(len(rows), 1e300)", "too large for 32 bits"),
+        ("[[1], [1, 2]]", "rows[:, 0]", "what fit_rows of Slip returned is no array"),
+        ("sys.exit(3)", "rows[:, 0]", "slip.py, line 15, in fit_rows: SystemExit: 3"),
+    ],
+)
+def test_what_a_model_of_ones_own_may_not_do_is_said_before_the_training(
+    learned: str, scores: str, found: str, fastslow: FastSlow, tmp_path: Path
+) -> None:
+    data = make_data(tmp_path / "data")
+    text = BROKEN.replace("np.linalg.slove(rows.T @ rows, rows.T @ ranks)", learned)
+    text = text.replace("from dataclasses", "import sys; from dataclasses")
+    (tmp_path / "slip.py").write_text(text.replace("rows @ weights", scores), encoding="utf-8")
+    done = fastslow(
+        "train", "slip.py", "--data", data, "--folds", "2", "--scheme", "graph", "--run", "out"
+    )
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert f"{tmp_path / 'slip.py'}" in done.stderr
+    assert found in done.stderr
+    assert "in 0.0 s" not in done.stderr  # no model was trained
+
+
 def test_two_experiments_of_one_name_are_refused(fastslow: FastSlow, tmp_path: Path) -> None:
     (tmp_path / "own").mkdir()
     text = BROKEN.replace('name="slip"', 'name="linear_ridge_001"')

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from solution.data.folders import find_files
+from solution.domain.collection import TILE
 from solution.experiments.base import Experiment, find_experiment
 from solution.features.preparation import Preparation
 from solution.models.table_ranker import TableSettings
@@ -17,9 +18,10 @@ from solution.system.errors import InputError
 from solution.training.plan import make_plan
 from solution.tuning.search import Search, show_study
 from solution.tuning.study_picture import draw_study
+from tests.commands.test_tune_command import assert_lint_is_content
 from tests.made.graphs import make_tile_graph, write_graph
 
-OWN = '''
+OWN = '''\
 """A ridge of one's own."""
 
 from dataclasses import dataclass
@@ -94,9 +96,42 @@ class Diverging(TableSettings):
         return np.asarray(rows @ weights * (1 if self.lambda_l2 == self.sound else np.nan))
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("", ""),
+        (
+            "from solution import Experiment, TableSettings\n",
+            "from solution import TableSettings\nfrom solution import Experiment as E\n",
+        ),
+        ("EXPERIMENT =", "AFTER = 1; EXPERIMENT ="),
+        ("EXPERIMENT =", "if True:\n    EXPERIMENT ="),
+    ],
+)
+def test_the_best_of_a_model_of_ones_own_can_be_loaded(
+    old: str, new: str, store: Store, tmp_path: Path
+) -> None:
+    """It is one file, which needs the other no more, and may be searched again."""
+    made = OWN.replace("= Experiment(", "= E(") if " as E" in new else OWN
+    (tmp_path / "mine.py").write_text(made.replace(old, new) if old else made, encoding="utf-8")
+    search = make_search(store, find_experiment(str(tmp_path / "mine.py")), tmp_path / "search")
+    study = search.run(2)
+    path = search.best_experiment(study)
+    (tmp_path / "mine.py").unlink()
+    found = find_experiment(str(path))
+    assert (found.name, found.collections) == ("mine_tuned", TILE)
+    assert found.ranker.lambda_l2 == pytest.approx(study.best_params["lambda_l2"], rel=1e-3)  # type: ignore[attr-defined]
+    assert f"# mine with the best of 2 trials: {study.best_value:.4f}." in path.read_text()
+    again = make_search(store, found, tmp_path / "again")
+    best = find_experiment(str(again.best_experiment(again.run(1))))
+    assert best.ranker.lambda_l2 == found.ranker.lambda_l2  # type: ignore[attr-defined]
+    if not old:
+        assert_lint_is_content(path)
+
+
 def test_a_trial_that_diverged_is_never_the_best(store: Store, tmp_path: Path) -> None:
     """Scores that are NaN would be ranked in the order of the file."""
-    experiment = Experiment("mine", ("tile:xla",), Diverging())
+    experiment = Experiment("mine", TILE, Diverging())
     study = make_search(store, experiment, tmp_path / "search").run(3)
     assert [trial.state.name for trial in study.trials] == ["COMPLETE", "PRUNED", "PRUNED"]
     assert study.best_trial.number == 0
@@ -104,5 +139,21 @@ def test_a_trial_that_diverged_is_never_the_best(store: Store, tmp_path: Path) -
     assert "2 more given up early (2 with scores that are NaN or infinite)" in shown
     draw_study(study, tmp_path / "study.png")
     with pytest.raises(InputError, match="the scores of all 2 trials are NaN or infinite"):
-        lost = Experiment("lost", ("tile:xla",), Diverging(sound=0.0))
+        lost = Experiment("lost", TILE, Diverging(sound=0.0))
         make_search(store, lost, tmp_path / "lost").run(2)
+
+
+@pytest.mark.parametrize(
+    ("condition", "meant"),
+    [
+        ("True", "ValueError: it failed .tried on kernel_. before the training"),
+        ("self.lambda_l2 != 10", "ValueError: it failed .tried with lambda_l2="),
+    ],
+)
+def test_a_model_of_ones_own_that_fails_is_one_line(
+    condition: str, meant: str, store: Store, tmp_path: Path
+) -> None:
+    slip = f"        if {condition}:\n            raise ValueError('it failed')\n        penalty"
+    experiment = write_own(tmp_path, "        penalty", slip)
+    with pytest.raises(InputError, match=f"mine.py, line 16, in fit_rows: {meant}"):
+        make_search(store, experiment, tmp_path / "search").run(2)
