@@ -32,7 +32,8 @@ def write_experiment(name: str, searched: Experiment, settings: Any, note: str) 
     if not searched.train_jointly:
         del fields["train_jointly"]
     text = f"EXPERIMENT = {_call('Experiment', fields, '')}\n"
-    named = [Experiment, *(type(value) for value in (settings, *_walk_nested(settings)))]
+    kinds = [type(value) for value in (settings, *_walk_nested(settings))]
+    named: list[type] = [Experiment, *kinds]
     if not any(_is_own(kind) for kind in named):
         return f'"""{note}"""\n\n{_list_imports(named)}\n\n{text}'
     source = Path(searched.origin).read_text(encoding="utf-8")
