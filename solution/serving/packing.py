@@ -148,7 +148,12 @@ def _copy_model(job: JobRecord, place: Path, folder: Path) -> Member:
     target = folder / name
     target.mkdir(parents=True)
     described = read_record(place / MODEL / catalogue.RECORD, "a model")
-    try:  # a kind of the user's own is refused here, not by those who get the bundle
+    if str(described.get("kind")).startswith(catalogue.OWN):
+        raise InputError(
+            f"{job.experiment} is a model of your own, whose code is not of this program, so it is "
+            "not packed. Give a recipe without it: --recipe NAME."
+        )
+    try:  # what cannot be read is refused here, not by those who get the bundle
         read_settings(described)
     except InputError as error:
         raise InputError(f"{place}: cannot be packed: {error}") from error

@@ -17,12 +17,17 @@ from ensembles.merge import merge_run
 from ensembles.scoring import alone
 from solution import load_bundle, load_run, read_graph
 from solution.domain import predictions
+from solution.experiments.base import Experiment
 from solution.models import catalogue
+from solution.models.linear import RidgeSettings
 from solution.runs.folder import Run
 from solution.serving.packing import pack
 from solution.serving.record import RECORD
 from solution.store.store import Store
 from solution.system.errors import InputError
+from solution.training.executors.local import LocalExecutor
+from solution.training.opening import open_experiments
+from solution.training.out_of_fold import run_experiments
 from tests.serving.conftest import KINDS, LAYOUT, RECIPE, TILE
 
 FILES = {LAYOUT: "npz/layout/xla/random/test/program_6.npz", TILE: "npz/tile/xla/test/kernel_6.npz"}
@@ -45,6 +50,19 @@ def test_every_kind_gives_the_bytes_of_the_runs_own_test_predictions(
         own = expected.filter(pl.col("collection") == collection, pl.col("graph") == graph.name)
         assert len(own) == len(found) > 0
         assert found.equals(own)
+
+
+class OwnSettings(RidgeSettings):
+    """A kind that this program does not know."""
+
+
+def test_a_model_of_ones_own_is_named_and_not_packed(store: Store, tmp_path: Path) -> None:
+    own = Experiment("mine", (TILE,), OwnSettings(max_configs=8))
+    where = (store, tmp_path / "run")
+    with open_experiments([own], *where, scheme="graph", folds=2) as (plan, run):
+        run_experiments([own], plan, run, LocalExecutor(1))
+    with pytest.raises(InputError, match="^mine is a model of your own.*without it: --recipe"):
+        pack(run, alone("mine"), tmp_path / "bundle")
 
 
 def test_the_ensemble_gives_the_bytes_of_the_runs_own_ranking(
