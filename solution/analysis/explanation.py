@@ -18,7 +18,7 @@ from solution.analysis.contributions import (
 )
 from solution.domain import predictions
 from solution.domain.graph import Graph
-from solution.experiments.base import Experiment
+from solution.experiments.base import Experiment, find_experiment, list_experiments
 from solution.features.column import Feature
 from solution.models.base import Ranker, RankerSettings
 from solution.models.catalogue import Model, load_model
@@ -127,6 +127,15 @@ def adds_up(ranker: Ranker) -> "TypeGuard[CostNetRanker]":
     """
     module = sys.modules.get("solution.models.layout.cost_net")
     return module is not None and isinstance(ranker, module.CostNetRanker)
+
+
+def find_explained(name: str, run: Run) -> Experiment:
+    """The experiment of this name or file; InputError where there is none."""
+    if name in set(run.experiments()) - set(list_experiments()):
+        raise InputError(
+            f"{name} is of {run.folder}, but its code is yours: give the path of its file."
+        )
+    return find_experiment(name)
 
 
 def find_graph(store: Store, experiment: Experiment, name: str) -> Graph:

@@ -155,13 +155,12 @@ def explain(
 ) -> None:
     """Say why a configuration is predicted slow, by a model that has not seen its graph."""
     from solution.analysis import explanation as words
-    from solution.experiments.base import find_experiment
     from solution.store.store import Store
     from solution.training.run_store import open_run_store
 
     check_writable(out or EXPLANATIONS)
-    found = find_experiment(experiment)
     run = Run.existing(run_folder)
+    found = words.find_explained(experiment, run)
     store = Store.open(data) if data else open_run_store(run)
     chosen = words.find_graph(store, found, graph)
     model, folder = words.load_unseen(run, found, chosen)

@@ -27,6 +27,7 @@ from solution.models.trees.pairwise_ranker import PairwiseSettings
 from solution.system.errors import InputError
 from tests.conftest import REPOSITORY, FastSlow
 from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
+from tests.made.run import make_run
 
 TILE = [make_tile_graph(seed, configs=20, name=f"kernel_{seed}") for seed in range(6)]
 LAYOUT = [make_layout_graph(seed, configs=20, name=f"program_{seed}") for seed in range(6)]
@@ -119,6 +120,14 @@ def test_principal_components_of_a_line_are_the_line() -> None:
     assert shares[0] == pytest.approx(1)
     distances = np.diff(points[:, 0])
     np.testing.assert_allclose(np.abs(distances), np.abs(distances[0]))
+
+
+def test_of_a_model_of_ones_own_the_file_is_asked_for(fastslow: FastSlow, tmp_path: Path) -> None:
+    """The run knows its name, but the package has no such experiment."""
+    make_run(tmp_path / "done", collections=("tile:xla",))
+    done = fastslow("explain", "net_001", "graph_0", "--run", "done")
+    assert done.returncode == 2
+    assert "net_001 is of done, but its code is yours: give the path of its file." in done.stderr
 
 
 def test_explain_after_a_run(fastslow: FastSlow, tmp_path: Path) -> None:
