@@ -68,6 +68,10 @@ def inspect(
     """Show one graph as tables and save a picture of it; of a folder, pictures of its data."""
     from solution.store.store import is_store
 
+    if not file.exists():
+        raise InputError(
+            f"{file}: there is no such file or folder. Give an npz file, a folder or a store."
+        )
     if name is not None and not file.is_dir():
         raise InputError(f"{file}: --graph names one in a folder. Leave it out.")
     if file.is_dir() and name is None and not is_store(file):

@@ -15,6 +15,7 @@ from polars.io.plugins import register_io_source
 
 from solution.system.errors import InputError
 from solution.system.files import replace_file
+from solution.system.refusals import raise_full
 from solution.system.sealing import check_any_seal, replace_sealed
 
 GRAPH = ["collection", "graph"]
@@ -86,7 +87,11 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except pl.exceptions.PolarsError as error:
-        raise InputError(f"{path}: cannot be written: {error}") from error
+        raise_full(error, path)
+        raise InputError(
+            f"{path}: cannot be written ({error}). Make room if the disk is full, or choose "
+            "another place."
+        ) from error
 
 
 @contextmanager

@@ -1,6 +1,8 @@
 """Refusals of the system, said of what was meant: many name a temporary file, or none at all."""
 
 import errno
+import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,9 +40,18 @@ def name_file(path: Path, temporary: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        raise_full(error, path)
         if error.errno in FULL and error.filename in (None, str(temporary)):
             error.filename = str(path)
         raise
+
+
+def raise_full(error: Exception, path: Path) -> None:
+    """Raise what the system says of a full disk where a library has its number in words only."""
+    said = re.search(r"\(os error (\d+)\)", str(error))
+    if said and int(said[1]) in FULL:
+        number = int(said[1])
+        raise OSError(number, os.strerror(number), str(path)) from error
 
 
 @contextmanager

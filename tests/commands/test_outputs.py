@@ -7,13 +7,17 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+import polars as pl
 import pytest
 
 from solution.cli import KEPT, STOPPED
 from solution.system.errors import InputError
 from solution.system.files import check_place, remove, replace_file, replace_folder
+from solution.system.parquet import writing
 from tests.conftest import FastSlow
 from tests.made.graphs import make_tile_graph, write_graph
 from tests.made.run import make_run
@@ -48,6 +52,7 @@ def place(tmp_path: Path) -> Path:
         ("report --run done --out folder.html", "folder.html: is a folder"),
         ("ensemble --search --run done --out folder.png", "folder.png: is a folder"),
         ("inspect data/npz/tile/xla/train/k0.npz --picture folder.png", "folder.png: is a folder"),
+        ("inspect other", "other: there is no such file or folder. Give an npz file, a folder or"),
         ("inspect data --picture file", "file: a file is in its place"),
         ("explain net_001 a --run done --out file", "file: a file is in its place"),
         ("tune tile_lightgbm_001 --data data --out file", "file: a file is in its place"),
@@ -72,14 +77,30 @@ def test_a_folder_is_no_place_of_a_file(tmp_path: Path) -> None:
         check_place(tmp_path)
 
 
-def test_a_file_that_grows_too_large_is_named(tmp_path: Path) -> None:
-    """The system names none, or the one that stands for it until it is whole."""
+def _write_text(path: Path) -> None:
+    path.write_bytes(b"x" * 100_000)
+
+
+def _write_csv(path: Path) -> None:
+    pl.DataFrame({"score": range(100_000)}).write_csv(path)
+
+
+def _write_parquet(path: Path) -> None:
+    with writing(path.with_name("wanted.csv")):
+        pl.DataFrame({"score": np.random.default_rng(0).random(100_000)}).write_parquet(path)
+
+
+@pytest.mark.parametrize("write", [_write_text, _write_csv, _write_parquet])
+def test_a_file_that_grows_too_large_is_named(
+    write: Callable[[Path], None], tmp_path: Path
+) -> None:
+    """The system names none, or the one that stands for it until it is whole; polars no number."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20 << 10, before[1]))
     try:
         full = pytest.raises(OSError, match="File too large: '.*wanted.csv'")
         with full, replace_file(tmp_path / "wanted.csv") as temporary:
-            temporary.write_bytes(b"x" * 100_000)
+            write(temporary)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert not list(tmp_path.iterdir())
