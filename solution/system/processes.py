@@ -128,6 +128,26 @@ def open_pool(
         pool.shutdown(cancel_futures=True)
 
 
+@contextmanager
+def interrupted_later() -> Iterator[None]:
+    """Answer Ctrl-C after the block, in which processes are started.
+
+    One that is half started is not known yet, so it could not be ended: it would say itself, and
+    after all else, that it could not begin.
+    """
+    if threading.current_thread() is not threading.main_thread():  # it never gets the signal
+        yield
+        return
+    came: list[int] = []
+    answer = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, answer)
+    if came and callable(answer):
+        answer(came[0], None)
+
+
 def _has_said_why(pool: ProcessPoolExecutor) -> bool:
     """Whether a worker ended itself with a message."""
     workers = list(pool._processes.values())

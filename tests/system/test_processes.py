@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from solution.system.processes import fork_server, open_pool
+from solution.system.processes import fork_server, interrupted_later, open_pool
 from tests.serving.test_reading import TEXT
 
 STARTS = """
@@ -93,3 +93,12 @@ def test_ctrl_c_while_a_server_imports_says_nothing(tmp_path: Path) -> None:
     os.killpg(process.pid, signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert (process.returncode, said) == (130, "")
+
+
+def test_ctrl_c_is_answered_when_processes_are_started() -> None:
+    done = []
+    with pytest.raises(KeyboardInterrupt), interrupted_later():
+        os.kill(os.getpid(), signal.SIGINT)
+        done.append("started")
+    assert done == ["started"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

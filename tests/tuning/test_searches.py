@@ -1,11 +1,17 @@
 """What a search goes on with, and what it makes of models that fail."""
 
 import dataclasses
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
+from solution.cli import KEPT
 from solution.data.folders import find_files
 from solution.domain.collection import TILE
 from solution.experiments.base import Experiment, find_experiment
@@ -157,3 +163,20 @@ def test_a_model_of_ones_own_that_fails_is_one_line(
     experiment = write_own(tmp_path, "        penalty", slip)
     with pytest.raises(InputError, match=f"mine.py, line 16, in fit_rows: {meant}"):
         make_search(store, experiment, tmp_path / "search").run(2)
+
+
+def test_stopped_while_workers_start_it_ends_with_a_sentence(store: Store, tmp_path: Path) -> None:
+    """A worker that was half started would say after it that it could not begin."""
+    text = OWN.replace("        penalty", "        time.sleep(1)\n        penalty", 1)
+    text = text.replace("import numpy", "import time; import numpy")
+    (tmp_path / "mine.py").write_text(text, encoding="utf-8")
+    words = f"tune mine.py --data {store.folder} --folds 2 --trials 4 --workers 2 --out search"
+    command = [sys.executable, "-m", "solution", *words.split()]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    until = time.monotonic() + 60
+    while len(psutil.Process(process.pid).children()) < 2 and time.monotonic() < until:
+        time.sleep(0.01)  # their server, and what keeps the names of what they share
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert error.splitlines()[-1] == KEPT

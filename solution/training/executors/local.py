@@ -18,6 +18,7 @@ from solution.system.processes import (
     available_memory,
     choose_context,
     count_cores,
+    interrupted_later,
     open_pool,
 )
 from solution.training.executors.base import Keep, Task, Work, forget
@@ -90,9 +91,11 @@ def _run_apart(
     screen = Screen(watch, [task.name for task in tasks])
     begin = (_begin, messages, slots, count, count_gpus(), devices, work)
     with screen, open_pool(count, *begin, context=context) as pool:
-        running = {
-            pool.submit(_work, number, task.arguments): number for number, task in enumerate(tasks)
-        }
+        with interrupted_later():
+            running = {
+                pool.submit(_work, number, task.arguments): number
+                for number, task in enumerate(tasks)
+            }
         while running:
             done, _ = wait(running, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
             while not messages.empty():
