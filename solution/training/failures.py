@@ -11,9 +11,8 @@ import numpy as np
 
 from solution.domain.graph import Graph
 from solution.experiments.base import Experiment
-from solution.models import table_ranker
 from solution.models.base import Ranker
-from solution.store.lazy_graphs import LazyGraphs
+from solution.models.table_ranker import TableSettings
 from solution.system.errors import InputError
 from solution.training.plan import IS_LABELLED, Plan
 
@@ -68,29 +67,14 @@ def rehearse(experiment: Experiment, plan: Plan) -> None:
     with name_failure(experiment, f"tried on {rows['graph'][0]} before the training"):
         graphs, validation = plan.load(rows[:1], settings), plan.load(rows[1:], settings)
         graph, ranker = graphs[0], settings.build(seed=0)
-        _try_fitting(ranker, graphs, validation, experiment)
         try:
+            ranker.fit(graphs, validation)
             scores = ranker.predict(graph)
         except InputError as error:
             raise InputError(f"{experiment.origin}: {error}") from error
         _try_saving(ranker, experiment)
     check_shape(scores, experiment, graph)
     _check_finite(scores, experiment, graph)
-
-
-def _try_fitting(
-    ranker: Ranker, graphs: LazyGraphs, validation: LazyGraphs, experiment: Experiment
-) -> None:
-    try:
-        ranker.fit(graphs, validation)
-    except ValueError as error:  # of numpy, where what was learned is no array
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        if Path(last.filename) != Path(str(table_ranker.__file__)):
-            raise
-        raise InputError(
-            f"{experiment.origin}: what fit_rows of {type(experiment.ranker).__name__} returned is "
-            f"no array: {error}. Expected an array of numbers."
-        ) from error
 
 
 def _try_saving(ranker: Ranker, experiment: Experiment) -> None:
@@ -111,7 +95,7 @@ def _check_finite(scores: np.ndarray, experiment: Experiment, graph: Graph) -> N
     with np.errstate(over="ignore"):
         wrong = int((~np.isfinite(scores.astype(np.float32))).sum())
     if wrong:
-        is_table = isinstance(experiment.ranker, table_ranker.TableSettings)
+        is_table = isinstance(experiment.ranker, TableSettings)
         raise InputError(
             f"{experiment.origin}: {'score_rows' if is_table else 'predict'} of "
             f"{type(experiment.ranker).__name__} gave {wrong} of the {len(scores)} configurations "

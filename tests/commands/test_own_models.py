@@ -95,7 +95,7 @@ def test_scores_that_are_not_one_a_row_are_refused(
     [
         ("rows.T @ ranks", "rows[:, 0] * np.nan", "score_rows of Slip gave 12 of the 12"),
         ("rows.T @ ranks", "np.full(len(rows), 1e300)", "too large for 32 bits"),
-        ("[[1], [1, 2]]", "rows[:, 0]", "what fit_rows of Slip returned is no array"),
+        ("[[1], [1, 2]]", "rows[:, 0]", "fit_rows of Slip returned what is no array"),
         ("sys.exit(3)", "rows[:, 0]", "slip.py, line 15, in fit_rows: SystemExit: 3"),
     ],
 )
