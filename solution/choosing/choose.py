@@ -5,18 +5,19 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from solution.choosing.changes import describe_changes
-from solution.choosing.guided import Guided
 from solution.choosing.handing import describe_choice, hand_over, take_back
 from solution.choosing.journal import Journal, Trial
-from solution.choosing.live_prior import LivePrior, open_prior
+from solution.choosing.live_prior import open_prior
 from solution.choosing.machine import Machine
+from solution.choosing.methods import LED, OURS, make_proposer
 from solution.choosing.picture import draw_search
 from solution.choosing.program_space import KINDS, ProgramSpace, make_program_space
+from solution.choosing.proposer import Proposer
 from solution.choosing.search import MEASURED, Budget, search
 from solution.choosing.space import name_choices
 from solution.choosing.verdict import ROUNDS, Verdict
@@ -49,6 +50,7 @@ class Settings:
     seconds: float | None = None
     kinds: tuple[str, ...] = ()
     seed: int = 0
+    search: str = OURS  # a name in solution.choosing.methods.METHODS
     rounds: int = ROUNDS  # in which the winner is timed again
     limits: Limits = Limits()
     replace: bool = False
@@ -87,17 +89,17 @@ def choose_program(
     with Child(settings.limits, core) as compiling, Child(settings.limits, core) as timing:
         program = read_program(path, compiling)
         chosen = make_program_space(program, settings.kinds)
-        prior = open_prior(bundle, chosen)
+        led = _open_search(bundle, chosen, settings)
         identity = _identify(program, bundle, settings)
         # What cannot be searched leaves no folder, and an earlier one as it is.
         if settings.replace and folder.exists():
             remove(folder)
         make_folder(folder)
         with locked(folder, "Wait for it, or choose another --out."):
-            journal = Journal.open(folder, identity)
+            journal = Journal.open(folder, identity, {"search": OURS})
             workers = Workers(compiling, timing)
             try:
-                return _choose(chosen, prior, workers, journal, folder, settings, tell)
+                return _choose(chosen, led, workers, journal, folder, settings, tell)
             except ChildDiedError as error:
                 raise InputError(
                     f"{path}: timing the program as it is failed: {error}. Expected one that runs "
@@ -113,9 +115,24 @@ def read_program(path: Path, child: Child) -> Program:
     return programs[0]
 
 
+class Search(NamedTuple):
+    """Who proposes, and what leads it, in words."""
+
+    proposer: Proposer
+    note: str
+
+
+def _open_search(bundle: Bundle, chosen: ProgramSpace, settings: Settings) -> Search:
+    prior = open_prior(bundle, chosen)
+    known = prior.score, prior.beliefs, settings.seed
+    proposer = make_proposer(settings.search, chosen.space, *known)
+    note = f"Searched by {settings.search}, which no model leads."
+    return Search(proposer, prior.note if settings.search in LED else note)
+
+
 def _choose(
     chosen: ProgramSpace,
-    prior: LivePrior,
+    led: Search,
     workers: Workers,
     journal: Journal,
     folder: Path,
@@ -132,10 +149,9 @@ def _choose(
         default = Trial(name_choices(own), own.tolist(), machine.reference)
         journal.trials[default.name] = default
         journal.write()
-    proposer = Guided(chosen.space, settings.seed, prior.score, prior.beliefs)
     # The default is no guess: it is what everything is compared with, and is told first.
-    proposer.tell(own[None], np.array([default.time]))
-    trials = search(proposer, machine, _budget(settings), journal, _narrate(machine, tell))
+    led.proposer.tell(own[None], np.array([default.time]))
+    trials = search(led.proposer, machine, _budget(settings), journal, _narrate(machine, tell))
     ended = _recall_end(journal, trials, settings)
     if ended is None:
         tell("timing the best again, beside the default")
@@ -150,9 +166,9 @@ def _choose(
     if found is None:
         chosen_as = "as the compiler has it", "Nothing changes."
         result = Chosen(chosen.program.name, trials, machine.reference, None, *chosen_as,
-                        prior.note, seconds)  # fmt: skip
+                        led.note, seconds)  # fmt: skip
     else:
-        result = _describe(chosen, machine, trials, *found, prior.note, seconds)
+        result = _describe(chosen, machine, trials, *found, led.note, seconds)
         if found[1].is_gain:
             facts = {"gain": found[1].gain, "interval": [found[1].low, found[1].high]}
             result.files.extend(
@@ -246,4 +262,5 @@ def _identify(program: Program, bundle: Bundle, settings: Settings) -> dict[str,
         "jax": check_installed(),
         "machine": describe_machine(),
         "seed": settings.seed,
+        "search": settings.search,
     }

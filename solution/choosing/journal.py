@@ -46,11 +46,14 @@ class Journal:
         return cls(None, {})
 
     @classmethod
-    def open(cls, folder: Path, identity: Mapping[str, Any]) -> "Journal":
+    def open(
+        cls, folder: Path, identity: Mapping[str, Any], earlier: Mapping[str, Any] | None = None
+    ) -> "Journal":
         """That of a folder, which is made.
 
         Args:
             identity: what must be the same where a search goes on.
+            earlier: what of it stands for keys that older records do not have.
 
         Raises:
             InputError: another search stands there, or a damaged file.
@@ -61,7 +64,7 @@ class Journal:
         if not path.exists():
             return cls(folder, identity)
         state = _read(path)
-        check_identity(folder, state["identity"], identity, "search")
+        check_identity(folder, {**(earlier or {}), **state["identity"]}, identity, "search")
         trials = {trial.name: trial for trial in state["trials"]}
         return cls(folder, identity, trials, state["result"])
 

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import numpy as np
 
-from solution.choosing.guided import DOUBT, FAR_DOUBT, Beliefs, Guided
+from solution.choosing.guided import DOUBT, FAR_DOUBT, Beliefs
 from solution.choosing.live_prior import UNLED
+from solution.choosing.methods import LED, OURS, make_proposer
+from solution.choosing.proposer import Proposer
 from solution.choosing.replay import TablePrior
 from solution.choosing.search import Budget, Lookup, search
 from solution.choosing.table import Table, make_table
@@ -19,11 +21,19 @@ SHOWN = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 def replay_file(
-    path: Path, bundle: Bundle, collection: str | None, measurements: int, seed: int
+    path: Path,
+    bundle: Bundle,
+    collection: str | None,
+    measurements: int,
+    seed: int,
+    search_by: str = OURS,
 ) -> str:
     """What a search with so many measurements finds in a file with runtimes, in words.
 
     Compile options are searched without a model: no bundle learned from them.
+
+    Args:
+        search_by: a name in solution.choosing.methods.METHODS.
 
     Raises InputError where the file has no runtimes or one configuration alone, or the bundle no
     model of it.
@@ -37,14 +47,14 @@ def replay_file(
         )
     table = make_table(graph)
     ranking = None if graph.options is not None else bundle.rank(graph)
-    proposer = _make_proposer(table, ranking, seed)
+    proposer = _make_proposer(search_by, table, ranking, seed)
     trials = search(proposer, Lookup(table), Budget(measurements))
     found = min(trials, key=lambda trial: trial.time)
     place = table.space.names.index(found.name)
     best = np.minimum.accumulate([trial.time for trial in trials]) / table.runtimes.min() - 1
     shown = ", ".join(f"{k}: {best[k - 1]:.2%}" for k in SHOWN if k <= len(best))
     what = describe_configs(graph, table.first[[place]])[0]
-    learned = f" {UNLED}" if ranking is None else f" {KNOWN}" if ranking.known else ""
+    learned = _describe_lead(search_by, ranking)
     return (
         f"{graph.name}: looked {len(trials)} of {len(table.runtimes):,} configurations up; "
         f"nothing was compiled.{learned}\n"
@@ -53,13 +63,20 @@ def replay_file(
     )
 
 
-def _make_proposer(table: Table, ranking: Ranking | None, seed: int) -> Guided:
-    """Ours, led by the ranking of the table's graph; compile options have none."""
+def _describe_lead(name: str, ranking: Ranking | None) -> str:
+    if name not in LED:
+        return f" Searched by {name}, which no model leads."
+    return f" {UNLED}" if ranking is None else f" {KNOWN}" if ranking.known else ""
+
+
+def _make_proposer(name: str, table: Table, ranking: Ranking | None, seed: int) -> Proposer:
+    """Led by the ranking of the table's graph; compile options have none."""
     if ranking is None:
-        return Guided(table.space, seed, None, Beliefs())
+        return make_proposer(name, table.space, None, Beliefs(), seed)
     prior = TablePrior(table.space, ranking.scores[table.first])
     doubt = FAR_DOUBT if ranking.abstained else DOUBT
-    return Guided(table.space, seed, prior, Beliefs(ranking.graph.collection.kind, doubt))
+    beliefs = Beliefs(ranking.graph.collection.kind, doubt)
+    return make_proposer(name, table.space, prior, beliefs, seed)
 
 
 def follow_model(path: Path, bundle: Bundle, collection: str | None, seed: int) -> str:

@@ -4,33 +4,31 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from solution.choosing.evolution import Annealing, Beam, CrossEntropy, Genetic
-from solution.choosing.guided import Beliefs, ByOrder, Guided
-from solution.choosing.proposer import Prior, Proposer, RandomSearch
+from solution.choosing.guided import Beliefs
+from solution.choosing.methods import METHODS, ORDER, OURS, make_proposer
+from solution.choosing.proposer import Prior, Proposer
 from solution.choosing.search import Lookup
 from solution.choosing.space import Space, name_choices
 from solution.choosing.table import Table
 
-OURS, ALONE, ORDER = "ours", "ours, no prior", "ours, not online"
-TPE, PROCESS = "tpe", "gaussian process"
+ALONE = "ours, no prior"
+LABELS = {ORDER: "ours, not online", "gaussian-process": "gaussian process"}
 
 Build = Callable[[Table, Prior, int], Proposer]
 
 
 def list_methods() -> dict[str, Build]:
-    """Every proposer by name, made of a table, its prior and a seed."""
-    return {
-        OURS: lambda table, prior, seed: Guided(table.space, seed, prior, Beliefs(_kind(table))),
-        ALONE: lambda table, prior, seed: Guided(table.space, seed, None, Beliefs(_kind(table))),
-        ORDER: lambda table, prior, seed: ByOrder(table.space, seed, prior),
-        "random": lambda table, prior, seed: RandomSearch(table.space, seed),
-        "genetic": lambda table, prior, seed: Genetic(table.space, seed),
-        "annealing": lambda table, prior, seed: Annealing(table.space, seed),
-        "beam": lambda table, prior, seed: Beam(table.space, seed),
-        "cross-entropy": lambda table, prior, seed: CrossEntropy(table.space, seed),
-        TPE: _build_tpe,
-        PROCESS: _build_process,
-    }
+    """Every proposer by name, made of a table, its prior and a seed; ours without the prior too."""
+
+    def build(name: str, *, is_led: bool = True) -> Build:
+        def make(table: Table, prior: Prior, seed: int) -> Proposer:
+            beliefs = Beliefs(table.collection.split(":")[0])
+            return make_proposer(name, table.space, prior if is_led else None, beliefs, seed)
+
+        return make
+
+    named = {LABELS.get(name, name): build(name) for name in METHODS}
+    return {OURS: named.pop(OURS), ALONE: build(OURS, is_led=False), **named}
 
 
 class TablePrior:
@@ -75,19 +73,3 @@ def replay_seeds(
     """The regret (seeds, most) of a method on a table whose members have scores (members,)."""
     prior = TablePrior(table.space, scores)
     return np.stack([replay(table, build(table, prior, seed), most) for seed in seeds])
-
-
-def _kind(table: Table) -> str:
-    return table.collection.split(":")[0]
-
-
-def _build_tpe(table: Table, prior: Prior, seed: int) -> Proposer:
-    from solution.choosing.libraries import Tpe  # optuna takes long to import
-
-    return Tpe(table.space, seed)
-
-
-def _build_process(table: Table, prior: Prior, seed: int) -> Proposer:
-    from solution.choosing.libraries import Process
-
-    return Process(table.space, seed)

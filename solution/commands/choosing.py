@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from solution.choosing.choose import Chosen
-    from solution.serving.bundle import Bundle
 
 # Heavy imports (polars, scipy, matplotlib) wait inside the commands that need them.
 
@@ -23,7 +22,7 @@ app = typer.Typer()
 WHILE_MEASURING = ("over", "minutes", "out", "megabytes", "seconds", "replace")
 UNUSED = {  # options that would be ignored where nothing is compiled
     "replay": WHILE_MEASURING,
-    "model_only": (*WHILE_MEASURING, "measure", "seed"),
+    "model_only": (*WHILE_MEASURING, "measure", "seed", "search"),
 }
 
 ProgramFile = Annotated[
@@ -57,6 +56,13 @@ InCollection = Annotated[
 ]
 Megabytes = Annotated[int, typer.Option(min=256, help="That a compilation may take.")]
 Seconds = Annotated[float, typer.Option(min=1, help="That a compilation may take.")]
+Search = Annotated[
+    str,
+    typer.Option(
+        help="Who proposes: ours, order (the model's alone), random, genetic, annealing, beam, "
+        "cross-entropy, tpe or gaussian-process."
+    ),
+]
 Seed = Annotated[int, typer.Option(min=0, help="Of what is drawn.")]
 Replace = Annotated[bool, typer.Option("--replace", help="Start afresh.")]
 
@@ -76,6 +82,7 @@ def choose(
     megabytes: Megabytes = 4096,
     seconds: Seconds = 60,
     seed: Seed = 0,
+    search: Search = "ours",
     replace: Replace = False,
 ) -> None:
     """Find a faster configuration of a program: the model proposes, compiling and timing decide.
@@ -89,8 +96,18 @@ def choose(
             "Give --replay (their runtimes are looked up) or --model-only."
         )
     opened = open_bundle(bundle, None, None)
-    if replay or model_only:
-        _choose_without_machine(program, opened, collection, measure, seed, is_replay=replay)
+    if model_only:
+        from solution.choosing.offline import follow_model
+
+        say(follow_model(program, opened, collection, seed))
+        return
+    from solution.choosing.methods import check_method
+
+    check_method(search)
+    if replay:
+        from solution.choosing.offline import replay_file
+
+        say(replay_file(program, opened, collection, measure or MEASURED, seed, search))
         return
     from solution.choosing.choose import Settings, choose_program
     from solution.collecting.children import Limits
@@ -101,6 +118,7 @@ def choose(
         seconds=60 * minutes if minutes else None,
         kinds=tuple(over or ()),
         seed=seed,
+        search=search,
         limits=Limits(seconds, megabytes),
         replace=replace,
     )
@@ -133,23 +151,6 @@ def _refuse_unused(context: typer.Context) -> None:
             "Give --collection with --replay or --model-only: the collections of a program that "
             "is compiled are known. Leave it out."
         )
-
-
-def _choose_without_machine(
-    path: Path,
-    bundle: "Bundle",
-    collection: str | None,
-    measure: int | None,
-    seed: int,
-    *,
-    is_replay: bool,
-) -> None:
-    from solution.choosing.offline import follow_model, replay_file
-
-    if is_replay:
-        say(replay_file(path, bundle, collection, measure or MEASURED, seed))
-    else:
-        say(follow_model(path, bundle, collection, seed))
 
 
 def _show(chosen: "Chosen") -> None:

@@ -8,13 +8,17 @@ import pytest
 
 from solution.choosing import machine
 from solution.choosing.choose import Settings, choose_program
+from solution.choosing.guided import Beliefs
 from solution.choosing.handing import CHOICE, MODULE
 from solution.choosing.journal import RECORD
+from solution.choosing.methods import LED, METHODS, make_proposer
+from solution.choosing.offline import replay_file
 from solution.choosing.verdict import Verdict
 from solution.collecting.collect import Workers
 from solution.data.hlo.messages import read_records
 from solution.serving.bundle import load_bundle
 from solution.system.errors import InputError
+from tests.choosing.made import make_free
 from tests.conftest import FastSlow
 from tests.made.graphs import make_tile_graph, write_graph
 from tests.made.timed import DENSE, RAGGED
@@ -28,6 +32,19 @@ def test_a_replay_says_how_soon_it_found_what(fastslow: FastSlow, sample: Path) 
     assert done.returncode == 0, done.stderr
     assert "looked 9 of" in done.stdout and "nothing was compiled" in done.stdout
     assert "From the best of the table, after so many: 1: " in done.stdout
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_search_can_be_named(name: str, sample: Path) -> None:
+    file = min((sample / KERNEL).glob("*.npz"))
+    words = replay_file(file, load_bundle(), None, 9, 0, name)
+    assert "looked 9 of" in words
+    assert (f"Searched by {name}, which no model leads." in words) == (name not in LED)
+
+
+def test_an_order_needs_a_model() -> None:
+    with pytest.raises(InputError, match="--search order follows the model alone"):
+        make_proposer("order", make_free(), None, Beliefs(), 0)
 
 
 def test_the_model_alone_says_that_nothing_was_measured(fastslow: FastSlow, sample: Path) -> None:
@@ -52,6 +69,7 @@ def test_bad_input_is_one_message(fastslow: FastSlow, sample: Path, tmp_path: Pa
         (("choose", single, "--replay"), "has one configuration, and there is nothing else"),
         (("choose", tmp_path / "missing.py"), "there is no such file"),
         (("choose", empty), "expected a function `program`"),
+        (("choose", file, "--replay", "--search", "genetics"), "Did you mean genetic? Give one of"),
         (("choose", file), "no program that could be compiled. Give --replay"),
     ):
         done = fastslow(*words)
@@ -70,6 +88,7 @@ def test_bad_input_is_one_message(fastslow: FastSlow, sample: Path, tmp_path: Pa
         ("--model-only", "--measure", "9"),
         ("--model-only", "--out", "elsewhere"),
         ("--model-only", "--seed", "1"),
+        ("--model-only", "--search", "random"),
     ],
 )
 def test_an_option_that_would_be_ignored_is_refused(
@@ -112,6 +131,12 @@ def test_a_program_is_chosen_for_and_the_same_command_goes_on(
         choose_program(path, bundle, out, twice, notes.append)
     with pytest.raises(InputError, match="its seed is 0, not 1"):
         choose_program(path, bundle, out, Settings(6, seed=1), notes.append)
+    with pytest.raises(InputError, match="its search is ours, not genetic"):
+        choose_program(path, bundle, out, Settings(6, search="genetic"), notes.append)
+    other = choose_program(path, bundle, out, Settings(2, search="genetic", replace=True), print)
+    assert other.note == "Searched by genetic, which no model leads."
+    record = json.loads((out / RECORD).read_text())
+    assert record["identity"]["search"] == "genetic"
     path.write_text("program = 3\n")
     with pytest.raises(InputError, match="expected a function `program`"):
         choose_program(path, bundle, out, Settings(6, replace=True), notes.append)

@@ -1,0 +1,74 @@
+"""Every search by its name: ours, and those that it is compared with."""
+
+from collections.abc import Callable
+
+from solution.choosing.evolution import Annealing, Beam, CrossEntropy, Genetic
+from solution.choosing.guided import Beliefs, ByOrder, Guided
+from solution.choosing.proposer import Prior, Proposer, RandomSearch
+from solution.choosing.space import Space
+from solution.system.errors import InputError
+from solution.system.names import suggest
+
+OURS, ORDER, RANDOM, TPE, PROCESS = "ours", "order", "random", "tpe", "gaussian-process"
+
+LED = (OURS, ORDER)  # by a model
+
+Build = Callable[[Space, Prior | None, Beliefs, int], Proposer]
+
+
+def check_method(name: str) -> str:
+    """The name; InputError where no search has it."""
+    if name not in METHODS:
+        raise InputError(
+            f"--search {name}: there is none of this name.{suggest(name, METHODS)} "
+            f"Give one of {', '.join(METHODS)}."
+        )
+    return name
+
+
+def make_proposer(
+    name: str, space: Space, prior: Prior | None, beliefs: Beliefs, seed: int
+) -> Proposer:
+    """The search of this name.
+
+    Args:
+        prior: what the model says; None where there is none of this.
+        beliefs: how much that is believed, by ours.
+
+    Raises InputError where it follows the model alone, and there is none.
+    """
+    return METHODS[name](space, prior, beliefs, seed)
+
+
+def _build_order(space: Space, prior: Prior | None, beliefs: Beliefs, seed: int) -> Proposer:
+    if prior is None:
+        raise InputError(
+            f"--search {ORDER} follows the model alone, and of what is chosen there is none. "
+            f"Leave --search out, or give another: {', '.join(METHODS)}."
+        )
+    return ByOrder(space, seed, prior)
+
+
+def _build_tpe(space: Space, prior: Prior | None, beliefs: Beliefs, seed: int) -> Proposer:
+    from solution.choosing.libraries import Tpe  # optuna takes long to import
+
+    return Tpe(space, seed)
+
+
+def _build_process(space: Space, prior: Prior | None, beliefs: Beliefs, seed: int) -> Proposer:
+    from solution.choosing.libraries import Process
+
+    return Process(space, seed)
+
+
+METHODS: dict[str, Build] = {
+    OURS: lambda space, prior, beliefs, seed: Guided(space, seed, prior, beliefs),
+    ORDER: _build_order,
+    RANDOM: lambda space, prior, beliefs, seed: RandomSearch(space, seed),
+    "genetic": lambda space, prior, beliefs, seed: Genetic(space, seed),
+    "annealing": lambda space, prior, beliefs, seed: Annealing(space, seed),
+    "beam": lambda space, prior, beliefs, seed: Beam(space, seed),
+    "cross-entropy": lambda space, prior, beliefs, seed: CrossEntropy(space, seed),
+    TPE: _build_tpe,
+    PROCESS: _build_process,
+}
