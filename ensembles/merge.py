@@ -1,6 +1,6 @@
 """Apply a recipe to the predictions of a run, a few graphs at a time."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -30,28 +30,40 @@ def merge_run(run: Run, recipe: Recipe) -> None:
             f"recipe {recipe.name} has the name of a file of the run {run.folder}. Give the "
             "recipe's file another name."
         )
-    _check_finished(run, recipe, experiments)
+    check_finished(run, recipe)
     for part in predictions.PARTS:
         merged = merge_files(find_members(run, recipe, part), recipe)
         write_batches(merged, RANKING_SCHEMA, run.ranking(recipe.name, part))
 
 
-def _check_finished(run: Run, recipe: Recipe, experiments: Collection[str]) -> None:
-    """Refuse a run that was begun with what the recipe merges, and has no predictions of it yet."""
-    wanted = [*recipe.names(), *([recipe.fallback] if recipe.fallback else [])]
-    begun = [name for name in wanted if name in experiments]
-    there = [name for name in begun if run.predictions(name, "test").is_file()]
-    missing = [
-        name for name in begun
-        if name not in there and (name == recipe.fallback or _can_be_trained(name, run))
-    ]  # fmt: skip
-    if missing or not there:
+def check_finished(run: Run, recipe: Recipe) -> None:
+    """InputError where the run has no predictions yet of what it was begun with and is merged."""
+    missing, wanted = find_missing(run, recipe), _list_wanted(recipe)
+    if missing or not _list_predicted(run, wanted):
         raise InputError(
             f"{run.folder}: is not finished: {count(run.count_models(), 'model')} so far, and no "
             f"predictions of {' or '.join(missing or wanted)}. The `fastslow run` that began it "
             "goes on with it, unless another process is at work in it; a recipe that merges only "
             "the others does without."
         )
+
+
+def find_missing(run: Run, recipe: Recipe) -> list[str]:
+    """What of the recipe the run was begun with, and has no predictions of yet."""
+    begun = [name for name in _list_wanted(recipe) if name in run.experiments()]
+    there = _list_predicted(run, begun)
+    absent = [name for name in begun if name not in there]
+    return [name for name in absent if name == recipe.fallback or _can_be_trained(name, run)]
+
+
+def _list_wanted(recipe: Recipe) -> list[str]:
+    return [*recipe.names(), *([recipe.fallback] if recipe.fallback else [])]
+
+
+def _list_predicted(run: Run, names: Sequence[str]) -> list[str]:
+    """Those of the run's own experiments that have predictions."""
+    begun = run.experiments()
+    return [n for n in names if n in begun and run.predictions(n, "test").is_file()]
 
 
 def _can_be_trained(experiment: str, run: Run) -> bool:
@@ -68,9 +80,7 @@ def find_members(run: Run, recipe: Recipe, part: str) -> dict[str, Path]:
 
     Only experiments of the run's record count: what else lies in its folder has other folds.
     """
-    present = run.experiments()
-    known = [name for name in recipe.names() if name in present]
-    known = [name for name in known if run.predictions(name, "test").is_file()]
+    known = _list_predicted(run, recipe.names())
     names = [*known, *([recipe.fallback] if recipe.fallback else [])]
     return {name: run.predictions(name, part) for name in names}
 

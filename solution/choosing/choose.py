@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from solution.choosing.changes import describe_changes
+from solution.choosing.guided import Beliefs
 from solution.choosing.handing import describe_choice, hand_over, take_back
 from solution.choosing.journal import Journal, Trial
-from solution.choosing.live_prior import open_prior
+from solution.choosing.live_prior import LivePrior, open_prior
 from solution.choosing.machine import Machine
-from solution.choosing.methods import LED, OURS, make_proposer
+from solution.choosing.methods import OURS, is_led, make_proposer
 from solution.choosing.picture import draw_search
 from solution.choosing.program_space import KINDS, ProgramSpace, make_program_space
 from solution.choosing.proposer import Proposer
@@ -76,9 +77,12 @@ class Chosen:
 
 
 def choose_program(
-    path: Path, bundle: Bundle, folder: Path, settings: Settings, tell: Tell
+    path: Path, bundle: Bundle | None, folder: Path, settings: Settings, tell: Tell
 ) -> Chosen:
     """Find a better configuration of the program in a file.
+
+    Args:
+        bundle: what leads; None for a search that no model leads.
 
     Raises:
         InputError: jax is not installed, the file holds no program or several, or it cannot be
@@ -122,12 +126,13 @@ class Search(NamedTuple):
     note: str
 
 
-def _open_search(bundle: Bundle, chosen: ProgramSpace, settings: Settings) -> Search:
-    prior = open_prior(bundle, chosen)
+def _open_search(bundle: Bundle | None, chosen: ProgramSpace, settings: Settings) -> Search:
+    if bundle is None or not is_led(settings.search):
+        prior = LivePrior(None, Beliefs(), f"Searched by {settings.search}, which no model leads.")
+    else:
+        prior = open_prior(bundle, chosen)
     known = prior.score, prior.beliefs, settings.seed
-    proposer = make_proposer(settings.search, chosen.space, *known)
-    note = f"Searched by {settings.search}, which no model leads."
-    return Search(proposer, prior.note if settings.search in LED else note)
+    return Search(make_proposer(settings.search, chosen.space, *known), prior.note)
 
 
 def _choose(
@@ -253,12 +258,16 @@ def _narrate(machine: Machine, tell: Tell) -> Callable[[Sequence[Trial]], None]:
     return say
 
 
-def _identify(program: Program, bundle: Bundle, settings: Settings) -> dict[str, Any]:
+def _hash_bundle(bundle: Bundle) -> str:
+    return hashlib.sha256(repr(sorted(bundle.record.files.items())).encode()).hexdigest()
+
+
+def _identify(program: Program, bundle: Bundle | None, settings: Settings) -> dict[str, Any]:
     """What must be the same where a search goes on."""
     return {
         "program": program.digest,
         "over": ", ".join(kind for kind in KINDS if kind in settings.kinds) or "all",
-        "bundle": hashlib.sha256(repr(sorted(bundle.record.files.items())).encode()).hexdigest(),
+        "bundle": bundle and _hash_bundle(bundle),
         "jax": check_installed(),
         "machine": describe_machine(),
         "seed": settings.seed,

@@ -11,7 +11,7 @@ from solution.system.names import suggest
 
 OURS, ORDER, RANDOM, TPE, PROCESS = "ours", "order", "random", "tpe", "gaussian-process"
 
-LED = (OURS, ORDER)  # by a model
+LED = (OURS, ORDER)
 
 Build = Callable[[Space, Prior | None, Beliefs, int], Proposer]
 
@@ -24,6 +24,11 @@ def check_method(name: str) -> str:
             f"Give one of {', '.join(METHODS)}."
         )
     return name
+
+
+def is_led(name: str) -> bool:
+    """Whether a model leads the search."""
+    return name in LED
 
 
 def make_proposer(

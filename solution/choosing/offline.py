@@ -6,7 +6,7 @@ import numpy as np
 
 from solution.choosing.guided import DOUBT, FAR_DOUBT, Beliefs
 from solution.choosing.live_prior import UNLED
-from solution.choosing.methods import LED, OURS, make_proposer
+from solution.choosing.methods import OURS, is_led, make_proposer
 from solution.choosing.proposer import Proposer
 from solution.choosing.replay import TablePrior
 from solution.choosing.search import Budget, Lookup, search
@@ -22,7 +22,7 @@ SHOWN = (1, 2, 4, 8, 16, 32, 64, 128)
 
 def replay_file(
     path: Path,
-    bundle: Bundle,
+    bundle: Bundle | None,
     collection: str | None,
     measurements: int,
     seed: int,
@@ -33,6 +33,7 @@ def replay_file(
     Compile options are searched without a model: no bundle learned from them.
 
     Args:
+        bundle: what leads; None for a search that no model leads.
         search_by: a name in solution.choosing.methods.METHODS.
 
     Raises InputError where the file has no runtimes or one configuration alone, or the bundle no
@@ -46,7 +47,7 @@ def replay_file(
             "with several that were measured, or leave --replay out."
         )
     table = make_table(graph)
-    ranking = None if graph.options is not None else bundle.rank(graph)
+    ranking = None if bundle is None or graph.options is not None else bundle.rank(graph)
     proposer = _make_proposer(search_by, table, ranking, seed)
     trials = search(proposer, Lookup(table), Budget(measurements))
     found = min(trials, key=lambda trial: trial.time)
@@ -64,7 +65,7 @@ def replay_file(
 
 
 def _describe_lead(name: str, ranking: Ranking | None) -> str:
-    if name not in LED:
+    if not is_led(name):
         return f" Searched by {name}, which no model leads."
     return f" {UNLED}" if ranking is None else f" {KNOWN}" if ranking.known else ""
 

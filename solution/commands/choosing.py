@@ -95,15 +95,17 @@ def choose(
             f"{program}: an npz file has configurations and no program that could be compiled. "
             "Give --replay (their runtimes are looked up) or --model-only."
         )
-    opened = open_bundle(bundle, None, None)
     if model_only:
         from solution.choosing.offline import follow_model
 
-        say(follow_model(program, opened, collection, seed))
+        say(follow_model(program, open_bundle(bundle, None, None), collection, seed))
         return
-    from solution.choosing.methods import check_method
+    from solution.choosing.methods import check_method, is_led
 
     check_method(search)
+    if bundle is not None and not is_led(search):
+        raise InputError(f"Give --with (what leads) or --search {search} (led by nothing), one.")
+    opened = open_bundle(bundle, None, None) if is_led(search) else None
     if replay:
         from solution.choosing.offline import replay_file
 

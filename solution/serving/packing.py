@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ensembles.merge import find_members, merge_files
+from ensembles.merge import check_finished, find_members, merge_files
 from ensembles.recipe import Recipe, check_recipe
 from ensembles.scoring import score_recipes
 from ensembles.statistics import bootstrap, compare
@@ -58,9 +58,10 @@ def pack(
         teacher: the ensemble that the recipe's members were taught by.
 
     Raises InputError where `out` is something else than a bundle, where the recipe does not fit
-    the run, or a model is missing, damaged or of the user's own kind.
+    the run, or the run is not finished, or a model is missing, damaged or of the user's own kind.
     """
     check_recipe(recipe, run.experiments())
+    check_finished(run, recipe)
     check_bundle_place(out)
     jobs = _find_jobs(run, recipe, refitted=refitted)
     about = _About(run, recipe, refitted, teacher)
@@ -126,7 +127,12 @@ def _find_jobs(run: Run, recipe: Recipe, *, refitted: bool) -> list[tuple[Path, 
 
 
 def _check_complete(run: Run, name: str, jobs: Sequence[JobRecord]) -> None:
-    """Whether every collection that a model ranks has a model for each fold and seed."""
+    """InputError unless every collection that a model ranks has one for each fold and seed."""
+    if not jobs:
+        raise InputError(
+            f"{run.folder}: {name} lacks all its models. Train them again with "
+            f"`{recall_command(run)}`."
+        )
     graphs = predictions.read(run.graphs, ["collection", "fold", "labelled"])
     seeds = run.record()["settings"][EXPERIMENTS][name].get("seeds", [0])
     for collection in sorted({name for job in jobs for name in job.collections}):

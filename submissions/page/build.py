@@ -11,6 +11,7 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from ensembles.last_recipe import recall
+from ensembles.merge import find_missing
 from ensembles.recipe import Recipe
 from solution.runs.folder import Run
 from solution.runs.origin import recall_origin
@@ -116,9 +117,18 @@ def _summarise(evidence: Evidence) -> Headline:
         value=number(value),
         label=label,
         interval=interval(*between),
-        sentences=[*_place(evidence.run), scope, *_compare(evidence)],
+        sentences=[*_place(evidence.run), scope, *_describe_missing(evidence), *_compare(evidence)],
         commit=str(record.get("commit") or "not known"),
     )
+
+
+def _describe_missing(evidence: Evidence) -> list[str]:
+    missing = find_missing(evidence.run, evidence.recipe)
+    if not missing:
+        return []
+    return [
+        f"The run is not finished: nothing of {' or '.join(missing)} stands in these numbers yet."
+    ]
 
 
 def _place(run: Run) -> list[str]:

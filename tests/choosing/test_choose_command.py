@@ -42,6 +42,13 @@ def test_every_search_can_be_named(name: str, sample: Path) -> None:
     assert (f"Searched by {name}, which no model leads." in words) == (name not in LED)
 
 
+def test_a_search_without_a_model_speaks_of_none(fastslow: FastSlow, sample: Path) -> None:
+    file = min((sample / KERNEL).glob("*.npz"))
+    done = fastslow("choose", file, "--replay", "--search", "random", "--measure", "6")
+    assert done.returncode == 0, done.stderr
+    assert "Searched by random" in done.stdout and "Ranked by" not in done.stdout
+
+
 def test_an_order_needs_a_model() -> None:
     with pytest.raises(InputError, match="--search order follows the model alone"):
         make_proposer("order", make_free(), None, Beliefs(), 0)
@@ -70,6 +77,7 @@ def test_bad_input_is_one_message(fastslow: FastSlow, sample: Path, tmp_path: Pa
         (("choose", tmp_path / "missing.py"), "there is no such file"),
         (("choose", empty), "expected a function `program`"),
         (("choose", file, "--replay", "--search", "genetics"), "Did you mean genetic? Give one of"),
+        (("choose", file, "--replay", "--search", "tpe", "--with", file), "(led by nothing), one"),
         (("choose", file), "no program that could be compiled. Give --replay"),
     ):
         done = fastslow(*words)

@@ -43,7 +43,10 @@ def test_a_member_of_which_nothing_is_to_come_is_left_out(tmp_path: Path) -> Non
 def test_a_recipe_takes_the_place_of_nothing_in_the_run(tmp_path: Path) -> None:
     run = write_run(tmp_path, ["one", "two"])
     record = (tmp_path / "run.json").read_bytes()
-    for name, words in (("two", "called as an experiment"), ("run.json", "called as a file")):
+    for name, words in (
+        ("two", "has the name of an experiment"),
+        ("run.json", "the name of a file"),
+    ):
         with pytest.raises(InputError, match=words):
             merge_run(run, Recipe(name=name, members={"one": 1.0}))
     assert (tmp_path / "run.json").read_bytes() == record

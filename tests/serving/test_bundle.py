@@ -181,6 +181,19 @@ def test_an_unfinished_run_is_refused(run: Run, tmp_path: Path) -> None:
     assert not (tmp_path / "bundle").exists()
 
 
+def test_a_run_that_lacks_a_whole_member_is_refused(run: Run, tmp_path: Path) -> None:
+    """As one that was killed, or copied in part, does."""
+    shutil.copytree(run.folder, tmp_path / "run")
+    copy = Run(tmp_path / "run")
+    shutil.rmtree(copy.folder / "lambdarank" / "jobs")
+    with pytest.raises(InputError, match="lambdarank lacks all its models. Train them again"):
+        pack(copy, RECIPE, tmp_path / "bundle")
+    shutil.rmtree(copy.folder / "lambdarank")
+    with pytest.raises(InputError, match="is not finished: .* no predictions of lambdarank"):
+        pack(copy, RECIPE, tmp_path / "bundle")
+    assert not (tmp_path / "bundle").exists()
+
+
 def test_other_files_are_not_overwritten(run: Run, tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
     with pytest.raises(InputError, match="found other files"):
