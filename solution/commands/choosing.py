@@ -14,7 +14,8 @@ from solution.system.terminal import make_table, output, say
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from solution.choosing.choose import Chosen
+    from solution.choosing.choose import Chosen, Settings
+    from solution.serving.bundle import Bundle
 
 # Heavy imports (polars, scipy, matplotlib) wait inside the commands that need them.
 
@@ -95,43 +96,53 @@ def choose(
             f"{program}: an npz file has configurations and no program that could be compiled. "
             "Give --replay (their runtimes are looked up) or --model-only."
         )
-    if model_only:
-        from solution.choosing.offline import follow_model
+    from solution.choosing.offline import follow_model, replay_file
 
+    if model_only:
         say(follow_model(program, open_bundle(bundle, None, None), collection, seed))
         return
-    from solution.choosing.methods import check_method, is_led
-
-    check_method(search)
-    if bundle is not None and not is_led(search):
-        raise InputError(f"Give --with (what leads) or --search {search} (led by nothing), one.")
-    opened = open_bundle(bundle, None, None) if is_led(search) else None
+    leading = _open_leading(bundle, search)
     if replay:
-        from solution.choosing.offline import replay_file
-
-        say(replay_file(program, opened, collection, measure or MEASURED, seed, search))
+        say(replay_file(program, leading, collection, measure or MEASURED, seed, search))
         return
-    from solution.choosing.choose import Settings, choose_program
+    from solution.choosing.choose import Settings
     from solution.collecting.children import Limits
-    from solution.system.progress import console
 
     settings = Settings(
-        measurements=measure if measure or minutes else MEASURED,
-        seconds=60 * minutes if minutes else None,
-        kinds=tuple(over or ()),
+        measure if measure or minutes else MEASURED,
+        60 * minutes if minutes else None,
+        tuple(over or ()),
         seed=seed,
         search=search,
         limits=Limits(seconds, megabytes),
         replace=replace,
     )
-    folder = out or Path("chosen") / program.stem
+    _show(_measure(program, leading, out or Path("chosen") / program.stem, settings))
+
+
+def _open_leading(bundle: Path | None, search: str) -> "Bundle | None":
+    """The bundle that leads the search; None where no model does."""
+    from solution.choosing.methods import check_method, is_led
+
+    if is_led(check_method(search)):
+        return open_bundle(bundle, None, None)
+    if bundle is not None:
+        raise InputError(f"Give --with (what leads) or --search {search} (led by nothing), one.")
+    return None
+
+
+def _measure(
+    program: Path, leading: "Bundle | None", folder: Path, settings: "Settings"
+) -> "Chosen":
+    from solution.choosing.choose import choose_program
+    from solution.system.progress import console
+
     check_writable(folder)
     with console.status(f"{program.name}: starting") as status:
-        chosen = choose_program(
-            program, opened, folder, settings,
+        return choose_program(
+            program, leading, folder, settings,
             lambda note: status.update(f"{program.name}: {note}"),
         )  # fmt: skip
-    _show(chosen)
 
 
 def _refuse_unused(context: typer.Context) -> None:
