@@ -15,7 +15,7 @@ from solution.choosing.handing import describe_choice, hand_over, take_back
 from solution.choosing.journal import Journal, Trial
 from solution.choosing.live_prior import LivePrior, open_prior
 from solution.choosing.machine import Machine
-from solution.choosing.methods import OURS, is_led, make_proposer
+from solution.choosing.methods import OURS, describe_unled, is_led, make_proposer
 from solution.choosing.picture import draw_search
 from solution.choosing.program_space import KINDS, ProgramSpace, make_program_space
 from solution.choosing.proposer import Proposer
@@ -128,7 +128,7 @@ class Search(NamedTuple):
 
 def _open_search(bundle: Bundle | None, chosen: ProgramSpace, settings: Settings) -> Search:
     if bundle is None or not is_led(settings.search):
-        prior = LivePrior(None, Beliefs(), f"Searched by {settings.search}, which no model leads.")
+        prior = LivePrior(None, Beliefs(), describe_unled(settings.search))
     else:
         prior = open_prior(bundle, chosen)
     known = prior.score, prior.beliefs, settings.seed

@@ -9,8 +9,7 @@ from solution.choosing.space import Space
 from solution.system.errors import InputError
 from solution.system.names import suggest
 
-OURS, ORDER, RANDOM, TPE, PROCESS = "ours", "order", "random", "tpe", "gaussian-process"
-
+OURS, ORDER, PROCESS = "ours", "order", "gaussian-process"
 LED = (OURS, ORDER)
 
 Build = Callable[[Space, Prior | None, Beliefs, int], Proposer]
@@ -29,6 +28,11 @@ def check_method(name: str) -> str:
 def is_led(name: str) -> bool:
     """Whether a model leads the search."""
     return name in LED
+
+
+def describe_unled(name: str) -> str:
+    """What is said of a search that no model leads."""
+    return f"Searched by {name}, which no model leads."
 
 
 def make_proposer(
@@ -69,11 +73,11 @@ def _build_process(space: Space, prior: Prior | None, beliefs: Beliefs, seed: in
 METHODS: dict[str, Build] = {
     OURS: lambda space, prior, beliefs, seed: Guided(space, seed, prior, beliefs),
     ORDER: _build_order,
-    RANDOM: lambda space, prior, beliefs, seed: RandomSearch(space, seed),
+    "random": lambda space, prior, beliefs, seed: RandomSearch(space, seed),
     "genetic": lambda space, prior, beliefs, seed: Genetic(space, seed),
     "annealing": lambda space, prior, beliefs, seed: Annealing(space, seed),
     "beam": lambda space, prior, beliefs, seed: Beam(space, seed),
     "cross-entropy": lambda space, prior, beliefs, seed: CrossEntropy(space, seed),
-    TPE: _build_tpe,
+    "tpe": _build_tpe,
     PROCESS: _build_process,
 }

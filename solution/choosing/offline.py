@@ -6,7 +6,7 @@ import numpy as np
 
 from solution.choosing.guided import DOUBT, FAR_DOUBT, Beliefs
 from solution.choosing.live_prior import UNLED
-from solution.choosing.methods import OURS, is_led, make_proposer
+from solution.choosing.methods import OURS, describe_unled, is_led, make_proposer
 from solution.choosing.proposer import Proposer
 from solution.choosing.replay import TablePrior
 from solution.choosing.search import Budget, Lookup, search
@@ -66,7 +66,7 @@ def replay_file(
 
 def _describe_lead(name: str, ranking: Ranking | None) -> str:
     if not is_led(name):
-        return f" Searched by {name}, which no model leads."
+        return f" {describe_unled(name)}"
     return f" {UNLED}" if ranking is None else f" {KNOWN}" if ranking.known else ""
 
 

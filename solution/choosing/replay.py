@@ -5,14 +5,14 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from solution.choosing.guided import Beliefs
-from solution.choosing.methods import METHODS, ORDER, OURS, make_proposer
+from solution.choosing.methods import METHODS, ORDER, OURS, PROCESS, make_proposer
 from solution.choosing.proposer import Prior, Proposer
 from solution.choosing.search import Lookup
 from solution.choosing.space import Space, name_choices
 from solution.choosing.table import Table
 
 ALONE = "ours, no prior"
-LABELS = {ORDER: "ours, not online", "gaussian-process": "gaussian process"}
+LABELS = {ORDER: "ours, not online", PROCESS: "gaussian process"}
 
 Build = Callable[[Table, Prior, int], Proposer]
 
