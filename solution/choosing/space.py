@@ -11,8 +11,10 @@ from functools import cached_property
 
 import numpy as np
 
+from solution.features.candidates import SHARES
+
 COLUMNS = 4096  # of the description of a configuration, at most
-FEW, MANY = 0.03, 0.7  # a random configuration leaves the default at such a share of its sites
+FEW, MANY = SHARES  # a random configuration leaves the default at such a share of its sites
 MEAN = (MANY - FEW) / np.log(MANY / FEW)  # evenly on a logarithmic scale
 TRIES = 20  # to draw configurations that are not known yet
 

@@ -14,12 +14,9 @@ from solution.collecting.constraints import constrain, find_ranks
 from solution.collecting.program import Program
 from solution.data.hlo.messages import MESSAGES
 from solution.domain.vocabulary import LAYOUT_UNSET, MAX_RANK
+from solution.features.candidates import CHANGES, SHARES
 from solution.system.errors import InputError
 
-# A configuration of the random search sets this share of its tensors, evenly on a logarithmic
-# scale, as most of cpugraphs' do; one around the compiler's choice sets few.
-RANDOM_SHARES = (0.03, 0.7)
-MUTATIONS = 4  # at most, of a configuration around the compiler's choice
 MAX_TRIES = 50  # to find a configuration that is not there yet
 
 
@@ -90,7 +87,7 @@ class LayoutSpace:
                 given.tensors.add().dims[:] = tensor[tensor != LAYOUT_UNSET].tolist()
 
     def _draw_random(self, generator: np.random.Generator) -> np.ndarray:
-        share = np.exp(generator.uniform(*np.log(RANDOM_SHARES)))
+        share = np.exp(generator.uniform(*np.log(SHARES)))
         chosen = self._tensors[generator.random(len(self._tensors)) < share]
         if not len(chosen):
             chosen = self._tensors[generator.integers(len(self._tensors), size=1)]
@@ -100,7 +97,7 @@ class LayoutSpace:
         """Tensors of two parents mixed, then some set anew or left to the compiler again."""
         first, second = (parents[generator.integers(len(parents))] for _ in range(2))
         mixed = np.where(generator.random(len(first)) < 0.5, first.T, second.T).T
-        count = min(len(self._tensors), int(generator.integers(1, MUTATIONS + 1)))
+        count = min(len(self._tensors), int(generator.integers(1, CHANGES + 1)))
         chosen = self._tensors[generator.choice(len(self._tensors), count, replace=False)]
         changed = self._set(mixed, chosen, generator)
         for node, tensor in chosen[generator.random(count) < 0.25]:

@@ -1,8 +1,8 @@
 """Which configurations of a labelled graph are predicted out of fold.
 
 A fixed, seeded choice per graph, the same for every experiment, so that predictions always align.
-Rankers are shown all configurations, for a score may depend on the list; these are scored.
-1,000 is the official evaluation protocol of TpuGraphs.
+A ranker is shown them alone, for a score may depend on the list. 1,000 is the official evaluation
+protocol of TpuGraphs, and what graphs of the test split have.
 """
 
 import hashlib

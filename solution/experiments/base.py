@@ -24,6 +24,8 @@ from solution.models.catalogue import describe_settings
 from solution.system.errors import InputError
 from solution.system.names import check_name, suggest
 
+FROM_FILE = "fastslow_experiment_"  # what the modules of files are called, before the file's name
+
 
 @dataclass(frozen=True)
 class Experiment:
@@ -202,7 +204,7 @@ def _list_imports(source: bytes) -> list[str]:
 def _import_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise InputError(f"{path}: there is no such file. Give a Python file with an EXPERIMENT.")
-    spec = importlib.util.spec_from_file_location(f"fastslow_experiment_{path.stem}", path)
+    spec = importlib.util.spec_from_file_location(f"{FROM_FILE}{path.stem}", path)
     if spec is None or spec.loader is None:
         raise InputError(f"{path}: expected a Python file that can be imported.")
     module = importlib.util.module_from_spec(spec)

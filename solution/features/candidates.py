@@ -30,8 +30,8 @@ from solution.features.tile.tiling import find_tiling
 from solution.system.errors import InputError
 
 DEFAULT, MOST = 1000, 100_000  # configurations
-# Of its tensors a random configuration sets this share, evenly on a logarithmic scale, and one
-# around the compiler's choice at most so many: as those that were measured for the sample.
+# In every search a random configuration sets this share of its tensors, evenly on a logarithmic
+# scale, and one around the compiler's choice at most so many: as most measured for the sample do.
 SHARES, CHANGES = (0.03, 0.7), 4
 MIN_RANK = 2  # below there is nothing to order
 BLOCK_VALUES = 1 << 24  # of the config tensor that are in memory at once

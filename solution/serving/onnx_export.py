@@ -224,9 +224,12 @@ def _find_layout_inputs(graph: Graph, settings: Mapping[str, Any]) -> dict[str, 
         "listed": arrays.listed,
         **_list_entries("pooling", steps.pooling),
     }
+    # A configuration's sums over the nodes that are not steady are added to what else it differs.
+    num_rows = len(every) * NUM_SHARES
+    found["pooling_rows"] -= num_rows * (found["pooling_rows"] >= NUM_SHARES + num_rows)
     for number, (aggregation, extra, parents) in enumerate(steps.rounds):
         found |= _list_entries(f"round_{number}", aggregation)
-        found |= {f"extra_{number}": extra, f"parents_{number}": parents.columns}
+        found |= {f"extra_{number}": extra, f"parents_{number}": parents.columns.astype(np.int64)}
     return found
 
 
@@ -234,6 +237,6 @@ def _list_entries(name: str, matrix: SparseRows) -> dict[str, np.ndarray]:
     rows = np.repeat(np.arange(len(matrix.starts) - 1), np.diff(matrix.starts))
     return {
         f"{name}_rows": rows,
-        f"{name}_columns": matrix.columns,
+        f"{name}_columns": matrix.columns.astype(np.int64),
         f"{name}_values": matrix.values,
     }

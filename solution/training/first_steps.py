@@ -60,11 +60,8 @@ def foretell_fit(job: Job, plan: Plan, patience: float) -> float:
 
 
 def foretell_predictions(job: Job, plan: Plan) -> float:
-    """Seconds that its predictions would take, out of fold and of the test graphs.
-
-    A ranker is shown all configurations of a graph, also where few of its scores are kept.
-    """
-    asked = pl.concat(_find_predicted(job, plan)).sort(WORK)
+    """Seconds that its predictions would take, out of fold and of the test graphs."""
+    asked = _find_predicted(job, plan).sort(WORK)
     # The largest graphs take most of all time.
     tried = asked[sorted({len(asked) // 2, len(asked) - 1})]
     work = tried.with_columns(pl.col("configs").clip(0, TRIED)).select(WORK.sum()).item()
@@ -72,10 +69,11 @@ def foretell_predictions(job: Job, plan: Plan) -> float:
     return float(share * _time_predictions(job, tried, plan))
 
 
-def _find_predicted(job: Job, plan: Plan) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The rows of the graphs that it predicts: of the test split, and of its fold."""
+def _find_predicted(job: Job, plan: Plan) -> pl.DataFrame:
+    """Rows of the graphs that it predicts, with as many configurations as it predicts of each."""
     tests = pl.concat([plan.rows(name, IS_TEST) for name in job.collections])
-    return tests, pl.concat([plan.held_out(name, job.fold) for name in job.collections])
+    own = pl.concat([plan.held_out(name, job.fold) for name in job.collections])
+    return pl.concat([tests, own.with_columns(pl.col("configs").clip(0, MAX_CONFIGS))])
 
 
 def _time_predictions(job: Job, tried: pl.DataFrame, plan: Plan) -> float:
@@ -87,8 +85,11 @@ def _time_predictions(job: Job, tried: pl.DataFrame, plan: Plan) -> float:
     )
     ranker = settings.build(job.seed)
     ranker.fit(few, others)
-    graphs = [graph.select(np.arange(min(graph.num_configs, TRIED)))
-              for graph in plan.load(tried, settings)]  # fmt: skip
+    counts = tried["configs"].clip(0, TRIED)
+    graphs = [
+        graph.select(np.arange(count))
+        for graph, count in zip(plan.load(tried, settings), counts, strict=True)
+    ]
     begin = time.monotonic()
     for graph in graphs:
         ranker.predict(graph)
@@ -97,5 +98,4 @@ def _time_predictions(job: Job, tried: pl.DataFrame, plan: Plan) -> float:
 
 def count_predictions(job: Job, plan: Plan) -> int:
     """Predictions that are kept: of the test graphs, and some of each of its fold's."""
-    tests, own = _find_predicted(job, plan)
-    return int(tests["configs"].sum()) + int(own["configs"].clip(0, MAX_CONFIGS).sum())
+    return int(_find_predicted(job, plan)["configs"].sum())

@@ -147,16 +147,15 @@ def split_training(
 def _predict(ranker: Ranker, graphs: LazyGraphs, job: Job, limit: int | None) -> list[pl.DataFrame]:
     """The scores of at most `limit` chosen configurations of each graph.
 
-    The ranker is shown all of them, as it is in the test split: a score may depend on the list.
+    The ranker is shown no others: a score may depend on the list, and the test split has such.
     """
     frames = []
     for graph in graphs:
-        scores = ranker.predict(graph)
-        check_shape(scores, job.experiment, graph)
         configs = choose_configs(graph.key, graph.num_configs, limit or graph.num_configs)
-        frames.append(
-            predictions.make_frame(graph.key, configs, scores[configs], job.fold, job.seed)
-        )
+        chosen = graph if limit is None else graph.select(configs)
+        scores = ranker.predict(chosen)
+        check_shape(scores, job.experiment, chosen)
+        frames.append(predictions.make_frame(graph.key, configs, scores, job.fold, job.seed))
     return frames
 
 
@@ -165,6 +164,6 @@ def _check_finite(frame: pl.DataFrame, job: Job, part: str) -> None:
     if len(bad):
         raise InputError(
             f"{job.experiment.name}, {part}: {len(bad)} scores are NaN or infinite, such as of "
-            f"{bad['collection'][0]}:{bad['graph'][0]}. The training diverged: lower its learning "
-            "rate."
+            f"{bad['collection'][0]}:{bad['graph'][0]}. The training diverged, or the model "
+            "takes what this graph has for no number: lower its learning rate, or look at it."
         )

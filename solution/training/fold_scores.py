@@ -60,10 +60,10 @@ def score_graphs(
     """
     rows, more = [], tuple(measures)
     for graph in graphs:
-        if graph.runtimes is None:
+        chosen = graph.select(choose_configs(graph.key, graph.num_configs))
+        scores, runtimes = ranker.predict(chosen), chosen.runtimes
+        if runtimes is None:
             raise ValueError(f"{graph.name} has no labels to score against")
-        configs = choose_configs(graph.key, graph.num_configs)
-        scores, runtimes = ranker.predict(graph)[configs], graph.runtimes[configs]
         if not np.isfinite(scores).all():
             raise DivergedError(f"{graph.name}: scores of it are NaN or infinite.")
         own = score_ranking(graph.collection.name, scores, runtimes)

@@ -7,11 +7,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from solution.experiments.base import Experiment
+from solution.experiments.base import FROM_FILE, Experiment
 
 WIDTH = 100  # characters of a line
 STEP = "    "
-OWN = "fastslow_experiment_"  # what solution.experiments.base calls the modules of files
 IMPORTS = (ast.Import, ast.ImportFrom)
 
 
@@ -44,7 +43,7 @@ def write_experiment(name: str, searched: Experiment, settings: Any, note: str) 
 
 def _is_own(kind: type) -> bool:
     """Whether the class is defined in the file of an experiment, which has no name to import."""
-    return kind.__module__.startswith(OWN)
+    return kind.__module__.startswith(FROM_FILE)
 
 
 def _list_imported(source: str) -> set[str]:

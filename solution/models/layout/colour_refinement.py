@@ -69,7 +69,7 @@ class Neighbours:
 class Colours:
     """The distinct colours of the nodes after some rounds; no two nodes have one in common."""
 
-    numbers: np.ndarray  # (nodes, configs) int64, 0 ... colours - 1
+    numbers: np.ndarray  # (nodes, configs) int32, 0 ... colours - 1
     nodes: np.ndarray  # (colours,) int64 the node that has each
     configs: np.ndarray  # (colours,) int64 one of the configurations in which it has it
 
@@ -81,7 +81,9 @@ class Colours:
         firsts = offsets([len(part.nodes) for part in parts])
         nodes = offsets([len(part.numbers) for part in parts])
         return cls(
-            np.concatenate([part.numbers + n for part, n in zip(parts, firsts, strict=True)]),
+            np.concatenate(
+                [part.numbers + np.int32(n) for part, n in zip(parts, firsts, strict=True)]
+            ),
             np.concatenate([part.nodes + node for part, node in zip(parts, nodes, strict=True)]),
             np.concatenate([part.configs for part in parts]),
         )
@@ -94,7 +96,7 @@ class Colours:
         """The number (nodes,) that each node has in most configurations."""
         frequency = np.bincount(self.numbers.ravel(), minlength=len(self.nodes))
         order = np.argsort(frequency, kind="stable")
-        usual = np.empty(len(self.numbers), np.int64)
+        usual = np.empty(len(self.numbers), np.int32)
         usual[self.nodes[order]] = order  # of a node's the last to be written stays
         return usual
 
@@ -108,7 +110,7 @@ def number_small(labels: np.ndarray, count: int) -> Colours:
     first = np.full(count, len(flat))
     first[flat[::-1]] = np.arange(len(flat))[::-1]  # of equal ones the last to be written stays
     is_there = first < len(flat)
-    numbers = (np.cumsum(is_there) - 1)[labels]
+    numbers = (np.cumsum(is_there, dtype=np.int32) - np.int32(1))[labels]
     nodes, configs = np.divmod(first[is_there], labels.shape[1])
     return Colours(numbers, nodes, configs)
 
@@ -131,14 +133,14 @@ def number_colours(labels: np.ndarray) -> Colours:
     keys &= (np.uint64(1) << bits) - np.uint64(1)
     places = keys.view(np.int64)  # now only the configurations
     places += np.arange(0, num_nodes * num_configs, num_configs)[:, None]
-    numbers = np.empty(labels.shape, np.int64)
-    numbers.ravel()[places.ravel()] = np.cumsum(begins) - 1
+    numbers = np.empty(labels.shape, np.int32)
+    numbers.ravel()[places.ravel()] = np.cumsum(begins, dtype=np.int32) - np.int32(1)
     return Colours(numbers, *np.divmod(places[begins], num_configs))
 
 
 def refine(colours: Colours, operands: Neighbours, consumers: Neighbours) -> Colours:
     """The colours after one more round."""
-    mixed = mix(colours.numbers.view(np.uint64))
+    mixed = mix(colours.numbers.astype(np.uint64))
     num_nodes, num_configs = mixed.shape
     step = max(1, BLOCK // num_configs)
     parts = []
@@ -197,7 +199,7 @@ def add_messages(
     found = [neighbours.spread(nodes) for neighbours in (operands, consumers)]
     counts = [np.bincount(row, minlength=len(nodes)) for row, _, _ in found]
     starts = starts_of(1 + counts[0] + counts[1])
-    columns, values = np.empty(starts[-1], np.int64), np.empty(starts[-1], np.float32)
+    columns, values = np.empty(starts[-1], np.int32), np.empty(starts[-1], np.float32)
     columns[starts[:-1]], values[starts[:-1]] = 3 * number(own, nodes), 1
     begins = starts[:-1] + 1
     for message, ((row, node, weight), count) in enumerate(
@@ -207,7 +209,7 @@ def add_messages(
         place = np.arange(len(row)) + (begins - offsets(count))[row]
         columns[place], values[place] = 3 * number(row, node) + message, weight
         begins = begins + count
-    return SparseRows(starts, columns, values, 3 * senders)
+    return SparseRows(starts.astype(np.int32), columns, values, 3 * senders)
 
 
 def mix(values: np.ndarray) -> np.ndarray:

@@ -114,7 +114,8 @@ class LayoutForward:
                 before = kept[parents.columns[part]]
                 self._receive(sums, extra[part], before, number, x[part])
         pooled = steps.pooling.product(x).reshape(-1, NUM_SHARES * x.shape[1])
-        return pooled[1:] + pooled[0], len(x)
+        differences, others = np.split(pooled[1:], 2)
+        return pooled[0] + differences + others, len(x)
 
     def send(self, x: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray]:
         """Of a ColourBlock: the messages (3 x colours before, half), and what each keeps."""

@@ -233,7 +233,8 @@ class LayoutGnn(nn.Module):
         ):
             x = block(x, aggregation, known, parents)
         pooled = (computation.pooling @ x).view(-1, *configs.shape[1:], NUM_SHARES * x.shape[1])
-        return pooled[:1] + pooled[1:]
+        usual, differences, others = pooled.split([1, len(configs), len(configs)])
+        return usual + differences + others
 
     def _compare(self, pooled: Tensor, listed: Tensor | None = None) -> Tensor:
         return self.readout(self.dropout(standardise(pooled, listed=listed))).squeeze(-1)

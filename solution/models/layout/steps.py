@@ -53,8 +53,9 @@ class Steps:
     pairs: np.ndarray  # (configured,) int64 their (node, layout) pair
     # Of each round: which messages each colour adds up, what it knows besides, and its parent.
     rounds: list[tuple[SparseRows, np.ndarray, SparseRows]]
-    # ((1 + configs) x graphs x NUM_SHARES, colours after all rounds): the sums over nodes that have
-    # their most frequent colours, then what those of each configuration differ from them.
+    # ((1 + 2 x configs) x graphs x NUM_SHARES, colours after all rounds): the sums over the steady
+    # nodes with their most frequent colours; what those of each configuration differ from them; and
+    # its sums over the other nodes.
     pooling: SparseRows
 
 
@@ -109,8 +110,9 @@ def _describe_constraints(
 def _pool(graphs: Sequence[Structure], colours: Colours) -> SparseRows:
     """Sums over the nodes of each graph, weighted by their shares, for each configuration.
 
-    Most nodes have their most frequent colour in most configurations. So all are summed with it
-    once, and then of each configuration only what differs.
+    A steady node has its most frequent colour in at least half of the configurations. It is summed
+    with it once, and then of each configuration only if it differs: that takes two entries. Any
+    other is summed in each.
     """
     shares = np.concatenate([graph.shares for graph in graphs])
     graph_of = np.repeat(np.arange(len(graphs)), [graph.num_nodes for graph in graphs])
@@ -119,14 +121,22 @@ def _pool(graphs: Sequence[Structure], colours: Colours) -> SparseRows:
     order = np.argsort(row, kind="stable")  # within one configuration, and so within each
     node, row, weights = node[order], row[order], shares[node, share][order]
     usual = colours.find_most_frequent()
-    differs = np.ascontiguousarray((colours.numbers != usual[:, None])[node].T)
-    config, which = np.divmod(np.flatnonzero(differs), len(node))  # np.nonzero takes thrice as long
-    other = colours.numbers[node[which], config], usual[node[which]]
+    differs = colours.numbers != usual[:, None]
     num_rows, num_configs = len(graphs) * NUM_SHARES, colours.numbers.shape[1]
+    is_steady = (2 * np.count_nonzero(differs, axis=1) <= num_configs)[node]
+    others, other_weights = node[~is_steady], weights[~is_steady]
+    each = np.tile(np.bincount(row[~is_steady], minlength=num_rows), num_configs)
+    node, row, weights = node[is_steady], row[is_steady], weights[is_steady]
+    # np.nonzero takes three times as long.
+    config, which = np.divmod(np.flatnonzero(differs[node].T), len(node))
+    changed = np.stack([colours.numbers[node[which], config], usual[node[which]]], axis=1)
+    signed = np.stack([weights[which], -weights[which]], axis=1)
     counts = np.bincount(config * num_rows + row[which], minlength=num_rows * num_configs)
+    sizes = (np.bincount(row, minlength=num_rows), 2 * counts, each)
+    columns = (usual[node], changed.ravel(), colours.numbers[others].T.ravel())
     return SparseRows(
-        starts=starts_of(np.append(np.bincount(row, minlength=num_rows), 2 * counts)),
-        columns=np.append(usual[node], np.stack(other, axis=1)),
-        values=np.append(weights, np.stack([weights[which], -weights[which]], axis=1)),
+        starts=starts_of(np.concatenate(sizes)).astype(np.int32),
+        columns=np.concatenate(columns),
+        values=np.concatenate([weights, signed.ravel(), np.tile(other_weights, num_configs)]),
         num_columns=len(colours.nodes),
     )

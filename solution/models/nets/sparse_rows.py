@@ -17,11 +17,12 @@ class SparseRows(NamedTuple):
     """A sparse matrix by rows: row i has the entries starts[i] : starts[i + 1].
 
     Entries may be in any order, and those of one row and column add up: scipy's matrices, which
-    sort and check themselves, take longer to make than to multiply.
+    sort and check themselves, take longer to make than to multiply. Both indices are of one type:
+    half as wide they are read faster.
     """
 
-    starts: np.ndarray  # (rows + 1,) int64
-    columns: np.ndarray  # (entries,) int64
+    starts: np.ndarray  # (rows + 1,) int32 or int64
+    columns: np.ndarray  # (entries,) the same
     values: np.ndarray  # (entries,) float32
     num_columns: int
 
@@ -54,7 +55,8 @@ def sum_entries(
     """
     sums = np.zeros((len(starts) - 1, x.shape[1]), x.dtype)
     values = np.ones(len(columns), x.dtype) if weights is None else weights
-    index = (np.asarray(part, np.int64) for part in (starts, columns))
+    kind = np.result_type(starts, columns)
+    index = (np.asarray(part, kind) for part in (starts, columns))
     _load_loops().csr_matvecs(*sums.shape[:1], *x.shape, *index, values, x.ravel(), sums.ravel())
     return sums
 
@@ -80,4 +82,9 @@ def _load_loops() -> ModuleType:
 def select(positions: np.ndarray, size: int) -> SparseRows:
     """The matrix (n, size) whose product with x is x[positions]."""
     count = len(positions)
-    return SparseRows(np.arange(count + 1), positions, np.ones(count, np.float32), size)
+    return SparseRows(
+        np.arange(count + 1, dtype=np.int32),
+        positions.astype(np.int32),
+        np.ones(count, np.float32),
+        size,
+    )
