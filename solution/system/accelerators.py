@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,7 @@ IN_KERNELS = "/opt/bin/nvidia-smi"  # of Kaggle, where it is on no PATH
 FIELDS = "name,memory.total,compute_cap"
 HAS_BFLOAT16 = 8.0  # the least compute capability
 LONGEST_SECONDS = 20.0
+CORES_OF_A_FIT = 2  # that plan the steps of a net on a GPU
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,13 @@ def find_gpus() -> list[Gpu]:
         raise InputError(f"nvidia-smi does not answer as expected: {error}") from error
 
 
+def find_smallest_memory() -> int:
+    """Bytes of the GPU that has least; 0 where nobody says."""
+    with suppress(InputError):
+        return int(min((gpu.megabytes * 2**20 for gpu in find_gpus()), default=0))
+    return 0
+
+
 def describe_accelerators(gpus: Sequence[Gpu]) -> str:
     """What is there and how a run uses it; trees and tables are always the CPU's."""
     if not gpus:
@@ -49,9 +58,9 @@ def describe_accelerators(gpus: Sequence[Gpu]) -> str:
             words += "; the TPU is not used, T4 x2 would be"
         return words
     names = [f"{gpu.name}, {gpu.megabytes / 1024:.0f} GB" for gpu in gpus]
-    at_once = "one net is trained at a time"
+    at_once = f"nets are trained there, one for each {CORES_OF_A_FIT} cores of the CPU at once"
     if len(gpus) > 1:
-        at_once = f"{len(gpus)} nets are trained at once, one on each"
+        at_once += " and at least one on each"
     short = min(gpu.capability for gpu in gpus) >= HAS_BFLOAT16
     precision = "products in bfloat16" if short else "in float32, for it has no bfloat16"
     return f"{'; '.join(names)}: {at_once}, {precision}"

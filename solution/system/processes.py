@@ -89,9 +89,16 @@ def fork_server(modules: Sequence[str]) -> Context:
 
 def choose_context(otherwise: Sequence[str] = ()) -> Context:
     """Where workers start: forked with what nets need where that is imported here, for the work may
-    be theirs, and else with the libraries of `otherwise`; as new processes where it has none."""
+    be theirs, and else with the libraries of `otherwise`; as new processes where it has none, or
+    where nets compute on a GPU, which none that was forked can be sure to reach."""
     libraries = STACK if "torch" in sys.modules else otherwise
-    return fork_server(libraries) if libraries else SPAWN
+    return fork_server(libraries) if libraries and not count_gpus() else SPAWN
+
+
+def count_gpus() -> int:
+    """The GPUs for nets; none where nothing that would use them is imported."""
+    torch = sys.modules.get("torch")
+    return int(torch.cuda.device_count()) if torch is not None else 0
 
 
 @contextmanager

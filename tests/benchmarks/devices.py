@@ -18,8 +18,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from itertools import groupby
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -69,15 +68,16 @@ def main(
     if one:
         print(json.dumps(measure(nodes=nodes, **json.loads(one))))
         return
-    found = []
-    with track(list_rows(tuple(net or NETS)), "Measuring") as rows:
-        for row in rows:
-            found.append((row, measure_apart(row, nodes)))
-    Console().print(say_devices(), *tabulate(found), sep="\n")
+    console = Console()
+    console.print(say_devices())
+    for name in net or NETS:
+        with track(list_rows(name), f"Measuring {name}") as rows:
+            found = [(row, measure_apart(row, nodes)) for row in rows]
+        console.print(tabulate(found))  # before the next one, which may be cut off
 
 
-def list_rows(nets: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Settings of `measure`: the CPU first, then the GPU in every way."""
+def list_rows(name: str) -> list[dict[str, Any]]:
+    """Settings of `measure` for a net: the CPU first, then the GPU in every way."""
     ways: list[dict[str, Any]] = [{"device": "cpu", "precision": "32-true", "larger": 1}]
     if torch.cuda.is_available():
         precisions = ["32-true"] + ["bf16-mixed"] * torch.cuda.is_bf16_supported()
@@ -86,7 +86,7 @@ def list_rows(nets: tuple[str, ...]) -> list[dict[str, Any]]:
             for precision in precisions
             for larger in (1, LARGER)
         ]
-    return [{"name": name} | way for name in nets for way in ways]
+    return [{"name": name} | way for way in ways]
 
 
 def measure_apart(row: dict[str, Any], nodes: int) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def measure_apart(row: dict[str, Any], nodes: int) -> dict[str, Any]:
 def measure(name: str, device: str, precision: Any, larger: int, nodes: int) -> dict[str, Any]:
     """Train for some steps and predict; seconds, megabytes, counts and scores."""
     torch.set_num_threads(1)
-    ranker, examples = prepare(name, larger, nodes)
+    ranker, examples = prepare(name, device, larger, nodes)
     settings = ranker.settings.training
     torch.manual_seed(0)
     net = ranker.make_net().to(device)
@@ -134,7 +134,9 @@ def measure(name: str, device: str, precision: Any, larger: int, nodes: int) -> 
     }
 
 
-def prepare(name: str, larger: int, nodes: int) -> tuple[NetRanker[Any, Any], list[Any]]:
+def prepare(
+    name: str, device: str, larger: int, nodes: int
+) -> tuple[NetRanker[Any, Any], list[Any]]:
     """A net's ranker with batches so many times as large, and what it learns from."""
     settings: Any = find_experiment(name).ranker
     training = settings.training
@@ -148,6 +150,7 @@ def prepare(name: str, larger: int, nodes: int) -> tuple[NetRanker[Any, Any], li
         patience=None,
     )
     ranker = dataclasses.replace(settings, training=training).build(0)
+    ranker.device = torch.device(device)
     with tempfile.TemporaryDirectory() as folder:
         paths = write_kernels(Path(folder)) if is_tile else write_programs(Path(folder), nodes)
         source = collection("tile:xla" if is_tile else "layout:xla:random")
@@ -236,18 +239,17 @@ def say_devices() -> str:
     return "One core of the CPU: no GPU was found, so nothing here says what one would take."
 
 
-def tabulate(rows: list[tuple[dict[str, Any], dict[str, Any]]]) -> Iterator[Table]:
-    """A table for each net."""
+def tabulate(rows: list[tuple[dict[str, Any], dict[str, Any]]]) -> Table:
+    """A table of the rows of one net."""
     names = ("Step, ms", "Planned", "Learned/s", "Scored/s", "MB", "Waits", "Agrees")
-    for net, group in groupby(rows, key=lambda row: str(row[0]["name"])):
-        table, own = make_table(net), list(group)
-        for name in ("Device, batch", *names):
-            table.add_column(name, justify="right" if name in names else "left", no_wrap=True)
-        first = np.array(own[0][1]["scores"])
-        for row, found in own:
-            agrees = kendall_tau(np.array(found["scores"]), first)
-            table.add_row(*show(row, found), f"{agrees:.3f}")
-        yield table
+    table = make_table(str(rows[0][0]["name"]))
+    for name in ("Device, batch", *names):
+        table.add_column(name, justify="right" if name in names else "left", no_wrap=True)
+    first = np.array(rows[0][1]["scores"])
+    for row, found in rows:
+        agrees = kendall_tau(np.array(found["scores"]), first)
+        table.add_row(*show(row, found), f"{agrees:.3f}")
+    return table
 
 
 def show(row: dict[str, Any], found: dict[str, Any]) -> list[str]:

@@ -4,7 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from solution.system.accelerators import Gpu, describe_accelerators, find_gpus
+from solution.system.accelerators import (
+    Gpu,
+    describe_accelerators,
+    find_gpus,
+    find_smallest_memory,
+)
 from solution.system.errors import InputError
 
 
@@ -15,18 +20,35 @@ def stand_in(folder: Path, lines: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
 
 
-def test_two_t4_train_two_nets_in_float32(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_t4_train_a_net_each_at_least_in_float32(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stand_in(tmp_path, "Tesla T4, 15360, 7.5\\nTesla T4, 15360, 7.5\\n", monkeypatch)
     gpus = find_gpus()
     assert gpus == [Gpu("Tesla T4", 15360, 7.5)] * 2
     words = describe_accelerators(gpus)
-    assert words.startswith("Tesla T4, 15 GB; Tesla T4, 15 GB: 2 nets are trained at once, one on")
+    assert words.startswith(
+        "Tesla T4, 15 GB; Tesla T4, 15 GB: nets are trained there, one for each"
+    )
+    assert "at least one on each" in words
     assert "float32" in words
 
 
-def test_an_h100_trains_one_net_in_bfloat16() -> None:
+def test_an_h100_trains_in_bfloat16() -> None:
     words = describe_accelerators([Gpu("NVIDIA H100 80GB HBM3", 81559, 9.0)])
-    assert words.endswith("80 GB: one net is trained at a time, products in bfloat16")
+    assert words.endswith(
+        "80 GB: nets are trained there, one for each 2 cores of the CPU at once, "
+        "products in bfloat16"
+    )
+
+
+def test_the_smallest_gpu_says_how_much_memory_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(tmp_path, "Large, 81559, 9.0\\nSmall, 1024, 7.5\\n", monkeypatch)
+    assert find_smallest_memory() == 2**30
+    stand_in(tmp_path, "NVIDIA-SMI has failed\\n", monkeypatch)
+    assert find_smallest_memory() == 0
 
 
 def test_without_a_gpu_the_cpu_trains(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import polars as pl
 import psutil
 import pytest
+import torch
 
 from solution.domain.collection import TILE
 from solution.experiments.base import find_experiment
@@ -19,8 +20,10 @@ from solution.store.store import Store
 from solution.system import processes
 from solution.system.errors import InputError
 from solution.system.progress import bars
-from solution.system.report import silent
-from solution.training.executors.local import choose_gpus, count_slots
+from solution.system.report import Report, silent
+from solution.training.executors import local
+from solution.training.executors.base import Task
+from solution.training.executors.local import LocalExecutor, choose_gpus, count_slots
 from solution.training.executors.screen import Screen
 from solution.training.out_of_fold import Trainer
 from solution.training.sites import Address, Here, JobAddress
@@ -144,6 +147,47 @@ def test_a_message_may_arrive_after_the_result() -> None:
 
 def test_there_is_always_a_slot() -> None:
     assert 1 <= count_slots() <= max(1, os.cpu_count() or 1)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "cores", "gigabytes", "slots"),
+    [
+        (2, 4, 15, 2),  # two T4 of a Kaggle kernel
+        (1, 16, 80, 8),
+        (1, 16, 15, 3),  # as many as it has memory for
+        (1, 2, 80, 1),
+        (4, 2, 80, 4),  # one on each at least
+        (2, 64, 0, 2),  # nobody says how much memory there is
+    ],
+)
+def test_with_gpus_a_model_is_fitted_for_each_two_cores(
+    gpus: int, cores: int, gigabytes: int, slots: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "count_gpus", lambda: gpus)
+    monkeypatch.setattr(local, "count_cores", lambda: cores)
+    monkeypatch.setattr(local, "find_smallest_memory", lambda: gigabytes << 30)
+    monkeypatch.setattr(local, "available_memory", lambda: 1 << 40)
+    assert count_slots() == slots
+
+
+def say_place(report: Report) -> tuple[str, int]:
+    """Which GPU the worker may use, and the process that began it."""
+    time.sleep(0.2)  # so that each worker has one of the tasks
+    return os.environ["CUDA_VISIBLE_DEVICES"], psutil.Process().ppid()
+
+
+def test_workers_with_a_gpu_are_not_forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CUDA refuses to begin in a process that was forked from one which has looked for it."""
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert processes.choose_context(otherwise=processes.LIBRARIES) is processes.SPAWN
+    found = {}
+    with bars() as progress:
+        watch = ProgressBars(progress, 4, "Working")
+        tasks = [Task(str(number), ()) for number in range(4)]
+        LocalExecutor(workers=2).run(say_place, tasks, watch, found.__setitem__)
+    assert {gpu for gpu, _ in found.values()} == {"0", "1"}
+    assert {parent for _, parent in found.values()} == {os.getpid()}  # of a server it is another
 
 
 def test_where_a_socket_has_no_room_workers_are_spawned(

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from solution.models.layout.steps import Structure, derive_steps
+from solution.models.nets.devices import send
 from solution.models.nets.sparse import SparseMatrix
 
 
@@ -43,9 +44,9 @@ def derive_computation(
     """What the net computes for `configs` (configs, graphs), rows of the codes of each graph."""
     steps = derive_steps(graphs, configs, rounds)
     return Computation(
-        nodes=torch.from_numpy(steps.nodes).to(device),
-        configured=torch.from_numpy(steps.configured).to(device),
-        pairs=torch.from_numpy(steps.pairs).to(device),
+        nodes=send(steps.nodes, device),
+        configured=send(steps.configured, device),
+        pairs=send(steps.pairs, device),
         rounds=[
             (
                 SparseMatrix(aggregation, device),
@@ -60,4 +61,4 @@ def derive_computation(
 
 def _find_known(extra: np.ndarray, device: torch.device) -> Known:
     known = np.flatnonzero(extra.any(axis=1))
-    return Known(*(torch.from_numpy(part).to(device) for part in (known, extra[known])))
+    return Known(*(send(part, device) for part in (known, extra[known])))

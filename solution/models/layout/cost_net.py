@@ -31,7 +31,7 @@ from solution.features.propagation.backend import BACKENDS
 from solution.features.propagation.state_table import BYTES, FEATURES, NUM_SHARES, state_tables
 from solution.models.base import RankerSettings
 from solution.models.layout import layout_gnn
-from solution.models.nets.devices import one_thread
+from solution.models.nets.devices import one_thread, send
 from solution.models.nets.layers import Mlp
 from solution.models.nets.net_ranker import NetRanker
 from solution.models.nets.sparse import SparseMatrix
@@ -223,7 +223,7 @@ class CostNet(nn.Module):
         """Costs and copied bytes (states, 2) of some states (states,)."""
         nodes = self.node(torch.cat([self.opcode(inputs.opcodes), inputs.numeric], dim=-1))
         nodes = functional.pad(nodes, (0, 0, 0, 1))  # the last is that of what is no node's
-        own = torch.from_numpy(states).to(nodes.device)
+        own = send(states, nodes.device)
         known = nodes, inputs.node[own], inputs.reader[own], inputs.features[own]
         shares = inputs.shares[own]
         copied = inputs.is_copied[own] * shares[:, BYTES]

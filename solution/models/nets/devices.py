@@ -1,15 +1,19 @@
 """On which device a net computes, how precisely, and with how many threads."""
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from lightning_fabric import Fabric
 from torch import Tensor
 
 from solution.models.nets.ranking_net import Example
+
+logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it greets every fit
 
 
 def pick_device() -> torch.device:
@@ -41,6 +45,14 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def send(values: np.ndarray, device: torch.device) -> Tensor:
+    """The values on a device. The sender does not wait: a GPU is still at what it was given."""
+    tensor = torch.from_numpy(values)
+    if device.type == "cuda":  # from memory that may be swapped out it would wait all the same
+        return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.to(device)
 
 
 def move_examples(examples: Sequence[Example[Any]], device: Any) -> list[Example[Any]]:

@@ -21,7 +21,7 @@ from solution.models.nets.checkpoint import (
 SECONDS_BETWEEN = 20.0  # two checkpoints
 NET, OPTIMIZER, BEST, MEMORY = "net.", "optimizer.", "best.", "memory."
 TORCH_RANDOM, GPU_RANDOM = "random.torch", "random.gpu"
-ORDER, DRAWN = "order", "drawn"
+ORDER, DRAWN = "order", "drawn."
 
 
 @runtime_checkable
@@ -55,7 +55,7 @@ class FitState:
         # Of an epoch that goes on: the graphs (visits,) in their order, and each step's loss.
         self.order: np.ndarray | None = None
         self.losses: list[float | Tensor] = []  # the last ones may be on the device still
-        self.drawn: np.ndarray | None = None  # rows (graphs, configs) of the step that comes next
+        self.drawn: list[np.ndarray] = []  # rows (graphs, configs) of the steps that come next
         self.generator = np.random.default_rng(seed)
         self._net, self._optimizer, self._fit = net, optimizer, fit
         self._best_score = -np.inf
@@ -106,9 +106,10 @@ class FitState:
             tensors[GPU_RANDOM] = torch.cuda.get_rng_state(self._device)
         if isinstance(self._net, Remembering):
             tensors |= with_prefix(MEMORY, self._net.memory())
-        for name, rows in ((ORDER, self.order), (DRAWN, self.drawn)):
-            if rows is not None:
-                tensors[name] = torch.from_numpy(rows)
+        if self.order is not None:
+            tensors[ORDER] = torch.from_numpy(self.order)
+        drawn = {str(place): torch.from_numpy(rows) for place, rows in enumerate(self.drawn)}
+        tensors |= with_prefix(DRAWN, drawn)
         record = {
             "fit": self._fit,
             "losses": self.read_losses(),
@@ -138,8 +139,8 @@ class FitState:
         self.epoch, self.epochs_since_best = record["epoch"], record["epochs_since_best"]
         self._best_score = record["best_score"]
         self.history = [(epoch, score, measures) for epoch, score, measures in record["history"]]
-        self.order, self.drawn = (
-            tensors[name].numpy() if name in tensors else None for name in (ORDER, DRAWN)
-        )
+        self.order = tensors[ORDER].numpy() if ORDER in tensors else None
+        drawn = without_prefix(DRAWN, tensors)
+        self.drawn = [drawn[str(place)].numpy() for place in range(len(drawn))]
         self.losses = record["losses"]
         self.generator.bit_generator.state = record["generator"]

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from solution.models.nets.devices import send
 from solution.models.nets.sparse_rows import SparseRows
 
 
@@ -76,4 +77,4 @@ def _multiply(matrix: _Bags, x: Tensor) -> Tensor:
 
 def _as_bags(rows: SparseRows, device: torch.device) -> _Bags:
     parts = (rows.columns, rows.starts, rows.values)
-    return _Bags(*(torch.from_numpy(part).to(device) for part in parts))
+    return _Bags(*(send(part, device) for part in parts))

@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -13,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from solution.models.nets.devices import send
 from solution.models.nets.fit_state import FitState
 from solution.models.nets.losses import blend
 from solution.models.nets.ranking_net import Example, Inputs, Planning, Regularised
@@ -24,6 +26,7 @@ WARM_UP = 0.1
 MANY = 10  # times as many configurations as are sampled
 LOOK_SECONDS = 2.0  # between two looks at how far a long epoch is
 MAX_VALUES = 1 << 22  # of a layer that are in memory at once while training: 16 MB
+PLANNED_AHEAD = 2  # steps, each in a thread: a GPU computes in less time than one is planned
 STEP_VALUES = 1 << 13  # that a step without any graph would take as long as
 Drawn = tuple[Example[Inputs], np.ndarray]  # a graph and the rows (configs,) that are learned from
 
@@ -41,8 +44,8 @@ class Steps:
 
     def __post_init__(self) -> None:
         self.loss = blend(self.settings.loss, self.settings.regression)
-        # The next step is planned while the device is at this one.
-        self._is_ahead = works_by_itself(self.team.fabric.device)
+        # The next steps are planned while the device is at this one.
+        self._ahead = PLANNED_AHEAD if works_by_itself(self.team.fabric.device) else 0
 
     def run_epoch(
         self, examples: Sequence[Example[Inputs]], state: FitState, look: Callable[[float], None]
@@ -97,18 +100,17 @@ class Steps:
         size = self.settings.graphs_per_step
         batches = [state.order[n : n + size] for n in range(0, len(state.order), size)]
         left = [[examples[index] for index in batch] for batch in batches[len(state.losses) :]]
-        with ThreadPoolExecutor(1) as pool:
-            ahead = pool if self._is_ahead else None
-            following: Plan[Inputs] | None = None
-            for place, graphs in enumerate(left):
-                drawn = state.drawn if state.drawn is not None else self._draw(graphs, state)
-                plan = following or self.plan(graphs, drawn, ahead)
-                state.drawn = following = None
-                if ahead is not None and place + 1 < len(left):
-                    # Whoever goes on from here must not draw it once more.
-                    state.drawn = self._draw(left[place + 1], state)
-                    following = self.plan(left[place + 1], state.drawn, ahead)
-                yield plan
+        planned: deque[Plan[Inputs]] = deque()
+        with ThreadPoolExecutor(max(1, self._ahead)) as pool:
+            for place in range(len(left)):
+                for graphs in left[place + len(planned) : place + self._ahead + 1]:
+                    # What was drawn ahead is not drawn once more by whoever goes on from here.
+                    if len(state.drawn) == len(planned):
+                        state.drawn.append(self._draw(graphs, state))
+                    drawn = state.drawn[len(planned)]
+                    planned.append(self.plan(graphs, drawn, pool if self._ahead else None))
+                state.drawn.pop(0)
+                yield planned.popleft()
 
     def _draw(self, graphs: Sequence[Example[Inputs]], state: FitState) -> np.ndarray:
         """Rows (graphs, configs) to learn from, drawn alike in every process of a team."""
@@ -184,7 +186,7 @@ class Steps:
         else:
             scores = self.net.score_batch(batch, configs)
         runtimes = np.stack([example.runtimes[rows] for example, rows in part], axis=1)
-        return self.loss(scores.float(), torch.from_numpy(runtimes).to(scores.device)), penalty
+        return self.loss(scores.float(), send(runtimes, scores.device)), penalty
 
 
 # Of graphs whose activations are in memory together: their share of the step's loss, themselves,

@@ -7,7 +7,6 @@ processes; its wrapper around the net is not used, for it averages over equal sh
 of a step are of all sizes.
 """
 
-import logging
 import os
 import pickle
 import socket
@@ -89,7 +88,6 @@ def lead(
         accelerator: of each, as Fabric has it; GPU number so and so, where there are some.
         arguments: that can be pickled; tensors lie on the CPU.
     """
-    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it greets everybody
     port = _find_port()
     packed = pickle.dumps(arguments)  # shared, each tensor would take a file descriptor
     others = [
@@ -116,7 +114,6 @@ def _follow(
     packed: bytes,
 ) -> None:
     torch.set_num_threads(1)
-    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
     with _join(rank, size, port, accelerator, precision) as team:
         follow(team, *pickle.loads(packed))  # noqa: S301 - of the process that began this one
 

@@ -13,11 +13,13 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
+from solution.system.accelerators import CORES_OF_A_FIT, find_smallest_memory
 from solution.system.processes import (
     LIBRARIES,
     available_memory,
     choose_context,
     count_cores,
+    count_gpus,
     interrupted_later,
     open_pool,
 )
@@ -31,17 +33,15 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 def count_slots() -> int:
-    """How many models can be fitted at once: as many as GPUs, or cores that have enough memory."""
-    gpus = count_gpus()
+    """How many models can be fitted at once: one on each core that has enough memory.
+
+    With GPUs one on two cores, for the steps of a net that is on a GPU are planned on the CPU
+    meanwhile; as many as the GPUs have memory for, and one on each at least.
+    """
+    gpus, cores, memory = count_gpus(), count_cores(), available_memory()
     if gpus:
-        return gpus
-    return max(1, min(count_cores(), available_memory() // BYTES_OF_A_WORKER))
-
-
-def count_gpus() -> int:
-    """The GPUs for nets; none where nothing that would use them is imported."""
-    torch = sys.modules.get("torch")
-    return int(torch.cuda.device_count()) if torch is not None else 0
+        cores, memory = cores // CORES_OF_A_FIT, min(memory, gpus * find_smallest_memory())
+    return max(1, gpus, min(cores, memory // BYTES_OF_A_WORKER))
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from solution.domain.metrics import kendall_tau, ordered_pair_accuracy
+from solution.models.nets import devices
 from solution.models.nets.losses import list_mle, pairwise_hinge, runtime_squared_error
 from solution.models.nets.ranking_net import Example
 from solution.models.nets.training_loop import train
@@ -18,6 +19,12 @@ from solution.system.report import silent
 from solution.training.learning_curve import LearningCurve
 
 KEY = ("layout:xla:random", "program")
+
+
+@pytest.fixture(autouse=True)
+def on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is compared with it is computed there."""
+    monkeypatch.setattr(devices, "pick_device", lambda: torch.device("cpu"))
 
 
 class LinearNet(nn.Module):
