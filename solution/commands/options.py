@@ -73,7 +73,8 @@ Preparers = Annotated[
 Workers = Annotated[
     int | None,
     typer.Option(
-        min=1, help="Processes at once. Default: one per GPU, else per core with 5 GB of memory."
+        min=1,
+        help="Processes at once. Default: one per core, with GPUs per two; 5 GB each.",
     ),
 ]
 ExecutorOption = Annotated[

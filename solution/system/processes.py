@@ -90,7 +90,8 @@ def fork_server(modules: Sequence[str]) -> Context:
 def choose_context(otherwise: Sequence[str] = ()) -> Context:
     """Where workers start: forked with what nets need where that is imported here, for the work may
     be theirs, and else with the libraries of `otherwise`; as new processes where it has none, or
-    where nets compute on a GPU, which none that was forked can be sure to reach."""
+    where nets compute on a GPU: torch_geometric looks for one when it is imported, and CUDA begins
+    in no process that was forked from one which has."""
     libraries = STACK if "torch" in sys.modules else otherwise
     return fork_server(libraries) if libraries and not count_gpus() else SPAWN
 

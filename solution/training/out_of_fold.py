@@ -68,7 +68,7 @@ def train_jobs(
     """Train every job that is not there yet.
 
     Args:
-        executor: where; by default in processes of this machine, one a GPU or a core. An experiment
+        executor: where; by default in processes of this machine, one a core or two. An experiment
             that was made in this process, rather than found by its name or file, is trained here.
     """
     missing = skip_trained(jobs, run, watch)

@@ -48,7 +48,7 @@ def count_slots() -> int:
 class LocalExecutor:
     """Processes of this machine, or this very process where one is enough."""
 
-    workers: int | None = None  # at once; None: one a GPU, or a core with enough memory
+    workers: int | None = None  # at once; None: as count_slots says
     devices: int = 1  # GPUs or cores of each net
 
     @property
