@@ -42,7 +42,7 @@ LIBRARIES = (
     "scipy.stats",
     "threadpoolctl",
 )
-NETS = ("lightning_fabric", "safetensors.torch", "torch", "torch_geometric.nn")
+NETS = ("lightning_fabric", "numba", "safetensors.torch", "torch", "torch_geometric.nn")
 STACK = LIBRARIES + NETS
 LONGEST_END = 5.0  # seconds, of a worker that is ended
 UNCOLLECTED = "solution.system.uncollected"

@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from solution.models.layout.steps import Structure, derive_steps
+from solution.models.layout.compiled_steps import derive_steps
+from solution.models.layout.steps import Structure
 from solution.models.nets.devices import send
 from solution.models.nets.sparse import SparseMatrix
 

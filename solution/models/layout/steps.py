@@ -61,9 +61,9 @@ class Steps:
 
 def derive_steps(graphs: Sequence[Structure], configs: np.ndarray, rounds: int) -> Steps:
     """What the net computes for `configs` (configs, graphs), rows of the codes of each graph."""
-    colours, pairs = _number_pairs(graphs, configs)
+    colours, pairs = number_pairs(graphs, configs)
     configured = np.flatnonzero(pairs >= 0)
-    described, places = _describe_constraints(graphs, configs)
+    described, places = describe_constraints(graphs, configs)
     operands = Neighbours.join([graph.operands for graph in graphs])
     consumers = Neighbours.join([graph.consumers for graph in graphs])
     blocks, last = [], colours
@@ -76,7 +76,7 @@ def derive_steps(graphs: Sequence[Structure], configs: np.ndarray, rounds: int) 
     return Steps(colours.nodes, configured, pairs[configured], blocks, _pool(graphs, last))
 
 
-def _number_pairs(graphs: Sequence[Structure], configs: np.ndarray) -> tuple[Colours, np.ndarray]:
+def number_pairs(graphs: Sequence[Structure], configs: np.ndarray) -> tuple[Colours, np.ndarray]:
     """The colours before any round, and of each its (node, layout) pair, below 0 without one."""
     sizes = [graph.num_nodes for graph in graphs]
     first_pairs = offsets([graph.num_pairs for graph in graphs])
@@ -89,7 +89,7 @@ def _number_pairs(graphs: Sequence[Structure], configs: np.ndarray) -> tuple[Col
     return colours, labels[colours.nodes, colours.configs] - total
 
 
-def _describe_constraints(
+def describe_constraints(
     graphs: Sequence[Structure], configs: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Features (1 + tensors, configs, extras) uint8 of nothing and of tensors, and whose they are.
@@ -107,6 +107,16 @@ def _describe_constraints(
     return np.concatenate(described), places
 
 
+def list_shares(graphs: Sequence[Structure]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What is summed over nodes in each configuration: nodes, rows (ascending) and weights (n,)."""
+    shares = np.concatenate([graph.shares for graph in graphs])
+    graph_of = np.repeat(np.arange(len(graphs)), [graph.num_nodes for graph in graphs])
+    node, share = np.nonzero(shares)
+    row = graph_of[node] * NUM_SHARES + share
+    order = np.argsort(row, kind="stable")
+    return node[order], row[order], shares[node, share][order]
+
+
 def _pool(graphs: Sequence[Structure], colours: Colours) -> SparseRows:
     """Sums over the nodes of each graph, weighted by their shares, for each configuration.
 
@@ -114,12 +124,7 @@ def _pool(graphs: Sequence[Structure], colours: Colours) -> SparseRows:
     with it once, and then of each configuration only if it differs: that takes two entries. Any
     other is summed in each.
     """
-    shares = np.concatenate([graph.shares for graph in graphs])
-    graph_of = np.repeat(np.arange(len(graphs)), [graph.num_nodes for graph in graphs])
-    node, share = np.nonzero(shares)
-    row = graph_of[node] * NUM_SHARES + share
-    order = np.argsort(row, kind="stable")  # within one configuration, and so within each
-    node, row, weights = node[order], row[order], shares[node, share][order]
+    node, row, weights = list_shares(graphs)
     usual = colours.find_most_frequent()
     differs = colours.numbers != usual[:, None]
     num_rows, num_configs = len(graphs) * NUM_SHARES, colours.numbers.shape[1]
