@@ -227,7 +227,8 @@ def _find_layout_inputs(graph: Graph, settings: Mapping[str, Any]) -> dict[str, 
     # A configuration's sums over the nodes that are not steady are added to what else it differs.
     num_rows = len(every) * NUM_SHARES
     found["pooling_rows"] -= num_rows * (found["pooling_rows"] >= NUM_SHARES + num_rows)
-    for number, (aggregation, extra, parents) in enumerate(steps.rounds):
+    for number, (aggregation, marks, parents) in enumerate(steps.rounds):
+        extra = marks.expand(len(parents.columns))
         found |= _list_entries(f"round_{number}", aggregation)
         found |= {f"extra_{number}": extra, f"parents_{number}": parents.columns.astype(np.int64)}
     return found

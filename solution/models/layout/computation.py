@@ -15,10 +15,10 @@ from solution.models.nets.sparse import SparseMatrix
 
 
 class Known(NamedTuple):
-    """What some colours know besides; of most there is nothing."""
+    """Marks on a device."""
 
-    colours: Tensor  # (known,) int64
-    values: Tensor  # (known, extras) float32
+    colours: Tensor  # (marked,) int64
+    values: Tensor  # (marked, extras) float32
 
 
 @dataclass(frozen=True)
@@ -51,15 +51,10 @@ def derive_computation(
         rounds=[
             (
                 SparseMatrix(aggregation, device),
-                _find_known(extra, device),
+                Known(*(send(part, device) for part in marks)),
                 SparseMatrix(parents, device),
             )
-            for aggregation, extra, parents in steps.rounds
+            for aggregation, marks, parents in steps.rounds
         ],
         pooling=SparseMatrix(steps.pooling, device),
     )
-
-
-def _find_known(extra: np.ndarray, device: torch.device) -> Known:
-    known = np.flatnonzero(extra.any(axis=1))
-    return Known(*(send(part, device) for part in (known, extra[known])))

@@ -104,15 +104,16 @@ class LayoutForward:
         steps = derive_steps([arrays.structure], rows, self.rounds)
         x = nodes[steps.nodes]
         x[steps.configured] = pairs[steps.pairs]
-        for number, (aggregation, extra, parents) in enumerate(steps.rounds):
+        for number, (aggregation, marks, parents) in enumerate(steps.rounds):
             messages, kept = self.send(x, number)
-            x = np.empty((len(extra), 2 * messages.shape[1]), np.float32)
+            x = np.empty((len(parents.columns), 2 * messages.shape[1]), np.float32)
             # A block at a time, so that what comes between stays in the processor's cache.
             for begin in range(0, len(x), BLOCK):
                 part = slice(begin, begin + BLOCK)
                 sums = aggregation.cut(part).product(messages)
-                before = kept[parents.columns[part]]
-                self._receive(sums, extra[part], before, number, x[part])
+                first, last = np.searchsorted(marks.colours, (begin, begin + BLOCK))
+                known = marks.colours[first:last] - begin, marks.values[first:last]
+                self._receive(sums, *known, kept[parents.columns[part]], number, x[part])
         pooled = steps.pooling.product(x).reshape(-1, NUM_SHARES * x.shape[1])
         differences, others = np.split(pooled[1:], 2)
         return pooled[0] + differences + others, len(x)
@@ -132,15 +133,21 @@ class LayoutForward:
     ) -> np.ndarray:
         """Of a ColourBlock: the values (colours after, outputs) where messages add up to `sums`."""
         values = np.empty((len(sums), 2 * sums.shape[1]), np.float32)
-        self._receive(sums, extra, kept, number, values)
+        marked = np.flatnonzero(extra.any(axis=1))
+        self._receive(sums, marked, extra[marked], kept, number, values)
         return values
 
     def _receive(
-        self, sums: np.ndarray, extra: np.ndarray, kept: np.ndarray, number: int, out: np.ndarray
+        self,
+        sums: np.ndarray,
+        marked: np.ndarray,
+        extra: np.ndarray,
+        kept: np.ndarray,
+        number: int,
+        out: np.ndarray,
     ) -> None:
         name, half = f"blocks.{number}", sums.shape[1]
-        known = np.flatnonzero(extra.any(axis=1))  # of few tensors there is anything
-        sums[known] += extra[known] @ self._weights[f"{name}.extra.weight"].T
+        sums[marked] += extra @ self._weights[f"{name}.extra.weight"].T
         update = scale_rows(sums, self._weights, f"{name}.norm")
         positive = gelu(update)
         np.add(positive, kept[:, :half], out=out[:, :half])

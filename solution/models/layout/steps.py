@@ -5,6 +5,7 @@ Everything here is counting and sorting; the net multiplies.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -44,6 +45,19 @@ class Structure:
         return len(self.codebook.layouts)
 
 
+class Marks(NamedTuple):
+    """What some colours know of the constraints on their tensor; of most there is nothing."""
+
+    colours: np.ndarray  # (marked,) int64, ascending
+    values: np.ndarray  # (marked, extras) float32
+
+    def expand(self, count: int) -> np.ndarray:
+        """Those of all colours (count, extras)."""
+        every = np.zeros((count, self.values.shape[1]), np.float32)
+        every[self.colours] = self.values
+        return every
+
+
 @dataclass(frozen=True)
 class Steps:
     """The nodes of the graphs, and their (node, layout) pairs, are numbered one after the other."""
@@ -51,8 +65,8 @@ class Steps:
     nodes: np.ndarray  # (colours 0,) int64 the node of each
     configured: np.ndarray  # (configured,) int64 those colours 0 that have a layout
     pairs: np.ndarray  # (configured,) int64 their (node, layout) pair
-    # Of each round: which messages each colour adds up, what it knows besides, and its parent.
-    rounds: list[tuple[SparseRows, np.ndarray, SparseRows]]
+    # Of each round: which messages each colour adds up, what some know besides, and its parent.
+    rounds: list[tuple[SparseRows, Marks, SparseRows]]
     # ((1 + 2 x configs) x graphs x NUM_SHARES, colours after all rounds): the sums over the steady
     # nodes with their most frequent colours; what those of each configuration differ from them; and
     # its sums over the other nodes.
@@ -61,22 +75,24 @@ class Steps:
 
 def derive_steps(graphs: Sequence[Structure], configs: np.ndarray, rounds: int) -> Steps:
     """What the net computes for `configs` (configs, graphs), rows of the codes of each graph."""
-    colours, pairs = number_pairs(graphs, configs)
+    colours, pairs = _number_pairs(graphs, configs)
     configured = np.flatnonzero(pairs >= 0)
-    described, places = describe_constraints(graphs, configs)
+    described, places = _describe_constraints(graphs, configs)
     operands = Neighbours.join([graph.operands for graph in graphs])
     consumers = Neighbours.join([graph.consumers for graph in graphs])
     blocks, last = [], colours
     for _ in range(rounds):
         after = refine(last, operands, consumers)
         aggregation = aggregate(last, after, operands, consumers)
-        extra = described[places[after.nodes], after.configs].astype(np.float32)
-        blocks.append((aggregation, extra, select(last.at(after), len(last.nodes))))
+        known = described[places[after.nodes], after.configs]
+        marked = np.flatnonzero(known.any(axis=1))
+        marks = Marks(marked, known[marked].astype(np.float32))
+        blocks.append((aggregation, marks, select(last.at(after), len(last.nodes))))
         last = after
     return Steps(colours.nodes, configured, pairs[configured], blocks, _pool(graphs, last))
 
 
-def number_pairs(graphs: Sequence[Structure], configs: np.ndarray) -> tuple[Colours, np.ndarray]:
+def _number_pairs(graphs: Sequence[Structure], configs: np.ndarray) -> tuple[Colours, np.ndarray]:
     """The colours before any round, and of each its (node, layout) pair, below 0 without one."""
     sizes = [graph.num_nodes for graph in graphs]
     first_pairs = offsets([graph.num_pairs for graph in graphs])
@@ -89,7 +105,7 @@ def number_pairs(graphs: Sequence[Structure], configs: np.ndarray) -> tuple[Colo
     return colours, labels[colours.nodes, colours.configs] - total
 
 
-def describe_constraints(
+def _describe_constraints(
     graphs: Sequence[Structure], configs: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Features (1 + tensors, configs, extras) uint8 of nothing and of tensors, and whose they are.
