@@ -93,7 +93,7 @@ class TableRanker(Ranker):
                 f"{scores.dtype} for the {len(rows)} rows of {graph.name}, expected one number a "
                 "row."
             )
-        return scores.astype(np.float32)[graph.distinct.inverse]
+        return _narrow(scores)[graph.distinct.inverse]
 
     def save(self, folder: Path) -> None:
         if self.scaler_ is None:
@@ -112,3 +112,13 @@ class TableRanker(Ranker):
             raise RuntimeError("fit the ranker before it predicts")
         rows = self.scaler_(table).astype(np.float64)
         return np.asarray(rows - rows.mean(axis=0))
+
+
+def _narrow(scores: np.ndarray) -> np.ndarray:
+    """Scores as float32; large whole numbers that would become equal are ranked before."""
+    narrowed = scores.astype(np.float32)
+    if scores.dtype.kind in "iu":
+        values, ranks = np.unique(scores, return_inverse=True)
+        if len(np.unique(narrowed)) < len(values):
+            return ranks.astype(np.float32)
+    return narrowed
