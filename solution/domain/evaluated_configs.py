@@ -2,7 +2,7 @@
 
 A fixed, seeded choice per graph, the same for every experiment, so that predictions always align.
 A ranker is shown them alone, for a score may depend on the list. 1,000 is the official evaluation
-protocol of TpuGraphs, and what graphs of the test split have.
+protocol of TpuGraphs, and about what layout graphs of the test split have.
 """
 
 import hashlib

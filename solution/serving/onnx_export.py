@@ -224,7 +224,7 @@ def _find_layout_inputs(graph: Graph, settings: Mapping[str, Any]) -> dict[str, 
         "listed": arrays.listed,
         **_list_entries("pooling", steps.pooling),
     }
-    # A configuration's sums over the nodes that are not steady are added to what else it differs.
+    # The rows of the third part of the pooling become those of the second: they are added up there.
     num_rows = len(every) * NUM_SHARES
     found["pooling_rows"] -= num_rows * (found["pooling_rows"] >= NUM_SHARES + num_rows)
     for number, (aggregation, marks, parents) in enumerate(steps.rounds):

@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from solution.system.errors import InputError
@@ -43,8 +44,9 @@ def find_gpus() -> list[Gpu]:
         raise InputError(f"nvidia-smi does not answer as expected: {error}") from error
 
 
+@cache
 def find_smallest_memory() -> int:
-    """Bytes of the GPU that has least; 0 where nobody says."""
+    """Bytes of the GPU that has least; 0 where nobody says. Asked once: it may take seconds."""
     with suppress(InputError):
         return int(min((gpu.megabytes * 2**20 for gpu in find_gpus()), default=0))
     return 0
@@ -58,9 +60,12 @@ def describe_accelerators(gpus: Sequence[Gpu]) -> str:
             words += "; the TPU is not used, T4 x2 would be"
         return words
     names = [f"{gpu.name}, {gpu.megabytes / 1024:.0f} GB" for gpu in gpus]
-    at_once = f"nets are trained there, one for each {CORES_OF_A_FIT} cores of the CPU at once"
+    at_once = (
+        f"nets are trained there, one for each {CORES_OF_A_FIT} cores of the CPU at once as far as "
+        "memory goes"
+    )
     if len(gpus) > 1:
-        at_once += " and at least one on each"
+        at_once += ", at least one on each"
     short = min(gpu.capability for gpu in gpus) >= HAS_BFLOAT16
     precision = "products in bfloat16" if short else "in float32, for it has no bfloat16"
     return f"{'; '.join(names)}: {at_once}, {precision}"

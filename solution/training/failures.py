@@ -1,5 +1,6 @@
 """An error in somebody's own model: one line that leads to the place, before hours are spent."""
 
+import sys
 import tempfile
 import traceback
 from collections.abc import Iterator
@@ -26,13 +27,19 @@ def name_failure(experiment: Experiment, doing: str) -> Iterator[None]:
     An error from anywhere else is a defect of this program and keeps its traceback.
 
     Raises:
-        InputError: with the file, line, function and what was being done.
+        InputError: with the file, line, function and what was being done; or no GPU has the memory.
     """
     try:
         yield
     except (InputError, OSError, MemoryError):
         raise
     except (Exception, SystemExit) as error:  # of sys.exit, which would end this without a word
+        torch = sys.modules.get("torch")
+        if torch is not None and isinstance(error, torch.cuda.OutOfMemoryError):
+            raise InputError(
+                f"The GPU has no memory left ({doing}). What is finished is kept: start again with "
+                "fewer --workers."
+            ) from error
         frames = _find_frames(error.__traceback__, experiment)
         if not frames:
             raise

@@ -147,7 +147,7 @@ def split_training(
 def _predict(ranker: Ranker, graphs: LazyGraphs, job: Job, limit: int | None) -> list[pl.DataFrame]:
     """The scores of at most `limit` chosen configurations of each graph.
 
-    The ranker is shown no others: a score may depend on the list, and the test split has such.
+    The ranker is shown no others: a score may depend on the list.
     """
     frames = []
     for graph in graphs:
@@ -164,6 +164,6 @@ def _check_finite(frame: pl.DataFrame, job: Job, part: str) -> None:
     if len(bad):
         raise InputError(
             f"{job.experiment.name}, {part}: {len(bad)} scores are NaN or infinite, such as of "
-            f"{bad['collection'][0]}:{bad['graph'][0]}. The training diverged, or the model "
-            "takes what this graph has for no number: lower its learning rate, or look at it."
+            f"{bad['collection'][0]}:{bad['graph'][0]}. The training diverged (lower its "
+            "learning rate), or the model makes NaN of a value of this graph."
         )

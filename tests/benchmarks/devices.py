@@ -5,7 +5,7 @@
 Programs are made up, of the competition's real size (tests/benchmarks/corpus.py). Every row is a
 process of its own: the same steps, drawn alike, on a device, in a precision, and on batches as the
 experiment has them or four times as large. *Planned*: what the CPU counts and sorts for a step,
-beside the whole step; on a GPU the next step is planned meanwhile. *Waits*: how often a step waits
+beside the whole step; on a GPU the next two are planned meanwhile. *Waits*: how often a step waits
 for the GPU. *Agrees*: Kendall's tau between the scores that the net then gives the configurations
 of a program and those of the first row of that net.
 """
@@ -35,9 +35,10 @@ from solution.domain.metrics import kendall_tau
 from solution.experiments.base import find_experiment
 from solution.features.nodes import fit_scaler
 from solution.features.preparation import Preparation
+from solution.models.nets.devices import pick_precision
 from solution.models.nets.fit_state import FitState
 from solution.models.nets.net_ranker import NetRanker
-from solution.models.nets.stepping import Steps, sample
+from solution.models.nets.stepping import Steps, list_visits, sample
 from solution.models.nets.team import Team
 from solution.models.nets.training_loop import make_optimizer
 from solution.system.progress import track
@@ -80,7 +81,7 @@ def list_rows(name: str) -> list[dict[str, Any]]:
     """Settings of `measure` for a net: the CPU first, then the GPU in every way."""
     ways: list[dict[str, Any]] = [{"device": "cpu", "precision": "32-true", "larger": 1}]
     if torch.cuda.is_available():
-        precisions = ["32-true"] + ["bf16-mixed"] * torch.cuda.is_bf16_supported()
+        precisions = dict.fromkeys(["32-true", pick_precision()])
         ways += [
             {"device": "cuda", "precision": precision, "larger": larger}
             for precision in precisions
@@ -121,7 +122,8 @@ def measure(name: str, device: str, precision: Any, larger: int, nodes: int) -> 
     net.score_graph(examples[0].inputs)
     scoring = clock(lambda: net.score_graph(examples[0].inputs))
     scores = net.score_graph(examples[0].inputs)
-    count = -(-len(examples) * settings.visits // settings.graphs_per_step)
+    visits = list_visits([len(example.runtimes) for example in examples], settings)
+    count = -(-len(visits) // settings.graphs_per_step)
     learned = count * settings.graphs_per_step * settings.configs_per_graph
     return {
         "step": taken / count,

@@ -37,8 +37,8 @@ def test_two_t4_train_a_net_each_at_least_in_float32(
 def test_an_h100_trains_in_bfloat16() -> None:
     words = describe_accelerators([Gpu("NVIDIA H100 80GB HBM3", 81559, 9.0)])
     assert words.endswith(
-        "80 GB: nets are trained there, one for each 2 cores of the CPU at once, "
-        "products in bfloat16"
+        "80 GB: nets are trained there, one for each 2 cores of the CPU at once as far as memory "
+        "goes, products in bfloat16"
     )
 
 
@@ -46,9 +46,9 @@ def test_the_smallest_gpu_says_how_much_memory_there_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand_in(tmp_path, "Large, 81559, 9.0\\nSmall, 1024, 7.5\\n", monkeypatch)
-    assert find_smallest_memory() == 2**30
+    assert find_smallest_memory.__wrapped__() == 2**30
     stand_in(tmp_path, "NVIDIA-SMI has failed\\n", monkeypatch)
-    assert find_smallest_memory() == 0
+    assert find_smallest_memory.__wrapped__() == 0
 
 
 def test_without_a_gpu_the_cpu_trains(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -155,6 +155,7 @@ def test_there_is_always_a_slot() -> None:
         (2, 4, 15, 2),  # two T4 of a Kaggle kernel
         (1, 16, 80, 8),
         (1, 16, 15, 3),  # as many as it has memory for
+        (2, 16, 7, 2),  # on each
         (1, 2, 80, 1),
         (4, 2, 80, 4),  # one on each at least
         (2, 64, 0, 2),  # nobody says how much memory there is
@@ -170,23 +171,27 @@ def test_with_gpus_a_model_is_fitted_for_each_two_cores(
     assert count_slots() == slots
 
 
-def say_place(report: Report) -> tuple[str, int]:
-    """Which GPU the worker may use, and the process that began it."""
-    time.sleep(0.2)  # so that each worker has one of the tasks
-    return os.environ["CUDA_VISIBLE_DEVICES"], psutil.Process().ppid()
+def say_place(folder: Path, report: Report) -> tuple[str, int]:
+    """Which GPU the worker may use, and the process that began it; once another has said so too."""
+    gpu = os.environ["CUDA_VISIBLE_DEVICES"]
+    (folder / gpu).touch()
+    ends = time.monotonic() + 100
+    while len(list(folder.iterdir())) < 2 and time.monotonic() < ends:
+        time.sleep(0.05)
+    return gpu, psutil.Process().ppid()
 
 
-def test_workers_with_a_gpu_are_not_forked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_with_a_gpu_are_not_forked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """CUDA refuses to begin in a process that was forked from one which has looked for it."""
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert processes.choose_context(otherwise=processes.LIBRARIES) is processes.SPAWN
     found = {}
     with bars() as progress:
-        watch = ProgressBars(progress, 4, "Working")
-        tasks = [Task(str(number), ()) for number in range(4)]
+        watch = ProgressBars(progress, 2, "Working")
+        tasks = [Task(str(number), (tmp_path,)) for number in range(2)]
         LocalExecutor(workers=2).run(say_place, tasks, watch, found.__setitem__)
-    assert {gpu for gpu, _ in found.values()} == {"0", "1"}
+    assert sorted(gpu for gpu, _ in found.values()) == ["0", "1"]
     assert {parent for _, parent in found.values()} == {os.getpid()}  # of a server it is another
 
 

@@ -15,6 +15,7 @@ import pytest
 from solution.data.folders import find_files
 from solution.domain import predictions
 from solution.domain.collection import LAYOUT, NAMES
+from solution.domain.evaluated_configs import choose_configs
 from solution.domain.graph import Graph
 from solution.experiments.base import Experiment
 from solution.features.preparation import Preparation
@@ -27,6 +28,9 @@ from solution.store.preparing import prepare_store
 from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.system.report import Report, silent
+from solution.training import first_steps, fit
+from solution.training.first_steps import count_predictions
+from solution.training.jobs import list_jobs
 from solution.training.opening import save_split
 from solution.training.out_of_fold import run_experiments
 from solution.training.plan import Plan, make_plan
@@ -43,6 +47,7 @@ class Witness:
 
     seen: list[set[tuple[str, str]]] = field(default_factory=list)
     asked: list[list[tuple[str, str]]] = field(default_factory=list)
+    shown: dict[tuple[str, str], int] = field(default_factory=dict)  # configurations of a graph
 
 
 WITNESSES: list[Witness] = []
@@ -64,6 +69,7 @@ class WitnessRanker(NothingRanker):
 
     def predict(self, graph: Graph) -> np.ndarray:
         self.witness.asked[-1].append((*graph.key, graph.architecture))  # type: ignore[arg-type]
+        self.witness.shown[graph.key] = graph.num_configs
         return super().predict(graph)
 
 
@@ -75,12 +81,17 @@ class WitnessSettings(RankerSettings):
         return WitnessRanker(WITNESSES[self.number])
 
 
+def witness_of(witness: Witness) -> Experiment:
+    """The experiment that it watches."""
+    return Experiment("witness", NAMES, WitnessSettings(WITNESSES.index(witness)))
+
+
 def run_witness(
     folder: Path, store: Store, scheme: Literal["architecture", "graph"]
 ) -> tuple[Witness, Plan, Run]:
     witness = Witness()
     WITNESSES.append(witness)
-    experiment = Experiment("witness", NAMES, WitnessSettings(len(WITNESSES) - 1))
+    experiment = witness_of(witness)
     plan = make_plan(store, scheme, num_folds=4)
     with open_run(folder, {"experiments": {}}) as run:
         save_split(plan, run)
@@ -106,6 +117,24 @@ def test_no_model_predicts_what_it_has_seen(
     assert frame.select("collection", "graph").n_unique() == len(labelled)
     folds = frame.join(labelled, on=["collection", "graph"])
     assert (folds["fold"] == folds["fold_right"]).all()
+
+
+def test_a_model_is_shown_the_configurations_that_are_scored(
+    tmp_path: Path, sample_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Out of fold no others, for a score may depend on the list; of the test split all."""
+    for module in (fit, first_steps):
+        monkeypatch.setattr(module, "MAX_CONFIGS", 20)
+    monkeypatch.setattr(choose_configs, "__defaults__", (20,))
+    witness, plan, run = run_witness(tmp_path / "run", sample_store, "architecture")
+    for key, split, configs in plan.graphs.select(
+        pl.concat_list("collection", "graph"), "split", "configs"
+    ).rows():
+        assert witness.shown[tuple(key)] == (configs if split == "test" else min(configs, 20))
+    assert max(witness.shown.values()) > 20
+    scored = sum(len(pl.read_parquet(path)) for path in run.folder.rglob("jobs/**/*.parquet"))
+    jobs = list_jobs(witness_of(witness), plan)
+    assert sum(count_predictions(job, plan) for job in jobs) == scored
 
 
 def test_early_stopping_and_fitting_share_no_graph(tmp_path: Path, sample_store: Store) -> None:

@@ -29,7 +29,7 @@ class Computation:
     configured: Tensor  # (configured,) int64 those colours 0 that have a layout
     pairs: Tensor  # (configured,) int64 their (node, layout) pair
     rounds: list[tuple[SparseMatrix, Known, SparseMatrix]]  # what ColourBlock takes
-    pooling: SparseMatrix  # ((1 + configs) x graphs x NUM_SHARES, colours after all rounds): Steps
+    pooling: SparseMatrix  # ((1 + 2 x configs) x graphs x NUM_SHARES, colours): see Steps
 
     def prepare_gradients(self) -> None:
         """Transpose now what is transposed for gradients else."""

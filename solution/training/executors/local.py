@@ -1,5 +1,4 @@
-"""Tasks in several processes of this machine at once, each with its own GPU or share of the
-cores."""
+"""Tasks in several processes of this machine at once, which share its cores and GPUs."""
 
 import os
 import sys
@@ -28,6 +27,7 @@ from solution.training.executors.screen import Screen, Throttled
 from solution.training.watch import Watch
 
 BYTES_OF_A_WORKER = 5 << 30  # tables of the whole tile collection take most of it
+BYTES_ON_A_GPU = 4 << 30  # of a fit: what it learns from, and what CUDA takes itself
 POLL_SECONDS = 0.1
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
@@ -36,11 +36,11 @@ def count_slots() -> int:
     """How many models can be fitted at once: one on each core that has enough memory.
 
     With GPUs one on two cores, for the steps of a net that is on a GPU are planned on the CPU
-    meanwhile; as many as the GPUs have memory for, and one on each at least.
+    meanwhile; as many as each GPU has memory for, and one on each at least.
     """
     gpus, cores, memory = count_gpus(), count_cores(), available_memory()
     if gpus:
-        cores, memory = cores // CORES_OF_A_FIT, min(memory, gpus * find_smallest_memory())
+        cores = min(cores // CORES_OF_A_FIT, gpus * (find_smallest_memory() // BYTES_ON_A_GPU))
     return max(1, gpus, min(cores, memory // BYTES_OF_A_WORKER))
 
 

@@ -1,14 +1,19 @@
 """How often an epoch visits each graph, and the course of the learning rate."""
 
 import dataclasses
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solution.models.nets.stepping import learning_rate_factor, list_visits
+from solution.models.layout.layout_gnn import LayoutGnnSettings
+from solution.models.nets import stepping
+from solution.models.nets.stepping import Steps, learning_rate_factor, list_visits
 from solution.models.nets.training_settings import TrainingSettings
+from tests.made.graphs import make_layout_graph
 
 
 @pytest.mark.parametrize("total", range(1, 25))
@@ -56,3 +61,35 @@ def test_an_epoch_of_many_graphs_visits_large_ones_less_often(
     assert most == 1 or times.sum() <= max_steps * graphs_per_step
     more = np.minimum(full, most + 1)
     assert most == full.max() or more.sum() > max_steps * graphs_per_step
+
+
+@pytest.mark.parametrize(("is_ahead", "before"), [(True, 3), (False, 1)])
+def test_where_a_device_works_by_itself_the_next_steps_are_planned_meanwhile(
+    is_ahead: bool, before: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And whoever goes on after any step finds what was drawn for those that follow."""
+    monkeypatch.setattr(stepping, "works_by_itself", lambda device: is_ahead)
+    planned: list[int] = []
+    plan, take = Steps.plan, Steps.take
+
+    def note_plan(self: Any, graphs: Any, rows: Any, ahead: ThreadPoolExecutor | None) -> Any:
+        planned.append(0)
+        assert (ahead is not None) == is_ahead
+        return plan(self, graphs, rows, ahead)
+
+    def note_step(self: Any, step: Any) -> Any:
+        steps.append(len(planned))
+        return take(self, step)
+
+    steps: list[int] = []
+    monkeypatch.setattr(Steps, "plan", note_plan)
+    monkeypatch.setattr(Steps, "take", note_step)
+    training = TrainingSettings(
+        epochs=1, patience=None, graphs_per_step=1, configs_per_graph=4, visits=5
+    )
+    LayoutGnnSettings(width=8, rounds=(8,), training=training).build(0).fit(
+        [make_layout_graph(0, configs=40)], []
+    )
+    count = len(steps)
+    assert count > before
+    assert steps == [min(number + before, count) for number in range(count)]
