@@ -170,20 +170,22 @@ def _take_experiment(module: ModuleType, name: str, origin: str) -> Experiment:
             f"{expected}, found the name {experiment.name!r}. Give the experiment the name of its "
             "file."
         )
-    source = _hash_source(Path(str(module.__file__)))
+    content = b"".join(read_sources(Path(str(module.__file__))).values())
+    source = hashlib.sha256(content).hexdigest()[:16]
     return dataclasses.replace(experiment, source=source, origin=origin)
 
 
-def _hash_source(path: Path) -> str:
-    """A hash of the file, and of what it imports from files beside it, as far as that goes."""
-    sources: dict[Path, bytes] = {}
-    waiting = [path]
+def read_sources(path: Path) -> dict[str, bytes]:
+    """The file, and what it imports from files beside it, as far as that goes, by their names."""
+    sources: dict[str, bytes] = {}
+    waiting = [path.name]
     while waiting:
-        file = waiting.pop()
-        if file not in sources and file.is_file():
-            sources[file] = file.read_bytes()
-            waiting += [path.with_name(f"{name}.py") for name in _list_imports(sources[file])]
-    return hashlib.sha256(b"".join(sources.values())).hexdigest()[:16]
+        name = waiting.pop()
+        file = path.with_name(name)
+        if name not in sources and file.is_file():
+            sources[name] = file.read_bytes()
+            waiting += [f"{imported}.py" for imported in _list_imports(sources[name])]
+    return sources
 
 
 def _list_imports(source: bytes) -> list[str]:
@@ -207,6 +209,7 @@ def _import_file(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(f"{FROM_FILE}{path.stem}", path)
     if spec is None or spec.loader is None:
         raise InputError(f"{path}: expected a Python file that can be imported.")
+    _let_import_neighbours(path)
     module = importlib.util.module_from_spec(spec)
     sys.modules.setdefault(spec.name, module)  # dataclasses look their module up
     try:
@@ -216,3 +219,22 @@ def _import_file(path: Path) -> ModuleType:
     except (Exception, SystemExit) as error:
         raise InputError(f"{path}: importing it failed: {type(error).__name__}: {error}") from error
     return module
+
+
+def _let_import_neighbours(path: Path) -> None:
+    """What lies beside the file can be imported, as by a script; behind all else that can be.
+
+    Raises InputError where another module has such a name: it would be taken, and nobody told.
+    """
+    folder = path.absolute().parent
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
+    importlib.invalidate_caches()  # which know nothing of files that are a moment old
+    for name in read_sources(path).keys() - {path.name}:
+        found = importlib.util.find_spec(Path(name).stem)
+        taken = str(found.origin) if found is not None else "nothing"
+        if Path(taken).resolve() != (folder / name).resolve():
+            raise InputError(
+                f"{path}: imports {name} from beside it, but {taken} would be imported by that "
+                "name. Rename the file."
+            )

@@ -4,6 +4,7 @@ Another machine reads the prepared graphs from a folder that all machines share,
 of a bucket, which is fetched once a node; either way they are mapped, not sent with each task.
 """
 
+import hashlib
 import platform
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,7 @@ from typing import Protocol
 
 import polars as pl
 
-from solution.experiments.base import Experiment, find_experiment
+from solution.experiments.base import Experiment, find_experiment, read_sources
 from solution.store.store import RECORD, Store
 from solution.system.errors import InputError
 from solution.system.files import checksum, locked_until_free
@@ -147,7 +148,8 @@ class There:
 
     graphs: pl.DataFrame
     store: Shared
-    files: Mapping[str, str] = field(default_factory=dict)  # the user's own experiments, by origin
+    # Of each of the user's own experiments, by origin: its file and those beside it, by name.
+    files: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict)
 
     @cached_property
     def plan(self) -> Plan:
@@ -161,13 +163,24 @@ class There:
         return Plan(self.graphs, Store.open(folder))
 
     def find(self, address: Address) -> Experiment:
-        """The experiment; the file of one of the user's own is written here first."""
+        """The experiment; the files of one of the user's own are written here first."""
         if address.origin not in self.files:
             return address.find()
-        with tempfile.TemporaryDirectory(prefix="fastslow-") as scratch:
-            path = Path(scratch) / Path(address.origin).name
-            path.write_text(self.files[address.origin], encoding="utf-8")
-            return address.find(str(path))
+        own = self.files[address.origin]
+        return address.find(str(_write_once(own) / Path(address.origin).name))
+
+
+_written: dict[str, "tempfile.TemporaryDirectory[str]"] = {}  # of this process, until it ends
+
+
+def _write_once(files: Mapping[str, bytes]) -> Path:
+    """A folder with these files, the same for equal ones: what was imported stays as it is."""
+    digest = hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()
+    if digest not in _written:
+        _written[digest] = tempfile.TemporaryDirectory(prefix="fastslow-")
+        for name, content in files.items():
+            (Path(_written[digest].name) / name).write_bytes(content)
+    return Path(_written[digest].name)
 
 
 def choose_site(executor: Executor, plan: Plan, experiments: Sequence[Experiment]) -> Site:
@@ -175,5 +188,5 @@ def choose_site(executor: Executor, plan: Plan, experiments: Sequence[Experiment
     if not executor.is_away:
         return Here(plan.graphs, plan.store)
     own = sorted({item.origin for item in experiments if item.origin.endswith(".py")})
-    files = {origin: Path(origin).read_text(encoding="utf-8") for origin in own}
+    files = {origin: read_sources(Path(origin)) for origin in own}
     return There(plan.graphs, Shared.of(plan.store.folder, RECORD), files)

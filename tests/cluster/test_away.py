@@ -29,6 +29,7 @@ from tests.processes import TRAINING, find_growing
 
 LONGEST = 600.0  # seconds: a machine that others use as well may take long for a Ray
 EXPERIMENTS = REPOSITORY / "tests" / "made" / "experiments"
+TILES = "from solution.domain.collection import TILE"
 
 
 def train(experiment: Path, store: Path | str, run: Path | str, *options: str) -> str:
@@ -49,8 +50,14 @@ def read_predictions(run: Path) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An experiment of the user's, in a folder that only the driver has."""
-    return Path(shutil.copy(EXPERIMENTS / "quick_tile_gnn.py", tmp_path_factory.mktemp("mine")))
+    """An experiment of the user's and a file that it imports, in a folder only the driver has."""
+    folder = tmp_path_factory.mktemp("mine")
+    source = (EXPERIMENTS / "quick_tile_gnn.py").read_text(encoding="utf-8")
+    (folder / "what_is_ranked.py").write_text(f"{TILES}\n", encoding="utf-8")
+    path = folder / "quick_tile_gnn.py"
+    path.write_text(source.replace(TILES, "from what_is_ranked import TILE"), encoding="utf-8")
+    assert TILES in source
+    return path
 
 
 @pytest.fixture(scope="module")

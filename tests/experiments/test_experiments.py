@@ -1,6 +1,7 @@
 """An experiment is one file that holds one frozen value of its own name."""
 
 import dataclasses
+import sys
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,7 @@ def test_a_file_outside_the_package_is_known_by_its_content() -> None:
 def test_what_it_imports_from_files_beside_it_counts_as_its_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
     path, beside = tmp_path / "mine_001.py", tmp_path / "beside_mine.py"
     path.write_text("import beside_mine\n" + NAMED.format("mine_001"))
     beside.write_text("FACTOR = 10\nimport beside_mine\n")
@@ -47,6 +48,20 @@ def test_what_it_imports_from_files_beside_it_counts_as_its_source(
     assert find_experiment(str(path)).source == first
     beside.write_text("FACTOR = -10\n")
     assert find_experiment(str(path)).source != first
+
+
+def test_no_other_module_is_taken_for_the_file_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for folder in (tmp_path / "one", tmp_path / "two"):
+        folder.mkdir()
+        (folder / "beside_both.py").write_text("FACTOR = 10\n")
+        text = "from beside_both import FACTOR\n" + NAMED.format(f"mine_{folder.name}")
+        (folder / f"mine_{folder.name}.py").write_text(text)
+    find_experiment(str(tmp_path / "one" / "mine_one.py"))
+    with pytest.raises(InputError, match=r"mine_two.py: imports beside_both.py .*one.*Rename"):
+        find_experiment(str(tmp_path / "two" / "mine_two.py"))
 
 
 NAMED = """
