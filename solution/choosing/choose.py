@@ -12,7 +12,7 @@ import numpy as np
 from solution.choosing.changes import describe_changes
 from solution.choosing.guided import Beliefs
 from solution.choosing.handing import describe_choice, hand_over, take_back
-from solution.choosing.journal import Journal, Trial
+from solution.choosing.journal import RECORD, Journal, Trial
 from solution.choosing.live_prior import LivePrior, open_prior
 from solution.choosing.machine import Machine
 from solution.choosing.methods import OURS, describe_unled, is_led, make_proposer
@@ -29,7 +29,7 @@ from solution.collecting.identity import describe_machine
 from solution.collecting.program import Program, read_programs
 from solution.serving.bundle import Bundle
 from solution.system.errors import InputError
-from solution.system.files import locked, make_folder, remove
+from solution.system.files import locked, make_folder
 
 PICTURE = "search.png"
 VERIFYING = 0.3  # of the time is kept for timing the winner again, with at least
@@ -96,10 +96,10 @@ def choose_program(
         led = _open_search(bundle, chosen, settings)
         identity = _identify(program, bundle, settings)
         # What cannot be searched leaves no folder, and an earlier one as it is.
-        if settings.replace and folder.exists():
-            remove(folder)
         make_folder(folder)
         with locked(folder, "Wait for it, or choose another --out."):
+            if settings.replace:
+                _clear(folder)
             journal = Journal.open(folder, identity, {"search": OURS})
             workers = Workers(compiling, timing)
             try:
@@ -109,6 +109,13 @@ def choose_program(
                     f"{path}: timing the program as it is failed: {error}. Expected one that runs "
                     "within the limits."
                 ) from error
+
+
+def _clear(folder: Path) -> None:
+    """Remove what a search wrote, its record last; what else lies there is somebody's own."""
+    take_back(folder)
+    for name in (PICTURE, RECORD):
+        (folder / name).unlink(missing_ok=True)
 
 
 def read_program(path: Path, child: Child) -> Program:
@@ -154,9 +161,7 @@ def _choose(
         default = Trial(name_choices(own), own.tolist(), machine.reference)
         journal.trials[default.name] = default
         journal.write()
-    # The default is no guess: it is what everything is compared with, and is told first.
-    led.proposer.tell(own[None], np.array([default.time]))
-    trials = search(led.proposer, machine, _budget(settings), journal, _narrate(machine, tell))
+    trials, note = _search(led, default, machine, journal, settings, tell)
     ended = _recall_end(journal, trials, settings)
     if ended is None:
         tell("timing the best again, beside the default")
@@ -171,9 +176,9 @@ def _choose(
     if found is None:
         chosen_as = "as the compiler has it", "Nothing changes."
         result = Chosen(chosen.program.name, trials, machine.reference, None, *chosen_as,
-                        led.note, seconds)  # fmt: skip
+                        note, seconds)  # fmt: skip
     else:
-        result = _describe(chosen, machine, trials, *found, led.note, seconds)
+        result = _describe(chosen, machine, trials, *found, note, seconds)
         if found[1].is_gain:
             facts = {"gain": found[1].gain, "interval": [found[1].low, found[1].high]}
             result.files.extend(
@@ -184,6 +189,28 @@ def _choose(
     draw_search(trials, machine.reference, chosen.program.name, folder / PICTURE)
     result.files.append(folder / PICTURE)
     return result
+
+
+def _search(
+    led: Search,
+    default: Trial,
+    machine: Machine,
+    journal: Journal,
+    settings: Settings,
+    tell: Tell,
+) -> tuple[list[Trial], str]:
+    """All that is measured now, but for the default, and what led, in words.
+
+    What earlier sessions measured counts too, where fewer are asked for now, or others: one of them
+    may be the best.
+    """
+    # The default is no guess: it is what everything is compared with, and is told first.
+    led.proposer.tell(np.array([default.choices], np.int32), np.array([default.time]))
+    asked = search(led.proposer, machine, _budget(settings), journal, _narrate(machine, tell))
+    trials = [trial for trial in journal.trials.values() if trial.name != default.name]
+    more = len(trials) - len(asked)
+    counted = f" What was measured here before counts too: {more} more." if more else ""
+    return trials, led.note + counted
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from solution.collecting.collect import Workers
 from solution.data.hlo.messages import read_records
 from solution.serving.bundle import load_bundle
 from solution.system.errors import InputError
+from solution.system.files import locked
 from tests.choosing.made import make_free
 from tests.conftest import FastSlow
 from tests.made.graphs import make_tile_graph, write_graph
@@ -149,6 +150,30 @@ def test_a_program_is_chosen_for_and_the_same_command_goes_on(
     with pytest.raises(InputError, match="expected a function `program`"):
         choose_program(path, bundle, out, Settings(6, replace=True), notes.append)
     assert (out / RECORD).exists()  # nothing takes its place
+
+
+def test_fewer_measurements_keep_what_was_verified_and_a_new_start_what_is_not_its_own(
+    workers: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, out, bundle = tmp_path / "dense.py", tmp_path / "chosen", load_bundle()
+    path.write_text(DENSE)
+    monkeypatch.setattr(machine, "judge", lambda *_: Verdict(9.0, 8.9, 9.1, 2))
+    first = choose_program(path, bundle, out, Settings(6, rounds=2), print)
+    monkeypatch.setattr(machine, "judge", lambda *_: Verdict(1.0, 0.9, 1.1, 2))
+    fewer = choose_program(path, bundle, out, Settings(2, rounds=2), print)
+    assert (fewer.verdict, fewer.trials) == (first.verdict, first.trials)
+    assert fewer.note == f"{first.note} What was measured here before counts too: 4 more."
+    assert (out / CHOICE).exists() and (out / MODULE).exists()
+    (out / "repository").mkdir()
+    (out / "repository" / "mine.py").write_text("mine")
+    afresh = Settings(2, rounds=2, replace=True)
+    with locked(out, ""), pytest.raises(InputError, match="another process is at work in it"):
+        choose_program(path, bundle, out, afresh, print)
+    assert (out / CHOICE).exists() and (out / RECORD).exists()
+    again = choose_program(path, bundle, out, afresh, print)
+    assert len(again.trials) == 2 and again.note == first.note
+    assert not (out / CHOICE).exists() and not (out / MODULE).exists()
+    assert (out / "repository" / "mine.py").exists()
 
 
 def test_a_search_that_would_not_end_is_none() -> None:
