@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from solution.choosing.search import MEASURED
+from solution.commands.options import check_finite
 from solution.commands.serving import open_bundle
 from solution.system.errors import InputError
 from solution.system.files import check_writable
@@ -39,7 +40,8 @@ Over = Annotated[
 ]
 Measure = Annotated[int | None, typer.Option(min=1, help=f"Configurations. Default: {MEASURED}.")]
 Minutes = Annotated[
-    float | None, typer.Option(min=0.5, help="Or so long, with timing the best again.")
+    float | None,
+    typer.Option(min=0.5, callback=check_finite, help="Or so long, with timing the best again."),
 ]
 Replay = Annotated[
     bool, typer.Option("--replay", help="Look runtimes up in the file, compile nothing.")
@@ -56,7 +58,9 @@ InCollection = Annotated[
     typer.Option(help="With --replay or --model-only, where the path does not say it."),
 ]
 Megabytes = Annotated[int, typer.Option(min=256, help="That a compilation may take.")]
-Seconds = Annotated[float, typer.Option(min=1, help="That a compilation may take.")]
+Seconds = Annotated[
+    float, typer.Option(min=1, callback=check_finite, help="That a compilation may take.")
+]
 Search = Annotated[
     str,
     typer.Option(

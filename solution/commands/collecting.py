@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from solution.commands.options import Address, ExecutorOption, make_executor
+from solution.commands.options import Address, ExecutorOption, check_finite, make_executor
 from solution.system.errors import InputError
 from solution.system.terminal import output, say
 
@@ -33,10 +33,15 @@ Out = Annotated[Path, typer.Option(help="Where npz, tuning records and logs go."
 Split = Annotated[Literal["train", "valid"], typer.Option(help="Of the npz files.")]
 Configs = Annotated[int, typer.Option(min=8, help="Configurations of a program.")]
 Minutes = Annotated[
-    float | None, typer.Option(min=0.1, help="For all programs. Default: three for each file.")
+    float | None,
+    typer.Option(
+        min=0.1, callback=check_finite, help="For all programs. Default: three for each file."
+    ),
 ]
 Megabytes = Annotated[int, typer.Option(min=256, help="That a compilation may take.")]
-Seconds = Annotated[float, typer.Option(min=1, help="That a compilation may take.")]
+Seconds = Annotated[
+    float, typer.Option(min=1, callback=check_finite, help="That a compilation may take.")
+]
 Seed = Annotated[int, typer.Option(min=0, help="Of the configurations that are drawn.")]
 Flat = Annotated[bool, typer.Option("--keep-flat", help="Also write graphs whose order is chance.")]
 Replace = Annotated[bool, typer.Option("--replace", help="Start afresh.")]

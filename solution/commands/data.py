@@ -12,6 +12,7 @@ from solution.commands.options import (
     Data,
     DataOption,
     Preparers,
+    check_finite,
     check_output,
     check_outputs,
     open_given_store,
@@ -156,7 +157,9 @@ def prepare(
 def data(
     folder: Annotated[Path, typer.Argument(help="Where the files go.")] = Path("data"),
     collection: Annotated[str | None, typer.Option(help="Only one, as layout:xla:random.")] = None,
-    max_gigabytes: Annotated[float, typer.Option(min=0.001, help="Of all files.")] = 100.0,
+    max_gigabytes: Annotated[
+        float, typer.Option(min=0.001, callback=check_finite, help="Of all files.")
+    ] = 100.0,
 ) -> None:
     """Download the competition's data with the kaggle CLI and check it. Goes on where it was.
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -31,6 +32,13 @@ def check_given(data: str | None) -> str | None:
 def check_written(folder: str | None) -> str | None:
     """What was given again; InputError where it is neither a folder nor a place in a bucket."""
     return None if folder is None else check_address(folder, named=True)
+
+
+def check_finite(number: float | None) -> float | None:
+    """What was given again; the lower bound of an option lets "inf" pass."""
+    if number is not None and not isfinite(number):
+        raise typer.BadParameter(f"expected a finite number, found {number}.")
+    return number
 
 
 Data = Annotated[
@@ -91,7 +99,11 @@ Address = Annotated[
 GpuShare = Annotated[
     float,
     typer.Option(
-        min=0.05, max=1.0, help="Of a GPU, for each net on a cluster.", rich_help_panel="Cluster"
+        min=0.05,
+        max=1.0,
+        callback=check_finite,
+        help="Of a GPU, for each net on a cluster.",
+        rich_help_panel="Cluster",
     ),
 ]
 Devices = Annotated[

@@ -21,6 +21,7 @@ from solution.commands.options import (
     RecipeOption,
     RunFolder,
     Workers,
+    check_finite,
     check_written,
     make_executor,
     name_of,
@@ -72,7 +73,11 @@ Estimate = Annotated[
 ]
 Hours = Annotated[
     float | None,
-    typer.Option(min=0.0, help="Train fewer seeds, folds, epochs where all of it takes longer."),
+    typer.Option(
+        min=0.0,
+        callback=check_finite,
+        help="Train fewer seeds, folds, epochs where all of it takes longer.",
+    ),
 ]
 Replace = Annotated[bool, typer.Option("--replace", help="Start the folder afresh.")]
 

@@ -155,6 +155,11 @@ def test_one_graph_and_missing_collections_still_end_in_a_submission(
         (["verify", "submission.csv", "--run", "nowhere"], "there is no run here"),
         (["inspect", "nowhere.npz"], "no such file"),
         (["run", "--scheme", "neither"], "architecture"),
+        (["run", "--hours", "inf"], "expected a finite number, found inf"),
+        (["choose", "program.py", "--minutes", "inf"], "expected a finite"),
+        (["choose", "program.py", "--seconds", "inf"], "expected a finite"),
+        (["collect", "layout", "program.py", "--minutes", "inf"], "expected a finite"),
+        (["data", "--max-gigabytes", "inf"], "expected a finite"),
     ],
 )
 def test_mistakes_are_one_message_and_exit_code_2(
