@@ -28,6 +28,7 @@ from solution.serving.calibration import find_steps
 from solution.serving.card import write_card
 from solution.serving.exploring import SHARES, choose_shares, explore
 from solution.serving.record import (
+    CARD,
     MODELS,
     RECORD,
     BundleRecord,
@@ -40,6 +41,7 @@ from solution.serving.record import (
 )
 from solution.system.errors import InputError
 from solution.system.files import check_writable, replace_folder
+from solution.system.refusals import name_full_disk
 from solution.system.sealing import list_checksums, read_record
 
 TEACHER, STUDENT = "teacher", "student"
@@ -66,18 +68,23 @@ def pack(
     jobs = _find_jobs(run, recipe, refitted=refitted)
     about = _About(run, recipe, refitted, teacher)
     if out.suffix != ZIP:
-        with replace_folder(out) as folder:
+        with name_full_disk(out), replace_folder(out) as folder:
             _write(about, jobs, out.name, folder)
         return out
     with tempfile.TemporaryDirectory(prefix="fastslow-") as place:
-        _write(about, jobs, out.stem, Path(place))
+        with name_full_disk(Path(place)):
+            _write(about, jobs, out.stem, Path(place))
         return write_archive(Path(place), out)
 
 
 def check_bundle_place(out: Path) -> None:
     """Raise InputError where other things would be written over, or nothing can be written."""
-    if out.is_dir():
-        fits = out.suffix != ZIP and ((out / RECORD).is_file() or not any(out.iterdir()))
+    if not out.name:
+        raise InputError(f"{out}: expected the name of a new folder or of a bundle.")
+    if out.is_dir():  # with all that is in it, it makes room for the bundle
+        names = {path.name for path in out.iterdir()}
+        is_bundle = (out / RECORD).is_file() and names <= {RECORD, CARD, MODELS}
+        fits = out.suffix != ZIP and (is_bundle or not names)
     else:
         fits = not out.exists() or (out.suffix == ZIP and is_archive(out))
     if not fits:

@@ -38,7 +38,9 @@ def place(tmp_path: Path) -> Path:
     """A folder with data and a run, a file and a folder that are in the way."""
     write_graph(make_tile_graph(0, name="k0"), tmp_path / "data")
     make_run(tmp_path / "done", collections=("tile:xla",))
-    (tmp_path / "file").write_text("mine")
+    (tmp_path / "project").mkdir()
+    for name in ("file", "own.hlo", "own.pb", "project/bundle.json", "project/mine.py"):
+        (tmp_path / name).write_text("mine")
     for name in ("folder.parquet", "folder.html", "folder.png"):
         (tmp_path / name).mkdir()
     return tmp_path
@@ -58,6 +60,10 @@ def place(tmp_path: Path) -> Path:
         ("tune tile_lightgbm_001 --data data --out file", "file: a file is in its place"),
         ("pack done --out file/bundle --refit", "file: a file is in its place"),
         ("pack done --out file --refit", "file: expected a new name or a bundle"),
+        ("pack done --out project", "project: expected a new name or a bundle"),
+        ("pack done --out .", ".: expected the name of a new folder or of a bundle"),
+        ("inspect own.hlo", "own.hlo: is a program, expected an npz file. `fastslow rank own.hlo`"),
+        ("inspect own.pb", "own.pb: is a program, expected an npz file. `fastslow module own.pb`"),
     ],
 )
 def test_what_is_in_the_way_is_said_before_the_work(

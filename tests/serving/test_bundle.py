@@ -2,9 +2,11 @@
 
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +52,22 @@ def test_every_kind_gives_the_bytes_of_the_runs_own_test_predictions(
         own = expected.filter(pl.col("collection") == collection, pl.col("graph") == graph.name)
         assert len(own) == len(found) > 0
         assert found.equals(own)
+
+
+@pytest.mark.parametrize("name", ["full", "full.zip"])
+def test_a_full_disk_is_said_of_the_bundle(
+    name: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
+    (tmp_path / "scratch").mkdir()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+    try:
+        with pytest.raises(InputError, match=f"{tmp_path}/(full|scratch/.*): File too large. Make"):
+            pack(run, RECIPE, tmp_path / name)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not (tmp_path / name).exists()
 
 
 class OwnSettings(RidgeSettings):
