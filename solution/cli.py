@@ -3,13 +3,16 @@
 What takes long to import waits until Ctrl-C can be answered.
 """
 
+import signal
 import sys
 
 from solution.system.errors import InputError
 
-EXIT_STOPPED = 130  # by Ctrl-C
+EXIT_STOPPED, EXIT_ENDED = 130, 143  # by Ctrl-C, by SIGTERM
 # Commands that write down what is finished, and begin there; a stop costs the others all they did.
 KEEPING = frozenset({"choose", "collect", "data", "demo", "prepare", "run", "train", "tune"})
+# Commands that unpack a bundle, or have children that print to a file: an end leaves neither.
+CLEARING = frozenset({"choose", "collect", "onnx", "rank"})
 KEPT, STOPPED = "What is finished is kept: the same command goes on.", "Stopped."
 
 
@@ -32,6 +35,8 @@ def _run() -> None:
 
     accept_any_text()
     name_cut_files()
+    if not CLEARING.isdisjoint(sys.argv[1:2]):
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_ENDED))
     try:
         assemble(sys.argv[1:])()
     except InputError as error:

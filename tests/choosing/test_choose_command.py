@@ -1,6 +1,10 @@
 """`fastslow choose`, as people call it."""
 
 import json
+import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +18,7 @@ from solution.choosing.journal import RECORD
 from solution.choosing.methods import LED, METHODS, make_proposer
 from solution.choosing.offline import replay_file
 from solution.choosing.verdict import Verdict
+from solution.cli import EXIT_ENDED
 from solution.collecting.collect import Workers
 from solution.data.hlo.messages import read_records
 from solution.serving.bundle import load_bundle
@@ -174,6 +179,24 @@ def test_fewer_measurements_keep_what_was_verified_and_a_new_start_what_is_not_i
     assert len(again.trials) == 2 and again.note == first.note
     assert not (out / CHOICE).exists() and not (out / MODULE).exists()
     assert (out / "repository" / "mine.py").exists()
+
+
+def test_asked_to_end_it_leaves_no_temporary_file(tmp_path: Path) -> None:
+    pytest.importorskip("jax")  # the extra `collect`
+    (tmp_path / "dense.py").write_text(DENSE)
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "solution", "choose", "dense.py", "--measure", "99"],
+        cwd=tmp_path, env={**os.environ, "TMPDIR": str(scratch)}, start_new_session=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 120
+    while not list(scratch.glob("fastslow-child-*")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert len(list(scratch.glob("fastslow-*"))) > 1  # the bundle as well
+    process.terminate()
+    assert process.wait(60) == EXIT_ENDED
+    assert not list(scratch.glob("fastslow-*"))
 
 
 def test_a_search_that_would_not_end_is_none() -> None:
