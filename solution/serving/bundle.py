@@ -235,7 +235,9 @@ def load_bundle(path: str | Path = DEFAULT) -> Bundle:
     Raises InputError where it is damaged, holds anything unknown, or is of other features.
     """
     source = Path(path)
-    if source.is_file():
+    if source.name == RECORD and source.is_file():
+        raise InputError(f"{source}: is the record of a bundle. Give its folder, {source.parent}.")
+    if source.exists() and not source.is_dir():
         kept = tempfile.TemporaryDirectory(prefix="fastslow-")  # only its owner may read it
         unpack(source, Path(kept.name))
         bundle = _open(Path(kept.name), source, kept)

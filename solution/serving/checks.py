@@ -38,7 +38,8 @@ def naming(source: Path, member: Member, what: str) -> Iterator[None]:
     except InputError as error:
         raise InputError(f"{source}: {error}") from error
     except Exception as error:
+        said = " ".join(str(error).split())[:200]
         raise InputError(
             f"{source}: {member.folder} {what} ({type(error).__name__}: "
-            f"{' '.join(str(error).split())[:200]})."
+            f"{said or 'it may be of other collections than its record says'})."
         ) from error

@@ -18,6 +18,7 @@ from typing import Annotated, Any
 from pydantic import Field, TypeAdapter, ValidationError
 
 from ensembles.recipe import Recipe
+from solution.domain.collection import NAMES
 from solution.features.preparation import VERSION
 from solution.models import catalogue
 from solution.system.errors import InputError
@@ -172,11 +173,12 @@ def check_model_record(found: dict[str, Any], place: str, named: Path) -> None:
 def check_places(folder: Path, record: BundleRecord, source: Path) -> None:
     """Refuse links, files of another size, and what lies among the models and is not listed."""
     real = folder.resolve()
-    for name, size in record.sizes.items():
+    for name in (RECORD, *record.sizes):
         path = folder / name
         if path.exists() and path.resolve() != real / name:
             raise InputError(f"{source}: {name} is a link, or leads out of the bundle.")
-        if path.is_file() and path.stat().st_size != size:
+        size = record.sizes.get(name)
+        if size is not None and path.is_file() and path.stat().st_size != size:
             raise InputError(
                 f"{source}: {name} has {path.stat().st_size:,} bytes, expected {size:,}."
             )
@@ -200,9 +202,16 @@ def _check(record: BundleRecord, named: Path) -> None:
         model = f"{member.folder}/{catalogue.RECORD}"
         if not member.folder.startswith(f"{MODELS}/") or model not in record.files:
             raise InputError(f"{named}: names the model {member.folder!r}, which it does not hold.")
+        if unknown := sorted(set(member.collections) - set(NAMES)):
+            raise InputError(f"{named}: has a model of {unknown[0]!r}, which is no collection.")
+    if len({member.folder for member in record.members}) < len(record.members):
+        raise InputError(f"{named}: names a model twice.")
     for program in (program for programs in record.programs.values() for program in programs):
         if program.steps and program.steps[-1][1] != 0:
             raise InputError(f"{named}: says of a program that its best was never measured.")
+        counts, slowdowns = [k for k, _ in program.steps], [slow for _, slow in program.steps]
+        if counts != sorted(set(counts)) or slowdowns != sorted(slowdowns, reverse=True):
+            raise InputError(f"{named}: says of a program that measuring more made it slower.")
 
 
 def _other_features(named: Path, version: object) -> str:

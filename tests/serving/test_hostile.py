@@ -1,5 +1,6 @@
 """A bundle that is not what was packed gets one message, and nothing in it is used."""
 
+import dataclasses
 import json
 import os
 import pickle
@@ -29,9 +30,10 @@ from solution.serving.record import RECORD, BundleRecord, Member, write_bundle_r
 from solution.system.errors import InputError
 from solution.system.files import read_sealed, write_sealed
 from solution.system.sealing import list_checksums
-from tests.made.graphs import make_tile_graph
+from tests.made.graphs import make_layout_graph, make_tile_graph
 
 PLACE = "models/ridge/tile-xla/fold-0-seed-0"
+MEMBER = Member(PLACE, "ridge", ("tile:xla",), 0, 0)
 GRAPH = make_tile_graph(9, configs=8)
 GRAPHS = [make_tile_graph(seed, configs=12, name=f"kernel_{seed}") for seed in range(4)]
 ENDLESS = {"name": "", "architecture": "", "group": "", "family": "", "nodes": 1, "edges": 1,
@@ -44,7 +46,7 @@ def seal(folder: Path, **changes: Any) -> None:
     sizes = {name: (folder / name).stat().st_size for name in files}
     record = BundleRecord(
         name="made", recipe=Recipe(name="r", members={"ridge": 1.0}), features=VERSION, code="",
-        commit=None, versions={}, members=(Member(PLACE, "ridge", ("tile:xla",), 0, 0),),
+        commit=None, versions={}, members=(MEMBER,),
         programs={}, scores={}, families={}, refitted=False, teacher=None, files=files, sizes=sizes,
     )  # fmt: skip
     write_bundle_record(record, folder)
@@ -191,6 +193,26 @@ def test_a_link_is_not_followed(name: str, made: Path, tmp_path: Path) -> None:
     refused(made, "is a link")
 
 
+def test_a_record_that_is_a_link(made: Path, tmp_path: Path) -> None:
+    (made / RECORD).rename(tmp_path / RECORD)
+    (made / RECORD).symlink_to(tmp_path / RECORD)
+    refused(made, f"{RECORD} is a link")
+
+
+def test_a_model_of_other_collections_than_its_record_says(made: Path) -> None:
+    found = dataclasses.asdict(MEMBER) | {"collections": ["layout:xla:random"]}
+    seal(made, members=[found])
+    with pytest.raises(InputError, match=r"cannot score it \(.*: .+\)"):
+        load_bundle(made).rank(make_layout_graph(0))
+
+
+def test_what_is_given_in_a_bundles_place_is_named(made: Path, tmp_path: Path) -> None:
+    refused(made / RECORD, "is the record of a bundle. Give its folder")
+    os.mkfifo(tmp_path / "pipe")
+    refused(tmp_path / "pipe", "expected a file, found a pipe")
+    refused(Path("/dev/null"), "expected a file, found a device")
+
+
 def test_a_pipe_is_not_waited_for(made: Path) -> None:
     os.mkfifo(made / PLACE / "pipe")
     refused(made, "not in the bundle's record")
@@ -226,6 +248,10 @@ def test_other_features(made: Path) -> None:
         ({"sizes": {}}, "without a size"),
         ({"sizes": {"README.md": -1}}, "record of a bundle"),
         ({"programs": {"tile:xla": [ENDLESS]}}, "its best was never measured"),
+        ({"programs": {"tile:xla": [ENDLESS | {"steps": [[1, 0.1], [2, 0.5], [3, 0]]}]}}, "slower"),
+        ({"programs": {"tile:xla": [ENDLESS | {"steps": [[5, 0.5], [2, 0]]}]}}, "slower"),
+        ({"members": [dataclasses.asdict(MEMBER)] * 2}, "names a model twice"),
+        ({"members": [dataclasses.asdict(MEMBER) | {"collections": ["tile:tpu"]}]}, "'tile:tpu'"),
         ({"explored": {"tile:xla": 1e-300}}, "record of a bundle"),
         ({"programs": {"tile:xla": [ENDLESS | {"nodes": -7}]}}, "record of a bundle"),
         ({"recipe": {"name": "r", "members": {}}}, "record of a bundle"),
