@@ -13,6 +13,7 @@ from solution.system.sealing import read_record
 
 RECORD = "search.json"
 FAILED = "failed"
+ADVICE = "Choose another --out, or add --replace."
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,10 @@ class Journal:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    state = read_record(path, "a search")
+    try:
+        state = read_record(path, "a search")
+    except InputError as error:
+        raise InputError(f"{error} {ADVICE}") from error
     try:
         return {
             "identity": dict(state["identity"]),
@@ -89,4 +93,6 @@ def _read(path: Path) -> dict[str, Any]:
             "result": state["result"],
         }
     except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{path}: expected the record of a search, found another one.") from error
+        raise InputError(
+            f"{path}: expected the record of a search, found another one. {ADVICE}"
+        ) from error

@@ -10,6 +10,8 @@ import psutil
 from solution.collecting.program import UNSEEDED
 from solution.system.errors import InputError
 
+LONGEST = 40  # characters of a value in a message
+
 
 def describe_machine() -> str:
     """The kind of its processor, and how many cores it has."""
@@ -29,6 +31,14 @@ def check_identity(
         reason = f"{UNSEEDED} " if "program" in other else ""
         raise InputError(
             f"{folder}: another {what} stands there; "
-            + ", ".join(f"its {key} is {found.get(key)}, not {wanted[key]}" for key in other)
+            + ", ".join(
+                f"its {key} is {_spell(found.get(key))}, not {_spell(wanted[key])}" for key in other
+            )
             + f". {reason}Choose another --out, or add --replace."
         )
+
+
+def _spell(value: object) -> str:
+    """In a sentence; of a long hash its beginning."""
+    text = "none" if value is None else str(value)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."

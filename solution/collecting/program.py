@@ -75,6 +75,8 @@ def read_programs(path: Path, child: Child) -> Iterator[Program]:
     Raises:
         InputError: no such file, of no known form, or one that jax or XLA refuses.
     """
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder. Give the file of one program in it.")
     if not path.is_file():
         raise InputError(f"{path}: there is no such file. Give a program's file.")
     if path.suffix == PROTOBUF:

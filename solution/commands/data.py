@@ -87,7 +87,14 @@ def inspect(
     from solution.analysis.named_graph import read_named_graph
     from solution.data.folders import identify_file
     from solution.data.npz import read_graph
+    from solution.serving.reading import PROTOBUF, TEXT
 
+    if file.suffix in (*PROTOBUF, *TEXT):
+        shown = f"`fastslow module {quote(str(file))}` shows it, and " * (file.suffix in PROTOBUF)
+        raise InputError(
+            f"{file}: is a program, expected an npz file. {shown}`fastslow rank "
+            f"{quote(str(file))}` ranks its configurations."
+        )
     check_ending(picture, *FORMATS)
     if picture is not None:
         check_output(picture)

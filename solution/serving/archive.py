@@ -16,6 +16,7 @@ from solution.system.zips import describe_member, open_untrusted
 
 ZIP = ".zip"
 MAX_MEMBERS = 100_000
+ADVICE = "Make the zip with `fastslow pack`, or unpack it and give the folder."
 
 
 def write_archive(bundle: Path, path: Path) -> Path:
@@ -73,7 +74,9 @@ def _check_members(archive: zipfile.ZipFile, path: Path) -> dict[str, zipfile.Zi
     for info in archive.infolist():
         name = info.filename
         if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size:
-            raise InputError(f"{path}: {name} is compressed, expected it stored as it is.")
+            raise InputError(f"{path}: {name} is compressed, expected it stored as it is. {ADVICE}")
+        if info.is_dir():
+            raise InputError(f"{path}: lists the folder {name!r}, expected files alone. {ADVICE}")
         if name in members or str(PurePosixPath(name)) != name:
             raise InputError(f"{path}: names {name!r} twice or in another form.")
         members[name] = info

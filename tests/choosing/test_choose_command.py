@@ -81,6 +81,7 @@ def test_bad_input_is_one_message(fastslow: FastSlow, sample: Path, tmp_path: Pa
         (("choose", unlabelled, "--replay"), "has no runtimes to look up"),
         (("choose", single, "--replay"), "has one configuration, and there is nothing else"),
         (("choose", tmp_path / "missing.py"), "there is no such file"),
+        (("choose", tmp_path), "is a folder. Give the file of one program in it"),
         (("choose", empty), "expected a function `program`"),
         (("choose", file, "--replay", "--search", "genetics"), "Did you mean genetic? Give one of"),
         (("choose", file, "--replay", "--search", "tpe", "--with", file), "(led by nothing), one"),

@@ -64,6 +64,9 @@ def test_the_journal_of_another_search_is_refused(tmp_path: Path) -> None:
     Journal.open(tmp_path, {"program": "first"}).write()
     with pytest.raises(InputError, match=r"is first, not second\. .*without a seed is another"):
         Journal.open(tmp_path, {"program": "second"})
+    Journal.open(tmp_path / "led", {"bundle": "0123456789" * 6}).write()
+    with pytest.raises(InputError, match=r"its bundle is (0123456789){4}\.\.\., not none\."):
+        Journal.open(tmp_path / "led", {"bundle": None})
 
 
 def test_a_damaged_journal_is_refused(tmp_path: Path) -> None:
@@ -72,5 +75,5 @@ def test_a_damaged_journal_is_refused(tmp_path: Path) -> None:
     journal.write()
     path = tmp_path / RECORD
     path.write_text(path.read_text().replace("5.0", "4.0"))
-    with pytest.raises(InputError, match="damaged"):
+    with pytest.raises(InputError, match=r"damaged\. Choose another --out"):
         Journal.open(tmp_path, {"program": "first"})

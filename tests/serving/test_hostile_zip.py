@@ -45,13 +45,14 @@ def attack_zip(made: Path, path: Path, name: str, content: bytes = b"x", mode: i
         ("link", stat.S_IFLNK | 0o777, "is a link"),
         ("extra", 0, "not both in the zip and in its record"),
         ("models//twice", 0, "in another form"),
+        ("models/", 0, "lists the folder 'models/'.* Make the zip with `fastslow pack`"),
     ],
 )
 def test_a_zip_with_more_in_it(
     name: str, mode: int, words: str, made: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "bad.zip"
-    attack_zip(made, path, name, b"/etc/passwd", mode)
+    attack_zip(made, path, name, b"" if name.endswith("/") else b"/etc/passwd", mode)
     refused(path, words)
     (tmp_path / "here").mkdir()
     with pytest.raises(InputError):
