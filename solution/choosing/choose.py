@@ -99,7 +99,7 @@ def choose_program(
         make_folder(folder)
         with locked(folder, "Wait for it, or choose another --out."):
             if settings.replace:
-                _clear(folder)
+                take_back(folder, PICTURE, RECORD)  # what else lies there is somebody's own
             journal = Journal.open(folder, identity, {"search": OURS})
             workers = Workers(compiling, timing)
             try:
@@ -109,13 +109,6 @@ def choose_program(
                     f"{path}: timing the program as it is failed: {error}. Expected one that runs "
                     "within the limits."
                 ) from error
-
-
-def _clear(folder: Path) -> None:
-    """Remove what a search wrote, its record last; what else lies there is somebody's own."""
-    take_back(folder)
-    for name in (PICTURE, RECORD):
-        (folder / name).unlink(missing_ok=True)
 
 
 def read_program(path: Path, child: Child) -> Program:

@@ -63,7 +63,7 @@ def hand_over(
     return folder / CHOICE, folder / MODULE
 
 
-def take_back(folder: Path) -> None:
-    """Remove the two files of an earlier verdict: what lies there is the last one's."""
-    for name in (CHOICE, MODULE):
+def take_back(folder: Path, *others: str) -> None:
+    """Remove the two files of an earlier verdict, then `others`: what lies there is the last's."""
+    for name in (CHOICE, MODULE, *others):
         (folder / name).unlink(missing_ok=True)
