@@ -1,13 +1,15 @@
-"""The graph that a name means, in a folder of data or a prepared store."""
+"""The graph that a name means, in a folder of data or a prepared store; or that a file holds."""
 
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
+from shlex import quote
 
-from solution.data.folders import find_files
+from solution.data.folders import find_files, identify_file
 from solution.data.npz import read_graph
 from solution.domain.collection import collection as find_collection
 from solution.domain.graph import Graph
+from solution.serving.reading import PROTOBUF, TEXT
 from solution.store.lazy_graphs import GraphCache
 from solution.store.store import Store, is_store
 from solution.system.errors import InputError
@@ -44,6 +46,19 @@ def read_named_graph(folder: Path, name: str | None, collection: str | None = No
         raise InputError(f"{folder}: {name!r} may be {' or '.join(wanted)}. Give one of these.")
     near = suggest(name, {_own_name(key) for key in readers})
     raise InputError(f"{folder}: has no graph {name!r}.{near or f' {advice}'}")
+
+
+def read_file(path: Path, collection: str | None = None) -> Graph:
+    """The graph of an npz file; InputError where it is none, or a program."""
+    if path.suffix in (*PROTOBUF, *TEXT):
+        name = quote(str(path))
+        shown = f"`fastslow module {name}` shows it, and " if path.suffix in PROTOBUF else ""
+        raise InputError(
+            f"{path}: is a program, expected an npz file. {shown}`fastslow rank {name}` ranks its "
+            "configurations."
+        )
+    found = identify_file(path, collection)
+    return read_graph(found.path, found.collection)
 
 
 def _list_readers(folder: Path) -> dict[str, Callable[[], Graph]]:

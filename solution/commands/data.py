@@ -84,17 +84,8 @@ def inspect(
         return
     from solution.analysis.graph_picture import draw_graph
     from solution.analysis.graph_tables import show_graph
-    from solution.analysis.named_graph import read_named_graph
-    from solution.data.folders import identify_file
-    from solution.data.npz import read_graph
-    from solution.serving.reading import PROTOBUF, TEXT
+    from solution.analysis.named_graph import read_file, read_named_graph
 
-    if file.suffix in (*PROTOBUF, *TEXT):
-        shown = f"`fastslow module {quote(str(file))}` shows it, and " * (file.suffix in PROTOBUF)
-        raise InputError(
-            f"{file}: is a program, expected an npz file. {shown}`fastslow rank "
-            f"{quote(str(file))}` ranks its configurations."
-        )
     check_ending(picture, *FORMATS)
     if picture is not None:
         check_output(picture)
@@ -103,8 +94,7 @@ def inspect(
     if file.is_dir():
         graph = read_named_graph(file, name, collection)
     else:
-        found = identify_file(file, collection)
-        graph = read_graph(found.path, found.collection)
+        graph = read_file(file, collection)
     path = picture or Path(f"{graph.name}.png")
     for table in show_graph(graph):
         output.print(table)
