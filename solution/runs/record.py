@@ -110,10 +110,14 @@ def _add_experiments(record: Path, settings: dict[str, Any]) -> None:
 
 
 def _holds_something(folder: Path) -> bool:
-    """Whether `folder` is a file, or a folder with more in it than leftovers."""
+    """Whether `folder` is a file, or has one in it that is no leftover; empty folders are none."""
     if not folder.is_dir():
         return folder.exists()
-    return any(not path.name.startswith(TEMPORARY) for path in folder.iterdir())
+    return any(
+        TEMPORARY not in path.relative_to(folder).as_posix()
+        for path in folder.rglob("*")
+        if path.is_symlink() or not path.is_dir()
+    )
 
 
 def _check_same(folder: Path, wanted: dict[str, Any], found: dict[str, Any]) -> None:

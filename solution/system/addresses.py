@@ -4,6 +4,7 @@ What only looks like one would be taken for a folder of this machine, and everyt
 written there without a word.
 """
 
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ ADDRESS = re.compile(r"^[a-z][a-z0-9+.-]+://")
 # What a name of this machine hardly looks like; one that does can be given as ./NAME.
 LIKE_ONE = re.compile(r"^([a-z][a-z0-9+.-]+):/|^(s3|gs):", re.IGNORECASE)
 WITHOUT_BUCKET = ("file", "local", "memory")  # of fsspec's, whose paths begin with a slash
+SERVICES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")  # of s3://; the first that is set counts
 FETCH = {"s3": "aws s3 sync", "gs": "gcloud storage rsync --recursive"}
 
 
@@ -80,6 +82,13 @@ def refuse_address_variable(name: str, folder: Path) -> Path:
     if LIKE_ONE.match(str(folder)):
         raise InputError(f"{name} is {folder}: expected a folder of this machine. Set another one.")
     return folder
+
+
+def find_service(given: str) -> str:
+    """Which service keeps the bucket of an address, where the environment names one."""
+    if not given.startswith("s3://"):
+        return ""
+    return next((os.environ[name].rstrip("/") for name in SERVICES if os.environ.get(name)), "")
 
 
 def _find_scheme(given: str) -> str | None:

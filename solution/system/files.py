@@ -12,7 +12,7 @@ import secrets
 import shutil
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
@@ -264,6 +264,14 @@ def remove(path: Path) -> None:
         remove_folder(path)
     else:
         path.unlink(missing_ok=True)
+
+
+def remove_with_emptied(path: Path, top: Path) -> None:
+    """Delete it, and the folders below `top` that have nothing else in them."""
+    remove(path)
+    with suppress(OSError):  # something else is in it
+        for folder in path.relative_to(top).parents[:-1]:
+            (top / folder).rmdir()
 
 
 def _temporary(path: Path) -> Path:

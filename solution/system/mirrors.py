@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from solution.system.addresses import check_address, refuse_address_variable
+from solution.system.addresses import check_address, find_service, refuse_address_variable
 from solution.system.errors import InputError
 from solution.system.files import (
     TEMPORARY,
@@ -24,12 +24,13 @@ from solution.system.files import (
     locked,
     make_folder,
     read_sealed,
-    remove,
+    remove_with_emptied,
     replace_file,
     write_sealed,
 )
 from solution.system.refusals import FULL
-from solution.system.transfers import Files, is_record, part, transfer_each
+from solution.system.transfers import RECORDS, Files, is_record, lies_under, part, transfer_each
+from solution.system.wording import count
 
 SIDECAR, WHAT = ".mirror.json", "the record of a mirror"
 
@@ -56,12 +57,12 @@ class Mirror:
 
     @classmethod
     def of(cls, url: str) -> "Mirror":
-        """Where the mirror of an address lies.
+        """Where the mirror of an address lies; each service has its own.
 
         Raises InputError as check_address does.
         """
         trimmed = check_address(url).rstrip("/")
-        mark = hashlib.sha256(trimmed.encode()).hexdigest()[:12]
+        mark = hashlib.sha256(f"{find_service(trimmed)}{trimmed}".encode()).hexdigest()[:12]
         return cls(trimmed, find_mirrors() / f"{PurePosixPath(trimmed).name}-{mark}")
 
     @classmethod
@@ -79,11 +80,12 @@ class Mirror:
             yield
 
     def pull(self, *, must_exist: bool = False) -> None:
-        """Bring the copy up to date; InputError where there is nothing that `must_exist`."""
+        """Bring it up to date; InputError where what `must_exist`, or what was there, is not."""
         self._check_place(self.folder.parent)
         with self._naming():
             files = Files.of(self.url)
             found, known = files.list_versions(), self._recall()
+            self._check_there(found, known)
             if must_exist and not found:
                 raise InputError(f"{self.url}: there is no file. Look at the address.")
             changed = [
@@ -100,7 +102,7 @@ class Mirror:
                         known[name] = [found[name], _describe(self.folder / name)]
                 # What is only here was never sent; what was there and is gone, goes here as well.
                 for name in known.keys() - found.keys():
-                    remove(self.folder / name)
+                    remove_with_emptied(self.folder / name, self.folder)
                     del known[name]
             finally:
                 self._remember(known)
@@ -130,11 +132,26 @@ class Mirror:
                 for names in part(changed):
                     sending = partial(self._send, files, known)
                     list(transfer_each(sending, names, f"Sending {self.url}"))
-                for name in [name for name in known if _lies(name, under) and name not in here]:
+                for name in [
+                    name for name in known if lies_under(name, under) and name not in here
+                ]:
                     files.remove(name)
                     del known[name]
             finally:
                 self._remember(known)
+
+    def _check_there(self, found: dict[str, str], known: Facts) -> None:
+        """Raise InputError where what stood there is gone, for it would be deleted here as well."""
+        # A service that came back empty in the middle of a run has what was sent since.
+        gone = [name for name in known if name in RECORDS and name not in found]
+        if gone or (known and not found):
+            lost = f"no {gone[0]}" if found else "none"
+            raise MirrorError(
+                f"{self.url}: expected the {count(len(known), 'file')} that stood there, found "
+                f"{lost}. Nothing is deleted in {self.folder}. Look "
+                f"at the bucket. Where it was emptied, remove {_find_sidecar(self.folder)}, and "
+                "what is here is sent again; remove the folder as well to begin anew."
+            )
 
     def _list_here(self, under: str) -> dict[str, Path]:
         return {
@@ -152,10 +169,12 @@ class Mirror:
         what is here, since they were last equal. One list tells it, not a question a file.
         """
         there = files.list_versions(under)
+        if not under:
+            self._check_there(there, known)
         records = [
             name
             for name in known
-            if is_record(name) and _lies(name, under) and (self.folder / name).is_file()
+            if is_record(name) and lies_under(name, under) and (self.folder / name).is_file()
         ]
         moved = [
             name
@@ -270,10 +289,6 @@ def _read_sidecar(path: Path) -> dict[str, Any]:
 
 def _find_sidecar(folder: Path) -> Path:
     return folder.with_name(f"{folder.name}{SIDECAR}")
-
-
-def _lies(name: str, under: str) -> bool:
-    return not under or name == under or name.startswith(f"{under.rstrip('/')}/")
 
 
 def _describe(path: Path) -> list[int] | None:

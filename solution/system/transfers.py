@@ -101,6 +101,11 @@ def is_record(name: str) -> bool:
     return PurePosixPath(name).name in RECORDS
 
 
+def lies_under(name: str, under: str) -> bool:
+    """Whether it is that file or lies below it; without one, whatever it is."""
+    return not under or name == under or name.startswith(f"{under.rstrip('/')}/")
+
+
 def name_version(info: dict[str, Any]) -> str:
     """What tells two states of a file in a bucket apart."""
     return json.dumps([str(info[key]) for key in VERSION if key in info])

@@ -126,6 +126,7 @@ def test_the_same_settings_resume_and_keep_what_is_there(tmp_path: Path) -> None
 
 
 def test_an_empty_folder_becomes_a_run(tmp_path: Path) -> None:
+    (tmp_path / "emptied" / "deeper").mkdir(parents=True)  # as a mirror may be
     with open_run(tmp_path, SETTINGS) as run:
         assert run == Run(tmp_path)
 

@@ -97,6 +97,63 @@ def test_a_mirror_that_was_removed_empties_no_bucket(there: Path) -> None:
     assert (there / "a.txt").exists()
 
 
+@pytest.mark.parametrize("sent_since", [False, True])
+def test_a_bucket_that_was_emptied_empties_no_mirror(there: Path, sent_since: bool) -> None:
+    """As where a service came back empty, even if it got some of the models since."""
+    mirror = Mirror.of(f"file://{there}")
+    mirror.pull()
+    (mirror.folder / "run.json").write_text("{}")
+    mirror.push()
+    shutil.rmtree(there)
+    there.mkdir()
+    if sent_since:
+        (mirror.folder / "job").mkdir()
+        (mirror.folder / "job" / "weights").write_text("trained")
+        mirror.push("job")
+    words = (
+        f"the {3 + sent_since} files that stood there, found {'no run' if sent_since else 'none'}"
+    )
+    for bring in (mirror.pull, lambda: mirror.pull(must_exist=True)):
+        with pytest.raises(InputError, match=f"expected {words}.*Nothing is deleted"):
+            bring()
+    assert (mirror.folder / "deep" / "b.txt").exists()
+    (mirror.folder / "a.txt").write_text("changed")
+    with pytest.raises(InputError, match=f"expected {words}"):
+        mirror.push()
+    mirror.folder.with_name(f"{mirror.folder.name}.mirror.json").unlink()  # as the message says
+    mirror.pull()
+    mirror.push()
+    assert (there / "a.txt").read_text() == "changed"
+    assert (there / "run.json").exists()
+
+
+def test_a_folder_that_was_emptied_there_goes_here_as_well(there: Path) -> None:
+    (there / "deep" / "er").mkdir()
+    (there / "deep" / "er" / "c.txt").write_text("c")
+    mirror = Mirror.of(f"file://{there}")
+    mirror.pull()
+    (there / "deep" / "er" / "c.txt").unlink()
+    mirror.pull()
+    assert sorted(path.name for path in mirror.folder.rglob("*")) == ["a.txt", "b.txt", "deep"]
+    (there / "deep" / "b.txt").unlink()
+    mirror.pull()
+    assert [path.name for path in mirror.folder.rglob("*")] == ["a.txt"]
+
+
+def test_each_service_has_a_mirror_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    monkeypatch.delenv("AWS_ENDPOINT_URL_S3", raising=False)
+    plain, local = Mirror.of("s3://bucket/run"), Mirror.of("file:///bucket/run")
+    assert plain.folder.name == "run-03236a011055"  # as it always was
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://one:9000")
+    one = Mirror.of("s3://bucket/run")
+    assert Mirror.of("file:///bucket/run") == local
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://one:9000/")
+    assert Mirror.of("s3://bucket/run/") == one
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://other:9000")
+    assert len({plain.folder, one.folder, Mirror.of("s3://bucket/run").folder}) == 3
+
+
 def test_what_is_only_read_is_not_sent_back(there: Path) -> None:
     with on_this_machine(f"file://{there}", sends=False) as folder:
         (folder / "a.txt").unlink()
