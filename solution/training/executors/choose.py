@@ -3,6 +3,7 @@
 from solution.system.errors import InputError
 from solution.training.executors.base import Executor
 from solution.training.executors.cluster import RayExecutor
+from solution.training.executors.knocking import check_cluster
 from solution.training.executors.local import LocalExecutor
 
 LOCAL, RAY = "local", "ray"
@@ -17,12 +18,13 @@ def choose_executor(
 ) -> Executor:
     """Where work is done.
 
-    Raises InputError where there is no such executor, or an address or a share of a GPU is given
-    and no cluster is meant.
+    Raises InputError where there is no such executor, no such cluster, or an address or a share of
+    a GPU is given and no cluster is meant.
     """
     if kind not in (LOCAL, RAY):
         raise InputError(f"{kind!r}: expected the executor {LOCAL} or {RAY}.")
     if kind == RAY:
+        check_cluster(address)
         return RayExecutor(address, workers, gpu_share, devices)
     if address is not None:
         raise InputError(f"The address {address} is of a cluster: choose the executor {RAY}.")

@@ -12,7 +12,6 @@ import pickle
 import secrets
 import shutil
 import signal
-import socket
 import sys
 import tempfile
 import threading
@@ -28,13 +27,13 @@ from solution.system.processes import count_cores
 from solution.system.terminal import say
 from solution.system.wording import count, how_to_install
 from solution.training.executors.base import Keep, Needs, Task, Work, forget
+from solution.training.executors.knocking import check_address, explain, find_head, knock
 from solution.training.executors.node import Board, Parcel, do, identify_code
 from solution.training.executors.screen import Screen
 from solution.training.watch import Watch
 
 RETRIES = 3  # of a task whose process died
 POLL_SECONDS = 0.1
-KNOCK_SECONDS = 5.0
 AT_ONCE = 64  # results that are taken at a time
 STORE_BYTES = 256 << 20  # of shared memory: results are small, graphs are mapped from files
 SETTINGS = {  # where the environment has no others
@@ -48,7 +47,7 @@ class RayExecutor:
     """The nodes of a cluster.
 
     Args:
-        address: of the cluster, as `ray.init` takes it; None: one is started here, and ended.
+        address: of the cluster, auto or HOST:PORT; None: one is started here, and ended.
         workers: cores of the one that is started; None: all.
         gpu_share: of a GPU, for each net; 1 where several would be in each other's way.
         devices: of a node, for each net: where one fit alone would take too long.
@@ -193,6 +192,8 @@ def join_cluster(address: str | None, workers: int | None = None) -> Iterator[An
     if address is None:
         os.environ.update(_make_private())
         os.environ.pop("RAY_ADDRESS", None)
+    else:  # else a token that is refused is tried twenty times, with a line each
+        os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "3")
     ray = import_ray()
     folder = Path(tempfile.mkdtemp(prefix="fastslow-ray-", dir="/tmp")) if address is None else None
     try:
@@ -241,26 +242,20 @@ def _connect(ray: Any, address: str | None, workers: int | None, folder: Path | 
             _system_config={"task_oom_retries": RETRIES}, **quiet,
         )  # fmt: skip
         return
+    check_address(address)
     try:
-        _knock(address)
+        knock(find_head(address))
         ray.init(address=address, **quiet)
-    except (OSError, RuntimeError, ValueError) as error:
-        raise InputError(
-            f"{address}: no Ray cluster answers there ({error}). Begin one with `ray start --head`."
-        ) from error
+    except InputError:
+        raise
+    except (ray.exceptions.RayError, OSError, RuntimeError, ValueError) as error:
+        raise explain(ray, address, error) from error
     nodes = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
     resources = ray.cluster_resources()
     say(
         f"Cluster {address}: {count(len(nodes), 'node')}, {resources.get('CPU', 0):g} cores, "
         f"{resources.get('GPU', 0):g} GPUs."
     )
-
-
-def _knock(address: str) -> None:
-    """Raise OSError where nobody listens, for Ray would try for ten minutes."""
-    host, _, port = address.rpartition(":")
-    if host and port.isdigit() and "://" not in address:
-        socket.create_connection((host.strip("[]"), int(port)), KNOCK_SECONDS).close()
 
 
 @contextmanager

@@ -1,0 +1,99 @@
+"""Whether a Ray cluster answers at an address: asked before Ray is, which would try for minutes."""
+
+import os
+import re
+import socket
+from importlib.util import find_spec
+from typing import Any
+
+from solution.system.errors import InputError
+from solution.system.wording import how_to_install
+
+AUTO = "auto"  # the cluster that this machine belongs to
+PORT = re.compile(r"^(\[[0-9a-fA-F:.]+\]|[^][:/@\s]+):([0-9]{1,5})$")
+SECONDS = 5.0
+# Every server that Ray speaks to answers these first words of HTTP/2 with a frame of settings.
+GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+SETTINGS, FRAME = 4, 9
+
+
+def check_cluster(address: str | None) -> None:
+    """Raise InputError where Ray is not installed, or the address is of no cluster that answers."""
+    if find_spec("ray") is None:
+        raise InputError(f"A cluster needs Ray. {how_to_install('cluster')}.")
+    if address is not None:
+        check_address(address)
+        if address != AUTO:
+            knock(address)
+
+
+def check_address(address: str) -> None:
+    """Raise InputError where it is not auto or HOST:PORT."""
+    if "@" in address:
+        raise InputError(
+            "The address of a cluster holds a name or a password. Give HOST:PORT, and the token in "
+            "the environment (RAY_AUTH_MODE=token, RAY_AUTH_TOKEN)."
+        )
+    if address != AUTO and not PORT.match(address):
+        raise InputError(
+            f"{address!r}: expected the address of a cluster, HOST:PORT of its head such as "
+            f"10.0.0.1:6379, or {AUTO} on one of its machines. Without --address, a Ray of this "
+            "machine alone is started."
+        )
+
+
+def knock(address: str) -> None:
+    """Raise InputError where nobody listens at HOST:PORT, or something that is no Ray."""
+    host, _, port = address.rpartition(":")
+    advice = "Begin one with `ray start --head`."
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), SECONDS) as line:
+            if os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true"):
+                return  # it would wait for other words
+            line.settimeout(SECONDS)
+            line.sendall(GREETING)
+            said = line.recv(FRAME)
+    except (OSError, OverflowError, ValueError) as error:
+        raise InputError(f"{address}: no Ray cluster answers there ({error}). {advice}") from error
+    if len(said) < FRAME or said[3] != SETTINGS:
+        raise InputError(
+            f"{address}: no Ray cluster answers there, but something else. Give the port of "
+            f"`ray start --head` (6379 where none was given). {advice}"
+        )
+
+
+def find_head(address: str) -> str:
+    """Where Ray will look for it: auto and names of this machine are others there.
+
+    Raises OSError or ValueError where Ray knows of none.
+    """
+    from ray._private.services import canonicalize_bootstrap_address
+
+    return str(canonicalize_bootstrap_address(address) or address)
+
+
+def explain(ray: Any, address: str, error: Exception) -> InputError:
+    """What to say where Ray could not join: whether the token is refused, it has only in its log.
+
+    Args:
+        error: what Ray raised.
+    """
+    if not isinstance(error, ray.exceptions.RayError):
+        error = _ask(ray, address) or error
+    if type(error).__name__ == "AuthenticationError":
+        return InputError(
+            f"{address}: refuses the token, or there is none. Set RAY_AUTH_MODE=token and "
+            "RAY_AUTH_TOKEN to what they were where `ray start --head` was called."
+        )
+    return InputError(
+        f"{address}: no Ray cluster answers there ({error}). Begin one with `ray start --head`."
+    )
+
+
+def _ask(ray: Any, address: str) -> Exception | None:
+    """The error of its head's service, if it is one that answers."""
+    try:
+        ray._raylet.GcsClient(address=find_head(address))
+    except (ray.exceptions.RayError, OSError, ValueError) as error:
+        return error
+    return None
