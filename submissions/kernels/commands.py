@@ -46,9 +46,9 @@ PACK=folds, which models become bundle.zip: of all folds, "refit" on all labelle
 4: RECIPE=z_score_001; SOURCES="2-*,3-*", the notebooks whose runs are put together. With --bundle
 no run is needed.
 
-On the competition's data 2 takes some 25 core-hours and 3 some 4, so one session each on Kaggle's
-four cores; on a GPU it was not measured. What does not fit into HOURS goes on with --resume in the
-next session; `fastslow run DATA --estimate` says how many hours it takes where it is typed."""
+On the competition's data 2 takes some 5 to 8 core-hours and 3 some 3, so one session each on
+Kaggle's four cores; on its GPUs it was not measured. What does not fit into HOURS goes on with
+--resume in the next session; `fastslow run DATA --estimate` says how many hours it takes where it is typed."""
 
 
 @app.command(epilog=PARAMETERS)
