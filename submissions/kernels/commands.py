@@ -48,7 +48,8 @@ no run is needed.
 
 On the competition's data 2 takes some 5 to 8 core-hours and 3 some 3, so one session each on
 Kaggle's four cores; on its GPUs it was not measured. What does not fit into HOURS goes on with
---resume in the next session; `fastslow run DATA --estimate` says how many hours it takes where it is typed."""
+--resume in the next session; `fastslow run DATA --estimate` says how many hours it takes where it
+is typed."""
 
 
 @app.command(epilog=PARAMETERS)
