@@ -15,6 +15,7 @@ from solution.tuning.search import find_as_it_is
 COLUMNS = 3
 FEW = 5  # trials
 MANY = 30  # times the lowest value of a setting
+NARROW, FEWER = 4, 3  # times the lowest value; ticks on such an axis
 
 
 def draw_study(study: optuna.Study, path: Path) -> None:
@@ -76,7 +77,10 @@ def _draw_setting(
     elif getattr(distributions[name], "log", False):
         axes.set_xscale("log")
         numbers = (1, 2, 5) if max(values) <= MANY * min(values) else (1,)  # more would touch
-        axes.xaxis.set_major_locator(LogLocator(subs=numbers, numticks=6))
+        locator = LogLocator(subs=numbers, numticks=6)
+        # Where it finds too few it takes as many as on an axis that is not logarithmic.
+        is_narrow = max(values) < NARROW * min(values)
+        axes.xaxis.set_major_locator(MaxNLocator(FEWER) if is_narrow else locator)
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
         axes.xaxis.set_minor_formatter(NullFormatter())
     best = int(np.argmax(scores))
