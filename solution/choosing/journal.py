@@ -6,14 +6,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from solution.collecting.identity import check_identity
+from solution.collecting.identity import ADVICE, check_identity
 from solution.system.errors import InputError
 from solution.system.files import make_folder, remove_leftovers, write_sealed
 from solution.system.sealing import read_record
 
 RECORD = "search.json"
 FAILED = "failed"
-ADVICE = "Choose another --out, or add --replace."
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from solution.collecting.program import UNSEEDED
 from solution.system.errors import InputError
 
 LONGEST = 40  # characters of a value in a message
+ADVICE = "Choose another --out, or add --replace."
 
 
 def describe_machine() -> str:
@@ -34,7 +35,7 @@ def check_identity(
             + ", ".join(
                 f"its {key} is {_spell(found.get(key))}, not {_spell(wanted[key])}" for key in other
             )
-            + f". {reason}Choose another --out, or add --replace."
+            + f". {reason}{ADVICE}"
         )
 
 

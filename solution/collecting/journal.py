@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from solution.collecting.identity import check_identity
+from solution.collecting.identity import ADVICE, check_identity
 from solution.collecting.timing import SCHEMA
 from solution.system.errors import InputError
 from solution.system.files import make_folder, remove_leftovers, write_sealed
@@ -133,7 +133,7 @@ def read_state(folder: Path) -> dict[str, Any]:
     try:
         state = read_record(path, "a collection")
     except InputError as error:
-        raise InputError(f"{error} Choose another --out, or add --replace.") from error
+        raise InputError(f"{error} {ADVICE}") from error
     if not isinstance(state.get("identity"), dict):
         raise InputError(f"{path}: expected the record of a collection, found another one.")
     return state

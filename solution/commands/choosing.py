@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from solution.choosing.search import MEASURED
-from solution.commands.options import check_finite
+from solution.commands.options import Megabytes, Seconds, check_finite
 from solution.commands.serving import open_bundle
 from solution.system.errors import InputError
 from solution.system.files import check_writable
@@ -57,10 +57,6 @@ InCollection = Annotated[
     str | None,
     typer.Option(help="With --replay or --model-only, where the path does not say it."),
 ]
-Megabytes = Annotated[int, typer.Option(min=256, help="That a compilation may take.")]
-Seconds = Annotated[
-    float, typer.Option(min=1, callback=check_finite, help="That a compilation may take.")
-]
 Search = Annotated[
     str,
     typer.Option(
@@ -95,33 +91,40 @@ def choose(
     Stopped, even killed, the same command goes on where it was.
     """
     _refuse_unused(context)
-    if program.suffix == ".npz" and not (replay or model_only):
-        raise InputError(
-            f"{program}: an npz file has configurations and no program that could be compiled. "
-            "Give --replay (their runtimes are looked up) or --model-only."
-        )
-    from solution.choosing.offline import follow_model, replay_file
-
+    if not (replay or model_only):
+        _check_compilable(program)
     if model_only:
+        from solution.choosing.offline import follow_model
+
         say(follow_model(program, open_bundle(bundle, None, None), collection, seed))
         return
     leading = _open_leading(bundle, search)
     if replay:
+        from solution.choosing.offline import replay_file
+
         say(replay_file(program, leading, collection, measure or MEASURED, seed, search))
         return
     from solution.choosing.choose import Settings
     from solution.collecting.children import Limits
 
     settings = Settings(
-        measure if measure or minutes else MEASURED,
-        60 * minutes if minutes else None,
-        tuple(over or ()),
+        measurements=measure if measure or minutes else MEASURED,
+        seconds=60 * minutes if minutes else None,
+        kinds=tuple(over or ()),
         seed=seed,
         search=search,
         limits=Limits(seconds, megabytes),
         replace=replace,
     )
     _show(_measure(program, leading, out or Path("chosen") / program.stem, settings))
+
+
+def _check_compilable(program: Path) -> None:
+    if program.suffix == ".npz":
+        raise InputError(
+            f"{program}: an npz file has configurations and no program that could be compiled. "
+            "Give --replay (their runtimes are looked up) or --model-only."
+        )
 
 
 def _open_leading(bundle: Path | None, search: str) -> "Bundle | None":

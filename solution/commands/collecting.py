@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from solution.commands.options import Address, ExecutorOption, check_finite, make_executor
+from solution.commands.options import (
+    Address,
+    ExecutorOption,
+    Megabytes,
+    Seconds,
+    check_finite,
+    make_executor,
+)
 from solution.system.errors import InputError
 from solution.system.terminal import output, say
 
@@ -37,10 +44,6 @@ Minutes = Annotated[
     typer.Option(
         min=0.1, callback=check_finite, help="For all programs. Default: three for each file."
     ),
-]
-Megabytes = Annotated[int, typer.Option(min=256, help="That a compilation may take.")]
-Seconds = Annotated[
-    float, typer.Option(min=1, callback=check_finite, help="That a compilation may take.")
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Of the configurations that are drawn.")]
 Flat = Annotated[bool, typer.Option("--keep-flat", help="Also write graphs whose order is chance.")]

@@ -106,6 +106,10 @@ GpuShare = Annotated[
         rich_help_panel="Cluster",
     ),
 ]
+Megabytes = Annotated[int, typer.Option(min=256, help="That a compilation may take.")]
+Seconds = Annotated[
+    float, typer.Option(min=1, callback=check_finite, help="That a compilation may take.")
+]
 Devices = Annotated[
     int, typer.Option(min=1, help="GPUs, or cores, of a machine on which each net is trained.")
 ]

@@ -12,6 +12,7 @@ from solution.system.wording import how_to_install
 AUTO = "auto"  # the cluster that this machine belongs to
 PORT = re.compile(r"^(\[[0-9a-fA-F:.]+\]|[^][:/@\s]+):([0-9]{1,5})$")
 SECONDS = 5.0
+ADVICE = "Begin one with `ray start --head`."
 # Every server that Ray speaks to answers these first words of HTTP/2 with a frame of settings.
 GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 SETTINGS, FRAME = 4, 9
@@ -45,7 +46,6 @@ def check_address(address: str) -> None:
 def knock(address: str) -> None:
     """Raise InputError where nobody listens at HOST:PORT, or something that is no Ray."""
     host, _, port = address.rpartition(":")
-    advice = "Begin one with `ray start --head`."
     try:
         with socket.create_connection((host.strip("[]"), int(port)), SECONDS) as line:
             if os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true"):
@@ -54,11 +54,11 @@ def knock(address: str) -> None:
             line.sendall(GREETING)
             said = line.recv(FRAME)
     except (OSError, OverflowError, ValueError) as error:
-        raise InputError(f"{address}: no Ray cluster answers there ({error}). {advice}") from error
+        raise _name_silence(address, error) from error
     if len(said) < FRAME or said[3] != SETTINGS:
         raise InputError(
             f"{address}: no Ray cluster answers there, but something else. Give the port of "
-            f"`ray start --head` (6379 where none was given). {advice}"
+            f"`ray start --head` (6379 where none was given). {ADVICE}"
         )
 
 
@@ -85,9 +85,11 @@ def explain(ray: Any, address: str, error: Exception) -> InputError:
             f"{address}: refuses the token, or there is none. Set RAY_AUTH_MODE=token and "
             "RAY_AUTH_TOKEN to what they were where `ray start --head` was called."
         )
-    return InputError(
-        f"{address}: no Ray cluster answers there ({error}). Begin one with `ray start --head`."
-    )
+    return _name_silence(address, error)
+
+
+def _name_silence(address: str, error: Exception) -> InputError:
+    return InputError(f"{address}: no Ray cluster answers there ({error}). {ADVICE}")
 
 
 def _ask(ray: Any, address: str) -> Exception | None:
