@@ -4,9 +4,9 @@
 
 RUN is a run on DATA: every program's prior are the scores of models that have not seen it. With
 --tpu also real TPU kernels, with --products tiles of `fastslow collect tile`; each is scored by
-trees that learned from all others of its folder. Every proposer, every seed and every collection
-is a file below OUT, and what is there is not done again. At the end: the mean regret by
-measurements, with intervals over programs, and a picture.
+the default recipe's models, which learned from all others of its folder. These scores, and every
+proposer, every seed and every collection, are files below OUT, and what is there is not done
+again. At the end: the mean regret by measurements, with intervals over programs, and a picture.
 """
 
 import argparse
@@ -20,7 +20,10 @@ import polars as pl
 from matplotlib.figure import Figure
 from rich.console import Console
 
+from ensembles import DEFAULT_RECIPE
 from ensembles.last_recipe import choose_recipe
+from ensembles.recipe import find_recipe
+from ensembles.votes import merge_votes
 from solution.choosing.replay import OURS, list_methods, replay_seeds
 from solution.choosing.table import Table, make_table
 from solution.data.folders import find_files
@@ -55,9 +58,10 @@ def main(arguments: argparse.Namespace) -> None:
     """Do what is not done, and show all of it."""
     readers = {"cpugraphs": functools.partial(read_run, arguments.run, arguments.data)}
     if arguments.tpu:
-        readers["tpu"] = functools.partial(read_tpu, arguments.tpu)
+        readers["tpu"] = functools.partial(read_tpu, arguments.tpu, arguments.out / "tpu")
     if arguments.products:
-        readers["products"] = functools.partial(read_products, arguments.products)
+        place = arguments.out / "products"
+        readers["products"] = functools.partial(read_products, arguments.products, place)
     for source, reader in readers.items():
         if source not in (arguments.source or readers):
             continue
@@ -89,14 +93,14 @@ def read_run(folder: Path, data: Path) -> list[Scored]:
     return scored
 
 
-def read_tpu(folder: Path) -> list[Scored]:
-    """Real kernels whose tiles differ, each scored by trees that learned from the others."""
-    return leave_one_out([g for g in read_tiles(folder) if len(g.distinct.first) > 1])
+def read_tpu(folder: Path, place: Path) -> list[Scored]:
+    """Real kernels whose tiles differ, each scored by models that learned from the others."""
+    return leave_one_out([g for g in read_tiles(folder) if len(g.distinct.first) > 1], place)
 
 
-def read_products(folder: Path) -> list[Scored]:
+def read_products(folder: Path, place: Path) -> list[Scored]:
     """Collected products, likewise."""
-    return leave_one_out([g for g in read_tiles(folder) if g.num_configs >= FULL_PRODUCT])
+    return leave_one_out([g for g in read_tiles(folder) if g.num_configs >= FULL_PRODUCT], place)
 
 
 def read_tiles(folder: Path) -> list[Graph]:
@@ -106,17 +110,36 @@ def read_tiles(folder: Path) -> list[Graph]:
     return [graph for graph in graphs if graph.runtimes is not None]
 
 
-def leave_one_out(graphs: Sequence[Graph]) -> list[Scored]:
-    """Trees without early stopping: there are too few kernels to stop on."""
-    settings = find_experiment("tile_lightgbm_001").ranker
+def leave_one_out(graphs: Sequence[Graph], place: Path) -> list[Scored]:
+    """The default recipe's scores of each by models of the others, kept below `place`.
+
+    Without early stopping: there are too few kernels to stop on.
+    """
     scored = []
-    with track(list(range(len(graphs))), "trees") as places:
-        for place in places:
-            others = [*graphs[:place], *graphs[place + 1 :]]
-            scores = settings.build(0).fit(others, []).predict(graphs[place])
-            table = make_table(graphs[place])
-            scored.append(Scored(table, np.asarray(scores)[table.first]))
+    with track(graphs, "models of the others") as todo:
+        for graph in todo:
+            path = place / "scores" / f"{graph.name}.npy"
+            if not path.exists():
+                others = [other for other in graphs if other is not graph]
+                with replace_file(path) as temporary, temporary.open("wb") as stream:
+                    np.save(stream, score_by(others, graph), allow_pickle=False)
+            scores = np.load(path, allow_pickle=False)
+            table = make_table(graph)
+            scored.append(Scored(table, scores[table.first]))
     return scored
+
+
+def score_by(others: Sequence[Graph], graph: Graph) -> np.ndarray:
+    """Scores (configs,) of tiles by the default recipe, whose models learn from `others`."""
+    recipe = find_recipe(DEFAULT_RECIPE)
+    weights = recipe.weights(graph.collection.name)
+    votes = {}
+    for name in weights:
+        experiment = find_experiment(name)
+        if graph.collection.name in experiment.collections:
+            models = (experiment.ranker.build(seed).fit(others, []) for seed in experiment.seeds)
+            votes[name] = [np.asarray(model.predict(graph)) for model in models]
+    return merge_votes(votes, weights, recipe.method)
 
 
 def group(scored: Sequence[Scored]) -> dict[str, list[Scored]]:
