@@ -1,7 +1,8 @@
 """What went wrong in a call of the kaggle CLI, in words, and what to do about it.
 
 The CLI prints a server's message without its status, and exits with 0 after some failures. So a
-failure is told by what was printed, and what is not recognised counts as "may have arrived".
+failure is told by what was printed. That can be wrong: a submission never rests on it, see
+submissions/sending.py.
 """
 
 import re
@@ -72,11 +73,16 @@ PATTERNS: tuple[tuple[str, Kind], ...] = (
         Kind("rules", "the rules are not accepted yet", f"Accept them at {RULES}, then try again."),
     ),
     (
+        r"\b429\b|Too Many Requests|rate.?limit|Quota exceeded",
+        Kind("429", "Kaggle asks to slow down", "Wait some minutes, then try again.", passing=True),
+    ),
+    (
         r"(daily|submissions?)\b.{0,60}\blimit|\blimit\b.{0,60}\bsubmission|maximum.{0,40}submiss",
         Kind("limit", "no submission is left today", "Kaggle counts a day in UTC: wait for it."),
     ),
     (
-        r"no longer accept|not accepting|(competition|it) (is|has) (closed|ended|over)|deadline",
+        r"no longer accept|not accepting|(competition|it) (is|has) (closed|ended|over)"
+        r"|after the deadline|deadline (has )?passed",
         Kind(
             "closed",
             "the competition takes no submissions",
@@ -100,10 +106,6 @@ PATTERNS: tuple[tuple[str, Kind], ...] = (
         ),
     ),
     (
-        r"\b429\b|Too Many Requests|rate.?limit|Quota exceeded",
-        Kind("429", "Kaggle asks to slow down", "Wait some minutes, then try again.", passing=True),
-    ),
-    (
         r"certificate (has expired|is not yet valid)|clock skew",
         Kind(
             "clock",
@@ -112,7 +114,7 @@ PATTERNS: tuple[tuple[str, Kind], ...] = (
         ),
     ),
     (
-        r"CERTIFICATE_VERIFY_FAILED|SSLError|SSL:",
+        r"CERTIFICATE_VERIFY_FAILED",
         Kind(
             "TLS",
             "there is no trusted connection to Kaggle",
@@ -121,7 +123,7 @@ PATTERNS: tuple[tuple[str, Kind], ...] = (
     ),
     (
         r"Connection aborted|Connection reset|RemoteDisconnected|IncompleteRead|Broken pipe"
-        r"|ended prematurely|Read timed out|Connection broken",
+        r"|ended prematurely|Read timed out|Connection broken|SSLError|SSL:",
         Kind(
             "interrupted",
             "the connection broke before Kaggle's answer was here",
@@ -131,8 +133,7 @@ PATTERNS: tuple[tuple[str, Kind], ...] = (
         ),
     ),
     (
-        r"Connection refused|Failed to establish|NameResolution|Name or service not known|Temporary"
-        r" failure|unreachable|Unable to connect|Max retries exceeded",
+        r"Failed to establish a new|Failed to resolve|Unable to connect to proxy|connect timeout",
         NETWORK_DOWN,
     ),
     (
@@ -147,7 +148,8 @@ PATTERNS: tuple[tuple[str, Kind], ...] = (
         ),
     ),
     (
-        r"\b50\d\b|Internal (server )?error|Service Unavailable|Bad Gateway|Gateway Time",
+        r"\b50\d\b|Internal (server )?error|Service Unavailable|Bad Gateway|Gateway Time"
+        r"|Deadline.exceeded",
         Kind(
             "500",
             "Kaggle has a failure of its own",

@@ -8,7 +8,8 @@
 4. copy the file to sent/KEY and write the ledger's line, state "sending"
 5. upload, with the key in the message
 6. look again: only the list proves that it arrived, and only a list that is as long as Kaggle's
-   own count proves that it did not
+   own count, some time later, proves that it did not. What the failed call printed proves nothing:
+   words like "rate limit" may come from any server on the way, when Kaggle has acted already
 7. give the lock back and wait for the score
 """
 
@@ -92,8 +93,7 @@ def send(tracker: Tracker, upload: Upload) -> str:
     wait = settings.wait_seconds
     for left in reversed(range(settings.tries)):
         key, failure = _send_once(tracker, upload)
-        in_doubt = failure is None or failure.kind.undecided
-        _reconcile(tracker, key, failure, settings.quiet_seconds if in_doubt else 0.0)
+        _reconcile(tracker, key, failure)
         line = tracker.read().find(key)
         if line and line["state"] != "failed":
             return key
@@ -149,9 +149,9 @@ def _send_once(tracker: Tracker, upload: Upload) -> tuple[str, KaggleError | Non
     return key, None
 
 
-def _reconcile(tracker: Tracker, key: str, failure: KaggleError | None, quiet: float) -> None:
+def _reconcile(tracker: Tracker, key: str, failure: KaggleError | None) -> None:
     try:
-        tracker.reconcile(quiet)
+        tracker.reconcile()
     except InputError as error:
         said = "Kaggle said that it was submitted." if failure is None else str(failure)
         raise UnknownError(

@@ -27,7 +27,7 @@ class Settings(BaseModel):
     download_seconds: Seconds = 6 * 3600.0
     tries: int = Field(3, ge=1, le=20)  # of a call that failed for a passing reason
     wait_seconds: Seconds = 5.0  # before the second try; doubles with each one
-    quiet_seconds: Seconds = 60.0  # how late a submission whose reply was lost may still appear
+    quiet_seconds: Seconds = 60.0  # how late a submission whose call failed may still appear
     score_seconds: Seconds = 900.0  # how long to wait for a score
     poll_seconds: Seconds = 5.0  # between two looks for it; grows by half, up to a minute
     ready_seconds: Seconds = 1800.0  # how long an uploaded dataset may be processed

@@ -49,11 +49,8 @@ class Tracker:
                     note(ledger, key, submission)
         return listed
 
-    def reconcile(self, quiet: float | None = None) -> tuple[list[Submission], Limits | None]:
+    def reconcile(self) -> tuple[list[Submission], Limits | None]:
         """Look, and decide about every line in state "sending".
-
-        Args:
-            quiet: seconds after which a submission that is not listed will not appear any more.
 
         Returns:
             What Kaggle lists; and its limits, where they had to be asked.
@@ -66,10 +63,9 @@ class Tracker:
         in_doubt = self.read().in_doubt()
         if not in_doubt:
             return listed, None
-        quiet = self.settings.quiet_seconds if quiet is None else quiet
-        wait = max(_time_left(line, self.settings, quiet) for line in in_doubt)
+        wait = max(_time_left(line, self.settings) for line in in_doubt)
         if wait > 0:
-            pause(wait, "Looking whether an earlier submission arrived")
+            pause(wait, "Looking whether the submission arrived all the same")
             listed = self.look()
             in_doubt = self.read().in_doubt()
         if not in_doubt:
@@ -121,12 +117,12 @@ def _check_missing(listed: list[Submission], limits: Limits, line: Line, ledger:
     )
 
 
-def _time_left(line: Line, settings: Settings, quiet: float) -> float:
+def _time_left(line: Line, settings: Settings) -> float:
     """Seconds until a submission that is not listed will not appear any more.
 
     The upload has ended by now, for its process would hold the lock; but only its begin is known.
     """
-    begun = read_time(line["when"])
+    begun, quiet = read_time(line["when"]), settings.quiet_seconds
     if begun is None:
         return quiet
     elapsed = (datetime.now(UTC) - begun).total_seconds()

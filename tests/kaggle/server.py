@@ -20,6 +20,7 @@ from typing import Any
 from tests.kaggle.world import GET, PUT, Fault, World
 
 HTML = b"<html><body>Kaggle is down for maintenance</body></html>"
+GARBLED = b"\x17\x03\x03\x00\x20" + b"x" * 32  # a TLS record that cannot be decrypted
 MESSAGES = {
     401: "Unauthenticated",
     403: "You cannot submit until you accept the competition rules",
@@ -191,15 +192,18 @@ class Handler(BaseHTTPRequestHandler):
         kind = fault.kind if fault else ""
         if kind in ("lost", "dropped"):
             self._hang_up()
+        elif kind == "garbled":
+            os.write(self.connection.fileno(), GARBLED)  # below what encrypts
+            self._hang_up()
         elif kind == "hangs":
             self.server.closing.wait(60)
         elif kind == "html":
             self._send(200, HTML, "text/html")
         elif kind == "wrong":
             self._send(200, b'{"unexpected": true}', "application/json")
-        elif kind:
+        elif fault:
             status = int(kind)
-            error = {"code": status, "message": MESSAGES[status]}
+            error = {"code": status, "message": fault.message or MESSAGES[status]}
             self._send(status, json.dumps(error).encode(), "application/json")
         else:
             status = reply.get("httpStatus", 200)

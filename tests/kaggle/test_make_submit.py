@@ -119,21 +119,7 @@ def test_a_clone_with_changes_is_refused_or_recorded(place: Place) -> None:
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="makes the certificate")
 def test_a_submission_as_in_production(place: Place) -> None:
     """No redirection of the CLI: https to api.kaggle.com, through a proxy, with a token."""
-    certificate, key = place.folder / "certificate", place.folder / "key"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1",
-         "-keyout", key, "-out", certificate, "-subj", "/CN=api.kaggle.com",
-         "-addext", "subjectAltName=DNS:api.kaggle.com"],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    place.server.certify(certificate, key)
-    place.more |= {
-        "KAGGLE_API_ENVIRONMENT": UNSET,
-        "KAGGLE_USERNAME": UNSET,
-        "KAGGLE_KEY": UNSET,
-        "KAGGLE_API_TOKEN": SECRET,
-        "REQUESTS_CA_BUNDLE": str(certificate),
-    }
+    place.use_https()
     done = place.submit()
     assert done.code == 0, done.words
     assert place.world.count(INTROSPECT)

@@ -1,5 +1,6 @@
 """What the stand-in for Kaggle knows, and how it answers each call of the API."""
 
+import time
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -20,10 +21,11 @@ class Fault:
     """What goes wrong with a call: from its `first` occurrence on, `times` times."""
 
     call: str
-    kind: str  # a status such as "403", dropped, lost, hangs, html or wrong
+    kind: str  # a status such as "403", dropped, lost, garbled, hangs, html or wrong
     times: int = FOREVER
     first: int = 1
     counted: bool = False  # the server acts on the call before it fails
+    message: str = ""  # beside the status
 
 
 @dataclass
@@ -37,6 +39,7 @@ class World(KernelWorld):
     deaf_after: int | None = None  # the call after which connections are refused
     allowed: int = 5
     page_size: int = 200  # the largest page that is given
+    late: float = 0.0  # seconds after which a submission is listed and counted
     pending: int = 0  # looks for which a submission has no score
     status: str = "COMPLETE"
     refusal: str = ""  # the message with which a submission is refused
@@ -51,14 +54,17 @@ class World(KernelWorld):
         """How often something was asked."""
         return Counter(name for name, _ in self.calls)[call]
 
+    def _listed(self) -> list[dict[str, Any]]:
+        return [row for row in self.submissions if row.get("listed", 0.0) <= time.monotonic()]
+
     def on_IntrospectToken(self, body: dict[str, Any]) -> dict[str, Any]:  # noqa: N802
         return {"active": True, "username": "tester"}
 
     def on_ListSubmissions(self, body: dict[str, Any]) -> dict[str, Any]:  # noqa: N802
         size = min(body.get("pageSize", 20), self.page_size)
         start = (body.get("page", 1) - 1) * size
-        newest_first = self.submissions[::-1][start : start + size]
-        shown = [dict(row) for row in newest_first]
+        newest_first = self._listed()[::-1][start : start + size]
+        shown = [{name: row[name] for name in row if name != "listed"} for row in newest_first]
         for row in newest_first:
             row["looks"] = row.get("looks", 0) + 1
         for row in shown:
@@ -67,7 +73,7 @@ class World(KernelWorld):
         return {"submissions": shown}
 
     def on_GetSubmissionLimits(self, body: dict[str, Any]) -> dict[str, Any]:  # noqa: N802
-        made = len(self.submissions)
+        made = len(self._listed())
         counts = {"numToday": made, "numTotal": made, "numAllowedNow": max(0, self.allowed - made)}
         return {name: value for name, value in counts.items() if value}
 
@@ -90,6 +96,7 @@ class World(KernelWorld):
             "publicScore": public,
             "privateScore": private,
             "pending": self.pending,
+            "listed": time.monotonic() + self.late,
             "token": body["blobFileTokens"],
         }
         self.submissions.append(row)
