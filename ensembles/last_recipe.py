@@ -3,12 +3,14 @@
 And the one that its students learned from, if it has any: teacher.json.
 
 The recipe itself is kept, not its name or path: a file of one's own may be gone or changed, and a
-record leads nowhere outside its folder.
+record leads nowhere outside its folder. With it stand the checksums of what it made, which tell
+where a merge was killed between two files.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ensembles import DEFAULT_RECIPE
 from ensembles.recipe import (
@@ -22,14 +24,21 @@ from ensembles.recipe import (
 from solution.runs.folder import Run
 from solution.system.errors import InputError
 from solution.system.files import write_sealed
-from solution.system.sealing import read_record
+from solution.system.sealing import is_as_described, read_record
 
 RECORD, TEACHER = "recipe.json", "teacher.json"
 
 
-def remember(run: Run, recipe: Recipe, name: str = RECORD) -> None:
-    """The submission that lies in the run was merged by the recipe; or its students learned so."""
-    write_sealed({"recipe": recipe.model_dump(mode="json")}, run.folder / name)
+def remember(
+    run: Run, recipe: Recipe, name: str = RECORD, files: Mapping[str, str] | None = None
+) -> None:
+    """The submission that lies in the run was merged by the recipe; or its students learned so.
+
+    Args:
+        files: by name, what describe_file says of the files that it made so far.
+    """
+    made = {} if files is None else {"files": dict(files)}
+    write_sealed({"recipe": recipe.model_dump(mode="json"), **made}, run.folder / name)
 
 
 def recall(folder: Path, name: str = RECORD) -> Recipe | None:
@@ -38,15 +47,47 @@ def recall(folder: Path, name: str = RECORD) -> Recipe | None:
     Raises InputError where the record is damaged.
     """
     path = folder / name
-    if not os.path.lexists(path):
+    record = _read(path)
+    if record is None:
         return None
-    try:
-        fields = read_record(path, "the recipe of a run").get("recipe")
-    except InputError as error:
-        raise InputError(f"{error} Delete the file, and name the recipe.") from error
+    fields = record.get("recipe")
     if not isinstance(fields, dict):
         raise InputError(f"{path}: expected a recipe, found {fields!r}. Delete the file.")
     return make_recipe(str(path), fields)
+
+
+def is_whole(folder: Path) -> bool:
+    """Whether submission.csv and scores.csv of the run are what its last recipe made.
+
+    Where no checksums were written nobody knows, and it counts as such.
+
+    Raises InputError where the record is damaged.
+    """
+    files, run = (_read(folder / RECORD) or {}).get("files"), Run(folder)
+    return not isinstance(files, dict) or all(
+        is_as_described(path, files.get(path.name)) for path in (run.submission, run.scores)
+    )
+
+
+def describe_part(folder: Path) -> str:
+    """What people should know where they are not; else empty."""
+    recipe = recall(folder)
+    if recipe is None or is_whole(folder):
+        return ""
+    return (
+        f"{folder}: submission.csv and scores.csv are not both as the last merge, by {recipe.name},"
+        " writes them: it was stopped, or they were changed. `fastslow ensemble --run "
+        f"{folder}` makes them again."
+    )
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    if not os.path.lexists(path):
+        return None
+    try:
+        return read_record(path, "the recipe of a run")
+    except InputError as error:
+        raise InputError(f"{error} Delete the file, and name the recipe.") from error
 
 
 def choose_recipe(run: Run, name: str | None) -> Recipe:

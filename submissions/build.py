@@ -2,16 +2,17 @@
 
 from dataclasses import dataclass
 
-from ensembles.last_recipe import recall, remember
+from ensembles.last_recipe import is_whole, recall, remember
 from ensembles.merge import merge_run
 from ensembles.recipe import EQUAL_WEIGHTS, Recipe, find_recipe, list_recipes
 from solution.domain import predictions
 from solution.domain.collection import COLLECTIONS, collection_of
 from solution.runs.folder import Run
 from solution.system.errors import InputError
+from solution.system.sealing import describe_file
 from submissions.checker import read_rows
 from submissions.report import Scores, collect_scores, write_scores
-from submissions.writer import Written, write_submission
+from submissions.writer import Written, replace_submission
 
 
 @dataclass(frozen=True)
@@ -50,26 +51,27 @@ def _comes_with_package(recipe: Recipe) -> bool:
 def build_submission(run: Run, recipe: Recipe) -> Built:
     """Write the run's ranking, submission.csv and scores.csv.
 
+    The caller keeps other processes out of the run. A kill between two files leaves a recipe.json
+    that does not fit them: it names the recipe first, and the last of its files at the end.
+
     Raises InputError where the recipe does not fit the run, or the file would not pass the checker.
     """
     before = _recall_last(run)
     merge_run(run, recipe)
-    written = write_submission(
-        predictions.read(run.ranking(recipe.name, "test")),
-        predictions.read(run.graphs),
-        run.sample_submission(),
-        run.submission,
-    )
     scores = collect_scores(run, recipe)
+    ranking, graphs = (predictions.read(p) for p in (run.ranking(recipe.name, "test"), run.graphs))
+    with replace_submission(ranking, graphs, run.sample_submission(), run.submission) as written:
+        files = {run.submission.name: written.description}
+        remember(run, recipe, files=files)
     write_scores(scores.lines, run)
-    remember(run, recipe)
+    remember(run, recipe, files={**files, run.scores.name: describe_file(run.scores)})
     return Built(run, recipe, written, scores, before)
 
 
 def _recall_last(run: Run) -> Recipe | None:
     """The recipe that the run was merged by before; a damaged record of it is written anew."""
     try:
-        return recall(run.folder)
+        return recall(run.folder) if is_whole(run.folder) else None
     except InputError:
         return None
 

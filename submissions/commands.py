@@ -41,6 +41,7 @@ def submit(
     Kaggle has it and could not score it.
     """
     from ensembles.last_recipe import choose_recipe
+    from solution.runs.record import keep_others_out
     from submissions.build import build_submission, check_complete
     from submissions.provenance import pack, read_tree
     from submissions.sending import submit as send
@@ -53,11 +54,13 @@ def submit(
     elif not allow_dirty:
         tree.check_clean()
     run = Run.existing(run_folder)
-    built = build_submission(run, choose_recipe(run, recipe))
-    say(built.scores.describe())
-    say(built.describe())
-    check_complete(built)
-    outcome = send(pack(built, tree), settings, force=force, dry_run=dry_run)
+    with keep_others_out(run):
+        built = build_submission(run, choose_recipe(run, recipe))
+        say(built.scores.describe())
+        say(built.describe())
+        check_complete(built)
+        upload = pack(built, tree)
+    outcome = send(upload, settings, force=force, dry_run=dry_run)
     say(outcome.message)
     raise typer.Exit(outcome.code)
 

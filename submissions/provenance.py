@@ -10,7 +10,6 @@ submissions/sent/KEY/
 import hashlib
 import re
 import secrets
-import shutil
 import subprocess
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -80,11 +79,12 @@ def _git(*command: str) -> str:
 class Upload:
     """What is to be sent. A key is used for one sending only."""
 
-    file: Path
-    fingerprint: str  # start of the file's SHA-256
+    file: Path  # where it lay when it was packed
+    content: bytes  # of the file: what is sent is what was packed, whatever lies there by then
+    fingerprint: str  # start of its SHA-256
     facts: dict[str, Any]  # provenance.json, without the key
     tree: Tree
-    scores: Path
+    scores: bytes  # of scores.csv
 
     @property
     def values(self) -> dict[str, str]:
@@ -112,12 +112,10 @@ class Upload:
         return " ".join(words)
 
     def store(self, sent: Path, key: str) -> Path:
-        """Copy the file and its provenance to sent/KEY, atomically; return the copy's path."""
+        """Write the file and its provenance to sent/KEY, atomically; return its path there."""
         with replace_folder(sent / key) as folder:
-            shutil.copyfile(self.file, folder / "submission.csv")
-            if fingerprint_file(folder / "submission.csv") != self.fingerprint:
-                raise InputError(f"{self.file}: it changed meanwhile. Run the command again.")
-            shutil.copyfile(self.scores, folder / "scores.csv")
+            (folder / "submission.csv").write_bytes(self.content)
+            (folder / "scores.csv").write_bytes(self.scores)
             write_json({"key": key, **self.facts}, folder / "provenance.json")
             if self.tree.difference:
                 path = folder / "uncommitted.diff"
@@ -131,9 +129,15 @@ def make_key(now: datetime) -> str:
 
 
 def pack(built: Built, tree: Tree) -> Upload:
-    """Take the built submission with everything that tells where it comes from."""
-    run = built.run.record()
-    fingerprint = fingerprint_file(built.written.path)
+    """Take the built submission with everything that tells where it comes from.
+
+    Raises InputError where the file is not the one that was built.
+    """
+    run, content = built.run.record(), built.written.path.read_bytes()
+    digest = hashlib.sha256(content).hexdigest()
+    if built.written.description != f"{len(content)}:{digest}":
+        raise InputError(f"{built.written.path}: it changed meanwhile. Run the command again.")
+    fingerprint = digest[:FINGERPRINT]
     facts = {
         "packed": datetime.now(UTC).isoformat(timespec="seconds"),
         "sha256_start": fingerprint,
@@ -147,7 +151,8 @@ def pack(built: Built, tree: Tree) -> Upload:
         "changed": list(tree.changed),
         "run": {"folder": str(built.run.folder), **run},
     }
-    return Upload(built.written.path, fingerprint, facts, tree, built.run.folder / "scores.csv")
+    scores = built.run.scores.read_bytes()
+    return Upload(built.written.path, content, fingerprint, facts, tree, scores)
 
 
 def fingerprint_file(path: Path) -> str:

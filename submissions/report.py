@@ -174,7 +174,7 @@ def write_scores(lines: list[Line], run: Run) -> None:
             "peak_megabytes": [line.peak_megabytes for line in lines],
         }
     )
-    with replace_file(run.folder / "scores.csv") as temporary:
+    with replace_file(run.scores) as temporary:
         frame.write_csv(temporary, float_precision=4)
 
 

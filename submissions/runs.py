@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
-from ensembles.last_recipe import recall
+from ensembles.last_recipe import is_whole, recall
 from ensembles.recipe import is_merge
 from solution.runs.folder import RECORD, Run
 from solution.runs.origin import recall_origin
@@ -55,16 +55,17 @@ def show_runs(lines: list[RunLine]) -> Table:
 def _describe(folder: Path, ledger: Ledger) -> RunLine:
     try:
         run = Run.existing(folder)
-        origin, recipe = recall_origin(run), recall(folder)
+        origin, recipe, whole = recall_origin(run), recall(folder), is_whole(folder)
         models = run.count_models()
     except InputError:
         return RunLine(folder.name, "", "", "its record is damaged", "", "")
+    merged = recipe.name if recipe else "not merged yet"
     return RunLine(
         folder.name,
         origin.date if origin else "",
         str(models),
-        recipe.name if recipe else "not merged yet",
-        _read_score(folder / "scores.csv"),
+        merged if whole else f"{merged}, to be merged again",
+        _read_score(run.scores) if whole else "",
         _find_at_kaggle(run, ledger),
     )
 

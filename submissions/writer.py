@@ -5,6 +5,8 @@ layout, five for tile. sample_submission.csv decides rows and their order where 
 """
 
 import csv
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import polars as pl
 from solution.domain.collection import NAMES
 from solution.system.errors import InputError
 from solution.system.files import replace_file
+from solution.system.sealing import NOTHING, describe_file
 from solution.system.wording import count
 from submissions.checker import HEADER, Expected, check_submission, count_wanted, read_rows
 
@@ -27,6 +30,7 @@ class Written:
     rows: int
     kept: int  # rows of the sample submission whose graphs are not at hand, copied from it
     left_out: int  # predicted graphs that the sample submission does not ask for
+    description: str  # SIZE:SHA256 of the file, or that there is none
 
     def describe(self) -> str:
         """What the user should know of it."""
@@ -48,8 +52,17 @@ class Written:
 def write_submission(
     ranking: pl.DataFrame, graphs: pl.DataFrame, sample: Path | None, path: Path
 ) -> Written:
+    """As replace_submission, at once."""
+    with replace_submission(ranking, graphs, sample, path) as written:
+        return written
+
+
+@contextmanager
+def replace_submission(
+    ranking: pl.DataFrame, graphs: pl.DataFrame, sample: Path | None, path: Path
+) -> Iterator[Written]:
     """Write and check a submission, atomically: a defect leaves no file, and neither does data
-    that asks for no row.
+    that asks for no row. What is yielded takes its place when the block succeeds.
 
     Args:
         ranking: collection, graph, config, score of the test graphs.
@@ -61,8 +74,9 @@ def write_submission(
     """
     expected, sampled = expect(graphs, sample), _read_sample(sample)
     if not expected.num_configs:
+        yield Written(path, 0, 0, 0, NOTHING)
         path.unlink(missing_ok=True)
-        return Written(path, 0, 0, 0)
+        return
     rankings = _order(ranking)
     rows: dict[str, str] = {}
     for name, num_configs in expected.num_configs.items():
@@ -78,8 +92,9 @@ def write_submission(
     with replace_file(path) as temporary:
         _write_csv(rows, temporary)
         count = check_submission(temporary, expected, shown=path)
-    predicted = sum(size is not None for size in expected.num_configs.values())
-    return Written(path, count, count - predicted, len(set(rankings) - set(rows)))
+        predicted = sum(size is not None for size in expected.num_configs.values())
+        left_out = len(set(rankings) - set(rows))
+        yield Written(path, count, count - predicted, left_out, describe_file(temporary))
 
 
 def expect(graphs: pl.DataFrame, sample: Path | None) -> Expected:

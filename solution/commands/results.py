@@ -14,6 +14,7 @@ from solution.commands.options import (
     check_output,
 )
 from solution.runs.folder import Run
+from solution.runs.record import keep_others_out
 from solution.system.errors import InputError
 from solution.system.files import check_writable
 from solution.system.names import check_ending
@@ -64,7 +65,8 @@ def ensemble(
 
         run = Run.existing(run_folder)
         check_writable(run_folder)
-        finish(run, choose_recipe(run, recipe))
+        with keep_others_out(run):
+            finish(run, choose_recipe(run, recipe))
         return
     from ensembles.tables import show_search
 
@@ -100,7 +102,7 @@ def report(
     ] = None,
 ) -> None:
     """Write what a run reached as one HTML page that opens anywhere, offline."""
-    from ensembles.last_recipe import choose_recipe
+    from ensembles.last_recipe import choose_recipe, describe_part
     from submissions.page.build import write_page
 
     check_ending(out, ".html")
@@ -110,6 +112,7 @@ def report(
     else:
         check_writable(run_folder)
     say(f"Report: {write_page(run, choose_recipe(run, recipe), out)}")
+    _warn(describe_part(run_folder))
 
 
 @app.command()
@@ -118,6 +121,7 @@ def verify(
     run_folder: Annotated[Path, typer.Option("--run", help="Its run folder.")] = SAMPLE_RUN,
 ) -> None:
     """Check a submission file against the rows that a run's data asks for, as Kaggle would."""
+    from ensembles.last_recipe import describe_part
     from solution.domain import predictions
     from solution.domain.collection import COLLECTIONS
     from submissions.checker import check_submission
@@ -127,6 +131,8 @@ def verify(
     expected = expect(predictions.read(opened.graphs), opened.sample_submission())
     rows = check_submission(submission, expected)
     say(f"{submission}: {rows} rows, sound: as {run_folder} asks.")
+    if submission.resolve() == opened.submission.resolve():
+        _warn(describe_part(run_folder))
     asked = sum(collection.test_rows for collection in COLLECTIONS)
     if rows != asked:
         say(f"The competition asks for {asked} rows: this file is not for upload.")
@@ -203,8 +209,16 @@ def _explain_by_columns(
     pictures.draw_components(graph, others, place / "components.png", marked, rows_of)
 
 
+def _warn(words: str) -> None:
+    if words:
+        output.print(words, style="yellow", markup=False)
+
+
 def finish(run: Run, recipe: "Recipe") -> None:
-    """Merge, write the submission, show the table and say in a sentence what it means."""
+    """Merge, write the submission, show the table and say in a sentence what it means.
+
+    The caller keeps other processes out of the run.
+    """
     from solution.runs.collapse import find_collapsed
     from submissions.build import build_submission
     from submissions.report import summarise, tabulate

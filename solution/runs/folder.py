@@ -5,7 +5,7 @@
         graphs.parquet                             every graph: split, fold, architecture, sizes
         labels.parquet                             the configurations predicted out of fold
         origin.json                                data, store and command of last time
-        recipe.json                                what submission.csv was merged by
+        recipe.json                                what submission.csv and scores.csv were made by
         teacher.json                               what its students learned from (pack --distill)
         EXPERIMENT/
             out_of_fold/predictions.parquet
@@ -132,6 +132,10 @@ class Run:
     @property
     def submission(self) -> Path:
         return self.folder / "submission.csv"
+
+    @property
+    def scores(self) -> Path:
+        return self.folder / "scores.csv"
 
 
 def read_record(folder: Path) -> dict[str, Any]:

@@ -70,6 +70,13 @@ def open_run(folder: Path, settings: dict[str, Any], *, replace: bool = False) -
         yield Run(folder)
 
 
+@contextmanager
+def keep_others_out(run: Run) -> Iterator[None]:
+    """Be alone in a run that is there, as open_run is; InputError where another process has it."""
+    with locked(run.folder, "Wait for it, then give the command again."):
+        yield
+
+
 def check_folder(folder: Path, known: dict[str, Any], *, replace: bool = False) -> None:
     """Raise InputError as open_run would, by the settings that are known so far and no others.
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from solution.system.files import locked
 from submissions.ledger import edit_ledger
 from tests.kaggle.place import SECRET, UNSET, Place
 from tests.kaggle.test_fault_matrix import assert_made_once
@@ -59,6 +60,33 @@ def test_two_submits_at_once_send_one_file_once(place: Place) -> None:
     codes = sorted(one.code for one in done)
     assert codes == [0, 2], [one.words for one in done]
     assert_made_once(place)
+
+
+def test_a_run_that_another_process_merges_is_neither_sent_nor_merged(place: Place) -> None:
+    with locked(place.run.folder, ""):
+        tried = [place.submit(), place.call("ensemble", "run/mine.toml", "--run", "run")]
+    for done in tried:
+        assert done.code == 2
+        assert "another process is at work in it. Wait for it" in done.words
+    assert place.world.calls == []
+    assert not place.run.submission.exists()
+
+
+def test_what_was_merged_is_sent_whatever_lies_in_the_run_by_then(place: Place) -> None:
+    place.more["FASTSLOW_WAIT_SECONDS"] = "3"
+    place.world.faults = [Fault(LIST, "500", times=1)]
+    running = place.start(*place.submit_arguments())
+    while not place.world.count(LIST):
+        assert not running.ends_within(0.02)
+    merged = {path.name: path.read_bytes() for path in (place.run.submission, place.run.scores)}
+    for name in merged:
+        (place.run.folder / name).write_text("of another recipe")
+    done = running.finish()
+    assert done.code == 0, done.words
+    (made,), (line,) = place.world.submissions, place.ledger.lines
+    assert place.world.uploads[made["token"]] == merged["submission.csv"]
+    sent = place.folder / "submissions" / "sent" / line["key"]
+    assert {name: (sent / name).read_bytes() for name in merged} == merged
 
 
 def test_a_submit_that_does_not_end_keeps_others_out(place: Place) -> None:

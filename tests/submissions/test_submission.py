@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from solution.domain.collection import COLLECTIONS
 from solution.domain.predictions import RANKING_SCHEMA
 from solution.system.errors import InputError
+from solution.system.sealing import describe_file
 from submissions.checker import Expected, check_submission
 from submissions.writer import Written, write_submission
 
@@ -68,7 +69,7 @@ def test_without_a_sample_the_test_split_decides(tmp_path: Path, seed: int) -> N
     path = tmp_path / "submission.csv"
     written = write_submission(make_ranking(SCORES, seed), GRAPHS, None, path)
     assert read_rows(path) == [("ID", "TopConfigs"), *ROWS]
-    assert written == Written(path, 5, 0, 0)
+    assert written == Written(path, 5, 0, 0, describe_file(path))
     assert b"\r" not in path.read_bytes()
 
 
@@ -80,7 +81,7 @@ def test_a_sample_decides_rows_and_order(tmp_path: Path) -> None:
     by_name = dict(ROWS)
     expected = [(f"{T}:k2", by_name[f"{T}:k2"]), asked[1], (f"{L}:b", by_name[f"{L}:b"])]
     assert read_rows(path)[1:] == expected
-    assert written == Written(path, 3, 1, 3)
+    assert written == Written(path, 3, 1, 3, describe_file(path))
     assert "1 of its rows are copied" in written.describe()
     assert "Left out: 3 test graphs that" in written.describe()
 
