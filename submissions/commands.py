@@ -43,7 +43,7 @@ def submit(
     from ensembles.last_recipe import choose_recipe
     from solution.runs.record import keep_others_out
     from submissions.build import build_submission, check_complete
-    from submissions.provenance import pack, read_tree
+    from submissions.provenance import describe_code, pack, read_tree
     from submissions.sending import submit as send
     from submissions.settings import read_settings
 
@@ -58,6 +58,8 @@ def submit(
         built = build_submission(run, choose_recipe(run, recipe))
         say(built.scores.describe())
         say(built.describe())
+        if words := describe_code(run, tree):
+            say(words)
         check_complete(built)
         upload = pack(built, tree)
     outcome = send(upload, settings, force=force, dry_run=dry_run)

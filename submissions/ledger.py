@@ -31,7 +31,7 @@ COLUMNS = (
     "when",  # UTC, ISO 8601
     "recipe",
     "experiments",  # joined by +
-    "commit",
+    "commit",  # of the run, which made the predictions
     "data",  # fingerprint of the data folder
     "file",  # start of the CSV's SHA-256
     "state",

@@ -2,7 +2,7 @@
 
 submissions/sent/KEY/
     submission.csv      the very bytes that are uploaded
-    provenance.json     recipe, experiments, commit, data, scores
+    provenance.json     recipe, experiments, scores, data; the commits that merged and that trained
     scores.csv          the out-of-fold table
     uncommitted.diff    what the commit lacks, where a dirty tree was allowed
 """
@@ -16,6 +16,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from solution.runs.folder import Run
+from solution.runs.record import fingerprint_code
 from solution.system.errors import InputError
 from solution.system.files import replace_folder, write_json
 from solution.system.wording import count
@@ -27,6 +29,7 @@ PROJECT = Path(__file__).parent.parent
 LEDGER = "submissions/ledger.csv"  # it changes with every submission, and decides nothing
 FINGERPRINT = 16  # hexadecimal digits
 MAX_SHOWN = 5
+DIRTY = "-dirty"  # after a commit: something differs from it
 CODE = (".py", ".toml")  # untracked files that can decide what is predicted
 
 
@@ -93,7 +96,7 @@ class Upload:
         return {
             "recipe": self.facts["recipe"]["name"],
             "experiments": "+".join(self.facts["experiments"]),
-            "commit": self.tree.commit[:12] + ("-dirty" if self.tree.changed else ""),
+            "commit": _shorten(self.facts["trained"] or self.facts["commit"], self.tree),
             "data": self.facts["data"],
             "file": self.fingerprint,
             **{
@@ -147,12 +150,34 @@ def pack(built: Built, tree: Tree) -> Upload:
         "experiments": built.recipe.names(),
         "scores": {name: round(value, 6) for name, value in built.scores.of_ensemble().items()},
         "data": str(run["settings"].get("data", "")),
+        "trained": run.get("commit"),
         "commit": tree.commit,
         "changed": list(tree.changed),
         "run": {"folder": str(built.run.folder), **run},
     }
     scores = built.run.scores.read_bytes()
     return Upload(built.written.path, content, fingerprint, facts, tree, scores)
+
+
+def describe_code(run: Run, tree: Tree) -> str:
+    """What people should know where the run was made by other code than merges it; else empty."""
+    record = run.record()
+    made, here = record.get("commit") or "", tree.commit + (DIRTY if tree.changed else "")
+    same = record.get("code") in (None, fingerprint_code())
+    if same and made in ("", here):
+        return ""
+    return (
+        f"The run was made at commit {made or 'not known'}, and is merged at "
+        f"{here or 'not known'}, where the code that decides predictions is "
+        f"{'the same' if same else 'another'}. The ledger names the {'first' if made else 'second'}"
+        " one."
+    )
+
+
+def _shorten(commit: str, tree: Tree) -> str:
+    """The commit as the ledger has it; what merged it may differ from a commit, too."""
+    is_dirty = commit.endswith(DIRTY) or tree.changed
+    return commit.removesuffix(DIRTY)[:12] + (DIRTY if is_dirty else "")
 
 
 def fingerprint_file(path: Path) -> str:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from solution.system.files import locked
+from solution.runs.record import fingerprint_code
+from solution.system.files import locked, write_sealed
 from submissions.ledger import edit_ledger
 from tests.kaggle.place import SECRET, UNSET, Place
 from tests.kaggle.test_fault_matrix import assert_made_once
@@ -42,6 +43,27 @@ def test_a_submission_is_sent_confirmed_scored_and_traced(place: Place) -> None:
     assert place.submit("--force").code == 0
     assert len(place.world.submissions) == 2
     assert [other["state"] for other in place.ledger.lines] == ["scored", "scored"]
+
+
+@pytest.mark.parametrize(("code", "state"), [("0123", "another"), (None, "the same")])
+def test_the_ledger_names_the_commit_that_trained(
+    place: Place, code: str | None, state: str
+) -> None:
+    commit = "1" * 40 + "-dirty"
+    made = {"commit": commit, "code": code or fingerprint_code()}
+    record = {"settings": place.run.record()["settings"], **made}
+    write_sealed(record, place.run.folder / "run.json")
+    done = place.submit()
+    assert done.code == 0, done.words
+    assert f"The run was made at commit {commit}, and is merged at" in done.words
+    assert f"where the code that decides predictions is {state}." in done.words
+    (row,), (line,) = place.world.submissions, place.ledger.lines
+    assert line["commit"] == "111111111111-dirty"
+    assert " commit=111111111111-dirty " in row["description"]
+    sent = place.folder / "submissions" / "sent" / line["key"]
+    facts = json.loads((sent / "provenance.json").read_text())
+    assert facts["trained"] == commit
+    assert facts["commit"] not in ("", commit)
 
 
 def test_a_dry_run_does_everything_but_the_upload(place: Place) -> None:
