@@ -39,18 +39,23 @@ def check(data: Data = SAMPLE) -> None:
     """Validate every file, of the data or of a prepared store, and count what is there."""
     from solution.analysis.graph_tables import show_summaries
     from solution.analysis.scale import show_scale
-    from solution.data.folders import find_files
+    from solution.data.folders import find_files, find_left_out
     from solution.data.scan import scan
     from solution.store.store import Store, is_store
+    from solution.system.progress import warn
 
+    left_out = []
     if is_store(data):
         store = Store.open(data)
         summaries, defects = store.graphs, store.find_defects()
     else:
         summaries, defects = scan(find_files(data))
+        left_out = find_left_out(data)
     output.print(show_summaries(summaries))
     if len(summaries) > 1:
         output.print(show_scale(summaries))
+    for words in left_out:
+        warn(words)
     if defects:
         raise InputError("\n".join([*defects, f"{count(len(defects), 'defect')} in {data}."]))
     say(f"All {len(summaries)} files are sound." if len(summaries) != 1 else "The file is sound.")
@@ -129,17 +134,21 @@ def prepare(
     Preparing again goes on where it was stopped. `run` does it by itself; do it before where the
     data is large, used by several runs, or will not be there later.
     """
-    from solution.data.folders import find_files, find_sample_submission
+    from solution.data.folders import find_files, find_left_out, find_sample_submission
     from solution.features.preparation import Preparation
     from solution.store.preparing import prepare_store
     from solution.store.store import is_store
+    from solution.system.progress import warn
 
     if is_store(data):
         raise InputError(f"{data}: is a prepared store already. Give what it was prepared from.")
     if whole and hops is not None:
         raise InputError("--whole keeps every node: give it or --hops, one of them.")
+    files = find_files(data)
+    for words in find_left_out(data):
+        warn(words)
     store = prepare_store(
-        find_files(data),
+        files,
         out or find_stores() / data.resolve().name,
         Preparation(None if whole else hops or 1),
         find_sample_submission(data),

@@ -5,16 +5,19 @@ either below it, one collection's folder or a single file: in all of them the la
 say collection, split and graph, so nothing else is looked at.
 """
 
+import csv
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from itertools import takewhile
 from pathlib import Path
 from typing import TypeVar
 
 from solution.data.npz import detect_kind
 from solution.domain.collection import BY_NAME, SAMPLE_SUBMISSION, SPLITS, Collection, collection
 from solution.system.errors import InputError
+from solution.system.wording import count
 
 Given = TypeVar("Given", Path, Path | None)
 
@@ -22,7 +25,16 @@ SAMPLE = Path(__file__).parent / "sample"  # the bundled data
 
 HIDDEN = (".", "__MACOSX", "lost+found")  # the last is root's own, on many disks
 MAX_NAME = 1000  # characters of a line in which a graph's name ends
+MAX_SHOWN = 3
+PATTERN = "*.npz"
+LIKE_PATTERN = (
+    "*.[Nn][Pp][Zz]*"  # also one whose download was stopped, or renamed by another system
+)
+SAMPLE_HEADER = ["ID", "TopConfigs"]
+SAMPLE_ROWS = tuple(f"{name}:" for name in BY_NAME)
 EXPECTED = "layout/{xla,nlp}/{default,random}/{train,valid,test}/*.npz or tile/xla/{...}/*.npz"
+SPEAKING = {*SPLITS, *(part for name in BY_NAME for part in name.split(":"))}  # names of folders
+DEEPEST = 4  # of them say what a graph is
 
 
 @dataclass(frozen=True)
@@ -70,6 +82,36 @@ def find_files(folder: Path) -> list[GraphFile]:
     _check_unique(files)
     order = {name: index for index, name in enumerate(BY_NAME)}
     return sorted(files, key=lambda f: (order[f.collection.name], SPLITS.index(f.split), f.name))
+
+
+def find_left_out(folder: Path) -> list[str]:
+    """What is called as data is, but does not lie or read as such: a sentence for each kind of it.
+
+    Nobody may see before the result that a graph is missing whose folder or ending is slightly off.
+    """
+    strays = sorted(path for path in _walk(folder, LIKE_PATTERN) if not _is_graph(path))
+    others = [path for path in _list_samples(folder) if not _is_sample_submission(path)]
+    said = []
+    if strays:
+        said.append(
+            f"{count(len(strays), 'npz file')} left out, not called and placed as {EXPECTED}: "
+            f"{_show(strays)}."
+        )
+    if others:
+        said.append(
+            f"{count(len(others), 'file')} called {SAMPLE_SUBMISSION} left out, not beginning "
+            f"with {','.join(SAMPLE_HEADER)} and a row of a collection: {_show(others)}."
+        )
+    return said
+
+
+def _is_graph(path: Path) -> bool:
+    return fnmatch(path.name, PATTERN) and parse_path(path) is not None
+
+
+def _show(paths: list[Path]) -> str:
+    more = f" and {len(paths) - MAX_SHOWN:,} more" if len(paths) > MAX_SHOWN else ""
+    return ", ".join(map(str, paths[:MAX_SHOWN])) + more
 
 
 def find_roots(folder: Path) -> dict[Path, int]:
@@ -124,41 +166,63 @@ def find_sample_submission(folder: Path) -> Path | None:
     A mount may hold other competitions' samples: only one whose first row is of a known collection
     counts.
     """
+    return next((path for path in _list_samples(folder) if _is_sample_submission(path)), None)
+
+
+def _list_samples(folder: Path) -> list[Path]:
+    """Files of the sample's name: below the folder, then beside it."""
     below = sorted(_walk(folder, SAMPLE_SUBMISSION), key=lambda path: len(path.parts))
     beside = [
         folder.parents[level] / SAMPLE_SUBMISSION
         for level in range(min(2, len(folder.parents)))
         if folder.name in ("npz", "npz_all")
     ]
-    return next((path for path in [*below, *beside] if _is_sample_submission(path)), None)
+    return [*below, *(path for path in beside if path.is_file())]
 
 
 def _is_sample_submission(path: Path) -> bool:
     if not path.is_file():
         return False
-    with path.open(encoding="utf-8", errors="replace") as file:
-        header, first = file.readline(MAX_NAME).strip(), file.readline(MAX_NAME)
-    return header == "ID,TopConfigs" and first.startswith(tuple(f"{name}:" for name in BY_NAME))
+    # A spreadsheet that saved it again may begin with a byte-order mark, and quote what it writes.
+    with path.open(encoding="utf-8-sig", errors="replace") as file:
+        header, first = (file.readline(MAX_NAME).strip() for _ in range(2))
+    fields = next(csv.reader([header]), [])
+    return fields == SAMPLE_HEADER and first.lstrip('"').startswith(SAMPLE_ROWS)
 
 
-def _walk(folder: Path, pattern: str = "*.npz") -> Iterator[Path]:
+def _walk(folder: Path, pattern: str = PATTERN) -> Iterator[Path]:
     """Files below `folder` that match, also through links; hidden folders are passed over.
 
     Raises InputError where a folder cannot be read: what is in it would be left out.
     """
     if folder.is_file():
         return
-    visited: set[str] = set()
+    visited: set[tuple[str, tuple[str, ...]]] = set()
     for here, folders, files in os.walk(folder, onerror=_refuse_folder, followlinks=True):
-        real = os.path.realpath(here)
-        if real in visited:  # a link to a folder above
+        place = os.path.realpath(here), _name_role(here)
+        # A folder counts again where a link makes it another split or collection.
+        if place in visited or _leads_up(here, folder):
             folders.clear()
             continue
-        visited.add(real)
+        visited.add(place)
         folders[:] = sorted(name for name in folders if not name.startswith(HIDDEN))
         for name in files:
             if fnmatch(name, pattern) and not name.startswith(HIDDEN):
                 yield Path(here, name)
+
+
+def _name_role(here: str) -> tuple[str, ...]:
+    """The end of a folder's path, as far as it says what the graphs in it, or below it, are."""
+    last = reversed(Path(os.path.abspath(here)).parts[-DEEPEST:])  # noqa: PTH100
+    return tuple(takewhile(SPEAKING.__contains__, last))
+
+
+def _leads_up(here: str, top: Path) -> bool:
+    """Whether it is a link to a folder above it, which has no end."""
+    if not Path(here).is_symlink() or Path(here) == top:
+        return False
+    above = [parent for parent in Path(here).parents if parent.is_relative_to(top)]
+    return os.path.realpath(here) in map(os.path.realpath, above)
 
 
 def _refuse_folder(error: OSError) -> None:

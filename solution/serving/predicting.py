@@ -8,7 +8,13 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from solution.data.folders import GraphFile, find_files, find_sample_submission, parse_path
+from solution.data.folders import (
+    GraphFile,
+    find_files,
+    find_left_out,
+    find_sample_submission,
+    parse_path,
+)
 from solution.data.inflate import Advance
 from solution.data.npz import read_graph
 from solution.data.parallel_files import map_files
@@ -17,6 +23,7 @@ from solution.serving.bundle import Bundle, load_bundle
 from solution.store.graph_file import read_prepared
 from solution.store.store import Store, is_store
 from solution.system.errors import InputError
+from solution.system.progress import warn
 from solution.system.terminal import say
 
 BYTES_WORTH_A_WORKER = 16 << 20  # of graphs; it takes seconds until one has its libraries
@@ -65,6 +72,8 @@ def predict_test_split(bundle: Path, data: Path, workers: int | None = None) -> 
 def _find_in_folder(data: Path) -> tuple[list[GraphFile], Mapping[Path, str], Path | None]:
     """The test graphs' files, no seals of theirs, and the sample submission."""
     files = [file for file in find_files(data) if file.split == "test"]
+    for words in find_left_out(data):
+        warn(words)
     return files, {}, find_sample_submission(data)
 
 

@@ -24,6 +24,11 @@ T = TypeVar("T")
 console = PlainConsole(stderr=True)  # standard output is for results
 
 
+def warn(words: str) -> None:
+    """Print what a user should look at, in yellow, paths in one piece."""
+    console.print(words, style="yellow", markup=False, highlight=False, soft_wrap=True)
+
+
 class RateColumn(ProgressColumn):
     """Completed items per second."""
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from solution.data.folders import find_files, find_sample_submission
+from solution.data.folders import find_files, find_left_out, find_sample_submission
 from solution.data.scan import join_defects
 from solution.domain import predictions
 from solution.domain.collection import NAMES, SAMPLE_SUBMISSION
@@ -20,7 +20,7 @@ from solution.store.preparing import prepare_store
 from solution.store.store import Store, is_store, read_preparation
 from solution.system.errors import InputError
 from solution.system.files import locked
-from solution.system.progress import console
+from solution.system.progress import console, warn
 from solution.system.sealing import replace_sealed
 from solution.system.wording import count
 from solution.training.folds import Scheme
@@ -118,6 +118,8 @@ def _prepare(
     data: Path, folder: Path, hops: int | None, *, limit: bool, named: bool, workers: int | None
 ) -> None:
     files = find_files(data)
+    for words in find_left_out(data):
+        warn(words)
     if limit:
         chosen = choose_few([f.collection.name for f in files], [f.split for f in files])
         files = [files[position] for position in chosen]

@@ -60,6 +60,22 @@ def test_prepare_says_what_it_made_and_check_finds_it_sound(
     assert snapshot(tmp_path / "stores" / "data") == before
 
 
+def test_every_command_that_reads_a_folder_names_what_it_leaves_out(
+    fastslow: FastSlow, tmp_path: Path
+) -> None:
+    write_data(tmp_path)
+    path = tmp_path / "data/npz/tile/xla/Test/kernel.NPZ"
+    path.parent.mkdir()
+    path.touch()
+    (tmp_path / "data" / "sample_submission.csv").write_text("Id,Top\n", encoding="utf-8")
+    for command in (("check",), ("prepare",), ("run", *NOTHING)):
+        result = fastslow(command[0], "data", *command[1:])
+        assert_done(result)
+        assert "1 npz file left out" in result.stderr
+        assert "data/npz/tile/xla/Test/kernel.NPZ." in result.stderr
+        assert "data/sample_submission.csv." in result.stderr
+
+
 def test_every_defect_is_named_and_after_repair_it_goes_on(
     fastslow: FastSlow, tmp_path: Path
 ) -> None:

@@ -1,5 +1,6 @@
 """A bundle predicts the test split of any data as the run that it was packed from."""
 
+import shutil
 from pathlib import Path
 
 import polars as pl
@@ -37,6 +38,16 @@ def test_files_and_stores_give_the_runs_own_ranking(
         written = write_submission(found.ranking, found.graphs, found.sample_submission, path)
         assert written.rows == 4
         assert found.graphs["split"].unique().to_list() == ["test"]
+
+
+def test_a_test_graph_that_is_left_out_is_said(
+    bundle_zip: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copied = shutil.copytree(data, tmp_path / "data")
+    path = next(file.path for file in find_files(copied) if file.split == "test")
+    path.rename(path.with_suffix(".NPZ"))
+    predict_test_split(bundle_zip, copied, 1)
+    assert str(path.with_suffix(".NPZ")) in capsys.readouterr().err
 
 
 def test_what_cannot_be_predicted_is_said(bundle_zip: Path, tmp_path: Path) -> None:
