@@ -56,15 +56,19 @@ def check_submission(path: Path, expected: Expected, shown: Path | None = None) 
     return len(rows)
 
 
-def read_rows(path: Path, shown: Path) -> list[tuple[str, str]]:
-    """ID and TopConfigs of every row; InputError where the file is no such CSV."""
+def read_rows(path: Path, shown: Path, encoding: str = "utf-8") -> list[tuple[str, str]]:
+    """ID and TopConfigs of every row; InputError where the file is no such CSV.
+
+    Args:
+        encoding: "utf-8-sig" where a byte-order mark may be before it, as in a sample.
+    """
     if not path.is_file():
         raise InputError(f"{shown}: there is no such file. Write it with `fastslow run`.")
     csv.field_size_limit(MAX_FIELD)  # a row of 100,040 configurations has 690,000 characters
     try:
         with (
             open_regular(path, "a submission", MAX_BYTES) as content,
-            io.TextIOWrapper(content, encoding="utf-8", newline="") as file,
+            io.TextIOWrapper(content, encoding=encoding, newline="") as file,
         ):
             return _read_rows(csv.reader(file), shown)
     except (UnicodeDecodeError, csv.Error) as error:

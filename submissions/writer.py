@@ -120,7 +120,7 @@ def _order(ranking: pl.DataFrame) -> dict[str, list[int]]:
 def _read_sample(sample: Path | None) -> dict[str, str]:
     if sample is None:
         return {}
-    rows = dict(read_rows(sample, sample))
+    rows = dict(read_rows(sample, sample, "utf-8-sig"))
     if not rows:
         raise InputError(f"{sample}: has no rows below its header. Get the file again.")
     return rows
