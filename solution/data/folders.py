@@ -27,9 +27,7 @@ HIDDEN = (".", "__MACOSX", "lost+found")  # the last is root's own, on many disk
 MAX_NAME = 1000  # characters of a line in which a graph's name ends
 MAX_SHOWN = 3
 PATTERN = "*.npz"
-LIKE_PATTERN = (
-    "*.[Nn][Pp][Zz]*"  # also one whose download was stopped, or renamed by another system
-)
+LIKE_PATTERN = "*.[Nn][Pp][Zz]*"  # also one that was renamed, or whose download was stopped
 SAMPLE_HEADER = ["ID", "TopConfigs"]
 SAMPLE_ROWS = tuple(f"{name}:" for name in BY_NAME)
 EXPECTED = "layout/{xla,nlp}/{default,random}/{train,valid,test}/*.npz or tile/xla/{...}/*.npz"
