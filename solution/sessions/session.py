@@ -10,18 +10,19 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import FrameType
 
-from solution.data.folders import SAMPLE, find_roots
+from solution.data.folders import SAMPLE, GraphFile, find_files, find_roots
 from solution.runs.folder import RECORD, Run, find_runs, find_stores
 from solution.serving.archive import ZIP, is_archive
 from solution.serving.record import RECORD as BUNDLE_RECORD
 from solution.sessions.record import KERNEL_RECORD, SessionRecord, State, read_record, write_record
+from solution.store.store import RECORD as STORE_RECORD
 from solution.store.store import is_store
 from solution.system.accelerators import describe_accelerators, find_gpus
 from solution.system.commit import read_commit
@@ -91,7 +92,7 @@ class Session:
     def find_data(self) -> Path:
         """The prepared store, or the npz files: FASTSLOW_DATA, attached, in data/, or the sample.
 
-        Raises InputError where nothing is attached to a kernel.
+        Raises InputError where nothing is attached to a kernel, or folders whose data differs.
         """
         if os.environ.get("FASTSLOW_DATA"):
             return Path(os.environ["FASTSLOW_DATA"])
@@ -210,9 +211,11 @@ def find_inputs() -> Path:
 
 
 def find_attached_data(inputs: Path) -> Path | None:
-    """A store below `inputs`; else the folder with the most npz files; None where there is none.
+    """A store below `inputs`; else the folder with npz files; None where there is none.
 
-    The sample inside an unpacked wheel of this project is not data.
+    What lies inside an unpacked wheel, or a copy, of this project is not data. Of several folders
+    it is the one that holds what the others do; raises InputError where none does, for some of it
+    would be left out.
     """
     stores = [
         Path(here)
@@ -220,11 +223,31 @@ def find_attached_data(inputs: Path) -> Path | None:
         if "graphs.parquet" in files and is_store(Path(here))
     ]
     if stores:
-        return min(stores)
+        return _choose({store: {(store / STORE_RECORD).read_bytes()} for store in sorted(stores)})
     roots = find_roots(inputs)
-    ours = {root for root in roots if root.parts[-3:] == ("solution", "data", "sample")}
-    others = {root: count for root, count in roots.items() if root not in ours}
-    return max(sorted(others), key=others.__getitem__, default=None)
+    ours = {root for root in roots if root.parts[-3:-1] == ("solution", "data")}
+    others = sorted(roots.keys() - ours, key=lambda root: (-roots[root], root))
+    if len(others) == 1:
+        return others[0]
+    return _choose({root: {_name_graph(file) for file in find_files(root)} for root in others})
+
+
+def _name_graph(file: GraphFile) -> tuple[str, str, str]:
+    return file.collection.name, file.split, file.name
+
+
+def _choose(contents: Mapping[Path, Set[object]]) -> Path | None:
+    """The first folder that holds all that any of them does; None where there is no folder."""
+    everything = frozenset[object]().union(*contents.values())
+    for folder, held in contents.items():
+        if held == everything:
+            return folder
+    if contents:
+        raise InputError(
+            f"{', '.join(map(str, contents))}: hold different data, of which one folder is used. "
+            "Name it in FASTSLOW_DATA, or put all into one folder."
+        )
+    return None
 
 
 def find_attached_bundles(inputs: Path) -> list[Path]:

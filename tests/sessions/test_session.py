@@ -40,12 +40,13 @@ def kaggle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("mount", MOUNTS)
 @pytest.mark.parametrize("shape", ["", "npz_all"])
 def test_the_data_is_found_wherever_it_is_mounted(mount: str, shape: str, kaggle: Path) -> None:
-    """Beside a wheel that was unpacked with its sample, and other people's files."""
+    """Beside a wheel that was unpacked with its samples, and other people's files."""
     for number in range(2):
         write_graph(make_layout_graph(number, name=f"graph{number}"), kaggle / mount / shape)
-    sample = kaggle / "datasets" / "me" / "wheels" / "fast_or_slow" / "solution" / "data" / "sample"
+    ours = kaggle / "datasets" / "me" / "wheels" / "fast_or_slow" / "solution" / "data"
     for number in range(3):
-        write_graph(make_tile_graph(number, name=f"kernel{number}"), sample)
+        write_graph(make_tile_graph(number, name=f"kernel{number}"), ours / "sample")
+        write_graph(make_tile_graph(number, name=f"own{number}"), ours / "collected")
     (kaggle / "other").mkdir()
     (kaggle / "other" / "matrix.npz").write_bytes(b"something else")
     assert Session.begin("notebook").find_data() == kaggle / mount
@@ -62,6 +63,32 @@ def test_a_store_is_preferred_and_nothing_is_an_error(kaggle: Path) -> None:
     assert find_attached_data(kaggle) == kaggle / "competition"
     (store / "graphs.parquet").write_bytes(b"")
     assert find_attached_data(kaggle) == store
+
+
+def test_of_several_folders_with_data_none_is_left_out(kaggle: Path) -> None:
+    """The one with all is taken, however often it is mounted; else the user says which."""
+    first, second, whole = (kaggle / "datasets" / "me" / name for name in ("a", "b", "c"))
+    for number in range(2):
+        write_graph(make_layout_graph(number, name=f"graph{number}"), first)
+    write_graph(make_tile_graph(), second)
+    with pytest.raises(InputError, match=r"me/a, .*me/b: hold different data.*FASTSLOW_DATA"):
+        find_attached_data(kaggle)
+    for part in (first, second):
+        shutil.copytree(part, whole, dirs_exist_ok=True)
+    assert find_attached_data(kaggle) == whole
+    shutil.copytree(whole, kaggle / "again")
+    assert find_attached_data(kaggle) == kaggle / "again"
+
+
+def test_of_several_different_stores_none_is_left_out(kaggle: Path) -> None:
+    stores = [kaggle / "a", kaggle / "b"]
+    for store in stores:
+        write_sealed({"format": 1, "preparation": {}}, make(store) / "store.json")
+        (store / "graphs.parquet").write_bytes(b"")
+    assert find_attached_data(kaggle) == stores[0]
+    write_sealed({"format": 1, "preparation": {"hops": 1}}, stores[1] / "store.json")
+    with pytest.raises(InputError, match=r"/a, .*/b: hold different data"):
+        find_attached_data(kaggle)
 
 
 def test_on_a_laptop_outputs_go_to_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
