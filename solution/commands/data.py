@@ -37,6 +37,7 @@ app = typer.Typer()
 @app.command()
 def check(data: Data = SAMPLE) -> None:
     """Validate every file, of the data or of a prepared store, and count what is there."""
+    from solution.analysis.equal_graphs import add_sources, find_equal_graphs
     from solution.analysis.graph_tables import show_summaries
     from solution.analysis.scale import show_scale
     from solution.data.folders import find_files, find_left_out
@@ -44,17 +45,17 @@ def check(data: Data = SAMPLE) -> None:
     from solution.store.store import Store, is_store
     from solution.system.progress import warn
 
-    left_out = []
     if is_store(data):
         store = Store.open(data)
         summaries, defects = store.graphs, store.find_defects()
+        notes = find_equal_graphs(summaries)
     else:
-        summaries, defects = scan(find_files(data))
-        left_out = find_left_out(data)
+        summaries, defects = scan(files := find_files(data))
+        notes = find_left_out(data) + find_equal_graphs(add_sources(summaries, files))
     output.print(show_summaries(summaries))
     if len(summaries) > 1:
         output.print(show_scale(summaries))
-    for words in left_out:
+    for words in notes:
         warn(words)
     if defects:
         raise InputError("\n".join([*defects, f"{count(len(defects), 'defect')} in {data}."]))
