@@ -76,8 +76,13 @@ class Asked:
     def open(
         self, found: "Sequence[Experiment]", store: "Store", folder: Path, folds: int
     ) -> "AbstractContextManager[tuple[Plan, Run]]":
+        """The run, which goes on; of graphs that are there twice it is told first."""
+        from solution.analysis.equal_graphs import find_equal_graphs
+        from solution.system.progress import warn
         from solution.training.opening import open_experiments
 
+        for words in find_equal_graphs(store.graphs):
+            warn(words)
         return open_experiments(
             found, store, folder, scheme=self.scheme, limit=self.limit, replace=self.replace,
             folds=folds, collections=self.collections,

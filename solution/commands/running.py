@@ -104,8 +104,6 @@ def run(
 ) -> None:
     """Train, predict, merge, write a submission. A run that was stopped goes on where it was."""
     members = _list_members(recipe)  # before what takes seconds to import
-    from solution.analysis.equal_graphs import find_equal_graphs
-    from solution.system.progress import warn
     from solution.training.forecast import foretell_briefly
     from solution.training.opening import open_store
     from solution.training.out_of_fold import run_experiments
@@ -125,8 +123,6 @@ def run(
         place = stack.enter_context(on_this_machine(store_folder or find_stores() / name))
         how = {"limit": limit, "named": store_folder is not None}
         store = stack.enter_context(open_store(source, place, found, workers=workers, **how))
-        for words in find_equal_graphs(store.graphs):
-            warn(words)
         if estimate:
             show_estimate(found, asked, store, hours)
             return
