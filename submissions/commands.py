@@ -89,6 +89,8 @@ def scores() -> None:
         output.print(scores.tabulate_ledger(ledger))
         output.print(scores.tabulate_standing(ledger))
         say(scores.describe_correlation(ledger))
+    elif failure is not None:
+        say("Of submissions nothing is known yet, for Kaggle could not be asked.")
     else:
         say(
             "No submission yet. The first is made by `make submit`; `fastslow doctor` says whether "

@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, field_validator
 
 from solution.system.progress import console
 from submissions.calls import Calls, find_json, find_program, make_environment
 from submissions.failures import BAD_REPLY, tell
+from submissions.ledger import read_number
 
 PAGE = 200
 SMALLEST_PAGE = 20  # a server may cut a page down to this; a shorter one is everything
@@ -28,6 +29,12 @@ class Submission(BaseModel):
     status: str
     publicScore: str | float | None = ""  # noqa: N815 - Kaggle's names
     privateScore: str | float | None = ""  # noqa: N815
+
+    @field_validator("publicScore", "privateScore")
+    @classmethod
+    def keep_numbers(cls, value: str | float | None) -> str | float | None:
+        """Other things than a number, such as NaN, say no score."""
+        return None if read_number(str(value)) is None else value
 
     @property
     def state(self) -> str:
@@ -54,6 +61,12 @@ class Place(BaseModel):
 
     teamName: str | None = ""  # noqa: N815
     score: float | None = None
+
+    @field_validator("score", mode="before")
+    @classmethod
+    def read_score(cls, value: object) -> float | None:
+        """A team whose score is no number is shown without one."""
+        return read_number(str(value))
 
 
 class DataFile(BaseModel):

@@ -92,7 +92,8 @@ def test_nothing_is_there(place: Place) -> None:
     place.more = {"KAGGLE_USERNAME": UNSET, "KAGGLE_KEY": UNSET}
     scores = place.call("scores")
     assert scores.code == 2
-    assert "No submission yet." in scores.words
+    assert "Of submissions nothing is known yet" in scores.words
+    assert "No submission yet" not in scores.words
     assert "Where it would stand" not in scores.words  # nothing of ours would stand there
 
 

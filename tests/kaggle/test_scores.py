@@ -3,6 +3,7 @@
 import re
 
 import polars as pl
+import pytest
 
 from submissions.ledger import Ledger
 from submissions.scores import describe_correlation, find_best, read_anchors, tabulate_standing
@@ -132,6 +133,25 @@ def test_the_leaderboard_around_us(place: Place) -> None:
     assert above < ours < below
     assert "Team é130" not in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("score", ["", None, "NaN", "Infinity", "0,65"])
+def test_a_team_without_a_score_does_not_hide_the_others(score: str | None, place: Place) -> None:
+    row = {"teamId": 2, "teamName": "odd"} | ({} if score is None else {"score": score})
+    place.world.board = [{"teamId": 1, "teamName": "first", "score": "0.7"}, row]
+    done = place.call("leaderboard")
+    assert done.code == 0, done.words
+    assert re.search(r"\n +1 +first +0\.70000", done.stdout)
+    assert re.search(r"\n +2 +odd *\n", done.stdout)
+
+
+@pytest.mark.parametrize("score", ["NaN", "Infinity", "1e400"])
+def test_a_score_that_is_no_number_is_none(score: str, place: Place) -> None:
+    place.world.submissions = [list_row(7, "x", score, "0.5")]
+    done = place.call("scores")
+    assert done.code == 0, done.words
+    (line,) = place.ledger.lines
+    assert (line["public"], line["private"]) == ("", "0.5")
 
 
 def test_brackets_in_a_note_are_no_markup(place: Place) -> None:
