@@ -8,6 +8,7 @@ import polars as pl
 
 from ensembles.alignment import CONFIG, check_aligned
 from ensembles.methods import normalise
+from ensembles.scoring import read_groups
 from ensembles.votes import METHODS, Method, combine, to_shares
 from solution.domain import predictions
 from solution.domain.metrics import score_ranking
@@ -65,10 +66,8 @@ def read_ballots(
     """
     labels = predictions.read(run.labels)
     groups = {
-        (collection, graph): group
-        for collection, graph, group in predictions.read(run.graphs, ["collection", "group"])
-        .filter("labelled").select("collection", "graph", "group").iter_rows()
-    }  # fmt: skip
+        (collection, graph): group for collection, graph, group in read_groups(run).iter_rows()
+    }
     paths = {name: run.predictions(name, "out_of_fold") for name in members}
     present = {name: path for name, path in paths.items() if path.is_file()}
     if not present:

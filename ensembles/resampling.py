@@ -1,11 +1,13 @@
-"""How far means over graphs would move on other programs: programs are drawn again.
+"""How far means over graphs would move on other programs: groups of graphs are drawn again.
 
-A program that both searches of a source visit is one draw for both, and so it is for all members:
-its scores there are alike, so collections that share programs do not make each other's mean surer.
-The sources are drawn by themselves. Everything that gives an interval of a mean over collections
-asks here.
+A group is what folds keep together: a program at all its sizes (graphs of one architecture), or
+with folds by graph a single one. Its graphs score alike, so it is drawn with all of them, and many
+sizes of few programs do not make a mean surer. A group in both searches of a source is one draw for
+both, and so it is for all members. The sources are drawn by themselves. Everything that gives an
+interval of a mean over collections asks here.
 
-Source: Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, chapters 6, 8 and 13.
+Sources: Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, chapters 6, 8 and 13; of
+groups: Davison and Hinkley, "Bootstrap Methods and their Application", 1997, section 3.8.
 """
 
 from collections import defaultdict
@@ -21,7 +23,7 @@ from solution.system.errors import InputError
 
 RESAMPLES = 10_000
 LEVEL = 0.95  # of intervals
-CHUNK_CELLS = 4_000_000  # of (resamples, programs) at a time
+CHUNK_CELLS = 4_000_000  # of (resamples, groups or graphs) at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,9 +31,15 @@ class CollectionScores:
     """What members reached on the same graphs of a collection."""
 
     collection: str
-    graphs: list[str]  # a program has the same name in all collections of its source
+    graphs: list[str]
+    groups: list[str]  # of each graph; a group has the same name in all collections of its source
     members: list[str]
     scores: np.ndarray  # (graphs, members)
+
+    @property
+    def draws(self) -> int:
+        """How many groups there are: what is drawn, and what makes a mean sure."""
+        return len(set(self.groups))
 
 
 @dataclass(frozen=True)
@@ -47,7 +55,7 @@ def read_scores(table: pl.DataFrame) -> list[CollectionScores]:
     """A score table by collection, in the competition's order.
 
     Args:
-        table: collection, graph, member, score.
+        table: collection, graph, group, member, score.
 
     Raises:
         InputError: a member lacks graphs of a collection that others have; no such collection.
@@ -56,8 +64,8 @@ def read_scores(table: pl.DataFrame) -> list[CollectionScores]:
     present = table["collection"].unique().to_list()
     for name in sorted(present, key=lambda name: COLLECTIONS.index(collection(name))):
         own = table.filter(pl.col("collection") == name)
-        wide = own.pivot("member", index="graph", values="score").sort("graph")
-        members = [column for column in wide.columns if column != "graph"]
+        wide = own.pivot("member", index=["graph", "group"], values="score").sort("graph")
+        members = [column for column in wide.columns if column not in ("graph", "group")]
         for member in members:
             missing = wide.filter(pl.col(member).is_null())["graph"]
             if len(missing):
@@ -66,18 +74,21 @@ def read_scores(table: pl.DataFrame) -> list[CollectionScores]:
                     "more that others have. Paired statistics need the same graphs for all."
                 )
         scores = wide.select(members).to_numpy()
-        found.append(CollectionScores(name, wide["graph"].to_list(), members, scores))
+        graphs, groups = (wide[column].to_list() for column in ("graph", "group"))
+        found.append(CollectionScores(name, graphs, groups, members, scores))
     return found
 
 
 def resample_means(
     parts: Sequence[CollectionScores], resamples: int = RESAMPLES, seed: int = 0
 ) -> list[np.ndarray]:
-    """The means over graphs of programs that are drawn with replacement, as many as there are.
+    """The means over graphs of groups that are drawn with replacement, as many as there are.
+
+    Every graph counts as often as its group is drawn.
 
     Returns:
         For each collection (resamples, members). All are of the same resamples, so they may be
-        added and subtracted. NaN in a resample that drew no program of the collection, as happens
+        added and subtracted. NaN in a resample that drew no group of the collection, as happens
         where it has few of its source's.
     """
     means = [np.empty((resamples, part.scores.shape[1])) for part in parts]
@@ -85,24 +96,24 @@ def resample_means(
     for index, part in enumerate(parts):
         sources[collection(part.collection).source].append(index)
     for source, indices in sources.items():
-        programs = sorted({name for index in indices for name in parts[index].graphs})
-        number = {name: column for column, name in enumerate(programs)}
-        columns = [[number[name] for name in parts[index].graphs] for index in indices]
+        groups = sorted({name for index in indices for name in parts[index].groups})
+        number = {name: column for column, name in enumerate(groups)}
+        columns = [[number[name] for name in parts[index].groups] for index in indices]
         generator = np.random.default_rng([seed, *source.encode()])
-        step = max(1, CHUNK_CELLS // len(programs))
+        step = max(1, CHUNK_CELLS // max(len(groups), *map(len, columns)))
         for start in range(0, resamples, step):
-            times = _draw(generator, min(step, resamples - start), len(programs))
+            times = _draw(generator, min(step, resamples - start), len(groups))
             for index, own in zip(indices, columns, strict=True):
                 means[index][start : start + step] = _average(times[:, own], parts[index].scores)
     return means
 
 
-def _draw(generator: np.random.Generator, count: int, programs: int) -> np.ndarray:
-    """How often (count, programs) each program is drawn in each resample."""
-    drawn = generator.integers(programs, size=(count, programs), dtype=np.int32)
+def _draw(generator: np.random.Generator, count: int, groups: int) -> np.ndarray:
+    """How often (count, groups) each group is drawn in each resample."""
+    drawn = generator.integers(groups, size=(count, groups), dtype=np.int32)
     # Resamples are laid one after the other, so that one count of whole numbers does for all.
-    drawn += np.arange(count, dtype=np.int32)[:, None] * np.int32(programs)
-    return np.bincount(drawn.ravel(), minlength=count * programs).reshape(count, programs)
+    drawn += np.arange(count, dtype=np.int32)[:, None] * np.int32(groups)
+    return np.bincount(drawn.ravel(), minlength=count * groups).reshape(count, groups)
 
 
 def _average(times: np.ndarray, scores: np.ndarray) -> np.ndarray:
@@ -112,14 +123,14 @@ def _average(times: np.ndarray, scores: np.ndarray) -> np.ndarray:
         return (times @ scores) / graphs
 
 
-def find_interval(means: np.ndarray, graphs: int) -> Interval | None:
+def find_interval(means: np.ndarray, draws: int) -> Interval | None:
     """The 95% percentile interval of resampled means (resamples,).
 
-    None where the mean is of a collection of fewer than two `graphs`: drawing one again and again
+    None where the mean is of a collection of fewer than two groups: drawing one again and again
     says nothing. Resamples that are NaN do not count.
     """
     means = means[~np.isnan(means)]
-    if graphs < 2 or not len(means):
+    if draws < 2 or not len(means):
         return None
     low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Interval(float(low), float(high), float(means.std()))
@@ -129,15 +140,15 @@ def mean_over_collections(scores: pl.DataFrame, resamples: int = RESAMPLES, seed
     """The mean over collections of the mean over graphs, as Kaggle's score, with its interval.
 
     Args:
-        scores: collection, graph, score; of one ranker, or differences of two.
+        scores: collection, graph, group, score; of one ranker, or differences of two.
 
     Returns:
-        Its interval is NaN where a collection has fewer than two graphs.
+        Its interval is NaN where a collection has fewer than two groups.
     """
     parts = read_scores(scores.with_columns(member=pl.lit("")))
     value = float(np.mean([part.scores.mean() for part in parts]))
     means = np.mean(resample_means(parts, resamples, seed), axis=0)[:, 0]
-    found = find_interval(means, min(len(part.graphs) for part in parts))
+    found = find_interval(means, min(part.draws for part in parts))
     nothing = float("nan")
     low, high = (found.low, found.high) if found else (nothing, nothing)
     return Mean(value, low, high, sum(len(part.graphs) for part in parts))

@@ -17,6 +17,7 @@ TABLE_SCHEMA = pl.Schema(
     {
         "collection": pl.String(),
         "graph": pl.String(),
+        "group": pl.String(),  # as the run's folds were drawn: what statistics draw again
         "member": pl.String(),
         "score": pl.Float64(),
     }
@@ -47,7 +48,7 @@ def score_recipes(run: Run, recipes: Mapping[str, Recipe]) -> pl.DataFrame:
     Raises:
         InputError: a member lacks graphs, and the recipe does not allow it.
     """
-    labels = predictions.read(run.labels)
+    labels, groups = predictions.read(run.labels), read_groups(run)
     used = {name for recipe in recipes.values() for name in recipe.names()}
     used |= {recipe.fallback for recipe in recipes.values() if recipe.fallback}
     present = sorted(used & set(run.experiments()))
@@ -63,9 +64,24 @@ def score_recipes(run: Run, recipes: Mapping[str, Recipe]) -> pl.DataFrame:
             if not _says_something(collection, frames, recipe):
                 continue
             merged = merge_scaled(collection, scaled[recipe.method], recipe)
-            scores = score_predictions(merged, own_labels).with_columns(member=pl.lit(label))
-            parts.append(scores.select(TABLE_SCHEMA.names()).cast(TABLE_SCHEMA))
+            parts.append(name_scores(score_predictions(merged, own_labels), label, groups))
     return pl.concat(parts).sort("collection", "graph", maintain_order=True)
+
+
+def read_groups(run: Run) -> pl.DataFrame:
+    """collection, graph, group of every labelled graph: a structure, or with folds by graph itself.
+
+    A graph of one group is never on both sides of a fit, nor drawn without the others of it.
+    """
+    graphs = predictions.read(run.graphs, ["collection", "graph", "group", "labelled"])
+    return graphs.filter("labelled").select("collection", "graph", "group")
+
+
+def name_scores(scores: pl.DataFrame, member: str, groups: pl.DataFrame) -> pl.DataFrame:
+    """Scores (collection, graph, score) of a member as a frame of TABLE_SCHEMA."""
+    joined = scores.join(groups, on=["collection", "graph"], maintain_order="left")
+    named = joined.with_columns(member=pl.lit(member))
+    return named.select(TABLE_SCHEMA.names()).cast(TABLE_SCHEMA)
 
 
 def _says_something(collection: str, frames: Mapping[str, pl.DataFrame], recipe: Recipe) -> bool:

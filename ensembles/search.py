@@ -192,7 +192,7 @@ def _tabulate(ballots: Sequence[Ballot], scores: Mapping[str, np.ndarray]) -> pl
     """A score table; graphs that could not be nested are left out for all."""
     known = ~np.isnan(np.stack(list(scores.values()))).any(axis=0)
     rows = [
-        (ballot.collection, ballot.graph, name, values[position])
+        (ballot.collection, ballot.graph, ballot.group, name, values[position])
         for position, ballot in enumerate(ballots)
         if known[position]
         for name, values in scores.items()

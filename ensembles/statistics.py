@@ -1,9 +1,9 @@
 """How sure a score is: everything over graphs, paired, because graphs differ more than rankers do.
 
 A score table holds the out-of-fold score of every graph by every member (Kendall's tau for layout,
-the top-5 score for tile; higher is better). Resampling its programs, the same ones for every
-member, says how far the means would move on other graphs of the same kind. It does not say how far
-another seed would move them: `reseed_spread` does.
+the top-5 score for tile; higher is better). Resampling its groups of graphs, the same ones for
+every member, says how far the means would move on other graphs of the same kind. It does not say
+how far another seed would move them: `reseed_spread` does.
 """
 
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ def score_table(run: Run, recipe: Recipe) -> pl.DataFrame:
     """The out-of-fold score of every graph by every experiment of the run, and by the recipe.
 
     Returns:
-        collection, graph, member, score; the recipe is the member "ensemble NAME". The seeds of an
+        A frame of TABLE_SCHEMA; the recipe is the member "ensemble NAME". The seeds of an
         experiment are merged first, as the recipe does it, so that it is compared with what it adds
         to the ensemble; a single seed scores less.
 
@@ -147,25 +147,25 @@ def bootstrap(table: pl.DataFrame, resamples: int = RESAMPLES, seed: int = 0) ->
     """The mean score of every member in every collection, with a 95% percentile interval.
 
     Args:
-        table: collection, graph, member, score.
+        table: collection, graph, group, member, score.
 
     Returns:
         collection, member, value, low, high, standard_error, graphs; the interval is null where
-        there are fewer than two graphs.
+        there are fewer than two groups.
     """
     rows: list[tuple[Any, ...]] = []
     parts = read_scores(table)
     for part, means in zip(parts, resample_means(parts, resamples, seed), strict=True):
         graphs = len(part.graphs)
         for column, member in enumerate(part.members):
-            spread = _unpack(means[:, column], graphs)
+            spread = _unpack(means[:, column], part.draws)
             rows.append((part.collection, member, part.scores[:, column].mean(), *spread, graphs))
     columns = ["collection", "member", "value", "low", "high", "standard_error", "graphs"]
     return _to_frame(rows, columns, texts=2)
 
 
 def means_by_member(table: pl.DataFrame) -> dict[tuple[str, str], Mean]:
-    """`bootstrap` by collection and member; the interval is NaN where there are too few graphs."""
+    """`bootstrap` by collection and member; the interval is NaN where there are too few groups."""
     known = bootstrap(table).with_columns(pl.col("low", "high").fill_null(float("nan")))
     return {
         (row["collection"], row["member"]): Mean(
@@ -187,14 +187,14 @@ def compare(
     """How much better `a` is than `b`, on the same graphs.
 
     Args:
-        table: collection, graph, member, score; the collections that both members are scored in
-            count.
+        table: collection, graph, group, member, score; the collections that both members are
+            scored in count.
 
     Returns:
         collection, difference (a - b, of means), low, high, standard_error, probability (that a
         beats b: the share of the resamples in which it does, ties counted half), graphs. The last
         row, "mean", is over the collections, as Kaggle's score is. Interval and probability are
-        null where there are fewer than two graphs, and the mean's with those of any collection.
+        null where there are fewer than two groups, and the mean's with those of any collection.
 
     Raises:
         InputError: there is no such member, or no collection with both.
@@ -211,13 +211,14 @@ def compare(
     if not parts:
         raise InputError(f"{a} and {b} predict no collection in common. Compare others.")
     means = [own[:, 0] for own in resample_means(parts, resamples, seed)]
-    values, sizes = [part.scores.mean() for part in parts], [len(part.graphs) for part in parts]
+    values = [part.scores.mean() for part in parts]
     rows = [
-        (part.collection, *_summarise(value, own, size), size)
-        for part, value, own, size in zip(parts, values, means, sizes, strict=True)
+        (part.collection, *_summarise(value, own, part.draws), len(part.graphs))
+        for part, value, own in zip(parts, values, means, strict=True)
     ]
-    overall = _summarise(np.mean(values), np.mean(means, axis=0), min(sizes))
-    rows.append((MEAN, *overall, sum(sizes)))
+    fewest = min(part.draws for part in parts)
+    overall = _summarise(np.mean(values), np.mean(means, axis=0), fewest)
+    rows.append((MEAN, *overall, sum(len(part.graphs) for part in parts)))
     return _to_frame(rows, ["collection", "difference", *DIFFERENCE], texts=1)
 
 
@@ -226,28 +227,39 @@ def detectable_difference(
 ) -> pl.DataFrame:
     """The smallest true difference from `reference` that this many graphs would show.
 
-    (z_level + z_power) * deviation / sqrt(graphs): a paired z-test, two-sided, that finds it with
-    the probability `power`. Another seed's noise comes on top (`reseed_spread`).
+    (z_level + z_power) * standard error: a paired z-test, two-sided, that finds it with the
+    probability `power`. Another seed's noise comes on top (`reseed_spread`).
 
     Returns:
-        collection, member, deviation (of the paired differences of graphs), graphs, detectable;
-        null where there are fewer than two graphs.
+        collection, member, deviation (of the paired differences of graphs), detectable, graphs;
+        null where there are fewer than two graphs, or for what is detectable two groups.
     """
     factor = NormalDist().inv_cdf(0.5 + level / 2) + NormalDist().inv_cdf(power)
     rows = []
     for part in read_scores(table):
         if reference not in part.members:
             continue
-        gaps, graphs = (
-            part.scores - part.scores[:, [part.members.index(reference)]],
-            len(part.graphs),
-        )
+        gaps = part.scores - part.scores[:, [part.members.index(reference)]]
+        graphs = len(part.graphs)
+        errors = _find_errors(gaps, part.groups)
         for column, member in enumerate(part.members):
             if member != reference:
                 deviation = float(gaps[:, column].std(ddof=1)) if graphs > 1 else None
-                found = None if deviation is None else factor * deviation / np.sqrt(graphs)
+                found = factor * errors[column] if part.draws > 1 else None
                 rows.append((part.collection, member, deviation, found, graphs))
     return _to_frame(rows, ["collection", "member", "deviation", "detectable", "graphs"], texts=2)
+
+
+def _find_errors(values: np.ndarray, groups: Sequence[str]) -> np.ndarray:
+    """The standard errors (members,) of means of values (graphs, members), by what groups sum to.
+
+    Source: Liang and Zeger, "Longitudinal data analysis using generalized linear models", 1986.
+    """
+    names, number = np.unique(groups, return_inverse=True)
+    sums = np.zeros((len(names), values.shape[1]))
+    np.add.at(sums, number, values - values.mean(axis=0))
+    correction = len(names) / max(len(names) - 1, 1)  # with a graph a group: the usual error
+    return np.sqrt(correction * (sums**2).sum(axis=0)) / len(values)
 
 
 def _subtract(part: CollectionScores, a: str, b: str) -> CollectionScores:
@@ -256,17 +268,17 @@ def _subtract(part: CollectionScores, a: str, b: str) -> CollectionScores:
     return replace(part, members=[f"{a} - {b}"], scores=first - second)
 
 
-def _unpack(means: np.ndarray, graphs: int) -> tuple[float | None, float | None, float | None]:
+def _unpack(means: np.ndarray, draws: int) -> tuple[float | None, float | None, float | None]:
     """Low, high and standard error of resampled means (resamples,)."""
-    found = find_interval(means, graphs)
+    found = find_interval(means, draws)
     return (found.low, found.high, found.standard_error) if found else (None, None, None)
 
 
-def _summarise(value: np.floating, means: np.ndarray, graphs: int) -> tuple[float | None, ...]:
+def _summarise(value: np.floating, means: np.ndarray, draws: int) -> tuple[float | None, ...]:
     """The value, its interval, and the probability that it is above zero."""
     drawn = means[~np.isnan(means)]
-    probability = float((drawn > 0).mean() + (drawn == 0).mean() / 2) if graphs > 1 else None
-    return float(value), *_unpack(means, graphs), probability
+    probability = float((drawn > 0).mean() + (drawn == 0).mean() / 2) if draws > 1 else None
+    return float(value), *_unpack(means, draws), probability
 
 
 def _weighed_in(run: Run, recipe: Recipe, member: str) -> list[str]:

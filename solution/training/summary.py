@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import polars as pl
 from rich.table import Table
 
-from ensembles.scoring import TABLE_SCHEMA
+from ensembles.scoring import TABLE_SCHEMA, name_scores, read_groups
 from ensembles.statistics import means_by_member, show_interval
 from solution.domain import predictions
 from solution.domain.metrics import score_predictions
@@ -65,15 +65,14 @@ def train_experiment(
 
 def _tabulate(experiment: Experiment, run: Run) -> Table:
     own = predictions.read(run.predictions(experiment.name, "out_of_fold"))
-    labels = predictions.read(run.labels)
+    labels, groups = predictions.read(run.labels), read_groups(run)
     table = make_table(f"{experiment.name}, out of fold: the mean over graphs")
     for name in ("Collection", "Seed", "Graphs", "Score", "95% interval"):
         table.add_column(name, justify="left" if name == "Collection" else "right", no_wrap=True)
     scores = [pl.DataFrame(schema=TABLE_SCHEMA)]
     for (collection, seed), part in own.group_by("collection", "seed", maintain_order=True):
         asked = labels.filter(pl.col("collection") == collection)
-        found = score_predictions(part, asked).with_columns(member=pl.lit(str(seed)))
-        scores.append(found.select(TABLE_SCHEMA.names()).cast(TABLE_SCHEMA))
+        scores.append(name_scores(score_predictions(part, asked), str(seed), groups))
     for (collection, seed), mean in means_by_member(pl.concat(scores)).items():
         cells = (str(mean.graphs), f"{mean.value:.3f}", show_interval(mean))
         table.add_row(collection, seed, *cells)

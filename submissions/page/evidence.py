@@ -25,7 +25,7 @@ class Evidence:
 
     @cached_property
     def scores(self) -> pl.DataFrame:
-        """collection, graph, member, score."""
+        """collection, graph, group, member, score."""
         return score_table(self.run, self.recipe)
 
     @cached_property

@@ -31,8 +31,9 @@ def describe_scores(evidence: Evidence) -> Section:
         "top-5 score for tile, as Kaggle scores them; higher is better.",
         figures,
         [_tabulate(evidence)],
-        "A dot is the mean over graphs, its line the 95% interval from resampling the graphs. "
-        "Each picture has its own axis; the recipe’s fallback stands only in the table.",
+        "A dot is the mean over graphs, its line the 95% interval from drawing programs again, "
+        "each with all its sizes. Each picture has its own axis; the recipe’s fallback stands only "
+        "in the table.",
         unfolded=True,
         notes=[
             "Detectable: the smallest true difference from the ensemble that so many graphs would "

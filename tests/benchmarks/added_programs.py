@@ -137,13 +137,14 @@ def main(
         rows = [(*row, case[1], case[3]) for case, own in found for row in own]
         scores = pl.DataFrame(rows, ["collection", "graph", "score", "seed", "added"], orient="row")
         scores.write_parquet(out / f"{name}.parquet")
-        show(name, scores)
+        groups = plan.graphs.filter(IS_LABELLED).select("collection", "graph", "group")
+        show(name, scores.join(groups, on=["collection", "graph"]))
 
 
 def show(name: str, scores: pl.DataFrame) -> None:
     """Means, and the paired difference with its interval over programs."""
     member = pl.when("added").then(pl.lit(WITH)).otherwise(pl.lit(WITHOUT)).alias("member")
-    table = scores.group_by("collection", "graph", member).agg(pl.col("score").mean())
+    table = scores.group_by("collection", "graph", "group", member).agg(pl.col("score").mean())
     for row in compare(table, WITH, WITHOUT).iter_rows(named=True):
         own = table.filter(pl.col("collection") == row["collection"], pl.col("member") == WITHOUT)
         without = f"{own['score'].mean():.3f} without, " if len(own) else ""

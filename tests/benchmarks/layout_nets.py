@@ -40,7 +40,6 @@ from solution.system.progress import track
 from solution.system.terminal import make_table
 from solution.training.fold_scores import fit_without
 from solution.training.plan import Plan, make_plan
-from tests.benchmarks.bootstrap import bootstrap_mean
 from tests.benchmarks.full_scale import measure
 from tests.benchmarks.layout_speed import WIDTH, Settings, bench_speed, choose_timed
 from tests.benchmarks.stress import write_stress_files
@@ -85,17 +84,18 @@ def score_fold(job: Job) -> list[dict[str, Any]]:
     """Fit both nets without the fold and score its graphs."""
     plan = _plan(job.store)
     learned = list(plan.load(plan.training(job.collection, job.fold)))
-    held_out = plan.load(plan.held_out(job.collection, job.fold))
+    kept = plan.held_out(job.collection, job.fold)
+    held_out = plan.load(kept)
     rows = []
     for name, settings in NETS.items():
         started = time.perf_counter()
         ranker = fit_for(settings, learned, job.seconds, job.seed)
         took = time.perf_counter() - started
-        for graph in held_out:
+        for graph, group in zip(held_out, kept["group"], strict=True):
             tau = kendall_tau(predict(name, ranker, graph), graph.runtimes)
             rows.append(
                 {"net": name, "collection": job.collection, "graph": graph.name, "seed": job.seed}
-                | {"tau": tau, "seconds": took, "epochs": count_epochs(ranker)}
+                | {"group": group, "tau": tau, "seconds": took, "epochs": count_epochs(ranker)}
             )
     return rows
 
@@ -105,7 +105,7 @@ def _plan(store: Path) -> Plan:
 
 
 def bench_accuracy(store: Path, seeds: int, seconds: float, processes: int) -> pl.DataFrame:
-    """net, collection, graph, seed, tau, seconds, epochs; a row a graph."""
+    """net, collection, graph, seed, group, tau, seconds, epochs; a row a graph."""
     jobs = [
         Job(store, collection, fold, seed, seconds)
         for seed in range(seeds)
@@ -119,32 +119,35 @@ def bench_accuracy(store: Path, seeds: int, seconds: float, processes: int) -> p
 
 
 def show_accuracy(scores: pl.DataFrame) -> Table:
-    """Each collection's taus, and the paired difference with its interval over graphs."""
+    """Each collection's taus, and the paired difference with its interval over programs."""
     table = _table("Out-of-fold Kendall's tau at equal time, mean over seeds")
     for name in ("Collection", "Graphs", "TGraph", "Ours", "Repeated", "Difference (95%)",
                  "Epochs"):  # fmt: skip
         table.add_column(name, justify="left" if name == "Collection" else "right", no_wrap=True)
     graphs = (
-        scores.group_by("collection", "graph", "net")
+        scores.group_by("collection", "graph", "group", "net")
         .agg(pl.col("tau").mean())
-        .pivot("net", index=["collection", "graph"], values="tau")
+        .pivot("net", index=["collection", "graph", "group"], values="tau")
         .sort("collection", "graph")
     )
     epochs = scores.group_by("collection", "net").agg(pl.col("epochs").mean())
     for collection in LAYOUT:
         own = graphs.filter(pl.col("collection") == collection)
-        difference = bootstrap_mean((own["ours"] - own["TGraph"]).to_numpy())
+        difference = mean_over_collections(_subtract(own))
         run = dict(epochs.filter(collection=collection).select("net", "epochs").iter_rows())
         table.add_row(
             collection, str(len(own)), f"{own['TGraph'].mean():.3f}", f"{own['ours'].mean():.3f}",
             f"{CEILINGS[collection]:.2f}",
             f"{difference:+.3f}", f"{run['TGraph']:.0f} / {run['ours']:.0f}",
         )  # fmt: skip
-    mean = mean_over_collections(
-        graphs.select("collection", "graph", score=pl.col("ours") - pl.col("TGraph"))
-    )
+    mean = mean_over_collections(_subtract(graphs))
     table.add_row("mean (bar: +0.050)", "", "", "", "", f"{mean:+.3f}", "")
     return table
+
+
+def _subtract(graphs: pl.DataFrame) -> pl.DataFrame:
+    gain = pl.col("ours") - pl.col("TGraph")
+    return graphs.select("collection", "graph", "group", score=gain)
 
 
 def bench_transfer(store: Path, data: Path, seeds: int) -> Table:

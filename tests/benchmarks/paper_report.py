@@ -40,13 +40,17 @@ def of_graphs(scores: pl.DataFrame, column: str = "score") -> pl.DataFrame:
 
 
 def mean_over(graphs: pl.DataFrame, collections: Sequence[str], column: str) -> Mean:
-    """The mean of the collections' means, with its interval over programs; NaN where one lacks."""
+    """The mean of the collections' means, with its interval over graphs; NaN where one lacks.
+
+    Each graph is drawn by itself, for the parts do not say which are sizes of one program; so it is
+    too narrow where many are, as of tiles.
+    """
     own = graphs.filter(pl.col("collection").is_in(collections))
     if own["collection"].n_unique() < len(collections):
         return Mean(math.nan, math.nan, math.nan, 0)
     if len(collections) == 1:
         return bootstrap_mean(own[column].to_numpy())
-    return mean_over_collections(own.select("collection", "graph", score=column))
+    return mean_over_collections(own.select("collection", "graph", group="graph", score=column))
 
 
 def tabulate(

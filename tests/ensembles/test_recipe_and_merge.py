@@ -216,6 +216,8 @@ def test_only_experiments_of_the_record_are_merged(tmp_path: Path) -> None:
     labels = pl.DataFrame({"collection": "tile:xla", "graph": "a", "config": [0, 1]})
     runtimes = labels.with_columns(pl.col("config").cast(pl.Int32), runtime=pl.Series([1.0, 3.0]))
     predictions.write(runtimes, run.labels)
+    graphs = labels.select("collection", "graph").unique()
+    predictions.write(graphs.with_columns(group=pl.lit("a"), labelled=True), run.graphs)
     recipe = Recipe(name="r", members={"stray": 1.0}, allow_missing=allowed)
     assert score_recipes(run, {"r": recipe}).is_empty()
 

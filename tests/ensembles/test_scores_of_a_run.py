@@ -9,7 +9,7 @@ from rich.table import Table
 
 from ensembles.merge import merge_collection
 from ensembles.recipe import Recipe, find_recipe
-from ensembles.scoring import alone, score_recipes
+from ensembles.scoring import alone, read_groups, score_recipes
 from ensembles.statistics import (
     leave_one_out,
     rank_correlations,
@@ -53,8 +53,10 @@ def test_the_table_scores_every_graph_by_every_experiment_and_the_recipe(run: Ru
     assert len(table) == 2 * 8 * 5
     labels = predictions.read(run.labels)
     own = score_predictions(predictions.read(run.predictions("member_0", "out_of_fold")), labels)
-    found = table.filter(pl.col("member") == "member_0").drop("member")
-    assert found.equals(own.sort("collection", "graph"))
+    found = table.filter(pl.col("member") == "member_0")
+    assert found.drop("member", "group").equals(own.sort("collection", "graph"))
+    assert found.select("collection", "graph", "group").equals(read_groups(run))
+    assert table["group"].n_unique() == 2 * 4
 
 
 def test_a_collection_is_merged_by_its_own_weights(run: Run) -> None:

@@ -7,6 +7,8 @@ from ensembles.statistics import bootstrap, compare, detectable_difference
 from solution.system.errors import InputError
 from tests.made.ballots import make_score_table as make_table
 
+TILE = "tile:xla"
+
 
 def draw_scores(seed: int, graphs: int) -> list[float]:
     return np.random.default_rng(seed).normal(0.5, 0.2, graphs).tolist()
@@ -118,6 +120,28 @@ def test_a_detectable_difference_is_found_with_its_power() -> None:
     assert line["detectable"] == pytest.approx((1.95996 + 0.84162) * error, rel=1e-4)
     drawn = generator.normal(line["detectable"], error, 20_000)
     assert np.mean(np.abs(drawn) > 1.96 * error) == pytest.approx(0.8, abs=0.02)
+
+
+def test_graphs_of_a_group_are_drawn_together() -> None:
+    """Four sizes of each program, which differ far less than programs do."""
+    generator = np.random.default_rng(7)
+    programs = generator.normal(0.1, 0.2, 50)
+    values = (programs[:, None] + generator.normal(0, 0.01, (50, 4))).ravel()
+    table = make_table({(TILE, "one"): values.tolist(), (TILE, "two"): [0.0] * 200}, of_a_group=4)
+    error = programs.std(ddof=1) / np.sqrt(50)
+    assert bootstrap(table)["standard_error"][0] == pytest.approx(error, rel=0.05)
+    assert compare(table, "one", "two")["standard_error"][0] == pytest.approx(error, rel=0.05)
+    line = detectable_difference(table, "two").row(0, named=True)
+    assert line["graphs"] == 200
+    assert line["deviation"] == pytest.approx(values.std(ddof=1))
+    assert line["detectable"] == pytest.approx((1.95996 + 0.84162) * error, rel=0.01)
+
+
+def test_graphs_of_a_single_group_have_neither_interval_nor_probability() -> None:
+    table = make_table({(TILE, "one"): [0.5, 0.7], (TILE, "two"): [0.4, 0.2]}, of_a_group=2)
+    assert bootstrap(table)["low"].to_list() == [None, None]
+    assert compare(table, "one", "two")["probability"].to_list() == [None, None]
+    assert detectable_difference(table, "one")["detectable"].to_list() == [None]
 
 
 def test_the_same_seed_gives_the_same_table() -> None:

@@ -35,10 +35,15 @@ def make_tables(
     return members, labels
 
 
-def make_score_table(scores: Mapping[tuple[str, str], Sequence[float]]) -> pl.DataFrame:
-    """By collection and member, the scores of its graphs, which have the same names in all."""
+def make_score_table(
+    scores: Mapping[tuple[str, str], Sequence[float]], of_a_group: int = 1
+) -> pl.DataFrame:
+    """By collection and member, the scores of its graphs, which have the same names in all.
+
+    So many graphs, one after the other, share a group.
+    """
     rows = [
-        (collection, f"graph {place:04}", member, float(value))
+        (collection, f"graph {place:04}", f"group {place // of_a_group:04}", member, float(value))
         for (collection, member), values in scores.items()
         for place, value in enumerate(values)
     ]
