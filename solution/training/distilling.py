@@ -121,7 +121,11 @@ def keep_teacher(run: Run, recipe: Recipe, students: Sequence[Experiment]) -> No
 
 
 class Teacher:
-    """The models of an ensemble that have not seen a fold; of NO_FOLD, all of them."""
+    """The models of an ensemble that have not seen a fold; of NO_FOLD, those of every fold.
+
+    Those that left out no fold teach only what could not be divided: whether an experiment was
+    refitted as well makes no difference to a student.
+    """
 
     def __init__(self, run: Run, recipe: Recipe, fold: int) -> None:
         self._run, self._recipe, self._fold = run, recipe, fold
@@ -145,10 +149,18 @@ class Teacher:
     @cached_property
     def _members(self) -> list[tuple[str, Path, tuple[str, ...], int, int]]:
         """Experiment, folder, collections, fold and seed of each model."""
+        teachers = _list_teachers(self._run, self._recipe)
+        divided = {(n, c) for n, _, job in teachers if job.fold != NO_FOLD for c in job.collections}
+
+        def teaches(name: str, job: JobRecord) -> bool:
+            if self._fold != NO_FOLD:
+                return job.fold == self._fold
+            return (job.fold != NO_FOLD) == any((name, c) in divided for c in job.collections)
+
         return [
             (name, place / MODEL, job.collections, job.fold, job.seed)
-            for name, place, job in _list_teachers(self._run, self._recipe)
-            if job.fold == self._fold or (self._fold == NO_FOLD and job.fold != NO_FOLD)
+            for name, place, job in teachers
+            if teaches(name, job)
         ]
 
     def _score(self, graph: Graph) -> np.ndarray | None:

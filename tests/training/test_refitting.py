@@ -25,12 +25,12 @@ from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.system.files import write_sealed
 from solution.training.distilling import STUDENTS as OURS
-from solution.training.distilling import Teacher, find_taught
+from solution.training.distilling import Teacher, find_taught, list_refits
 from solution.training.executors.local import LocalExecutor
 from solution.training.opening import open_experiments
 from solution.training.out_of_fold import run_experiments
 from solution.training.plan import Plan
-from solution.training.refitting import distill, recall_experiments, refit
+from solution.training.refitting import distill, recall_experiments, refit, train_refits
 from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
 
 TILE, LAYOUT = "tile:xla", "layout:xla:random"
@@ -77,6 +77,28 @@ def test_a_student_is_taught_by_models_that_have_not_seen_its_fold(run: Run, sto
             for row in plan.held_out(TILE, fold).iter_rows(named=True)
         )
     assert len(Teacher(run, ENSEMBLE, NO_FOLD)._members) == 9
+
+
+def test_what_is_taught_does_not_depend_on_whether_members_were_refitted(
+    run: Run, store: Store
+) -> None:
+    folds = Teacher(run, ENSEMBLE, NO_FOLD)._members
+    plan = Plan(predictions.read(run.graphs), store)
+    jobs = [job for experiment in MEMBERS for job in list_refits(experiment, plan)]
+    train_refits(jobs, plan, run, LocalExecutor(1))
+    refits = [place for name in ENSEMBLE.names() for place in run.jobs(name)
+              if read_job(place).fold == NO_FOLD]  # fmt: skip
+    assert refits
+    assert Teacher(run, ENSEMBLE, NO_FOLD)._members == folds
+    assert not {fold for *_, fold, _ in Teacher(run, ENSEMBLE, 1)._members} - {1}
+    # What could not be divided has no others.
+    for name in ENSEMBLE.names():
+        for place in run.jobs(name, LAYOUT):
+            if place not in refits:
+                shutil.rmtree(place)
+    left = Teacher(run, ENSEMBLE, NO_FOLD)._members
+    assert {fold for _, _, taught, fold, _ in left if LAYOUT in taught} == {NO_FOLD}
+    assert {fold for _, _, taught, fold, _ in left if TILE in taught} == {0, 1, 2}
 
 
 def test_what_is_taught_is_the_order_of_the_ensemble(run: Run, store: Store) -> None:
