@@ -11,6 +11,9 @@ layout_lightgbm_001 = 1.0
 [collections."layout:xla:default"]   # what counts there instead of [members]
 layout_gnn_001 = 3.0
 layout_lightgbm_001 = 1.0
+
+A search also writes what it fitted the weights on (fitted_on, the checksum of a run's labels) and
+what it reaches on graphs that it was not made on (nested). A recipe of one's own has neither.
 """
 
 import tomllib
@@ -18,7 +21,15 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+)
 from pydantic_core import ErrorDetails
 
 from ensembles.votes import Method
@@ -50,6 +61,14 @@ class Recipe(BaseModel):
     collections: dict[CollectionName, Weights] = {}  # a collection's own weights
     fallback: Name | None = None  # ranks the collections that no member predicts
     allow_missing: frozenset[Literal["members", "graphs"]] = frozenset()
+    fitted_on: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
+    nested: float | None = Field(default=None, allow_inf_nan=False)  # mean over the collections
+
+    @model_serializer(mode="wrap")
+    def _leave_out_unsaid(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without a search it is written as earlier versions read it."""
+        unsaid = [name for name in ("fitted_on", "nested") if getattr(self, name) is None]
+        return {name: value for name, value in write(self).items() if name not in unsaid}
 
     def weights(self, collection: str) -> dict[str, float]:
         """What each member counts in the collection."""

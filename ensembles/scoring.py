@@ -11,6 +11,7 @@ from ensembles.votes import Method
 from solution.domain import predictions
 from solution.domain.metrics import score_predictions
 from solution.runs.folder import Run
+from solution.system.files import checksum
 from solution.system.parquet import read_by_graphs
 
 TABLE_SCHEMA = pl.Schema(
@@ -66,6 +67,14 @@ def score_recipes(run: Run, recipes: Mapping[str, Recipe]) -> pl.DataFrame:
             merged = merge_scaled(collection, scaled[recipe.method], recipe)
             parts.append(name_scores(score_predictions(merged, own_labels), label, groups))
     return pl.concat(parts).sort("collection", "graph", maintain_order=True)
+
+
+def describe_fit(run: Run, recipe: Recipe) -> str:
+    """Why the recipe's scores in this run are too high; empty where it was not fitted on it."""
+    if recipe.fitted_on is None or recipe.fitted_on != checksum(run.labels):
+        return ""
+    said = "" if recipe.nested is None else f"; on others the search reaches {recipe.nested:.4f}"
+    return f"Recipe {recipe.name} was fitted on these very graphs, which flatters it{said}."
 
 
 def read_groups(run: Run) -> pl.DataFrame:

@@ -24,7 +24,7 @@ from ensembles.votes import METHODS, Method
 from ensembles.weights import FITS, fit_best, shrink
 from solution.runs.folder import Run
 from solution.system.errors import InputError
-from solution.system.files import read_bytes, replace_file
+from solution.system.files import checksum, read_bytes, replace_file
 
 QUICK_FITS = ("equal", "best", "greedy", "least_squares")  # optuna asks for many more scores
 SHRINKAGES = (0.0, 0.5)
@@ -161,8 +161,8 @@ def check_replaceable(path: Path) -> None:
         )
 
 
-def write_recipe(proposal: Proposal, path: Path, fallback: str | None) -> None:
-    """Write the proposal as a recipe file, atomically."""
+def write_recipe(proposal: Proposal, path: Path, fallback: str | None, run: Run) -> None:
+    """Write the proposal of a search in the run as a recipe file, atomically."""
     first, *others = proposal.shares().items()
     found = proposal.candidates.filter(pl.col("candidate") == WHOLE).row(0, named=True)
     lines = [
@@ -170,6 +170,8 @@ def write_recipe(proposal: Proposal, path: Path, fallback: str | None) -> None:
         f"# itself made on other graphs: {found['nested']:.4f}; on the same: {found['naive']:.4f}.",
         f'method = "{proposal.candidate.method}"',
         *([f"fallback = {json.dumps(fallback)}"] if fallback else []),
+        f'fitted_on = "{checksum(run.labels)}"',
+        f"nested = {found['nested']:.6f}",
         "",
         "[members]",
         *_list_shares(first[1]),

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from ensembles.last_recipe import choose_recipe
 from ensembles.recipe import Recipe, check_recipe
-from ensembles.scoring import alone, score_recipes
+from ensembles.scoring import alone, describe_fit, score_recipes
 from ensembles.search import (
     BEST,
     QUICK_FITS,
@@ -38,8 +38,9 @@ def show_comparison(run: Run, a: str, b: str) -> tuple[str, Table]:
     """
     if a == b:
         raise InputError(f"{a} is compared with itself. Give two different names.")
-    table = score_recipes(run, _find(run, a, b))
-    lines = compare(table, a, b)
+    recipes = _find(run, a, b)
+    fitted = " ".join(filter(None, (describe_fit(run, own) for own in recipes.values())))
+    lines = compare(score_recipes(run, recipes), a, b)
     shown = make_table(
         "Difference of scores, out of fold; above 0: the first is better",
         expendable=("Graphs", "Probability"),
@@ -48,16 +49,24 @@ def show_comparison(run: Run, a: str, b: str) -> tuple[str, Table]:
         shown.add_column(name, justify="left" if name == "Collection" else "right", no_wrap=True)
     for line in lines.iter_rows(named=True):
         interval = "too few graphs"
-        if line["low"] is not None:
+        if fitted:
+            interval = "fitted on these"
+        elif line["low"] is not None:
             interval = f"{line['low']:+.4f} to {line['high']:+.4f}"
         shown.add_row(
             f"mean of {len(lines) - 1}" if line["collection"] == MEAN else line["collection"],
             str(line["graphs"]),
             f"{line['difference']:+.4f}",
             interval,
-            _show_probability(line["probability"]),
+            _show_probability(None if fitted else line["probability"]),
             style="bold" if line["collection"] == MEAN else "",
         )
+    if fitted:
+        verdict = (
+            f"{fitted} So which of {a} and {b} is better cannot be told here: compare them on a "
+            "run of other graphs, or see what `fastslow ensemble --search` says."
+        )
+        return verdict, shown
     return _judge(a, b, lines.row(-1, named=True)), shown
 
 
@@ -94,7 +103,7 @@ def show_search(run: Run, fits: Sequence[str], out: Path) -> tuple[str, Table]:
         raise InputError(f"{out}: expected a name that ends in .toml. Give another --out.")
     check_replaceable(out)
     proposal = search(run, members, list_candidates(fits=fits or QUICK_FITS))
-    write_recipe(proposal, out, fallback)
+    write_recipe(proposal, out, fallback, run)
     shown = make_table(
         "Mean over the collections, out of fold, of recipes that are fitted on other graphs",
         "Naive: fitted on the graphs it is scored on. Beats: probability to beat the best member "

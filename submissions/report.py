@@ -8,7 +8,7 @@ from rich.table import Table
 
 from ensembles.recipe import ENSEMBLE, Recipe, is_merge
 from ensembles.resampling import mean_of_all
-from ensembles.scoring import alone, score_recipes
+from ensembles.scoring import alone, describe_fit, score_recipes
 from ensembles.statistics import means_by_member, score_table, show_interval
 from solution.domain import predictions
 from solution.domain.collection import COLLECTIONS, Collection
@@ -43,6 +43,7 @@ class Scores:
 
     lines: list[Line]  # collection by collection, the ensemble last
     overall: Mean | None  # the ensemble's, over the five collections; None where one is missing
+    flattered: str = ""  # why the ensemble's scores are too high, if they are
 
     def describe(self) -> str:
         """The ensemble's scores in a line each; `fastslow ensemble` shows all of them."""
@@ -83,7 +84,8 @@ def collect_scores(run: Run, recipe: Recipe | None = None) -> Scores:
             if mean is not None:
                 a_seed = single.get(name, {}).get(collection.name)
                 lines.append(Line(collection, name, mean, a_seed, *_cost(run, name, collection)))
-    return Scores(lines, mean_of_all(table.filter(pl.col("member") == merged).drop("member")))
+    overall = mean_of_all(table.filter(pl.col("member") == merged).drop("member"))
+    return Scores(lines, overall, describe_fit(run, recipe) if recipe else "")
 
 
 def _score_a_seed(run: Run, name: str) -> dict[str, float]:
@@ -103,7 +105,7 @@ def tabulate(scores: Scores) -> Table:
         "Out-of-fold scores, higher is better",
         "Time: of all models of the ranker; of those that rank two collections, with the first. "
         "MB: peak memory of the whole process meanwhile. Score: of all seeds averaged; of one: the "
-        "mean of each for itself.",
+        f"mean of each for itself. {scores.flattered}".rstrip(),
         expendable=("MB", "Time", "of one"),
     )
     table.add_column("Collection and ranker", no_wrap=True)

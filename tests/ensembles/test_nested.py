@@ -116,8 +116,10 @@ def test_a_search_proposes_a_recipe_that_can_be_read_again(tmp_path: Path) -> No
     assert set(found.candidates["candidate"]) == {*(c.name for c in candidates), WHOLE}
     assert set(found.table["member"]) == {*found.candidates["candidate"], BEST, HINDSIGHT}
     path = tmp_path / "found.toml"
-    write_recipe(found, path, "nothing_001")
+    write_recipe(found, path, "nothing_001", run)
     recipe = find_recipe(str(path))
+    (nested,) = found.candidates.filter(candidate=WHOLE)["nested"]
+    assert recipe.nested == pytest.approx(nested, abs=1e-6)
     assert recipe.method == found.candidate.method
     assert recipe.fallback == "nothing_001"
     for collection, names in found.members.items():

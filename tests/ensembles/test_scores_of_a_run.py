@@ -22,6 +22,7 @@ from solution.domain.metrics import score_predictions
 from solution.domain.predictions import SCHEMA
 from solution.runs.folder import Run
 from solution.system.errors import InputError
+from submissions.report import collect_scores, tabulate
 from tests.made.ballots import LAYOUT, write_run
 
 TILE = "tile:xla"
@@ -229,6 +230,26 @@ def test_a_comparison_on_one_graph_has_no_probability(tmp_path: Path) -> None:
     shown = show(table)
     assert shown.count("too few graphs") == 3
     assert "1.000" not in shown
+
+
+def test_no_verdict_is_given_on_the_graphs_that_a_recipe_was_fitted_on(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", [0.3, 0.5])
+    path = str(tmp_path / "found.toml")
+    show_search(run, ["greedy"], Path(path))
+    recipe = find_recipe(path)
+    said = "fitted on these very graphs, which flatters it; on others the search reaches "
+    said += f"{recipe.nested:.4f}."
+    sentence, table = show_comparison(run, path, "nothing_001")
+    assert said in sentence and "is better than" not in sentence
+    assert show(table).count("fitted on these") == 3 and "1.000" not in show(table)
+    assert collect_scores(run, recipe).flattered.endswith(said)
+    assert said.split(";")[0] in " ".join(show(tabulate(collect_scores(run, recipe))).split())
+    other = write_run(tmp_path / "other", [0.3, 0.5], seed=5)
+    assert "is better than" in show_comparison(other, path, "nothing_001")[0]
+    assert not collect_scores(other, recipe).flattered
+    by_hand = Recipe(name="r", members={"member_0": 1.0})
+    assert not {"fitted_on", "nested"} & set(by_hand.model_dump(mode="json"))
+    assert recipe.model_dump(mode="json")["fitted_on"] == recipe.fitted_on
 
 
 def test_a_search_that_finds_no_better_merge_says_whom_to_take(tmp_path: Path) -> None:
