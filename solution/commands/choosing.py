@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from solution.choosing.search import MEASURED
-from solution.commands.options import Megabytes, Seconds, check_finite
+from solution.commands.options import Megabytes, Seconds, Seed, check_finite
 from solution.commands.serving import open_bundle
 from solution.system.errors import InputError
 from solution.system.files import check_writable
@@ -64,7 +64,6 @@ Search = Annotated[
         "cross-entropy, tpe or gaussian-process."
     ),
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Of what is drawn.")]
 Replace = Annotated[bool, typer.Option("--replace", help="Start afresh.")]
 
 

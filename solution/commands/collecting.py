@@ -12,6 +12,7 @@ from solution.commands.options import (
     ExecutorOption,
     Megabytes,
     Seconds,
+    Seed,
     check_finite,
     make_executor,
 )
@@ -45,7 +46,6 @@ Minutes = Annotated[
         min=0.1, callback=check_finite, help="For all programs. Default: three for each file."
     ),
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Of the configurations that are drawn.")]
 Flat = Annotated[bool, typer.Option("--keep-flat", help="Also write graphs whose order is chance.")]
 Replace = Annotated[bool, typer.Option("--replace", help="Start afresh.")]
 

@@ -113,6 +113,8 @@ Seconds = Annotated[
 Devices = Annotated[
     int, typer.Option(min=1, help="GPUs, or cores, of a machine on which each net is trained.")
 ]
+# What every generator takes, those of the libraries too.
+Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Decides everything random.")]
 RunOption = Annotated[Path, typer.Option("--run", help="A run folder.")]
 SAMPLE_RUN = find_runs() / "sample"
 RecipeOption = Annotated[

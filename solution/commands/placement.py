@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from solution.commands.options import check_outputs
+from solution.commands.options import Seed, check_outputs
 from solution.system.names import check_ending
 from solution.system.pictures import FORMATS
 from solution.system.terminal import make_table, output, say
@@ -32,7 +32,7 @@ def optimize(
     evaluations: Annotated[
         int, typer.Option(min=1, help="Decisions that are simulated; the first are heuristics'.")
     ] = 2000,
-    seed: Annotated[int, typer.Option(min=0, help="Decides everything random.")] = 0,
+    seed: Seed = 0,
     policy: Annotated[
         Path | None, typer.Option(help="A policy of yours. Default: the shipped one.")
     ] = None,

@@ -13,6 +13,7 @@ from solution.commands.options import (
     FoldScheme,
     GpuShare,
     RunFolder,
+    Seed,
     Workers,
     make_executor,
     name_of,
@@ -89,7 +90,7 @@ def tune(
     collection: Annotated[str | None, typer.Option(help="Only this one.")] = None,
     out: Annotated[Path | None, typer.Option(help="Default: tuning/EXPERIMENT.")] = None,
     prune: Annotated[bool, typer.Option(help="Give up trials that are worse than most.")] = True,
-    seed: Annotated[int, typer.Option(help="Of the search and of the models.")] = 0,
+    seed: Seed = 0,
     workers: Annotated[
         int | None, typer.Option(min=1, help="Trials at once. Default: 1; on a cluster its cores.")
     ] = None,

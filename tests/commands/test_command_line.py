@@ -160,6 +160,14 @@ def test_one_graph_and_missing_collections_still_end_in_a_submission(
         (["choose", "program.py", "--seconds", "inf"], "expected a finite"),
         (["collect", "layout", "program.py", "--minutes", "inf"], "expected a finite"),
         (["data", "--max-gigabytes", "inf"], "expected a finite"),
+        (["tune", "tile_lightgbm_001", "--seed", "-1"], "value for '--seed'"),
+        (["tune", "tile_lightgbm_001", "--seed", "4294967296"], "value for '--seed'"),
+        (
+            ["choose", "program.npz", "--replay", "--seed", "4294967296"],
+            "value for '--seed'",
+        ),
+        (["collect", "layout", "program.py", "--seed", "4294967296"], "value for '--seed'"),
+        (["optimize", "rnnlm-2", "--seed", "99999999999999999999"], "value for '--seed'"),
     ],
 )
 def test_mistakes_are_one_message_and_exit_code_2(
