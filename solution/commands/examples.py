@@ -5,9 +5,9 @@ import typer
 GROUPS = {
     "Look": ("check", "inspect", "features", "module", "experiments", "runs", "explain"),
     "Train": ("data", "prepare", "demo", "run", "train", "tune"),
-    "Use": ("rank", "choose", "optimize", "pack", "onnx"),
+    "Use": ("rank", "choose", "collect", "optimize", "pack", "onnx"),
     "Judge": ("ensemble", "compare", "report", "verify"),
-    "Submit": ("doctor", "submit", "scores", "leaderboard"),
+    "Submit": ("doctor", "submit", "scores", "leaderboard", "kernels"),
 }
 EXAMPLES = {
     "check": ("fastslow check data", "fastslow check stores/data"),
@@ -80,11 +80,14 @@ EXAMPLES = {
 
 
 def arrange(app: typer.Typer) -> None:
-    """Put every command of the app into its group, with its examples below its help."""
+    """Put every command of the app into its group, a single one with examples below its help."""
     panels = {name: panel for panel, names in GROUPS.items() for name in names}
     for group in app.registered_groups:
-        if group.typer_instance is None or group.typer_instance.info.name:
-            continue  # a group of commands has names of its own
+        if group.typer_instance is None:
+            continue
+        if name := group.typer_instance.info.name:  # it has commands of its own
+            group.rich_help_panel = panels[name]
+            continue
         for command in group.typer_instance.registered_commands:
             name = command.name or getattr(command.callback, "__name__", "")
             if name in panels:

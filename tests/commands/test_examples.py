@@ -10,6 +10,7 @@ import pytest
 import typer
 from typer.main import get_command
 
+from solution.commands.examples import GROUPS
 from solution.commands.program import FILES, assemble
 
 PROGRAM: Any = get_command(assemble())
@@ -59,6 +60,11 @@ def test_every_command_shows_an_example() -> None:
     shown = {line.split()[1] for line in find_examples()}
     assert shown >= {name for name, command in PROGRAM.commands.items()
                      if not hasattr(command, "commands")}  # fmt: skip
+
+
+def test_every_command_and_every_group_of_them_stands_in_a_panel() -> None:
+    panels = {name: command.rich_help_panel for name, command in PROGRAM.commands.items()}
+    assert panels == {name: panel for panel, names in GROUPS.items() for name in names}
 
 
 @pytest.mark.parametrize(
