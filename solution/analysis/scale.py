@@ -1,14 +1,12 @@
-"""How large a data set is, beside what documents say of TpuGraphs and of the data before it."""
+"""How large a data set is: counts of each collection."""
 
 import polars as pl
 from rich.table import Table
 
-from solution.analysis.published_numbers import tell
 from solution.system.terminal import make_table
 
 EVERY = "all"
 BAND = ("violation_fewest_nodes", "violation_most_nodes")  # names in published.toml
-REPORTED = ("study_pairs", *BAND, "blog_graphs", "blog_nodes")
 
 
 def measure_scale(summaries: pl.DataFrame) -> pl.DataFrame:
@@ -41,5 +39,4 @@ def show_scale(summaries: pl.DataFrame) -> Table:
     for row in measure_scale(summaries).iter_rows(named=True):
         names = ("graphs", "nodes", "largest", "edges", "configs", "pairs")
         table.add_row(row["collection"], *(f"{row[name]:,.0f}" for name in names))
-    table.caption = f"What is reported of TpuGraphs: {tell(*REPORTED)}."
     return table

@@ -1,4 +1,4 @@
-"""How large data is: counts by hand, beside what documents report."""
+"""How large data is: counts by hand."""
 
 import dataclasses
 from io import StringIO
@@ -28,12 +28,13 @@ def test_means_are_over_graphs_and_pairs_are_all_configurations() -> None:
     assert every["nodes"] == pytest.approx((sum(sizes) + KERNEL.num_nodes) / 3)
 
 
-def test_the_table_says_what_is_reported() -> None:
+def test_the_table_has_a_row_a_collection() -> None:
     console = PlainConsole(file=StringIO(), width=80)
     console.print(show_scale(SUMMARIES))
     shown = " ".join(console.file.getvalue().split())  # type: ignore[attr-defined]
-    for told in ("31 million", "5,000", "14,000", "25", "770", KERNEL.collection.name):
-        assert told in shown
+    for row in measure_scale(SUMMARIES).iter_rows(named=True):
+        assert f"{row['collection']} {row['graphs']} " in shown
+    assert "reported" not in shown
 
 
 def test_the_figure_has_a_point_a_graph() -> None:
