@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-CAVEAT = (
-    "They are the bundled sample's and collected ones, small programs timed on a CPU: for other "
+BUNDLED = (
+    "Ranked by the default bundle: it learned from small programs timed on a CPU. For other "
     "hardware give a bundle of yours with --with; `fastslow pack` makes it of a run."
 )
 
@@ -131,6 +131,7 @@ def rank(
         find_collection(collection)
     check_ending(csv, ".csv")
     check_ending(json, ".json")
+    _check_there(files)
     own = (file for file in files if not file.is_dir())
     check_outputs(*own, bundle, run_folder, csv=csv, json=json)
     opened = open_bundle(bundle, run_folder, recipe)
@@ -142,6 +143,13 @@ def rank(
                 output.print(_tabulate(ranking, top, made=question.made))
                 say(ranking.sentence())
                 rankings += [(question.file, ranking)] if csv or json else []
+
+
+def _check_there(files: list[Path]) -> None:
+    """Raise InputError, before a bundle is opened, for the first that is not there."""
+    for file in files:
+        if not file.exists():
+            raise InputError(f"{file}: there is no such file or folder. Give what is to be ranked.")
 
 
 @contextmanager
@@ -196,7 +204,7 @@ def open_bundle(bundle: Path | None, run_folder: Path | None, recipe: str | None
         _warn(opened)
         return opened
     opened = load_bundle()
-    say(f"Ranked by the default bundle: {opened.describe()} {CAVEAT}")
+    say(BUNDLED)
     return opened
 
 

@@ -68,14 +68,17 @@ def test_a_dumped_program_is_ranked_by_a_run(fastslow: FastSlow, run: Run, tmp_p
     assert "Give --refit or --distill as well" in " ".join(refused.stderr.split())
 
 
-def test_bad_input_is_one_message(fastslow: FastSlow, bundle_folder: Path) -> None:
+def test_bad_input_is_one_message(fastslow: FastSlow, bundle_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "some.npz").touch()
     for arguments, words in (
-        (["none.npz", "--with", "nowhere"], "there is no bundle here"),
+        (["some.npz", "--with", "nowhere"], "there is no bundle here"),
+        (["none.npz"], "there is no such file"),
+        (["some.npz", "none"], "there is no such file"),
         (["none.npz", "--with", bundle_folder], "there is no such file"),
-        (["none.npz", "--with", bundle_folder, "--run", "x"], "one of them"),
+        (["some.npz", "--with", bundle_folder, "--run", "x"], "one of them"),
         (["none.npz", "--with", bundle_folder, "--confidence", "2"], "no such file"),
         (["none.npz", "--with", bundle_folder, "--regret", "much"], "is no share"),
-        (["none.npz", "--with", bundle_folder, "--recipe", "mine.toml"], "give --run RUN as well"),
+        (["some.npz", "--with", bundle_folder, "--recipe", "mine.toml"], "give --run RUN as well"),
         (["none.npz", "--csv", "a", "--json", "a"], "ends with .csv"),
         (["none.npz", "--csv", "mine.zip"], "ends with .csv"),
         (["none.npz", "--configs", "0"], "greater than or equal to 1"),
@@ -83,3 +86,4 @@ def test_bad_input_is_one_message(fastslow: FastSlow, bundle_folder: Path) -> No
         done = fastslow("rank", *arguments)
         assert done.returncode == 2
         assert words in done.stderr
+        assert not done.stdout
