@@ -1,4 +1,5 @@
 # Every target makes .venv by itself when it is missing or older than the list of packages.
+#   make install                 .venv with fastslow, nothing trained
 #   make run                     everything, on the bundled sample
 #   make run DATA=folder         the same on any folder; RUN=folder LIMIT=1 REPLACE=1 EXPERIMENT=name HOURS=6
 #   make demo                    a first minute: a few graphs, short trainings, a report that opens
@@ -67,13 +68,15 @@ TPU = $(if $(wildcard $(SHARED)/tpu),--tpu "$(SHARED)/tpu")
 PUSH = $(foreach pair,$(SET),--set "$(pair)") $(call on,RESUME,--resume) $(call on,DIRTY,--allow-dirty) \
 	$(call given,BUNDLE,--bundle)
 
-.PHONY: help run demo report test test-slow attack pytest lint silent-lint data submit scores leaderboard notebooks \
+.PHONY: help install run demo report test test-slow attack pytest lint silent-lint data submit scores leaderboard notebooks \
 	kernels-package kernels-push kernels-status kernels-pull kernels-share papers papers-patient ablations bench-layout \
 	bench-tile bench-lightgbm bench-study bench-scale bench-gpu bench-segments bench-rank bench-choose bench-choose-real bench-cluster rehearsal go collect-sample \
 	release-data measured default-bundle clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
+
+install: $(INSTALLED)
 
 run: $(INSTALLED)
 	$(BIN)/fastslow run $(OPTIONS)
