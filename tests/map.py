@@ -11,7 +11,7 @@ MAP = REPOSITORY / "docs" / "map.md"
 ROOMS = {
     "solution": "From raw graphs to out-of-fold and test predictions.",
     "solution/commands": "What people type; each command is a few lines over the rooms.",
-    "solution/system": "Files, processes, memory, progress: no word of graphs.",
+    "solution/system": "Files, processes, memory, progress; of graphs only files of predictions.",
     "solution/domain": "The values: graphs, codebooks, predictions, metrics.",
     "solution/data": "What people bring: npz files, folders, protobuf.",
     "solution/data/hlo": "Modules of XLA, as it dumps them.",

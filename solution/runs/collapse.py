@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from solution.runs.folder import Run
 from solution.runs.job import JobRecord, read_job
 
-FALL = 0.1  # of a score between 0 and 1, from its best to its last step: beyond any noise of theirs
+FALL = 0.1  # of tau or of top-5, both at most 1, from its best to its last step: beyond any noise
 SHORT = 5  # points of a curve that say nothing yet
 
 
