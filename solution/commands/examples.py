@@ -22,7 +22,11 @@ EXAMPLES = {
         "fastslow features tile:xla --data data --out table.parquet",
     ),
     "module": ("fastslow module program.pb", "fastslow module program.pb --to programs"),
-    "experiments": ("fastslow experiments", "fastslow run --experiment tile_gnn_001"),
+    "experiments": (
+        "fastslow experiments",
+        "fastslow experiments --all",
+        "fastslow run --experiment tile_gnn_001",
+    ),
     "runs": ("fastslow runs", "fastslow runs elsewhere/runs"),
     "explain": (
         "fastslow explain tile_lightgbm_001 bmm_020",

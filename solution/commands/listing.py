@@ -1,13 +1,15 @@
 """Commands that list what there is: experiments, runs."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Annotated
 
 import typer
 
 from solution.runs.folder import RECORD, find_runs
 from solution.system.errors import InputError
-from solution.system.terminal import output, say
+from solution.system.terminal import make_table, output, say
 
 # Heavy imports (torch, lightgbm, polars) wait inside the commands that need them.
 
@@ -17,16 +19,32 @@ RUNS = find_runs()
 
 
 @app.command()
-def experiments() -> None:
+def experiments(
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also those of published systems and ablations.")
+    ] = False,
+) -> None:
     """List the experiments that come with the package: what each is, in a sentence."""
+    from solution.experiments import DEFAULTS, published
     from solution.experiments.base import describe_experiments
-    from solution.system.terminal import make_table
 
-    table = make_table("Experiments, for --experiment; a Python file of yours is one as well")
+    found = describe_experiments()
+    of_papers = {module.name for module in iter_modules(published.__path__)}
+    others = [name for name in found if name not in DEFAULTS and name not in of_papers]
+    _show("What `fastslow run` trains", DEFAULTS, found)
+    _show("Others, for --experiment; a Python file of yours is one as well", others, found)
+    if everything:
+        _show("Published systems and ablations", sorted(of_papers), found)
+    else:
+        say(f"{len(of_papers)} of published systems and ablations are left out. Give --all.")
+
+
+def _show(title: str, names: Sequence[str], found: Mapping[str, str]) -> None:
+    table = make_table(title)
     table.add_column("Name", no_wrap=True)
     table.add_column("What it is")
-    for name, words in describe_experiments().items():
-        table.add_row(name, words)
+    for name in names:
+        table.add_row(name, found[name])
     output.print(table)
 
 

@@ -13,6 +13,8 @@ import polars as pl
 import pytest
 
 from solution.domain.collection import NAMES
+from solution.experiments import DEFAULTS
+from solution.experiments.base import list_experiments
 from solution.runs.record import open_run
 from tests.conftest import REPOSITORY, FastSlow
 from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
@@ -193,6 +195,20 @@ except SystemExit as end:
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 2, done.stderr
+
+
+def test_what_a_run_trains_is_listed_first_and_papers_where_they_are_asked_for(
+    fastslow: FastSlow,
+) -> None:
+    first, names = fastslow("experiments"), list_experiments()
+    defaults, rest = first.stdout.split("Others")
+    assert all(name in defaults for name in DEFAULTS)
+    assert "layout_cost_net_001" in rest
+    left_out = [name for name in names if not re.search(rf"^{name} ", first.stdout, re.MULTILINE)]
+    assert "layout_tpugraphs_001" in left_out
+    assert f"{len(left_out)} of published systems and ablations are left out" in first.stdout
+    everything = fastslow("experiments", "--all").stdout
+    assert all(re.search(rf"^{name} ", everything, re.MULTILINE) for name in names)
 
 
 def test_make_passes_its_options_on() -> None:
