@@ -57,7 +57,7 @@ def find_missing(run: Run, recipe: Recipe) -> list[str]:
 
 
 def _list_wanted(recipe: Recipe) -> list[str]:
-    return [*recipe.names(), *([recipe.fallback] if recipe.fallback else [])]
+    return recipe.and_fallback(recipe.names())
 
 
 def _list_predicted(run: Run, names: Sequence[str]) -> list[str]:
@@ -81,7 +81,7 @@ def find_members(run: Run, recipe: Recipe, part: str) -> dict[str, Path]:
     Only experiments of the run's record count: what else lies in its folder has other folds.
     """
     known = _list_predicted(run, recipe.names())
-    names = [*known, *([recipe.fallback] if recipe.fallback else [])]
+    names = recipe.and_fallback(known)
     return {name: run.predictions(name, part) for name in names}
 
 
@@ -103,7 +103,7 @@ def merge_collection(
         frames: by experiment that predicts the collection; its members are merged, and where there
             is none, the fallback ranks alone.
     """
-    wanted = [*recipe.weights(collection), *([recipe.fallback] if recipe.fallback else [])]
+    wanted = recipe.and_fallback(recipe.weights(collection))
     scaled = {n: normalise(frames[n], recipe.method) for n in wanted if n in frames}
     return merge_scaled(collection, scaled, recipe)
 

@@ -17,7 +17,7 @@ what it reaches on graphs that it was not made on (nested). A recipe of one's ow
 """
 
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -79,6 +79,10 @@ class Recipe(BaseModel):
         return list(
             dict.fromkeys([*self.members, *(n for w in self.collections.values() for n in w)])
         )
+
+    def and_fallback(self, names: Iterable[str]) -> list[str]:
+        """These names and, where there is a fallback, its own."""
+        return [*names, *([self.fallback] if self.fallback else [])]
 
     @property
     def label(self) -> str:

@@ -50,8 +50,7 @@ def score_recipes(run: Run, recipes: Mapping[str, Recipe]) -> pl.DataFrame:
         InputError: a member lacks graphs, and the recipe does not allow it.
     """
     labels, groups = predictions.read(run.labels), read_groups(run)
-    used = {name for recipe in recipes.values() for name in recipe.names()}
-    used |= {recipe.fallback for recipe in recipes.values() if recipe.fallback}
+    used = {name for one in recipes.values() for name in one.and_fallback(one.names())}
     present = sorted(used & set(run.experiments()))
     paths = {name: run.predictions(name, "out_of_fold") for name in present}
     parts = [pl.DataFrame(schema=TABLE_SCHEMA)]
@@ -94,7 +93,7 @@ def name_scores(scores: pl.DataFrame, member: str, groups: pl.DataFrame) -> pl.D
 
 
 def _says_something(collection: str, frames: Mapping[str, pl.DataFrame], recipe: Recipe) -> bool:
-    return any(n in frames for n in [*recipe.weights(collection), recipe.fallback or ""])
+    return any(n in frames for n in recipe.and_fallback(recipe.weights(collection)))
 
 
 def labels_of(labels: pl.DataFrame, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
