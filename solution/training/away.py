@@ -23,6 +23,7 @@ from solution.system.mirrors import Mirror
 from solution.system.parcel import pack_folder
 from solution.system.report import Report
 from solution.training.executors.base import Executor, Needs
+from solution.training.executors.local import BYTES_OF_A_WORKER
 from solution.training.fit import train_job
 from solution.training.jobs import Job
 from solution.training.plan import Plan
@@ -31,7 +32,6 @@ from solution.training.sites import JobAddress, Shared, Site
 SEND_SECONDS = 20.0  # between two looks at a fit's checkpoints, where they lie in a bucket
 BYTES_OF_A_FIT = 1 << 30  # without its graphs
 BYTES_OF_GRAPHS = 8  # for each in their files: tables of features, activations
-MOST_BYTES = 5 << 30  # tables of the whole tile collection take most of it
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def estimate_memory(group: Sequence[str], plan: Plan) -> int:
     """Bytes of a fit that learns from these collections."""
     rows = pl.concat([plan.rows(name) for name in group])
     files = sum(path.stat().st_size for path in plan.store.paths_of(rows))
-    return min(MOST_BYTES, BYTES_OF_A_FIT + BYTES_OF_GRAPHS * files)
+    return min(BYTES_OF_A_WORKER, BYTES_OF_A_FIT + BYTES_OF_GRAPHS * files)
 
 
 def choose_needs(ranker: RankerSettings, memory: int, executor: Executor) -> Needs:
