@@ -158,12 +158,11 @@ def _join(line: Line, other: Line) -> None:
     """Take over what the other one knows; two notes are both kept."""
     further = _rank(other) > _rank(line)
     for name, value in other.items():
-        if not line[name] or not value:
-            line[name] = line[name] or value
-        elif line[name] != value and name == "state":
-            line[name] = value if further else line[name]
-        elif line[name] != value and name not in COLUMNS or name == "notes":
-            known = line[name].split(" | ")
+        own = line[name]
+        if not own or not value or own == value:
+            line[name] = own or value
+        elif name == "notes" or name not in COLUMNS:
+            known = own.split(" | ")
             line[name] = " | ".join([*known, *(v for v in value.split(" | ") if v not in known)])
         elif further:
             line[name] = value

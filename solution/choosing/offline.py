@@ -67,7 +67,9 @@ def replay_file(
 def _describe_lead(name: str, ranking: Ranking | None) -> str:
     if not is_led(name):
         return f" {describe_unled(name)}"
-    return f" {UNLED}" if ranking is None else f" {KNOWN}" if ranking.known else ""
+    if ranking is None:
+        return f" {UNLED}"
+    return f" {KNOWN}" if ranking.known else ""
 
 
 def _make_proposer(name: str, table: Table, ranking: Ranking | None, seed: int) -> Proposer:

@@ -99,8 +99,7 @@ class Space:
         size = int(self.sizes[site])
         if self.ordered[site] and size > 2:
             step = int(generator.integers(1, 3)) * (1 if generator.random() < 0.5 else -1)
-            moved = choice + step
-            return moved if 0 <= moved < size else choice - step if 0 <= choice - step < size else 0
+            return next((c for c in (choice + step, choice - step) if 0 <= c < size), 0)
         other = int(generator.integers(size - 1))
         return other + (other >= choice)
 
