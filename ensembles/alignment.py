@@ -8,8 +8,6 @@ from solution.domain.predictions import REQUEST_KEYS
 from solution.system.errors import InputError
 from solution.system.parquet import GRAPH
 
-CONFIG = REQUEST_KEYS
-
 
 def check_aligned(members: Mapping[str, pl.DataFrame]) -> None:
     """Refuse members of different configurations.
@@ -20,13 +18,13 @@ def check_aligned(members: Mapping[str, pl.DataFrame]) -> None:
     Raises:
         InputError: a member lacks predictions that others have; the message says which.
     """
-    keys = {name: frame.select(CONFIG) for name, frame in members.items()}
+    keys = {name: frame.select(REQUEST_KEYS) for name, frame in members.items()}
     first = next(iter(keys.values()))
     if all(other.equals(first) for other in keys.values()):
         return
     wanted = pl.concat(keys.values()).unique()
     for name, own in sorted(keys.items()):
-        missing = wanted.join(own, on=CONFIG, how="anti").sort(CONFIG)
+        missing = wanted.join(own, on=REQUEST_KEYS, how="anti").sort(REQUEST_KEYS)
         if len(missing):
             lacks = missing.row(0, named=True)
             raise InputError(
@@ -52,7 +50,7 @@ def split_by_presence(
         For each set of members, what they say of the graphs that exactly they rank whole. Graphs
         that no member ranks whole are not there.
     """
-    wanted = pl.concat([frame.select(CONFIG) for frame in members.values()]).unique()
+    wanted = pl.concat([frame.select(REQUEST_KEYS) for frame in members.values()]).unique()
     sizes = wanted.group_by(GRAPH).agg(pl.len().alias("configs"))
     counts = [
         frame.group_by(GRAPH).agg(pl.len().alias("configs")).join(sizes, on=[*GRAPH, "configs"])
@@ -61,6 +59,9 @@ def split_by_presence(
     ]  # fmt: skip
     present = pl.concat(counts).group_by(GRAPH).agg(pl.col("member").sort())
     return [
-        {name: members[name].join(graphs, on=GRAPH, how="semi").sort(CONFIG) for name in names}
+        {
+            name: members[name].join(graphs, on=GRAPH, how="semi").sort(REQUEST_KEYS)
+            for name in names
+        }
         for (names,), graphs in present.sort(GRAPH).group_by("member", maintain_order=True)
     ]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import polars as pl
 
-from ensembles.alignment import CONFIG, check_aligned
+from ensembles.alignment import check_aligned
 from ensembles.methods import normalise
 from ensembles.scoring import read_groups
 from ensembles.votes import METHODS, Method, combine, to_shares
@@ -98,10 +98,12 @@ def make_ballots(
     for method in methods:
         scaled = {name: normalise(frame, method) for name, frame in frames.items()}
         check_aligned(scaled)
-        keys = next(iter(scaled.values())).select(CONFIG)
-        labelled = keys.join(labels, on=CONFIG, how="left", maintain_order="left")
+        keys = next(iter(scaled.values())).select(predictions.REQUEST_KEYS)
+        labelled = keys.join(labels, on=predictions.REQUEST_KEYS, how="left", maintain_order="left")
         _check_labels(labelled)
-        truth = labelled.select(*CONFIG, fold=pl.lit(0), seed=pl.lit(0), score="runtime")
+        truth = labelled.select(
+            *predictions.REQUEST_KEYS, fold=pl.lit(0), seed=pl.lit(0), score="runtime"
+        )
         columns = [pl.Series(f"{method}/{name}", frame["score"]) for name, frame in scaled.items()]
         target = pl.Series(f"{method}/", normalise(truth, method)["score"])
         table = (labelled if table is None else table).with_columns(*columns, target)

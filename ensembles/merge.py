@@ -5,11 +5,11 @@ from pathlib import Path
 
 import polars as pl
 
-from ensembles.alignment import CONFIG, split_by_presence
+from ensembles.alignment import split_by_presence
 from ensembles.methods import merge, normalise
 from ensembles.recipe import Recipe, check_members, check_place, check_recipe
 from solution.domain import predictions
-from solution.domain.predictions import RANKING_SCHEMA
+from solution.domain.predictions import RANKING_SCHEMA, REQUEST_KEYS
 from solution.runs.folder import EXPERIMENTS, Run
 from solution.system.errors import InputError
 from solution.system.parquet import GRAPH, read_by_graphs, write_batches
@@ -133,4 +133,4 @@ def merge_scaled(
     merged = pl.concat([pl.DataFrame(schema=RANKING_SCHEMA), *parts])
     if fallback is not None:
         merged = pl.concat([merged, fallback.join(merged, on=GRAPH, how="anti")])
-    return merged.sort(CONFIG)
+    return merged.sort(REQUEST_KEYS)

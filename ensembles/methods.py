@@ -25,9 +25,9 @@ from collections.abc import Mapping
 import numpy as np
 import polars as pl
 
-from ensembles.alignment import CONFIG, check_aligned
+from ensembles.alignment import check_aligned
 from ensembles.votes import RECIPROCAL_OFFSET, Method, combine
-from solution.domain.predictions import KEYS, RANKING_SCHEMA
+from solution.domain.predictions import KEYS, RANKING_SCHEMA, REQUEST_KEYS
 from solution.system.parquet import GRAPH
 
 MODEL = ["of_graph", "fold", "seed"]  # scores are comparable only inside
@@ -44,12 +44,13 @@ def normalise(predictions: pl.DataFrame, method: Method = "mean_rank") -> pl.Dat
     """
     # Whole numbers are ranked and grouped several times as fast as names.
     numbered = predictions.sort(KEYS).with_columns(
-        pl.struct(GRAPH).rle_id().alias("of_graph"), pl.struct(CONFIG).rle_id().alias("of_config")
+        pl.struct(GRAPH).rle_id().alias("of_graph"),
+        pl.struct(REQUEST_KEYS).rle_id().alias("of_config"),
     )
     return (
         numbered.with_columns(_scale(method).alias("score"))
         .group_by("of_config", maintain_order=True)
-        .agg(pl.col(CONFIG).first(), pl.col("score").mean())
+        .agg(pl.col(REQUEST_KEYS).first(), pl.col("score").mean())
         .drop("of_config")
         .cast(RANKING_SCHEMA)
     )

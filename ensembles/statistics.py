@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ensembles.alignment import CONFIG
 from ensembles.methods import normalise
 from ensembles.recipe import Recipe, check_recipe
 from ensembles.resampling import (
@@ -95,8 +94,10 @@ def rank_correlations(run: Run, experiments: Sequence[str]) -> pl.DataFrame:
             with_itself = own.select(*GRAPH, left="score", right="score")
             rows += [(collection, name, name, rho) for rho in _correlate(with_itself)]
         for left, right in combinations(ranked, 2):
-            other = ranked[right].select(*CONFIG, right="score")
-            found = _correlate(ranked[left].rename({"score": "left"}).join(other, on=CONFIG))
+            other = ranked[right].select(*predictions.REQUEST_KEYS, right="score")
+            found = _correlate(
+                ranked[left].rename({"score": "left"}).join(other, on=predictions.REQUEST_KEYS)
+            )
             rows += [(collection, left, right, rho) for rho in found]
             rows += [(collection, right, left, rho) for rho in found]
     schema = {"collection": pl.String, "left": pl.String, "right": pl.String, "rho": pl.Float64}

@@ -69,7 +69,7 @@ class Workers:
         return "cpu" if self.timing.pinned and self.timing.platform == "cpu" else "wall"
 
 
-class Collection:
+class ProgramCollection:
     """The collection of one program, which goes on where it was stopped."""
 
     def __init__(

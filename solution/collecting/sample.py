@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from solution.collecting.children import Child, lease_core, list_cores
-from solution.collecting.collect import Collection, Settings, Workers
+from solution.collecting.collect import ProgramCollection, Settings, Workers
 from solution.collecting.families import FAMILIES, draw_settings, write_file
 from solution.collecting.program import Program, make_graph, read_programs
 from solution.collecting.records import Place
@@ -178,7 +178,7 @@ class Sample:
         place = Place(self._folder, draft.collection, "valid" if is_valid else "train")
         seconds = TILE_SECONDS if is_tile else LAYOUT_SECONDS
         settings = Settings(configs=72 if is_tile else 60, seconds=seconds)
-        return Collection(program, space, place, settings, workers).run(lambda _: None)
+        return ProgramCollection(program, space, place, settings, workers).run(lambda _: None)
 
 
 def _count_graphs(notes: Notes) -> int:

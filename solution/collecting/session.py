@@ -9,7 +9,7 @@ from typing import Any
 from rich.progress import Progress, TaskID
 
 from solution.collecting.children import Child, lease_core
-from solution.collecting.collect import Collection, Settings, Tell, Workers
+from solution.collecting.collect import ProgramCollection, Settings, Tell, Workers
 from solution.collecting.compiler import check_installed
 from solution.collecting.program import Program, read_programs
 from solution.collecting.records import Place
@@ -100,7 +100,7 @@ def collect_one(
     try:
         space = make_space(program)
         return Finished(
-            program.name, Collection(program, space, place, settings, workers).run(tell)
+            program.name, ProgramCollection(program, space, place, settings, workers).run(tell)
         )
     except InputError as error:
         tell("failed")

@@ -11,7 +11,7 @@ from solution.domain.metrics import kendall_tau, top_k_slowdown
 from solution.serving.bundle import Bundle
 from solution.system.terminal import make_table
 
-MEASURED = 5  # of the first that are named, the fastest is taken
+FIRST = 5  # of the first that are named, the fastest is taken
 
 
 def compare_rankings(bundle: Bundle, graphs: Sequence[Graph]) -> np.ndarray:
@@ -24,13 +24,13 @@ def compare_rankings(bundle: Bundle, graphs: Sequence[Graph]) -> np.ndarray:
     for graph in graphs:
         assert graph.runtimes is not None
         scores, runtimes = bundle.rank(graph).scores, graph.runtimes
-        rows.append((kendall_tau(scores, runtimes), top_k_slowdown(scores, runtimes, MEASURED)))
+        rows.append((kendall_tau(scores, runtimes), top_k_slowdown(scores, runtimes, FIRST)))
     return np.array(rows, dtype=np.float64).reshape(len(graphs), 2)
 
 
 def show_rankings(bundles: Mapping[str, Bundle], graphs: Sequence[Graph]) -> Table:
     """A row for each graph, and their mean."""
-    title = f"Kendall's tau, and how much slower the best of the first {MEASURED} is"
+    title = f"Kendall's tau, and how much slower the best of the first {FIRST} is"
     table = make_table(title, "Both against the runtimes that are known.")
     table.add_column("Program", overflow="fold")
     for name in bundles:

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from solution.collecting.collect import Collection, Settings, Workers
+from solution.collecting.collect import ProgramCollection, Settings, Workers
 from solution.collecting.journal import CANDIDATE_FILE, REPEAT_FILE, SOUND, STATE
 from solution.collecting.options import OptionSpace
 from solution.collecting.program import Program, name_program, read_programs
@@ -31,7 +31,7 @@ from tests.made import modules
 
 SMALL = ("--configs", "9", "--keep-flat", "--seconds", "200")
 KILLS = 10
-Collected = tuple[Callable[..., Collection], Program, Place]
+Collected = tuple[Callable[..., ProgramCollection], Program, Place]
 
 
 @pytest.fixture(scope="module")
@@ -198,8 +198,8 @@ def flat(dense: Path, workers: Workers, tmp_path: Path) -> Collected:
     space = LayoutSpace(program, "random")
     place = Place(tmp_path / "out", "layout:xla:random", "train")
 
-    def open_collection(settings: Settings, other: CompilerSpace = space) -> Collection:
-        return Collection(program, other, place, settings, workers)
+    def open_collection(settings: Settings, other: CompilerSpace = space) -> ProgramCollection:
+        return ProgramCollection(program, other, place, settings, workers)
 
     journal = open_collection(Settings()).journal
     drawn = draw_untried(space, np.random.default_rng(0), 8, set(), [])

@@ -7,7 +7,7 @@ from scipy.stats import kendalltau
 
 from solution import load_bundle, read_graph
 from solution.data.folders import SAMPLE
-from solution.serving.comparison import MEASURED, compare_rankings, show_rankings
+from solution.serving.comparison import FIRST, compare_rankings, show_rankings
 
 FOLDER = SAMPLE / "npz" / "tile" / "xla" / "valid"
 PATHS = sorted(FOLDER.glob("*.npz"))[:3]
@@ -20,7 +20,7 @@ def test_both_numbers_are_those_of_the_ranking() -> None:
         ranking = bundle.rank(graph)
         runtimes = np.asarray(graph.runtimes)
         assert tau == pytest.approx(kendalltau(ranking.scores, runtimes).statistic, abs=1e-6)
-        best = runtimes[ranking.order[:MEASURED]].min()
+        best = runtimes[ranking.order[:FIRST]].min()
         assert slower == pytest.approx(best / runtimes.min() - 1)
 
 
