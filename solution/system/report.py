@@ -17,6 +17,7 @@ class Report(Protocol):
         loss: float | None = None,
         rate: float | None = None,
         measures: Mapping[str, float] | None = None,
+        is_recalled: bool = False,
     ) -> None:
         """Take note of the progress.
 
@@ -30,6 +31,7 @@ class Report(Protocol):
             rate: configurations learned from per second, where it is known.
             measures: what else is measured after this step, by name, such as the loss and the
                 ordered pair accuracy of a validation; kept beside the score.
+            is_recalled: an earlier fit, which was stopped, did this step: it took no time now.
         """
         ...
 

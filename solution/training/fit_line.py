@@ -14,16 +14,42 @@ class Line:
     """What is known of one fit."""
 
     name: str
-    started: float = field(default_factory=time.monotonic)
+    started: float = field(default_factory=lambda: time.monotonic())
     seconds: float = 0.0
-    first: int = 0  # epochs that were done before, by a fit that was stopped
+    first: float = 0  # epochs that were done before, by a fit that was stopped
     done: float = 0
     total: int = 0
     loss: float | None = None
     score: float | None = None
     best: float | None = None
     rate: float | None = None
+    is_begun: bool = False
     is_over: bool = False
+
+    def take(
+        self,
+        done: float,
+        total: int,
+        note: str = "",
+        score: float | None = None,
+        *,
+        loss: float | None = None,
+        rate: float | None = None,
+        measures: Mapping[str, float] | None = None,
+        is_recalled: bool = False,
+    ) -> None:
+        """The Report of the fit."""
+        if is_recalled:
+            self.first = done
+        elif not self.is_begun:  # where nothing is validated, nothing is recalled
+            self.first, self.is_begun = max(0, math.ceil(done) - 1), True
+        self.done, self.total = done, total
+        self.seconds = time.monotonic() - self.started
+        if loss is not None:  # known at the end of an epoch
+            self.loss, self.rate = loss, rate
+        if score is not None:
+            self.score = score
+            self.best = score if self.best is None else max(self.best, score)
 
     def cells(self) -> tuple[str, ...]:
         """In the order of COLUMNS."""
@@ -52,8 +78,10 @@ class TimeLeft:
         self._left = Counter(kinds)
         self._seconds: dict[str, list[float]] = {kind: [] for kind in kinds}
 
-    def finish(self, name: str, seconds: float) -> None:
-        """A model is trained, in so many seconds."""
+    def finish(self, name: str, seconds: float, line: Line | None = None) -> None:
+        """A model is trained, in so many seconds; a fit that was gone on with took more before."""
+        if line is not None and line.done > line.first:
+            seconds *= line.done / (line.done - line.first)
         kind = self._kind(name)
         self._left[kind] -= 1
         self._seconds.setdefault(kind, []).append(seconds)
@@ -66,11 +94,13 @@ class TimeLeft:
             at_once: how many of them there are as a rule.
         """
         known = {kind: list(seconds) for kind, seconds in self._seconds.items()}
+        models: dict[str, float] = dict(self._left)
         for line in running:  # of a kind that has ended none, what is seen of it
-            seen = time.monotonic() - line.started
-            if line.done > line.first and not known.setdefault(kind := self._kind(line.name), []):
+            seen, kind = time.monotonic() - line.started, self._kind(line.name)
+            models[kind] = models.get(kind, 0) - (line.done / line.total if line.total else 0)
+            if line.done > line.first and not known.setdefault(kind, []):
                 known[kind].append(seen * line.total / (line.done - line.first))
-        left = {kind: number for kind, number in self._left.items() if number > 0}
+        left = {kind: number for kind, number in models.items() if number > 0}
         means = {kind: sum(known[kind]) / len(known[kind]) for kind in left if known.get(kind)}
         if 2 * sum(left[kind] for kind in means) < sum(left.values()) or not means:
             return ""  # of the most nothing is known

@@ -29,12 +29,22 @@ class LearningCurve:
         loss: float | None = None,
         rate: float | None = None,
         measures: Mapping[str, float] | None = None,
+        is_recalled: bool = False,
     ) -> None:
         """Remember the score and what was measured with it, if there is one."""
         if score is not None:
             self._points.append((int(done), round(float(score), DIGITS)))
             self._measures.append(measures or {})
-        self._report(done, total, note, score, loss=loss, rate=rate, measures=measures)
+        self._report(
+            done,
+            total,
+            note,
+            score,
+            loss=loss,
+            rate=rate,
+            measures=measures,
+            is_recalled=is_recalled,
+        )
 
     def points(self) -> list[tuple[int, float]]:
         """(step, validation score) in the order of the fit, thinned evenly.

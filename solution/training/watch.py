@@ -1,6 +1,5 @@
 """Ways to watch fits go on: bars for many experiments, a table for one, plain lines in a log."""
 
-import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -104,21 +103,13 @@ class LogLines:
     def job(self, name: str) -> Iterator[Report]:
         """Say when the fit called `name` is over, and meanwhile how far it is."""
         line = self._running[name] = Line(name)
-
-        def report(
-            done: float, total: int, note: str = "", score: float | None = None, **_: Any
-        ) -> None:
-            line.done, line.total = done, total
-            if score is not None:
-                line.best = score if line.best is None else max(line.best, score)
-
         try:
-            yield report
+            yield line.take
         finally:
             at_once = len(self._running)
             del self._running[name]
         seconds = time.monotonic() - line.started
-        self._left.finish(name, seconds)
+        self._left.finish(name, seconds, line)
         left = self._left.describe(list(self._running.values()), at_once)
         self._say(f"{name}{_inner(line)} in {spell(seconds)}{left}", self._done + 1)
 
@@ -232,29 +223,8 @@ class LiveTable:
         """Show a line for the fit called `name`; it stays when the fit is over."""
         line = Line(name.removeprefix(f"{self._title} "))
         self._lines.append(line)
-
-        def report(
-            done: float,
-            total: int,
-            note: str = "",
-            score: float | None = None,
-            *,
-            loss: float | None = None,
-            rate: float | None = None,
-            **_: Any,
-        ) -> None:
-            if not line.total:
-                line.first = math.ceil(done) - 1
-            line.done, line.total = done, total
-            if loss is not None:  # known at the end of an epoch
-                line.loss, line.rate = loss, rate
-            line.seconds = time.monotonic() - line.started
-            if score is not None:
-                line.score = score
-                line.best = score if line.best is None else max(line.best, score)
-
         try:
-            yield report
+            yield line.take
         finally:
             line.seconds, line.is_over = time.monotonic() - line.started, True
 

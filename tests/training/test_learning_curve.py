@@ -36,18 +36,19 @@ def test_scores_are_kept_and_everything_is_passed_on() -> None:
         loss: float | None = None,
         rate: float | None = None,
         measures: Mapping[str, float] | None = None,
+        is_recalled: bool = False,
     ) -> None:
-        heard.append((done, total, note, score, loss, rate, measures))
+        heard.append((done, total, note, score, loss, rate, measures, is_recalled))
 
     curve = LearningCurve(report)
-    curve(1, 3, "half way", 0.25)
+    curve(1, 3, "half way", 0.25, is_recalled=True)
     curve(2, 3, loss=0.5, rate=10.0)
     curve(3, 3, score=0.123456789, measures={"opa": 0.75})
     assert curve.points() == [(1, 0.25), (3, 0.12346)]
     assert heard == [
-        (1, 3, "half way", 0.25, None, None, None),
-        (2, 3, "", None, 0.5, 10.0, None),
-        (3, 3, "", 0.123456789, None, None, {"opa": 0.75}),
+        (1, 3, "half way", 0.25, None, None, None, True),
+        (2, 3, "", None, 0.5, 10.0, None, False),
+        (3, 3, "", 0.123456789, None, None, {"opa": 0.75}, False),
     ]
 
 

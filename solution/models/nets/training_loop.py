@@ -93,7 +93,7 @@ def _train(
         state.go_on_from(checkpoints)
         for done, known, measures in state.history:
             note = f"validation {known:.3f}"
-            report(done, settings.epochs, note, known, measures=measures)
+            report(done, settings.epochs, note, known, measures=measures, is_recalled=True)
     # Only what computes is wrapped: the state's own net keeps its names.
     wrapped, wrapped_optimizer = team.fabric.setup(net, optimizer)
     steps = Steps(team, wrapped, wrapped_optimizer, settings, net)
@@ -125,7 +125,7 @@ def _train(
 
 
 def make_optimizer(net: nn.Module, settings: TrainingSettings) -> torch.optim.Optimizer:
-    """The optimizer of a name in OPTIMIZERS."""
+    """The optimizer that the settings name."""
     if settings.optimizer == "adam":
         return torch.optim.Adam(net.parameters(), lr=settings.learning_rate, fused=True)
     return torch.optim.AdamW(
