@@ -25,7 +25,7 @@ EXPECTED = (
 )
 ADVICE = "Get the file again, or write it in one of these forms."
 TEXT_ADVICE = "`fastslow rank FILE` reads text of HLO (.hlo) and StableHLO (.mlir)."
-TEXTS = (b"HloModule", b"module")  # how texts of XLA's begin
+TEXT_BYTES = 256  # of a file, by which text is told from anything else
 
 
 def _make_classes() -> dict[str, Any]:
@@ -96,7 +96,10 @@ def _read_module(data: bytes) -> list[Message]:
 
 
 def _is_text(data: bytes) -> bool:
-    return data[:256].lstrip().startswith(TEXTS)
+    begin = data[:TEXT_BYTES].decode(errors="replace").rstrip("\ufffd")  # the last one may be cut
+    return "\ufffd" not in begin and all(
+        sign.isprintable() or sign in "\n\r\t\ufeff" for sign in begin
+    )
 
 
 def _is_module(module: Any) -> bool:
