@@ -67,7 +67,7 @@ def _multiply(matrix: _Bags, x: Tensor) -> Tensor:
     """
     return functional.embedding_bag(
         matrix.columns,
-        x.float(),
+        x.detach().float(),  # else torch keeps what only its own gradient needs, and is slower
         matrix.starts,
         mode="sum",
         per_sample_weights=matrix.values,
