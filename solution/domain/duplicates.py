@@ -10,8 +10,9 @@ import numpy as np
 class Distinct:
     """Which configurations differ.
 
-    `configs[first]` are the distinct ones in order of appearance; `configs[first][inverse]` are all
-    of them again, so scores of the distinct ones expand by the same indexing.
+    `configs[first]` are the distinct ones, in order of appearance or, of a codebook, of its codes;
+    `configs[first][inverse]` are all of them again, so scores of the distinct ones expand by the
+    same indexing.
     """
 
     first: np.ndarray  # (distinct,) int64
