@@ -13,8 +13,8 @@ from zlib import crc32
 
 PACKAGE = Path(__file__).parent.parent
 # All that is compiled, and the numbers that it has from elsewhere.
-SOURCES = ("features/layout", "features/propagation", "models/layout", "placement/baselines",
-           "placement/graphs", "placement/simulation")  # fmt: skip
+SOURCES = ("domain", "features/layout", "features/propagation", "models/layout",
+           "placement/baselines", "placement/graphs", "placement/simulation")  # fmt: skip
 
 
 def choose_cache() -> None:

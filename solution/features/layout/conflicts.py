@@ -32,6 +32,7 @@ FEATURES = (
     "minor_differs",  # 1 where two of the given orders make different dimensions contiguous
     "order_differs",  # 1 where they differ in the two most minor dimensions
 )
+CONSTRAINED, MINOR_DIFFERS, ORDER_DIFFERS = range(len(FEATURES))  # in their order
 OUTPUT, INPUT, KERNEL = range(len(LAYOUT_TENSORS))
 UNSET = -1
 KEEPING = """

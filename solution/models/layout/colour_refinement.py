@@ -18,12 +18,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from solution.domain.mixing import FACTORS, mix
 from solution.domain.ragged import offsets, starts_of
 from solution.models.nets.sparse_rows import SparseRows, sum_entries
 
 BLOCK = 1 << 15  # (node, configuration) pairs
-_MULTIPLIERS = np.array([0xBF58476D1CE4E5B9, 0x94D049BB133111EB], np.uint64)
-_GOLDEN = 0x9E3779B97F4A7C15
+FOR_OPERANDS, FOR_CONSUMERS = FACTORS  # of their hashes; odd
 
 
 @dataclass(frozen=True)
@@ -162,8 +162,8 @@ def _add_neighbours(
 ) -> np.ndarray:
     """A hash of some nodes and their neighbours, made of hashes of all nodes (nodes, k) uint64."""
     # Odd factors tell what a node is from what it reads and from what reads it.
-    labels = operands.cut(part).sums(mixed) * _MULTIPLIERS[0]
-    labels += consumers.cut(part).sums(mixed) * _MULTIPLIERS[1]
+    labels = operands.cut(part).sums(mixed) * FOR_OPERANDS
+    labels += consumers.cut(part).sums(mixed) * FOR_CONSUMERS
     labels += mixed[part]
     return labels
 
@@ -210,17 +210,3 @@ def add_messages(
         columns[place], values[place] = 3 * number(row, node) + message, weight
         begins = begins + count
     return SparseRows(starts.astype(np.int32), columns, values, 3 * senders)
-
-
-def mix(values: np.ndarray) -> np.ndarray:
-    """A hash of each of `values` uint64 that scatters over 64 bits.
-
-    Source: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014.
-    """
-    mixed = values + np.uint64(_GOLDEN)
-    mixed ^= mixed >> np.uint64(30)
-    mixed *= _MULTIPLIERS[0]
-    mixed ^= mixed >> np.uint64(27)
-    mixed *= _MULTIPLIERS[1]
-    mixed ^= mixed >> np.uint64(31)
-    return mixed

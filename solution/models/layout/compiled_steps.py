@@ -9,13 +9,26 @@ from collections.abc import Sequence
 import numpy as np
 from numba import njit
 
+from solution.domain.mixing import FACTORS, GOLDEN
 from solution.domain.ragged import offsets, starts_of
-from solution.features.layout.conflicts import UNSET
-from solution.models.layout.colour_refinement import Colours, Neighbours
+from solution.features.layout.conflicts import (
+    CONSTRAINED,
+    FEATURES,
+    MINOR_DIFFERS,
+    ORDER_DIFFERS,
+    UNSET,
+)
+from solution.models.layout.colour_refinement import (
+    FOR_CONSUMERS,
+    FOR_OPERANDS,
+    Colours,
+    Neighbours,
+)
 from solution.models.layout.steps import NUM_SHARES, Marks, Steps, Structure, list_shares
 from solution.models.nets.sparse_rows import SparseRows, select
 
-FOR_OPERANDS, FOR_CONSUMERS = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)  # odd
+MIX_FIRST, MIX_SECOND = FACTORS
+NUM_MARKS = len(FEATURES)
 NOTHING = -1
 
 
@@ -105,7 +118,7 @@ def _mark(nodes, configs, codes, tensors, starts, configurable, firsts, minors, 
         tensors: (nodes,) the tensor that a node makes, or NOTHING.
         starts: (tensors + 1,) of the constraints, which are what is named after it.
     """
-    marked, marks = np.empty(len(nodes), np.int64), np.zeros((len(nodes), 3), np.float32)
+    marked, marks = np.empty(len(nodes), np.int64), np.zeros((len(nodes), NUM_MARKS), np.float32)
     count = 0
     for colour, node in enumerate(nodes):
         tensor = tensors[node]
@@ -118,11 +131,11 @@ def _mark(nodes, configs, codes, tensors, starts, configurable, firsts, minors, 
                 continue
             if minor == UNSET:
                 minor, order = minors[entry], orders[entry]
-                marks[count, 0] = 1
+                marks[count, CONSTRAINED] = 1
             if minors[entry] != minor:
-                marks[count, 1] = 1
+                marks[count, MINOR_DIFFERS] = 1
             if orders[entry] != order:
-                marks[count, 2] = 1
+                marks[count, ORDER_DIFFERS] = 1
         if minor != UNSET:
             marked[count] = colour
             count += 1
@@ -131,10 +144,10 @@ def _mark(nodes, configs, codes, tensors, starts, configurable, firsts, minors, 
 
 @njit(cache=True, nogil=True)
 def _mix(value):
-    """As solution.models.layout.colour_refinement.mix."""
-    value += np.uint64(0x9E3779B97F4A7C15)
-    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    """As solution.domain.mixing.mix."""
+    value += GOLDEN
+    value = (value ^ (value >> np.uint64(30))) * MIX_FIRST
+    value = (value ^ (value >> np.uint64(27))) * MIX_SECOND
     return value ^ (value >> np.uint64(31))
 
 
@@ -207,7 +220,7 @@ def _aggregate(before, nodes, configs, operand_starts, operands, consumer_starts
 
 
 def _pool(graphs: Sequence[Structure], colours: Colours) -> SparseRows:
-    """As solution.models.layout.steps.pool."""
+    """As solution.models.layout.steps._pool."""
     entries = list_shares(graphs)
     num_rows = len(graphs) * NUM_SHARES
     sizes, columns, values = _add_up(colours.numbers, len(colours.nodes), *entries, num_rows)

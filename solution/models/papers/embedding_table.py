@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from solution.models.layout.colour_refinement import mix
+from solution.domain.mixing import mix
 
 
 class EmbeddingTable:

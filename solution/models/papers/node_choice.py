@@ -6,11 +6,11 @@ import numpy as np
 import torch
 
 from solution.domain.graph import Graph
+from solution.domain.mixing import mix
 from solution.models.layout.colour_refinement import Neighbours, mix_neighbours
 
 DRAWS = ("evenly", "work")
 HASHED_HOPS = 3  # how far nodes have to look alike
-GOLDEN = 0x9E3779B97F4A7C15  # 2^64 over the golden ratio
 
 
 def hash_nodes(graph: Graph) -> np.ndarray:
@@ -68,13 +68,5 @@ def choose_at_random(
 
 
 def mix_keys(keys: np.ndarray, number: int) -> np.ndarray:
-    """Other keys (nodes,) uint64 for each `number`, equal where `keys` are; of 0, the same ones.
-
-    Source: the finaliser of splitmix64 (Steele et al., OOPSLA 2014).
-    """
-    if number == 0:
-        return keys
-    mixed = keys + np.uint64(number * GOLDEN % (1 << 64))
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-    return np.asarray(mixed ^ (mixed >> np.uint64(31)))
+    """Other keys (nodes,) uint64 for each `number`, equal where `keys` are; of 0, the same ones."""
+    return keys if number == 0 else mix(keys, number)

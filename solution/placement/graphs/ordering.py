@@ -7,10 +7,10 @@ what a node is, refined by the hashes of its neighbours until no two more nodes 
 
 import numpy as np
 
+from solution.domain.mixing import GOLDEN, mix
 from solution.system.errors import InputError
 
 MAX_ROUNDS = 48
-GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def canonical_order(name: str, content: np.ndarray, edges: np.ndarray) -> np.ndarray:
@@ -58,7 +58,7 @@ def _colour(content: np.ndarray, edges: np.ndarray) -> np.ndarray:
     """Hashes (nodes,) uint64."""
     colours = np.zeros(len(content), np.uint64)
     for column in content.T:
-        colours = _mix(colours * GOLDEN + np.ascontiguousarray(column + 0.0).view(np.uint64))
+        colours = mix(colours * GOLDEN + np.ascontiguousarray(column + 0.0).view(np.uint64), 0)
     distinct = 0
     for _ in range(MAX_ROUNDS):
         found = len(np.unique(colours))
@@ -66,14 +66,7 @@ def _colour(content: np.ndarray, edges: np.ndarray) -> np.ndarray:
             break
         distinct = found
         read, reading = np.zeros_like(colours), np.zeros_like(colours)
-        np.add.at(read, edges[:, 0], _mix(colours[edges[:, 1]] + np.uint64(1)))
-        np.add.at(reading, edges[:, 1], _mix(colours[edges[:, 0]] + np.uint64(2)))
-        colours = _mix(colours * GOLDEN + _mix(read) * np.uint64(3) + reading)
+        np.add.at(read, edges[:, 0], mix(colours[edges[:, 1]] + np.uint64(1), 0))
+        np.add.at(reading, edges[:, 1], mix(colours[edges[:, 0]] + np.uint64(2), 0))
+        colours = mix(colours * GOLDEN + mix(read, 0) * np.uint64(3) + reading, 0)
     return colours
-
-
-def _mix(values: np.ndarray) -> np.ndarray:
-    """Spread every bit over all (the finaliser of splitmix64); sums wrap around."""
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
