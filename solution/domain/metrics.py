@@ -17,9 +17,12 @@ FEW = 128  # configurations whose pairs are compared at once, which takes a tent
 
 
 def kendall_tau(scores: np.ndarray, runtimes: np.ndarray) -> float:
-    """Kendall's tau-b between scores and runtimes (configs,); 0 where either is constant.
+    """Kendall's tau-b between the order that scores (configs,) give and runtimes (configs,).
 
-    As scipy has it, and so the competition. Two reports leave ties out instead: `concordance`.
+    (C - D) / sqrt(n (n - t)) of n pairs, C concordant and D discordant ones, t of equal runtimes;
+    0 where either is constant. What is submitted is an order, in which nothing ties: this is the
+    mean over all orders of equal scores. Tau-b of the scores themselves would leave their ties out
+    of n, and so prefer coarse scores. Two reports leave ties out altogether: `concordance`.
     Source: Kendall, "The treatment of ties in ranking problems", Biometrika, 1945.
     """
     spread = float(np.ptp(scores)), float(np.ptp(runtimes))
@@ -29,18 +32,19 @@ def kendall_tau(scores: np.ndarray, runtimes: np.ndarray) -> float:
         return _tau_of_few(scores, runtimes)
     from scipy import stats
 
-    return float(stats.kendalltau(scores, runtimes).statistic)
+    untied = _count_apart(scores) / _count_pairs(np.array([len(scores)]))
+    return float(stats.kendalltau(scores, runtimes).statistic * np.sqrt(untied))
 
 
 def _tau_of_few(scores: np.ndarray, runtimes: np.ndarray) -> float:
-    """Kendall's tau-b from the signs of all differences; every pair is there twice."""
+    """The same from the signs of all differences; every pair is there twice."""
     above, slower = (
         (values[:, None] > values).astype(np.float32) - (values[:, None] < values)
         for values in (scores, runtimes)
     )
     agreement = np.vdot(above, slower) / 2
-    apart = [np.sqrt(np.count_nonzero(signs) / 2) for signs in (above, slower)]
-    return float(np.clip(agreement / apart[0] / apart[1], -1, 1))
+    pairs = _count_pairs(np.array([len(scores)])), np.count_nonzero(slower) / 2
+    return float(np.clip(agreement / np.sqrt(pairs[0]) / np.sqrt(pairs[1]), -1, 1))
 
 
 def top_k_score(scores: np.ndarray, runtimes: np.ndarray, k: int = TOP_K) -> float:
@@ -62,18 +66,18 @@ def ordered_pair_accuracy(
 ) -> float:
     """The share of the pairs with different runtimes that are ordered rightly.
 
-    NaN where no two runtimes differ. In n log n: pairs are counted by Kendall's tau-b.
+    NaN where no two runtimes differ. In n log n: pairs are counted by Kendall's tau.
 
     Args:
         tie: what a pair with equal scores counts. Half, so no ranking at all has 0.5; the
             published baselines count it as wrong, 0.
         tau: `kendall_tau` of the same, where it is known.
     """
-    ordered, apart = (_count_apart(values) for values in (runtimes, scores))
+    ordered = _count_apart(runtimes)
     if ordered == 0:
         return float("nan")
     tau = kendall_tau(scores, runtimes) if tau is None else tau
-    share = 0.5 + 0.5 * tau * np.sqrt(ordered * apart) / ordered
+    share = 0.5 + 0.5 * tau * np.sqrt(_count_pairs(np.array([len(scores)])) / ordered)
     if tie != 0.5:
         share += (tie - 0.5) * (1 - _count_apart_in_both(scores, runtimes) / ordered)
     return float(share)
@@ -83,14 +87,14 @@ def concordance(scores: np.ndarray, runtimes: np.ndarray) -> float:
     """(C - D) / (C + D), of C concordant and D discordant pairs; pairs with a tie do not count.
 
     Kendall's tau as two reports on the competition write it down; 0 where no pair counts. Where
-    nothing is tied it is tau-b, else further from 0.
+    nothing is tied it is `kendall_tau`, else further from 0.
     Source: Goodman and Kruskal's gamma, "Measures of association for cross classifications", 1954.
     """
     counted = _count_apart_in_both(scores, runtimes)
     if counted == 0:
         return 0.0
-    apart = np.sqrt(_count_apart(scores) * _count_apart(runtimes))
-    return float(kendall_tau(scores, runtimes) * apart / counted)
+    root = np.sqrt(_count_pairs(np.array([len(scores)])) * _count_apart(runtimes))
+    return float(kendall_tau(scores, runtimes) * root / counted)
 
 
 def list_mle(scores: np.ndarray, runtimes: np.ndarray) -> float:

@@ -1,6 +1,7 @@
 """Kaggle's two scores against brute force, and the interval of their mean."""
 
 import math
+from itertools import combinations, permutations
 
 import numpy as np
 import polars as pl
@@ -13,17 +14,19 @@ from solution.domain.metrics import Mean, kendall_tau, score_predictions, score_
 
 
 def slow_tau(scores: list[int], runtimes: list[int]) -> float:
-    """Tau-b over all pairs: pairs tied in one list count only in the other's root."""
-    agreement, untied_scores, untied_runtimes = 0, 0, 0
-    for i in range(len(scores)):
-        for j in range(i):
-            first, second = np.sign(scores[i] - scores[j]), np.sign(runtimes[i] - runtimes[j])
-            agreement += int(first * second)
-            untied_scores += int(first != 0)
-            untied_runtimes += int(second != 0)
-    if untied_scores == 0 or untied_runtimes == 0:
+    """Tau-b over all pairs of the mean over all orders that break the scores' ties.
+
+    Of two equal scores either comes first as often as the other, so they add nothing.
+    """
+    agreement, untied_runtimes = 0, 0
+    pairs = list(combinations(range(len(scores)), 2))
+    for i, j in pairs:
+        first, second = np.sign(scores[i] - scores[j]), np.sign(runtimes[i] - runtimes[j])
+        agreement += int(first * second)
+        untied_runtimes += int(second != 0)
+    if len(set(scores)) < 2 or untied_runtimes == 0:
         return 0.0
-    return agreement / math.sqrt(untied_scores * untied_runtimes)
+    return agreement / math.sqrt(len(pairs) * untied_runtimes)
 
 
 def slow_top_k(scores: list[int], runtimes: list[int], k: int) -> float:
@@ -40,7 +43,7 @@ PAIRS = st.lists(st.tuples(st.integers(0, 6), st.integers(1, 6)), min_size=1, ma
 
 @given(PAIRS)
 @settings(max_examples=100, deadline=None)
-def test_kendall_tau_is_tau_b_over_all_pairs(pairs: list[tuple[int, int]]) -> None:
+def test_kendall_tau_is_brute_force(pairs: list[tuple[int, int]]) -> None:
     scores, runtimes = map(list, zip(*pairs, strict=True))
     found = kendall_tau(np.array(scores, np.float32), np.array(runtimes, float))
     assert found == pytest.approx(slow_tau(scores, runtimes), abs=1e-9)
@@ -48,12 +51,26 @@ def test_kendall_tau_is_tau_b_over_all_pairs(pairs: list[tuple[int, int]]) -> No
 
 @given(st.integers(2, 300), st.integers(2, 400), st.integers(0, 9))
 @settings(max_examples=200, deadline=None)
-def test_kendall_tau_is_that_of_scipy_to_the_last_bit(count: int, levels: int, seed: int) -> None:
+def test_kendall_tau_of_an_order_is_that_of_scipy(count: int, levels: int, seed: int) -> None:
     generator = np.random.default_rng(seed)
-    scores = generator.integers(0, levels, count).astype(np.float32)
+    order = generator.permutation(count).astype(np.float32)
     runtimes = generator.integers(0, levels, count) / 7
-    if np.ptp(scores) and np.ptp(runtimes):
-        assert kendall_tau(scores, runtimes) == stats.kendalltau(scores, runtimes).statistic
+    if np.ptp(runtimes):
+        assert kendall_tau(order, runtimes) == stats.kendalltau(order, runtimes).statistic
+
+
+@pytest.mark.parametrize("copies", [1, 40], ids=["few", "many"])  # as few and many are counted
+def test_equal_scores_are_worth_what_their_orders_are_on_average(copies: int) -> None:
+    scores, runtimes = np.tile([0.0, 1, 1, 1, 2], copies), np.tile([2.0, 1, 2, 3, 3], copies)
+    generator = np.random.default_rng(0)
+    if copies == 1:
+        ways = [np.array([0, *order, 4]) for order in permutations([1, 2, 3])]
+    else:
+        ways = [np.lexsort((generator.random(len(scores)), scores)) for _ in range(3000)]
+    orders = [np.argsort(way).astype(float) for way in ways]
+    mean = np.mean([stats.kendalltau(order, runtimes).statistic for order in orders])
+    assert kendall_tau(scores, runtimes) == pytest.approx(mean, abs=1e-9 if copies == 1 else 2e-3)
+    assert stats.kendalltau(scores, runtimes).statistic > mean + 0.02  # what it would be by tau-b
 
 
 def test_kendall_tau_of_the_right_and_the_reverse_order() -> None:

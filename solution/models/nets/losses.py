@@ -49,7 +49,9 @@ def pairwise_logistic(scores: Tensor, runtimes: Tensor) -> Tensor:
 
 
 def soft_tau(scores: Tensor, runtimes: Tensor) -> Tensor:
-    """1 - tau-a with tanh(s_i - s_j) in the place of the sign of s_i - s_j.
+    """1 - the mean of tanh(s_i - s_j) sign(r_i - r_j) over the pairs of different runtimes.
+
+    1 - tau-a, a smooth step for the sign, where no two runtimes are equal.
 
     Shapes: scores, runtimes (configs, graphs) -> ().
     """
