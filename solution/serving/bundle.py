@@ -110,7 +110,6 @@ class Bundle:
             known=self.record.knows(own.architecture),
             regret=regret,
             confidence=confidence,
-            explored=self.record.explored.get(name, 0.0),
         )
 
     def session(self, graph: Graph | str | Path, reference: int | None = None) -> "Session":

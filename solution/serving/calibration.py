@@ -1,10 +1,9 @@
 """How many configurations to measure: k, calibrated on programs that the models had not seen.
 
 For every program predicted out of fold, the needed k is the smallest with which the best of the
-first k that are measured (solution.serving.exploring) is within `regret` of the best. The k that is
-given covers a share `confidence` of programs: their quantile, with one more program that is as bad
-as can be. Graphs of one group (a program at several sizes) share the weight of one program, for
-only programs are exchangeable.
+first k of the order is within `regret` of the best. The k that is given covers a share `confidence`
+of programs: their quantile, with one more program that is as bad as can be. Graphs of one group (a
+program at several sizes) share the weight of one program, for only programs are exchangeable.
 
 Sources: Vovk, Gammerman and Shafer, "Algorithmic Learning in a Random World", 2005, chapter 2; Lee,
 Barber and Willett, "Distribution-free inference with hierarchical data", 2023 (groups).

@@ -26,7 +26,6 @@ from solution.runs.origin import recall_command
 from solution.serving.archive import ZIP, is_archive, write_archive
 from solution.serving.calibration import find_steps
 from solution.serving.card import write_card
-from solution.serving.exploring import SHARES, choose_shares, explore
 from solution.serving.record import (
     CARD,
     MODELS,
@@ -185,8 +184,6 @@ def _describe(
     learned = {key for job in jobs for key in [*job.fitted_on, *job.validated_on]}
     table = score_recipes(run, {recipe.name: recipe})
     ranked = read_ranked(run, recipe, used)
-    by_share = {share: list_programs(run, learned, list_steps(ranked, share)) for share in SHARES}
-    explored = choose_shares(by_share)
     return BundleRecord(
         name=name,
         recipe=recipe,
@@ -195,16 +192,13 @@ def _describe(
         commit=made.get("commit"),
         versions=dict(made.get("versions", {})),
         members=tuple(members),
-        programs={
-            name: by_share[explored.get(name, SHARES[0])][name] for name in by_share[SHARES[0]]
-        },
+        programs=list_programs(run, learned, list_steps(ranked)),
         scores=_score(table),
         families=_score_families(table),
         refitted=about.refitted,
         teacher=None if about.teacher is None else _describe_teacher(run, recipe, about.teacher),
         files={},
         sizes={},
-        explored=explored,
     )
 
 
@@ -244,15 +238,10 @@ def read_ranked(run: Run, recipe: Recipe, used: set[str]) -> Ranked:
     return found
 
 
-def list_steps(ranked: Ranked, share: float) -> Steps:
-    """What measuring reaches, by graph, and how many configurations it has.
-
-    Args:
-        share: of those measured that are taken from along the order.
-    """
+def list_steps(ranked: Ranked) -> Steps:
+    """What measuring down the order reaches, by graph, and how many configurations it has."""
     return {
-        key: (find_steps(explore(order, share), runtimes), len(order))
-        for key, (order, runtimes) in ranked.items()
+        key: (find_steps(order, runtimes), len(order)) for key, (order, runtimes) in ranked.items()
     }
 
 

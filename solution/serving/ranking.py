@@ -10,14 +10,12 @@ import numpy as np
 
 from ensembles.votes import rank
 from solution.domain.graph import Graph
-from solution.serving.exploring import explore
 from solution.serving.words import describe_configs
 
 if TYPE_CHECKING:
     import polars as pl
 
 SHOWN = 10  # rows in a notebook
-NAMED = 8  # places in a sentence
 KNOWN = "The models learned from a program of this structure, perhaps of other sizes."
 
 
@@ -28,12 +26,11 @@ class Ranking:
     graph: Graph
     scores: np.ndarray  # (configs,) float32; lower is faster, comparable inside this graph only
     spread: np.ndarray  # (configs,) float64: deviation of the models' ranks; NaN of a single model
-    measure: int | None  # k: measure so many, which are to_measure; None: abstained
+    measure: int | None  # k: measure the first k; None: abstained
     reason: str  # why so many, or why none is given
     known: bool  # a program of this structure was learned from, at these or other sizes
     regret: float
     confidence: float
-    explored: float = 0.0  # the share of those to measure that are taken from along the order
 
     @cached_property
     def order(self) -> np.ndarray:
@@ -43,7 +40,7 @@ class Ranking:
     @cached_property
     def to_measure(self) -> np.ndarray:
         """Numbers (k,) of the configurations to measure, in this order; none if abstained."""
-        return explore(self.order, self.explored)[: self.measure or 0]
+        return self.order[: self.measure or 0]
 
     @property
     def abstained(self) -> bool:
@@ -55,17 +52,7 @@ class Ranking:
         learned = f" {KNOWN}" if self.known else ""
         if self.measure is None:
             return f"No number to measure is given: {self.reason}.{learned}"
-        return f"Measure these {self.measure}{self._places()}: {self.reason}.{learned}"
-
-    def _places(self) -> str:
-        """Where in the order those stand that are to be measured, unless they are the first."""
-        places = np.sort(np.argsort(self.order)[self.to_measure])
-        first = int((places == np.arange(len(places))).sum())
-        if first == len(places):
-            return ""
-        along = ", ".join(str(place + 1) for place in places[first : first + NAMED])
-        more = ", ..." if len(places) > first + NAMED else ""
-        return f" (the first {first} and, from along the order, ranks {along}{more})"
+        return f"Measure the first {self.measure}: {self.reason}.{learned}"
 
     def to_frame(self, top: int | None = None, *, whole: bool = False) -> "pl.DataFrame":
         """rank, config, score, spread (of ranks), configuration (in words); best first.

@@ -11,7 +11,7 @@ by a name: a model's kind is looked up in the catalogue's table.
 
 import dataclasses
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,7 +28,6 @@ from solution.system.sealing import read_record
 RECORD, CARD, MODELS, FORMAT = "bundle.json", "README.md", "models", 1
 MAX_BYTES = 4 << 30  # of all files together
 Count = Annotated[int, Field(ge=0, le=1 << 60)]
-Explored = Annotated[float, Field(ge=0.01, le=0.5)]
 Slowdown = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -99,9 +98,6 @@ class BundleRecord:
     teacher: Teacher | None
     files: dict[str, str]  # checksums
     sizes: dict[str, Count]  # bytes
-    # By collection, the share of what is measured that is taken from along the order, where there
-    # is one (solution.serving.exploring); the programs' steps are of what is measured.
-    explored: dict[str, Explored] = field(default_factory=dict)
 
     def collections(self) -> list[str]:
         """Those that a model ranks."""
@@ -139,6 +135,7 @@ def read_bundle_record(folder: Path, named: Path) -> BundleRecord:
     found = read_record(path, "a bundle")
     if found.pop("format", None) != FORMAT:
         raise InputError(f"{named}: is of another format, expected {FORMAT}. Pack the run again.")
+    strayed = found.pop("explored", None)
     try:
         record = TypeAdapter(BundleRecord).validate_python(found)
     except ValidationError as error:
@@ -148,7 +145,16 @@ def read_bundle_record(folder: Path, named: Path) -> BundleRecord:
             f"{named}: expected the record of a bundle, but {where[:100]}: {first['msg']}"
         ) from error
     _check(record, named)
-    return record
+    return record if not strayed else _forget_steps(record)
+
+
+def _forget_steps(record: BundleRecord) -> BundleRecord:
+    """Without what measuring reaches: an earlier version did not follow the order everywhere."""
+    programs = {
+        name: tuple(dataclasses.replace(program, steps=()) for program in own)
+        for name, own in record.programs.items()
+    }
+    return dataclasses.replace(record, programs=programs)
 
 
 def hash_name(*words: str) -> str:

@@ -27,15 +27,11 @@ from solution.serving.calibration import (
     measure,
     needed,
 )
-from solution.serving.exploring import SHARES, choose_share
 from solution.serving.packing import Ranked, list_programs, list_steps, read_ranked
 from solution.serving.record import Program
 
 DRAWS = 20  # random orders of each program
-COLUMNS = (
-    "Collection", "Programs", "Covered", "Abstained", "Mean k", "Order alone", "Random", "Configs",
-    "Explored",
-)  # fmt: skip
+COLUMNS = ("Collection", "Programs", "Covered", "Abstained", "Mean k", "Random", "Configs")
 
 
 @dataclass(frozen=True)
@@ -43,13 +39,8 @@ class Asked:
     """A program out of fold, and random orders of it."""
 
     fold: int
-    explored: dict[float, Program]  # by the share that is taken from along the order
+    program: Program
     random: list[Program]
-
-    @property
-    def program(self) -> Program:
-        """With steps down the order."""
-        return self.explored[SHARES[0]]
 
 
 def read_programs(run: Run, recipe: str) -> dict[str, list[Asked]]:
@@ -58,9 +49,8 @@ def read_programs(run: Run, recipe: str) -> dict[str, list[Asked]]:
     ranked = read_ranked(run, chosen, {*chosen.names(), chosen.fallback or ""})
     folds = predictions.read(run.graphs).select("collection", "graph", "fold")
     known = {(c, g): fold for c, g, fold in folds.iter_rows()}
-    by_share = {share: list_programs(run, set(), list_steps(ranked, share)) for share in SHARES}
-    draws = [list_programs(run, set(), list_steps(_shuffle(ranked, seed), 0))
-             for seed in range(DRAWS)]  # fmt: skip
+    ordered = list_programs(run, set(), list_steps(ranked))
+    draws = [list_programs(run, set(), list_steps(_shuffle(ranked, seed))) for seed in range(DRAWS)]
     keys: dict[str, list[tuple[str, str]]] = {}
     for row in folds.iter_rows():
         if row[:2] in ranked:
@@ -69,12 +59,12 @@ def read_programs(run: Run, recipe: str) -> dict[str, list[Asked]]:
         name: [
             Asked(
                 fold=known[key],
-                explored={share: own[name][place] for share, own in by_share.items()},
+                program=program,
                 random=[draw[name][place] for draw in draws],
             )
-            for place, key in enumerate(keys[name])
+            for place, (key, program) in enumerate(zip(keys[name], own, strict=True))
         ]
-        for name in by_share[SHARES[0]]
+        for name, own in ordered.items()
     }
 
 
@@ -84,12 +74,9 @@ def _shuffle(ranked: Ranked, seed: int) -> Ranked:
 
 
 def ask(asked: Sequence[Asked], *, families: bool) -> pl.DataFrame:
-    """k of every program (null: abstained), what it needed, and the same of random orders.
-
-    How much is taken from along the order is chosen by the others, too.
-    """
+    """k of every program (null: abstained), what it needed, and the same of random orders."""
     rows = []
-    known: dict[tuple[int, str], tuple[dict[float, Learned], list[Learned]]] = {}
+    known: dict[tuple[int, str], tuple[Learned, list[Learned]]] = {}
     for one in asked:
         own = one.program
         key = one.fold, own.family if families else ""
@@ -100,13 +87,10 @@ def ask(asked: Sequence[Asked], *, families: bool) -> pl.DataFrame:
                 if other.fold != one.fold and not (families and other.program.family == own.family)
             ]
             drawn = [Learned([other.random[draw] for other in others]) for draw in range(DRAWS)]
-            by_share = {s: Learned([other.explored[s] for other in others]) for s in SHARES}
-            known[key] = by_share, drawn
-        by_share, drawn = known[key]
-        share = choose_share(by_share)
+            known[key] = Learned([other.program for other in others]), drawn
+        learned, drawn = known[key]
         facts = Facts(own.architecture, own.nodes, own.edges, own.configurable)
-        found = measure(facts, own.ranked, by_share[share])
-        follow = by_share[SHARES[0]].quantile(REGRET, CONFIDENCE)
+        found = measure(facts, own.ranked, learned)
         random = [draw.quantile(REGRET, CONFIDENCE) for draw in drawn]
         ks = [min(k, own.ranked) for k in random if k is not None]
         rows.append(
@@ -114,9 +98,7 @@ def ask(asked: Sequence[Asked], *, families: bool) -> pl.DataFrame:
                 "family": own.family,
                 "group": own.group,
                 "k": found.k,
-                "needed": needed(one.explored[share].steps, REGRET),
-                "share": share,
-                "order": None if follow is None else min(follow, own.ranked),
+                "needed": needed(own.steps, REGRET),
                 "configs": own.ranked,
                 "random": float(np.mean(ks)) if ks else None,
             }
@@ -134,9 +116,7 @@ def show(name: str, tables: dict[str, pl.DataFrame]) -> Table:
         answered = asked.filter(pl.col("k").is_not_null())
         # Graphs of one program share its weight.
         covered = answered.with_columns(covered=pl.col("needed") <= pl.col("k"))
-        means = covered.group_by("group").agg(
-            pl.col("covered", "k", "order", "random", "configs", "share").mean()
-        )
+        means = covered.group_by("group").agg(pl.col("covered", "k", "random", "configs").mean())
         groups = asked["group"].n_unique()
         shown = [collection, str(groups)]
         if len(answered):
@@ -144,10 +124,9 @@ def show(name: str, tables: dict[str, pl.DataFrame]) -> Table:
         else:
             shown.append("-")
         shown.append(f"{1 - len(answered) / len(asked):.1%}")
-        for column in ("k", "order", "random", "configs"):
+        for column in ("k", "random", "configs"):
             value = means[column].mean() if len(answered) else None
             shown.append("-" if value is None else f"{value:.1f}")
-        shown.append(f"{means['share'].mean():.0%}" if len(answered) else "-")
         table.add_row(*shown)
     return table
 

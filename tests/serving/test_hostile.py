@@ -85,6 +85,15 @@ def test_the_bundle_that_is_attacked_here_is_sound(made: Path, tmp_path: Path) -
     assert zipfile.ZipFile(path).infolist()[0].compress_type == zipfile.ZIP_STORED
 
 
+def test_a_bundle_that_did_not_follow_its_order_promises_nothing(made: Path) -> None:
+    ranked = {"steps": [[1, 0.0]], "configurable": 0, "configs": 8, "ranked": 8}
+    known = [ENDLESS | ranked | {"group": str(number)} for number in range(20)]
+    seal(made, programs={GRAPH.collection.name: known})
+    assert "too few" not in load_bundle(made).rank(GRAPH).reason
+    seal(made, programs={GRAPH.collection.name: known}, explored={GRAPH.collection.name: 0.25})
+    assert "0 programs predicted out of fold are too few" in load_bundle(made).rank(GRAPH).reason
+
+
 def test_a_changed_byte(made: Path) -> None:
     path = made / PLACE / "model.safetensors"
     content = bytearray(path.read_bytes())
@@ -252,7 +261,6 @@ def test_other_features(made: Path) -> None:
         ({"programs": {"tile:xla": [ENDLESS | {"steps": [[5, 0.5], [2, 0]]}]}}, "slower"),
         ({"members": [dataclasses.asdict(MEMBER)] * 2}, "names a model twice"),
         ({"members": [dataclasses.asdict(MEMBER) | {"collections": ["tile:tpu"]}]}, "'tile:tpu'"),
-        ({"explored": {"tile:xla": 1e-300}}, "record of a bundle"),
         ({"programs": {"tile:xla": [ENDLESS | {"nodes": -7}]}}, "record of a bundle"),
         ({"recipe": {"name": "r", "members": {}}}, "record of a bundle"),
     ],

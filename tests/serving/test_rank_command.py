@@ -22,7 +22,7 @@ def test_rank_prints_and_writes_the_order(
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     expected = load_bundle(bundle_folder).rank(read_graph(file), confidence=0.8)
-    assert f"Measure these {expected.measure}: within 2.0% of the best" in done.stdout
+    assert f"Measure the first {expected.measure}: within 2.0% of the best" in done.stdout
     table = pl.read_csv(tmp_path / "all.csv")
     own = table.filter(pl.col("graph") == "kernel_6")
     assert set(own["file"]) == {str(file)}
