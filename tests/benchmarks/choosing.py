@@ -42,6 +42,8 @@ WITH_INTERVAL = (4, 8, 16)
 MOST, SEEDS = 128, 20
 REACHES = (0.01, 0.03)  # of the best: after how many measurements 90% of searches are so close
 SINGLE = 16  # of so few programs each is also shown alone
+TILES = "tile:xla"
+FOLDS = 5  # of products
 FULL_PRODUCT = 60  # tiles of a product whose collection was not cut short
 console = Console(width=170)
 
@@ -95,12 +97,14 @@ def read_run(folder: Path, data: Path) -> list[Scored]:
 
 def read_tpu(folder: Path, place: Path) -> list[Scored]:
     """Real kernels whose tiles differ, each scored by models that learned from the others."""
-    return leave_one_out([g for g in read_tiles(folder) if len(g.distinct.first) > 1], place)
+    graphs = [graph for graph in read_tiles(folder) if len(graph.distinct.first) > 1]
+    return hold_out(graphs, len(graphs), place)
 
 
 def read_products(folder: Path, place: Path) -> list[Scored]:
-    """Collected products, likewise."""
-    return leave_one_out([g for g in read_tiles(folder) if g.num_configs >= FULL_PRODUCT], place)
+    """Collected products, each scored by models that learned from those of other folds."""
+    graphs = [graph for graph in read_tiles(folder) if graph.num_configs >= FULL_PRODUCT]
+    return hold_out(graphs, FOLDS, place)
 
 
 def read_tiles(folder: Path) -> list[Graph]:
@@ -110,36 +114,42 @@ def read_tiles(folder: Path) -> list[Graph]:
     return [graph for graph in graphs if graph.runtimes is not None]
 
 
-def leave_one_out(graphs: Sequence[Graph], place: Path) -> list[Scored]:
-    """The default recipe's scores of each by models of the others, kept below `place`.
+def hold_out(graphs: Sequence[Graph], folds: int, place: Path) -> list[Scored]:
+    """The default recipe's scores of each fold by models of the others, kept below `place`."""
+    paths = [place / "scores" / f"{graph.name}.npy" for graph in graphs]
+    with track(list(range(folds)), "models of the other folds") as todo:
+        for fold in todo:
+            held = range(fold, len(graphs), folds)
+            if all(paths[number].exists() for number in held):
+                continue
+            others = [graph for number, graph in enumerate(graphs) if number % folds != fold]
+            for number, scores in zip(
+                held, score_by(others, [graphs[number] for number in held]), strict=True
+            ):
+                with replace_file(paths[number]) as temporary, temporary.open("wb") as stream:
+                    np.save(stream, scores, allow_pickle=False)
+    tables = [make_table(graph) for graph in graphs]
+    return [
+        Scored(table, np.load(path, allow_pickle=False)[table.first])
+        for table, path in zip(tables, paths, strict=True)
+    ]
+
+
+def score_by(others: Sequence[Graph], held: Sequence[Graph]) -> list[np.ndarray]:
+    """Scores (configs,) of tiles of each by the default recipe, whose models learn from `others`.
 
     Without early stopping: there are too few kernels to stop on.
     """
-    scored = []
-    with track(graphs, "models of the others") as todo:
-        for graph in todo:
-            path = place / "scores" / f"{graph.name}.npy"
-            if not path.exists():
-                others = [other for other in graphs if other is not graph]
-                with replace_file(path) as temporary, temporary.open("wb") as stream:
-                    np.save(stream, score_by(others, graph), allow_pickle=False)
-            scores = np.load(path, allow_pickle=False)
-            table = make_table(graph)
-            scored.append(Scored(table, scores[table.first]))
-    return scored
-
-
-def score_by(others: Sequence[Graph], graph: Graph) -> np.ndarray:
-    """Scores (configs,) of tiles by the default recipe, whose models learn from `others`."""
     recipe = find_recipe(DEFAULT_RECIPE)
-    weights = recipe.weights(graph.collection.name)
-    votes = {}
+    weights = recipe.weights(TILES)
+    votes: list[dict[str, list[np.ndarray]]] = [{} for _ in held]
     for name in weights:
         experiment = find_experiment(name)
-        if graph.collection.name in experiment.collections:
-            models = (experiment.ranker.build(seed).fit(others, []) for seed in experiment.seeds)
-            votes[name] = [np.asarray(model.predict(graph)) for model in models]
-    return merge_votes(votes, weights, recipe.method)
+        if TILES in experiment.collections:
+            models = [experiment.ranker.build(seed).fit(others, []) for seed in experiment.seeds]
+            for own, graph in zip(votes, held, strict=True):
+                own[name] = [np.asarray(model.predict(graph)) for model in models]
+    return [merge_votes(own, weights, recipe.method) for own in votes]
 
 
 def group(scored: Sequence[Scored]) -> dict[str, list[Scored]]:
