@@ -30,9 +30,10 @@ Ranks compiler configurations of tensor programs from fastest to slowest: {model
 |---|---|---|---|---|---|---|
 {rows}
 
-Out of fold: every graph is scored by models that have not seen its program. {claim} Measure: how
-many of the first are enough to be within {regret:.0%} of the best for {confidence:.0%} of such
-programs; a dash where there are too few to say.
+Out of fold: every graph is scored by models that have not seen its program. {claim}
+
+{caveat}Measure: how many of the first are enough to be within {regret:.0%} of the best for
+{confidence:.0%} of such programs; a dash where there are too few to say.
 
 | Collection | Family | Out of fold | Graphs |
 |---|---|---|---|
@@ -62,6 +63,7 @@ def write_card(record: BundleRecord, folder: Path) -> None:
         method=record.recipe.method,
         rows=rows,
         claim=REFITTED if record.refitted else AVERAGED,
+        caveat=f"{record.caveat} " if record.caveat else "",
         families="\n".join(_list_families(record)),
         teacher=_describe_teacher(record),
         regret=REGRET,

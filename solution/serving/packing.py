@@ -14,7 +14,7 @@ import polars as pl
 
 from ensembles.merge import check_finished, find_members, merge_files
 from ensembles.recipe import Recipe, check_recipe
-from ensembles.scoring import score_recipes
+from ensembles.scoring import describe_fit, score_recipes
 from ensembles.statistics import bootstrap, compare
 from solution.domain import predictions
 from solution.features.preparation import VERSION
@@ -199,6 +199,9 @@ def _describe(
         teacher=None if about.teacher is None else _describe_teacher(run, recipe, about.teacher),
         files={},
         sizes={},
+        caveat=" ".join(
+            filter(None, (describe_fit(run, one) for one in (recipe, about.teacher) if one))
+        ),
     )
 
 

@@ -98,6 +98,7 @@ class BundleRecord:
     teacher: Teacher | None
     files: dict[str, str]  # checksums
     sizes: dict[str, Count]  # bytes
+    caveat: str = ""  # why the scores are too high, where they are
 
     def collections(self) -> list[str]:
         """Those that a model ranks."""

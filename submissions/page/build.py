@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from ensembles.last_recipe import recall
 from ensembles.merge import find_missing
 from ensembles.recipe import Recipe
+from ensembles.scoring import describe_fit
 from solution.runs.folder import Run
 from solution.runs.origin import recall_origin
 from solution.system.errors import InputError
@@ -107,7 +108,7 @@ def _summarise(evidence: Evidence) -> Headline:
         value, between, graphs = mean["value"], (mean["low"], mean["high"]), int(mean["graphs"])
         label = f"{evidence.collections[0].name}; not all five collections are in this run"
     record = evidence.run.record()
-    models = evidence.run.count_models()
+    models, fitted = evidence.run.count_models(), describe_fit(evidence.run, evidence.recipe)
     scope = (
         f"{count(models, 'model')} of {count(len(evidence.members) - 1, 'experiment')} on "
         f"{count(graphs, 'labelled graph')}, merged by the recipe {evidence.recipe.name}."
@@ -117,7 +118,12 @@ def _summarise(evidence: Evidence) -> Headline:
         value=number(value),
         label=label,
         interval=interval(*between),
-        sentences=[*_place(evidence.run), scope, *_describe_missing(evidence), *_compare(evidence)],
+        sentences=[
+            *_place(evidence.run),
+            scope,
+            *_describe_missing(evidence),
+            *([fitted] if fitted else _compare(evidence)),
+        ],
         commit=str(record.get("commit") or "not known"),
     )
 
