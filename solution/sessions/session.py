@@ -35,6 +35,7 @@ RUN = "run"  # the folder of a notebook's run, in its output
 OWN_BUNDLES = str(Path("solution", "serving"))  # where this project has one
 OUTPUT_BYTES = 19_500_000_000  # of the 20 GB that Kaggle keeps of a kernel; beyond it keeps nothing
 LOOK_SECONDS = 20.0  # between two looks at how much that is
+LEAST_SECONDS = 0.5  # that a block has
 CHECKOUT = PROJECT if (PROJECT / "pyproject.toml").is_file() else Path()
 
 
@@ -161,7 +162,8 @@ class Session:
         """
         if threading.current_thread() is not threading.main_thread():
             raise InputError("time_limit works in the main thread only, where signals arrive.")
-        left = max(0.001, self.begun + 3600 * hours - time.monotonic())
+        # The block must have begun when its time is over, or nobody is there to end quietly.
+        left = max(LEAST_SECONDS, self.begun + 3600 * hours - time.monotonic())
         before = {number: signal.signal(number, _stop) for number in REASONS}
         signal.setitimer(signal.ITIMER_REAL, left)
         over = threading.Event()

@@ -154,7 +154,7 @@ def test_a_session_ends_quietly(
     kernel = Session.begin("notebook")
     before = signal.getsignal(signal.SIGTERM)
     reached = False
-    with kernel.time_limit(0.1 / 3600 if ended_by == "time" else 1):
+    with kernel.time_limit(-1 if ended_by == "time" else 1):
         try:
             if ended_by == "SIGTERM":
                 os.kill(os.getpid(), signal.SIGTERM)
