@@ -17,7 +17,6 @@ from solution.runs.folder import Run
 from solution.runs.record import open_run
 from solution.store.store import Store
 from solution.system.errors import InputError
-from solution.system.files import checksum
 from solution.training.opening import save_split
 from solution.training.out_of_fold import run_experiments
 from solution.training.plan import make_plan
@@ -182,17 +181,6 @@ def test_the_page_and_the_table_of_a_run_have_one_score_of_a_model(tmp_path: Pat
     merged = evidence.means.filter(collection="tile:xla", member="net_001")["value"][0]
     words = write_page(run, recipe).read_text(encoding="utf-8")
     assert f">{merged:.3f}<" in words
-
-
-def test_a_recipe_that_was_fitted_on_these_graphs_gains_nothing_here(tmp_path: Path) -> None:
-    run, path = make_run(tmp_path / "run"), tmp_path / "mine.toml"
-    texts = []
-    for fitted in ("", f'fitted_on = "{checksum(run.labels)}"\nnested = 0.5\n'):
-        path.write_text(fitted + RECIPE, encoding="utf-8")
-        texts.append(write_page(run, find_recipe(str(path)), None, None).read_text())
-    flattered = "fitted on these very graphs, which flatters it; on others the search reaches 0.5"
-    assert [flattered in text for text in texts] == [False, True]
-    assert ["Against the best single member" in text for text in texts] == [True, False]
 
 
 def test_a_single_member_without_a_fallback_cannot_be_left_out(tmp_path: Path) -> None:
