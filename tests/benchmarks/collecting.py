@@ -17,7 +17,7 @@ import polars as pl
 from solution.collecting.builder import Builder
 from solution.collecting.child import Compile, Load, Open, Run
 from solution.collecting.children import Child, Limits, choose_core
-from solution.collecting.collect import Collection, Settings, Workers
+from solution.collecting.collect import ProgramCollection, Settings, Workers
 from solution.collecting.journal import (
     CANDIDATE_FILE,
     CANDIDATES,
@@ -97,7 +97,9 @@ def measure_tiles(folder: Path, count: int) -> pl.DataFrame:
         for program in read_drafts("tile:xla", count, folder, compiling):
             settings = Settings(configs=72, seconds=90, keep_flat=True)
             place = Place(folder, "tile:xla", "train")
-            state = Collection(program, TileSpace(program), place, settings, workers).run(say)
+            state = ProgramCollection(program, TileSpace(program), place, settings, workers).run(
+                say
+            )
             failed = sum(state["statuses"].values()) - state["configs"]
             rows.append(
                 (program.name, state["configs"], failed, state["spread"], state["repeat_tau"])
@@ -156,7 +158,9 @@ def _collect_layouts(folder: Path, count: int) -> None:
             place = Place(folder, "layout:xla:random", "train")
             settings = Settings(configs=40, seconds=90, keep_flat=True)
             workers = Workers(compiling, timing)
-            Collection(program, LayoutSpace(program, "random"), place, settings, workers).run(say)
+            ProgramCollection(
+                program, LayoutSpace(program, "random"), place, settings, workers
+            ).run(say)
 
 
 def measure_costs(folder: Path, count: int) -> pl.DataFrame:
