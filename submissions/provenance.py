@@ -18,6 +18,7 @@ from typing import Any
 
 from solution.runs.folder import Run
 from solution.runs.record import fingerprint_code
+from solution.system.commit import LEDGER
 from solution.system.errors import InputError
 from solution.system.files import replace_folder, write_json
 from solution.system.wording import count
@@ -26,7 +27,6 @@ from submissions.credentials import redact
 from submissions.ledger import OOF_COLUMNS
 
 PROJECT = Path(__file__).parent.parent
-LEDGER = "submissions/ledger.csv"  # it changes with every submission, and decides nothing
 FINGERPRINT = 16  # hexadecimal digits
 MAX_SHOWN = 5
 DIRTY = "-dirty"  # after a commit: something differs from it
