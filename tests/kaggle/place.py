@@ -41,14 +41,15 @@ def make_run(folder: Path, seed: int = 0) -> Run:
         for number in range(collection.test_rows + LABELLED):
             is_test = number < collection.test_rows
             graph = f"{'test' if is_test else 'train'}{number}"
-            graphs.append((name, graph, "test" if is_test else "train", configs))
+            split = "test" if is_test else "train"
+            graphs.append((name, graph, graph, split, not is_test, configs))
             for config, score in enumerate(random.random(configs)):
                 (test if is_test else labelled).append((name, graph, config, 0, 0, score))
                 if not is_test:
                     labels.append((name, graph, config, 1 + score + random.random()))
     run = Run(folder)
     write_sealed({"settings": {"experiments": {"one": {}}, "data": "da7a"}}, folder / "run.json")
-    columns = ["collection", "graph", "split", "configs"]
+    columns = ["collection", "graph", "group", "split", "labelled", "configs"]
     pl.DataFrame(graphs, columns, orient="row").write_parquet(run.graphs)
     columns = ["collection", "graph", "config", "runtime"]
     frame = pl.DataFrame(labels, columns, orient="row").cast({"config": pl.Int32()})
