@@ -37,21 +37,21 @@ app = typer.Typer()
 @app.command()
 def check(data: Data = SAMPLE) -> None:
     """Validate every file, of the data or of a prepared store, and count what is there."""
+    from solution.analysis.data_check import check_files, find_impossible
     from solution.analysis.equal_graphs import add_sources, find_equal_graphs
     from solution.analysis.graph_tables import show_summaries
     from solution.analysis.scale import show_scale
     from solution.data.folders import find_files, find_left_out
-    from solution.data.scan import scan
     from solution.store.store import Store, is_store
     from solution.system.progress import warn
 
     if is_store(data):
         store = Store.open(data)
         summaries, defects = store.graphs, store.find_defects()
-        notes = find_equal_graphs(summaries)
+        notes = find_equal_graphs(summaries) + ([] if defects else find_impossible(store))
     else:
-        summaries, defects = scan(files := find_files(data))
-        notes = find_left_out(data) + find_equal_graphs(add_sources(summaries, files))
+        summaries, defects, odd = check_files(files := find_files(data))
+        notes = find_left_out(data) + find_equal_graphs(add_sources(summaries, files)) + odd
     output.print(show_summaries(summaries))
     if len(summaries) > 1:
         output.print(show_scale(summaries))

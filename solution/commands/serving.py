@@ -125,7 +125,9 @@ def rank(
 ) -> None:
     """Rank the configurations of programs, fastest first, and say how many to measure."""
     from solution.domain.collection import collection as find_collection
+    from solution.serving.possible import describe_impossible
     from solution.serving.reading import read_questions
+    from solution.system.progress import warn
 
     if collection is not None:
         find_collection(collection)
@@ -138,6 +140,8 @@ def rank(
     with _writing(csv, json) as rankings:
         for file in files:
             for question in read_questions(file, collection, configs):
+                if words := describe_impossible(question.graph):
+                    warn(f"{question.file}: {words}")
                 promise = {"regret": regret, "confidence": confidence}
                 ranking = opened.rank(question.graph, question.facts, **promise)
                 output.print(_tabulate(ranking, top, made=question.made))

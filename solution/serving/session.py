@@ -25,6 +25,7 @@ from solution.features.preparation import Preparation
 from solution.serving.bundle import Bundle
 from solution.serving.checks import check_configured
 from solution.serving.listed import Listed, put_beside
+from solution.serving.possible import check_layouts
 from solution.system.errors import InputError
 
 REFERENCE = 256  # configurations of the list, at most
@@ -95,7 +96,9 @@ class Session:
         given = np.asarray(configs)
         if not np.isin(given, np.arange(-1, 6)).all():
             raise InputError(f"{self.reference.name}: expected layouts of -1 to 5.")
-        return given.astype(np.int8)
+        layouts = given.astype(np.int8)
+        check_layouts(self.reference, layouts)
+        return layouts
 
 
 def open_session(bundle: Bundle, graph: Graph, reference: int = REFERENCE) -> Session:

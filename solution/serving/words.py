@@ -60,11 +60,12 @@ def _describe_all(graph: Graph, asked: Sequence[AskedFor]) -> str:
     """Such as `dot 4 output {1,0} kernel {0,1}; copy 7 input {0,1}`."""
     words: dict[int, list[str]] = {}
     for node, tensor, order in asked:
-        words.setdefault(node, [_name(graph, node)]).append(spell(tensor, order))
+        words.setdefault(node, [name_node(graph, node)]).append(spell(tensor, order))
     return "; ".join(" ".join(own) for own in words.values()) or SAME
 
 
-def _name(graph: Graph, node: int) -> str:
+def name_node(graph: Graph, node: int) -> str:
+    """Such as `dot 4`."""
     return f"{OPCODES.get(int(graph.node_opcodes[node]), 'node')} {node}"
 
 
@@ -123,7 +124,7 @@ def _describe_same(graph: Graph, given: np.ndarray) -> str:
     asked = graph.configurable[given]
     if not len(asked):
         return SAME
-    where = _name(graph, asked[0]) if len(asked) == 1 else f"{len(asked)} nodes"
+    where = name_node(graph, asked[0]) if len(asked) == 1 else f"{len(asked)} nodes"
     return f"{SAME}, asked for at {where}"
 
 
@@ -136,4 +137,4 @@ def _describe_pair(graph: Graph, layouts: Codebook, pair: int, changed: np.ndarr
         for tensor, own, is_changed in zip(LAYOUT_TENSORS, slots, changed, strict=True)
         if is_changed
     ]
-    return f"{_name(graph, node)} {' '.join(words)}"
+    return f"{name_node(graph, node)} {' '.join(words)}"

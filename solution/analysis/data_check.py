@@ -1,0 +1,47 @@
+"""What `check` says of data: which files are defective, and which hold layouts that cannot be."""
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from solution.data.folders import GraphFile
+from solution.data.inflate import Advance
+from solution.data.parallel_files import map_files
+from solution.data.scan import Summary, read_labelled, summarise, tabulate
+from solution.serving.possible import describe_impossible
+from solution.store.graph_file import read_prepared
+from solution.store.store import Store
+from solution.system.errors import InputError
+from solution.system.progress import track
+
+
+def check_files(files: Sequence[GraphFile]) -> tuple[pl.DataFrame, list[str], list[str]]:
+    """Read every file once.
+
+    Returns:
+        As solution.data.scan, a row for each sound file and a message for each defect; and a
+        sentence for each file with a layout that no tensor can have.
+    """
+    results = map_files(_check_file, files, "Checking files")
+    sound = [result for result in results if not isinstance(result, str)]
+    defects = [result for result in results if isinstance(result, str)]
+    return tabulate([summary for summary, _ in sound]), defects, [odd for _, odd in sound if odd]
+
+
+def find_impossible(store: Store) -> list[str]:
+    """A sentence for each file of a sound store with a layout that no tensor can have."""
+    found = []
+    with track(store.paths(), "Checking layouts") as paths:
+        for path in paths:
+            if words := describe_impossible(read_prepared(path, is_checked=True)):
+                found.append(f"{path}: {words}")
+    return found
+
+
+def _check_file(file: GraphFile, advance: Advance) -> tuple[Summary, str] | str:
+    try:
+        graph = read_labelled(file, advance)
+    except InputError as error:
+        return str(error)
+    words = describe_impossible(graph)
+    return summarise(graph, file.split), f"{file.path}: {words}" if words else ""
