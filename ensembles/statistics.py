@@ -28,7 +28,7 @@ from ensembles.resampling import (
 from ensembles.scoring import alone, labels_of, score_recipes
 from solution.domain import predictions
 from solution.domain.metrics import Mean, score_predictions
-from solution.runs.folder import Run
+from solution.runs.folder import STUDENTS, Run
 from solution.system.errors import InputError
 from solution.system.parquet import GRAPH, read_by_graphs, reading
 from solution.system.sealing import check_any_seal
@@ -204,9 +204,10 @@ def compare(
     for name in (a, b):
         if name not in known:
             there = ", ".join(known) or "none at all"
+            command = "fastslow pack RUN --distill" if name in STUDENTS else "fastslow run"
             raise InputError(
                 f"{name!r} has no scores out of fold; there are of: {there}. If its training is "
-                "not finished, `fastslow run` goes on with it."
+                f"not finished, `{command}` goes on with it."
             )
     parts = [_subtract(s, a, b) for s in read_scores(table) if a in s.members and b in s.members]
     if not parts:

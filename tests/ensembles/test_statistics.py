@@ -162,6 +162,9 @@ def test_an_unknown_member_is_refused_with_the_names_there_are() -> None:
         InputError, match=r"'three' has no scores out of fold; there are of: one, two"
     ):
         compare(table, "one", "three")
+    for name, command in (("three", "run"), ("distilled_tile", "pack RUN --distill")):
+        with pytest.raises(InputError, match=f"`fastslow {command}` goes on with it"):
+            compare(table, "one", name)
     with pytest.raises(InputError, match="no collection in common"):
         compare(table, "one", "two")
 
