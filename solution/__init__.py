@@ -23,11 +23,13 @@ if TYPE_CHECKING:
     from solution.models.table_ranker import TableSettings
     from solution.serving.bundle import load_bundle, load_run
     from solution.serving.reading import read_graph
+    from solution.system.errors import InputError
 
-__all__ = ["Experiment", "TableSettings", "load_bundle", "load_run", "read_graph"]
+__all__ = ["Experiment", "InputError", "TableSettings", "load_bundle", "load_run", "read_graph"]
 
 _PLACES = {
     "Experiment": "experiments.base",
+    "InputError": "system.errors",
     "TableSettings": "models.table_ranker",
     "load_bundle": "serving.bundle",
     "load_run": "serving.bundle",

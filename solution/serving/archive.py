@@ -5,6 +5,8 @@ bundle's own record: no other names, no other sizes, nothing compressed, no link
 """
 
 import shutil
+import tempfile
+import weakref
 import zipfile
 from pathlib import Path, PurePosixPath
 
@@ -17,6 +19,14 @@ from solution.system.zips import describe_member, open_untrusted
 ZIP = ".zip"
 MAX_MEMBERS = 100_000
 ADVICE = "Make the zip with `fastslow pack`, or unpack it and give the folder."
+
+
+class KeptFolder:
+    """A folder that only its owner may read; it lives as long as this, or as the process."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="fastslow-"))
+        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 
 
 def write_archive(bundle: Path, path: Path) -> Path:

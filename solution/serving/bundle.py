@@ -1,6 +1,5 @@
 """Read a bundle and rank with it. Everything is compared with its checksum before it is loaded."""
 
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,7 +17,7 @@ from solution.models import catalogue
 from solution.models.catalogue import Model, load_model
 from solution.models.light import LightModel, load_light
 from solution.serving import calibration
-from solution.serving.archive import unpack
+from solution.serving.archive import KeptFolder, unpack
 from solution.serving.calibration import CONFIDENCE, REGRET, Facts, Learned, describe_graph
 from solution.serving.checks import check_configured, check_scores, naming
 from solution.serving.ranking import Ranking, find_spread
@@ -69,6 +68,14 @@ class Bundle:
 
     def __repr__(self) -> str:
         return f"<Bundle {self.source}: {self.describe()}>"
+
+    def __getstate__(self) -> dict[str, object]:
+        """A copy has its models with it where their folder goes with this bundle."""
+        if self._kept is not None:
+            self.load()
+        state = {**self.__dict__, "_kept": None}
+        state.pop("_libraries", None)  # of this process; found again
+        return state
 
     def describe(self) -> str:
         """What it is and what it learned from."""
@@ -237,9 +244,9 @@ def load_bundle(path: str | Path = DEFAULT) -> Bundle:
     if source.name == RECORD and source.is_file():
         raise InputError(f"{source}: is the record of a bundle. Give its folder, {source.parent}.")
     if source.exists() and not source.is_dir():
-        kept = tempfile.TemporaryDirectory(prefix="fastslow-")  # only its owner may read it
-        unpack(source, Path(kept.name))
-        bundle = _open(Path(kept.name), source, kept)
+        kept = KeptFolder()
+        unpack(source, kept.path)
+        bundle = _open(kept.path, source, kept)
     else:
         bundle = _open(source, source, None)
     if bundle.record.is_light:  # small: who asks first need not wait for them
@@ -258,10 +265,10 @@ def load_run(path: str | Path, recipe: str | Path | None = None) -> Bundle:
     from solution.serving.packing import pack
 
     source = Path(path)
-    kept = tempfile.TemporaryDirectory(prefix="fastslow-")
+    kept = KeptFolder()
     run = Run.existing(source)
     chosen = choose_recipe(run, None if recipe is None else str(recipe))
-    folder = pack(run, chosen, Path(kept.name) / "bundle")
+    folder = pack(run, chosen, kept.path / "bundle")
     return _open(folder, source, kept)
 
 

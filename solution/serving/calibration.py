@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Real
 
 import numpy as np
 
@@ -46,7 +47,10 @@ class Measure:
 
 
 def check_promise(regret: float, confidence: float) -> None:
-    """Raise InputError where nothing can be promised so."""
+    """Raise InputError where nothing can be promised so, TypeError for what is no number."""
+    for name, given in (("regret", regret), ("confidence", confidence)):
+        if not isinstance(given, Real):
+            raise TypeError(f"{name} is {given!r}, expected a number: 0.02 for 2%, for example")
     if not 0 <= regret < math.inf:
         raise InputError(f"regret is {regret:g}, expected at least 0: 2% or 0.02, for example.")
     if not 0 < confidence < 1:

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 
 import numpy as np
@@ -77,6 +78,10 @@ def read_question(
     path: str | Path, collection: str | None = None, *, configs: int | None = None
 ) -> Question:
     """As read_graph, and what is known of the whole program."""
+    if not isinstance(path, str | PathLike):
+        raise TypeError(f"expected a graph or the path of its file, found {type(path).__name__}")
+    if not str(path):
+        raise InputError("The path of the graph is empty. Name its file.")
     if collection is not None:
         find_collection(collection)
     if Path(path).is_dir():
