@@ -17,6 +17,7 @@ import solution
 from solution import load_bundle, read_graph
 from solution.system import errors
 from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
+from tests.serving.test_reading import TEXT
 
 GRAPH = make_layout_graph(20, configs=30, name="new")
 
@@ -78,3 +79,14 @@ def test_the_end_of_a_process_warns_of_nothing(tmp_path: Path) -> None:
         )  # fmt: skip
         assert "ResourceWarning" not in done.stderr
         assert not list(temporary.glob("fastslow-*"))
+
+
+def test_text_is_read_under_its_own_name(tmp_path: Path) -> None:
+    pytest.importorskip("jax")
+    (tmp_path / "product.hlo").write_text(TEXT)
+    words = "import sys; from solution import read_graph; read_graph(sys.argv[1])"
+    done = subprocess.run(
+        [sys.executable, "-c", words, str(tmp_path / "product.hlo")],
+        capture_output=True, text=True, check=True, cwd=Path(solution.__file__).parents[1],
+    )  # fmt: skip
+    assert "Reading product.hlo" in done.stderr
