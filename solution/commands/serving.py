@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from solution.serving.bundle import Bundle
     from solution.serving.export import Ranked
     from solution.serving.ranking import Ranking
+    from solution.serving.reading import Question
 
 # Heavy imports (torch, lightgbm, matplotlib, polars) wait inside the commands that need them.
 
@@ -125,9 +126,6 @@ def rank(
 ) -> None:
     """Rank the configurations of programs, fastest first, and say how many to measure."""
     from solution.domain.collection import collection as find_collection
-    from solution.serving.possible import describe_impossible
-    from solution.serving.reading import read_questions
-    from solution.system.progress import warn
 
     if collection is not None:
         find_collection(collection)
@@ -139,14 +137,24 @@ def rank(
     opened = open_bundle(bundle, run_folder, recipe)
     with _writing(csv, json) as rankings:
         for file in files:
-            for question in read_questions(file, collection, configs):
-                if words := describe_impossible(question.graph):
-                    warn(f"{question.file}: {words}")
+            for question in _ask(file, collection, configs):
                 promise = {"regret": regret, "confidence": confidence}
                 ranking = opened.rank(question.graph, question.facts, **promise)
                 output.print(_tabulate(ranking, top, made=question.made))
                 say(ranking.sentence())
                 rankings += [(question.file, ranking)] if csv or json else []
+
+
+def _ask(file: Path, collection: str | None, configs: int | None) -> Iterator["Question"]:
+    """What is to be ranked; layouts that no tensor can have are warned of."""
+    from solution.serving.possible import describe_impossible
+    from solution.serving.reading import read_questions
+    from solution.system.progress import warn
+
+    for question in read_questions(file, collection, configs):
+        if words := describe_impossible(question.graph):
+            warn(f"{question.file}: {words}")
+        yield question
 
 
 def _check_there(files: list[Path]) -> None:
