@@ -12,6 +12,7 @@ from solution.domain import predictions
 from solution.domain.predictions import RANKING_SCHEMA, REQUEST_KEYS
 from solution.runs.folder import EXPERIMENTS, Run
 from solution.system.errors import InputError
+from solution.system.files import remove_leftovers
 from solution.system.parquet import GRAPH, read_by_graphs, write_batches
 from solution.system.wording import count
 
@@ -32,8 +33,10 @@ def merge_run(run: Run, recipe: Recipe) -> None:
         )
     check_finished(run, recipe)
     for part in predictions.PARTS:
+        path = run.ranking(recipe.name, part)
+        remove_leftovers(path.parent, ())
         merged = merge_files(find_members(run, recipe, part), recipe)
-        write_batches(merged, RANKING_SCHEMA, run.ranking(recipe.name, part))
+        write_batches(merged, RANKING_SCHEMA, path)
 
 
 def check_finished(run: Run, recipe: Recipe) -> None:

@@ -11,7 +11,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from solution.runs.folder import EXPERIMENTS, RECORD, Run, read_record
+from solution.domain import predictions
+from solution.runs.folder import CHECKPOINTS, EXPERIMENTS, JOBS, RECORD, Run, read_record
 from solution.system.buckets import send_back
 from solution.system.commit import read_commit
 from solution.system.errors import InputError
@@ -23,6 +24,7 @@ from solution.system.files import (
     remove_leftovers,
     write_sealed,
 )
+from solution.system.names import NAME
 from solution.system.progress import console
 from solution.system.sealing import check_seal
 
@@ -39,6 +41,8 @@ DECIDING = (
     "training/jobs.py",
     "training/plan.py",
 )
+# Where training writes, of an experiment's folder.
+WRITTEN = (*predictions.PARTS, f"{JOBS}/*", f"{JOBS}/*/*{CHECKPOINTS}")
 LIBRARIES = ("torch", "torch-geometric", "lightgbm", "polars", "numpy", "scipy")
 
 
@@ -58,10 +62,10 @@ def open_run(folder: Path, settings: dict[str, Any], *, replace: bool = False) -
     with locked(folder, "Wait for it, or choose another folder with --run."):
         if replace:
             _empty(folder)
-        remove_leftovers(folder)
         if not record.is_file():
             made = {"commit": read_commit(), "versions": list_versions()}
             write_sealed({**wanted, **made}, record)
+        _remove_leftovers(folder)
         compare_versions(folder, read_record(folder))
         _add_experiments(record, wanted["settings"])
         # Else a run that is stopped would fetch what it replaced, and two machines that begin one
@@ -114,6 +118,13 @@ def _add_experiments(record: Path, settings: dict[str, Any]) -> None:
     if settings.get(EXPERIMENTS, {}).keys() - own.keys():
         found["settings"][EXPERIMENTS] = {**own, **settings[EXPERIMENTS]}
         write_sealed(found, record)
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Those of training; merging by a recipe removes its own."""
+    names = read_record(folder)["settings"].get(EXPERIMENTS, {})
+    sound = filter(NAME.fullmatch, names)  # in a record that is anybody's, one might lead elsewhere
+    remove_leftovers(folder, [f"{name}/{place}" for name in sound for place in WRITTEN])
 
 
 def _holds_something(folder: Path) -> bool:

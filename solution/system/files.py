@@ -11,7 +11,7 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
@@ -252,10 +252,17 @@ def checksum(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def remove_leftovers(folder: Path) -> None:
-    """Delete the temporary files and folders of a process that was killed."""
-    for path in sorted(folder.rglob(f"{TEMPORARY}*")):
-        remove(path)
+def remove_leftovers(folder: Path, inside: Iterable[str] = ("graphs/**",)) -> None:
+    """Delete the temporary files and folders of a process that was killed.
+
+    Elsewhere below the folder may be those of a process that is at work, or files of the user's.
+
+    Args:
+        inside: patterns of the folders in it where it wrote as well; by default those of a store.
+    """
+    for place in ("", *inside):
+        for path in sorted(folder.glob(f"{place}/{TEMPORARY}*".lstrip("/"))):
+            remove(path)
 
 
 def remove(path: Path) -> None:

@@ -44,7 +44,7 @@ def working_copy(folder: Path) -> Iterator[Path]:
             raise
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
     finally:
-        remove_leftovers(folder)
+        remove_leftovers(folder, ())
 
 
 def keep(copy: Path, folder: Path) -> None:

@@ -241,7 +241,11 @@ def test_a_recipe_neither_reads_nor_writes_outside_the_run(tmp_path: Path) -> No
 def test_a_run_gets_the_ranking_of_both_parts(tmp_path: Path) -> None:
     run = write_run(tmp_path, ["one", "two"])
     members = {"one": 3.0, "two": 1.0, "three": 1.0}
+    for folder in ("r", "other"):
+        (tmp_path / folder / "test").mkdir(parents=True)
+        (tmp_path / folder / "test" / ".partial-killed").touch()
     merge_run(run, Recipe(name="r", members=members, allow_missing=frozenset({"members"})))
+    assert [path.parts[-3] for path in tmp_path.rglob(".partial-*")] == ["other"]
     for part in ("out_of_fold", "test"):
         ranked = {
             name: normalise(predictions.read(run.predictions(name, part)))

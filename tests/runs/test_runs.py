@@ -232,14 +232,15 @@ def test_an_error_of_the_block_comes_out_as_it_is(tmp_path: Path) -> None:
 
 
 def test_leftovers_of_a_killed_process_are_removed(tmp_path: Path) -> None:
-    with open_run(tmp_path, SETTINGS) as run:
+    settings = {"experiments": {"one": {}}}
+    with open_run(tmp_path, settings) as run:
         jobs = run.job("one", ["tile:xla"], 0, 0).parent
         (jobs / ".partial-a" / "model").mkdir(parents=True)
         (jobs / ".partial-a" / "model" / ".partial-b").write_text("half")
         (jobs / "fold-0-seed-0" / "model").mkdir(parents=True)
         (jobs / "fold-1-seed-0").mkdir()  # empty: of no model
         (run.folder / ".partial-c").write_text("half")
-    with open_run(tmp_path, SETTINGS) as run:
+    with open_run(tmp_path, settings) as run:
         kept = {"run.json", "one", "one/jobs", "one/jobs/tile-xla"}
         folders = {"fold-0-seed-0", "fold-0-seed-0/model", "fold-1-seed-0"}
         assert names(tmp_path) == {*kept, *(f"one/jobs/tile-xla/{name}" for name in folders)}
