@@ -20,6 +20,7 @@ from solution.system.files import TEMPORARY, remove_leftovers
 from solution.system.sealing import check_seal, find_seal, replace_sealed
 
 STUDY = "study.db"
+PRIMARY = 0xFF  # of a code of SQLite; the rest says more of the same
 
 
 @contextmanager
@@ -27,7 +28,7 @@ def working_copy(folder: Path) -> Iterator[Path]:
     """A copy of the study that was written in `folder`, or the place of a new one.
 
     Raises:
-        InputError: the study is damaged.
+        InputError: the study is damaged, or its disk fails.
         OSError: there is no room for the copy; it names the study.
     """
     path, copy = folder / STUDY, folder / f"{TEMPORARY}{STUDY}"
@@ -40,9 +41,15 @@ def working_copy(folder: Path) -> Iterator[Path]:
     try:
         yield copy
     except Exception as error:
-        if not _came_of_full_disk(error):
-            raise
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
+        code = _find_code(error) & PRIMARY
+        if code == sqlite3.SQLITE_FULL:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
+        if code == sqlite3.SQLITE_IOERR:  # it does not say which error of the system it was
+            raise InputError(
+                f"{path}: cannot be written (disk I/O error: full, over a quota or limit, or "
+                "unreachable). Make room, or choose another place."
+            ) from error
+        raise
     finally:
         remove_leftovers(folder, ())
 
@@ -62,10 +69,10 @@ def open_storage(path: Path) -> RDBStorage:
     return RDBStorage("sqlite://", engine_kwargs={"creator": connect, "poolclass": NullPool})
 
 
-def _came_of_full_disk(error: BaseException | None) -> bool:
-    """Whether SQLite had no room, of which its libraries make errors of their own."""
+def _find_code(error: BaseException | None) -> int:
+    """What SQLite says went wrong, of which its libraries make errors of their own; else 0."""
     while error is not None:
-        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
-            return True
+        if isinstance(error, sqlite3.Error):
+            return getattr(error, "sqlite_errorcode", 0)  # those of the module itself have none
         error = error.__cause__
-    return False
+    return 0

@@ -1,5 +1,6 @@
 """The file of a search: wherever it lies, and where there is no room for it."""
 
+import resource
 import sqlite3
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import optuna
 import pytest
 from sqlalchemy import event
 
+from solution.system.errors import InputError
 from solution.tuning.study_file import STUDY, keep, open_storage, working_copy
 
 
@@ -36,4 +38,18 @@ def test_a_disk_that_gets_full_is_said_of_the_study(tmp_path: Path) -> None:
         study = optuna.create_study(storage=storage, study_name="made")
         event.listen(storage.engine, "connect", limit)
         study.set_user_attr("long", "x" * 100_000)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_study_that_grows_past_a_limit_is_named(tmp_path: Path) -> None:
+    """Of a quota and of the largest file SQLite makes the error of a disk that fails."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    refused = pytest.raises(InputError, match=r"study\.db: cannot be written \(disk I/O error")
+    try:
+        with refused, working_copy(tmp_path) as copy:
+            study = optuna.create_study(storage=open_storage(copy), study_name="made")
+            resource.setrlimit(resource.RLIMIT_FSIZE, (copy.stat().st_size, before[1]))
+            study.set_user_attr("long", "x" * 100_000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert not list(tmp_path.iterdir())
