@@ -172,6 +172,11 @@ def find_recipe(name: str) -> Recipe:
         raise InputError(f"{path}: not a valid TOML recipe: {error}.") from error
     if "name" in fields:
         raise InputError(f"{path}: name: a recipe has the name of its file. Delete the line.")
+    return make_file_recipe(path, fields)
+
+
+def make_file_recipe(path: Path, fields: Mapping[str, Any]) -> Recipe:
+    """As make_recipe, of a file, whose name is the recipe's; InputError where none may have it."""
     if path.stem == EQUAL_WEIGHTS:
         raise InputError(
             f"{path}: {EQUAL_WEIGHTS} is what a run merges by where no recipe is named. Give the "

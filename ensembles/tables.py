@@ -8,7 +8,7 @@ import polars as pl
 from rich.table import Table
 
 from ensembles.last_recipe import choose_recipe
-from ensembles.recipe import Recipe, check_recipe
+from ensembles.recipe import Recipe, check_place, check_recipe, make_file_recipe
 from ensembles.scoring import alone, describe_fit, score_recipes
 from ensembles.search import (
     BEST,
@@ -101,6 +101,7 @@ def show_search(run: Run, fits: Sequence[str], out: Path) -> tuple[str, Table]:
         raise InputError(f"{run.folder}: has no experiment to merge. Make a run with some.")
     if out.suffix != ".toml":
         raise InputError(f"{out}: expected a name that ends in .toml. Give another --out.")
+    check_place(make_file_recipe(out, {"members": dict.fromkeys(members, 1.0)}), run.experiments())
     check_replaceable(out)
     proposal = search(run, members, list_candidates(fits=fits or QUICK_FITS))
     write_recipe(proposal, out, fallback, run)

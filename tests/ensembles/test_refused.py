@@ -8,6 +8,7 @@ import pytest
 from ensembles.merge import merge_run
 from ensembles.recipe import EQUAL_WEIGHTS, Recipe, find_recipe
 from ensembles.search import MARK, check_replaceable
+from ensembles.tables import show_search
 from solution.system.errors import InputError
 from solution.system.files import remove, write_sealed
 from tests.ensembles.test_recipe_and_merge import write_run
@@ -72,3 +73,25 @@ def test_a_search_writes_over_its_own_proposals_alone(tmp_path: Path) -> None:
     path.write_text("# mine\n[members]\none = 1.0\n")
     with pytest.raises(InputError, match="no search has written it"):
         check_replaceable(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("mine best", "expected a name of letters"),
+        ("ünder", "expected a name of letters"),
+        ("a+b", "expected a name of letters"),
+        ("-x", "expected a name of letters"),
+        (EQUAL_WEIGHTS, "Give the file another name"),
+        ("two", "has the name of an experiment of the run"),
+    ],
+)
+def test_a_proposal_gets_no_name_that_no_recipe_may_have(
+    name: str, words: str, tmp_path: Path
+) -> None:
+    """It is refused before the search, for `fastslow ensemble` would not take its file."""
+    run = write_run(tmp_path / "run", ["one", "two"])
+    path = tmp_path / f"{name}.toml"
+    with pytest.raises(InputError, match=words):
+        show_search(run, ("equal",), path)
+    assert not path.exists()
