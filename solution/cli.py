@@ -11,8 +11,9 @@ from solution.system.errors import InputError
 EXIT_STOPPED, EXIT_ENDED = 130, 143  # by Ctrl-C, by SIGTERM
 # Commands that write down what is finished, and begin there; a stop costs the others all they did.
 KEEPING = frozenset({"choose", "collect", "data", "demo", "prepare", "run", "train", "tune"})
-# Commands that unpack a bundle, or have children that print to a file: an end leaves neither.
-CLEARING = frozenset({"choose", "collect", "onnx", "rank"})
+# Commands that unpack a bundle, have children that print to a file, or work on a copy of what they
+# keep: an end leaves none of it.
+CLEARING = frozenset({"choose", "collect", "onnx", "rank", "tune"})
 KEPT, STOPPED = "What is finished is kept: the same command goes on.", "Stopped."
 
 

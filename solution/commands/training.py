@@ -118,10 +118,10 @@ def tune(
     find_searched(found.ranker)  # or it is refused, before the data is prepared
     folder = out or TUNING / found.name
     check_writable(folder)
+    at_once = workers or (1 if executor == "local" else None)
+    tried_on = make_executor(executor, address, at_once, gpu_share)
     with open_given_store(data, [found]) as store:
         plan = make_plan(store, "architecture", folds)
-        at_once = workers or (1 if executor == "local" else None)
-        tried_on = make_executor(executor, address, at_once, gpu_share)
         search = Search(
             found, plan, folder, sampler, seed, prune=prune, executor=tried_on, at_once=at_once
         )

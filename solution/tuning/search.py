@@ -91,8 +91,9 @@ class Search:
             values = {item.name: item.value for item in searched}
             study.enqueue_trial(values, user_attrs={AS_IT_IS: True})
         with self._executor.open(), bars() as progress:
-            watch = ProgressBars(progress, trials, "Trials")
-            watch.advance(_count_done(study))
+            done = _count_done(study)
+            watch = ProgressBars(progress, max(trials, done), "Trials")
+            watch.advance(done)
             work = self._work()
             while (left := trials - _count_done(study)) > 0:
                 watch.note(_describe_best(study))

@@ -126,6 +126,16 @@ def test_a_collection_that_the_experiment_is_not_for_is_refused(
     assert not (data / "tuning").exists()
 
 
+def test_what_is_for_a_cluster_is_refused_before_the_data_is_prepared(
+    fastslow: FastSlow, data: Path
+) -> None:
+    for words in (("--gpu-share", "0.5"), ("--address", "auto")):
+        result = fastslow("tune", "quick_trees.py", "--data", "data", *words)
+        assert result.returncode == 2
+        assert "a cluster: choose the executor ray" in result.stderr
+    assert not (data / "stores").exists()
+
+
 def test_what_has_nothing_to_search_is_refused() -> None:
     with pytest.raises(InputError, match="no setting that can be searched"):
         find_searched(NothingSettings())

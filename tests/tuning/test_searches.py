@@ -11,7 +11,7 @@ import numpy as np
 import psutil
 import pytest
 
-from solution.cli import KEPT
+from solution.cli import EXIT_ENDED, KEPT
 from solution.data.folders import find_files
 from solution.domain.collection import TILE
 from solution.experiments.base import Experiment, find_experiment
@@ -165,8 +165,8 @@ def test_a_model_of_ones_own_that_fails_is_one_line(
         make_search(store, experiment, tmp_path / "search").run(2)
 
 
-def test_stopped_while_workers_start_it_ends_with_a_sentence(store: Store, tmp_path: Path) -> None:
-    """A worker that was half started would say after it that it could not begin."""
+def start_search(store: Store, tmp_path: Path) -> subprocess.Popen[str]:
+    """One in two workers, when these are about to start."""
     text = OWN.replace("        penalty", "        time.sleep(1)\n        penalty", 1)
     text = text.replace("import numpy", "import time; import numpy")
     (tmp_path / "mine.py").write_text(text, encoding="utf-8")
@@ -176,7 +176,35 @@ def test_stopped_while_workers_start_it_ends_with_a_sentence(store: Store, tmp_p
     until = time.monotonic() + 60
     while len(psutil.Process(process.pid).children()) < 2 and time.monotonic() < until:
         time.sleep(0.01)  # their server, and what keeps the names of what they share
+    return process
+
+
+def test_stopped_while_workers_start_it_ends_with_a_sentence(store: Store, tmp_path: Path) -> None:
+    """A worker that was half started would say after it that it could not begin."""
+    process = start_search(store, tmp_path)
     process.send_signal(signal.SIGINT)
     _, error = process.communicate(timeout=60)
     assert process.returncode == 130
     assert error.splitlines()[-1] == KEPT
+
+
+def test_asked_to_end_it_leaves_neither_its_copy_nor_what_workers_share(
+    store: Store, tmp_path: Path
+) -> None:
+    process = start_search(store, tmp_path)
+    assert (tmp_path / "search" / ".partial-study.db").exists()
+    process.terminate()
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == EXIT_ENDED
+    assert "leaked" not in error
+    assert not list((tmp_path / "search").glob(".partial-*"))
+
+
+def test_more_trials_than_are_asked_for_are_not_counted_beyond_all(
+    store: Store, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    search = make_search(store, write_own(tmp_path), tmp_path / "search")
+    search.run(2)
+    capfd.readouterr()
+    search.run(1)
+    assert "2/2" in capfd.readouterr().err
