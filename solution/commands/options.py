@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from solution.commands.places import refuse_empty
 from solution.data.folders import SAMPLE, check_exists
 from solution.runs.folder import find_runs, find_stores
 from solution.system.addresses import check_address, is_address
@@ -24,14 +25,14 @@ if TYPE_CHECKING:
 
 def check_given(data: str | None) -> str | None:
     """What was given again; InputError for a folder that is not there, or no sound address."""
-    if data is not None and not is_address(check_address(data)):
+    if data is not None and not is_address(check_address(refuse_empty(data))):
         check_exists(Path(data))
     return data
 
 
 def check_written(folder: str | None) -> str | None:
     """What was given again; InputError where it is neither a folder nor a place in a bucket."""
-    return None if folder is None else check_address(folder, named=True)
+    return None if folder is None else check_address(refuse_empty(folder), named=True)
 
 
 def check_finite(number: float | None) -> float | None:

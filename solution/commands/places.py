@@ -19,8 +19,15 @@ TAKERS = (
 
 
 def read_place(text: str | Path) -> Path:
-    """The path that was typed; InputError where it is an address."""
-    return Path(refuse_address(str(text), TAKERS))
+    """The path that was typed; InputError where it is an address, BadParameter where empty."""
+    return Path(refuse_address(refuse_empty(str(text)), TAKERS))
+
+
+def refuse_empty(text: str) -> str:
+    """What was given again; BadParameter where that is nothing, which would be the folder here."""
+    if not text:
+        raise typer.BadParameter("expected a file or folder, found nothing. Is a variable empty?")
+    return text
 
 
 read_place.__name__ = "path"  # what the help of older versions of typer calls such a value

@@ -1,5 +1,6 @@
 """An address is refused by name wherever a file or folder of this machine is meant."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,31 @@ def test_it_is_named_as_it_was_given_and_nothing_is_written(
     said = " ".join(done.stderr.split())
     assert said.startswith(f"Error: {ADDRESS}: is an address, where a file or folder of this")
     assert f"`aws s3 sync {ADDRESS} FOLDER` fetches it" in said
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "place"),
+    [
+        (("tune", "tile_lightgbm_001", "--out", ""), "--out"),
+        (("run", ""), "DATA"),
+        (("run", "--run", ""), "--run"),
+        (("run", "--store", ""), "--store"),
+        (("train", "tile_lightgbm_001", "--data", ""), "--data"),
+        (("check", ""), "DATA"),
+        (("rank", "a.npz", ""), "FILE"),
+        (("collect", "report", ""), "FOLDER"),
+    ],
+)
+def test_an_empty_one_is_refused_by_its_option(
+    fastslow: FastSlow, tmp_path: Path, words: tuple[str, ...], place: str
+) -> None:
+    """What a shell makes of a variable that is not set would be the folder one is in."""
+    done = fastslow(*words)
+    assert done.returncode == 2
+    said = " ".join(done.stderr.replace("│", " ").split())
+    assert "expected a file or folder, found nothing. Is a variable empty?" in said
+    assert re.search(rf"Invalid value for \W*{place}", said, re.IGNORECASE)
     assert not list(tmp_path.iterdir())
 
 
