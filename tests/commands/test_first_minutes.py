@@ -202,7 +202,7 @@ def test_columns_are_found_by_a_word(fastslow: FastSlow) -> None:
 
 
 def test_every_experiment_is_described(fastslow: FastSlow) -> None:
-    shown = fastslow("experiments").stdout
+    shown = fastslow("experiments", "--all").stdout
     assert re.search(r"tile_gnn_001 +The tile net", shown)
     assert re.search(r"layout_tgraph_001 +\S", shown)
 
