@@ -6,6 +6,7 @@ import polars as pl
 
 from solution.data.folders import GraphFile
 from solution.data.inflate import Advance
+from solution.data.npz import fingerprint
 from solution.data.parallel_files import map_files
 from solution.data.scan import Summary, read_labelled, summarise, tabulate
 from solution.serving.possible import describe_impossible
@@ -19,13 +20,15 @@ def check_files(files: Sequence[GraphFile]) -> tuple[pl.DataFrame, list[str], li
     """Read every file once.
 
     Returns:
-        As solution.data.scan, a row for each sound file and a message for each defect; and a
-        sentence for each file with a layout that no tensor can have.
+        As solution.data.scan, a row for each sound file, with its source as a store has it, and a
+        message for each defect; and a sentence for each file with a layout that no tensor can have.
     """
     results = map_files(_check_file, files, "Checking files")
     sound = [result for result in results if not isinstance(result, str)]
     defects = [result for result in results if isinstance(result, str)]
-    return tabulate([summary for summary, _ in sound]), defects, [odd for _, odd in sound if odd]
+    sources = pl.Series("source", [source for _, source, _ in sound], pl.String())
+    summaries = tabulate([summary for summary, _, _ in sound]).with_columns(sources)
+    return summaries, defects, [odd for _, _, odd in sound if odd]
 
 
 def find_impossible(store: Store) -> list[str]:
@@ -38,10 +41,11 @@ def find_impossible(store: Store) -> list[str]:
     return found
 
 
-def _check_file(file: GraphFile, advance: Advance) -> tuple[Summary, str] | str:
+def _check_file(file: GraphFile, advance: Advance) -> tuple[Summary, str, str] | str:
     try:
         graph = read_labelled(file, advance)
     except InputError as error:
         return str(error)
     words = describe_impossible(graph)
-    return summarise(graph, file.split), f"{file.path}: {words}" if words else ""
+    odd = f"{file.path}: {words}" if words else ""
+    return summarise(graph, file.split), fingerprint(file.path), odd

@@ -1,11 +1,7 @@
 """Graphs that are there twice under different names, which no folder shows and scores suffer by."""
 
-from collections.abc import Sequence
-
 import polars as pl
 
-from solution.data.folders import GraphFile
-from solution.data.npz import fingerprint
 from solution.system.wording import count
 
 KEYS = ("collection", "split", "graph")
@@ -28,10 +24,3 @@ def find_equal_graphs(graphs: pl.DataFrame) -> list[str]:
         f"{count(copies, 'graph')} {verb} of others under another name, such as {shown}. Scores "
         "mean less where a model has seen the copy of what it is scored on."
     ]
-
-
-def add_sources(summaries: pl.DataFrame, files: Sequence[GraphFile]) -> pl.DataFrame:
-    """The summaries of a scan with the fingerprints of their files, as a store has them."""
-    paths = {(file.collection.name, file.split, file.name): file.path for file in files}
-    sources = [fingerprint(paths[key]) for key in summaries.select(KEYS).iter_rows()]
-    return summaries.with_columns(pl.Series("source", sources, pl.String()))

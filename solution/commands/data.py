@@ -38,7 +38,7 @@ app = typer.Typer()
 def check(data: Data = SAMPLE) -> None:
     """Validate every file, of the data or of a prepared store, and count what is there."""
     from solution.analysis.data_check import check_files, find_impossible
-    from solution.analysis.equal_graphs import add_sources, find_equal_graphs
+    from solution.analysis.equal_graphs import find_equal_graphs
     from solution.analysis.graph_tables import show_summaries
     from solution.analysis.scale import show_scale
     from solution.data.folders import find_files, find_left_out
@@ -50,8 +50,8 @@ def check(data: Data = SAMPLE) -> None:
         summaries, defects = store.graphs, store.find_defects()
         notes = find_equal_graphs(summaries) + ([] if defects else find_impossible(store))
     else:
-        summaries, defects, odd = check_files(files := find_files(data))
-        notes = find_left_out(data) + find_equal_graphs(add_sources(summaries, files)) + odd
+        summaries, defects, odd = check_files(find_files(data))
+        notes = find_left_out(data) + find_equal_graphs(summaries) + odd
     output.print(show_summaries(summaries))
     if len(summaries) > 1:
         output.print(show_scale(summaries))
