@@ -9,6 +9,7 @@ from solution.domain import predictions
 from solution.domain.collection import COLLECTIONS, collection_of
 from solution.runs.folder import Run
 from solution.system.errors import InputError
+from solution.system.files import remove_leftovers
 from solution.system.sealing import describe_file
 from submissions.checker import read_rows
 from submissions.report import Scores, collect_scores, write_scores
@@ -57,6 +58,7 @@ def build_submission(run: Run, recipe: Recipe) -> Built:
     Raises InputError where the recipe does not fit the run, or the file would not pass the checker.
     """
     before = _recall_last(run)
+    remove_leftovers(run.folder, ())
     merge_run(run, recipe)
     scores = collect_scores(run, recipe)
     ranking, graphs = (predictions.read(p) for p in (run.ranking(recipe.name, "test"), run.graphs))

@@ -31,6 +31,7 @@ from submissions.tracker import Tracker, UnknownError, show_time
 
 LONGEST_POLL = 60.0  # seconds
 SKEW = 300.0  # seconds between two clocks that are worth a word
+SENT = "sent"  # of the submissions folder: what was uploaded
 
 
 def submit(
@@ -133,13 +134,13 @@ def follow(tracker: Tracker, key: str) -> Outcome:
 def _remove_leftovers(tracker: Tracker) -> None:
     """Delete the temporary files of a submit that was killed; both locks keep others out."""
     with edit_ledger(tracker.path):
-        remove_leftovers(tracker.settings.submissions)
+        remove_leftovers(tracker.settings.submissions, (SENT,))
 
 
 def _send_once(tracker: Tracker, upload: Upload) -> tuple[str, KaggleError | None]:
     now = datetime.now(UTC)
     key = make_key(now)
-    file = upload.store(tracker.settings.submissions / "sent", key)
+    file = upload.store(tracker.settings.submissions / SENT, key)
     with edit_ledger(tracker.path) as ledger:
         ledger.put(key, when=show_time(now), state="sending", **upload.values)
     try:

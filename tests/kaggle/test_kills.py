@@ -58,4 +58,4 @@ def test_a_kill_at_any_moment(seed: int, story: Story) -> None:
     assert story.exit_code == -signal.SIGKILL, story.moment
     assert story.second.code == 0, f"{story.moment}: {story.second.words}"
     assert_made_once(story.place)
-    assert not list((story.place.folder / "submissions").rglob(".partial-*")), story.moment
+    assert not list(story.place.folder.rglob(".partial-*")), story.moment

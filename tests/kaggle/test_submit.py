@@ -76,6 +76,16 @@ def test_a_dry_run_does_everything_but_the_upload(place: Place) -> None:
     assert not (place.folder / "submissions" / "sent").exists()
 
 
+@pytest.mark.parametrize("where", ["submissions", "submissions/sent", "run"])
+def test_what_a_killed_submit_left_is_removed_by_the_next(place: Place, where: str) -> None:
+    half = place.folder / where / ".partial-0123456789abcdef"
+    (half / ".partial-fedcba9876543210").mkdir(parents=True)
+    (half / "submission.csv").write_text("half of one")
+    done = place.submit()
+    assert done.code == 0, done.words
+    assert not half.exists()
+
+
 def test_two_submits_at_once_send_one_file_once(place: Place) -> None:
     started = [place.start(*place.submit_arguments()) for _ in range(2)]
     done = [one.finish() for one in started]
