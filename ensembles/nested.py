@@ -10,7 +10,7 @@ Source: Varma and Simon, "Bias in error estimation when using cross-validation f
 BMC Bioinformatics, 2006.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ import numpy as np
 from ensembles.ballots import Ballot
 from ensembles.votes import Method
 from ensembles.weights import Fit
-from solution.system.names import draw_place
+from solution.domain.dividing import divide_groups
 
 PARTS = 5
 SEED = 0
@@ -65,20 +65,14 @@ def learn(fit: Fit, method: Method) -> Choose:
 def divide(ballots: Sequence[Ballot], parts: int = PARTS, seed: int = SEED) -> np.ndarray:
     """The part (graphs,) of every graph; graphs of one group stay together.
 
-    Every group goes, largest first, to the part that holds the fewest graphs of the group's own
-    collections. Fewer parts than asked for where there are fewer groups.
+    Groups are divided as solution.domain.dividing says; fewer parts than asked for where there are
+    fewer groups.
     """
-    members: dict[str, list[int]] = defaultdict(list)
-    for position, ballot in enumerate(ballots):
-        members[ballot.group].append(position)
-    loads = [Counter[str]() for _ in range(min(parts, len(members)))]
-    part_of = np.zeros(len(ballots), int)
-    for group in sorted(members, key=lambda group: (-len(members[group]), draw_place(group, seed))):
-        own = Counter(ballots[position].collection for position in members[group])
-        part = min(range(len(loads)), key=lambda part: sum(loads[part][name] for name in own))
-        loads[part] += own
-        part_of[members[group]] = part
-    return part_of
+    members: dict[str, list[str]] = defaultdict(list)
+    for ballot in ballots:
+        members[ballot.group].append(ballot.collection)
+    part_of = divide_groups(members, min(parts, len(members)), seed)
+    return np.array([part_of[ballot.group] for ballot in ballots], int)
 
 
 def estimate_nested(

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from solution.domain.graph import Graph
+from solution.domain.neighbours import Neighbours, find_depths
+from solution.domain.ragged import starts_of
 from solution.domain.vocabulary import LAYOUT_TENSORS, MAX_RANK, OPCODES, SHAPE_DIMENSIONS
 from solution.features.pruning import keep_nodes, neighbourhood
 
@@ -63,20 +65,7 @@ def find_levels(graph: Graph) -> np.ndarray:
     The longest way from it to an end of the program, counted from the right. Nodes on or behind a
     cycle, which no program of XLA's has, stand at the right.
     """
-    waiting = np.bincount(graph.edges[:, 1], minlength=graph.num_nodes)  # consumers not placed yet
-    order = np.argsort(graph.edges[:, 0], kind="stable")
-    consumers, producers = graph.edges[order].T
-    ways = np.zeros(graph.num_nodes, np.int64)
-    ready = list(np.flatnonzero(waiting == 0))
-    while ready:
-        node = ready.pop()
-        first, last = np.searchsorted(consumers, [node, node + 1])
-        for producer in producers[first:last]:
-            ways[producer] = max(ways[producer], ways[node] + 1)
-            waiting[producer] -= 1
-            if waiting[producer] == 0:
-                ready.append(producer)
-    ways[waiting > 0] = 0
+    ways = np.maximum(find_depths(graph.edges[:, ::-1], graph.num_nodes), 0)
     return np.asarray(ways.max(initial=0) - ways)
 
 
@@ -123,15 +112,13 @@ def _order_levels(graph: Graph, levels: np.ndarray) -> tuple[np.ndarray, np.ndar
     """
     heights, columns = np.zeros(graph.num_nodes), np.zeros(graph.num_nodes, np.int64)
     widths = -(-np.bincount(levels) // HIGHEST)
-    starts = np.concatenate([[0], np.cumsum(widths)])
-    order = np.argsort(graph.edges[:, 1], kind="stable")
-    consumers, producers = graph.edges[order].T
+    starts = starts_of(widths)
+    consumers = Neighbours.consumers(graph.edges, graph.num_nodes)
     for level in np.unique(levels)[::-1]:
         members = np.flatnonzero(levels == level)
         centres = []
         for node in members:
-            first, last = np.searchsorted(producers, [node, node + 1])
-            read_by = consumers[first:last]
+            read_by = consumers.at(node)
             centres.append(heights[read_by].mean() if len(read_by) else 0.0)
         ordered = members[np.argsort(centres, kind="stable")]
         for number, column in enumerate(np.array_split(ordered, widths[level])):

@@ -17,6 +17,7 @@ import numpy as np
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.memo import PerGraph
+from solution.domain.neighbours import Neighbours
 from solution.domain.vocabulary import OPCODE_IDS
 
 NONE = -1
@@ -46,11 +47,9 @@ def _find_operands(graph: Graph) -> Operands:
         OPCODE_IDS["dot"]: _fit_dot,
         OPCODE_IDS["reshape"]: _fit_reshape,
     }
-    order = np.lexsort((graph.edges[:, 1], graph.edges[:, 0]))
-    consumers, producers = graph.edges[order].T
+    operands = Neighbours.operands(graph.edges, graph.num_nodes)
     for node in np.flatnonzero(np.isin(graph.node_opcodes, list(fits))):
-        first, last = np.searchsorted(consumers, [node, node + 1])
-        read = np.unique(producers[first:last])
+        read = np.unique(operands.at(node))
         if len(read) == 0:
             continue
         fit = fits[int(graph.node_opcodes[node])]

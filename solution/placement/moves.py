@@ -57,8 +57,7 @@ class Moves:
         if scale == 0:
             return np.array([node])
         if scale == 1:
-            start = self.graph.consumers.start
-            return np.append(self.graph.consumers.of[start[node] : start[node + 1]], node)
+            return np.append(self.graph.consumers.at(node), node)
         if scale == 2:
             return self._surround(node, int(random.integers(1, MOST_HOPS)))
         if scale == 3:

@@ -8,14 +8,14 @@ The graphs of one source (xla, nlp, tile) are divided together, so that a progra
 both layout searches has the same fold in both, and a model may train on both without leaking.
 """
 
-from collections import Counter, defaultdict
-from functools import partial
+from collections import defaultdict
 from typing import Literal
 
 import numpy as np
 import polars as pl
 
 from solution.domain.collection import COLLECTIONS
+from solution.domain.dividing import divide_groups
 from solution.runs.job import NO_FOLD as NO_FOLD  # also of graphs that are not labelled
 from solution.system.names import draw_place
 
@@ -26,9 +26,7 @@ SOURCES = {collection.name: collection.source for collection in COLLECTIONS}
 def assign_folds(graphs: pl.DataFrame, scheme: Scheme, num_folds: int, seed: int) -> pl.DataFrame:
     """Add the columns `group` and `fold`.
 
-    Every group goes, largest first, to the fold that holds the fewest graphs of the group's own
-    collections, but not where one of them would stay in a single fold. A collection with fewer
-    groups than folds leaves some folds empty.
+    Groups are divided as solution.domain.dividing says.
 
     Args:
         graphs: collection, graph, architecture, labelled; in any order, which does not matter.
@@ -44,7 +42,7 @@ def assign_folds(graphs: pl.DataFrame, scheme: Scheme, num_folds: int, seed: int
     for name, group, labelled in grouped.select("collection", "group", "labelled").iter_rows():
         if labelled:
             members[group].append(name)
-    folds = _balance(members, num_folds, seed)
+    folds = divide_groups(members, num_folds, seed)
     fold = pl.col("group").replace_strict(folds, default=NO_FOLD, return_dtype=pl.Int16())
     return grouped.with_columns(
         pl.when("labelled").then(fold).otherwise(pl.lit(NO_FOLD, pl.Int16())).alias("fold")
@@ -67,20 +65,3 @@ def split_inner(groups: list[str], share: float, seed: int) -> np.ndarray:
         if candidate.sum() <= max(1, len(groups) // 2):  # never most of the graphs
             mask = candidate
     return mask
-
-
-def _balance(members: dict[str, list[str]], num_folds: int, seed: int) -> dict[str, int]:
-    counts: dict[str, Counter[int]] = defaultdict(Counter)
-    folds: dict[str, int] = {}
-    for group in sorted(members, key=lambda group: (-len(members[group]), draw_place(group, seed))):
-        own = [counts[name] for name in set(members[group])]
-        folds[group] = min(range(num_folds), key=partial(_cost_of_fold, own))
-        for name in members[group]:
-            counts[name][folds[group]] += 1
-    return folds
-
-
-def _cost_of_fold(own: list[Counter[int]], fold: int) -> tuple[int, int, int]:
-    """What a group of these collections costs in `fold`: first, collections left in one fold."""
-    undivided = sum(set(counts) == {fold} for counts in own)
-    return undivided, sum(counts[fold] for counts in own), fold

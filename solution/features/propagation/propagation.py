@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from solution.domain.graph import Graph
-from solution.domain.ragged import starts_of
+from solution.domain.neighbours import Neighbours
 from solution.domain.vocabulary import LAYOUT_TENSORS, MAX_RANK, OPCODE_IDS
 from solution.features.operands import NONE, find_operands
 from solution.features.padding import tensor_ranks
@@ -105,13 +105,12 @@ class Propagation:
         from solution.features.propagation.requests import Program
 
         own, backend = self.instructions, self.backend
-        reading = np.argsort(own.read, kind="stable")
-        counts = np.bincount(own.read, minlength=own.count)
+        reading = Neighbours.of(own.read, np.arange(len(own.read)), own.count)
         flags = (backend.row_major_operands, backend.row_major_products, backend.by_custom_calls)
         return Program(
             own.kind, own.rank, own.sizes, own.dimensions, own.fixed, own.use_starts, own.read,
-            own.reader, own.before, own.behind, own.order, starts_of(counts).astype(np.int64),
-            reading, np.array(flags),
+            own.reader, own.before, own.behind, own.order, *reading,
+            np.array(flags),
         )  # fmt: skip
 
     def _state(self):  # type: ignore[no-untyped-def]

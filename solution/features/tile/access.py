@@ -11,6 +11,7 @@ import numpy as np
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.memo import PerGraph
+from solution.domain.neighbours import Neighbours
 from solution.domain.vocabulary import OPCODE_IDS
 from solution.features.padding import tensor_ranks
 from solution.features.tile.access_rules import step_back
@@ -54,12 +55,10 @@ def _trace(graph: Graph, node: int, start: Axes) -> dict[int, Axes]:
     """
     found = {node: start}
     waiting = [node]
-    order = np.lexsort((graph.edges[:, 1], graph.edges[:, 0]))
-    consumers, producers = graph.edges[order].T
+    operands = Neighbours.operands(graph.edges, graph.num_nodes)
     while waiting:
         consumer = waiting.pop(0)
-        first, last = np.searchsorted(consumers, [consumer, consumer + 1])
-        for producer in np.unique(producers[first:last]).tolist():
+        for producer in np.unique(operands.at(consumer)).tolist():
             if producer not in found and producer != consumer:
                 found[producer] = step_back(graph, consumer, producer, found[consumer])
                 waiting.append(producer)

@@ -14,6 +14,7 @@ import numpy as np
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.memo import PerGraph
+from solution.domain.neighbours import find_depths
 from solution.domain.vocabulary import LANES, MAX_RANK, OPCODE_IDS, SUBLANES, TILE_BLOCKS
 from solution.features.operands import NONE, find_operands, terms_of_dots
 from solution.features.padding import tensor_ranks
@@ -120,7 +121,8 @@ def _find_cut_tensor(graph: Graph, largest: np.ndarray) -> tuple[int, bool]:
     fits = np.flatnonzero((ranks == used) & (used > 0))
     elements = num_elements(graph)
     ordered = [output] * bool(ranks[output] == used > 0)
-    ordered += fits[np.lexsort((-fits, -_depths(graph)[fits], -elements[fits]))].tolist()
+    depths = find_depths(graph.edges, graph.num_nodes)
+    ordered += fits[np.lexsort((-fits, -depths[fits], -elements[fits]))].tolist()
     registers = {
         node: np.ceil(physical_sizes(graph, node) / _register_shape(graph, node))
         for node in ordered
@@ -132,19 +134,6 @@ def _find_cut_tensor(graph: Graph, largest: np.ndarray) -> tuple[int, bool]:
         if (largest[:used] <= registers[node][:used]).all():
             return node, True
     return output, False
-
-
-def _depths(graph: Graph) -> np.ndarray:
-    """The longest way (nodes,) from a node that reads nothing."""
-    consumers, producers = graph.edges.T
-    depths = np.zeros(graph.num_nodes, np.int64)
-    for _ in range(graph.num_nodes):  # as many rounds as the longest way
-        deeper = depths.copy()
-        np.maximum.at(deeper, consumers, depths[producers] + 1)
-        if (deeper == depths).all():
-            break
-        depths = deeper
-    return depths
 
 
 def _register_shape(graph: Graph, node: int) -> np.ndarray:

@@ -19,50 +19,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from solution.domain.mixing import FACTORS, mix
+from solution.domain.neighbours import Neighbours
 from solution.domain.ragged import offsets, starts_of
 from solution.models.nets.sparse_rows import SparseRows, sum_entries
 
 BLOCK = 1 << 15  # (node, configuration) pairs
 FOR_OPERANDS, FOR_CONSUMERS = FACTORS  # of their hashes; odd
-
-
-@dataclass(frozen=True)
-class Neighbours:
-    """The operands or the consumers of each node v: nodes[starts[v] : starts[v + 1]]."""
-
-    starts: np.ndarray  # (nodes + 1,) int64
-    nodes: np.ndarray  # (edges,) int64
-
-    @classmethod
-    def of(cls, targets: np.ndarray, sources: np.ndarray, num_nodes: int) -> "Neighbours":
-        """The sources (edges,) of each target (edges,)."""
-        order = np.argsort(targets, kind="stable")
-        return cls(starts_of(np.bincount(targets, minlength=num_nodes)), sources[order])
-
-    @classmethod
-    def join(cls, parts: Sequence["Neighbours"]) -> "Neighbours":
-        """Those of several graphs that become one, its nodes numbered on."""
-        if len(parts) == 1:
-            return parts[0]
-        sizes, edges = [len(part.starts) - 1 for part in parts], [len(part.nodes) for part in parts]
-        starts = [p.starts[:-1] + first for p, first in zip(parts, offsets(edges), strict=True)]
-        nodes = [part.nodes + first for part, first in zip(parts, offsets(sizes), strict=True)]
-        return cls(np.concatenate([*starts, [sum(edges)]]), np.concatenate(nodes))
-
-    def cut(self, nodes: slice) -> "Neighbours":
-        """Those of some nodes that follow each other, whose starts are not at 0."""
-        return Neighbours(self.starts[nodes.start : nodes.stop + 1], self.nodes)
-
-    def sums(self, values: np.ndarray) -> np.ndarray:
-        """Sums over each node's neighbours (nodes, k) of `values` (nodes, k) uint64 modulo 2^64."""
-        return sum_entries(self.starts, self.nodes, values)
-
-    def spread(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """All neighbours of `nodes` (rows,): the row (n,), the neighbour (n,), 1 / theirs (n,)."""
-        first, count = self.starts[nodes], np.diff(self.starts)[nodes]
-        row = np.repeat(np.arange(len(nodes)), count)
-        inside = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
-        return row, self.nodes[first[row] + inside], 1 / count[row]
 
 
 @dataclass(frozen=True)
@@ -162,8 +124,8 @@ def _add_neighbours(
 ) -> np.ndarray:
     """A hash of some nodes and their neighbours, made of hashes of all nodes (nodes, k) uint64."""
     # Odd factors tell what a node is from what it reads and from what reads it.
-    labels = operands.cut(part).sums(mixed) * FOR_OPERANDS
-    labels += consumers.cut(part).sums(mixed) * FOR_CONSUMERS
+    labels = sum_entries(*operands.cut(part), mixed) * FOR_OPERANDS
+    labels += sum_entries(*consumers.cut(part), mixed) * FOR_CONSUMERS
     labels += mixed[part]
     return labels
 
@@ -197,16 +159,14 @@ def add_messages(
     """
     own = np.arange(len(nodes))
     found = [neighbours.spread(nodes) for neighbours in (operands, consumers)]
-    counts = [np.bincount(row, minlength=len(nodes)) for row, _, _ in found]
+    counts = [neighbours.counts()[nodes] for neighbours in (operands, consumers)]
     starts = starts_of(1 + counts[0] + counts[1])
     columns, values = np.empty(starts[-1], np.int32), np.empty(starts[-1], np.float32)
     columns[starts[:-1]], values[starts[:-1]] = 3 * number(own, nodes), 1
     begins = starts[:-1] + 1
-    for message, ((row, node, weight), count) in enumerate(
-        zip(found, counts, strict=True), start=1
-    ):
+    for message, ((row, node), count) in enumerate(zip(found, counts, strict=True), start=1):
         # The n-th of all entries of this kind is so many places behind the first of its row.
         place = np.arange(len(row)) + (begins - offsets(count))[row]
-        columns[place], values[place] = 3 * number(row, node) + message, weight
+        columns[place], values[place] = 3 * number(row, node) + message, 1 / count[row]
         begins = begins + count
     return SparseRows(starts.astype(np.int32), columns, values, 3 * senders)

@@ -10,6 +10,7 @@ import numpy as np
 from numba import njit
 
 from solution.domain.mixing import FACTORS, GOLDEN
+from solution.domain.neighbours import Neighbours
 from solution.domain.ragged import offsets, starts_of
 from solution.features.layout.conflicts import (
     CONSTRAINED,
@@ -22,7 +23,6 @@ from solution.models.layout.colour_refinement import (
     FOR_CONSUMERS,
     FOR_OPERANDS,
     Colours,
-    Neighbours,
 )
 from solution.models.layout.steps import NUM_SHARES, Marks, Steps, Structure, list_shares
 from solution.models.nets.sparse_rows import SparseRows, select

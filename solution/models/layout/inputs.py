@@ -6,13 +6,13 @@ import numpy as np
 
 from solution.domain.codebook import Codebook
 from solution.domain.graph import Graph
+from solution.domain.neighbours import Neighbours
 from solution.features.layout.conflicts import Ordered, find_constraints, find_ordered
 from solution.features.layout.frequency import share_of_pairs
 from solution.features.layout.tensors import FEATURES, describe_layouts
 from solution.features.nodes import numeric_features
 from solution.features.pruning import PRUNINGS
 from solution.features.work import configurable_shares, tensor_shares
-from solution.models.layout.colour_refinement import Neighbours
 from solution.models.layout.steps import NUM_SHARES, Structure
 
 NUM_PAIR_FEATURES = len(FEATURES) + 2  # and how frequent the layout is, as share and logarithm
@@ -47,8 +47,8 @@ def describe_graph(graph: Graph, pruning: str, hops: int) -> LayoutArrays:
         pair_features=describe_pairs(graph, pairs, share_of_pairs(pairs, graph.listed)),
         listed=graph.listed_distinct,
         structure=Structure(
-            operands=Neighbours.of(consumer, producer, pruned.num_nodes),
-            consumers=Neighbours.of(producer, consumer, pruned.num_nodes),
+            operands=Neighbours.operands(pruned.edges, pruned.num_nodes),
+            consumers=Neighbours.consumers(pruned.edges, pruned.num_nodes),
             configurable=pruned.configurable,
             shares=shares,
             constraints=find_constraints(pruned),

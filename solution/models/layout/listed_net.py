@@ -206,7 +206,7 @@ class ListedNet:
         config, node = np.divmod(touched.numbers, size)
         reached = [touched.numbers, conflicts[0]]
         for neighbours in both:
-            row, other, _ = neighbours.spread(node)
+            row, other = neighbours.spread(node)
             reached.append(config[row] * size + other)
         numbers = np.unique(np.concatenate(reached))
         config, node = np.divmod(numbers, size)

@@ -7,7 +7,8 @@ import torch
 
 from solution.domain.graph import Graph
 from solution.domain.mixing import mix
-from solution.models.layout.colour_refinement import Neighbours, mix_neighbours
+from solution.domain.neighbours import Neighbours
+from solution.models.layout.colour_refinement import mix_neighbours
 
 DRAWS = ("evenly", "work")
 HASHED_HOPS = 3  # how far nodes have to look alike
@@ -20,9 +21,8 @@ def hash_nodes(graph: Graph) -> np.ndarray:
     rows = np.column_stack([graph.node_features, graph.node_opcodes, is_configurable])
     digests = [hashlib.blake2b(row.tobytes(), digest_size=8) for row in rows.astype(np.float32)]
     keys = np.array([int.from_bytes(d.digest(), "little") for d in digests], np.uint64)[:, None]
-    consumer, producer = graph.edges.T
-    operands = Neighbours.of(consumer, producer, graph.num_nodes)
-    consumers = Neighbours.of(producer, consumer, graph.num_nodes)
+    operands = Neighbours.operands(graph.edges, graph.num_nodes)
+    consumers = Neighbours.consumers(graph.edges, graph.num_nodes)
     for _ in range(HASHED_HOPS):
         keys = mix_neighbours(keys, operands, consumers)
     return keys[:, 0]

@@ -17,6 +17,7 @@ import numpy as np
 from scipy.sparse import coo_array
 
 from solution.domain.graph import Graph
+from solution.domain.neighbours import Neighbours
 from solution.system.errors import InputError
 
 SEED = 1  # of METIS
@@ -45,16 +46,14 @@ def topological_order(graph: Graph) -> np.ndarray:
     rank = np.empty(graph.num_nodes, np.int64)
     rank[listed] = np.arange(graph.num_nodes)
     consumers, producers = rank[graph.edges].T
-    by_producer = np.argsort(producers, kind="stable")
-    bounds = np.searchsorted(producers[by_producer], np.arange(graph.num_nodes + 1)).tolist()
-    reading = consumers[by_producer].tolist()
+    starts, reading = (p.tolist() for p in Neighbours.of(producers, consumers, graph.num_nodes))
     waiting = np.bincount(consumers, minlength=graph.num_nodes).tolist()
     ready = [node for node, count in enumerate(waiting) if count == 0]  # sorted, so a heap
     order = []
     while ready:
         node = heapq.heappop(ready)
         order.append(node)
-        for consumer in reading[bounds[node] : bounds[node + 1]]:
+        for consumer in reading[starts[node] : starts[node + 1]]:
             waiting[consumer] -= 1
             if waiting[consumer] == 0:
                 heapq.heappush(ready, consumer)

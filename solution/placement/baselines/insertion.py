@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from solution.placement.graphs.cost_graph import Adjacency
+from solution.domain.neighbours import Neighbours
 
 
 class Tasks(NamedTuple):
@@ -17,8 +17,8 @@ class Tasks(NamedTuple):
 
     seconds: np.ndarray  # (tasks, devices) of each task on each device
     transfer: np.ndarray  # (tasks,) seconds of its output between two devices
-    producers: Adjacency
-    consumers: Adjacency
+    producers: Neighbours
+    consumers: Neighbours
 
 
 class Plan(NamedTuple):

@@ -78,11 +78,10 @@ def plan_cpop(tasks: Tasks, leaders: np.ndarray | None = None) -> Plan:
 
 def _follow(tasks: Tasks, total: np.ndarray) -> np.ndarray:
     """A longest path, from a task that reads nothing on."""
-    sources = np.flatnonzero(np.diff(tasks.producers.start) == 0)
+    sources = np.flatnonzero(tasks.producers.counts() == 0)
     path = [int(sources[total[sources].argmax()])]
     while True:
-        start, of = tasks.consumers
-        following = of[start[path[-1]] : start[path[-1] + 1]]
+        following = tasks.consumers.at(path[-1])
         if not len(following):
             return np.array(path)
         path.append(int(following[total[following].argmax()]))
@@ -94,15 +93,15 @@ def _by_rank(ranks: np.ndarray) -> np.ndarray:
 
 def order_by_readiness(tasks: Tasks, priority: np.ndarray) -> np.ndarray:
     """The tasks (tasks,): of those whose producers are taken, always the highest priority next."""
-    waiting = np.diff(tasks.producers.start).tolist()
-    start, of = tasks.consumers.start.tolist(), tasks.consumers.of.tolist()
+    waiting = tasks.producers.counts().tolist()
+    starts, nodes = (part.tolist() for part in tasks.consumers)
     ready = [(-float(priority[t]), t) for t, count in enumerate(waiting) if count == 0]
     heapq.heapify(ready)
     order = []
     while ready:
         _, task = heapq.heappop(ready)
         order.append(task)
-        for consumer in of[start[task] : start[task + 1]]:
+        for consumer in nodes[starts[task] : starts[task + 1]]:
             waiting[consumer] -= 1
             if waiting[consumer] == 0:
                 heapq.heappush(ready, (-float(priority[consumer]), consumer))

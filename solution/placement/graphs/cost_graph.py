@@ -10,20 +10,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from solution.domain.ragged import starts_of
+from solution.domain.neighbours import Neighbours
 from solution.placement.graphs.ordering import canonical_order
 from solution.system.errors import InputError
 
 # How an operation may be fused.
 ALONE, ELEMENTWISE, REDUCTION, PRODUCT, DATA = range(5)
 MAX_BYTES = 2.0**53  # whole numbers up to here are exact in float64
-
-
-class Adjacency(NamedTuple):
-    """Neighbours of all nodes one after the other; node v has `of[start[v] : start[v + 1]]`."""
-
-    start: np.ndarray  # (nodes + 1,) int64
-    of: np.ndarray  # (edges,) int64
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +35,7 @@ class CostGraph:
     resident_bytes: np.ndarray  # (nodes,) float64: held for the whole step, with the output in it
     shapes: np.ndarray  # (nodes, 6) float32: dimensions of the output, 0 where there is none
     element_types: np.ndarray  # (nodes,) uint8: column of vocabulary.ELEMENT_TYPE
-    edges: np.ndarray  # (edges, 2) int64; a row is [consumer, producer], producer < consumer
+    edges: np.ndarray  # (edges, 2) int64, sorted rows [consumer, producer], producer < consumer
     leaders: np.ndarray  # (nodes,) int64: the first of the nodes that share its device
     stages: np.ndarray  # (nodes,) int64: the layer or cell a person would name; -1: nobody did
     numbers: np.ndarray  # (nodes,) int64: what the node was called where it comes from
@@ -60,20 +53,18 @@ class CostGraph:
         return len(self.opcodes)
 
     @cached_property
-    def producers(self) -> Adjacency:
+    def producers(self) -> Neighbours:
         """What each node reads."""
-        return _group(self.edges[:, 0], self.edges[:, 1], self.num_nodes)
+        return Neighbours.operands(self.edges, self.num_nodes)
 
     @cached_property
-    def consumers(self) -> Adjacency:
+    def consumers(self) -> Neighbours:
         """What reads each node."""
-        return _group(self.edges[:, 1], self.edges[:, 0], self.num_nodes)
+        return Neighbours.consumers(self.edges, self.num_nodes)
 
     def neighbours(self, node: int) -> np.ndarray:
         """What the node reads, then what reads it."""
-        return np.concatenate(
-            [of[start[node] : start[node + 1]] for start, of in (self.producers, self.consumers)]
-        )
+        return np.concatenate([self.producers.at(node), self.consumers.at(node)])
 
     @cached_property
     def traffic_bytes(self) -> np.ndarray:
@@ -97,7 +88,7 @@ class CostGraph:
     def decides_fusion(self) -> np.ndarray:
         """The nodes (nodes,) bool that may be merged into what reads them."""
         begins = np.isin(self.fusion_kinds, (ELEMENTWISE, PRODUCT))
-        return begins & (np.diff(self.consumers.start) > 0)
+        return begins & (self.consumers.counts() > 0)
 
 
 class Columns(NamedTuple):
@@ -156,9 +147,3 @@ def _check_costs(name: str, columns: Columns) -> None:
 def _find_leaders(ties: np.ndarray) -> np.ndarray:
     _, first, inverse = np.unique(ties, return_index=True, return_inverse=True)
     return first[inverse]
-
-
-def _group(keys: np.ndarray, values: np.ndarray, count: int) -> Adjacency:
-    order = np.lexsort((values, keys))
-    start = starts_of(np.bincount(keys, minlength=count))
-    return Adjacency(start, np.ascontiguousarray(values[order]))

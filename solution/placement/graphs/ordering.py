@@ -8,6 +8,7 @@ what a node is, refined by the hashes of its neighbours until no two more nodes 
 import numpy as np
 
 from solution.domain.mixing import GOLDEN, mix
+from solution.domain.neighbours import find_depths
 from solution.system.errors import InputError
 
 MAX_ROUNDS = 48
@@ -23,7 +24,7 @@ def canonical_order(name: str, content: np.ndarray, edges: np.ndarray) -> np.nda
 
     Raises InputError where the edges form a cycle.
     """
-    depths = find_depths(len(content), edges)
+    depths = find_depths(edges, len(content))
     if (depths < 0).any():
         stuck = np.flatnonzero(depths < 0)
         raise InputError(
@@ -31,27 +32,6 @@ def canonical_order(name: str, content: np.ndarray, edges: np.ndarray) -> np.nda
             f"{', '.join(map(str, stuck[:5]))}. A program to be placed has none."
         )
     return np.lexsort((_colour(content, edges), depths))
-
-
-def find_depths(count: int, edges: np.ndarray) -> np.ndarray:
-    """Edges (nodes,) int64 on the longest path to each node; -1 on a cycle and behind it."""
-    consumers, producers = edges[:, 0], edges[:, 1]
-    order = np.argsort(producers, kind="stable")
-    start = np.searchsorted(producers[order], np.arange(count + 1))
-    consumers = consumers[order]
-    waiting = np.bincount(edges[:, 0], minlength=count)
-    depths = np.full(count, -1)
-    front, depth = np.flatnonzero(waiting == 0), 0
-    while len(front):
-        depths[front] = depth
-        # All edges that leave the front at once: the runs of `consumers`, one after the other.
-        sizes = start[front + 1] - start[front]
-        inside = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        reached = consumers[np.repeat(start[front], sizes) + inside]
-        nodes, times = np.unique(reached, return_counts=True)
-        waiting[nodes] -= times
-        front, depth = nodes[waiting[nodes] == 0], depth + 1
-    return depths
 
 
 def _colour(content: np.ndarray, edges: np.ndarray) -> np.ndarray:

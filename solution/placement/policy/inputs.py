@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from solution.domain.neighbours import find_depths
 from solution.features.nodes import compress
 from solution.placement.graphs.cost_graph import DATA, PRODUCT, REDUCTION, CostGraph
 from solution.placement.graphs.landmarks import LANDMARKS, WAYS, find_distances
-from solution.placement.graphs.ordering import find_depths
 from solution.placement.policy.layers import Votes
 
 ELEMENT_TYPES = 19
@@ -64,14 +64,14 @@ def _find_votes(graph: CostGraph) -> Votes:
 def _find_columns(graph: CostGraph) -> np.ndarray:
     """Columns (nodes, NUM_COLUMNS) float32: logarithms of costs and sizes, then what kind it is,
     then where it is."""
-    count, consumers = graph.num_nodes, np.diff(graph.consumers.start)
+    count, consumers = graph.num_nodes, graph.consumers.counts()
     sizes = [
         graph.operations, graph.output_bytes,
         np.maximum(graph.traffic_bytes - graph.output_bytes, 0), graph.resident_bytes,
-        np.diff(graph.producers.start), consumers, *graph.shapes.T,
+        graph.producers.counts(), consumers, *graph.shapes.T,
     ]  # fmt: skip
-    depths = find_depths(count, graph.edges)
-    heights = find_depths(count, graph.edges[:, ::-1])
+    depths = find_depths(graph.edges, count)
+    heights = find_depths(graph.edges[:, ::-1], count)
     kinds = [graph.fusion_kinds == kind for kind in (DATA, PRODUCT, REDUCTION)]
     marks = [
         depths / max(depths.max(), 1), heights / max(heights.max(), 1),

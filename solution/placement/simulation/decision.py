@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from solution.domain.neighbours import find_depths
 from solution.placement.graphs.cost_graph import DATA, CostGraph
-from solution.placement.graphs.ordering import find_depths
 from solution.placement.machine import Machine
 from solution.system.errors import InputError
 
@@ -113,7 +113,7 @@ def check_groups(graph: CostGraph, placement: np.ndarray, groups: np.ndarray) ->
 def _check_order(graph: CostGraph, inverse: np.ndarray, names: np.ndarray) -> None:
     between = inverse[graph.edges]
     between = np.unique(between[between[:, 0] != between[:, 1]], axis=0)
-    stuck = np.flatnonzero(find_depths(len(names), between) < 0)
+    stuck = np.flatnonzero(find_depths(between, len(names)) < 0)
     if len(stuck):
         shown = ", ".join(str(name) for name in names[stuck[:5]])
         raise InputError(

@@ -31,7 +31,7 @@ class Environment:
         self.graph, self.machine = graph, machine
         self._arrays = (
             graph.fusion_kinds, graph.operations, graph.output_bytes, graph.resident_bytes,
-            graph.producers.start, graph.producers.of, graph.consumers.start, graph.consumers.of,
+            *graph.producers, *graph.consumers,
             machine.table, machine.latency, machine.bandwidth,
         )  # fmt: skip
 

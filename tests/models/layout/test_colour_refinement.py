@@ -12,12 +12,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from solution.domain.graph import Graph
+from solution.domain.neighbours import Neighbours
 from solution.domain.ragged import starts_of
 from solution.features.layout import conflicts
 from solution.models.layout import colour_refinement, layout_forward, layout_gnn
 from solution.models.layout.colour_refinement import (
     Colours,
-    Neighbours,
     number_colours,
     number_small,
     refine,
@@ -41,11 +41,8 @@ def draw_edges(seed: int, nodes: int) -> np.ndarray:
 
 def neighbours(edges: np.ndarray, nodes: int) -> tuple[Neighbours, Neighbours]:
     """Operands and consumers."""
-    producers, consumers = edges.T
-    return (
-        Neighbours.of(consumers, producers, nodes),
-        Neighbours.of(producers, consumers, nodes),
-    )
+    turned = edges[:, ::-1]
+    return Neighbours.operands(turned, nodes), Neighbours.consumers(turned, nodes)
 
 
 @pytest.mark.parametrize("block", [1, 9, colour_refinement.BLOCK])

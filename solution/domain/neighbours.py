@@ -1,0 +1,81 @@
+"""The operands and the consumers of all nodes of a graph, and how deep a node lies among them."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from solution.domain.ragged import offsets, starts_of
+
+
+class Neighbours(NamedTuple):
+    """Of all nodes, one node after the other; node v has nodes[starts[v] : starts[v + 1]]."""
+
+    starts: np.ndarray  # (nodes + 1,) int64
+    nodes: np.ndarray  # (edges,) int64
+
+    @classmethod
+    def of(cls, targets: np.ndarray, sources: np.ndarray, num_nodes: int) -> "Neighbours":
+        """The sources (edges,) of each target (edges,), in their order."""
+        order = np.argsort(targets, kind="stable")
+        starts = starts_of(np.bincount(targets, minlength=num_nodes))
+        return cls(starts, np.ascontiguousarray(sources[order]))
+
+    @classmethod
+    def operands(cls, edges: np.ndarray, num_nodes: int) -> "Neighbours":
+        """The operands of each node; `edges` (edges, 2) has rows [consumer, producer]."""
+        return cls.of(edges[:, 0], edges[:, 1], num_nodes)
+
+    @classmethod
+    def consumers(cls, edges: np.ndarray, num_nodes: int) -> "Neighbours":
+        """The consumers of each node; `edges` (edges, 2) has rows [consumer, producer]."""
+        return cls.of(edges[:, 1], edges[:, 0], num_nodes)
+
+    @classmethod
+    def join(cls, parts: Sequence["Neighbours"]) -> "Neighbours":
+        """Those of several graphs that become one, its nodes numbered on."""
+        if len(parts) == 1:
+            return parts[0]
+        sizes, edges = [len(part.starts) - 1 for part in parts], [len(part.nodes) for part in parts]
+        starts = [p.starts[:-1] + first for p, first in zip(parts, offsets(edges), strict=True)]
+        nodes = [part.nodes + first for part, first in zip(parts, offsets(sizes), strict=True)]
+        return cls(np.concatenate([*starts, [sum(edges)]]), np.concatenate(nodes))
+
+    def at(self, node: int | np.intp) -> np.ndarray:
+        """Those of one node."""
+        return self.nodes[self.starts[node] : self.starts[node + 1]]
+
+    def cut(self, nodes: slice) -> "Neighbours":
+        """Those of some nodes that follow each other, whose starts are not at 0."""
+        return Neighbours(self.starts[nodes.start : nodes.stop + 1], self.nodes)
+
+    def counts(self) -> np.ndarray:
+        """How many each node (nodes,) has."""
+        return np.diff(self.starts)
+
+    def spread(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """All neighbours of `nodes` (rows,): the row (n,), ascending, and the neighbour (n,)."""
+        first = self.starts[nodes]
+        count = self.starts[nodes + 1] - first
+        row = np.repeat(np.arange(len(nodes)), count)
+        # All places of all rows at once: from where a row begins, as far as its entry is inside it.
+        inside = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
+        return row, self.nodes[first[row] + inside]
+
+
+def find_depths(edges: np.ndarray, num_nodes: int) -> np.ndarray:
+    """Edges (nodes,) int64 on the longest path to each node; -1 on a cycle and behind it.
+
+    Args:
+        edges: (edges, 2), rows [consumer, producer].
+    """
+    consumers = Neighbours.consumers(edges, num_nodes)
+    waiting = np.bincount(edges[:, 0], minlength=num_nodes)  # for so many operands
+    depths = np.full(num_nodes, -1)
+    front, depth = np.flatnonzero(waiting == 0), 0
+    while len(front):
+        depths[front] = depth
+        nodes, times = np.unique(consumers.spread(front)[1], return_counts=True)
+        waiting[nodes] -= times
+        front, depth = nodes[waiting[nodes] == 0], depth + 1
+    return depths
