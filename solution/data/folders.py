@@ -17,7 +17,7 @@ from typing import TypeVar
 from solution.data.npz import detect_kind
 from solution.domain.collection import BY_NAME, SAMPLE_SUBMISSION, SPLITS, Collection, collection
 from solution.system.errors import InputError
-from solution.system.wording import count
+from solution.system.wording import count, join_names
 
 Given = TypeVar("Given", Path, Path | None)
 
@@ -93,23 +93,19 @@ def find_left_out(folder: Path) -> list[str]:
     if strays:
         said.append(
             f"{count(len(strays), 'npz file')} left out, not called and placed as {EXPECTED}: "
-            f"{_show(strays)}."
+            f"{join_names(strays, MAX_SHOWN)}."
         )
     if others:
         said.append(
             f"{count(len(others), 'file')} called {SAMPLE_SUBMISSION} left out, not beginning "
-            f"with {','.join(SAMPLE_HEADER)} and a row of a collection: {_show(others)}."
+            f"with {','.join(SAMPLE_HEADER)} and a row of a collection: "
+            f"{join_names(others, MAX_SHOWN)}."
         )
     return said
 
 
 def _is_graph(path: Path) -> bool:
     return fnmatch(path.name, PATTERN) and parse_path(path) is not None
-
-
-def _show(paths: list[Path]) -> str:
-    more = f" and {len(paths) - MAX_SHOWN:,} more" if len(paths) > MAX_SHOWN else ""
-    return ", ".join(map(str, paths[:MAX_SHOWN])) + more
 
 
 def find_roots(folder: Path) -> dict[Path, int]:

@@ -15,6 +15,7 @@ from solution.domain import vocabulary
 from solution.domain.codebook import Codebook
 from solution.domain.collection import Collection
 from solution.domain.duplicates import Distinct, deduplicate
+from solution.system.wording import join_names
 
 MAX_SHOWN = 5
 LARGEST = 2.0**63  # of a whole number of 64 bits, which all node features were
@@ -280,8 +281,7 @@ def _repeated(values: np.ndarray) -> np.ndarray:
 
 
 def _show_values(values: np.ndarray) -> str:
-    shown = ", ".join(str(value) for value in values[:MAX_SHOWN])
-    return shown + (f" and {len(values) - MAX_SHOWN} more" if len(values) > MAX_SHOWN else "")
+    return join_names(values.tolist(), MAX_SHOWN)
 
 
 def show_shape(shape: tuple[int | None, ...]) -> str:

@@ -152,8 +152,8 @@ def find_named_experiment(name: str) -> Experiment:
     modules = _list_modules()
     if name not in modules:
         raise InputError(
-            f"{name!r} is not an experiment.{suggest(name, modules)} `fastslow experiments` lists "
-            "all; or give the path of a Python file that holds an EXPERIMENT."
+            f"{name!r} is not an experiment.{suggest(name, modules)} `fastslow experiments --all` "
+            "lists them; or give the path of a Python file that holds an EXPERIMENT."
         )
     return _take_experiment(importlib.import_module(modules[name]), name, name)
 

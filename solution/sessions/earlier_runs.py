@@ -27,6 +27,7 @@ from solution.system.files import TEMPORARY, replace_folder
 from solution.system.names import match
 from solution.system.sealing import replace_sealed
 from solution.system.terminal import say
+from solution.system.wording import join_names
 from solution.training.jobs import Choice, Job, list_missing
 from solution.training.out_of_fold import run_experiments
 from solution.training.plan import Plan
@@ -59,9 +60,8 @@ def describe_missing(missing: Sequence[Job]) -> str:
     """What is left to train, in words; empty where nothing is."""
     if not missing:
         return ""
-    shown = ", ".join(job.describe() for job in missing[:MAX_SHOWN])
-    more = f" and {len(missing) - MAX_SHOWN} more" if len(missing) > MAX_SHOWN else ""
-    return f"{len(missing)} models are not trained yet: {shown}{more}"
+    shown = join_names([job.describe() for job in missing], MAX_SHOWN)
+    return f"{len(missing)} models are not trained yet: {shown}"
 
 
 def adopt(run: Run, sources: Sequence[Run]) -> int:

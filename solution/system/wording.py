@@ -27,7 +27,7 @@ def how_to_install(extra: str) -> str:
     return f'In the project\'s folder, pip install -c constraints.txt -e ".[{extra}]"'
 
 
-def join_names(names: Sequence[str]) -> str:
+def join_names(names: Sequence[object], most: int = MAX_NAMES) -> str:
     """The names, or of very many the first ones and how many more there are."""
-    more = f" and {len(names) - MAX_NAMES:,} more" if len(names) > MAX_NAMES else ""
-    return ", ".join(names[:MAX_NAMES]) + more
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(map(str, names[:most])) + more
