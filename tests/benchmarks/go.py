@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
+import torch
 import typer
 
 from solution.placement.baselines.bounds import find_bound
@@ -132,6 +133,7 @@ def main(
     """Measure every cell that is not measured yet; print the tables."""
     if small and held_out:
         raise typer.BadParameter("--small and --held-out are other programs: give one of them.")
+    torch.set_num_threads(1)  # steps are small: two threads would wait for each other
     workloads = list(HELD_OUT if held_out else SMALL if small else DOCUMENT)
     chosen = choose_methods(methods)
     bench = Bench(folder, evaluations, policy)

@@ -61,9 +61,11 @@ class GroupsAndDevices(nn.Module):
         chances = self.grouper(features).log_softmax(dim=1)
         own = torch.multinomial(chances.exp(), samples, replacement=True, generator=generator).T
         log_chances = chances[torch.arange(len(chances)), own].mean(dim=1)
-        membership = nn.functional.one_hot(own, self.groups).to(features.dtype)
-        sizes = membership.sum(dim=1)
-        means = torch.einsum("snk,nf->skf", membership, features) / sizes.clamp(min=1)[:, :, None]
+        wide = own[:, :, None].expand(-1, -1, features.shape[1])
+        sizes = torch.zeros(samples, self.groups).scatter_add(1, own, torch.ones(own.shape))
+        sums = torch.zeros(samples, self.groups, features.shape[1])
+        sums = sums.scatter_add(1, wide, features.expand(samples, -1, -1))
+        means = sums / sizes.clamp(min=1)[:, :, None]
         devices, placed, entropy = self._place(torch.cat([means, sizes[:, :, None].log1p()], 2),
                                                generator)  # fmt: skip
         return (
