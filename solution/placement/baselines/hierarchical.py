@@ -5,10 +5,10 @@ puts every node into one of 256 groups, a sequence-to-sequence LSTM with attenti
 a device, and both learn from the runtime with its running mean as baseline.
 
 Ours, where the paper is silent or for hundreds of thousands of decisions: widths, learning rate and
-samples; an entropy bonus of a node and of a group; logarithms of chances are means over nodes and
-over groups, not sums, so that the steps do not grow with the graph; a group is described by the
-mean of its nodes' features and its size, and not by which groups it reads from; the encoder reads
-one way; there are no noise and no training of the placer alone in the beginning.
+samples; logarithms of chances are means over nodes and over groups, not sums, so that the steps do
+not grow with the graph; a group is described by the mean of its nodes' features and its size, and
+not by which groups it reads from; the encoder reads one way; there are no noise and no training of
+the placer alone in the beginning.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,6 @@ class HdpSettings:
     width: int = 64
     samples: int = 8
     learning_rate: float = 1e-3
-    entropy: float = 0.01
 
 
 class GroupsAndDevices(nn.Module):
@@ -55,8 +54,8 @@ class GroupsAndDevices(nn.Module):
 
     def draw(
         self, inputs: Inputs, samples: int, generator: torch.Generator
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Devices (samples, nodes), their logarithms of chances (samples,), and the entropy."""
+    ) -> tuple[Tensor, Tensor]:
+        """Devices (samples, nodes) and their logarithms of chances (samples,)."""
         features = torch.cat([self.opcodes(inputs.opcodes), inputs.columns], dim=1)
         chances = self.grouper(features).log_softmax(dim=1)
         own = torch.multinomial(chances.exp(), samples, replacement=True, generator=generator).T
@@ -66,20 +65,16 @@ class GroupsAndDevices(nn.Module):
         sums = torch.zeros(samples, self.groups, features.shape[1])
         sums = sums.scatter_add(1, wide, features.expand(samples, -1, -1))
         means = sums / sizes.clamp(min=1)[:, :, None]
-        devices, placed, entropy = self._place(torch.cat([means, sizes[:, :, None].log1p()], 2),
-                                               generator)  # fmt: skip
-        return (
-            devices.gather(1, own),
-            log_chances + placed,
-            entropy - (chances.exp() * chances).sum(dim=1).mean(),
-        )
+        groups = torch.cat([means, sizes[:, :, None].log1p()], dim=2)
+        devices, placed = self._place(groups, generator)
+        return devices.gather(1, own), log_chances + placed
 
-    def _place(self, groups: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    def _place(self, groups: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """A device for each group (samples, groups), one after the other."""
         encoded, (hidden, cell) = self.encoder(groups)
         state, memory = hidden[0], cell[0]
         last = torch.full((len(groups),), self.devices)
-        devices, total, entropy = [], torch.zeros(len(groups)), torch.zeros(())
+        devices, total = [], torch.zeros(len(groups))
         for place in range(groups.shape[1]):
             state, memory = self.decoder(
                 torch.cat([encoded[:, place], self.begin(last)], dim=1), (state, memory)
@@ -89,9 +84,8 @@ class GroupsAndDevices(nn.Module):
             chances = self.head(torch.cat([state, seen], dim=1)).log_softmax(dim=1)
             last = torch.multinomial(chances.exp(), 1, generator=generator)[:, 0]
             total = total + chances.gather(1, last[:, None])[:, 0] / groups.shape[1]
-            entropy = entropy - (chances.exp() * chances).sum(dim=1).mean() / groups.shape[1]
             devices.append(last)
-        return torch.stack(devices, dim=1), total, entropy
+        return torch.stack(devices, dim=1), total
 
 
 def place_hierarchically(
@@ -108,11 +102,11 @@ def place_hierarchically(
     mean: float | None = None
     while len(evaluator.curve) < budget:
         samples = min(settings.samples, budget - len(evaluator.curve))
-        devices, log_chances, entropy = net.draw(inputs, samples, generator)
+        devices, log_chances = net.draw(inputs, samples, generator)
         rewards = np.array([_reward(evaluator, placement) for placement in devices.numpy()])
         mean = rewards.mean() if mean is None else DECAY * mean + (1 - DECAY) * rewards.mean()
         advantages = torch.from_numpy(rewards - mean).float()
-        loss = -(advantages * log_chances).mean() - settings.entropy * entropy
+        loss = -(advantages * log_chances).mean()
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(net.parameters(), 1.0)
