@@ -88,7 +88,7 @@ def _tokens() -> list[tuple[Credentials, set[str]]]:
     token = os.environ.get("KAGGLE_API_TOKEN")
     if token:
         path = Path(token)
-        is_file = len(token) < 4096 and path.is_file()
+        is_file = os.path.isfile(token)  # noqa: PTH113 - Path's raises, and names, a long token
         secrets = _read_token(path) if is_file else {token}
         named = path if is_file else None
         found.append((Credentials("KAGGLE_API_TOKEN", "access token", named), secrets))

@@ -52,6 +52,15 @@ def test_every_problem_is_told_with_what_to_do(place: Place) -> None:
     assert "0123456789" not in done.stdout
 
 
+def test_a_token_that_is_too_long_for_a_file_name_stays_hidden(place: Place) -> None:
+    token = f"eyJ{'0123456789' * 40}"
+    key = {"KAGGLE_USERNAME": UNSET, "KAGGLE_KEY": UNSET}
+    place.more |= {**key, "KAGGLE_API_TOKEN": token}
+    for done in (place.call("doctor"), place.call("scores")):
+        assert "0123456789" not in done.words
+        assert "KAGGLE_API_TOKEN" in done.words or "***" in done.words
+
+
 @pytest.mark.parametrize(
     ("kind", "words"), [("401", "did not accept the credentials"), ("html", "a web page")]
 )
