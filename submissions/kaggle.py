@@ -82,7 +82,8 @@ class Kaggle(Calls):
     def list_submissions(self) -> list[Submission]:
         """The newest submissions, newest first; the CLI shows no second page of them."""
         doing = "looking for submissions"
-        return self.insist(lambda: self._ask_page(Submission, doing, "submissions")[0])
+        listed = self.insist(lambda: self._ask_page(Submission, doing, "submissions")[0])
+        return list({row.ref: row for row in listed}.values())  # what stands twice counts once
 
     def ask_limits(self) -> Limits:
         """What is left to submit."""

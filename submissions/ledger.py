@@ -127,6 +127,8 @@ def _parse(path: Path, text: str) -> Ledger:
     ledger.columns += missing
     for line in ledger.lines:
         line.update(dict.fromkeys(missing, ""))
+        if line["key"]:
+            line["state"] = line["state"].strip().lower()  # it may be written by hand
     ledger.lines = _join_lines(ledger.lines)
     return ledger
 

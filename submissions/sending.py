@@ -14,6 +14,7 @@
 """
 
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -69,14 +70,15 @@ def find_earlier(tracker: Tracker, upload: Upload, *, force: bool) -> str | None
     Raises InputError where it must not be sent: known already, or no slot left.
     """
     ledger = tracker.read()
-    in_doubt = {line["key"] for line in ledger.in_doubt()}
     if not force:
         waiting = _refuse_known(ledger, upload)
         if waiting:
             return waiting
+    known = {line["key"] for line in ledger.of_file(upload.fingerprint)}
+    known -= {line["key"] for line in ledger.in_doubt()}
     listed, limits = tracker.reconcile()
     same = tracker.read().of_file(upload.fingerprint)
-    arrived = [line["key"] for line in same if line["key"] in in_doubt]
+    arrived = [line["key"] for line in same if line["key"] not in known]
     if arrived:  # even with force: it is what was asked for
         return arrived[-1]
     if not force:
@@ -94,14 +96,13 @@ def send(tracker: Tracker, upload: Upload) -> str:
     wait = settings.wait_seconds
     for left in reversed(range(settings.tries)):
         key, failure = _send_once(tracker, upload)
-        _reconcile(tracker, key, failure)
-        line = tracker.read().find(key)
-        if line and line["state"] != "failed":
+        state = _reconcile(tracker, key, failure)
+        if state not in ("sending", "failed"):
             return key
-        if failure is None:
-            raise InputError(
-                f"{key}: Kaggle said that it was submitted, and does not list it. See the "
-                "competition's page before you try again."
+        if state == "sending" or failure is None:
+            raise UnknownError(
+                f"{key}: {_tell(failure)} It is not listed so far. See the competition's page, and "
+                "run the same command again in some minutes: it looks first."
             )
         if not left or not failure.kind.passing:
             raise InputError(f"Nothing was submitted. {failure}")
@@ -111,24 +112,41 @@ def send(tracker: Tracker, upload: Upload) -> str:
 
 
 def follow(tracker: Tracker, key: str) -> Outcome:
-    """Wait for the score of a submission that is listed."""
+    """Wait for the score of a submission that is listed: whatever goes wrong now, it was sent."""
+    line: Line = {}
+    problem = ""
+    try:
+        for line, problem in _watch(tracker, key):  # noqa: B007 - the last ones count
+            pass
+    except (InputError, OSError) as error:  # of the ledger
+        problem = f" {error}"
+    except KeyboardInterrupt:
+        problem = " Stopped waiting for it."
+    outcome = _describe(key, line, problem)
+    return Outcome(outcome.code, outcome.message + _describe_skew(tracker.skew))
+
+
+def _watch(tracker: Tracker, key: str) -> Iterator[tuple[Line, str]]:
+    """The line of the submission until it has a score, and what the last look met."""
     settings = tracker.settings
     deadline = time.monotonic() + settings.score_seconds
-    wait, problem = 0.0 if tracker.skew is None else settings.poll_seconds, ""
-    while (line := tracker.read().find(key)) and line["state"] == "pending":
-        if wait and time.monotonic() + wait > deadline:  # without a wait, look once at least
-            break
+    has_looked, problem = tracker.skew is not None, ""
+    wait = settings.poll_seconds if has_looked else 0.0
+    while line := tracker.read().find(key):
+        yield line, problem
+        if line["state"] != "pending" or (has_looked and time.monotonic() + wait > deadline):
+            break  # without a wait, look once at least
         pause(wait, "Waiting for the score")
         wait = max(settings.poll_seconds, min(wait * 1.5, LONGEST_POLL))
+        has_looked = True
         try:
             tracker.look()
             problem = ""
         except KaggleError as error:
             problem = f" {error}"
             if not error.kind.passing:
+                yield line, problem
                 break
-    outcome = _describe(key, line or {}, problem)
-    return Outcome(outcome.code, outcome.message + _describe_skew(tracker.skew))
 
 
 def _remove_leftovers(tracker: Tracker) -> None:
@@ -141,24 +159,34 @@ def _send_once(tracker: Tracker, upload: Upload) -> tuple[str, KaggleError | Non
     now = datetime.now(UTC)
     key = make_key(now)
     file = upload.store(tracker.settings.submissions / SENT, key)
-    with edit_ledger(tracker.path) as ledger:
-        ledger.put(key, when=show_time(now), state="sending", **upload.values)
+    tracker.begin(key, when=show_time(now), **upload.values)
     try:
         tracker.kaggle.upload(file, upload.message(key))
     except KaggleError as error:
         return key, error
+    finally:
+        tracker.ended[key] = datetime.now(UTC)
     return key, None
 
 
-def _reconcile(tracker: Tracker, key: str, failure: KaggleError | None) -> None:
+def _reconcile(tracker: Tracker, key: str, failure: KaggleError | None) -> str:
+    """The state of the submission after a look; UnknownError where none can be had.
+
+    Where its line is gone again, nobody knows.
+    """
     try:
-        tracker.reconcile()
-    except InputError as error:
-        said = "Kaggle said that it was submitted." if failure is None else str(failure)
+        tracker.reconcile(said_yes=key if failure is None else "")
+        return (tracker.read().find(key) or {"state": "sending"})["state"]
+    except (InputError, OSError) as error:
         raise UnknownError(
-            f"{key}: {said} Whether it arrived is not known yet, because the look failed: {error} "
-            "Run the same command again: it looks first, and sends only what is missing."
+            f"{key}: {_tell(failure)} Whether it arrived is not known yet, because the look "
+            f"failed: {error} Run the same command again: it looks first, and sends only what is "
+            "missing."
         ) from error
+
+
+def _tell(failure: KaggleError | None) -> str:
+    return "Kaggle said that it was submitted." if failure is None else str(failure)
 
 
 def _refuse_known(ledger: Ledger, upload: Upload) -> str | None:

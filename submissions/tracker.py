@@ -1,7 +1,7 @@
 """What became of the submissions that were begun: Kaggle's list decides, and writes the ledger."""
 
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from solution.system.errors import InputError
@@ -22,6 +22,8 @@ class Tracker:
 
     kaggle: Kaggle
     skew: float | None = None  # seconds that Kaggle's clock is ahead of ours, where it was seen
+    own: dict[str, Line] = field(default_factory=dict)  # the lines that were begun here, by key
+    ended: dict[str, datetime] = field(default_factory=dict)  # when their uploads were over
 
     @property
     def settings(self) -> Settings:
@@ -36,21 +38,32 @@ class Tracker:
         """The ledger as it is now."""
         return read_ledger(self.path)
 
+    def begin(self, key: str, **values: str) -> None:
+        """Write the line of a submission before it is uploaded."""
+        self.own[key] = {"state": "sending", **values}
+        with edit_ledger(self.path) as ledger:
+            ledger.put(key, **self.own[key])
+
     def look(self) -> list[Submission]:
         """List the submissions and write what is known of ours into the ledger."""
         listed = self.kaggle.list_submissions()
         with edit_ledger(self.path) as ledger:
+            for key, values in self.own.items():
+                if ledger.find(key) is None:  # a checkout or a stash took the new line away
+                    ledger.put(key, **values)
             for submission in listed:
-                key = submission.field("key")
-                line = ledger.find(key) if key else None
-                if line is not None and line["ref"] in ("", str(submission.ref)):
+                line = _find_line(ledger, submission)
+                if line is not None:
                     if line["state"] == "sending":
-                        self.skew = _seconds_between(line["when"], submission.date)
-                    note(ledger, key, submission)
+                        self.skew = self._find_skew(line, submission.date)
+                    note(ledger, line["key"], submission)
         return listed
 
-    def reconcile(self) -> tuple[list[Submission], Limits | None]:
+    def reconcile(self, said_yes: str = "") -> tuple[list[Submission], Limits | None]:
         """Look, and decide about every line in state "sending".
+
+        Args:
+            said_yes: the key of one that Kaggle said it took: it may be late, but is not missing.
 
         Returns:
             What Kaggle lists; and its limits, where they had to be asked.
@@ -63,7 +76,7 @@ class Tracker:
         in_doubt = self.read().in_doubt()
         if not in_doubt:
             return listed, None
-        wait = max(_time_left(line, self.settings) for line in in_doubt)
+        wait = max(self._time_left(line) for line in in_doubt)
         if wait > 0:
             pause(wait, "Looking whether the submission arrived all the same")
             listed = self.look()
@@ -75,8 +88,41 @@ class Tracker:
             _check_missing(listed, limits, line, self.path)
         with edit_ledger(self.path) as ledger:
             for line in in_doubt:
-                ledger.put(line["key"], state="failed")
+                if line["key"] != said_yes:
+                    ledger.put(line["key"], state="failed")
         return listed, limits
+
+    def _time_left(self, line: Line) -> float:
+        """Seconds until a submission that is not listed will not appear any more.
+
+        The upload has ended by now, for its process would hold the lock. Where that was another
+        one only its begin is known; a machine that slept, or whose clock was set, ended one of ours
+        just now all the same.
+        """
+        begun, quiet = read_time(line["when"]), self.settings.quiet_seconds
+        if begun is None or line["key"] in self.own:
+            return quiet
+        elapsed = (datetime.now(UTC) - begun).total_seconds()
+        return 0.0 if elapsed > self.settings.upload_seconds + quiet else quiet
+
+    def _find_skew(self, line: Line, listed: str) -> float | None:
+        """Seconds by which Kaggle made a submission before its upload began, or after its end."""
+        begun, made = read_time(line["when"]), read_time(listed)
+        if begun is None or made is None:
+            return None
+        longest = begun + timedelta(seconds=self.settings.upload_seconds)
+        ended = max(begun, self.ended.get(line["key"], longest))
+        return min(0.0, (made - begun).total_seconds()) + max(0.0, (made - ended).total_seconds())
+
+
+def _find_line(ledger: Ledger, submission: Submission) -> Line | None:
+    """The line of what Kaggle lists: by its number, which stays where a message is edited there."""
+    number, key = str(submission.ref), submission.field("key")
+    for line in ledger.lines:
+        if line["key"] and line["ref"] == number:
+            return line
+    found = ledger.find(key) if key else None
+    return found if found is not None and not found["ref"] else None
 
 
 def note(ledger: Ledger, key: str, submission: Submission) -> None:
@@ -107,7 +153,9 @@ def _check_missing(listed: list[Submission], limits: Limits, line: Line, ledger:
             return
         times = [moment for row in listed if (moment := read_time(row.date))]
         begun = read_time(line["when"])
-        if len(listed) >= SMALLEST_PAGE and begun and times and min(times) < begun:
+        is_ordered = times == sorted(times, reverse=True)  # else a page that is cut may lack it
+        reaches_back = len(listed) >= SMALLEST_PAGE and begun and times and min(times) < begun
+        if is_ordered and reaches_back:
             return
     raise UnknownError(
         f"{line['key']}: it is not known whether it arrived. Kaggle lists "
@@ -115,20 +163,3 @@ def _check_missing(listed: list[Submission], limits: Limits, line: Line, ledger:
         "same command again in some minutes. Where the competition's page shows that it is not "
         f"there, write failed as its state in {ledger}."
     )
-
-
-def _time_left(line: Line, settings: Settings) -> float:
-    """Seconds until a submission that is not listed will not appear any more.
-
-    The upload has ended by now, for its process would hold the lock; but only its begin is known.
-    """
-    begun, quiet = read_time(line["when"]), settings.quiet_seconds
-    if begun is None:
-        return quiet
-    elapsed = (datetime.now(UTC) - begun).total_seconds()
-    return 0.0 if elapsed > settings.upload_seconds + quiet else quiet
-
-
-def _seconds_between(ours: str, theirs: str) -> float | None:
-    begun, listed = read_time(ours), read_time(theirs)
-    return None if begun is None or listed is None else (listed - begun).total_seconds()

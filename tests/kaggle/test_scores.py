@@ -69,6 +69,19 @@ def test_scores_fills_the_ledger_and_shows_it(place: Place) -> None:
     assert path.read_bytes() == before
 
 
+@pytest.mark.parametrize("description", ["by hand", "key=a recipe=x"])
+def test_a_score_that_comes_later_is_fetched_by_its_number(description: str, place: Place) -> None:
+    """What Kaggle lists may have no key, or none any more: its message can be edited there."""
+    row = list_row(7, description, "", "")
+    place.world.submissions = [{**row, "status": "PENDING"}]
+    assert place.call("scores").code == 0
+    place.world.submissions = [list_row(7, "edited", "0.7", "0.6")]
+    assert place.call("scores").code == 0
+    (line,) = place.ledger.lines
+    assert line["key"] == ("kaggle-7" if description == "by hand" else "a")
+    assert (line["state"], line["public"], line["private"]) == ("scored", "0.7", "0.6")
+
+
 def test_without_kaggle_the_ledger_is_shown_all_the_same(place: Place) -> None:
     path = place.folder / "submissions" / "ledger.csv"
     path.parent.mkdir()

@@ -1,0 +1,159 @@
+"""What happens to the ledger, to Kaggle's list and to the clock while a submit is at work."""
+
+import os
+import signal
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from submissions.ledger import edit_ledger
+from submissions.tracker import show_time
+from tests.kaggle.place import Place
+from tests.kaggle.test_fault_matrix import assert_made_once
+from tests.kaggle.world import CREATE, LIST, Fault
+from tests.processes import KAGGLE
+
+HEADER = "key,when,state,ref,notes"
+LATE, QUIET = 3.0, 5.0  # seconds; a look follows the answer sooner than that
+PASSING = Fault(CREATE, "503", times=1, counted=True, message="Deadline exceeded")
+
+
+def add_earlier(place: Place) -> None:
+    """Or else Kaggle's counts would be zeros, which prove nothing."""
+    row = {"ref": 1, "description": "by hand", "date": "2026-01-01T00:00:00Z"}
+    place.world.submissions.append({**row, "status": "COMPLETE", "publicScore": "0.5"})
+
+
+def after_calls(place: Place, name: str, command: str) -> Path:
+    """Let a shell command follow every call of the CLI whose action is `name`; returns the ledger.
+
+    The command finds the ledger's path as $LEDGER.
+    """
+    ledger, program = place.folder / "submissions" / "ledger.csv", place.folder / "kaggle"
+    program.write_text(
+        f'#!/bin/bash\nLEDGER={ledger}\n{KAGGLE.stand_in} "$@"\ncode=$?\n'
+        f'if [[ " $* " == *" {name} "* ]]; then {command}; fi\nexit $code\n'
+    )
+    program.chmod(0o755)
+    place.more["FASTSLOW_KAGGLE"] = str(program)
+    return ledger
+
+
+@pytest.mark.parametrize("faults", [[], [PASSING]], ids=["taken", "lost"])
+def test_a_ledger_without_the_new_line_sends_nothing_twice(
+    place: Place, faults: list[Fault]
+) -> None:
+    """As after `git checkout` or `git stash`, for the ledger is a file of the repository."""
+    add_earlier(place)
+    after_calls(place, "submit", f"echo {HEADER} > $LEDGER")
+    place.world.faults = faults
+    done = place.submit()
+    assert done.code == 0, done.words
+    del place.world.submissions[0]
+    assert_made_once(place)
+
+
+def test_a_ledger_that_breaks_afterwards_makes_no_submission_unsent(place: Place) -> None:
+    ledger = after_calls(place, "submissions", "[[ -f $LEDGER.sent ]] && echo '<<<<<<<' >> $LEDGER")
+    place.world.pending = 2
+    place.more["FASTSLOW_POLL_SECONDS"] = "1"
+    running = place.start(*place.submit_arguments())
+    while not place.world.count(CREATE) or ",pending," not in ledger.read_text():
+        assert not running.ends_within(0.02)
+    ledger.with_name("ledger.csv.sent").touch()
+    done = running.finish()
+    assert done.code == 0, done.words
+    assert "(Kaggle's number 41000000). Its score is not there yet" in done.words
+    assert f"{ledger}, line 3: an unsolved merge conflict" in done.words
+
+
+def test_a_clock_that_is_set_meanwhile_sends_nothing_twice(place: Place) -> None:
+    """As after a sleep of the machine: the upload began long ago, and ended just now."""
+    add_earlier(place)
+    after_calls(place, "submit", "sed -i '/sending/s/,2[0-9]*-/,2020-/' $LEDGER")
+    place.world.late, place.world.faults = LATE, [PASSING]
+    place.more["FASTSLOW_QUIET_SECONDS"] = str(QUIET)
+    done = place.submit()
+    assert done.code == 0, done.words
+    del place.world.submissions[0]
+    assert_made_once(place)
+
+
+@pytest.mark.parametrize("times", [2, 11])
+def test_what_is_listed_more_than_once_proves_nothing(place: Place, times: int) -> None:
+    """What arrived is counted, but not listed yet; a list in the wrong order proves nothing."""
+    add_earlier(place)
+    rows = place.world.submissions
+    rows += [{**rows[0], "ref": ref, "date": f"2027-01-{ref:02}"} for ref in range(2, 2 * times)]
+    before, world = list(rows), place.world
+    world.faults = [PASSING]
+    world.on_ListSubmissions = lambda body: {"submissions": before * 2}  # type: ignore[method-assign]
+    world.on_GetSubmissionLimits = lambda body: {  # type: ignore[method-assign]
+        "numTotal": len(rows),
+        "numAllowedNow": 3,
+    }
+    done = place.submit()
+    assert done.code == 3, done.words
+    assert f"Kaggle lists {len(before)} submissions and counts {len(rows)}" in done.words
+    assert len(rows) == len(before) + 1
+
+
+def test_what_kaggle_took_and_lists_late_is_waited_for(place: Place) -> None:
+    add_earlier(place)
+    place.world.late = 2 * LATE
+    done = place.submit()
+    assert done.code == 3, done.words
+    assert "Kaggle said that it was submitted. It is not listed so far." in done.words
+    assert [line["state"] for line in place.ledger.lines] == ["sending"]
+    place.more["FASTSLOW_QUIET_SECONDS"] = str(3 * LATE)
+    again = place.submit()
+    assert again.code == 0, again.words
+    del place.world.submissions[0]
+    assert_made_once(place)
+
+
+@pytest.mark.parametrize("state", ["failed", " Failed"])
+def test_what_was_called_missing_and_is_listed_later_counts(place: Place, state: str) -> None:
+    place.world.faults, place.more["FASTSLOW_TRIES"] = [PASSING], "1"
+    place.world.late = 10**6
+    assert place.submit().code == 2
+    ledger = place.folder / "submissions" / "ledger.csv"
+    ledger.write_text(ledger.read_text().replace(",failed,", f",{state},"))
+    place.world.submissions[0]["listed"] = 0.0
+    done = place.submit()
+    assert done.code == 0, done.words
+    assert_made_once(place)
+
+
+def test_ctrl_c_while_the_score_is_awaited(place: Place) -> None:
+    place.world.pending = 10**9
+    running = place.start(*place.submit_arguments())
+    while place.world.count(LIST) < 4:
+        assert not running.ends_within(0.02)
+    os.kill(running.number, signal.SIGINT)
+    done = running.finish()
+    assert done.code == 0
+    assert "Its score is not there yet; `make scores` fetches it. Stopped waiting" in done.words
+
+
+def test_without_a_pause_the_wait_for_a_score_ends_all_the_same(place: Place) -> None:
+    place.more |= {"FASTSLOW_POLL_SECONDS": "0", "FASTSLOW_SCORE_SECONDS": "0.5"}
+    place.world.pending = 10**9
+    running = place.start(*place.submit_arguments())
+    if not running.ends_within(30):
+        os.kill(running.number, signal.SIGKILL)
+    assert running.finish().code == 0
+
+
+def test_a_long_upload_of_a_submit_that_was_killed_is_no_wrong_clock(place: Place) -> None:
+    place.world.faults, place.world.late = [PASSING], 10**6
+    place.more |= {"FASTSLOW_TRIES": "1", "FASTSLOW_UPLOAD_SECONDS": "600"}
+    assert place.submit().code == 2
+    with edit_ledger(place.folder / "submissions" / "ledger.csv") as ledger:
+        begun = show_time(datetime.now(UTC) - timedelta(minutes=8))
+        ledger.lines[0] |= {"state": "sending", "when": begun}
+    place.world.submissions[0]["listed"] = 0.0
+    done = place.submit()
+    assert done.code == 0, done.words
+    assert "clock" not in done.words
