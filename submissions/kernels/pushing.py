@@ -4,7 +4,8 @@
 2. upload it, unless the user's dataset has just that; wait until Kaggle has processed it
 3. look: an earlier push whose fate is unknown is found in the source that Kaggle has, or is not
 4. write the record, state "pushing"; push; the key of the push stands in the pushed source
-5. where the answer was lost, look again: Kaggle's own copy of the source decides
+5. where the call failed, look again, and a little later once more: Kaggle's own copy of the source
+   decides, not what the call printed
 """
 
 import json
@@ -17,8 +18,9 @@ from typing import Any
 
 from solution.system.errors import InputError
 from solution.system.files import write_json
+from submissions.calls import pause
 from submissions.failures import KaggleError
-from submissions.kernels.calls import Kernels
+from submissions.kernels.calls import NOT_TAKEN, Kernels
 from submissions.kernels.datasets import await_ready, is_newest, upload, write_metadata
 from submissions.kernels.notebooks import METADATA, Notebook, Value, read_parameters, set_values
 from submissions.kernels.packaging import (
@@ -146,7 +148,7 @@ def _send(order: Order, package: Package, version: int, user: str, kernels: Kern
         try:
             number = kernels.push(Path(folder))
         except KaggleError as error:
-            if error.kind.undecided:
+            if error.kind is not NOT_TAKEN:  # that is Kaggle's own answer
                 arrived = _look(order.notebook, made, kernels, str(error))
                 if arrived is not None:
                     return arrived
@@ -157,18 +159,24 @@ def _send(order: Order, package: Package, version: int, user: str, kernels: Kern
 
 def _look(notebook: Notebook, made: Push, kernels: Kernels, said: str = "") -> Push | None:
     """Whether Kaggle's copy of the source is of this push; writes what was found."""
+    if not _is_there(made, kernels, said):
+        pause(kernels.settings.quiet_seconds, "Looking whether the push arrived all the same")
+        if not _is_there(made, kernels, said):
+            failed = {"state": "failed", "note": "did not arrive"}
+            record(notebook.name, made.model_copy(update=failed))
+            return None
+    return record(notebook.name, made.model_copy(update={"state": "pushed"}))
+
+
+def _is_there(made: Push, kernels: Kernels, said: str) -> bool:
     with tempfile.TemporaryDirectory() as folder:
         try:
-            source = kernels.fetch_source(made.kernel, Path(folder))
+            return made.key in kernels.fetch_source(made.kernel, Path(folder))
         except KaggleError as error:
             raise UnknownPushError(
                 f"{made.key}: {said} Whether it arrived is not known yet, because the look failed: "
                 f"{error} Run the same command again: it looks first."
             ) from error
-    if made.key in source:
-        return record(notebook.name, made.model_copy(update={"state": "pushed"}))
-    record(notebook.name, made.model_copy(update={"state": "failed", "note": "did not arrive"}))
-    return None
 
 
 def _stage(

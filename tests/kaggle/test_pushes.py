@@ -6,9 +6,19 @@ import time
 
 import pytest
 
-from tests.kaggle.kernel_world import OUTPUT, SAVE
+from tests.kaggle.kernel_world import OUTPUT, SAVE, SOURCE
 from tests.kaggle.place import Place
-from tests.kaggle.test_kernels import DATASET, DONE, FAILED, NAME, finish_session, pull, push, shop
+from tests.kaggle.test_kernels import (
+    DATASET,
+    DONE,
+    FAILED,
+    KERNEL,
+    NAME,
+    finish_session,
+    pull,
+    push,
+    shop,
+)
 from tests.kaggle.test_processes import find_group
 from tests.kaggle.world import Fault
 
@@ -27,6 +37,20 @@ def test_a_dataset_that_is_processed_for_long_is_uploaded_once(shop: Place) -> N
     done = push(shop)
     assert done.code == DONE, done.words
     assert len(shop.world.datasets[DATASET]) == 1
+
+
+@pytest.mark.parametrize("late", [[], [Fault(SOURCE, "403", times=1)]], ids=["at once", "late"])
+@pytest.mark.parametrize(
+    "answer", ["API rate limit exceeded", "Connection refused", "Kernel not found"]
+)
+def test_what_kaggle_took_runs_once_whatever_it_answered(
+    shop: Place, answer: str, late: list[Fault]
+) -> None:
+    """Its source may be shown only a little later."""
+    shop.world.faults = [Fault(SAVE, "503", times=1, counted=True, message=answer), *late]
+    done = push(shop)
+    assert done.code == DONE, done.words
+    assert len(shop.world.kernels[KERNEL].saved) == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
