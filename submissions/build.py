@@ -6,11 +6,12 @@ from ensembles.last_recipe import is_whole, recall, remember
 from ensembles.merge import merge_run
 from ensembles.recipe import EQUAL_WEIGHTS, Recipe, find_recipe, list_recipes
 from solution.domain import predictions
-from solution.domain.collection import COLLECTIONS, collection_of
+from solution.domain.collection import COLLECTIONS
 from solution.runs.folder import Run
 from solution.system.errors import InputError
 from solution.system.files import remove_leftovers
 from solution.system.sealing import describe_file
+from solution.system.wording import count
 from submissions.checker import read_rows
 from submissions.report import Scores, collect_scores, write_scores
 from submissions.writer import Written, replace_submission
@@ -58,7 +59,7 @@ def build_submission(run: Run, recipe: Recipe) -> Built:
     Raises InputError where the recipe does not fit the run, or the file would not pass the checker.
     """
     before = _recall_last(run)
-    remove_leftovers(run.folder, ())
+    remove_leftovers(run.folder, [f"*/{part}" for part in predictions.PARTS])  # of any recipe
     merge_run(run, recipe)
     scores = collect_scores(run, recipe)
     ranking, graphs = (predictions.read(p) for p in (run.ranking(recipe.name, "test"), run.graphs))
@@ -84,12 +85,12 @@ def check_complete(built: Built) -> None:
     Raises InputError with what each collection has and needs.
     """
     path = built.written.path
-    names = [collection_of(name).name for name, _ in read_rows(path, path)]
-    wrong = [
-        f"{collection.name} {names.count(collection.name)} of {collection.test_rows}"
-        for collection in COLLECTIONS
-        if names.count(collection.name) != collection.test_rows
-    ]
+    names = [name for name, _ in read_rows(path, path)]
+    there = {c: sum(name.startswith(f"{c.name}:") for name in names) for c in COLLECTIONS}
+    wrong = [f"{c.name} {n} of {c.test_rows}" for c, n in there.items() if n != c.test_rows]
+    others = len(names) - sum(there.values())
+    if others:
+        wrong.append(f"{count(others, 'row')} of no collection")
     if wrong:
         raise InputError(
             f"{path}: not the rows that the competition asks for: "
