@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -36,6 +37,9 @@ from submissions.stopping import stopped_by_signals
 Answer = TypeVar("Answer")
 
 REPORT_SECONDS = 1.0  # between two looks at the progress of a download
+DRAIN_SECONDS = (
+    1.0  # for what a killed call printed: a child of its own may hold the pipes for ever
+)
 # VERBOSE prints every request with its key; the others change what a command does.
 NOT_PASSED_ON = (
     "VERBOSE",
@@ -85,16 +89,7 @@ class Calls:
         whole = [find_program(), "-W", *command]
         with (
             stopped_by_signals(),
-            subprocess.Popen(
-                whole,
-                env=make_environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                encoding="utf-8",
-                errors="replace",
-                pass_fds=self.keep_open,
-            ) as process,
+            _start(whole, self.keep_open) as process,
         ):
             try:
                 output = _await(process, seconds, report)
@@ -116,6 +111,25 @@ class Calls:
         return explain(kind, doing, printed, seconds=seconds, **facts)
 
 
+def _start(command: Sequence[str], keep_open: Sequence[int]) -> subprocess.Popen[str]:
+    try:
+        return subprocess.Popen(
+            command,
+            env=make_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            errors="replace",
+            pass_fds=keep_open,
+        )
+    except OSError as error:  # it is there; what its first line names may not be
+        raise InputError(
+            f"{command[0]}: the kaggle CLI cannot be run ({error.strerror}). Install it again: "
+            "pip install --force-reinstall kaggle; after its environment was moved it must be."
+        ) from error
+
+
 def _await(
     process: subprocess.Popen[str], seconds: float, report: Callable[[], None] | None
 ) -> str | None:
@@ -128,7 +142,8 @@ def _await(
         except subprocess.TimeoutExpired:
             if time.monotonic() >= deadline:
                 process.kill()
-                process.communicate()
+                with suppress(subprocess.TimeoutExpired):
+                    process.communicate(timeout=DRAIN_SECONDS)
                 return None
             if report is not None:
                 report()

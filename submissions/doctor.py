@@ -19,6 +19,7 @@ from solution.runs.folder import find_runs
 from solution.runs.record import LIBRARIES
 from solution.system.accelerators import describe_accelerators, find_gpus
 from solution.system.errors import InputError
+from solution.system.files import check_writable
 from solution.system.terminal import make_table
 from solution.system.wording import count
 from submissions.calls import NOT_PASSED_ON, find_program
@@ -168,6 +169,10 @@ def _examine_ledger(settings: Settings) -> Finding:
     except InputError as error:
         return Finding("Ledger", "not readable", str(error), stops=True)
     found = count(len(ledger.lines), "line")
+    try:
+        check_writable(path.parent)
+    except InputError as error:
+        return Finding("Ledger", found, str(error), stops=True)
     open_lines = [line["key"] for line in ledger.in_doubt()]
     if open_lines:
         advice = f"Unknown whether {', '.join(open_lines)} arrived: `make submit` looks first."

@@ -95,6 +95,11 @@ def read_ledger(path: Path) -> Ledger:
             text = file.read()
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: expected UTF-8 text: {error}. Save it as UTF-8.") from error
+    except OSError as error:  # a link that leads nowhere is not taken for no ledger
+        raise InputError(
+            f"{path}: expected a ledger that can be read, but: {error.strerror}. Make it readable, "
+            "or restore what it is a link to."
+        ) from error
     for number, line in enumerate(text.splitlines(), start=1):
         if line.startswith(CONFLICT):
             raise InputError(

@@ -9,7 +9,7 @@ from pathlib import Path
 from solution.system.errors import InputError
 from solution.system.files import make_folder, take_lock
 from solution.system.progress import console
-from solution.system.refusals import name_refusal
+from solution.system.refusals import name_full_disk, name_refusal
 
 BETWEEN_TRIES = 0.05  # seconds
 
@@ -31,7 +31,7 @@ def wait_for_lock(path: Path, seconds: float, what: str) -> Iterator[int]:
 
     Raises:
         LockedError: another process still holds it after `seconds`.
-        InputError: the folder of the file may not be written.
+        InputError: the folder of the file may not be written, or there is no room.
     """
     make_folder(path.parent)
     with name_refusal(path.parent):
@@ -40,8 +40,9 @@ def wait_for_lock(path: Path, seconds: float, what: str) -> Iterator[int]:
         if not take_lock(descriptor):
             with console.status(f"Another process {what}, waiting for it"):
                 _wait(descriptor, path, seconds, what)
-        os.truncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        with name_full_disk(path.parent):
+            os.truncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         yield descriptor
     finally:
         os.close(descriptor)

@@ -21,6 +21,7 @@ from solution.runs.record import fingerprint_code
 from solution.system.commit import LEDGER
 from solution.system.errors import InputError
 from solution.system.files import replace_folder, write_json
+from solution.system.refusals import name_full_disk
 from solution.system.wording import count
 from submissions.build import Built
 from submissions.credentials import redact
@@ -116,7 +117,7 @@ class Upload:
 
     def store(self, sent: Path, key: str) -> Path:
         """Write the file and its provenance to sent/KEY, atomically; return its path there."""
-        with replace_folder(sent / key) as folder:
+        with name_full_disk(sent), replace_folder(sent / key) as folder:
             (folder / "submission.csv").write_bytes(self.content)
             (folder / "scores.csv").write_bytes(self.scores)
             write_json({"key": key, **self.facts}, folder / "provenance.json")

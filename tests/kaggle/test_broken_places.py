@@ -1,0 +1,109 @@
+"""A CLI, a disk, folders and files that are broken: a message says so, nothing hangs or stays."""
+
+import resource
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from solution.system.errors import InputError
+from submissions.locks import wait_for_lock
+from tests.kaggle.place import Place
+from tests.kaggle.world import CREATE, LIST, Fault
+
+SAMPLE = "sample_submission.csv"
+
+
+def use_program(place: Place, text: str) -> Path:
+    """Let the kaggle CLI be a script."""
+    program = place.folder / "kaggle"
+    program.write_text(text)
+    program.chmod(0o755)
+    place.more["FASTSLOW_KAGGLE"] = str(program)
+    return program
+
+
+@pytest.mark.parametrize("text", ["no program", "#!/nowhere/python\n"])
+def test_a_cli_that_cannot_be_run_is_named(place: Place, text: str) -> None:
+    """As after the environment was moved, for its first line names the Python of before."""
+    program = use_program(place, text)
+    for done in (place.submit(), place.call("scores")):
+        assert done.code == 2
+        assert f"{program}: the kaggle CLI cannot be run (" in done.words
+        assert "pip install --force-reinstall kaggle" in done.words
+
+
+def test_what_a_killed_call_began_is_not_waited_for(place: Place) -> None:
+    """A script that calls the CLI is killed when its time is over; its child keeps the pipes."""
+    use_program(place, "#!/bin/bash\nsleep 30\n")
+    place.more |= {"FASTSLOW_CALL_SECONDS": "0.5", "FASTSLOW_TRIES": "1"}
+    begun = time.monotonic()
+    done = place.call("scores")
+    assert time.monotonic() - begun < 20
+    assert "Kaggle did not answer within 0.5 seconds" in done.words
+
+
+def test_a_disk_that_is_full_before_the_upload_is_named(place: Place) -> None:
+    place.more["FASTSLOW_WAIT_SECONDS"] = "3"
+    place.world.faults = [Fault(LIST, "500", times=1)]
+    running = place.start(*place.submit_arguments())
+    while not place.world.count(LIST):
+        assert not running.ends_within(0.02)
+    if sys.platform != "linux":
+        pytest.skip("no limit can be given to another process")
+    resource.prlimit(running.number, resource.RLIMIT_FSIZE, (1000, 1000))
+    done = running.finish()
+    assert done.code == 2
+    assert f"{place.folder}/submissions/sent: File too large. Make room" in done.words
+    assert place.world.count(CREATE) == 0
+
+
+def test_a_lock_on_a_full_disk_is_named(tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        with pytest.raises(InputError, match="Make room"), wait_for_lock(tmp_path / "l", 1, "is"):
+            pass
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_ledger_that_is_a_broken_link_is_told_by_all(place: Place) -> None:
+    path = place.folder / "submissions" / "ledger.csv"
+    path.parent.mkdir()
+    path.symlink_to("/nowhere/ledger.csv")
+    words = "expected a ledger that can be read, but: No such file or directory."
+    for arguments in (["scores"], ["leaderboard"], ["doctor"], place.submit_arguments()):
+        done = place.call(*arguments)
+        assert done.code == 2
+        assert "".join(words.split()) in "".join(done.words.split()), arguments
+    assert path.is_symlink()
+
+
+def test_a_folder_that_is_in_the_way_of_the_ledger_is_told_by_doctor(place: Place) -> None:
+    (place.folder / "file").touch()
+    place.more["FASTSLOW_SUBMISSIONS"] = str(place.folder / "file" / "submissions")
+    done = place.call("doctor")
+    assert done.code == 2
+    assert "stop Ledger" in done.words
+
+
+def test_what_a_killed_merge_by_another_recipe_left_is_removed(place: Place) -> None:
+    half = place.run.folder / "other" / "test" / ".partial-0123456789abcdef"
+    half.parent.mkdir(parents=True)
+    half.write_text("half of a ranking")
+    assert place.call("ensemble", "run/mine.toml", "--run", "run").code == 0
+    assert not half.exists()
+
+
+def test_a_row_of_no_collection_is_told_with_the_file(place: Place) -> None:
+    assert place.call("ensemble", "run/mine.toml", "--run", "run").code == 0
+    rows = place.run.submission.read_text()
+    (place.run.folder / SAMPLE).write_text(f"{rows}foo,0;1;2;3;4\n")
+    done = place.submit()
+    assert done.code == 2
+    assert "run/submission.csv: not the rows that the competition asks for: 1 row of no " in (
+        done.words
+    )
+    assert place.world.calls == []
