@@ -182,6 +182,9 @@ def _examine_ledger(settings: Settings) -> Finding:
 
 def _examine_tree() -> Finding:
     tree = read_tree()
+    if tree.defect:
+        advice = "Do what git says, or --allow-dirty: submissions will not name a commit."
+        return Finding("Code", tree.defect, advice)
     if not tree.commit:
         return Finding("Code", "no git checkout", "Submissions will not name a commit.")
     found = f"commit {tree.commit[:12]}"

@@ -31,6 +31,15 @@ PROJECT = Path(__file__).parent.parent
 FINGERPRINT = 16  # hexadecimal digits
 MAX_SHOWN = 5
 DIRTY = "-dirty"  # after a commit: something differs from it
+# As git itself writes and reads it, whatever the user's settings show people.
+DIFF = (
+    "diff",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--no-color",
+    "--src-prefix=a/",
+    "--dst-prefix=b/",
+)
 CODE = (".py", ".toml")  # untracked files that can decide what is predicted
 
 
@@ -41,9 +50,16 @@ class Tree:
     commit: str  # empty where the code is not in a git checkout
     changed: tuple[str, ...]  # paths that differ from the commit
     difference: str
+    defect: str = ""  # why git does not tell the commit of what is a checkout
 
     def check_clean(self) -> None:
-        """Refuse changes that are not committed."""
+        """Refuse changes that are not committed, and a checkout of which nobody can say it."""
+        if self.defect:
+            raise InputError(
+                f"{PROJECT}: git does not tell the commit: {self.defect}. Without it a score "
+                "cannot be traced to code. Do what git says; or give --allow-dirty (make: DIRTY=1) "
+                "to go on without."
+            )
         if self.changed:
             shown = ", ".join(self.changed[:MAX_SHOWN])
             more = len(self.changed) - MAX_SHOWN
@@ -56,27 +72,34 @@ class Tree:
 
 def read_tree() -> Tree:
     """The commit of the project's code and what differs from it, the ledger aside."""
-    commit = _git("rev-parse", "HEAD").strip()
+    commit, said = (text.strip() for text in _ask_git("rev-parse", "HEAD"))
+    if not commit and (PROJECT / ".git").exists():
+        return Tree("", (), "", said.partition("\n")[0] or "no commit was found")
     if not commit or not (PROJECT / "pyproject.toml").is_file():  # installed, not checked out
         return Tree("", (), "")
     here = ["--", ".", f":(exclude){LEDGER}"]
-    tracked = _git("diff", "HEAD", "--name-only", "-z", *here).split("\0")
+    tracked = _git(*DIFF, "HEAD", "--name-only", "-z", *here).split("\0")
     foreign = _git("ls-files", "--others", "--exclude-standard", "-z", *here).split("\0")
     added = sorted(path for path in foreign if path.endswith(CODE))
-    parts = [_git("diff", "HEAD", "--binary", *here)]
-    parts += [_git("diff", "--no-index", "--", "/dev/null", path) for path in added]
+    parts = [_git(*DIFF, "HEAD", "--binary", *here)]
+    parts += [_git(*DIFF, "--no-index", "--", "/dev/null", path) for path in added]
     return Tree(commit, tuple(filter(None, [*tracked, *added])), redact("".join(parts)))
 
 
 def _git(*command: str) -> str:
+    return _ask_git(*command)[0]
+
+
+def _ask_git(*command: str) -> tuple[str, str]:
+    """What git prints, where it succeeds; and what it complains of."""
     try:
         done = subprocess.run(
             ["git", "-C", str(PROJECT), *command], capture_output=True, text=True, errors="replace"
         )
-    except OSError:
-        return ""
-    differs = command[:2] == ("diff", "--no-index") and done.returncode == 1
-    return done.stdout if done.returncode == 0 or differs else ""
+    except OSError as error:
+        return "", f"it cannot be run ({error.strerror})"
+    differs = "--no-index" in command and done.returncode == 1
+    return done.stdout if done.returncode == 0 or differs else "", done.stderr
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,8 @@ def package(tree: Tree, folder: Path, python: str) -> Package:
             than an older package is in the folder.
     """
     if not tree.commit:
-        raise InputError(f"{PROJECT}: no git checkout, so there is no commit to pack. Clone it.")
+        why = tree.defect or "no git checkout"
+        raise InputError(f"{PROJECT}: {why}, so there is no commit to pack. Clone it.")
     _check_place(folder)
     commit = name_commit(tree)
     with replace_folder(folder.resolve()) as temporary:  # of a link, what it leads to

@@ -79,6 +79,7 @@ def test_a_clone_with_changes_is_refused_or_recorded(place: Place) -> None:
     clone = place.folder / "clone"
     clone_working_tree(clone)
     place.more |= {"PYTHONPATH": str(clone), "FASTSLOW_SUBMISSIONS": str(clone / "submissions")}
+    place.more |= {"GIT_EXTERNAL_DIFF": "true"}  # what people set to look at differences
     run = place.folder / "run"
     command = [
         sys.executable,
@@ -114,6 +115,11 @@ def test_a_clone_with_changes_is_refused_or_recorded(place: Place) -> None:
     assert clean.returncode == 0, "the ledger's own change counts as clean: " + clean.stderr
     ledger = (clone / "submissions" / "ledger.csv").read_text().splitlines()
     assert ["-dirty" in line for line in ledger[1:]] == [True, False]
+    place.more["GIT_TEST_ASSUME_DIFFERENT_OWNER"] = "1"  # as root in a container
+    for arguments in (command, [*command[:3], "kernels", "package"]):
+        refused = run_shell(place, [*arguments], clone)
+        assert refused.returncode == 2, refused.stdout
+        assert "git does not tell the commit: fatal: detected dubious ownership" in refused.stderr
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="makes the certificate")
