@@ -51,9 +51,11 @@ class PlainConsole(Console):
     def __getattr__(self, name: str) -> Any:
         if "_settings" not in self.__dict__:  # it has been used
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
-        settings = dict(self._settings)
-        if self._is_wide and not is_screen(sys.stdout) and "COLUMNS" not in os.environ:
-            settings["width"] = WIDE
+        settings, told = dict(self._settings), os.environ.get("COLUMNS", "")
+        if told.strip("0") == "":  # a screen of no width, as some programs tell, shows nothing
+            settings["_environ"] = {k: v for k, v in os.environ.items() if k != "COLUMNS"}
+            if self._is_wide and not is_screen(sys.stdout):
+                settings["width"] = WIDE
         super().__init__(**settings)
         self.__dict__.pop("_settings", None)
         return getattr(self, name)

@@ -110,6 +110,14 @@ def test_text_beyond_the_encoding_is_printed_as_an_escape(tmp_path: Path) -> Non
     assert rb"p\xe8re" in done.stdout
 
 
+@pytest.mark.parametrize("told", ["0", "", "00"])
+def test_a_screen_of_no_width_is_none(told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = StringIO()
+    monkeypatch.setenv("COLUMNS", told)
+    PlainConsole(file=file, is_wide=True).print("Submitted", soft_wrap=True)
+    assert file.getvalue() == "Submitted\n"
+
+
 def test_a_console_asks_the_environment_when_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     file = StringIO()
     console = PlainConsole(file=file)
