@@ -63,7 +63,10 @@ def submit(
         check_complete(built)
         upload = pack(built, tree)
     outcome = send(upload, settings, force=force, dry_run=dry_run)
-    say(outcome.message)
+    try:
+        say(outcome.message)
+    except OSError:  # a full disk has no room for it; the code must not say that nothing was sent
+        typer.echo(outcome.message, err=True)
     raise typer.Exit(outcome.code)
 
 

@@ -1,6 +1,7 @@
 """A CLI, a disk, folders and files that are broken: a message says so, nothing hangs or stays."""
 
 import resource
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -9,7 +10,9 @@ import pytest
 
 from solution.system.errors import InputError
 from submissions.locks import wait_for_lock
+from tests.conftest import REPOSITORY
 from tests.kaggle.place import Place
+from tests.kaggle.test_fault_matrix import assert_made_once
 from tests.kaggle.world import CREATE, LIST, Fault
 
 SAMPLE = "sample_submission.csv"
@@ -57,6 +60,30 @@ def test_a_disk_that_is_full_before_the_upload_is_named(place: Place) -> None:
     assert done.code == 2
     assert f"{place.folder}/submissions/sent: File too large. Make room" in done.words
     assert place.world.count(CREATE) == 0
+
+
+def test_a_full_disk_below_the_output_does_not_say_that_nothing_was_sent(place: Place) -> None:
+    if sys.platform != "linux":
+        pytest.skip("no limit can be given to another process")
+    place.world.faults, place.more["FASTSLOW_WAIT_SECONDS"] = [Fault(LIST, "500", times=1)], "3"
+    printed = place.folder / "printed"
+    printed.write_bytes(bytes(10**5))  # more than the files of a submission have
+    command = [sys.executable, "-m", "solution.cli", *place.submit_arguments()]
+    environment = {**place.environment(), "PYTHONPATH": str(REPOSITORY)}
+    with printed.open("ab") as file:
+        running = subprocess.Popen(
+            command, cwd=place.folder, env=environment, stdout=file, stderr=subprocess.PIPE
+        )
+    while not place.world.count(LIST):
+        assert running.poll() is None
+        time.sleep(0.02)
+    size = printed.stat().st_size
+    assert size > 10**5
+    resource.prlimit(running.pid, resource.RLIMIT_FSIZE, (size, size))
+    _, errors = running.communicate(timeout=100)
+    assert running.returncode == 0, errors
+    assert b"Submitted: " in errors
+    assert_made_once(place)
 
 
 def test_a_lock_on_a_full_disk_is_named(tmp_path: Path) -> None:
