@@ -83,7 +83,9 @@ def find_earlier(tracker: Tracker, upload: Upload, *, force: bool) -> str | None
         return arrived[-1]
     if not force:
         _refuse_listed(listed, upload, tracker.path)
-        _check_slots(limits or tracker.kaggle.ask_limits(), tracker.settings.competition)
+        limits = limits or tracker.kaggle.ask_limits()
+        _check_list(listed, limits, tracker.settings.competition)
+        _check_slots(limits, tracker.settings.competition)
     return None
 
 
@@ -211,6 +213,16 @@ def _refuse_listed(listed: list[Submission], upload: Upload, ledger: Path) -> No
                 f"{submission.date}, which {ledger} may not know. `make scores` adds it. To send "
                 "it all the same, give --force (make: FORCE=1)."
             )
+
+
+def _check_list(listed: list[Submission], limits: Limits, competition: str) -> None:
+    """An odd answer can look like an empty list, in which the file would not be found."""
+    if not listed and limits.numTotal > 0:
+        raise InputError(
+            f"{competition}: Kaggle lists no submission and counts {limits.numTotal}, so it cannot "
+            "be told whether it has this file already. Run the same command again in some minutes. "
+            "To send it all the same, give --force (make: FORCE=1)."
+        )
 
 
 def _check_slots(limits: Limits, competition: str) -> None:

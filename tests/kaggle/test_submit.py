@@ -206,6 +206,16 @@ def test_a_file_that_another_clone_sent_is_refused(place: Place) -> None:
     assert len(place.world.submissions) == 1
 
 
+def test_an_empty_list_of_what_kaggle_counts_is_no_list(place: Place) -> None:
+    assert place.submit().code == 0
+    (place.folder / "submissions" / "ledger.csv").unlink()
+    place.world.faults = [Fault(LIST, "wrong")]
+    done = place.submit()
+    assert done.code == 2
+    assert "Kaggle lists no submission and counts 1" in done.words
+    assert len(place.world.submissions) == 1
+
+
 def test_a_short_page_of_many_submissions_still_proves_what_is_missing(place: Place) -> None:
     """The list is cut, so it has less than Kaggle counts, but it reaches back far enough."""
     old = {"date": "2026-01-01T00:00:00Z", "status": "COMPLETE", "publicScore": "0.5"}
