@@ -8,7 +8,7 @@ whether the notebook came to its end, and what every file must be.
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ValidationError, field_validator
 
 from solution.system.errors import InputError
 from solution.system.files import TEMPORARY, checksum, read_sealed, write_sealed
@@ -27,6 +27,15 @@ class SessionRecord(BaseModel):
     state: State = "running"  # as it stays where the session was killed
     note: str = ""  # what is left to do, in words
     files: dict[str, str] = {}  # SHA-256 by path, of all outputs
+
+    @field_validator("files")
+    @classmethod
+    def check_names(cls, files: dict[str, str]) -> dict[str, str]:
+        """A pull deletes what is damaged and gets it again: only what lies among the outputs."""
+        for name in map(Path, files):
+            if name.is_absolute() or ".." in name.parts:
+                raise ValueError(f"{name} leads out of the folder")
+        return files
 
 
 def write_record(record: SessionRecord, folder: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from solution.sessions.record import KERNEL_RECORD
+from solution.system.files import read_sealed, write_sealed
 from tests.kaggle.kernel_world import OUTPUT
 from tests.kaggle.place import Done, Place
 from tests.kaggle.test_kernels import (
@@ -46,6 +47,21 @@ def test_what_is_here_is_not_fetched_again(shop: Place, pulled: Path) -> None:
     assert (done.code, "the outputs are here" in done.words) == (DONE, True), done.words
     assert len(shop.world.calls) == asked
     assert (pulled / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("way", ["../../..", "absolute"])
+def test_a_record_deletes_nothing_outside_of_the_outputs(shop: Place, way: str) -> None:
+    """What is damaged is deleted and fetched again, and the record comes from the network."""
+    mine = shop.folder / "mine"
+    mine.write_text("mine")
+    name = str(mine) if way == "absolute" else f"{way}/mine"
+    assert push(shop).code == DONE
+    kernel, path = finish_session(shop), shop.folder / "session" / KERNEL_RECORD
+    record = read_sealed(path, "a record")
+    write_sealed({**record, "files": {**record["files"], name: "0" * 64}}, path)
+    kernel.outputs[KERNEL_RECORD] = path.read_bytes()
+    assert pull(shop).code == FAILED
+    assert mine.read_text() == "mine"
 
 
 @pytest.mark.parametrize("name", ["notes.txt", ".notes", "run/notes.txt"])
