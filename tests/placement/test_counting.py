@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from solution.placement.baselines.divisions import decide_at_random
-from solution.placement.baselines.hierarchical import GroupsAndDevices
 from solution.placement.baselines.insertion import schedule_by_insertion
 from solution.placement.baselines.lists import find_tasks, list_decisions
 from solution.placement.evaluation import TASKS, Evaluator
@@ -198,15 +197,6 @@ def test_actions_are_within_chances_that_were_rounded() -> None:
     high, nodes = High(np.random.PCG64(0)), np.arange(40)
     assert moves._draw("fusion", nodes, high).tolist() == [19] * 40
     assert moves._draw("placement", nodes, high).tolist() == [2] * 40
-
-
-def test_entropy_of_groups_is_that_of_a_node() -> None:
-    torch.manual_seed(0)
-    net, inputs = GroupsAndDevices(16, 1, 8), find_inputs(make_graph(30, 1))
-    for parameter in net.grouper[-1].parameters():
-        torch.nn.init.zeros_(parameter)
-    _, _, entropy = net.draw(inputs, 2, torch.Generator().manual_seed(0))
-    assert entropy.item() == pytest.approx(np.log(16), rel=1e-5)  # one device adds none
 
 
 def test_no_decision_is_among_the_first_twice() -> None:
