@@ -14,6 +14,7 @@ from solution.data.hlo.nodes import find_places
 TUPLE, OPAQUE, TOKEN = 13, 14, 17  # of XLA's PrimitiveType: they have no layout
 U32 = 8
 PAIR = 2
+LOCAL_BITS = 32  # of an instruction's id
 
 
 def make_portable(module: Any) -> Any:
@@ -36,10 +37,16 @@ def make_portable(module: Any) -> Any:
 
 
 class FreshIds:
-    """Numbers that no instruction of a module has."""
+    """Numbers that no instruction of a module has.
+
+    XLA keeps only the lower half of a number inside a computation, the upper one names the
+    computation. So a new number's lower half is above all others, whichever computation it joins.
+    """
 
     def __init__(self, module: Any) -> None:
-        self._last = max(find_places(module))
+        taken = list(find_places(module))
+        lower = max(number % 2**LOCAL_BITS for number in taken)
+        self._last = max(taken) - max(taken) % 2**LOCAL_BITS + lower
 
     def take(self) -> int:
         self._last += 1

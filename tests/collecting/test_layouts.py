@@ -116,6 +116,32 @@ def test_the_compiler_copies_where_a_layout_asks_for_it(workers: Workers, dense:
         assert compiled.executable != plain.executable
 
 
+NESTED = """
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+@jax.jit
+def program(x, w):
+    return x + x @ w
+
+arguments = (np.ones((8, 8), np.float32), np.ones((8, 8), np.float32))
+"""
+
+
+def test_layouts_are_set_inside_a_function_that_the_program_calls(
+    workers: Workers, tmp_path: Path
+) -> None:
+    """XLA tells instructions of a computation apart by the lower half of their ids alone."""
+    (tmp_path / "nested.py").write_text(NESTED, encoding="utf-8")
+    (program,) = read_programs(tmp_path / "nested.py", workers.compiling)
+    assert len(program.module.computations) > 1
+    builder, space = Builder(workers.compiling, program), LayoutSpace(program, "random")
+    builder.open()
+    for values in draw_untried(space, np.random.default_rng(1), 4, set(), []):
+        assert builder.build(Compile(*space.prepare(values)))[:2] == ("sound", "")
+
+
 def test_a_refused_program_is_a_status_and_not_the_end(workers: Workers, dense: Path) -> None:
     (program,) = read_programs(dense, workers.compiling)
     builder = Builder(workers.compiling, program)
