@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, contextmanager
+from multiprocessing import resource_tracker
 from multiprocessing.context import ForkServerContext, SpawnContext
 from types import ModuleType
 from typing import Any
@@ -175,9 +176,23 @@ def start_child(
     """
     begin = (dict(os.environ), target, *arguments)
     process = (context or choose_context()).Process(target=_begin, args=begin, daemon=True)
-    with _no_script():
+    resource_tracker.ensure_running()  # its own start would let Ctrl-C in again
+    with _no_script(), _interrupts_held():
         process.start()
     return process
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Hold Ctrl-C back, here and in a process that is started, until that ignores it.
+
+    It would end in the middle of an import, with a traceback.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager
@@ -203,6 +218,7 @@ def _begin(environment: dict[str, str], initializer: Callable[..., None], *argum
     gc.enable()
     name_cut_files()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that began them
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     threading.Thread(target=_end_with_parent, daemon=True).start()
     initializer(*arguments)
 

@@ -95,6 +95,41 @@ def test_ctrl_c_while_a_server_imports_says_nothing(tmp_path: Path) -> None:
     assert (process.returncode, said) == (130, "")
 
 
+SLOW = """
+import multiprocessing, time
+if multiprocessing.current_process().name != "MainProcess":
+    print("importing", flush=True)
+    time.sleep(1)
+def wait():
+    time.sleep(60)
+"""
+INTERRUPTED_CHILD = """
+import signal, sys, time
+import slow
+from solution.system.processes import SPAWN, start_child
+signal.signal(signal.SIGINT, signal.default_int_handler)
+try:
+    start_child(slow.wait, context=SPAWN).join()
+except KeyboardInterrupt:
+    time.sleep(2)  # the child's import ends before this
+    sys.exit(130)
+"""
+
+
+def test_ctrl_c_while_a_child_imports_says_nothing(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(SLOW, encoding="utf-8")
+    (tmp_path / "script.py").write_text(INTERRUPTED_CHILD, encoding="utf-8")
+    process = subprocess.Popen(
+        [sys.executable, str(tmp_path / "script.py")], stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.readline() == "importing\n"
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert (process.returncode, said) == (130, "")
+
+
 def test_ctrl_c_is_answered_when_processes_are_started() -> None:
     done = []
     with pytest.raises(KeyboardInterrupt), interrupted_later():
