@@ -14,12 +14,14 @@ from solution.domain.collection import TILE
 from solution.domain.collection import collection as find_collection
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import NUM_TILE_FEATURES
-from solution.features.candidates import DEFAULT, make_candidates
+from solution.features.candidates import DEFAULT, MOST, make_candidates
 from solution.serving.calibration import Facts, describe_graph
 from solution.store.graph_file import SUFFIX, read_prepared, read_record
 from solution.system.errors import InputError
+from solution.system.progress import warn
 
 NPZ, PROTOBUF = ".npz", (".pb", ".binpb")
+REPORT = "-memory-usage-report.pb"  # what XLA dumps beside a module, and is none
 TEXT = (".hlo", ".txt", ".mlir", ".stablehlo", ".py")  # what jax makes a module of
 
 
@@ -38,6 +40,9 @@ def read_questions(
 ) -> Iterator[Question]:
     """Every graph of a file, of a prepared store, or of a folder with npz files.
 
+    In a folder, as XLA dumps one, a program in which nothing may be configured is left out with a
+    warning.
+
     Args:
         collection: what graphs belong to, where the path does not say it.
         configs: make so many configurations; by default only for a program that has just one.
@@ -45,6 +50,7 @@ def read_questions(
     Raises:
         InputError: there is nothing of the kind, it is no graph, or nothing may be configured.
     """
+    is_empty = True
     for question in _read(path, collection):
         is_whole = question.facts == describe_graph(question.graph)
         if configs is not None and not is_whole:
@@ -53,10 +59,18 @@ def read_questions(
                 "programs. Give the file that the store was prepared from."
             )
         if configs is not None or (question.graph.num_configs == 1 and is_whole):
-            made = make_candidates(question.graph, DEFAULT if configs is None else configs)
-            yield dataclasses.replace(question, graph=made, made=True)
-        else:
-            yield question
+            try:
+                made = make_candidates(question.graph, DEFAULT if configs is None else configs)
+            except InputError:
+                if not path.is_dir() or (configs or 0) > MOST:
+                    raise
+                warn(f"{question.file}: left out, for nothing in it may be configured.")
+                continue
+            question = dataclasses.replace(question, graph=made, made=True)
+        is_empty = False
+        yield question
+    if is_empty:
+        raise InputError(f"{path}: holds no program in which anything may be configured.")
 
 
 def read_graph(
@@ -119,7 +133,11 @@ def _read_folder(folder: Path, collection: str | None) -> Iterator[Question]:
         for file, seal in Store.open(folder).seals().items():
             yield _read_prepared(file, seal)
         return
-    own = sorted(path for path in folder.iterdir() if path.suffix in (NPZ, *PROTOBUF))
+    own = sorted(
+        path
+        for path in folder.iterdir()
+        if path.suffix in (NPZ, *PROTOBUF) and not path.name.endswith(REPORT)
+    )
     for path in own:
         yield from _read(path, collection)
     if not own:

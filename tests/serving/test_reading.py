@@ -104,6 +104,23 @@ def test_a_folder_of_modules(tmp_path: Path) -> None:
     assert [q.graph.name for q in read_questions(tmp_path)] == ["one", "two"]
 
 
+def test_a_folder_that_xla_dumped_has_programs_with_nothing_to_choose(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And a file that is no program, beside each."""
+    one = modules.module(("main", 1, [modules.node(1, "parameter", modules.shape(8))]))
+    modules.write(one, tmp_path / "module_0000.jit_key.before_optimizations.hlo.pb")
+    report = "module_0000.jit_key.cpu_after_optimizations-memory-usage-report.pb"
+    (tmp_path / report).write_bytes(b"\x0b")
+    with pytest.raises(InputError, match="holds no program in which anything"):
+        list(read_questions(tmp_path))
+    modules.write(modules.make_module(), tmp_path / "module_0001.jit_mine.hlo.pb")
+    assert [q.graph.name for q in read_questions(tmp_path)] == ["module_0001.jit_mine.hlo"]
+    assert "jit_key.before_optimizations.hlo.pb: left out" in capsys.readouterr().err
+    with pytest.raises(InputError, match="expected a number from 1 to"):
+        list(read_questions(tmp_path, configs=10**6))
+
+
 def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
     for name, words in (("a.md", "found .md"), ("a.npz", "no such file"), ("a.pb", "no such file"),
                         ("a.hlo", "no such file")):  # fmt: skip
