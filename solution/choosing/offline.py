@@ -53,7 +53,8 @@ def replay_file(
     found = min(trials, key=lambda trial: trial.time)
     place = table.space.names.index(found.name)
     best = np.minimum.accumulate([trial.time for trial in trials]) / table.runtimes.min() - 1
-    shown = ", ".join(f"{k}: {best[k - 1]:.2%}" for k in SHOWN if k <= len(best))
+    counts = sorted({*(k for k in SHOWN if k < len(best)), len(best)})
+    shown = ", ".join(f"{k}: {best[k - 1]:.2%}" for k in counts)
     what = describe_configs(graph, table.first[[place]])[0]
     learned = _describe_lead(search_by, ranking)
     return (

@@ -38,6 +38,7 @@ def test_a_replay_says_how_soon_it_found_what(fastslow: FastSlow, sample: Path) 
     assert done.returncode == 0, done.stderr
     assert "looked 9 of" in done.stdout and "nothing was compiled" in done.stdout
     assert "From the best of the table, after so many: 1: " in done.stdout
+    assert ", 9: 0.00%." in done.stdout  # the last, too
 
 
 @pytest.mark.parametrize("name", METHODS)
