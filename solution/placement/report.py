@@ -20,9 +20,11 @@ from solution.placement.simulation.environment import Environment
 from solution.placement.simulation.pictures import find_kernels, name_kernel
 from solution.system.errors import InputError
 from solution.system.files import replace_file
+from solution.system.wording import count
 
 CELLS = 36  # of a bar: a table of 80 columns has room for them
 FAR = 10  # times a bound; of small programs it says little, for it knows no launches
+SHORT = 1e-4  # seconds
 SHADES = " ░▒▓█"
 MOST_SHOWN = 5
 
@@ -50,8 +52,8 @@ class Report:
         gap = f"{max(ratio - 1, 0):.1%} above" if ratio < FAR else "far above"
         return (
             f"{self.graph.name}: {self.graph.num_nodes:,} nodes on {len(evaluator.machine)} "
-            f"devices. Before: {before.seconds * 1e3:.3f} ms{fits}. After: {after * 1e3:.3f} ms, "
-            f"{gap} the lower bound of {self.bound * 1e3:.3f} ms. "
+            f"devices. Before: {name_time(before.seconds)}{fits}. After: {name_time(after)}, "
+            f"{gap} the lower bound of {name_time(self.bound)}. "
             f"{len(evaluator.curve):,} decisions simulated."
         )
 
@@ -80,16 +82,21 @@ class Report:
         names = Counter(name_kernel(self.graph, sizes, kernel) for kernel in fused.tolist())
         shown = ", ".join(f"{name} ({count})" for name, count in names.most_common(MOST_SHOWN))
         return (
-            f"Fused: {int(sizes[fused].sum()):,} nodes in {len(fused):,} kernels, at most "
+            f"Fused: {int(sizes[fused].sum()):,} nodes in {count(len(fused), 'kernel')}, at most "
             f"{int(sizes[fused].max())} in one. Most frequent, by their last node: {shown}."
         )
 
     def origin(self) -> str:
         """The best of the first decisions, and HEFT's."""
         first = self.candidates[0]
-        text = f"Before the search, the best was {first.name} ({first.seconds * 1e3:.3f} ms)"
+        text = f"Before the search, the best was {first.name} ({name_time(first.seconds)})"
         heft = [one.seconds for one in self.candidates if one.name == "heft"]
-        return text + (f", and HEFT had {heft[0] * 1e3:.3f} ms." if heft else ".")
+        return text + (f", and HEFT had {name_time(heft[0])}." if heft else ".")
+
+
+def name_time(seconds: float) -> str:
+    """In milliseconds; in microseconds what milliseconds would show as next to nothing."""
+    return f"{seconds * 1e3:.3f} ms" if seconds >= SHORT else f"{seconds * 1e6:.3g} us"
 
 
 def draw_bar(start: np.ndarray, end: np.ndarray, total: float) -> str:
