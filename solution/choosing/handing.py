@@ -47,8 +47,8 @@ def hand_over(
     """Write the two files; their paths.
 
     `choice.json` has the options for `lowered.compile(compiler_options=...)`, those for
-    `--xla_backend_extra_options`, and the layouts; `chosen.pb` is the module with the layouts asked
-    for, which `fastslow collect` and XLA's tools read.
+    `--xla_backend_extra_options` in XLA_FLAGS, and the layouts; `chosen.pb` is the module with the
+    layouts asked for, which `fastslow collect` and XLA's tools read.
     """
     module, flags = chosen.prepare(choices)
     record = {

@@ -28,7 +28,8 @@ class Builder:
         if isinstance(reply, Refusal):
             raise InputError(
                 f"{self._program.name}: the compiler does not take the program as it is: "
-                f"{reply.reason}. Expected one that it compiles and runs within the limits."
+                f"{reply.reason.rstrip('.')}. Expected one that it compiles and runs within the "
+                "limits."
             )
         self._is_open = True
         return reply
