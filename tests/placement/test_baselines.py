@@ -13,10 +13,10 @@ from solution.placement.baselines.lists import find_tasks, list_decisions, plan_
 from solution.placement.baselines.searches import anneal, breed, search_at_random
 from solution.placement.evaluation import Evaluator
 from solution.placement.graphs.cost_graph import CostGraph, build_cost_graph
-from solution.placement.graphs.workloads import WORKLOADS
+from solution.placement.graphs.workloads import SMALL, WORKLOADS
 from solution.placement.machine import Machine, make_machine
 from solution.placement.search import optimize
-from solution.placement.simulation.decision import Decision
+from solution.placement.simulation.decision import Decision, Outcome
 from solution.placement.simulation.environment import Environment
 from solution.system.errors import InputError
 from tests.placement.made import make_columns, make_graph, make_unequal_machine
@@ -138,13 +138,27 @@ def test_a_search_spends_its_evaluations_and_repeats_itself(search: object) -> N
     assert (np.diff(evaluator.curve) <= 0).all()
 
 
-def test_hdp_learns_and_spends_its_evaluations() -> None:
+def test_hdp_spends_its_evaluations() -> None:
     evaluator = Evaluator(Environment(make_graph(20, 1), make_machine(2)), ("placement",))
     place_hierarchically(evaluator, 30, 0, HdpSettings(groups=8, width=16, samples=4))
     assert len(evaluator.curve) == 30 and evaluator.best is not None
     again = evaluator.start_again()
     place_hierarchically(again, 30, 0, HdpSettings(groups=8, width=16, samples=4))
     assert again.curve == evaluator.curve
+
+
+def test_hdp_learns_on_a_recurrent_network() -> None:
+    class Noting(Evaluator):
+        def judge(self, decision: Decision) -> Outcome:
+            outcome = super().judge(decision)
+            drawn.append(outcome.seconds)
+            return outcome
+
+    drawn: list[float] = []
+    graph = next(work for work in SMALL if work.name == "rnnlm-2-small").make()
+    evaluator = Noting(Environment(graph, make_machine(2)), ("placement",))
+    place_hierarchically(evaluator, 240, 0)
+    assert np.mean(drawn[-80:]) < 0.6 * np.mean(drawn[:80])
 
 
 def find_best_of_all(environment: Environment) -> float:
