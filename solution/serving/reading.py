@@ -18,7 +18,6 @@ from solution.features.candidates import DEFAULT, MOST, make_candidates
 from solution.serving.calibration import Facts, describe_graph
 from solution.store.graph_file import SUFFIX, read_prepared, read_record
 from solution.system.errors import InputError
-from solution.system.progress import warn
 
 NPZ, PROTOBUF = ".npz", (".pb", ".binpb")
 REPORT = "-memory-usage-report.pb"  # what XLA dumps beside a module, and is none
@@ -64,6 +63,8 @@ def read_questions(
             except InputError:
                 if not path.is_dir() or (configs or 0) > MOST:
                     raise
+                from solution.system.progress import warn  # takes long to import
+
                 warn(f"{question.file}: left out, for nothing in it may be configured.")
                 continue
             question = dataclasses.replace(question, graph=made, made=True)
