@@ -33,7 +33,7 @@ from solution.placement.policy.network import Choice, Policy
 from solution.placement.simulation.decision import Decision, default_decision
 
 DRAWN = 16  # decisions of the policy among the first; with mending a quarter of the evaluations
-COOL = 0.01  # temperature over the first seconds; the start is good
+COOL = 0.01, 1e-4  # temperatures over the first seconds: changes are large, the start is good
 POLICY = "policy"  # whose candidates' names begin so
 # Searches one after the other: from the best of the first decisions on, the last from the best of
 # all; more of them where there are many evaluations for each node.
@@ -192,4 +192,4 @@ def _search(
         start = candidates[min(line, len(candidates) - 1)].decision
         begin = start if line + 1 < lines else evaluator.best
         if share > 0:  # the first decision of a line is evaluated in any case
-            anneal(evaluator, share, seed * lines + line, begin, moves, hot=COOL)
+            anneal(evaluator, share, seed * lines + line, begin, moves, COOL)

@@ -1,6 +1,7 @@
 """Searches that do not learn: at random, simulated annealing, a genetic algorithm."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -8,8 +9,10 @@ from solution.placement.baselines.divisions import decide_at_random
 from solution.placement.evaluation import Evaluator
 from solution.placement.simulation.decision import FUSION_LEVELS, PRIORITY_LEVELS, Decision
 
-HOT, COLD = 0.1, 1e-4  # temperatures over the first cost: the document says cooling, no numbers
-POPULATION, PARENTS, MUTATED = 32, 3, 0.02
+# Temperatures over the first cost, times the nodes: the document says cooling, no numbers. A node's
+# action changes the cost by about its even share; what is hot beside that only wanders.
+HOT, COLD = 0.3, 0.01
+POPULATION, PARENTS, MUTATED = 32, 3, 2  # decisions; rivals for a parent; nodes drawn anew
 
 
 def search_at_random(evaluator: Evaluator, budget: int, seed: int) -> None:
@@ -20,7 +23,7 @@ def search_at_random(evaluator: Evaluator, budget: int, seed: int) -> None:
 
 
 def change_one(evaluator: Evaluator, decision: Decision, random: np.random.Generator) -> Decision:
-    """One node's action of one of the tasks, drawn anew."""
+    """Another action of one node in one of the tasks; the same decision where there is no other."""
     task = evaluator.tasks[random.integers(len(evaluator.tasks))]
     graph = evaluator.graph
     marks, values, actions = {
@@ -30,11 +33,21 @@ def change_one(evaluator: Evaluator, decision: Decision, random: np.random.Gener
     }[task]
     nodes = np.flatnonzero(marks)
     changed = values.copy()
-    if len(nodes):
-        changed[nodes[random.integers(len(nodes))]] = random.integers(actions)
+    if len(nodes) and actions > 1:
+        node = nodes[random.integers(len(nodes))]
+        changed[node] = (int(changed[node]) + random.integers(1, actions)) % actions
     parts = {"placement": decision.placement, "schedule": decision.priorities,
              "fusion": decision.fusion, task: changed}  # fmt: skip
     return Decision(parts["placement"], parts["schedule"], parts["fusion"])
+
+
+def find_starts(evaluator: Evaluator) -> list[Decision]:
+    """Where searches begin: the default decision; where fusion is asked for, also with what
+    TensorFlow's rule fuses."""
+    base = evaluator.base
+    if "fusion" not in evaluator.tasks:
+        return [base]
+    return [base, replace(base, fusion=np.ones_like(base.fusion))]
 
 
 def anneal(
@@ -43,45 +56,68 @@ def anneal(
     seed: int,
     start: Decision | None = None,
     change: Callable[[Evaluator, Decision, np.random.Generator], Decision] = change_one,
-    hot: float = HOT,
+    temperatures: tuple[float, float] | None = None,
 ) -> None:
-    """Simulated annealing with geometric cooling, from the default decision or another one."""
+    """Simulated annealing with geometric cooling.
+
+    Args:
+        start: by default the better of `find_starts`; each is an evaluation.
+        temperatures: the first and the last, over the first cost; by default HOT and COLD.
+    """
     random = np.random.default_rng(seed)
-    current = evaluator.keep_fixed(start or evaluator.base)
-    cost = evaluator.evaluate(current)
+    starts = find_starts(evaluator) if start is None else [evaluator.keep_fixed(start)]
+    costs = [evaluator.evaluate(one) for one in starts[: max(budget, 1)]]
+    cost = min(costs)
+    current = starts[costs.index(cost)]
+    share = 1 / evaluator.graph.num_nodes
+    hot, cold = temperatures or (HOT * share, COLD * share)
     first = min(cost, evaluator.reference)
-    for step in range(1, max(budget, 1)):
+    for step in range(len(costs), max(budget, 1)):
         proposed = change(evaluator, current, random)
         found = evaluator.evaluate(proposed)
-        temperature = first * hot * (COLD / hot) ** (step / budget)
+        temperature = first * hot * (cold / hot) ** (step / budget)
         if found <= cost or random.random() < np.exp((cost - found) / temperature):
             current, cost = proposed, found
 
 
 def breed(evaluator: Evaluator, budget: int, seed: int) -> None:
-    """Genetic: tournaments of three, each node from either parent, a fiftieth drawn anew."""
+    """Genetic: the first are `find_starts` and children of theirs; then tournaments of three, a run
+    of nodes from one parent and the rest from the other, two nodes in the mean drawn anew."""
     random = np.random.default_rng(seed)
-    graph, machine = evaluator.graph, evaluator.machine
-    people = [evaluator.base]
-    people += [decide_at_random(graph, machine, random) for _ in range(min(POPULATION, budget) - 1)]
+    people = find_starts(evaluator)[: max(budget, 1)]
+    first = min(POPULATION, budget) - len(people)
+    people += [_mutate(evaluator, people[one % len(people)], random) for one in range(first)]
     costs = [evaluator.evaluate(one) for one in people]
     for _ in range(budget - len(people)):
         pair = []
         for _ in range(2):
             rivals = random.integers(len(people), size=PARENTS)
             pair.append(people[min(rivals, key=costs.__getitem__)])
-        child = _cross(pair[0], pair[1], decide_at_random(graph, machine, random), random)
+        child = _mutate(evaluator, _cross(pair[0], pair[1], random), random)
         cost = evaluator.evaluate(child)
         worst = int(np.argmax(costs))
         if cost < costs[worst]:
             people[worst], costs[worst] = child, cost
 
 
-def _cross(
-    one: Decision, other: Decision, drawn: Decision, random: np.random.Generator
-) -> Decision:
-    parts = []
-    for mine, theirs, anew in zip(*(vars(d).values() for d in (one, other, drawn)), strict=True):
-        child = np.where(random.random(len(mine)) < 0.5, mine, theirs)
-        parts.append(np.where(random.random(len(mine)) < MUTATED, anew, child))
-    return Decision(*parts)
+def _cross(one: Decision, other: Decision, random: np.random.Generator) -> Decision:
+    """In topological order, so that most neighbours stay together."""
+    count = len(one.placement)
+    first, last = sorted(random.integers(0, count + 1, 2))
+    places = np.arange(count)
+    return _mix(one, other, (places >= first) & (places < last))
+
+
+def _mutate(evaluator: Evaluator, decision: Decision, random: np.random.Generator) -> Decision:
+    drawn = decide_at_random(evaluator.graph, evaluator.machine, random)
+    count = evaluator.graph.num_nodes
+    return _mix(drawn, decision, random.random(count) < MUTATED / count)
+
+
+def _mix(one: Decision, other: Decision, where: np.ndarray) -> Decision:
+    """Of one where it is so, of the other elsewhere."""
+    return Decision(
+        np.where(where, one.placement, other.placement),
+        np.where(where, one.priorities, other.priorities),
+        np.where(where, one.fusion, other.fusion),
+    )
