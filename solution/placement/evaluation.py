@@ -12,7 +12,8 @@ from solution.placement.simulation.environment import Environment
 from solution.system.errors import InputError
 
 TASKS = ("fusion", "placement", "schedule")
-INVALID = 100.0  # times the reference: the reward is then -10, the document's large penalty
+INVALID = 100.0  # times the reference is what an invalid decision counts as
+PENALTY = -10.0  # its reward, the document's large one: -sqrt(INVALID)
 
 
 @dataclass
@@ -91,8 +92,10 @@ class Evaluator:
         """Its seconds, or what an invalid one counts as."""
         return outcome.seconds if outcome.reason is None else INVALID * self.reference
 
-    def reward(self, seconds: float) -> float:
-        """-sqrt(seconds / reference), of what `evaluate` said."""
+    def reward(self, seconds: float, penalty: float = PENALTY) -> float:
+        """-sqrt(seconds / reference), of what `evaluate` said; the penalty of what is invalid."""
+        if seconds == INVALID * self.reference:
+            return penalty
         return -float(np.sqrt(seconds / self.reference))
 
     def restore(self, best: Decision | None, curve: list[float]) -> None:

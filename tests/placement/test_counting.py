@@ -12,17 +12,17 @@ from solution.placement.baselines.insertion import schedule_by_insertion
 from solution.placement.baselines.lists import find_tasks, list_decisions
 from solution.placement.evaluation import TASKS, Evaluator
 from solution.placement.graphs.workloads import SMALL
-from solution.placement.machine import make_machine
+from solution.placement.machine import Machine, make_machine
 from solution.placement.moves import Moves
 from solution.placement.policy.decisions import TRIES, evaluate_mended, find_fixed
 from solution.placement.policy.inputs import find_inputs
 from solution.placement.policy.network import Policy
-from solution.placement.policy.ppo import Trainer, Watch
+from solution.placement.policy.ppo import Trainer, Update, Watch
 from solution.placement.policy.settings import GOING_ON, TrainingSettings
 from solution.placement.protocols import Protocols
 from solution.placement.scratch import SAMPLES, Scratch
 from solution.placement.search import ask, find_first, optimize
-from solution.placement.simulation.decision import Decision, default_decision
+from solution.placement.simulation.decision import Decision, Outcome, default_decision
 from solution.placement.simulation.environment import Environment
 from solution.system.errors import InputError
 from tests.placement.made import make_graph, make_unequal_machine
@@ -225,3 +225,16 @@ def test_a_random_decision_is_mended_or_given_up() -> None:
     evaluate_mended(evaluator, drawn)
     assert len(evaluator.curve) == TRIES
     assert isinstance(make_policy(), Policy)
+
+
+def test_a_mild_penalty_is_that_of_what_does_not_fit_and_of_nothing_else() -> None:
+    """What fits and runs longer than the penalty stands for is still told apart."""
+    slow = Machine(make_machine(2).devices, latency=0.1)
+    evaluator = Evaluator(Environment(make_graph(30, 2), slow), ("placement",))
+    policy = make_policy(dataclasses.replace(NET, tasks=("placement",)))
+    updates: list[Update] = []
+    training = TrainingSettings(updates=1, samples=4, repair=False, penalty=-2.0)
+    Trainer(policy, [evaluator], training).train(updates.append)
+    assert evaluator.best is not None and updates[0].mean_reward < -4
+    full = evaluator.price(Outcome(1.0, np.zeros(2), "device 0 is overfull"))
+    assert evaluator.reward(full, -2.0) == -2.0 and evaluator.reward(full) == -10.0

@@ -135,8 +135,8 @@ class Trainer:
         left = TRIES if self.budget is None else self.budget - len(evaluator.curve) - later
         most = min(TRIES, left) if self.settings.repair else 1
         decision = make_decision(evaluator.base, drawn, place)
-        reward = evaluator.reward(evaluate_mended(evaluator, decision, most)[1])
-        return max(reward, self.settings.penalty)
+        seconds = evaluate_mended(evaluator, decision, most)[1]
+        return evaluator.reward(seconds, self.settings.penalty)
 
     def _find_loss(
         self,

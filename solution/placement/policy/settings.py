@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from solution.models.settings import check_choice
-from solution.placement.evaluation import TASKS
+from solution.placement.evaluation import PENALTY, TASKS
 from solution.placement.simulation.decision import FUSION_LEVELS, PRIORITY_LEVELS
 
 MAX_HEAD = 8  # devices that the placement head has; of fewer, the rest is masked
@@ -69,7 +69,7 @@ class TrainingSettings:
         ratio: "node", or "graph" for one ratio a task, the product over its nodes.
         clip: 0 turns clipping off, which is REINFORCE with one epoch.
         repair: mend decisions that overfill a device; else they have the penalty as reward.
-        penalty: the least reward, that of a decision which does not fit.
+        penalty: the reward of a decision that does not fit.
     """
 
     updates: int = 1000
@@ -82,7 +82,7 @@ class TrainingSettings:
     gradient_norm: float = 0.5
     ratio: str = "node"
     repair: bool = True
-    penalty: float = -10.0
+    penalty: float = PENALTY
     seed: int = 0
 
     def __post_init__(self) -> None:
