@@ -66,7 +66,8 @@ NETWORKS = {
 }
 LEARNINGS = {
     "the whole": {},
-    "one ratio for all nodes": {"ratio": "graph"},
+    "a ratio for each node": {"ratio": "node"},
+    "the product of all nodes' ratios": {"ratio": "graph"},
     "REINFORCE": {"clip": 0.0, "epochs": 1},
     "no entropy": {"entropy": 0.0},
 }

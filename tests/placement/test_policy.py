@@ -188,8 +188,8 @@ def test_ppo_solves_a_graph_whose_best_split_is_known() -> None:
     assert updates[-1].mean_reward > updates[0].mean_reward + 0.05
 
 
-@pytest.mark.parametrize("change", [{"ratio": "graph"}, {"clip": 0.0, "epochs": 1},
-                                    {"repair": False}])  # fmt: skip
+@pytest.mark.parametrize("change", [{"ratio": "graph"}, {"ratio": "node"},
+                                    {"clip": 0.0, "epochs": 1}, {"repair": False}])  # fmt: skip
 def test_every_setting_of_the_training_learns(change: dict[str, object]) -> None:
     evaluator = Evaluator(Environment(make_graph(30, 2), make_machine(2)))
     policy = make_policy()

@@ -1,10 +1,14 @@
 """Proximal policy optimisation of a decision that is made in one step, for graphs.
 
-Source: Schulman et al., "Proximal Policy Optimization Algorithms" (2017). The ratio is taken and
-clipped for each node: a product over 10,000 nodes is 0 or infinite after one step. The advantage of
-a decision is its reward among those drawn for the same graph, so no value has to be learned.
+Source: Schulman et al., "Proximal Policy Optimization Algorithms" (2017). A product of ratios over
+10,000 nodes is 0 or infinite after one step, so a decision's ratio is the geometric mean over its
+nodes, as Zheng et al., "Group Sequence Policy Optimization" (2025), have it for words. Clipped a
+node, what follows the decision's advantage is clipped and what chance had against it is not: the
+second step undoes the first. The advantage of a decision is its reward among those drawn for the
+same graph, so no value has to be learned.
 """
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -156,13 +160,17 @@ class Trainer:
             change = (choice.of_actions() - before[task])[:, marks]
             if settings.ratio == "graph":
                 change = change.sum(dim=1, keepdim=True)
+            elif settings.ratio == "mean":
+                change = change.mean(dim=1, keepdim=True)
             ratio = change.exp()
             gain = ratio * advantages[:, None]
             if settings.clip > 0:
                 clipped = ratio.clamp(1 - settings.clip, 1 + settings.clip)
                 gain = torch.minimum(gain, clipped * advantages[:, None])
             entropy = choice.entropy()[:, marks].mean()
-            loss = loss - gain.mean() - weight * entropy
+            # All nodes share an advantage, and one's part in it is about 1 / sqrt(nodes): a bonus
+            # that does not shrink as much is all that many nodes follow.
+            loss = loss - gain.mean() - weight / math.sqrt(int(marks.sum())) * entropy
             entropies.append(entropy.item())
         return loss, float(np.mean(entropies)) if entropies else 0.0
 

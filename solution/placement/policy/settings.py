@@ -66,9 +66,11 @@ class TrainingSettings:
         updates: at most so many.
         graphs: in each update so many, one after the other: each has `samples` decisions and
             `epochs` steps of its own before the next one's are drawn.
-        ratio: "node", or "graph" for one ratio a task, the product over its nodes.
+        ratio: what is clipped, of each task of a decision: "mean", the geometric mean over its
+            nodes; "graph", the product over them; "node", each node's.
         clip: 0 turns clipping off, which is REINFORCE with one epoch.
         repair: mend decisions that overfill a device; else they have the penalty as reward.
+        entropy: weight of its bonus, over the root of the nodes, falling to 0.
         penalty: the reward of a decision that does not fit.
     """
 
@@ -80,10 +82,10 @@ class TrainingSettings:
     clip: float = 0.2
     entropy: float = 0.01
     gradient_norm: float = 0.5
-    ratio: str = "node"
+    ratio: str = "mean"
     repair: bool = True
     penalty: float = PENALTY
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_choice("ratio", self.ratio, ("node", "graph"))
+        check_choice("ratio", self.ratio, ("mean", "node", "graph"))
