@@ -144,7 +144,7 @@ def describe_choice(recipe: Recipe, experiments: Sequence[str]) -> str:
         lines.append(f"Merged with equal weights: {', '.join(recipe.names())}.")
     if beside:
         lines.append(
-            f"Recipe {recipe.name} does not merge {', '.join(beside)}: their scores are shown, and "
-            "the submission is made without them. Choose another with --recipe."
+            f"Recipe {recipe.name} does not merge {', '.join(beside)}: shown with the scores, and "
+            "left out of the submission. Choose another with --recipe."
         )
     return "\n".join(lines)

@@ -76,11 +76,15 @@ def _read_score(path: Path) -> str:
         return ""
     try:
         with path.open(encoding="utf-8", newline="") as file:
-            lines = list(csv.DictReader(file, strict=True))
+            table = csv.DictReader(file, strict=True)
+            names, lines = table.fieldnames, list(table)
         own = [float(line["score"]) for line in lines if is_merge(line["ranker"])]
     except (ValueError, KeyError, TypeError, AttributeError, csv.Error):  # of a file that was cut
         return DAMAGED
-    return f"{sum(own) / len(own):.3f}" if own else DAMAGED
+    if own:
+        return f"{sum(own) / len(own):.3f}"
+    # Where no program could be held out, the table has names of columns and no line.
+    return DAMAGED if lines or not names else ""
 
 
 def _find_at_kaggle(run: Run, ledger: Ledger) -> str:

@@ -19,6 +19,7 @@ from solution.system.errors import InputError
 from solution.system.files import check_writable
 from solution.system.names import check_ending
 from solution.system.terminal import output, say
+from solution.system.wording import count
 
 if TYPE_CHECKING:
     from ensembles.recipe import Recipe
@@ -130,7 +131,7 @@ def verify(
     opened = Run.existing(run_folder)
     expected = expect(predictions.read(opened.graphs), opened.sample_submission())
     rows = check_submission(submission, expected)
-    say(f"{submission}: {rows} rows, sound: as {run_folder} asks.")
+    say(f"{submission}: {count(rows, 'row')}, sound: as {run_folder} asks.")
     if submission.resolve() == opened.submission.resolve():
         _warn(describe_part(run_folder))
     asked = sum(collection.test_rows for collection in COLLECTIONS)

@@ -27,6 +27,13 @@ def test_of_a_damaged_table_of_scores_the_other_runs_are_shown(tmp_path: Path) -
     assert [line.score for line in list_runs(tmp_path)] == ["0.750", "damaged", "damaged"]
 
 
+def test_a_run_that_held_out_nothing_has_no_score_and_is_not_damaged(tmp_path: Path) -> None:
+    for name, text in (("a", "collection,ranker,score\n"), ("b", "")):
+        make_run(tmp_path / name)
+        (tmp_path / name / "scores.csv").write_text(text)
+    assert [line.score for line in list_runs(tmp_path)] == ["", "damaged"]
+
+
 @pytest.mark.parametrize(
     ("before", "again"),
     [
