@@ -52,7 +52,7 @@ from solution.system.terminal import output
 # %%
 session = Session.begin("1-look-at-the-data", PUSH)
 labelled = {name: [] for name in NAMES}
-for file in find_files(session.find_data()):
+for file in find_files(session.find_data(prepared=False)):
     if file.split != "test":
         labelled[file.collection.name].append(file)
 places = {n: np.unique(np.linspace(0, len(f) - 1, GRAPHS).astype(int)) for n, f in labelled.items()}

@@ -30,6 +30,7 @@ KEEP_FLAT = False  # also programs whose timings say nothing of the order
 EXPERIMENTS = "layout_*,!*lightgbm*"  # patterns of what is trained
 NUM_FOLDS = 5
 LIMIT = False  # a quick look: few graphs, short trainings
+REPLACE = False  # train afresh, where other programs were learned from before
 PUSH = ""  # the key of the push, and the commit that was pushed; a push writes both
 COMMIT = ""
 
@@ -46,7 +47,6 @@ for script in glob(f"{inputs}/**/fastslow_install.py", recursive=True)[:1]:
     runpy.run_path(script, init_globals={"COMMIT": COMMIT}, run_name="__main__")
 
 # %%
-import shutil
 from functools import partial
 from pathlib import Path
 
@@ -57,8 +57,8 @@ from solution.collecting.records import Place
 from solution.collecting.session import collect_programs
 from solution.collecting.spaces import LayoutSpace
 from solution.collecting.tables import show_finished
-from solution.data.folders import SAMPLE
 from solution.serving.comparison import show_rankings
+from solution.sessions.added_data import add_to_sample
 from solution.sessions.session import Session
 from solution.sessions.train_session import Share, train_session
 from solution.system.errors import InputError
@@ -102,16 +102,14 @@ say(f"Learned from: {len(learned)} programs. Kept aside: {', '.join(p.stem for p
 # like the competition's, so what holds here holds for `fastslow run FOLDER`.
 
 # %%
-data = session.output / "data"
-shutil.copytree(SAMPLE, data, dirs_exist_ok=True)
-for path in learned:
-    shutil.copyfile(path, data / path.relative_to(place.folder))
+data = add_to_sample(learned, place.folder, session.output / "data")
 trained = train_session(
     session,
     Share(EXPERIMENTS, f"layout:{source}:*", packed="folds"),
     data=data,
     num_folds=NUM_FOLDS,
     limit=LIMIT,
+    replace=REPLACE,
 )
 
 # %% [markdown]
@@ -120,17 +118,19 @@ trained = train_session(
 # longer than the fastest of all takes the fastest of the first five that are named.
 
 # %%
-rankings = {
-    "the package's models": load_bundle(),
-    "yours, added": load_bundle(trained.bundle),
-}
-graphs = [read_graph(path, COLLECTION) for path in held_out]
-output.print(show_rankings(rankings, graphs))
+if trained.bundle:  # otherwise there is no comparison yet, and the last line says what is missing
+    rankings = {
+        "the package's models": load_bundle(),
+        "yours, added": load_bundle(trained.bundle),
+    }
+    graphs = [read_graph(path, COLLECTION) for path in held_out]
+    output.print(show_rankings(rankings, graphs))
 
 # %% [markdown]
 # The bundle ranks other programs of the kind, with nothing timed: `fastslow rank FILE --with`
 # it, or `load_bundle(path).rank("program.npz")`.
 
 # %%
-say(load_bundle(trained.bundle).describe())
+if trained.bundle:
+    say(load_bundle(trained.bundle).describe())
 session.finish(trained.missing)

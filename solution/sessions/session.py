@@ -10,20 +10,17 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import FrameType
 
-from solution.data.folders import SAMPLE, GraphFile, find_files, find_roots
+from solution.data.folders import SAMPLE
 from solution.runs.folder import RECORD, Run, find_runs, find_stores
-from solution.serving.archive import ZIP, is_archive
-from solution.serving.record import RECORD as BUNDLE_RECORD
+from solution.sessions.attached import find_attached_bundles, find_attached_data, find_inputs
 from solution.sessions.record import KERNEL_RECORD, SessionRecord, State, read_record, write_record
-from solution.store.store import RECORD as STORE_RECORD
-from solution.store.store import is_store
 from solution.system.accelerators import describe_accelerators, find_gpus
 from solution.system.commit import read_commit
 from solution.system.errors import InputError
@@ -32,7 +29,6 @@ from solution.system.terminal import say
 
 PROJECT = Path(__file__).parents[2]
 RUN = "run"  # the folder of a notebook's run, in its output
-OWN_BUNDLES = str(Path("solution", "serving"))  # where this project has one
 OUTPUT_BYTES = 19_500_000_000  # of the 20 GB that Kaggle keeps of a kernel; beyond it keeps nothing
 LOOK_SECONDS = 20.0  # between two looks at how much that is
 LEAST_SECONDS = 0.5  # that a block has
@@ -90,21 +86,28 @@ class Session:
         """The folder of the run that this notebook makes."""
         return self.output / RUN
 
-    def find_data(self) -> Path:
+    def find_data(self, *, prepared: bool = True) -> Path:
         """The prepared store, or the npz files: FASTSLOW_DATA, attached, in data/, or the sample.
+
+        Args:
+            prepared: whether a store serves; else it is passed over.
 
         Raises InputError where nothing is attached to a kernel, or folders whose data differs.
         """
         if os.environ.get("FASTSLOW_DATA"):
             return Path(os.environ["FASTSLOW_DATA"])
         place = self.inputs if self.on_kaggle else CHECKOUT / "data"
-        found = find_attached_data(place) if place.is_dir() else None
+        found = find_attached_data(place, prepared=prepared) if place.is_dir() else None
         if found is not None:
             return found
         if self.on_kaggle:
+            lacking, other = "no npz files", ""
+            if prepared:
+                lacking += " and no prepared store"
+                other = ", or a dataset with a store"
             raise InputError(
-                f"{self.inputs}: no npz files and no prepared store are attached. Add the data of "
-                "the competition to the notebook's inputs, or a dataset with a store."
+                f"{self.inputs}: {lacking} are attached. Add the data of the competition to the "
+                f"notebook's inputs{other}."
             )
         return SAMPLE
 
@@ -205,69 +208,6 @@ class Session:
         """
         self.leave_record("stopped" if missing else "finished", missing)
         say(f"{self.notebook}: {missing or 'finished'}. Outputs: {self.output}")
-
-
-def find_inputs() -> Path:
-    """The tree of inputs of a kernel."""
-    return Path(os.environ.get("FASTSLOW_INPUT", "/kaggle/input"))
-
-
-def find_attached_data(inputs: Path) -> Path | None:
-    """A store below `inputs`; else the folder with npz files; None where there is none.
-
-    What lies inside an unpacked wheel, or a copy, of this project is not data. Of several folders
-    it is the one that holds what the others do; raises InputError where none does, for some of it
-    would be left out.
-    """
-    stores = [
-        Path(here)
-        for here, _, files in os.walk(inputs, followlinks=True)
-        if "graphs.parquet" in files and is_store(Path(here))
-    ]
-    if stores:
-        return _choose({store: {(store / STORE_RECORD).read_bytes()} for store in sorted(stores)})
-    roots = find_roots(inputs)
-    ours = {root for root in roots if root.parts[-3:-1] == ("solution", "data")}
-    others = sorted(roots.keys() - ours, key=lambda root: (-roots[root], root))
-    if len(others) == 1:
-        return others[0]
-    return _choose({root: {_name_graph(file) for file in find_files(root)} for root in others})
-
-
-def _name_graph(file: GraphFile) -> tuple[str, str, str]:
-    return file.collection.name, file.split, file.name
-
-
-def _choose(contents: Mapping[Path, Set[object]]) -> Path | None:
-    """The first folder that holds all that any of them does; None where there is no folder."""
-    everything = frozenset[object]().union(*contents.values())
-    for folder, held in contents.items():
-        if held == everything:
-            return folder
-    if contents:
-        raise InputError(
-            f"{', '.join(map(str, contents))}: hold different data, of which one folder is used. "
-            "Name it in FASTSLOW_DATA, or put all into one folder."
-        )
-    return None
-
-
-def find_attached_bundles(inputs: Path) -> list[Path]:
-    """Folders and zips of bundles below `inputs` that no notebook left there.
-
-    Kaggle unpacks some zips. The bundle inside an unpacked wheel of this project does not count.
-    """
-    found = []
-    for here, folders, files in os.walk(inputs, followlinks=True):
-        is_passed_over = KERNEL_RECORD in files or here.endswith(OWN_BUNDLES)
-        if is_passed_over or BUNDLE_RECORD in files:
-            folders.clear()
-        if BUNDLE_RECORD in files and not is_passed_over:
-            found.append(Path(here))
-        elif not is_passed_over:
-            zips = [Path(here, name) for name in files if name.endswith(ZIP)]
-            found += [path for path in zips if is_archive(path)]
-    return sorted(found)
 
 
 REASONS = {

@@ -10,7 +10,9 @@ from solution.runs.record import open_run
 from solution.sessions.earlier_runs import adopt, choose, describe_missing
 from solution.sessions.packing import FOLDS, NOTHING, REFIT, Packing
 from solution.sessions.session import Session
+from solution.store.store import is_store
 from solution.system.errors import InputError
+from solution.system.files import remove
 from solution.system.names import match
 from solution.system.terminal import say
 from solution.training.executors.choose import LOCAL, choose_executor
@@ -62,8 +64,9 @@ def train_session(
     The data is prepared once for all experiments, so that the runs of all notebooks fit together.
 
     Args:
-        data: other data than what the session finds.
+        data: other data than what the session finds; its store is of this notebook alone.
         limit: only to see it work: few graphs, one seed, short trainings.
+        replace: start the run afresh, and with `data` the store.
         executor: LOCAL or RAY.
         address: of the cluster, such as auto; None: one is started on this machine, and ended.
 
@@ -78,6 +81,8 @@ def train_session(
     place = session.store(limit=limit)
     if data is not None:
         place = place.with_name(f"{place.name}-{session.notebook}")
+        if replace and is_store(place):
+            remove(place)
     with open_store(data or session.find_data(), place, everything, limit=limit) as store:
         plan = make_plan(store, scheme, num_folds, limit=limit)
         warn_about_gaps(plan)

@@ -10,6 +10,7 @@ import pytest
 
 from solution.serving.archive import unpack
 from solution.serving.bundle import DEFAULT
+from solution.sessions.attached import find_attached_data
 from solution.sessions.record import (
     KERNEL_RECORD,
     SessionRecord,
@@ -17,7 +18,7 @@ from solution.sessions.record import (
     read_record,
     write_record,
 )
-from solution.sessions.session import Session, count_bytes, find_attached_data
+from solution.sessions.session import Session, count_bytes
 from solution.system.errors import InputError
 from solution.system.files import write_sealed
 from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
@@ -63,6 +64,13 @@ def test_a_store_is_preferred_and_nothing_is_an_error(kaggle: Path) -> None:
     assert find_attached_data(kaggle) == kaggle / "competition"
     (store / "graphs.parquet").write_bytes(b"")
     assert find_attached_data(kaggle) == store
+    # Who looks at the files themselves can do nothing with a store.
+    assert kernel.find_data(prepared=False) == kaggle / "competition"
+    shutil.rmtree(kaggle / "competition")
+    with pytest.raises(
+        InputError, match=r"no npz files are attached\. Add the data of the .*ts\.$"
+    ):
+        kernel.find_data(prepared=False)
 
 
 def test_of_several_folders_with_data_none_is_left_out(kaggle: Path) -> None:
