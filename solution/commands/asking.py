@@ -35,6 +35,7 @@ class Asked:
     collections: Sequence[str]
     executor: str
     workers: int | None
+    devices: int = 1
 
     @property
     def folds(self) -> int:
@@ -43,9 +44,11 @@ class Asked:
     @property
     def slots(self) -> int | None:
         """How many models are trained at once; None: nobody knows, on a cluster."""
-        from solution.training.executors.local import count_slots
+        from solution.training.executors.local import LocalExecutor
 
-        return self.workers or (count_slots() if self.executor == "local" else None)
+        if self.executor != "local":
+            return self.workers
+        return LocalExecutor(self.workers, self.devices).slots
 
     def check_folder(
         self, found: "Sequence[Experiment]", folder: Path, hours: float | None
@@ -98,10 +101,10 @@ def show_estimate(
     from solution.training.forecast import forecast, foretell_merging, show_forecast
 
     startup, plan = time.time() - psutil.Process().create_time(), asked.plan(store)
-    lines = forecast(found, plan, slots=asked.workers)
-    output.print(show_forecast(lines, plan, asked.workers, startup))
+    slots = asked.slots or count_slots()
+    lines = forecast(found, plan, slots=slots)
+    output.print(show_forecast(lines, plan, slots, startup))
     if hours is not None:
-        slots = asked.slots or count_slots()
         beside = foretell_merging(lines) + startup
         chosen = budgets.choose_budget(lines, found, asked.folds, hours, slots, beside)
         given_up = chosen.describe(budgets.find_whole(found, asked.folds))

@@ -108,7 +108,8 @@ def run(
     from solution.training.opening import open_store
     from solution.training.out_of_fold import run_experiments
 
-    asked = Asked(scheme, folds, limit, replace, [*dict.fromkeys(collections)], executor, workers)
+    only = [*dict.fromkeys(collections)]
+    asked = Asked(scheme, folds, limit, replace, only, executor, workers, devices)
     found = _find_experiments(experiments or members, recipe, asked.folds, limit=limit)
     trains_on = make_executor(executor, address, workers, gpu_share, devices)
     with ExitStack() as stack:
