@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from solution.runs.folder import Run
 from solution.runs.job import JobRecord, read_job
+from solution.system.wording import count
 
 FALL = 0.1  # of tau or of top-5, both at most 1, from its best to its last step: beyond any noise
 SHORT = 5  # points of a curve that say nothing yet
@@ -21,11 +22,13 @@ class Collapse:
 
     def describe(self) -> str:
         """In words, with the likely reason."""
+        graphs = count(len(self.record.validated_on), "graph")
+        verb = "is" if graphs.startswith("1 ") else "are"
         return (
             f"{self.record.experiment}, {' + '.join(self.record.collections)}, fold "
             f"{self.record.fold}, seed {self.record.seed}: best at step {self.step} of "
             f"{self.steps}, then its inner score fell from {self.best:.2f} to {self.last:.2f}. The "
-            f"{len(self.record.validated_on)} graphs that it stops early on are probably unlike "
+            f"{graphs} that it stops early on {verb} probably unlike "
             "those it learns from: look at its learning curve in the report."
         )
 

@@ -31,9 +31,9 @@ def describe_scores(evidence: Evidence) -> Section:
         "top-5 score for tile, as Kaggle scores them; higher is better.",
         figures,
         [_tabulate(evidence)],
-        "A dot is the mean over graphs, its line the 95% interval from drawing programs again, "
-        "each with all its sizes. Each picture has its own axis; the recipe’s fallback stands only "
-        "in the table.",
+        "A dot is the mean over graphs, its line the 95% interval from drawing "
+        f"{_name_drawn(evidence)} again. Each picture has its own axis; the recipe’s fallback "
+        "stands only in the table.",
         unfolded=True,
         notes=[
             "Detectable: the smallest true difference from the ensemble that so many graphs would "
@@ -41,6 +41,13 @@ def describe_scores(evidence: Evidence) -> Section:
             "training seed to another, which comes on top of the interval."
         ],
     )
+
+
+def _name_drawn(evidence: Evidence) -> str:
+    """What folds keep together, in words."""
+    if evidence.run.record()["settings"].get("scheme") == "graph":
+        return "graphs, also where several are one program at different sizes,"
+    return "programs, each with all its sizes,"
 
 
 def describe_graphs(evidence: Evidence) -> Section:

@@ -14,10 +14,10 @@ from tests.made.run import make_run
 Curve = list[tuple[int, float]]
 
 
-def give_curve(run: Run, curve: Curve) -> None:
-    """To one model of the run."""
+def give_curve(run: Run, curve: Curve, graphs: str = "abc") -> None:
+    """To one model of the run, which stopped early on these graphs."""
     (folder,) = run.jobs("trees_001")
-    record = dataclasses.replace(read_job(folder), curve=curve, validated_on=["a", "b", "c"])
+    record = dataclasses.replace(read_job(folder), curve=curve, validated_on=[*graphs])
     write_job(record, folder)
 
 
@@ -37,6 +37,8 @@ def test_a_model_that_fell_is_named_with_its_likely_reason(run: Run) -> None:
     assert "trees_001, tile:xla, fold 0, seed 0: best at step 2 of 62" in words
     assert "fell from 0.89 to 0.34" in words
     assert "The 3 graphs that it stops early on are probably unlike" in words
+    give_curve(run, [(step, 0.89 if step == 2 else 0.34) for step in range(1, 63)], "a")
+    assert "The 1 graph that it stops early on is probably" in find_collapsed(run)[0].describe()
 
 
 @pytest.mark.parametrize(
