@@ -79,11 +79,15 @@ class Asked:
     def open(
         self, found: "Sequence[Experiment]", store: "Store", folder: Path, folds: int
     ) -> "AbstractContextManager[tuple[Plan, Run]]":
-        """The run, which goes on; of graphs that are there twice it is told first."""
+        """The run, which goes on; of graphs that are there twice it is told first.
+
+        Raises InputError where none of the experiments ranks anything here.
+        """
         from solution.analysis.equal_graphs import find_equal_graphs
         from solution.system.progress import warn
-        from solution.training.opening import open_experiments
+        from solution.training.opening import check_experiments, open_experiments
 
+        check_experiments(found, self.plan(store))
         for words in find_equal_graphs(store.graphs):
             warn(words)
         return open_experiments(

@@ -22,8 +22,9 @@ from solution.system.errors import InputError
 from solution.system.files import locked
 from solution.system.progress import console, warn
 from solution.system.sealing import replace_sealed
-from solution.system.wording import count
+from solution.system.wording import count, join_names
 from solution.training.folds import Scheme
+from solution.training.jobs import list_jobs
 from solution.training.plan import IS_LABELLED, Plan, choose_few, make_plan
 
 
@@ -155,12 +156,29 @@ def save_split(plan: Plan, run: Run) -> None:
 
 
 def check_labels(plan: Plan) -> None:
-    """Raise InputError where no graph has runtimes: nothing could be trained or scored."""
+    """Raise InputError where no graph has runtimes, or none is of what was asked for."""
+    if plan.graphs.is_empty():
+        there = ", ".join(plan.store.graphs["collection"].unique(maintain_order=True))
+        raise InputError(
+            f"{plan.store.folder}: has no graph of the collections that are asked for, but of "
+            f"{there}. Choose among these with --collection, or other data."
+        )
     if plan.graphs.filter(IS_LABELLED).is_empty():
         raise InputError(
             f"{plan.store.folder}: none of its {count(len(plan.graphs), 'graph')} has runtimes, so "
             "nothing can be trained. Rank them with what was trained before: `fastslow rank FILE` "
             "(--run RUN, --with BUNDLE), or add graphs that were measured."
+        )
+
+
+def check_experiments(experiments: Sequence[Experiment], plan: Plan) -> None:
+    """Raise InputError where none of the experiments has anything to rank in this data."""
+    if not any(list_jobs(experiment, plan) for experiment in experiments):
+        labelled = plan.graphs.filter(IS_LABELLED)["collection"]
+        there = ", ".join(labelled.unique(maintain_order=True))
+        raise InputError(
+            f"{join_names([experiment.name for experiment in experiments])}: nothing to train, for "
+            f"the labelled graphs are of {there}. Choose others with --experiment or --recipe, or other data."
         )
 
 

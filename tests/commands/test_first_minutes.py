@@ -101,6 +101,29 @@ def test_data_without_labels_is_refused(fastslow: FastSlow, tmp_path: Path) -> N
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--collection", "layout:nlp:random"), "no graph of the collections that are asked for"),
+        (
+            ("--recipe", "mine.toml"),
+            "layout_lightgbm_001: nothing to train, for the labelled graphs",
+        ),
+    ],
+)
+def test_what_the_data_does_not_have_is_refused_before_a_run_is_begun(
+    options: tuple[str, str], words: str, fastslow: FastSlow, tmp_path: Path
+) -> None:
+    data = make_data(tmp_path / "data")
+    recipe = "[members]\nlayout_lightgbm_001 = 1\n"
+    (tmp_path / "mine.toml").write_text(recipe, encoding="utf-8")
+    done = fastslow("run", data, "--run", "out", *options)
+    assert done.returncode == 2
+    assert words in " ".join(done.stderr.split())
+    assert "tile:xla" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
 def test_other_folds_are_not_other_data(fastslow: FastSlow, tmp_path: Path) -> None:
     data = make_data(tmp_path / "data")
     options = ("--experiment", "nothing_001", "--run", "out")
