@@ -45,8 +45,18 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 NOTHING = "nothing_001"
+
+
+def _name_once(names: list[str]) -> list[str]:
+    """The names without those that were given again."""
+    return [*dict.fromkeys(names)]
+
+
 CollectionsOption = Annotated[
-    list[str], typer.Option("--collection", help="Only this one; may be repeated. Default: all.")
+    list[str],
+    typer.Option(
+        "--collection", callback=_name_once, help="Only this one; may be repeated. Default: all."
+    ),
 ]
 ExperimentsOption = Annotated[
     list[str],
@@ -108,8 +118,7 @@ def run(
     from solution.training.opening import open_store
     from solution.training.out_of_fold import run_experiments
 
-    only = [*dict.fromkeys(collections)]
-    asked = Asked(scheme, folds, limit, replace, only, executor, workers, devices)
+    asked = Asked(scheme, folds, limit, replace, collections, executor, workers, devices)
     found = _find_experiments(experiments or members, recipe, asked.folds, limit=limit)
     trains_on = make_executor(executor, address, workers, gpu_share, devices)
     with ExitStack() as stack:

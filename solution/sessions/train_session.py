@@ -80,9 +80,7 @@ def train_session(
         experiments = [experiment.quick() for experiment in experiments]
     place = session.store(limit=limit)
     if data is not None:
-        place = place.with_name(f"{place.name}-{session.notebook}")
-        if replace and is_store(place):
-            remove(place)
+        place = _find_own_store(session, place, replace=replace)
     with open_store(data or session.find_data(), place, everything, limit=limit) as store:
         plan = make_plan(store, scheme, num_folds, limit=limit)
         warn_about_gaps(plan)
@@ -99,3 +97,11 @@ def train_session(
             missing = [*list_missing(experiments, plan, run, choice), *packing.list_missing()]
             bundle = packing.pack(session.output)
         return Trained(run, describe_missing(missing), bundle)
+
+
+def _find_own_store(session: Session, usual: Path, *, replace: bool) -> Path:
+    """Where the data of this notebook alone is prepared; emptied where it shall begin afresh."""
+    place = usual.with_name(f"{usual.name}-{session.notebook}")
+    if replace and is_store(place):
+        remove(place)
+    return place

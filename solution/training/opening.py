@@ -178,7 +178,8 @@ def check_experiments(experiments: Sequence[Experiment], plan: Plan) -> None:
         there = ", ".join(labelled.unique(maintain_order=True))
         raise InputError(
             f"{join_names([experiment.name for experiment in experiments])}: nothing to train, for "
-            f"the labelled graphs are of {there}. Choose others with --experiment or --recipe, or other data."
+            f"the labelled graphs are of {there}. Choose others with --experiment or "
+            "--recipe, or other data."
         )
 
 
