@@ -65,6 +65,7 @@ WRITTEN = {
     "solution/serving/packing.py": ("bundle, model",),
     "solution/serving/reading.py": (),  # a program that is read at once
     "solution/serving/record.py": ("bundle.json",),
+    "solution/sessions/added_data.py": ("npz, layout", "npz, tile"),
     "solution/sessions/earlier_runs.py": ("run, graphs", "run, labels", "run, sample"),
     "solution/sessions/record.py": ("session",),
     "solution/store/graph_file.py": ("store, graph", "store, mapped graph"),

@@ -10,7 +10,6 @@ import pytest
 
 from solution.system.errors import InputError
 from submissions.locks import wait_for_lock
-from tests.conftest import REPOSITORY
 from tests.kaggle.place import Place
 from tests.kaggle.test_fault_matrix import assert_made_once
 from tests.kaggle.world import CREATE, LIST, Fault
@@ -69,10 +68,9 @@ def test_a_full_disk_below_the_output_does_not_say_that_nothing_was_sent(place: 
     printed = place.folder / "printed"
     printed.write_bytes(bytes(10**5))  # more than the files of a submission have
     command = [sys.executable, "-m", "solution.cli", *place.submit_arguments()]
-    environment = {**place.environment(), "PYTHONPATH": str(REPOSITORY)}
     with printed.open("ab") as file:
         running = subprocess.Popen(
-            command, cwd=place.folder, env=environment, stdout=file, stderr=subprocess.PIPE
+            command, cwd=place.folder, env=place.environment(), stdout=file, stderr=subprocess.PIPE
         )
     while not place.world.count(LIST):
         assert running.poll() is None
