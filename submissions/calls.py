@@ -37,9 +37,8 @@ from submissions.stopping import stopped_by_signals
 Answer = TypeVar("Answer")
 
 REPORT_SECONDS = 1.0  # between two looks at the progress of a download
-DRAIN_SECONDS = (
-    1.0  # for what a killed call printed: a child of its own may hold the pipes for ever
-)
+# For what a killed call printed: a child of its own may hold the pipes for ever.
+DRAIN_SECONDS = 1.0
 # VERBOSE prints every request with its key; the others change what a command does.
 NOT_PASSED_ON = (
     "VERBOSE",

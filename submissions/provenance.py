@@ -22,7 +22,7 @@ from solution.system.commit import LEDGER
 from solution.system.errors import InputError
 from solution.system.files import replace_folder, write_json
 from solution.system.refusals import name_full_disk
-from solution.system.wording import count
+from solution.system.wording import count, join_names
 from submissions.build import Built
 from submissions.credentials import redact
 from submissions.ledger import OOF_COLUMNS
@@ -61,12 +61,10 @@ class Tree:
                 "to go on without."
             )
         if self.changed:
-            shown = ", ".join(self.changed[:MAX_SHOWN])
-            more = len(self.changed) - MAX_SHOWN
             raise InputError(
-                f"{PROJECT}: {count(len(self.changed), 'file')} not committed: {shown}"
-                f"{f' and {more} more' if more > 0 else ''}. Commit them, so that the score can "
-                "be traced to code; or give --allow-dirty (make: DIRTY=1) to record the difference."
+                f"{PROJECT}: {count(len(self.changed), 'file')} not committed: "
+                f"{join_names(self.changed, MAX_SHOWN)}. Commit them, so that the score can be "
+                "traced to code; or give --allow-dirty (make: DIRTY=1) to record the difference."
             )
 
 

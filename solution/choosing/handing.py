@@ -8,6 +8,7 @@ import numpy as np
 from solution.choosing.program_space import ProgramSpace
 from solution.serving.words import SAME, SHOWN, describe_options, list_given, spell
 from solution.system.files import replace_file, write_json
+from solution.system.wording import join_names
 
 CHOICE, MODULE = "choice.json", "chosen.pb"
 
@@ -21,10 +22,9 @@ def describe_choice(chosen: ProgramSpace, choices: np.ndarray) -> str:
         words.append("tile {}:{}:{} vectors".format(*tile.tolist()))
     layouts = record_layouts(chosen, choices)
     if layouts:
-        shown = [f"{one['opcode']} {one['node']} {spell(one['tensor'], one['minor_to_major'])}"
-                 for one in layouts[:SHOWN]]  # fmt: skip
-        more = f" and {len(layouts) - SHOWN} more" if len(layouts) > SHOWN else ""
-        words.append("layouts of " + ", ".join(shown) + more)
+        named = [f"{one['opcode']} {one['node']} {spell(one['tensor'], one['minor_to_major'])}"
+                 for one in layouts]  # fmt: skip
+        words.append(f"layouts of {join_names(named, SHOWN)}")
     return "; ".join(words) or SAME
 
 

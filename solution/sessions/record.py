@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError, field_validator
 
 from solution.system.errors import InputError
 from solution.system.files import TEMPORARY, checksum, read_sealed, write_sealed
+from solution.system.names import leads_out
 
 KERNEL_RECORD = "kernel.json"
 BUNDLE = "bundle.zip"  # of the models, beside it
@@ -32,8 +33,8 @@ class SessionRecord(BaseModel):
     @classmethod
     def check_names(cls, files: dict[str, str]) -> dict[str, str]:
         """A pull deletes what is damaged and gets it again: only what lies among the outputs."""
-        for name in map(Path, files):
-            if name.is_absolute() or ".." in name.parts:
+        for name in files:
+            if leads_out(name):
                 raise ValueError(f"{name} leads out of the folder")
         return files
 

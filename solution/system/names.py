@@ -19,6 +19,12 @@ def make_safe(name: str) -> str:
     return safe.encode(errors="replace")[:MAX_NAME].decode(errors="ignore") or "module"
 
 
+def leads_out(name: str) -> bool:
+    """Whether the name of a file, from a folder on, is of one outside that folder."""
+    path = Path(name)
+    return path.is_absolute() or ".." in path.parts
+
+
 def draw_place(name: str, seed: int) -> bytes:
     """Where a name stands in a random order, whatever other names there are."""
     return hashlib.sha256(f"{seed}/{name}".encode()).digest()

@@ -11,6 +11,7 @@ from typing import Any
 
 from solution.system.errors import InputError
 from solution.system.files import TEMPORARY, checksum, read_sealed, replace_file, write_sealed
+from solution.system.names import leads_out
 
 SUFFIX = ".seal"  # of the record beside a file that is sealed alone
 SUMS = "sha256"  # in it: what the file may be
@@ -110,7 +111,7 @@ def check_files(folder: Path, expected: object, record: Path) -> None:
         raise InputError(f"{record}: expected the checksums of its files, found {expected!r}.")
     for name, description in expected.items():
         path = folder / name
-        if ".." in Path(name).parts or Path(name).is_absolute():
+        if leads_out(name):
             raise InputError(f"{record}: names {name!r}, expected files inside its folder.")
         if path.is_symlink():
             raise InputError(f"{path}: expected a file inside its folder, found a link.")
