@@ -2,11 +2,11 @@
 
     python -m solution.placement.train OUT.safetensors
 
-makes one like that `fastslow optimize` ships with, in three hours of one core; stopped, the same
-command goes on. (That one had segments of 256 in its first two courses.) In each turn the policy
-imitates the best decisions that are known, then a search that begins with its decisions looks for
-better ones, as well as one that does not know of it. So decisions of programs that are alike become
-alike, and what one search found by luck is tried on all.
+makes one like that `fastslow optimize` ships with, in some hours of two cores; stopped, the same
+command goes on, on another machine, too. Where there is a GPU the policy learns on it. In each turn
+the policy imitates the best decisions that are known, then a search that begins with its decisions
+looks for better ones, as well as one that does not know of it. So decisions of programs that are
+alike become alike, and what one search found by luck is tried on all.
 
 Source of the turns: Anthony, Tian and Barber, "Thinking fast and slow with deep learning and tree
 search" (2017).
@@ -17,6 +17,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import cycle, repeat
 from pathlib import Path
 from typing import Annotated
 
@@ -32,47 +33,31 @@ from solution.models.nets.checkpoint import (
     with_prefix,
     without_prefix,
 )
+from solution.models.nets.devices import pick_device
+from solution.placement.best_known import Best, make_evaluators
 from solution.placement.evaluation import TASKS, Evaluator
-from solution.placement.graphs.workloads import (
-    DRAWN,
-    LESSONS,
-    Workload,
-    draw_judges,
-    draw_lessons,
-)
+from solution.placement.graphs.workloads import LESSONS, draw_judges, draw_lessons
 from solution.placement.machine import make_machine
 from solution.placement.policy.decisions import pack_decision, unpack_decision
-from solution.placement.policy.imitation import Imitation, Lesson, make_lesson
+from solution.placement.policy.imitation import Imitation
 from solution.placement.policy.network import Policy
 from solution.placement.policy.ppo import Trainer, Update, fit_scale
-from solution.placement.policy.saving import save_policy
-from solution.placement.policy.settings import GOING_ON, PolicySettings, TrainingSettings
-from solution.placement.policy.tidying import tidy
-from solution.placement.search import find_seconds_at_once, optimize
-from solution.placement.simulation.decision import Decision
+from solution.placement.policy.saving import load_policy, save_policy
+from solution.placement.policy.settings import (
+    GOING_ON,
+    MAX_HEAD,
+    PolicySettings,
+    TrainingSettings,
+)
 from solution.placement.simulation.environment import Environment
 from solution.system.files import make_folder
+from solution.system.processes import count_cores
 from solution.system.terminal import say
 
 SHIPPED = PolicySettings(width=96, attention_layers=2, heads=4, segment=512, inner=256, rounds=1)
-DEVICES = (2, 4)
-WIDE = 4  # devices of the programs that come last, at least
-LAST_RATE = 5e-4  # of learning, in the last course
+NUMBERS = range(2, MAX_HEAD + 1)  # of devices: the policy learns each, and can tell none between
+TWO_TASKS: tuple[str, ...] = TASKS[1:]
 EVERY = 500  # steps of imitation between two checkpoints
-
-
-def make_evaluators(
-    workloads: Sequence[Workload],
-    tasks: tuple[str, ...] = TASKS,
-    devices: Sequence[int] = DEVICES,
-) -> list[Evaluator]:
-    """Each workload on so many devices each time; where none are given, on its own number."""
-    return [
-        Evaluator(Environment(graph, make_machine(number)), tasks)
-        for workload in workloads
-        for graph in [workload.make()]
-        for number in devices or (workload.devices,)
-    ]
 
 
 @dataclass(frozen=True)
@@ -88,39 +73,6 @@ class CoursePlan:
     learning_rate: float = 1e-3
 
 
-class Best:
-    """The best decision that is known of each graph, tidied."""
-
-    def __init__(self, evaluators: Sequence[Evaluator]) -> None:
-        self.evaluators = list(evaluators)
-        self.decisions = [evaluator.base for evaluator in evaluators]
-        self.seconds = [evaluator.reference for evaluator in evaluators]
-
-    def search(self, policy: Policy | None, budget: int, seed: int) -> None:
-        """Spend so many evaluations on each."""
-        for place, evaluator in enumerate(self.evaluators):
-            asked = evaluator.start_again()
-            optimize(asked, policy, budget, seed)
-            if asked.best is not None:
-                self._keep(place, tidy(evaluator, asked.best))
-
-    def _keep(self, place: int, decision: Decision) -> None:
-        outcome = self.evaluators[place].environment.runtime(decision)
-        if outcome.reason is None and outcome.seconds < self.seconds[place]:
-            self.decisions[place], self.seconds[place] = decision, outcome.seconds
-
-    def make_lessons(self) -> list[Lesson]:
-        """A lesson a graph."""
-        return [make_lesson(*pair) for pair in zip(self.evaluators, self.decisions, strict=True)]
-
-    def compare(self, policy: Policy) -> float:
-        """Seconds of the policy's likeliest decisions over the best known: the geometric mean."""
-        logs = []
-        for evaluator, best in zip(self.evaluators, self.seconds, strict=True):
-            logs.append(np.log(find_seconds_at_once(evaluator, policy) / best))
-        return float(np.exp(np.mean(logs)))
-
-
 class Course:
     """Turns of search and imitation. Stopped, it goes on and ends with the same policy.
 
@@ -128,13 +80,18 @@ class Course:
         budgets: evaluations of each graph in the first search, and in each later one.
         folder: for a checkpoint, written after each search and each EVERY steps; None: none is.
         is_taught: whether the policy knows something, so that the first search asks it, too.
+
+    Attributes:
+        device: where the policy is while it imitates; it decides on the CPU.
     """
+
+    device = pick_device()
 
     def __init__(
         self, policy: Policy, plan: CoursePlan, budgets: tuple[int, int], seed: int = 0,
-        folder: Path | None = None, *, is_taught: bool = False,
+        folder: Path | None = None, *, is_taught: bool = False, workers: int = 1,
     ) -> None:  # fmt: skip
-        self.policy, self.best, self.is_taught = policy, Best(plan.evaluators), is_taught
+        self.policy, self.best, self.is_taught = policy, Best(plan.evaluators, workers), is_taught
         self.plan, self.budgets, self.seed, self.folder = plan, budgets, seed, folder
         self.turn = 0
         self.ratio = math.inf  # of the policy's likeliest decisions to the best known
@@ -150,6 +107,7 @@ class Course:
                 self._save()
             self.policy.train()
             self._imitation.learn(self.best.make_lessons(), self._save, EVERY)
+            self.policy.cpu()
             self.ratio = self.best.compare(self.policy.eval())
             self._tell(self._imitation.losses)
             self.turn, self._imitation = self.turn + 1, None
@@ -164,6 +122,7 @@ class Course:
 
     def _begin(self) -> Imitation:
         steps, seed = self.plan.steps[self.turn], self.seed + self.turn
+        self.policy.to(self.device)
         return Imitation(self.policy, steps, self.plan.learning_rate, seed)
 
     def _tell(self, losses: Sequence[float]) -> None:
@@ -213,26 +172,30 @@ class Course:
 
 
 def train(
-    settings: PolicySettings,
+    policy: Policy,
     training: TrainingSettings,
     courses: Sequence[CoursePlan],
-    budgets: tuple[int, int] = (3000, 600),
+    budgets: tuple[int, int] = (1000, 400),
     folder: Path | None = None,
+    *,
+    is_taught: bool = False,
+    workers: int = 1,
 ) -> Policy:
-    """A policy that imitates in turns, then learns by itself where that makes it better.
+    """The policy imitates in turns, then learns by itself where that makes it better.
 
     Args:
         courses: one after the other. A policy that begins with few programs learns more from many,
             in the same time.
-        budgets: see Course.
+        budgets, is_taught: see Course.
         folder: for checkpoints; a training that was stopped goes on from the last one.
+        workers: see Best.
     """
     torch.manual_seed(training.seed)
-    policy = Policy(settings)
-    fit_scale(policy, courses[0].evaluators)
     for place, plan in enumerate(courses):
         turns = None if folder is None else folder / f"course-{place}"
-        course = Course(policy, plan, budgets, training.seed, turns, is_taught=place > 0)
+        knows = is_taught or place > 0
+        course = Course(policy, plan, budgets, training.seed, turns, is_taught=knows,
+                        workers=workers)  # fmt: skip
         course.run()
     own = None if folder is None else folder / "ppo"
     learned = copy.deepcopy(policy).train()
@@ -249,40 +212,64 @@ def _show(update: Update) -> None:
     )
 
 
+def make_policy(settings: PolicySettings, evaluators: Sequence[Evaluator]) -> Policy:
+    """One that knows nothing but the scale of its inputs."""
+    policy = Policy(settings)
+    fit_scale(policy, evaluators)
+    return policy
+
+
+def draw_questions(drawn: int, large: int, leave_out: str = "") -> list[Evaluator]:
+    """Drawn programs, none of which a policy is chosen by.
+
+    Args:
+        drawn: programs; each is asked for all tasks on a number of devices that is drawn, too, and
+            for placement and schedule on another.
+        large: programs of up to three times as many nodes, beside them; one question of each.
+        leave_out: a family.
+    """
+    judges = {workload.name for workload in draw_judges()}
+    small = [w for w in draw_lessons(drawn) if w.name not in judges]
+    known = judges | {workload.name for workload in (*small, *LESSONS)}
+    more = [w for w in draw_lessons(large + large // 2, seed=11, scale=3) if w.name not in known]
+    other = zip(small, cycle(NUMBERS), repeat(TWO_TASKS))
+    both = zip(more[:large], cycle(NUMBERS), cycle((TASKS, TWO_TASKS)))
+    graphs = {w.name: w.make() for w in (*small, *more[:large])}
+    return [
+        Evaluator(Environment(graphs[workload.name], make_machine(number)), tasks)
+        for workload, number, tasks in (*((w, w.devices, TASKS) for w in small), *other, *both)
+        if workload.family != leave_out
+    ]
+
+
 def main(
     out: Annotated[Path, typer.Argument(help="The policy's file.")],
+    begin: Annotated[Path | None, typer.Option(help="A policy that knows the lessons.")] = None,
     steps: Annotated[list[int], typer.Option(help="Of imitation, for each turn.")] = [4500, 3000],  # noqa: B006
-    more_steps: Annotated[int, typer.Option(help="Of imitation, with the drawn programs.")] = 8000,
+    more_steps: Annotated[int, typer.Option(help="Of imitation, with the drawn programs.")] = 16000,
     updates: Annotated[int, typer.Option(help="Of PPO.")] = 180,
-    drawn: Annotated[int, typer.Option(help="Programs to learn from after those picked.")] = DRAWN,
-    last_steps: Annotated[
-        int, typer.Option(help="Of imitation, with those on many devices.")
-    ] = 5000,
-    wide: Annotated[int, typer.Option(help="Programs on four and eight devices beside them.")] = 40,
+    drawn: Annotated[int, typer.Option(help="Programs to learn from after those picked.")] = 240,
+    large: Annotated[int, typer.Option(help="Larger programs beside them.")] = 40,
     leave_out: Annotated[str, typer.Option(help="A family that is not learned from.")] = "",
 ) -> None:
     """Train on small graphs of all families."""
     began = time.perf_counter()
-    judges = {workload.name for workload in draw_judges()}
-    more = [workload for workload in draw_lessons(drawn) if workload.name not in judges]
-    known = judges | {workload.name for workload in more}
-    most = [w for w in draw_lessons(4 * wide, seed=11) if w.devices >= WIDE and w.name not in known]
-    programs = [
-        [workload for workload in own if workload.family != leave_out]
-        for own in (LESSONS, more, most[:wide])
-    ]
-    picked = make_evaluators(programs[0])
-    own, last = (make_evaluators(drawn_ones, devices=()) for drawn_ones in programs[1:])
-    courses = [
-        CoursePlan(picked, steps),
-        CoursePlan([*picked, *own], [more_steps]),
-        CoursePlan([*picked, *own, *last], [last_steps], LAST_RATE),
-    ]
+    lessons = [workload for workload in LESSONS if workload.family != leave_out]
+    picked, alone = make_evaluators(lessons), make_evaluators(lessons[::3], devices=(1,))
+    every = [*picked, *draw_questions(drawn, large, leave_out), *alone]
+    courses = [CoursePlan(picked, steps), CoursePlan(every, [more_steps])]
+    torch.manual_seed(0)
+    policy = make_policy(SHIPPED, picked)
+    if begin is not None:
+        policy.load_state_dict(load_policy(begin).state_dict())
+        courses = courses[1:]
     for plan in courses:
         say(f"{len(plan.evaluators)} questions, {sum(plan.steps)} steps of imitation.")
     say(f"{updates} updates of PPO.")
     training = TrainingSettings(updates=updates, samples=16, epochs=2, learning_rate=GOING_ON)
-    policy = train(SHIPPED, training, courses, folder=out.with_suffix(".training"))
+    folder = out.with_suffix(".training")
+    policy = train(policy, training, courses, folder=folder, is_taught=begin is not None,
+                   workers=count_cores())  # fmt: skip
     save_policy(policy, out)
     say(f"{out}: {out.stat().st_size / 1e6:.2f} MB in {time.perf_counter() - began:.0f} s")
 

@@ -27,6 +27,7 @@ import numpy as np
 import torch
 import typer
 
+from solution.placement.best_known import Best, make_evaluators
 from solution.placement.evaluation import Evaluator
 from solution.placement.graphs.workloads import HELD_OUT, SMALL
 from solution.placement.machine import Machine
@@ -38,7 +39,6 @@ from solution.placement.policy.settings import GOING_ON, PolicySettings, Trainin
 from solution.placement.scratch import SAMPLES, Scratch
 from solution.placement.search import find_seconds_at_once
 from solution.placement.simulation.environment import Environment
-from solution.placement.train import Best, make_evaluators
 from solution.system.files import write_json
 from solution.system.terminal import make_table, output
 from tests.benchmarks.go_tables import describe_gain

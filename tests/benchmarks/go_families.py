@@ -16,6 +16,7 @@ import numpy as np
 import torch
 import typer
 
+from solution.placement.best_known import Best, make_evaluators
 from solution.placement.evaluation import Evaluator
 from solution.placement.graphs.workloads import LESSONS, Workload
 from solution.placement.policy.decisions import TRIES
@@ -23,7 +24,6 @@ from solution.placement.policy.imitation import Lesson
 from solution.placement.policy.network import Policy
 from solution.placement.protocols import Protocols
 from solution.placement.scratch import FINE_TUNING, SAMPLES, Scratch
-from solution.placement.train import Best, make_evaluators
 from solution.system.terminal import make_table, output
 from tests.benchmarks.go_ablations import LEARNING, SEARCH, WHOLE, Kept, decide_all, teach
 from tests.benchmarks.go_tables import describe_gain

@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from solution.placement.best_known import make_evaluators
 from solution.placement.evaluation import TASKS
 from solution.placement.graphs.workloads import draw_judges
 from solution.placement.policy.saving import SHIPPED, load_policy
 from solution.placement.search import find_seconds_at_once
-from solution.placement.train import make_evaluators
 from solution.system.terminal import make_table, output
 
 

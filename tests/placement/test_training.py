@@ -1,5 +1,6 @@
 """A policy is trained in turns of search and imitation, then by PPO."""
 
+import copy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,8 @@ import pytest
 import torch
 
 from solution.placement import train as placement_training
+from solution.placement.best_known import Best, make_evaluators
+from solution.placement.evaluation import TASKS
 from solution.placement.graphs.workloads import (
     DOCUMENT,
     DRAWN,
@@ -18,10 +21,15 @@ from solution.placement.graphs.workloads import (
     draw_lessons,
 )
 from solution.placement.policy.imitation import Imitation
-from solution.placement.policy.network import Policy
-from solution.placement.policy.ppo import Trainer, fit_scale
+from solution.placement.policy.ppo import Trainer
 from solution.placement.policy.settings import PolicySettings, TrainingSettings
-from solution.placement.train import Best, CoursePlan, make_evaluators, train
+from solution.placement.train import (
+    NUMBERS,
+    CoursePlan,
+    draw_questions,
+    make_policy,
+    train,
+)
 
 TINY = PolicySettings(width=32, embedding_layers=1, attention_layers=1, heads=4, segment=64,
                       inner=64, rounds=1)  # fmt: skip
@@ -47,10 +55,10 @@ def test_a_trained_policy_decides_better_than_one_that_is_not(tmp_path: Path) ->
     best = Best(evaluators)
     best.search(None, 100, 0)
     torch.manual_seed(0)
-    untrained = Policy(TINY)
-    fit_scale(untrained, evaluators)
+    untrained = make_policy(TINY, evaluators)
     training = TrainingSettings(updates=2, samples=4, epochs=1)
-    learned = train(TINY, training, [CoursePlan(evaluators, (200, 40))], (100, 20), tmp_path)
+    plans = [CoursePlan(evaluators, (200, 40))]
+    learned = train(copy.deepcopy(untrained), training, plans, (100, 20), tmp_path)
     assert best.compare(learned) < best.compare(untrained.eval())
 
 
@@ -64,7 +72,9 @@ def test_a_training_that_was_stopped_goes_on_and_ends_alike(
 
     def start(folder: Path) -> dict[str, torch.Tensor]:
         courses = [CoursePlan(evaluators, (20, 10)), CoursePlan(evaluators[:1], (10,))]
-        learned = train(TINY, training, courses, (60, 20), folder)
+        torch.manual_seed(0)
+        policy = make_policy(TINY, evaluators)
+        learned = train(policy, training, courses, (60, 20), folder)
         return dict(learned.state_dict())
 
     whole = start(tmp_path / "whole")
@@ -104,6 +114,29 @@ def test_the_policy_learns_from_none_of_the_documents_programs_and_none_that_is_
     graphs = {tuple(w.make().operations) for w in (*LESSONS, *drawn[:12])}
     others = {tuple(w.make().operations) for w in (*HELD_OUT, *DOCUMENT[6:11])}
     assert not graphs & others
+
+
+def test_the_policy_learns_from_every_number_of_devices() -> None:
+    """It can tell nothing between those that it has seen: each has weights of its own."""
+    questions = draw_questions(drawn=12, large=4)
+    assert {len(asked.machine) for asked in questions} == set(NUMBERS)
+    assert {asked.tasks for asked in questions} == {TASKS, TASKS[1:]}
+
+
+def test_large_lessons_are_none_of_the_documents_programs() -> None:
+    """A WaveNet of 3 stacks of 12 layers is one of 2 of 18; 40 steps are the document's."""
+    names = {w.name for w in draw_lessons(300, seed=11, scale=3)}
+    assert {"rnnlm-2x40", "gnmt-2x50", "wavenet-3x12", "wavenet-1x36"}.isdisjoint(names)
+    assert max(w.make().num_nodes for w in draw_lessons(12, seed=11, scale=3)) > 2600
+
+
+def test_workers_find_what_one_process_finds() -> None:
+    evaluators = make_evaluators([WORKLOADS["rnnlm-1x4"]])
+    alone, together = Best(evaluators), Best(evaluators, workers=2)
+    policy = make_policy(TINY, evaluators).eval()
+    for best in (alone, together):
+        best.search(policy, 60, 0)
+    assert alone.seconds == together.seconds < [one.reference for one in evaluators]
 
 
 def test_none_of_the_programs_by_which_a_policy_is_chosen_is_learned_from() -> None:

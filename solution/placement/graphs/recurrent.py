@@ -6,6 +6,7 @@ Sizes are ours; the document names families, layers and devices only.
 from solution.placement.graphs.builder import ProgramBuilder
 from solution.placement.graphs.cost_graph import CostGraph
 
+RNNLM_STEPS, GNMT_STEPS = 40, 50
 RNNLM_WIDTH, RNNLM_BATCH, RNNLM_WORDS = 2048, 64, 32_000
 GNMT_WIDTH, GNMT_BATCH, GNMT_WORDS = 1024, 128, 32_000
 
@@ -48,7 +49,7 @@ def _predict_words(program: ProgramBuilder, outputs: list[int], words: int) -> i
     return program.cross_entropy(program.dense(joined, words))
 
 
-def make_rnnlm(layers: int, steps: int = 40) -> CostGraph:
+def make_rnnlm(layers: int, steps: int = RNNLM_STEPS) -> CostGraph:
     """Embedding, LSTM layers, softmax over the words; stage = layer."""
     program = ProgramBuilder()
     tensors = _embed(program, RNNLM_WORDS, RNNLM_BATCH, RNNLM_WIDTH, steps)
@@ -93,7 +94,7 @@ def _attend(program: ProgramBuilder, keys: int, query: int, steps: int) -> int:
                        2.0 * GNMT_BATCH * steps * GNMT_WIDTH)  # fmt: skip
 
 
-def make_gnmt(layers: int, steps: int = 50) -> CostGraph:
+def make_gnmt(layers: int, steps: int = GNMT_STEPS) -> CostGraph:
     """Encoder, decoder with attention from its first layer to all, softmax; stage = layer."""
     program = ProgramBuilder()
     encoded = _encode(program, layers, steps)

@@ -9,7 +9,7 @@ import numpy as np
 from solution.placement.graphs.attention import make_transformer_xl
 from solution.placement.graphs.convolutional import make_amoebanet, make_inception, make_wavenet
 from solution.placement.graphs.cost_graph import CostGraph
-from solution.placement.graphs.recurrent import make_gnmt, make_rnnlm
+from solution.placement.graphs.recurrent import GNMT_STEPS, RNNLM_STEPS, make_gnmt, make_rnnlm
 
 
 @dataclass(frozen=True)
@@ -101,24 +101,25 @@ HELD_OUT = (
 WORKLOADS = {workload.name: workload for workload in (*DOCUMENT, *LESSONS)}
 DRAWN = 96  # programs to learn from beside the lessons
 CELLS, LAYERS = 40, 24  # of a drawn program at most, which so has up to some 2,500 nodes
+STEPS = {"rnnlm": RNNLM_STEPS, "gnmt": GNMT_STEPS}  # of the document's
 BATCHES = (4, 8, 12, 16, 24, 48, 96)  # none of the document's
 
 
-def draw_lessons(count: int, seed: int = 0) -> list[Workload]:
+def draw_lessons(count: int, seed: int = 0, scale: int = 1) -> list[Workload]:
     """So many more programs to learn from, on two to eight devices, all different.
 
-    Families come in turn, as long as they have another; sizes are drawn. None is one of LESSONS,
-    HELD_OUT or DOCUMENT.
+    Families come in turn, as long as they have another; sizes are drawn, up to `scale` times CELLS
+    and LAYERS. None is one of LESSONS, HELD_OUT or DOCUMENT.
     """
     random = np.random.default_rng(seed)
     known = {workload.name for workload in LESSONS}
-    held_out = {_identify(workload.name) for workload in HELD_OUT}
+    held_out = {_identify(workload.name) for workload in (*HELD_OUT, *DOCUMENT)}
     makers = (_draw_rnnlm, _draw_gnmt, _draw_transformer_xl, _draw_inception, _draw_amoebanet,
               _draw_wavenet)  # fmt: skip
     drawn: dict[str, Workload] = {}
     turn = 0
     while len(drawn) < count:
-        found = makers[turn % len(makers)](random)
+        found = makers[turn % len(makers)](random, scale)
         turn += 1
         name = found.name
         if name not in known and name not in drawn and _identify(name) not in held_out:
@@ -133,8 +134,11 @@ def draw_judges() -> list[Workload]:
 
 
 def _identify(name: str) -> str:
-    """The same for names of one graph: of a WaveNet only the layers of all stacks count."""
+    """The same for names of one graph: of a WaveNet only the layers of all stacks count, and the
+    document's recurrent networks have a number of steps that their names do not tell."""
     family, _, sizes = name.rpartition("-")
+    if family in STEPS and "x" not in sizes:
+        return f"{name}x{STEPS[family]}"
     if family != "wavenet":
         return name
     stacks, layers = map(int, sizes.split("x"))
@@ -147,29 +151,30 @@ def _draw_cells(random: np.random.Generator, most: int) -> tuple[int, int]:
     return layers, int(random.integers(2, max(most // layers, 2) + 1))
 
 
-def _draw_rnnlm(random: np.random.Generator) -> Workload:
-    return _rnnlm(*_draw_cells(random, CELLS))
+def _draw_rnnlm(random: np.random.Generator, scale: int) -> Workload:
+    return _rnnlm(*_draw_cells(random, scale * CELLS))
 
 
-def _draw_gnmt(random: np.random.Generator) -> Workload:
-    return _gnmt(*_draw_cells(random, CELLS // 2))
+def _draw_gnmt(random: np.random.Generator, scale: int) -> Workload:
+    return _gnmt(*_draw_cells(random, scale * CELLS // 2))
 
 
-def _draw_transformer_xl(random: np.random.Generator) -> Workload:
-    layers = int(random.integers(1, LAYERS // 2 + 1))
+def _draw_transformer_xl(random: np.random.Generator, scale: int) -> Workload:
+    layers = int(random.integers(1, scale * LAYERS // 2 + 1))
     return _transformer_xl(layers, int(random.choice(BATCHES)))
 
 
-def _draw_inception(random: np.random.Generator) -> Workload:
+def _draw_inception(random: np.random.Generator, _: int) -> Workload:
     return _inception(int(random.choice(BATCHES)))
 
 
-def _draw_amoebanet(random: np.random.Generator) -> Workload:
-    cells, first = int(random.integers(2, LAYERS // 2 + 1)), int(random.integers(48, 257))
+def _draw_amoebanet(random: np.random.Generator, scale: int) -> Workload:
+    cells = int(random.integers(2, scale * LAYERS // 2 + 1))
+    first = int(random.integers(48, 257))
     last = int(first * random.uniform(1, 3))
     return _amoebanet(f"{cells}x{first}x{last}", cells, first, last)
 
 
-def _draw_wavenet(random: np.random.Generator) -> Workload:
+def _draw_wavenet(random: np.random.Generator, scale: int) -> Workload:
     stacks = int(random.integers(1, 5))
-    return _wavenet(stacks, int(random.integers(2, LAYERS // stacks + 1)))
+    return _wavenet(stacks, int(random.integers(2, scale * LAYERS // stacks + 1)))

@@ -79,7 +79,7 @@ def call_as_the_policy(lesson: Lesson, log_chances: Tensor) -> Tensor:
     placement = lesson.actions["placement"]
     if len(set(machine.devices)) > 1:
         return placement
-    chances = log_chances.detach()[0, decides, : len(machine)].double().numpy()
+    chances = log_chances.detach()[0, :, : len(machine)].cpu().double().numpy()[decides]
     parts = np.eye(len(machine))[placement[0, decides]]
     _, names = linear_sum_assignment(parts.T @ chances, maximize=True)
     return torch.from_numpy(names)[placement]
@@ -142,7 +142,7 @@ def find_loss(policy: Policy, lesson: Lesson) -> Tensor:
     if "placement" in given:
         given["placement"] = partial(call_as_the_policy, lesson)
     choices = policy(inputs, devices, 1, given, fixed=lesson.fixed)
-    parts = [-(choice.of_actions()[0] * lesson.weights[task]).sum() / marks.sum()
+    parts = [-(own := choice.of_actions()[0]) @ lesson.weights[task].to(own.device) / marks.sum()
              for task, choice in choices.items()
              if (marks := inputs.decides[task]).any()]  # fmt: skip
     return torch.stack(parts).sum()

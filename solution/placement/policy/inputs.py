@@ -1,6 +1,6 @@
 """What the policy reads of a graph: nothing of the devices, so that it moves between machines."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -31,8 +31,16 @@ class Inputs:
     def num_nodes(self) -> int:
         return len(self.opcodes)
 
+    def to(self, device: torch.device) -> "Inputs":
+        """The same on another device, but for `decides`, which the policy does not read."""
+        if device == self.opcodes.device:
+            return self
+        votes = Votes(*(part.to(device) for part in self.votes))
+        return replace(self, opcodes=self.opcodes.to(device), columns=self.columns.to(device),
+                       edges=self.edges.to(device), votes=votes)  # fmt: skip
 
-@lru_cache(maxsize=256)
+
+@lru_cache(maxsize=1024)  # as many as a training has
 def find_inputs(graph: CostGraph) -> Inputs:
     """Made once a graph."""
     own, other = graph.edges.T

@@ -83,11 +83,11 @@ class SegmentAttention(nn.Module):
         rows = self.before(own)
         context = rows
         if self.memory and pieces.shape[1] > 1:
-            earlier = torch.arange(first, last) - 1
+            earlier = torch.arange(first, last, device=pieces.device) - 1
             cached = self.before(pieces[:, earlier.clamp(min=0)]).detach()
             context = torch.cat([cached, rows], dim=2)
-            there = (earlier >= 0)[:, None].to(valid.device)
-            valid = torch.cat([known[earlier.clamp(min=0)] & there, valid], dim=1)
+            there = known[earlier.clamp(min=0)] & (earlier >= 0)[:, None]
+            valid = torch.cat([there, valid], dim=1)
         query = self._split(self.query(rows))
         key, value = (self._split(part) for part in self.key_value(context).chunk(2, dim=-1))
         mask = valid[:, None, None].repeat(batch, 1, 1, 1)

@@ -103,9 +103,12 @@ class Policy(nn.Module):
             fixed: actions (1, nodes) of the tasks that are not asked for; the others are told them
                 in every round, for they are what will run.
 
-        Rounds before the last hand on chances, and carry no gradient.
+        Rounds before the last hand on chances, and carry no gradient. All is computed on the
+        policy's device, wherever the arguments are.
         """
-        fed, fixed = self._first_round(inputs), fixed or {}
+        inputs, device = inputs.to(self.mean.device), self.mean.device
+        fixed = {task: own.to(device) for task, own in (fixed or {}).items()}
+        fed = self._first_round(inputs)
         for _ in range(self.settings.rounds - 1):
             with torch.no_grad():
                 shared = self._share(inputs, devices, fed)
@@ -167,12 +170,14 @@ class Policy(nn.Module):
                 continue
             logits = self.heads[place](factor * state)
             if task == "placement":
-                logits = logits.masked_fill(torch.arange(logits.shape[2]) >= devices, -torch.inf)
+                there = torch.arange(logits.shape[2], device=logits.device) < devices
+                logits = logits.masked_fill(~there, -torch.inf)
                 logits = self.agreement(logits, inputs.votes)
             chances = logits.log_softmax(dim=2)
             actions = draw(chances, decisions, generator) if given is None else given[task]
             if not isinstance(actions, Tensor):
                 actions = actions(chances)
+            actions = actions.to(chances.device)
             choices[task] = Choice(actions, chances)
             told = chances.exp() if soft else self._mark(task, actions)
         return choices
@@ -183,7 +188,6 @@ def draw(chances: Tensor, decisions: int, generator: torch.Generator | None) -> 
     draws. Adding Gumbel noise and taking the largest draws by the chances."""
     if generator is None:
         return chances.argmax(dim=2).expand(decisions, -1)
-    uniform = torch.rand((decisions, *chances.shape[1:]), generator=generator).clamp(
-        1e-12, 1 - 1e-7
-    )
+    shape = (decisions, *chances.shape[1:])
+    uniform = torch.rand(shape, generator=generator).clamp(1e-12, 1 - 1e-7).to(chances.device)
     return (chances - torch.log(-torch.log(uniform))).argmax(dim=2)

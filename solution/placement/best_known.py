@@ -1,0 +1,99 @@
+"""The best decisions that are known of some questions: what a policy imitates."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import repeat
+
+import numpy as np
+import torch
+
+from solution.placement.evaluation import TASKS, Evaluator
+from solution.placement.graphs.workloads import Workload
+from solution.placement.machine import make_machine
+from solution.placement.policy.imitation import Lesson, make_lesson
+from solution.placement.policy.network import Policy
+from solution.placement.policy.tidying import tidy
+from solution.placement.search import find_seconds_at_once, optimize
+from solution.placement.simulation.decision import Decision
+from solution.placement.simulation.environment import Environment
+from solution.system.processes import STACK, fork_server, open_pool
+from solution.system.progress import track
+
+DEVICES = (2, 4)
+
+
+def make_evaluators(
+    workloads: Sequence[Workload],
+    tasks: tuple[str, ...] = TASKS,
+    devices: Sequence[int] = DEVICES,
+) -> list[Evaluator]:
+    """Each workload on so many devices each time; where none are given, on its own number."""
+    return [
+        Evaluator(Environment(graph, make_machine(number)), tasks)
+        for workload in workloads
+        for graph in [workload.make()]
+        for number in devices or (workload.devices,)
+    ]
+
+
+@dataclass
+class Best:
+    """The best decision that is known of each question, tidied.
+
+    Attributes:
+        workers: processes that search; what they find does not depend on how many there are.
+    """
+
+    evaluators: Sequence[Evaluator]
+    workers: int = 1
+    decisions: list[Decision] = field(init=False)
+    seconds: list[float] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.decisions = [evaluator.base for evaluator in self.evaluators]
+        self.seconds = [evaluator.reference for evaluator in self.evaluators]
+
+    def search(self, policy: Policy | None, budget: int, seed: int) -> None:
+        """Spend so many evaluations on each."""
+        with track(range(len(self.evaluators)), "Searching") as places:
+            for decision, place in zip(self._find_all(policy, budget, seed), places, strict=True):
+                if decision is not None:
+                    self._keep(place, decision)
+
+    def _find_all(self, policy: Policy | None, budget: int, seed: int) -> Iterator[Decision | None]:
+        asked = self.evaluators, repeat(policy), repeat(budget), repeat(seed)
+        if self.workers == 1:
+            yield from map(find_best, *asked)
+            return
+        with open_pool(self.workers, begin_searching, context=fork_server(STACK)) as pool:
+            yield from pool.map(find_best, *asked)
+
+    def _keep(self, place: int, decision: Decision) -> None:
+        outcome = self.evaluators[place].environment.runtime(decision)
+        if outcome.reason is None and outcome.seconds < self.seconds[place]:
+            self.decisions[place], self.seconds[place] = decision, outcome.seconds
+
+    def make_lessons(self) -> list[Lesson]:
+        """A lesson a question."""
+        return [make_lesson(*pair) for pair in zip(self.evaluators, self.decisions, strict=True)]
+
+    def compare(self, policy: Policy) -> float:
+        """Seconds of the policy's likeliest decisions over the best known: the geometric mean."""
+        logs = []
+        for evaluator, best in zip(self.evaluators, self.seconds, strict=True):
+            logs.append(np.log(find_seconds_at_once(evaluator, policy) / best))
+        return float(np.exp(np.mean(logs)))
+
+
+def begin_searching() -> None:
+    """A worker has a core."""
+    torch.set_num_threads(1)
+
+
+def find_best(
+    evaluator: Evaluator, policy: Policy | None, budget: int, seed: int
+) -> Decision | None:
+    """What a search of so many evaluations found, tidied; None where nothing fits."""
+    asked = evaluator.start_again()
+    optimize(asked, policy, budget, seed)
+    return None if asked.best is None else tidy(evaluator, asked.best)
