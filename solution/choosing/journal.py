@@ -59,7 +59,7 @@ class Journal:
             InputError: another search stands there, or a damaged file.
         """
         make_folder(folder)
-        remove_leftovers(folder, ())
+        remove_leftovers(folder)
         path = folder / RECORD
         if not path.exists():
             return cls(folder, identity)

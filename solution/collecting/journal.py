@@ -50,7 +50,7 @@ class Journal:
         """
         self.folder = folder
         make_folder(folder)
-        remove_leftovers(folder, ())
+        remove_leftovers(folder)
         self.state = self._open_state(dict(identity), dict(earlier or {}))
         self.candidates = read_log(folder / CANDIDATE_FILE, CANDIDATES)
         self.repeats = read_log(folder / REPEAT_FILE, SCHEMA)

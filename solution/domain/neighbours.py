@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from solution.domain.ragged import offsets, starts_of
+from solution.domain.ragged import offsets, places_in, starts_of
 
 
 class Neighbours(NamedTuple):
@@ -56,11 +56,8 @@ class Neighbours(NamedTuple):
     def spread(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """All neighbours of `nodes` (rows,): the row (n,), ascending, and the neighbour (n,)."""
         first = self.starts[nodes]
-        count = self.starts[nodes + 1] - first
-        row = np.repeat(np.arange(len(nodes)), count)
-        # All places of all rows at once: from where a row begins, as far as its entry is inside it.
-        inside = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
-        return row, self.nodes[first[row] + inside]
+        rows, inside = places_in(self.starts[nodes + 1] - first)
+        return rows, self.nodes[first[rows] + inside]
 
 
 def find_depths(edges: np.ndarray, num_nodes: int) -> np.ndarray:

@@ -13,3 +13,10 @@ def starts_of(counts: Sequence[int] | np.ndarray) -> np.ndarray:
 def offsets(sizes: Sequence[int] | np.ndarray) -> np.ndarray:
     """Where each of several parts (parts,) begins when they are put one after the other."""
     return starts_of(sizes)[:-1].astype(np.int64)
+
+
+def places_in(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of all entries of rows of so many (rows,), one row after the other: the row (entries,) of
+    each, and its place (entries,) inside that row."""
+    rows = np.repeat(np.arange(len(counts)), counts)
+    return rows, np.arange(len(rows)) - np.repeat(offsets(counts), counts)

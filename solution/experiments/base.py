@@ -24,6 +24,7 @@ from solution.models.catalogue import describe_settings
 from solution.system.errors import InputError
 from solution.system.names import check_name, suggest
 
+MOST_SEED = 2**31 - 1  # that all libraries take
 FROM_FILE = "fastslow_experiment_"  # what the modules of files are called, before the file's name
 
 
@@ -56,6 +57,7 @@ class Experiment:
         describe_settings(self.ranker)  # so that its models can say what they are
         self._check_several("collections", str, 'names, such as ("tile:xla",)')
         self._check_several("seeds", int, "numbers, such as (0,)")
+        self._check_seeds()
         for name in self.collections:
             collection(name)
         self._check_groups()
@@ -70,6 +72,13 @@ class Experiment:
             )
         if len(set(given)) < len(given):
             raise InputError(f"{self.name}: {what} is {given!r}, expected none of them twice.")
+
+    def _check_seeds(self) -> None:
+        """Raise InputError where one is a number that some library does not take."""
+        if wrong := [seed for seed in self.seeds if not 0 <= seed <= MOST_SEED]:
+            raise InputError(
+                f"{self.name}: seeds has {wrong[0]}, expected numbers from 0 to {MOST_SEED}."
+            )
 
     def _check_groups(self) -> None:
         named = [name for group in self.train_jointly for name in group]

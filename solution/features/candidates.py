@@ -39,10 +39,15 @@ MAX_FACTOR = 1 << 16
 MAX_GRID = 1 << 20  # tiles that are listed, of which some are drawn
 
 
+class NothingToChooseError(InputError):
+    """Nothing of the program may be configured."""
+
+
 def make_candidates(graph: Graph, count: int = DEFAULT, seed: int = 0) -> Graph:
     """The same program with at most `count` configurations, each another.
 
-    Raises InputError where nothing of the program may be configured.
+    Raises NothingToChooseError where nothing of the program may be configured, InputError where
+    the count is out of range.
     """
     if not 1 <= count <= MOST:
         raise InputError(f"--configs is {count}, expected a number from 1 to {MOST:,}.")
@@ -61,7 +66,7 @@ def _draw_layouts(graph: Graph, count: int, generator: np.random.Generator) -> G
     ranks = np.stack([find_tensors(repaired, tensor).ranks for tensor in LAYOUT_TENSORS], axis=1)
     ranks = np.where(ranks >= MIN_RANK, ranks, 0)  # (configurable, 3)
     if not ranks.any():
-        raise InputError(
+        raise NothingToChooseError(
             f"{graph.name}: expected a convolution, dot or reshape of rank {MIN_RANK} to "
             f"{MAX_RANK}, whose layouts may be set, found none. There is nothing to choose."
         )

@@ -22,7 +22,7 @@ from solution.features.nodes import Scaler, fit_scaler
 from solution.features.table import distinct_rows, list_features
 from solution.models.base import Ranker, RankerSettings
 from solution.models.labels import normalised_rank
-from solution.models.sampling import choose_rows, share_rows
+from solution.models.sampling import choose_all_rows
 from solution.models.settings import check_penalties
 from solution.system.report import Report, silent
 
@@ -120,8 +120,8 @@ class LinearRanker(Ranker):
         self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
     ) -> Self:
         everything = [*graphs, *validation]  # nothing is stopped early, the folds are drawn inside
-        limit = share_rows(self.settings.max_configs, self.settings.max_rows, len(everything))
-        rows = [choose_rows(graph, limit, self.seed) for graph in everything]
+        limits = self.settings.max_configs, self.settings.max_rows
+        rows = choose_all_rows(everything, *limits, self.seed)
         tables = [self.rows_of(part.graph) for part in rows]
         self.scaler_ = fit_scaler(tables)
         features = self.scaler_(np.concatenate(tables)).astype(np.float64)

@@ -1,5 +1,6 @@
 """Which configurations of a graph a ranker learns from."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +19,14 @@ class TrainingRows:
 def share_rows(max_configs: int, max_rows: int, graphs: int) -> int:
     """How many distinct configurations each of so many graphs may give to a table of `max_rows`."""
     return max(2, min(max_configs, max_rows // max(1, graphs)))
+
+
+def choose_all_rows(
+    graphs: Sequence[Graph], max_configs: int, max_rows: int, seed: int
+) -> list[TrainingRows]:
+    """The rows of each graph, at most about `max_rows` of all together."""
+    limit = share_rows(max_configs, max_rows, len(graphs))
+    return [choose_rows(graph, limit, seed) for graph in graphs]
 
 
 def choose_rows(graph: Graph, limit: int | None, seed: int) -> TrainingRows:

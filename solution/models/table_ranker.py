@@ -18,7 +18,7 @@ from solution.features.nodes import Scaler, fit_scaler
 from solution.features.table import distinct_rows
 from solution.models.base import Ranker, RankerSettings
 from solution.models.labels import normalised_rank
-from solution.models.sampling import choose_rows, share_rows
+from solution.models.sampling import choose_all_rows
 from solution.system.errors import InputError
 from solution.system.report import Report, silent
 
@@ -66,8 +66,8 @@ class TableRanker(Ranker):
         self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
     ) -> Self:
         everything = [*graphs, *validation]  # nothing is stopped early
-        limit = share_rows(self.settings.max_configs, self.settings.max_rows, len(everything))
-        parts = [choose_rows(graph, limit, self.seed) for graph in everything]
+        limits = self.settings.max_configs, self.settings.max_rows
+        parts = choose_all_rows(everything, *limits, self.seed)
         tables = [distinct_rows(part.graph) for part in parts]
         self.scaler_ = fit_scaler(tables)
         rows = np.concatenate([self._scale(table) for table in tables])

@@ -14,7 +14,7 @@ from solution.domain.collection import TILE
 from solution.domain.collection import collection as find_collection
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import NUM_TILE_FEATURES
-from solution.features.candidates import DEFAULT, MOST, make_candidates
+from solution.features.candidates import DEFAULT, NothingToChooseError, make_candidates
 from solution.serving.calibration import Facts, describe_graph
 from solution.store.graph_file import SUFFIX, read_prepared, read_record
 from solution.system.errors import InputError
@@ -60,8 +60,8 @@ def read_questions(
         if configs is not None or (question.graph.num_configs == 1 and is_whole):
             try:
                 made = make_candidates(question.graph, DEFAULT if configs is None else configs)
-            except InputError:
-                if not path.is_dir() or (configs or 0) > MOST:
+            except NothingToChooseError:
+                if not path.is_dir():
                     raise
                 from solution.system.progress import warn  # takes long to import
 

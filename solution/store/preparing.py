@@ -105,7 +105,7 @@ def prepare_store(
                 rows = map_files(prepare_file, files, "Preparing", workers)
                 _finish(folder, wanted, rows, sample_submission)
             finally:  # workers that were ended leave what they were writing
-                remove_leftovers(folder)
+                remove_leftovers(folder, [f"{GRAPHS}/**"])
     return Store.open(folder)
 
 
@@ -237,7 +237,7 @@ def _begin(folder: Path, wanted: dict[str, Any], *, replace: bool) -> None:
     if replace:
         for path in sorted(folder.iterdir(), key=lambda path: path.name == RECORD):
             remove(path)
-    remove_leftovers(folder)
+    remove_leftovers(folder, [f"{GRAPHS}/**"])
     remove(folder / INDEX)
     write_sealed(wanted, folder / RECORD)
 

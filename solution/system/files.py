@@ -252,13 +252,13 @@ def checksum(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def remove_leftovers(folder: Path, inside: Iterable[str] = ("graphs/**",)) -> None:
+def remove_leftovers(folder: Path, inside: Iterable[str] = ()) -> None:
     """Delete the temporary files and folders of a process that was killed.
 
     Elsewhere below the folder may be those of a process that is at work, or files of the user's.
 
     Args:
-        inside: patterns of the folders in it where it wrote as well; by default those of a store.
+        inside: patterns of the folders in it where it wrote as well.
     """
     for place in ("", *inside):
         for path in sorted(folder.glob(f"{place}/{TEMPORARY}*".lstrip("/"))):

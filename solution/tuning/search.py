@@ -72,7 +72,7 @@ class Search:
         make_folder(self.folder)
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         with locked(self.folder, "Wait for it, or choose another folder with --out."):
-            remove_leftovers(self.folder, ())
+            remove_leftovers(self.folder)
             with working_copy(self.folder) as copy:
                 study = self._open(copy)
                 self._try(study, trials, copy)

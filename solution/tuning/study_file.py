@@ -51,7 +51,7 @@ def working_copy(folder: Path) -> Iterator[Path]:
             ) from error
         raise
     finally:
-        remove_leftovers(folder, ())
+        remove_leftovers(folder)
 
 
 def keep(copy: Path, folder: Path) -> None:

@@ -100,6 +100,13 @@ def test_an_experiment_is_called_so_that_a_folder_and_a_recipe_can_be(name: str)
         dataclasses.replace(quick, name=name)
 
 
+@pytest.mark.parametrize("seed", [-1, 2**31, 2**63])
+def test_a_seed_that_some_library_does_not_take_is_refused_at_once(seed: int) -> None:
+    quick = find_experiment(str(QUICK))
+    with pytest.raises(InputError, match=f"seeds has {seed}, expected numbers from 0 to"):
+        dataclasses.replace(quick, seeds=(0, seed))
+
+
 @pytest.mark.parametrize("name", ["no_such_experiment", "nowhere/mine.py", "base"])
 def test_an_unknown_experiment_is_refused(name: str) -> None:
     with pytest.raises(InputError, match=name):

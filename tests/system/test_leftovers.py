@@ -61,8 +61,8 @@ def test_a_folder_above_those_of_others_leaves_theirs(
     assert list_all(tmp_path) == sorted(OTHERS)
 
 
-def test_of_a_store_those_of_all_its_graphs_are_removed(tmp_path: Path) -> None:
+def test_those_in_folders_that_are_named_are_removed_too(tmp_path: Path) -> None:
     write(tmp_path, ".partial-own", "graphs/.partial-a", "graphs/tile/xla/train/.partial-b")
     write(tmp_path, *OTHERS)
-    remove_leftovers(tmp_path)
+    remove_leftovers(tmp_path, ["graphs/**"])
     assert list_all(tmp_path) == sorted(OTHERS)

@@ -11,6 +11,7 @@ it.
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
@@ -65,7 +66,9 @@ def read_module_file(path: Path, collection_name: str | None = None) -> list[Rec
     messages = read_records(path)
     names = _names(path, messages)
     records = []
-    with track(list(zip(names, messages, strict=True)), f"Reading {path.name}") as tracked:
+    named = list(zip(names, messages, strict=True))
+    bar = track(named, f"Reading {path.name}") if len(named) > 1 else nullcontext(iter(named))
+    with bar as tracked:
         for place, (name, message) in enumerate(tracked):
             try:
                 records.append(_read_record(name, message, collection_name))

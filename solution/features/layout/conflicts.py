@@ -22,7 +22,7 @@ import numpy as np
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.memo import PerGraph
-from solution.domain.ragged import offsets, starts_of
+from solution.domain.ragged import offsets, places_in, starts_of
 from solution.domain.vocabulary import LAYOUT_TENSORS, MAX_RANK, OPCODE_IDS
 from solution.features.operands import NONE, find_operands
 from solution.features.padding import tensor_ranks
@@ -157,8 +157,7 @@ def _find_constraints(graph: Graph) -> Constraints:
     ordered, pairs = find_ordered(graph), graph.layouts
     first, count = pairs.starts[:-1][ordered.configurable], np.diff(pairs.starts)
     counts = count[ordered.configurable]
-    which = np.repeat(np.arange(len(counts)), counts)
-    inside = np.arange(len(which)) - np.repeat(offsets(counts), counts)
+    which, inside = places_in(counts)
     minor, order = ordered.number(which, pairs.layouts[first[which] + inside])
     return Constraints(
         nodes=ordered.nodes,

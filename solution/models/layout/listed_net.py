@@ -14,7 +14,7 @@ import numpy as np
 from solution.domain.codebook import Codebook
 from solution.domain.codebook_encoder import encode
 from solution.domain.graph import Graph
-from solution.domain.ragged import offsets, starts_of
+from solution.domain.ragged import offsets, places_in, starts_of
 from solution.features.layout.conflicts import FEATURES, describe_orders
 from solution.features.layout.frequency import share_of_pairs
 from solution.models.layout.colour_refinement import add_messages
@@ -187,9 +187,9 @@ class ListedNet:
         )
         config, tensor = np.nonzero(reordered)
         counts = np.diff(ordered.starts)[tensor]
-        inside = np.arange(counts.sum()) - np.repeat(offsets(counts), counts)
-        which = np.repeat(ordered.starts[:-1][tensor], counts) + inside
-        given = layouts[np.repeat(config, counts), ordered.configurable[which]]
+        rows, inside = places_in(counts)
+        which = ordered.starts[tensor[rows]] + inside
+        given = layouts[config[rows], ordered.configurable[which]]
         found = describe_orders(*ordered.number(which, given), offsets(counts))
         return config * len(self._nodes) + ordered.nodes[tensor], found.astype(np.float32)
 

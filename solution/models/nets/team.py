@@ -2,9 +2,9 @@
 
 Every process of the team runs the same loop with the same random numbers, computes its share of
 each step's graphs, and adds up the gradients with the others before it steps: the sum is that of
-one process with all graphs, to rounding. Lightning Fabric's data-parallel strategy connects the
-processes; its wrapper around the net is not used, for it averages over equal shares, and the graphs
-of a step are of all sizes.
+one process with all graphs, to rounding and but for what dropout leaves out. Lightning Fabric's
+data-parallel strategy connects the processes; its wrapper around the net is not used, for it
+averages over equal shares, and the graphs of a step are of all sizes.
 """
 
 import os
