@@ -83,6 +83,11 @@ def open_store(
     hops = find_needed_hops(experiments)
     if is_store(data):
         folder = data
+        if named and place.resolve() != data.resolve():
+            raise InputError(
+                f"{data}: is a prepared store, and --store names another place, {place}. Leave "
+                "--store out, or give the data that the store is to be prepared from."
+            )
     else:
         folder = place if named else choose_place(place, hops)
         _prepare(data, folder, hops, limit=limit, named=named, workers=workers)

@@ -56,6 +56,21 @@ def test_a_store_that_is_read_is_not_changed(data: Path, tmp_path: Path) -> None
     prepare_store(find_files(data), place, Preparation(1))
 
 
+def test_a_place_beside_a_store_that_is_there_is_refused(data: Path, tmp_path: Path) -> None:
+    place = tmp_path / "store"
+    with open_store(data, place, [NOTHING]):
+        pass
+    with open_store(place, data.parent / "store", [NOTHING], named=True) as store:
+        assert store.folder == place
+    other = tmp_path / "other"
+    with (
+        pytest.raises(InputError, match="is a prepared store, and --store names another place"),
+        open_store(place, other, [NOTHING], named=True),
+    ):
+        pass
+    assert not other.exists()
+
+
 def run(data: Path, place: Path, folder: Path, *beside: Experiment) -> Run:
     with open_store(data, place, [RIDGE, *beside]) as store, open_run(folder, {}) as opened:
         plan = make_plan(store, "graph", num_folds=3)
