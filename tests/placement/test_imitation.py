@@ -20,10 +20,10 @@ from solution.placement.policy.imitation import (
     weigh_devices,
 )
 from solution.placement.policy.inputs import find_inputs
-from solution.placement.policy.network import Choice, Given
+from solution.placement.policy.network import Choice, Given, Policy
 from solution.placement.simulation.environment import Environment
 from tests.placement.made import make_decision, make_graph
-from tests.placement.test_policy import make_policy
+from tests.placement.test_policy import SMALL, make_policy
 
 
 def test_imitation_learns_a_decision() -> None:
@@ -34,6 +34,21 @@ def test_imitation_learns_a_decision() -> None:
     assert imitation.losses[-1] < 0.7 * imitation.losses[0]
     levels = find_levels(evaluator.graph, np.arange(30.0))
     assert levels.max() == 19 and (np.diff(levels[evaluator.graph.decides_priority]) >= 0).all()
+
+
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_the_policy_computes_where_it_is(rounds: int) -> None:
+    """The device "meta" computes shapes only; like a GPU it refuses most of what is on the CPU."""
+    policy, inputs = (
+        Policy(replace(SMALL, rounds=rounds)).to("meta"),
+        find_inputs(make_graph(99, 1)),
+    )
+    drawn = policy(inputs, 4, 2, generator=torch.Generator())
+    own = {task: torch.zeros((2, 99), dtype=torch.int64) for task in SMALL.tasks[1:]}
+    taken = policy(inputs, 4, 2, own, fixed={SMALL.tasks[0]: torch.zeros((1, 99)).long()})
+    for choice in (*drawn.values(), *taken.values()):
+        assert choice.actions.shape == (2, 99)
+        assert choice.actions.is_meta and choice.of_actions().is_meta
 
 
 def test_every_lesson_comes_once_before_any_comes_again() -> None:

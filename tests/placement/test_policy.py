@@ -51,21 +51,6 @@ def test_a_division_in_two_is_another_than_in_four() -> None:
     assert not torch.allclose(two[:, :2], four[:, :2].log_softmax(dim=1), atol=1e-4)
 
 
-@pytest.mark.parametrize("rounds", [1, 3])
-def test_the_policy_computes_where_it_is(rounds: int) -> None:
-    """The device "meta" computes shapes only; like a GPU it refuses most of what is on the CPU."""
-    policy = Policy(replace(SMALL, rounds=rounds)).to("meta")
-    inputs = find_inputs(make_graph(150, 1))
-    drawn = policy(inputs, 4, 2, generator=torch.Generator())
-    fixed = {"fusion": torch.zeros((1, 150), dtype=torch.int64)}
-    given = {"placement": torch.zeros((2, 150), dtype=torch.int64),
-             "schedule": torch.zeros((2, 150), dtype=torch.int64)}  # fmt: skip
-    taken = policy(inputs, 4, 2, given, fixed=fixed)
-    for choice in (*drawn.values(), *taken.values()):
-        assert choice.actions.shape == (2, 150)
-        assert choice.actions.is_meta and choice.of_actions().is_meta
-
-
 @pytest.mark.parametrize(("attention", "sees"), [("none", False), ("lstm", True)])
 def test_without_attention_a_node_sees_others_through_an_lstm_or_not(
     attention: str, sees: bool
