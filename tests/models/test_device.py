@@ -1,5 +1,6 @@
 """What can be tested of training on a GPU where there is none: its device, its short numbers."""
 
+import traceback
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 import torch
 from lightning_fabric import Fabric
 from scipy.stats import spearmanr
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from solution.domain.graph import Graph
 from solution.experiments.base import find_experiment, list_experiments
@@ -14,6 +16,7 @@ from solution.features.nodes import fit_scaler
 from solution.models.layout.computation import derive_computation
 from solution.models.nets import net_ranker
 from solution.models.nets import training_loop as training
+from solution.models.nets.devices import send
 from solution.models.nets.losses import LOSSES
 from solution.models.nets.net_ranker import NetRanker
 from tests.benchmarks import devices
@@ -24,6 +27,23 @@ CONFIGS = 8
 # What a step does depends on values: a library's search for self-loops, a table of embeddings, the
 # soft mask's search for edges that stand there twice.
 NEEDS_VALUES = ("_gcn_", "_segments_", "_violation_", "_tpugraphs_attention_")
+
+
+class Copies(TorchDispatchMode):
+    """While it is entered: what is copied to the device by other means than `send`, which is what
+    a GPU is waited for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        if func is torch.ops.aten._to_copy.default and found.is_meta and not args[0].is_meta:
+            ours = [one for one in traceback.extract_stack() if "/solution/" in one.filename]
+            if ours[-1].name != send.__name__:
+                self.seen.append(f"{ours[-1].name}: {ours[-1].line}")
+        return found
 
 
 def build(name: str) -> Any:
@@ -54,7 +74,10 @@ def test_scores_and_gradients_are_where_the_net_is(name: str) -> None:
     with pytest.raises(RuntimeError, match="meta"):
         net.score_batch([ranker._scaled(example).inputs], configs)
     ranker.device = torch.device("meta")
-    scores = net.score_batch([ranker._scaled(example).inputs], configs)
+    batch = [ranker._scaled(example).inputs]
+    with Copies() as copies:
+        scores = net.score_batch(batch, configs)
+    assert not copies.seen
     labels = torch.rand(CONFIGS, 1).to(scores.device)
     LOSSES[ranker.settings.training.loss](scores, labels).backward()
     gradients = [value.grad for value in net.parameters()]

@@ -12,6 +12,8 @@ from torch.nn import functional
 from torch_geometric.nn import GCNConv, SAGEConv
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
+from solution.models.nets.devices import send
+
 
 def both_ways(edge_index: Tensor) -> Tensor:
     """The edges (2, 2 x edges) and the same ones turned round."""
@@ -94,4 +96,5 @@ def join_graphs(sizes: Sequence[int], edges: Sequence[Tensor]) -> tuple[Tensor, 
     starts = torch.cumsum(counts, 0) - counts
     shifted = [pairs + start for pairs, start in zip(edges, starts.tolist(), strict=True)]
     member = torch.repeat_interleave(torch.arange(len(counts)), counts)
-    return starts.to(device), torch.cat(shifted, dim=1), member.to(device)
+    joined = torch.cat(shifted, dim=1)
+    return send(starts.numpy(), device), joined, send(member.numpy(), device)

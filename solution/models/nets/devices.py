@@ -55,6 +55,15 @@ def send(values: np.ndarray, device: torch.device) -> Tensor:
     return tensor.to(device)
 
 
+def take_rows(tensors: Sequence[Tensor], rows: np.ndarray) -> list[Tensor]:
+    """Of each tensor the rows of its column of `rows` (n, tensors).
+
+    They are sent together: a tensor that is indexed by an array waits for the device, each alone.
+    """
+    sent = send(rows, tensors[0].device)
+    return [tensor[sent[:, place]] for place, tensor in enumerate(tensors)]
+
+
 def move_examples(examples: Sequence[Example[Any]], device: Any) -> list[Example[Any]]:
     """The same examples, their tensors on another device."""
     return [replace(e, inputs=move_inputs(e.inputs, device)) for e in examples]

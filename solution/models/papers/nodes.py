@@ -31,6 +31,7 @@ from solution.domain.memo import PerGraph
 from solution.features.pruning import PRUNINGS
 from solution.features.work import num_operations
 from solution.models.base import RankerSettings
+from solution.models.nets.devices import send
 from solution.models.nets.net_ranker import NetRanker
 from solution.models.nets.training_settings import TrainingSettings
 from solution.models.papers.node_choice import (
@@ -77,8 +78,8 @@ class NodeInputs(RowInputs):
 
     def given(self, configs: np.ndarray) -> Tensor:
         codes = self.codebook.codes[configs][:, self.columns]
-        pairs = torch.from_numpy((codes + self.codebook.starts[self.columns]).T)
-        return self.pair_tokens[pairs.to(self.pair_tokens.device)]
+        pairs = (codes + self.codebook.starts[self.columns]).T
+        return self.pair_tokens[send(pairs, self.pair_tokens.device)]
 
     def keep(self, nodes: Tensor) -> Self:
         """Only `nodes` (k,) and the edges between them; the configurations stay."""

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from solution.models.nets.convolutions import both_ways
+from solution.models.nets.devices import send
 from solution.models.nets.layers import attend
 
 SLOPE = 0.2
@@ -99,7 +100,7 @@ def attend_to_itself(x: Tensor) -> Tensor:
 def drop_edges(edges: Tensor, share: float) -> Tensor:
     """A random `share` of the edges (2, edges), rounded, in their order."""
     kept = torch.randperm(edges.shape[1])[: round(share * edges.shape[1])]
-    return edges[:, kept.sort().values.to(edges.device)]
+    return edges[:, send(kept.sort().values.numpy(), edges.device)]
 
 
 def penalise(net: nn.Module, pooled: Tensor) -> Tensor:

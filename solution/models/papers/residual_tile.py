@@ -21,6 +21,7 @@ from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.features.nodes import NUM_NUMERIC
 from solution.models.base import RankerSettings
+from solution.models.nets.devices import send
 from solution.models.nets.net_ranker import NetRanker
 from solution.models.nets.training_settings import TrainingSettings
 from solution.models.papers.nodes import CHUNK_VALUES, OPCODE_WIDTH
@@ -77,7 +78,9 @@ class ResidualTile(nn.Module):
 
     def embed(self, inputs: KernelInputs, configs: np.ndarray) -> Tensor:
         """The mean (len(configs), width) over the nodes."""
-        given = inputs.configs[configs].expand(len(inputs.opcodes), -1, -1)
+        given = inputs.configs[send(configs, inputs.configs.device)].expand(
+            len(inputs.opcodes), -1, -1
+        )
         nodes = torch.cat([self.opcode(inputs.opcodes), inputs.numeric], dim=-1)
         rows = torch.cat([nodes[:, None].expand(-1, len(configs), -1), given], dim=-1)
         edges = drop_edges(inputs.edge_index, self.edges) if self.training else inputs.edge_index

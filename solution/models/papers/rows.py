@@ -11,6 +11,7 @@ from solution.domain.codebook import Codebook
 from solution.domain.graph import Graph
 from solution.domain.memo import PerGraph
 from solution.features.nodes import compress
+from solution.models.nets.devices import send
 
 OPCODE_WIDTH = 16
 TOKEN_WIDTH = 4
@@ -30,8 +31,7 @@ class RowInputs:
 
     def given(self, configs: np.ndarray) -> Tensor:
         """The layouts (configurable, len(configs), 18) int64, 0 ... 6, of configurations."""
-        pairs = torch.from_numpy(self.codebook.pairs(configs).T)
-        return self.pair_tokens[pairs.to(self.pair_tokens.device)]
+        return self.pair_tokens[send(self.codebook.pairs(configs).T, self.pair_tokens.device)]
 
 
 def _prepare_rows(graph: Graph) -> RowInputs:

@@ -41,6 +41,7 @@ from solution.domain.graph import Graph
 from solution.domain.memo import PerGraph
 from solution.models.base import RankerSettings
 from solution.models.nets.convolutions import BothWaysBlock
+from solution.models.nets.devices import take_rows
 from solution.models.nets.layers import Mlp
 from solution.models.nets.net_ranker import NetRanker
 from solution.models.nets.ranking_net import Example
@@ -246,8 +247,7 @@ class HeadNet(nn.Module):
 
     def score_batch(self, batch: Sequence[Tensor], configs: np.ndarray) -> Tensor:
         """(configs, graphs)."""
-        chosen = [embedded[configs[:, i]] for i, embedded in enumerate(batch)]
-        return self.head(torch.stack(chosen, dim=1)).squeeze(-1)
+        return self.head(torch.stack(take_rows(batch, configs), dim=1)).squeeze(-1)
 
     def count_values(self, inputs: Tensor) -> int:
         """The width."""

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from solution.domain.graph import Graph
 from solution.features.pruning import keep_neighbourhood
+from solution.models.nets.devices import send
 from solution.models.papers.embedding_table import name_graph
 from solution.models.papers.rows import RowInputs, prepare_rows
 from solution.models.papers.segments import divide
@@ -21,8 +22,8 @@ class Segment(RowInputs):
     columns: np.ndarray  # (configurable,) positions among the configurable nodes of the codebook
 
     def given(self, configs: np.ndarray) -> Tensor:
-        pairs = torch.from_numpy(self.codebook.pairs(configs)[:, self.columns].T)
-        return self.pair_tokens[pairs.to(self.pair_tokens.device)].long()
+        pairs = self.codebook.pairs(configs)[:, self.columns].T
+        return self.pair_tokens[send(pairs, self.pair_tokens.device)].long()
 
 
 @dataclass(frozen=True)

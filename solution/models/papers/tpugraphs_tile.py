@@ -30,6 +30,7 @@ from solution.domain.memo import PerGraph
 from solution.features.nodes import NUM_NUMERIC, numeric_features
 from solution.models.base import RankerSettings
 from solution.models.nets.convolutions import BLOCKS, join_graphs
+from solution.models.nets.devices import take_rows
 from solution.models.nets.layers import Mlp
 from solution.models.nets.net_ranker import NetRanker
 from solution.models.nets.training_settings import TrainingSettings
@@ -126,7 +127,7 @@ class TpuGraphsTile(nn.Module):
 
     def score_batch(self, batch: Sequence[KernelInputs], configs: np.ndarray) -> Tensor:
         """(configs, graphs): all kernels form one disconnected graph."""
-        chosen = [inputs.configs[configs[:, i]] for i, inputs in enumerate(batch)]
+        chosen = take_rows([inputs.configs for inputs in batch], configs)
         given = torch.stack(chosen)  # (graphs, configs, 24)
         sizes = [len(inputs.opcodes) for inputs in batch]
         _, edges, member = join_graphs(sizes, [inputs.edge_index for inputs in batch])

@@ -29,6 +29,7 @@ from solution.features.tile.fusions import inline_fusions
 from solution.features.tile.loop_tokens import TOKEN_FEATURES, dimension_tokens
 from solution.models.base import RankerSettings
 from solution.models.nets.convolutions import BLOCKS, join_graphs
+from solution.models.nets.devices import take_rows
 from solution.models.nets.layers import Mlp, SelfAttention
 from solution.models.nets.net_ranker import NetRanker
 from solution.models.nets.training_settings import TrainingSettings
@@ -186,11 +187,10 @@ class TileGnn(nn.Module):
 
     def _encode_configs(self, batch: Sequence[TileInputs], configs: np.ndarray) -> Tensor:
         """(configs, graphs, width)."""
-        columns = list(enumerate(batch))
-        tables = torch.stack([inputs.table[configs[:, i]] for i, inputs in columns], dim=1)
+        tables = torch.stack(take_rows([inputs.table for inputs in batch], configs), dim=1)
         encoded = self.config(tables)
         if self.tokens is not None:
-            tokens = torch.stack([inputs.tokens[configs[:, i]] for i, inputs in columns], dim=1)
+            tokens = torch.stack(take_rows([inputs.tokens for inputs in batch], configs), dim=1)
             encoded = encoded + self.tokens(tokens, torch.stack([item.active for item in batch]))
         return encoded
 
