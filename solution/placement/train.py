@@ -8,7 +8,7 @@ GPU the policy learns on it, in some ten minutes. In each turn the policy imitat
 decisions that are known, then a search that begins with its decisions looks for better ones, as
 well as one that does not know of it. So decisions of programs that are alike become alike, and what
 one search found by luck is tried on all. (The one that ships began with one that knew the picked
-programs and 136 others, `--begin`.)
+programs and 136 questions more, `--begin`.)
 
 Source of the turns: Anthony, Tian and Barber, "Thinking fast and slow with deep learning and tree
 search" (2017).
