@@ -13,6 +13,7 @@ from solution.system.errors import InputError
 
 TASKS = ("fusion", "placement", "schedule")
 INVALID = 100.0  # times the reference is what an invalid decision counts as
+SHORTEST = 1e-12  # seconds to compare by, of programs that take none: they run no kernel
 PENALTY = -10.0  # its reward, the document's large one: -sqrt(INVALID)
 
 
@@ -92,11 +93,13 @@ class Evaluator:
         """Its seconds, or what an invalid one counts as."""
         return outcome.seconds if outcome.reason is None else INVALID * self.reference
 
+    def is_valid(self, seconds: float) -> bool:
+        """Whether what `evaluate` said is a time, and not what an invalid decision counts as."""
+        return seconds != INVALID * self.reference
+
     def reward(self, seconds: float, penalty: float = PENALTY) -> float:
         """-sqrt(seconds / reference), of what `evaluate` said; the penalty of what is invalid."""
-        if seconds == INVALID * self.reference:
-            return penalty
-        return -float(np.sqrt(seconds / self.reference))
+        return -float(np.sqrt(seconds / self.reference)) if self.is_valid(seconds) else penalty
 
     def restore(self, best: Decision | None, curve: list[float]) -> None:
         """Go on from what a checkpoint remembers; nothing is counted anew."""
@@ -132,4 +135,4 @@ def find_reference(environment: Environment) -> tuple[Decision, float]:
     if outcome.reason is not None and len(machine) > 1:
         found = place(graph, divide_by_metis(graph, machine), fused=False)
         outcome = environment.runtime(found)
-    return found, max(outcome.seconds, 1e-12)
+    return found, max(outcome.seconds, SHORTEST)

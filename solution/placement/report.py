@@ -51,10 +51,11 @@ class Report:
         ratio = after / max(self.bound, 1e-30)
         gap = f"{max(ratio - 1, 0):.1%} above" if ratio < FAR else "far above"
         return (
-            f"{self.graph.name}: {self.graph.num_nodes:,} nodes on {len(evaluator.machine)} "
-            f"devices. Before: {name_time(before.seconds)}{fits}. After: {name_time(after)}, "
+            f"{self.graph.name}: {count(self.graph.num_nodes, 'node')} on "
+            f"{count(len(evaluator.machine), 'device')}. "
+            f"Before: {name_time(before.seconds)}{fits}. After: {name_time(after)}, "
             f"{gap} the lower bound of {name_time(self.bound)}. "
-            f"{len(evaluator.curve):,} decisions simulated."
+            f"{count(len(evaluator.curve), 'decision')} simulated."
         )
 
     def rows(self) -> Iterator[tuple[str, ...]]:
@@ -88,10 +89,17 @@ class Report:
 
     def origin(self) -> str:
         """The best of the first decisions, and HEFT's."""
-        first = self.candidates[0]
-        text = f"Before the search, the best was {first.name} ({name_time(first.seconds)})"
+        is_valid = self.evaluator.is_valid
+        first = next((one for one in self.candidates if is_valid(one.seconds)), None)
+        text = "Before the search, nothing fitted into memory"
+        if first is not None:
+            text = f"Before the search, the best was {first.name} ({name_time(first.seconds)})"
         heft = [one.seconds for one in self.candidates if one.name == "heft"]
-        return text + (f", and HEFT had {name_time(heft[0])}." if heft else ".")
+        if not heft or first is None:
+            return f"{text}."
+        if is_valid(heft[0]):
+            return f"{text}, and HEFT had {name_time(heft[0])}."
+        return f"{text}; HEFT's decision does not fit into memory."
 
 
 def name_time(seconds: float) -> str:
@@ -124,8 +132,8 @@ def optimize_and_report(
     candidates = optimize(evaluator, policy, evaluations, seed)
     if evaluator.best is None:
         raise InputError(
-            f"{graph.name}: none of {len(evaluator.curve):,} decisions fits the memory of "
-            f"{len(machine)} devices. Take more or larger ones."
+            f"{graph.name}: of {count(len(evaluator.curve), 'decision')} none fits the memory of "
+            f"{count(len(machine), 'device')}. Take more or larger ones, or try more decisions."
         )
     line = evaluator.environment.timeline(evaluator.best)
     bound = find_bound(graph, machine, fused="fusion" in tasks)

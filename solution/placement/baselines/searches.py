@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from solution.placement.baselines.divisions import decide_at_random
-from solution.placement.evaluation import Evaluator
+from solution.placement.evaluation import SHORTEST, Evaluator
 from solution.placement.simulation.decision import FUSION_LEVELS, PRIORITY_LEVELS, Decision
 
 # Temperatures over the first cost, times the nodes: the document says cooling, no numbers. A node's
@@ -71,7 +71,7 @@ def anneal(
     current = starts[costs.index(cost)]
     share = 1 / evaluator.graph.num_nodes
     hot, cold = temperatures or (HOT * share, COLD * share)
-    first = min(cost, evaluator.reference)
+    first = max(min(cost, evaluator.reference), SHORTEST)
     for step in range(len(costs), max(budget, 1)):
         proposed = change(evaluator, current, random)
         found = evaluator.evaluate(proposed)
