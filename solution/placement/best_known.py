@@ -1,5 +1,6 @@
 """The best decisions that are known of some questions: what a policy imitates."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
@@ -40,7 +41,10 @@ def make_evaluators(
 class Best:
     """The best decision that is known of each question, tidied.
 
+    Where none is known that fits into memory, there is nothing to learn or to compare with.
+
     Attributes:
+        seconds: of the decisions; infinite where none is known that fits.
         workers: processes that search; what they find does not depend on how many there are.
     """
 
@@ -51,7 +55,9 @@ class Best:
 
     def __post_init__(self) -> None:
         self.decisions = [evaluator.base for evaluator in self.evaluators]
-        self.seconds = [evaluator.reference for evaluator in self.evaluators]
+        self.seconds = [math.inf] * len(self.evaluators)
+        for place, base in enumerate(self.decisions):
+            self._keep(place, base)
 
     def search(self, policy: Policy | None, budget: int, seed: int) -> None:
         """Spend so many evaluations on each."""
@@ -74,15 +80,20 @@ class Best:
             self.decisions[place], self.seconds[place] = decision, outcome.seconds
 
     def make_lessons(self) -> list[Lesson]:
-        """A lesson a question."""
-        return [make_lesson(*pair) for pair in zip(self.evaluators, self.decisions, strict=True)]
+        """A lesson a question of which something is known."""
+        return [make_lesson(evaluator, decision) for evaluator, decision, _ in self._find_known()]
 
     def compare(self, policy: Policy) -> float:
         """Seconds of the policy's likeliest decisions over the best known: the geometric mean."""
-        logs = []
-        for evaluator, best in zip(self.evaluators, self.seconds, strict=True):
-            logs.append(np.log(find_seconds_at_once(evaluator, policy) / best))
+        logs = [
+            np.log(find_seconds_at_once(evaluator, policy) / best)
+            for evaluator, _, best in self._find_known()
+        ]
         return float(np.exp(np.mean(logs)))
+
+    def _find_known(self) -> Iterator[tuple[Evaluator, Decision, float]]:
+        every = zip(self.evaluators, self.decisions, self.seconds, strict=True)
+        return (known for known in every if known[2] < math.inf)
 
 
 def begin_searching() -> None:

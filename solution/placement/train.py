@@ -16,6 +16,7 @@ search" (2017).
 
 import copy
 import math
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -32,6 +33,7 @@ from solution.models.nets.checkpoint import (
     load_checkpoint,
     restore_optimizer,
     save_checkpoint,
+    seal_tensors,
     with_prefix,
     without_prefix,
 )
@@ -52,13 +54,15 @@ from solution.placement.policy.settings import (
     TrainingSettings,
 )
 from solution.placement.simulation.environment import Environment
-from solution.system.files import make_folder
+from solution.system.errors import InputError
+from solution.system.files import check_place, check_writable, make_folder
 from solution.system.processes import count_cores
 from solution.system.terminal import say
 
 SHIPPED = PolicySettings(width=96, attention_layers=2, heads=4, segment=512, inner=256, rounds=1)
 NUMBERS = range(2, MAX_HEAD + 1)  # of devices: the policy learns each, and can tell none between
 TWO_TASKS: tuple[str, ...] = TASKS[1:]
+STEPS = [4500, 3000]  # of imitation, in the turns with the picked programs
 EVERY = 500  # steps of imitation between two checkpoints
 
 
@@ -98,6 +102,7 @@ class Course:
         self.turn = 0
         self.ratio = math.inf  # of the policy's likeliest decisions to the best known
         self._imitation: Imitation | None = None  # of the turn, after its searches
+        self._name = self._describe()
 
     def run(self) -> None:
         """Go on to the end of the last turn."""
@@ -141,7 +146,7 @@ class Course:
         tensors = with_prefix("policy.", self.policy.state_dict())
         for place, decision in enumerate(self.best.decisions):
             tensors |= pack_decision(f"best.{place}.", decision)
-        record = {"fit": self._name(), "turn": self.turn, "seconds": self.best.seconds,
+        record = {"fit": self._name, "turn": self.turn, "seconds": self.best.seconds,
                   "ratio": self.ratio, "losses": None}  # fmt: skip
         if self._imitation is not None:
             tensors |= with_prefix("optimizer.", flatten_optimizer(self._imitation.optimizer))
@@ -149,7 +154,7 @@ class Course:
         save_checkpoint(self.folder, tensors, record)
 
     def _resume(self) -> None:
-        found = load_checkpoint(self.folder, self._name()) if self.folder is not None else None
+        found = load_checkpoint(self.folder, self._name) if self.folder is not None else None
         if found is None:
             return
         tensors, record = found
@@ -167,10 +172,12 @@ class Course:
             optimizer = without_prefix("optimizer.", tensors)
             restore_optimizer(self._imitation.optimizer, optimizer)
 
-    def _name(self) -> str:
+    def _describe(self) -> str:
+        """Which course it is; of another policy to begin with it is another."""
         graphs = [(e.graph.name, len(e.machine), e.tasks) for e in self.best.evaluators]
         given = list(self.plan.steps), self.plan.learning_rate, self.budgets, self.seed
-        return repr((asdict(self.policy.settings), given, graphs))
+        begin = self.is_taught, seal_tensors(self.policy.state_dict(), "")
+        return repr((asdict(self.policy.settings), given, graphs, begin))
 
 
 def train(
@@ -247,34 +254,46 @@ def draw_questions(drawn: int, large: int, leave_out: str = "") -> list[Evaluato
 def main(
     out: Annotated[Path, typer.Argument(help="The policy's file.")],
     begin: Annotated[Path | None, typer.Option(help="A policy that knows the lessons.")] = None,
-    steps: Annotated[list[int], typer.Option(help="Of imitation, for each turn.")] = [4500, 3000],  # noqa: B006
-    more_steps: Annotated[int, typer.Option(help="Of imitation, with the drawn programs.")] = 16000,
-    updates: Annotated[int, typer.Option(help="Of PPO.")] = 180,
-    drawn: Annotated[int, typer.Option(help="Programs to learn from after those picked.")] = 240,
-    large: Annotated[int, typer.Option(help="Larger programs beside them.")] = 40,
+    steps: Annotated[list[int], typer.Option(min=1, help="Of imitation, for each turn.")] = STEPS,
+    more_steps: Annotated[
+        int, typer.Option(min=1, help="Of imitation, with the drawn programs.")
+    ] = 16000,
+    updates: Annotated[int, typer.Option(min=0, help="Of PPO.")] = 180,
+    drawn: Annotated[
+        int, typer.Option(min=0, help="Programs to learn from after those picked.")
+    ] = 240,
+    large: Annotated[int, typer.Option(min=0, help="Larger programs beside them.")] = 40,
     leave_out: Annotated[str, typer.Option(help="A family that is not learned from.")] = "",
 ) -> None:
     """Train on small graphs of all families."""
     began = time.perf_counter()
+    check_place(out)
+    check_writable(out.parent)
+    families = sorted({workload.family for workload in LESSONS})
+    if leave_out and leave_out not in families:
+        raise InputError(f"There is no family {leave_out!r}. There are {', '.join(families)}.")
+    begun = None if begin is None else load_policy(begin)
     lessons = [workload for workload in LESSONS if workload.family != leave_out]
     picked, alone = make_evaluators(lessons), make_evaluators(lessons[::3], devices=(1,))
     every = [*picked, *draw_questions(drawn, large, leave_out), *alone]
     courses = [CoursePlan(picked, steps), CoursePlan(every, [more_steps])]
     torch.manual_seed(0)
-    policy = make_policy(SHIPPED, picked)
-    if begin is not None:
-        policy.load_state_dict(load_policy(begin).state_dict())
+    policy = make_policy(SHIPPED, picked) if begun is None else begun
+    if begun is not None:
         courses = courses[1:]
     for plan in courses:
         say(f"{len(plan.evaluators)} questions, {sum(plan.steps)} steps of imitation.")
     say(f"{updates} updates of PPO.")
     training = TrainingSettings(updates=updates, samples=16, epochs=2, learning_rate=GOING_ON)
     folder = out.with_suffix(".training")
-    policy = train(policy, training, courses, folder=folder, is_taught=begin is not None,
+    policy = train(policy, training, courses, folder=folder, is_taught=begun is not None,
                    workers=count_cores())  # fmt: skip
     save_policy(policy, out)
     say(f"{out}: {out.stat().st_size / 1e6:.2f} MB in {time.perf_counter() - began:.0f} s")
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    try:
+        typer.run(main)
+    except InputError as error:
+        sys.exit(f"Error: {error}")

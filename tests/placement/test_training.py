@@ -1,6 +1,7 @@
 """A policy is trained in turns of search and imitation, then by PPO."""
 
 import copy
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import torch
 
 from solution.placement import train as placement_training
 from solution.placement.best_known import Best, make_evaluators
-from solution.placement.evaluation import TASKS
+from solution.placement.evaluation import TASKS, Evaluator
 from solution.placement.graphs.workloads import (
     DOCUMENT,
     DRAWN,
@@ -20,16 +21,22 @@ from solution.placement.graphs.workloads import (
     draw_judges,
     draw_lessons,
 )
+from solution.placement.machine import Device, Machine
 from solution.placement.policy.imitation import Imitation
 from solution.placement.policy.ppo import Trainer
 from solution.placement.policy.settings import PolicySettings, TrainingSettings
+from solution.placement.search import find_seconds_at_once
+from solution.placement.simulation.environment import Environment
 from solution.placement.train import (
     NUMBERS,
     CoursePlan,
     draw_questions,
+    main,
     make_policy,
     train,
 )
+from solution.system.errors import InputError
+from tests.placement.made import make_graph
 
 TINY = PolicySettings(width=32, embedding_layers=1, attention_layers=1, heads=4, segment=64,
                       inner=64, rounds=1)  # fmt: skip
@@ -84,6 +91,47 @@ def test_a_training_that_was_stopped_goes_on_and_ends_alike(
             start(tmp_path / "stopped")
     again = start(tmp_path / "stopped")
     assert all(torch.equal(again[name], value) for name, value in whole.items())
+
+
+def test_a_course_that_begins_with_another_policy_is_another(tmp_path: Path) -> None:
+    """Trained again with more steps in the first course: the second one is not taken over."""
+    evaluators = make_evaluators([WORKLOADS["rnnlm-1x4"]])
+
+    def start(steps: int, folder: Path) -> dict[str, torch.Tensor]:
+        courses = [CoursePlan(evaluators, (steps,)), CoursePlan(evaluators[:1], (4,))]
+        torch.manual_seed(0)
+        policy = make_policy(TINY, evaluators)
+        learned = train(policy, TrainingSettings(updates=0), courses, (30, 10), folder)
+        return dict(learned.state_dict())
+
+    start(2, tmp_path / "again")
+    again, fresh = start(6, tmp_path / "again"), start(6, tmp_path / "fresh")
+    assert all(torch.equal(again[name], value) for name, value in fresh.items())
+
+
+def test_what_does_not_fit_is_neither_learned_from_nor_compared_with() -> None:
+    """The defaults do not fit, and are much faster than what does: all on the slow device."""
+    policy = make_policy(TINY, make_evaluators([WORKLOADS["rnnlm-1x4"]])).eval()
+    fast = Device("fast", 1e13, 1e12, 0, 1e3)
+    slow = [Device("slow", 1e10, 1e9, 0, memory) for memory in (1e12, 1e3)]
+    questions = [Evaluator(Environment(make_graph(40, 2), Machine((fast, own)))) for own in slow]
+    assert all(one.environment.runtime(one.base).reason for one in questions)
+    best = Best(questions)
+    best.search(None, 60, 0)
+    assert questions[0].reference < best.seconds[0] < math.inf == best.seconds[1]
+    assert [lesson.evaluator for lesson in best.make_lessons()] == questions[:1]
+    seconds = find_seconds_at_once(questions[0], policy)
+    assert best.compare(policy) == pytest.approx(seconds / best.seconds[0])
+
+
+def test_what_a_training_cannot_be_given_is_said_at_once(tmp_path: Path) -> None:
+    for words, message in (
+        ({"out": tmp_path}, "is a folder, where a file is to be written"),
+        ({"out": tmp_path / "a", "begin": tmp_path / "b"}, "there is no such file"),
+        ({"out": tmp_path / "a", "leave_out": "rnlm"}, "There is no family 'rnlm'"),
+    ):
+        with pytest.raises(InputError, match=message):
+            main(**words)
 
 
 def stop_after(patch: pytest.MonkeyPatch, calls: int) -> None:
