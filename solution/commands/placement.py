@@ -48,11 +48,13 @@ def optimize(
 ) -> None:
     """Decide where, when and in which kernels a program's operations run; simulated."""
     from solution.placement.graphs.reading import read_cost_graph
+    from solution.placement.graphs.workloads import WORKLOADS
     from solution.placement.machine import make_machine
     from solution.placement.policy.saving import SHIPPED, load_policy
     from solution.placement.report import optimize_and_report
 
-    check_outputs(Path(graph), policy, timeline=timeline, trace=trace, out=out)
+    file = None if graph in WORKLOADS else Path(graph)
+    check_outputs(file, policy, timeline=timeline, trace=trace, out=out)
     check_ending(timeline, *FORMATS)
     check_ending(trace, ".json")
     read = read_cost_graph(graph)

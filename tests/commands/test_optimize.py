@@ -59,6 +59,14 @@ def test_what_is_read_stays_as_it_is(fastslow: FastSlow, tmp_path: Path) -> None
     assert path.read_bytes() == before
 
 
+def test_a_folder_may_be_called_as_a_workload(fastslow: FastSlow, tmp_path: Path) -> None:
+    """No file is read, so what lies in the folder may be written again."""
+    (tmp_path / "rnnlm-1x4").mkdir()
+    for _ in range(2):
+        result = fastslow("optimize", "rnnlm-1x4", "--evaluations", "1", "--out", "rnnlm-1x4/a.csv")
+        assert result.returncode == 0, result.stderr
+
+
 def test_the_order_of_unlike_devices_means_nothing(fastslow: FastSlow, tmp_path: Path) -> None:
     """A name with signs of a formula is drawn; one device is tried on each kind."""
     modules.write(modules.make_layout_record(), tmp_path / r"a$\frac{$b.pb")

@@ -1,4 +1,4 @@
-"""The policy network, its training, and the file that it is saved in."""
+"""The policy network and its training."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -10,12 +10,11 @@ from torch import nn
 
 from solution.placement.evaluation import Evaluator
 from solution.placement.graphs.cost_graph import Columns, CostGraph, build_cost_graph
-from solution.placement.machine import Machine, make_machine
+from solution.placement.machine import make_machine
 from solution.placement.policy.inputs import find_inputs
 from solution.placement.policy.layers import Agreement, GraphSage, Modulation, SegmentAttention
 from solution.placement.policy.network import Policy
 from solution.placement.policy.ppo import Trainer, Update
-from solution.placement.policy.saving import SHIPPED, load_policy, save_policy
 from solution.placement.policy.settings import PolicySettings, TrainingSettings
 from solution.placement.simulation.environment import Environment
 from solution.system.errors import InputError
@@ -262,28 +261,3 @@ def test_a_stray_follows_its_neighbours() -> None:
     layer, votes = Agreement(8), find_inputs(graph).votes
     assert layer(logits, votes).argmax(dim=2)[0, stray] == 1
     assert torch.equal(layer.eval()(logits, votes).argmax(dim=2)[0], chains)
-
-
-def test_a_saved_policy_decides_the_same(tmp_path: Path) -> None:
-    policy, inputs = make_policy(), find_inputs(make_graph(40, 1))
-    save_policy(policy, tmp_path / "mine.safetensors")
-    loaded = load_policy(tmp_path / "mine.safetensors")
-    assert loaded.settings == policy.settings
-    for task in SMALL.tasks:
-        assert torch.equal(policy(inputs, 2)[task].log_chances, loaded(inputs, 2)[task].log_chances)
-
-
-def test_what_is_no_policy_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "bad.safetensors"
-    path.write_bytes(b"nothing of the kind")
-    with pytest.raises(InputError, match="bad.safetensors: expected a policy"):
-        load_policy(path)
-    with pytest.raises(InputError, match="there is no such file"):
-        load_policy(tmp_path / "none")
-
-
-def test_the_shipped_policy_is_small_and_decides() -> None:
-    assert SHIPPED.stat().st_size <= 5e6
-    machine: Machine = make_machine(4)
-    found = load_policy()(find_inputs(make_graph(60, 1)), len(machine))
-    assert set(found) == {"fusion", "placement", "schedule"}

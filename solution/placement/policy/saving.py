@@ -36,6 +36,8 @@ def load_policy(path: Path = SHIPPED) -> Policy:
         with safe_open(path, framework="pt") as file:
             facts = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        if not {SETTINGS, SEAL} <= facts.keys():
+            raise ValueError("its weights are of something else")
         if facts[SEAL] != seal_tensors(tensors, facts[SETTINGS]):
             raise ValueError("its checksum is another: the file is damaged")
         policy = Policy(_read_settings(facts[SETTINGS]))
@@ -43,7 +45,7 @@ def load_policy(path: Path = SHIPPED) -> Policy:
     except FileNotFoundError as error:
         raise InputError(f"{path}: there is no such file.") from error
     except (SafetensorError, ValidationError, RuntimeError, ValueError, LookupError) as error:
-        text = str(error).splitlines()[0]
+        text = str(error).splitlines()[0].removesuffix(".")
         raise InputError(f"{path}: expected a policy in safetensors, but: {text}.") from error
     if not all(torch.isfinite(value).all() for value in policy.state_dict().values()):
         raise InputError(f"{path}: expected a policy, but a weight is no finite number.")

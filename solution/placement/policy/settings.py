@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
-from solution.models.settings import check_choice
+from solution.models.settings import MAX_DEPTH, MAX_WIDTH, check_choice, check_size
 from solution.placement.evaluation import PENALTY, TASKS
 from solution.placement.simulation.decision import FUSION_LEVELS, PRIORITY_LEVELS
+from solution.system.errors import InputError
 
 MAX_HEAD = 8  # devices that the placement head has; of fewer, the rest is masked
 GOING_ON = 5e-5  # learning rate of PPO that goes on from a trained policy; from scratch: 1e-4
@@ -12,6 +13,17 @@ CHOICES = {
     "topology": ("sage", "none"),
     "attention": ("segments", "lstm", "none"),
     "modulation": ("graph", "node", "none"),
+}
+# The least and the most: a policy of any size can be asked for in a few letters of a file.
+SIZES = {
+    "width": (1, MAX_WIDTH),
+    "embedding_layers": (0, MAX_DEPTH),
+    "attention_layers": (0, MAX_DEPTH),
+    "heads": (1, MAX_DEPTH),
+    "segment": (1, MAX_WIDTH),
+    "inner": (1, MAX_WIDTH),
+    "rounds": (1, MAX_DEPTH),
+    "agreement": (0, MAX_DEPTH),
 }
 
 
@@ -50,8 +62,14 @@ class PolicySettings:
     def __post_init__(self) -> None:
         for name, choices in CHOICES.items():
             check_choice(name, getattr(self, name), choices)
+        for name, (least, most) in SIZES.items():
+            check_size(name, getattr(self, name), most, least)
         for task in self.tasks:
             check_choice("tasks", task, TASKS)
+        if not self.tasks or len(set(self.tasks)) < len(self.tasks):
+            raise InputError(f"tasks are {self.tasks}, expected one or more, each once.")
+        if self.attention == "segments" and self.width % self.heads:
+            raise InputError(f"width is {self.width}, expected a multiple of {self.heads} heads.")
 
     def actions(self, task: str) -> int:
         """How many a node has."""
