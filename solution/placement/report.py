@@ -131,9 +131,10 @@ def optimize_and_report(
     evaluator = Evaluator(Environment(graph, machine), tasks)
     candidates = optimize(evaluator, policy, evaluations, seed)
     if evaluator.best is None:
+        more = "try more decisions" if "placement" in tasks else "let placement be decided, too"
         raise InputError(
             f"{graph.name}: of {count(len(evaluator.curve), 'decision')} none fits the memory of "
-            f"{count(len(machine), 'device')}. Take more or larger ones, or try more decisions."
+            f"{count(len(machine), 'device')}. Take more or larger ones, or {more}."
         )
     line = evaluator.environment.timeline(evaluator.best)
     bound = find_bound(graph, machine, fused="fusion" in tasks)

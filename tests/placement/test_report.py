@@ -49,6 +49,8 @@ def test_one_of_anything_is_told_as_one() -> None:
     full = make_unequal_machine(1, 0, memory=1.0)
     with pytest.raises(InputError, match=r"of 1 decision none fits the memory of 1 device\. "):
         report(make_graph(9, 0), full, evaluations=1)
+    with pytest.raises(InputError, match=r"or let placement be decided, too\."):
+        optimize_and_report(make_graph(9, 0), full, ("schedule",), None, 1, 0)
 
 
 @pytest.mark.parametrize("devices", [2, 8])
