@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from solution.placement.baselines.divisions import divide_by_metis
 from solution.placement.baselines.lists import list_decisions
 from solution.placement.evaluation import TASKS, Evaluator
 from solution.placement.graphs.cost_graph import DATA, CostGraph, build_cost_graph
@@ -57,7 +58,7 @@ def test_one_of_anything_is_told_as_one() -> None:
 def test_a_program_that_runs_no_kernel_takes_no_time(
     devices: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Parameters and tuples: nothing may be divided by the seconds, or told by libraries."""
+    """Parameters and tuples: nothing may be divided by the seconds, or written by METIS."""
     columns = make_columns(30, 0)
     columns = columns._replace(
         fusion_kinds=np.full(30, DATA, np.uint8), operations=np.zeros(30)
@@ -67,3 +68,14 @@ def test_a_program_that_runs_no_kernel_takes_no_time(
     found = optimize_and_report(graph, machine, TASKS, None, 80, 0)
     assert found.line.outcome.seconds == 0 and "After: 0 us" in found.summary()
     assert capfd.readouterr().out == ""
+
+
+def test_metis_writes_nothing_of_a_node_that_is_heavier_than_all_others(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    columns = make_columns(40, 0)
+    columns.operations[7] = 1e14
+    graph = build_cost_graph("heavy", columns, make_edges(40, 0))
+    divided = divide_by_metis(graph, make_machine(8))
+    assert capfd.readouterr().out == "" and len(np.unique(divided)) == 2
+    assert len(np.unique(divide_by_metis(make_graph(40, 0), make_machine(8)))) == 8

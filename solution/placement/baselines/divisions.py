@@ -59,8 +59,8 @@ def divide_as_a_person(graph: CostGraph, machine: Machine, *, by_cost: bool) -> 
 def divide_by_metis(graph: CostGraph, machine: Machine) -> np.ndarray:
     """Devices (nodes,): as many parts as devices; nodes weigh their time, edges their bytes.
 
-    METIS wants two nodes of some weight in each part: a graph with fewer is divided in as many as
-    it has.
+    METIS wants two nodes of some weight in each part, and no part to be much lighter than the
+    heaviest node; else it writes to the terminal. Where this cannot be, there are fewer parts.
     """
     try:
         import pymetis  # compiled, and not on every platform
@@ -73,7 +73,9 @@ def divide_by_metis(graph: CostGraph, machine: Machine) -> np.ndarray:
     sent = np.tile(graph.output_bytes[graph.edges[:, 1]], 2)
     links = coo_array((sent, tuple(ends.T)), shape=2 * (graph.num_nodes,)).tocsr()
     links.sort_indices()
-    parts = max(1, min(len(machine), np.count_nonzero(cost) // 2))
+    lightest = cost.max() / 2  # of a part, in the mean
+    most = np.count_nonzero(cost) // 2, cost.sum() / max(lightest, 1e-30)
+    parts = max(1, int(min(len(machine), *most)))
     division = pymetis.part_graph(
         parts, pymetis.CSRAdjacency(links.indptr, links.indices),
         vweights=_to_whole(cost), eweights=_to_whole(links.data) + 1,
