@@ -28,6 +28,7 @@ from solution.analysis.scale import BAND
 from solution.domain.collection import NAMES
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import OPCODES, VIRTUAL
+from solution.system.wording import count
 
 MAX_GRAPHS = 8  # of a collection whose configurations are shown together
 MAX_OPCODES = 9
@@ -53,7 +54,7 @@ def draw_runtimes(graphs: Sequence[Graph]) -> Figure:
         axes.set_ylim(bottom=1)
         axes.set_xlabel("configurations, fastest first (%)")
         axes.set_ylabel("runtime over the fastest")
-        axes.set_title(f"{axes.get_title()}: {len(own)} graphs, a line each", fontsize=9)
+        axes.set_title(f"{axes.get_title()}: {count(len(own), 'graph')}, a line each", fontsize=9)
     return figure
 
 
@@ -91,7 +92,7 @@ def draw_noise(summaries: pl.DataFrame) -> Figure:
         right.text(0.5, 0.5, "no equal configurations with labels", ha="center")
     right.set_xlabel("spread: the slowest over the fastest of the graph, less one (%)")
     right.set_ylabel("median gap between equal\nconfigurations (%)")
-    right.set_title(f"Noise: {len(noisy)} graphs with equal configurations")
+    right.set_title(f"Noise: {count(len(noisy), 'graph')} with equal configurations")
     return figure
 
 
@@ -121,11 +122,14 @@ def draw_across(graphs: Sequence[Graph]) -> Figure:
         coordinates, shares = measures.principal_components(np.concatenate(vectors))
         ends = np.cumsum([len(part) for part in vectors])[:-1]
         parts = np.split(coordinates, ends)
-        for number, (graph, part) in enumerate(zip(shown, parts, strict=True)):
-            x, y = part.T
-            axes.scatter(x, y, s=6, color=f"C{number}", alpha=0.6, label=_shorten(show_name(graph)))
-        # Below the panel: in it, a legend would cover points.
+        points = [
+            axes.scatter(part[:, 0], part[:, 1], s=6, color=f"C{number}", alpha=0.6)
+            for number, part in enumerate(parts)
+        ]
+        # Below the panel: in it, a legend would cover points. Of labels of points, those that begin
+        # with _ would be left out.
         axes.legend(
+            points, [_shorten(show_name(graph)) for graph in shown],
             fontsize=6, markerscale=2, frameon=False, ncols=2,
             loc="upper center", bbox_to_anchor=(0.5, -0.18),
         )  # fmt: skip
@@ -184,6 +188,8 @@ def draw_opcodes(graphs: Sequence[Graph]) -> Figure:
 
 def draw_pruning(graphs: Sequence[Graph]) -> Figure:
     """The share of nodes that pruning keeps, by how far it looks around configurable nodes."""
+    if not any(len(graph.configurable) for graph in graphs):
+        return say("no configurable node")
     figure = Figure(figsize=(6.4, 4.4), layout="constrained")
     axes = figure.subplots()
     for name, colour in COLOURS.items():
@@ -219,7 +225,7 @@ def draw_scale(summaries: pl.DataFrame) -> Figure:
     label_some(axes.yaxis)
     axes.set_xlabel("configurations")
     axes.set_ylabel("nodes")
-    axes.set_title(f"Scale: {len(summaries):,} graphs, a point each")
+    axes.set_title(f"Scale: {count(len(summaries), 'graph')}, a point each")
     axes.legend(fontsize=7, frameon=False)
     return figure
 

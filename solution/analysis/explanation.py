@@ -220,8 +220,10 @@ def describe(compared: Comparison, reasons: Sequence[str]) -> str:
 
 
 def name_reasons(explanation: Explanation) -> list[str]:
-    """The columns that speak against the slow configuration, most first, in words."""
-    against = [place for place in explanation.order if explanation.contributions[place] > 0]
+    """The columns that differ and speak against the slow configuration, most first, in words."""
+    differs = explanation.rows[explanation.slow] != explanation.rows[explanation.fast]
+    speaks = differs & (explanation.contributions > 0)
+    against = [place for place in explanation.order if speaks[place]]
     return [_name_column(explanation, int(place)) for place in against[:NAMED]]
 
 

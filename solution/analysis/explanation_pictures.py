@@ -20,6 +20,7 @@ from solution.features.column import Feature
 from solution.features.table import distinct_rows
 from solution.models.sampling import choose_rows
 from solution.system.pictures import save_figure
+from solution.system.wording import count
 
 if TYPE_CHECKING:  # it needs torch
     from solution.analysis.state_costs import Costs
@@ -101,7 +102,7 @@ def draw_components(
     if len(tables):
         _scatter(axes[1], tables, places, "place inside the graph (0 fastest, 1 slowest)")
     said = _say_separability(tables, places) if len(tables) else ""
-    axes[1].set_title(f"{len(tables):,} configurations of {len(others)} graphs{said}")
+    axes[1].set_title(f"{len(tables):,} configurations of {count(len(others), 'graph')}{said}")
     save_figure(figure, path)
     plt.close(figure)
 
@@ -119,15 +120,15 @@ def _say_separability(rows: np.ndarray, runtimes: np.ndarray) -> str:
     return "" if np.isnan(found) else f";\na plane parts fast from slow in {found:.0%}"
 
 
-def project(rows: np.ndarray, count: int = 2) -> tuple[np.ndarray, np.ndarray]:
-    """The first principal components (rows, count) of standardised rows, and their shares."""
+def project(rows: np.ndarray, size: int = 2) -> tuple[np.ndarray, np.ndarray]:
+    """The first principal components (rows, size) of standardised rows, and their shares."""
     wide = rows.astype(np.float64)
     deviation = wide.std(axis=0)
     varies = deviation > 1e-6 * np.maximum(np.abs(wide.mean(axis=0)), 1)
     scaled = (wide[:, varies] - wide[:, varies].mean(axis=0)) / deviation[varies]
     if min(scaled.shape) < 2:
-        return np.zeros((len(rows), count)), np.zeros(count)
-    return principal_components(scaled, count)
+        return np.zeros((len(rows), size)), np.zeros(size)
+    return principal_components(scaled, size)
 
 
 def _sample(graphs: Sequence[Graph], rows_of: RowsOf) -> tuple[np.ndarray, np.ndarray]:

@@ -151,8 +151,19 @@ def test_figures_say_where_there_is_nothing_to_draw() -> None:
         data_pictures.draw_violations(KERNELS),
         data_pictures.draw_opcodes(KERNELS),
         layout_pictures.draw_copies(KERNELS),
+        data_pictures.draw_pruning(KERNELS),  # as of programs of which nothing can be set
     ]
     assert all(figure.texts for figure in drawn)
+
+
+def test_a_name_that_begins_with_an_underscore_stands_in_the_legend() -> None:
+    named = [
+        dataclasses.replace(graph, name=name)
+        for graph, name in zip(GRAPHS, ("_one", "two"), strict=False)
+    ]
+    legend = data_pictures.draw_across(named).axes[0].get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == ["_one", "two"]
 
 
 def test_a_folder_is_looked_at_as_a_whole(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Why a configuration is predicted slow: contributions that add up, in words and pictures."""
 
+import dataclasses
 import re
 import shlex
 import shutil
@@ -90,6 +91,19 @@ def test_the_sentence_names_places_and_runtimes() -> None:
         assert ("narrow: Unit and reason" not in shown) == has_reasons  # never a word a line
         assert "…" not in shown
         assert named in shown
+
+
+def test_what_is_alike_in_both_configurations_is_no_reason() -> None:
+    ranker = LightGBMSettings(**TREES).build(0).fit(TILE[:4], [])
+    explained = explain(ranker, TILE[5])
+    first = explained.order[0]
+    rows = explained.rows.copy()
+    rows[explained.slow, first] = rows[explained.fast, first]
+    everything = np.abs(explained.contributions) + 1
+    alike = dataclasses.replace(explained, rows=rows, contributions=everything)
+    reasons = " ".join(name_reasons(alike))
+    assert reasons
+    assert f"{alike.features[first].name} is" not in reasons
 
 
 def test_what_is_not_there_or_cannot_be_explained_is_refused() -> None:
