@@ -21,7 +21,7 @@ from solution.data.folders import SAMPLE
 from solution.runs.folder import find_stores
 from solution.system.errors import InputError
 from solution.system.files import check_writable, replace_file
-from solution.system.names import check_ending
+from solution.system.names import check_ending, check_text
 from solution.system.pictures import FORMATS
 from solution.system.terminal import output, say
 from solution.system.wording import count
@@ -226,6 +226,7 @@ def features(
     if chosen is None:
         raise InputError("--out needs a collection, as in `fastslow features tile:xla --out FILE`.")
     check_ending(out, ".parquet")
+    check_text(out)
     check_output(out)
     with open_given_store(data) as store:
         rows = write_collection(store, chosen, out)

@@ -33,6 +33,7 @@ from solution.domain.collection import SAMPLE_SUBMISSION
 from solution.runs.job import read_job
 from solution.system.addresses import refuse_address_variable
 from solution.system.errors import InputError
+from solution.system.names import check_text
 from solution.system.sealing import check_any_seal
 from solution.system.sealing import read_record as read_sealed_record
 
@@ -61,7 +62,8 @@ class Run:
 
     @classmethod
     def existing(cls, folder: Path) -> "Run":
-        """The run in `folder`; InputError where there is none."""
+        """The run in `folder`; InputError where there is none, or nobody could read its tables."""
+        check_text(folder)
         if not (folder / RECORD).is_file():
             raise InputError(f"{folder}: there is no run here. Make one with `fastslow run`.")
         read_record(folder)

@@ -57,13 +57,18 @@ def list_stores(run: Run) -> list[Path]:
 def remember_origin(run: Run, data: Path, store: Path) -> None:
     """The run is being trained now, by this very command, on `data`."""
     origin = Origin(
-        data=str(data.resolve()),
-        store=str(store.resolve()),
-        command=shlex.join(["fastslow", *sys.argv[1:]]),
+        data=_as_text(str(data.resolve())),
+        store=_as_text(str(store.resolve())),
+        command=_as_text(shlex.join(["fastslow", *sys.argv[1:]])),
         date=datetime.now(UTC).date().isoformat(),
         machine=f"{count_cores()} cores, {platform.system()} {platform.machine()}",
     )
     write_sealed(asdict(origin), run.folder / ORIGIN)
+
+
+def _as_text(name: str) -> str:
+    """The name with bytes that are no text as escapes: a record that held them is refused."""
+    return name.encode(errors="backslashreplace").decode()
 
 
 def recall_command(run: Run, experiment: str | None = None) -> str:

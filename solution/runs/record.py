@@ -24,7 +24,7 @@ from solution.system.files import (
     remove_leftovers,
     write_sealed,
 )
-from solution.system.names import NAME
+from solution.system.names import NAME, check_text
 from solution.system.progress import console
 from solution.system.sealing import check_seal
 
@@ -94,6 +94,7 @@ def check_folder(folder: Path, known: dict[str, Any], *, replace: bool = False) 
 
 def _read_ours(folder: Path) -> dict[str, Any] | None:
     """The record of the run in `folder`; None where it is empty, InputError for other files."""
+    check_text(folder)
     if (folder / RECORD).is_file():
         return read_record(folder)
     if _holds_something(folder):

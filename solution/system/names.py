@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+import sys
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -28,6 +29,18 @@ def leads_out(name: str) -> bool:
 def draw_place(name: str, seed: int) -> bytes:
     """Where a name stands in a random order, whatever other names there are."""
     return hashlib.sha256(f"{seed}/{name}".encode()).digest()
+
+
+def check_text(path: Path) -> None:
+    """Raise InputError where a path has bytes that are no text: tables are at no such place."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        encoding = sys.getfilesystemencoding()
+        raise InputError(
+            f"{path}: its name is no text in {encoding}, as names of files are read here. Rename "
+            "it, or choose another."
+        ) from None
 
 
 def check_name(name: str) -> str:

@@ -18,6 +18,7 @@ from solution.runs.folder import Run
 from solution.runs.origin import recall_origin
 from solution.system.errors import InputError
 from solution.system.files import replace_file
+from solution.system.terminal import escape
 from solution.system.wording import count
 from submissions.page.curves import describe_curves
 from submissions.page.evidence import Evidence
@@ -83,6 +84,7 @@ def write_page(
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=StrictUndefined,
+        finalize=_show,
     )
     page = environment.get_template("page.html").render(
         headline=_summarise(evidence), sections=sections
@@ -91,6 +93,11 @@ def write_page(
     with replace_file(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
     return path
+
+
+def _show(value: object) -> object:
+    """What the page shows of a value: names of anybody turn no direction of text, and are text."""
+    return escape(value) if type(value) is str else value
 
 
 def _name_report(run: Run, recipe: Recipe) -> str:
