@@ -16,6 +16,11 @@ from solution.system.files import remove_leftovers
 from solution.system.parquet import GRAPH, read_by_graphs, write_batches
 from solution.system.wording import count
 
+QUICK_LOOK = (
+    "This is a quick look, by `--limit`: few graphs, one seed, short trainings. Its scores mean "
+    "little."
+)
+
 
 def merge_run(run: Run, recipe: Recipe) -> None:
     """Write the recipe's ranking of both parts.
@@ -57,6 +62,17 @@ def find_missing(run: Run, recipe: Recipe) -> list[str]:
     there = _list_predicted(run, begun)
     absent = [name for name in begun if name not in there]
     return [name for name in absent if name == recipe.fallback or _can_be_trained(name, run)]
+
+
+def describe_caveats(run: Run, recipe: Recipe) -> list[str]:
+    """What people should know of the recipe's scores in the run before they believe them."""
+    sentences = [QUICK_LOOK] if run.is_quick else []
+    if missing := find_missing(run, recipe):
+        sentences.append(
+            f"The run is not finished: nothing of {' or '.join(missing)} stands in these numbers "
+            "yet."
+        )
+    return sentences
 
 
 def _list_wanted(recipe: Recipe) -> list[str]:

@@ -8,6 +8,7 @@ import polars as pl
 from rich.table import Table
 
 from ensembles.last_recipe import choose_recipe
+from ensembles.merge import describe_caveats
 from ensembles.recipe import Recipe, check_place, check_recipe, make_file_recipe
 from ensembles.scoring import alone, describe_fit, score_recipes
 from ensembles.search import (
@@ -40,6 +41,7 @@ def show_comparison(run: Run, a: str, b: str) -> tuple[str, Table]:
         raise InputError(f"{a} is compared with itself. Give two different names.")
     recipes = _find(run, a, b)
     fitted = " ".join(filter(None, (describe_fit(run, own) for own in recipes.values())))
+    caveats = dict.fromkeys(c for own in recipes.values() for c in describe_caveats(run, own))
     lines = compare(score_recipes(run, recipes), a, b)
     shown = make_table(
         "Difference of scores, out of fold; above 0: the first is better",
@@ -66,8 +68,9 @@ def show_comparison(run: Run, a: str, b: str) -> tuple[str, Table]:
             f"{fitted} So which of {a} and {b} is better cannot be told here: compare them on a "
             "run of other graphs, or see what `fastslow ensemble --search` says."
         )
-        return verdict, shown
-    return _judge(a, b, lines.row(-1, named=True)), shown
+    else:
+        verdict = _judge(a, b, lines.row(-1, named=True))
+    return " ".join([verdict, *caveats]), shown
 
 
 def _judge(a: str, b: str, mean: dict[str, Any]) -> str:

@@ -56,10 +56,11 @@ def _describe(folder: Path, ledger: Ledger) -> RunLine:
     try:
         run = Run.existing(folder)
         origin, recipe, whole = recall_origin(run), recall(folder), is_whole(folder)
-        models = run.count_models()
+        models, quick = run.count_models(), run.is_quick
     except InputError:
         return RunLine(folder.name, "", "", "its record is damaged", "", "")
     merged = recipe.name if recipe else "not merged yet"
+    merged += ", a quick look" if quick else ""
     return RunLine(
         folder.name,
         origin.date if origin else "",

@@ -1,7 +1,7 @@
 """Where artefacts live, and how they are written so that a kill at any moment loses nothing.
 
     runs/NAME/                                     runs/ is $FASTSLOW_RUNS where that is set
-        run.json                                   settings, commit, versions
+        run.json                                   settings, commit, versions, if it is a quick look
         graphs.parquet                             every graph: split, fold, architecture, sizes
         labels.parquet                             the configurations predicted out of fold
         origin.json                                data, store and command of last time
@@ -37,7 +37,7 @@ from solution.system.names import check_text
 from solution.system.sealing import check_any_seal
 from solution.system.sealing import read_record as read_sealed_record
 
-RECORD, EXPERIMENTS = "run.json", "experiments"
+RECORD, EXPERIMENTS, QUICK = "run.json", "experiments", "quick"
 JOBS, CHECKPOINTS = "jobs", ".checkpoints"
 # Of `fastslow pack --distill`: they learned from the ensemble and are no members of it.
 STUDENTS = ("distilled_layout", "distilled_tile")
@@ -72,6 +72,11 @@ class Run:
     def record(self) -> dict[str, Any]:
         """What run.json holds: settings, code, commit, versions."""
         return read_record(self.folder)
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether it was begun as a quick look, of which the scores mean little."""
+        return self.record().get(QUICK) is True
 
     def job(self, experiment: str, group: Sequence[str], fold: int, seed: int) -> Path:
         """The folder of the model that learned from the collections of `group`, without `fold`."""

@@ -37,8 +37,9 @@ class Origin:
 
     @property
     def is_sample(self) -> bool:
-        """Whether it learned from the bundled sample."""
-        return Path(self.data).parts[-3:] == BUNDLED
+        """Whether it learned from the bundled sample, or from a folder in it."""
+        parts, size = Path(self.data).parts, len(BUNDLED)
+        return any(parts[place : place + size] == BUNDLED for place in range(len(parts)))
 
 
 def list_stores(run: Run) -> list[Path]:

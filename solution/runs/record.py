@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from solution.domain import predictions
-from solution.runs.folder import CHECKPOINTS, EXPERIMENTS, JOBS, RECORD, Run, read_record
+from solution.runs.folder import CHECKPOINTS, EXPERIMENTS, JOBS, QUICK, RECORD, Run, read_record
 from solution.system.buckets import send_back
 from solution.system.commit import read_commit
 from solution.system.errors import InputError
@@ -47,10 +47,15 @@ LIBRARIES = ("torch", "torch-geometric", "lightgbm", "polars", "numpy", "scipy")
 
 
 @contextmanager
-def open_run(folder: Path, settings: dict[str, Any], *, replace: bool = False) -> Iterator[Run]:
+def open_run(
+    folder: Path, settings: dict[str, Any], *, replace: bool = False, quick: bool = False
+) -> Iterator[Run]:
     """Begin or resume a run, and keep other processes out of its folder meanwhile.
 
     Experiments that the run does not have yet are added to it.
+
+    Args:
+        quick: one that begins is a quick look, and its record says so.
 
     Raises InputError where the folder holds something else: another run's settings, other code,
     or files that are no run at all; and where another process is at work in it.
@@ -63,7 +68,8 @@ def open_run(folder: Path, settings: dict[str, Any], *, replace: bool = False) -
         if replace:
             _empty(folder)
         if not record.is_file():
-            made = {"commit": read_commit(), "versions": list_versions()}
+            made: dict[str, Any] = {"commit": read_commit(), "versions": list_versions()}
+            made |= {QUICK: True} if quick else {}
             write_sealed({**wanted, **made}, record)
         _remove_leftovers(folder)
         compare_versions(folder, read_record(folder))

@@ -86,7 +86,7 @@ def train_session(
         warn_about_gaps(plan)
         choice = choose(plan, share.collections, share.folds)
         settings = describe_run(experiments, plan, scheme, num_folds)
-        with open_run(session.run, settings, replace=replace) as run:
+        with open_run(session.run, settings, replace=replace, quick=limit) as run:
             save_split(plan, run)
             say(f"Models from earlier sessions: {adopt(run, session.find_runs())}")
             packing = Packing(share.packed, experiments, plan, run, choice.collections)

@@ -50,7 +50,7 @@ def open_experiments(
     plan = make_plan(store, scheme, folds, limit=limit, collections=collections)
     check_labels(plan)
     settings = describe_run(experiments, plan, scheme, folds)
-    with open_run(folder, settings, replace=replace) as run:
+    with open_run(folder, settings, replace=replace, quick=limit) as run:
         warn_about_gaps(plan, collections or NAMES, experiments)
         save_split(plan, run)
         yield plan, run

@@ -11,7 +11,7 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from ensembles.last_recipe import recall
-from ensembles.merge import find_missing
+from ensembles.merge import describe_caveats
 from ensembles.recipe import Recipe
 from ensembles.scoring import describe_fit
 from solution.runs.folder import Run
@@ -115,9 +115,11 @@ def _summarise(evidence: Evidence) -> Headline:
         value, between, graphs = mean["value"], (mean["low"], mean["high"]), int(mean["graphs"])
         label = f"{evidence.collections[0].name}; not all five collections are in this run"
     record = evidence.run.record()
-    models, fitted = evidence.run.count_models(), describe_fit(evidence.run, evidence.recipe)
+    fitted = describe_fit(evidence.run, evidence.recipe)
+    rankers = [name for name in evidence.members if name != evidence.ensemble]
+    models = sum(len(evidence.run.jobs(name)) for name in rankers)
     scope = (
-        f"{count(models, 'model')} of {count(len(evidence.members) - 1, 'experiment')} on "
+        f"{count(models, 'model')} of {count(len(rankers), 'experiment')} on "
         f"{count(graphs, 'labelled graph')}, merged by the recipe {evidence.recipe.name}."
     )
     return Headline(
@@ -128,20 +130,11 @@ def _summarise(evidence: Evidence) -> Headline:
         sentences=[
             *_place(evidence.run),
             scope,
-            *_describe_missing(evidence),
+            *describe_caveats(evidence.run, evidence.recipe),
             *([fitted] if fitted else _compare(evidence)),
         ],
         commit=str(record.get("commit") or "not known"),
     )
-
-
-def _describe_missing(evidence: Evidence) -> list[str]:
-    missing = find_missing(evidence.run, evidence.recipe)
-    if not missing:
-        return []
-    return [
-        f"The run is not finished: nothing of {' or '.join(missing)} stands in these numbers yet."
-    ]
 
 
 def _place(run: Run) -> list[str]:
