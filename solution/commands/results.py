@@ -162,13 +162,12 @@ def explain(
 ) -> None:
     """Say why a configuration is predicted slow, by a model that has not seen its graph."""
     from solution.analysis import explanation as words
-    from solution.store.store import Store
     from solution.training.run_store import open_run_store
 
     check_writable(out or EXPLANATIONS)
     run = Run.existing(run_folder)
     found = words.find_explained(experiment, run)
-    store = Store.open(data) if data else open_run_store(run)
+    store = open_run_store(run, data)
     chosen = words.find_graph(store, found, graph)
     model, folder = words.load_unseen(run, found, chosen)
     chosen = model.preparation(chosen)

@@ -12,13 +12,16 @@ from solution.system.errors import InputError
 SAME = ("collection", "split", "graph", "source")
 
 
-def open_run_store(run: Run) -> Store:
+def open_run_store(run: Run, given: Path | None = None) -> Store:
     """The store with the run's graphs: where it was when the run was made, or ours of that name.
+
+    Args:
+        given: where a user says that it is; only there.
 
     Raises InputError where neither is there, and where what is there is another one or damaged.
     """
-    places = list_stores(run)
-    there = [place for place in places if _is_there(place)]
+    places = list_stores(run) if given is None else [given]
+    there = [place for place in places if given or _is_there(place)]
     refused: list[str] = []
     for place in there:
         store = Store.open(place)

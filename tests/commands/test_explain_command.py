@@ -163,6 +163,12 @@ def test_explain_after_a_run(fastslow: FastSlow, tmp_path: Path) -> None:
         assert (tmp_path / "pictures" / name).read_bytes().startswith(b"\x89PNG")
     graphs = pl.read_parquet(tmp_path / "runs" / "data" / "graphs.parquet")
     (fold,) = graphs.filter(graph="kernel_3")["fold"]
+    write_graph(make_tile_graph(20, configs=12, name="kernel_3"), tmp_path / "theirs", "train")
+    assert fastslow("prepare", "theirs").returncode == 0
+    other = fastslow(*call, "--data", "stores/theirs")  # who knows what the models saw of it?
+    assert other.returncode == 2
+    assert "stores/theirs: is another store than that of runs/data" in other.stderr
+    assert fastslow(*call, "--data", "stores/data").returncode == 0
     unknown = fastslow("explain", "linear_ridge_001", "kernel_99", "--run", "runs/data")
     assert unknown.returncode == 2
     assert "'kernel_99': expected one graph" in unknown.stderr
