@@ -14,7 +14,7 @@ from solution.domain import predictions
 from solution.domain.collection import COLLECTIONS, Collection
 from solution.domain.metrics import Mean, score_predictions
 from solution.runs.folder import EXPERIMENTS, Run
-from solution.runs.job import read_job
+from solution.runs.job import read_trained
 from solution.system.files import replace_file
 from solution.system.terminal import make_table
 
@@ -181,7 +181,7 @@ def write_scores(lines: list[Line], run: Run) -> None:
 
 
 def _cost(run: Run, name: str, collection: Collection) -> tuple[float | None, float | None]:
-    records = [read_job(folder) for folder in run.jobs(name, collection.name)]
+    records = [read_trained(folder) for folder in run.jobs(name, collection.name)]
     if not records:
         return None, None
     # Of a model that ranks several collections the time is shown once, with the first of them.

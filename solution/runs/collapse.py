@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from solution.runs.folder import Run
-from solution.runs.job import JobRecord, read_job
+from solution.runs.job import JobRecord, read_trained
 from solution.system.wording import count
 
 FALL = 0.1  # of tau or of top-5, both at most 1, from its best to its last step: beyond any noise
@@ -35,7 +35,7 @@ class Collapse:
 
 def find_collapsed(run: Run) -> list[Collapse]:
     """The models of the run whose score on the graphs that they stop early on fell."""
-    records = [read_job(folder) for name in run.experiments() for folder in run.jobs(name)]
+    records = [read_trained(folder) for name in run.experiments() for folder in run.jobs(name)]
     found = [_examine(record) for record in records]
     return [collapse for collapse in found if collapse is not None]
 

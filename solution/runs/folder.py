@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from solution.domain.collection import SAMPLE_SUBMISSION
-from solution.runs.job import read_job
+from solution.runs.job import read_trained
 from solution.system.addresses import refuse_address_variable
 from solution.system.errors import InputError
 from solution.system.names import check_text
@@ -91,7 +91,7 @@ class Run:
         folders = [path for path in folders if path.is_file() or any(path.iterdir())]
         if collection is None:
             return folders
-        return [folder for folder in folders if collection in read_job(folder).collections]
+        return [folder for folder in folders if collection in read_trained(folder).collections]
 
     def count_models(self) -> int:
         """The trained models that are there, of all experiments."""

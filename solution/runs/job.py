@@ -70,6 +70,16 @@ def read_job(folder: Path) -> JobRecord:
         raise InputError(f"{path}: expected the record of a trained model, but: {error}") from error
 
 
+def read_trained(folder: Path) -> JobRecord:
+    """As read_job, for those who train nothing: the message says who makes it anew."""
+    try:
+        return read_job(folder)
+    except InputError as error:
+        raise InputError(
+            f"{error} The `fastslow run` that began the run makes it again."
+        ) from error
+
+
 @cache
 def _adapter() -> TypeAdapter[JobRecord]:  # to make one takes longer than to read the file
     return TypeAdapter(JobRecord)

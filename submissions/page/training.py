@@ -4,7 +4,7 @@ from pathlib import Path
 
 from solution.domain.collection import NAMES
 from solution.runs.folder import Run
-from solution.runs.job import JobRecord, read_job
+from solution.runs.job import JobRecord, read_trained
 from submissions.page.text import Section, Table
 
 HIDDEN = ("experiments",)  # settings that are shown elsewhere, or are too long
@@ -45,7 +45,7 @@ def group_jobs(run: Run, experiment: str) -> dict[str, dict[Path, JobRecord]]:
     """The jobs of an experiment by the collections that they rank, in the competition's order."""
     found: dict[str, dict[Path, JobRecord]] = {}
     for folder in run.jobs(experiment):
-        record = read_job(folder)
+        record = read_trained(folder)
         found.setdefault(", ".join(record.collections), {})[folder] = record
     return dict(sorted(found.items(), key=lambda item: NAMES.index(item[0].split(", ")[0])))
 

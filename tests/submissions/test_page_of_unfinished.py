@@ -10,6 +10,7 @@ from ensembles.tables import show_comparison
 from solution.data.folders import SAMPLE
 from solution.runs.folder import Run
 from solution.runs.origin import remember_origin
+from solution.system.errors import InputError
 from submissions.page.build import write_page
 from submissions.runs import list_runs
 from tests.conftest import FastSlow
@@ -74,3 +75,12 @@ def test_scores_on_a_part_of_the_sample_are_no_results(
     recipe = tmp_path / "mine.toml"
     recipe.write_text(RECIPE, encoding="utf-8")
     assert (ON_SAMPLE in read_page(run, recipe)) == is_told
+
+
+def test_who_makes_a_damaged_model_again_is_said(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text(RECIPE, encoding="utf-8")
+    (run.jobs("trees_001")[0] / "job.json").write_text("{")
+    with pytest.raises(InputError, match="The `fastslow run` that began the run makes it again"):
+        read_page(run, recipe)
