@@ -20,6 +20,7 @@ REST_COLOUR = "#b8b8b8"
 MAX_LABELLED_NODES = 60
 MAX_LABELLED_LAYOUTS = 40
 FASTEST_COLOUR = "#a03030"
+NAME_WIDTH = 40
 LEAST_SPREAD = 1e-9  # below it, runtimes are equal
 
 
@@ -42,8 +43,9 @@ def make_figure(graph: Graph) -> Figure:
 
 
 def show_name(graph: Graph) -> str:
-    """The graph's name in a picture: it is no formula and moves no cursor."""
-    return show_plainly(graph.name)
+    """The graph's name in a picture: it is no formula, moves no cursor and fits above a panel."""
+    name = graph.name
+    return show_plainly(name if len(name) <= NAME_WIDTH else f"{name[: NAME_WIDTH - 1]}…")
 
 
 def _draw_program(drawing: Drawing, axes: Axes) -> None:

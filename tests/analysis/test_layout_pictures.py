@@ -166,6 +166,13 @@ def test_a_name_that_begins_with_an_underscore_stands_in_the_legend() -> None:
     assert [text.get_text() for text in legend.get_texts()] == ["_one", "two"]
 
 
+def test_a_long_name_runs_over_no_other_title() -> None:
+    figure = data_pictures.draw_violations([dataclasses.replace(GRAPHS[0], name="x" * 200)])
+    figure.draw_without_rendering()
+    left, right = (axes.title.get_window_extent() for axes in figure.axes)
+    assert not left.overlaps(right)
+
+
 def test_a_folder_is_looked_at_as_a_whole(tmp_path: Path) -> None:
     for graph in (*GRAPHS[:2], *KERNELS[:2]):
         write_graph(graph, tmp_path / "data")
