@@ -15,6 +15,7 @@ from solution.runs.folder import Run
 from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.system.files import read_sealed, remove, write_sealed
+from solution.training.executors.local import LocalExecutor
 from solution.training.opening import open_experiments
 from solution.training.out_of_fold import run_experiments
 from submissions.build import build_submission
@@ -72,7 +73,7 @@ def go_on(folder: Path, experiments: tuple[Experiment, ...] = EXPERIMENTS) -> st
     options: Any = {"scheme": "graph", "folds": 2, "collections": ("tile:xla",)}
     try:
         with open_experiments(experiments, store, folder / "run", **options) as (plan, run):
-            run_experiments(experiments, plan, run, workers=1)
+            run_experiments(experiments, plan, run, LocalExecutor(1))
             members = {"ridge": 1.0, "trees": 1.0}
             fields = {"name": "mine", "members": members, "fallback": "ridge"}
             build_submission(run, make_recipe("mine", fields))
@@ -205,7 +206,8 @@ RECORDS: dict[str, tuple[Callable[[Path], None], str]] = {
     "experiments a list": (forge(lambda r: r["settings"].update(experiments=[])), "run.json"),
     "settings a list": (forge(lambda r: r.update(settings=[])), "run.json"),
     "another experiment": (
-        forge(lambda r: r["settings"]["experiments"]["ridge"].update(source="x")), "ridge: "),
+        forge(lambda r: r["settings"]["experiments"]["ridge"].update(source="x")),
+        "(ridge, source: x, now "),
     "no seal": (lambda run: (run / "run.json").write_text('{"settings": {}}') and None, "run.json"),
     "nested": (lambda run: (run / "run.json").write_text(100_000 * "[") and None, "run.json"),
 }  # fmt: skip
