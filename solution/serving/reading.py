@@ -183,7 +183,7 @@ def _read_text(path: Path, collection: str | None) -> Graph:
     with Child(Limits()) as child:
         (program,) = read_programs(path, child)
     with tempfile.TemporaryDirectory(prefix="fastslow-") as folder:
-        module = Path(folder) / path.name  # which the progress bar shows
+        module = Path(folder) / path.name  # by which the graph is called
         with replace_file(module) as temporary:
             temporary.write_bytes(program.module.SerializeToString())
         (graph,) = _read_modules(module, collection)
