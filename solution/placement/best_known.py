@@ -17,7 +17,7 @@ from solution.placement.policy.tidying import tidy
 from solution.placement.search import find_seconds_at_once, optimize
 from solution.placement.simulation.decision import Decision
 from solution.placement.simulation.environment import Environment
-from solution.system.processes import STACK, fork_server, open_pool
+from solution.system.processes import open_pool
 from solution.system.progress import track
 
 DEVICES = (2, 4)
@@ -71,7 +71,7 @@ class Best:
         if self.workers == 1:
             yield from map(find_best, *asked)
             return
-        with open_pool(self.workers, begin_searching, context=fork_server(STACK)) as pool:
+        with open_pool(self.workers, begin_searching) as pool:
             yield from pool.map(find_best, *asked)
 
     def _keep(self, place: int, decision: Decision) -> None:

@@ -10,7 +10,7 @@ import torch
 from solution.placement.evaluation import TASKS, Evaluator
 from solution.placement.policy.decisions import TRIES, evaluate_mended
 from solution.placement.policy.network import Policy
-from solution.placement.policy.ppo import Trainer, fit_scale
+from solution.placement.policy.ppo import Trainer, make_policy
 from solution.placement.policy.settings import PolicySettings, TrainingSettings
 from solution.placement.search import decide_at_once, optimize
 from solution.placement.simulation.decision import Decision
@@ -35,8 +35,8 @@ class Scratch:
     def learn(self, evaluator: Evaluator, budget: int, seed: int) -> Policy:
         """A network, after the evaluator has counted at most `budget` decisions."""
         torch.manual_seed(seed)
-        policy = Policy(replace(self.network, tasks=order_tasks(evaluator.tasks)))
-        fit_scale(policy, [evaluator])
+        network = replace(self.network, tasks=order_tasks(evaluator.tasks))
+        policy = make_policy(network, [evaluator])
         learn_more(policy, evaluator, self.training, budget, seed)
         return policy.eval()
 

@@ -45,7 +45,7 @@ from solution.placement.machine import make_machine
 from solution.placement.policy.decisions import pack_decision, unpack_decision
 from solution.placement.policy.imitation import Imitation
 from solution.placement.policy.network import Policy
-from solution.placement.policy.ppo import Trainer, Update, fit_scale
+from solution.placement.policy.ppo import Trainer, Update, make_policy
 from solution.placement.policy.saving import load_policy, save_policy
 from solution.placement.policy.settings import (
     GOING_ON,
@@ -87,11 +87,8 @@ class Course:
         folder: for a checkpoint, written after each search and each EVERY steps; None: none is.
         is_taught: whether the policy knows something, so that the first search asks it, too.
 
-    Attributes:
-        device: where the policy is while it imitates; it decides on the CPU.
+    The policy imitates on the GPU, where there is one, and decides on the CPU.
     """
-
-    device = pick_device()
 
     def __init__(
         self, policy: Policy, plan: CoursePlan, budgets: tuple[int, int], seed: int = 0,
@@ -129,7 +126,7 @@ class Course:
 
     def _begin(self) -> Imitation:
         steps, seed = self.plan.steps[self.turn], self.seed + self.turn
-        self.policy.to(self.device)
+        self.policy.to(pick_device())
         return Imitation(self.policy, steps, self.plan.learning_rate, seed)
 
     def _tell(self, losses: Sequence[float]) -> None:
@@ -199,7 +196,6 @@ def train(
         folder: for checkpoints; a training that was stopped goes on from the last one.
         workers: see Best.
     """
-    torch.manual_seed(training.seed)
     for place, plan in enumerate(courses):
         turns = None if folder is None else folder / f"course-{place}"
         knows = is_taught or place > 0
@@ -221,13 +217,6 @@ def _show(update: Update) -> None:
     )
 
 
-def make_policy(settings: PolicySettings, evaluators: Sequence[Evaluator]) -> Policy:
-    """One that knows nothing but the scale of its inputs."""
-    policy = Policy(settings)
-    fit_scale(policy, evaluators)
-    return policy
-
-
 def draw_questions(drawn: int, large: int, leave_out: str = "") -> list[Evaluator]:
     """Drawn programs, none of which a policy is chosen by.
 
@@ -241,13 +230,14 @@ def draw_questions(drawn: int, large: int, leave_out: str = "") -> list[Evaluato
     small = [w for w in draw_lessons(drawn) if w.name not in judges]
     known = judges | {workload.name for workload in (*small, *LESSONS)}
     more = [w for w in draw_lessons(large + large // 2, seed=11, scale=3) if w.name not in known]
+    more = more[:large]
     other = zip(small, cycle(NUMBERS), repeat(TWO_TASKS))
-    both = zip(more[:large], cycle(NUMBERS), cycle((TASKS, TWO_TASKS)))
-    graphs = {w.name: w.make() for w in (*small, *more[:large])}
+    both = zip(more, cycle(NUMBERS), cycle((TASKS, TWO_TASKS)))
+    graphs = {w.name: w.make() for w in (*small, *more) if w.family != leave_out}
     return [
         Evaluator(Environment(graphs[workload.name], make_machine(number)), tasks)
         for workload, number, tasks in (*((w, w.devices, TASKS) for w in small), *other, *both)
-        if workload.family != leave_out
+        if workload.name in graphs
     ]
 
 
@@ -272,21 +262,21 @@ def main(
     families = sorted({workload.family for workload in LESSONS})
     if leave_out and leave_out not in families:
         raise InputError(f"There is no family {leave_out!r}. There are {', '.join(families)}.")
-    begun = None if begin is None else load_policy(begin)
+    policy = None if begin is None else load_policy(begin)
     lessons = [workload for workload in LESSONS if workload.family != leave_out]
     picked, alone = make_evaluators(lessons), make_evaluators(lessons[::3], devices=(1,))
     every = [*picked, *draw_questions(drawn, large, leave_out), *alone]
-    courses = [CoursePlan(picked, steps), CoursePlan(every, [more_steps])]
-    torch.manual_seed(0)
-    policy = make_policy(SHIPPED, picked) if begun is None else begun
-    if begun is not None:
-        courses = courses[1:]
+    courses = [CoursePlan(every, [more_steps])]
+    if policy is None:
+        torch.manual_seed(0)
+        policy = make_policy(SHIPPED, picked)
+        courses = [CoursePlan(picked, steps), *courses]
     for plan in courses:
         say(f"{len(plan.evaluators)} questions, {sum(plan.steps)} steps of imitation.")
     say(f"{updates} updates of PPO.")
     training = TrainingSettings(updates=updates, samples=16, epochs=2, learning_rate=GOING_ON)
     folder = out.with_suffix(".training")
-    policy = train(policy, training, courses, folder=folder, is_taught=begun is not None,
+    policy = train(policy, training, courses, folder=folder, is_taught=begin is not None,
                    workers=count_cores())  # fmt: skip
     save_policy(policy, out)
     say(f"{out}: {out.stat().st_size / 1e6:.2f} MB in {time.perf_counter() - began:.0f} s")

@@ -33,7 +33,7 @@ from solution.placement.graphs.workloads import HELD_OUT, SMALL
 from solution.placement.machine import Machine
 from solution.placement.policy.imitation import Imitation, Lesson, find_loss
 from solution.placement.policy.network import Policy
-from solution.placement.policy.ppo import Trainer, fit_scale
+from solution.placement.policy.ppo import Trainer, make_policy
 from solution.placement.policy.saving import load_policy
 from solution.placement.policy.settings import GOING_ON, PolicySettings, TrainingSettings
 from solution.placement.scratch import SAMPLES, Scratch
@@ -94,8 +94,7 @@ class Kept:
 def teach(settings: PolicySettings, lessons: Sequence[Lesson], steps: int, seed: int) -> Policy:
     """A network that has learned these, and decides."""
     torch.manual_seed(seed)
-    policy = Policy(settings)
-    fit_scale(policy, [lesson.evaluator for lesson in lessons])
+    policy = make_policy(settings, [lesson.evaluator for lesson in lessons])
     Imitation(policy, steps, LEARNING_RATE, seed).learn(lessons)
     return policy.eval()
 
@@ -237,9 +236,7 @@ def tune(evaluator: Evaluator, is_shipped: bool, updates: int, seed: int) -> flo
     """Seconds of the likeliest decision after so many updates on this program alone."""
     asked = evaluator.start_again()
     torch.manual_seed(seed)
-    policy = load_policy().train() if is_shipped else Policy(WHOLE)
-    if not is_shipped:
-        fit_scale(policy, [asked])
+    policy = load_policy().train() if is_shipped else make_policy(WHOLE, [asked])
     training = replace(LEARNING, updates=updates, samples=SAMPLES, seed=seed)
     if is_shipped:
         training = replace(training, learning_rate=GOING_ON)

@@ -11,7 +11,7 @@ from solution.placement.evaluation import Evaluator
 from solution.placement.graphs.workloads import WORKLOADS
 from solution.placement.machine import make_machine
 from solution.placement.policy.network import Choice, Policy
-from solution.placement.policy.ppo import Trainer, Update, fit_scale
+from solution.placement.policy.ppo import Trainer, Update, make_policy
 from solution.placement.policy.settings import PolicySettings, TrainingSettings
 from solution.placement.simulation.environment import Environment
 from tests.placement.made import make_graph
@@ -24,8 +24,7 @@ def test_a_program_of_some_hundred_nodes_is_learned_from_scratch() -> None:
     graph = WORKLOADS["wavenet-2x3-small"].make()
     evaluator = Evaluator(Environment(graph, make_machine(4)))
     torch.manual_seed(0)
-    policy = Policy(NET)
-    fit_scale(policy, [evaluator])
+    policy = make_policy(NET, [evaluator])
     updates: list[Update] = []
     settings = TrainingSettings(updates=10, epochs=2, learning_rate=1e-3)
     Trainer(policy, [evaluator], settings).train(updates.append)

@@ -23,7 +23,7 @@ from solution.placement.graphs.workloads import (
 )
 from solution.placement.machine import Device, Machine
 from solution.placement.policy.imitation import Imitation
-from solution.placement.policy.ppo import Trainer
+from solution.placement.policy.ppo import Trainer, make_policy
 from solution.placement.policy.settings import PolicySettings, TrainingSettings
 from solution.placement.search import find_seconds_at_once
 from solution.placement.simulation.environment import Environment
@@ -32,7 +32,6 @@ from solution.placement.train import (
     CoursePlan,
     draw_questions,
     main,
-    make_policy,
     train,
 )
 from solution.system.errors import InputError

@@ -99,7 +99,7 @@ HELD_OUT = (
     *(_wavenet(*sizes) for sizes in ((1, 11), (2, 7))),
 )
 WORKLOADS = {workload.name: workload for workload in (*DOCUMENT, *LESSONS)}
-DRAWN = 96  # programs to learn from beside the lessons
+DRAWN = 96  # drawn programs, the first, that no judge is
 CELLS, LAYERS = 40, 24  # of a drawn program at most, which so has up to some 2,500 nodes
 STEPS = {"rnnlm": RNNLM_STEPS, "gnmt": GNMT_STEPS}  # of the document's
 BATCHES = (4, 8, 12, 16, 24, 48, 96)  # none of the document's

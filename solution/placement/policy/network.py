@@ -106,7 +106,8 @@ class Policy(nn.Module):
         Rounds before the last hand on chances, and carry no gradient. All is computed on the
         policy's device, wherever the arguments are.
         """
-        inputs, device = inputs.to(self.mean.device), self.mean.device
+        device = self.mean.device
+        inputs = inputs.to(device)
         fixed = {task: own.to(device) for task, own in (fixed or {}).items()}
         fed = self._first_round(inputs)
         for _ in range(self.settings.rounds - 1):

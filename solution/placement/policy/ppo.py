@@ -39,7 +39,7 @@ from solution.placement.policy.decisions import (
 )
 from solution.placement.policy.inputs import find_inputs
 from solution.placement.policy.network import Choice, Policy
-from solution.placement.policy.settings import TrainingSettings
+from solution.placement.policy.settings import PolicySettings, TrainingSettings
 from solution.system.files import make_folder
 
 
@@ -210,7 +210,9 @@ class Trainer:
         return repr((*settings, graphs, self.budget, begin))
 
 
-def fit_scale(policy: Policy, evaluators: Sequence[Evaluator]) -> None:
-    """Standardise by the training graphs."""
+def make_policy(settings: PolicySettings, evaluators: Sequence[Evaluator]) -> Policy:
+    """One that knows nothing but the scale of the inputs of these questions."""
+    policy = Policy(settings)
     scaler = fit_scaler(find_inputs(evaluator.graph).columns.numpy() for evaluator in evaluators)
     policy.set_scale(torch.from_numpy(scaler.mean), torch.from_numpy(scaler.scale))
+    return policy
