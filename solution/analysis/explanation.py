@@ -32,7 +32,7 @@ from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.system.names import suggest
 from solution.system.terminal import make_table
-from solution.system.wording import count
+from solution.system.wording import compare_times, count
 from solution.training.folds import NO_FOLD
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ def describe(compared: Comparison, reasons: Sequence[str]) -> str:
     ratio = 1.0
     if graph.runtimes is not None:
         ratio = graph.runtimes[slow] / graph.runtimes[fast]
-        text += f"; measured, it takes {ratio:.2f} times as long"
+        text += f"; measured, it takes {compare_times(ratio)}"
     if ratio < 1:
         text += f". The prediction is wrong here: take {slow}"
     elif slow != fast:

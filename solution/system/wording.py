@@ -1,4 +1,4 @@
-"""Durations, counts, lists and what to install, as people say them."""
+"""Durations, ratios of them, counts, lists and what to install, as people say them."""
 
 from collections.abc import Sequence
 
@@ -15,6 +15,15 @@ def spell(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60} s"
     return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def compare_times(ratio: float) -> str:
+    """How long something takes beside another: 1.15 times as long, 0.3% longer, as long."""
+    if ratio == 1:
+        return "as long"
+    if f"{ratio:.2f}" != "1.00":
+        return f"{ratio:.2f} times as long"
+    return f"{100 * abs(ratio - 1):.2g}% {'longer' if ratio > 1 else 'shorter'}"
 
 
 def count(number: int, name: str) -> str:

@@ -93,6 +93,19 @@ def test_the_sentence_names_places_and_runtimes() -> None:
         assert named in shown
 
 
+@pytest.mark.parametrize(
+    ("time", "words"),
+    [(1.003, "0.3% longer"), (0.997, "0.3% shorter"), (1.0, "as long"), (1.04, "1.04 times as")],
+)
+def test_a_small_difference_is_told(time: float, words: str) -> None:
+    explained = explain(OrdinarySettings().build(0).fit(TILE[:4], []), TILE[5])
+    runtimes = np.ones(TILE[5].num_configs)
+    runtimes[explained.slow] = time
+    measured = dataclasses.replace(explained.graph, runtimes=runtimes)
+    text = describe(dataclasses.replace(explained, graph=measured), [])
+    assert f"; measured, it takes {words}" in text
+
+
 def test_what_is_alike_in_both_configurations_is_no_reason() -> None:
     ranker = LightGBMSettings(**TREES).build(0).fit(TILE[:4], [])
     explained = explain(ranker, TILE[5])

@@ -104,6 +104,15 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
         read_cost_graph(str(tmp_path / "bad.npz"))
 
 
+def test_an_edge_between_two_nodes_is_refused(tmp_path: Path) -> None:
+    path = write_graph(make_layout_graph(name="mine"), tmp_path)
+    with np.load(path) as archive:
+        arrays = dict(archive)
+    np.savez(path, **{**arrays, "edge_index": arrays["edge_index"] + 0.5})
+    with pytest.raises(InputError, match="mine.npz: edge_index holds float64, expected whole"):
+        read_cost_graph(str(path))
+
+
 def test_a_cost_that_is_no_number_is_named() -> None:
     columns: Columns = make_columns(3, 0)
     columns.operations[1] = np.nan

@@ -11,7 +11,7 @@ import numpy as np
 
 from solution.data.hlo.records import read_module_file
 from solution.data.npz import read_opcodes
-from solution.data.npz_arrays import open_arrays, read_array
+from solution.data.npz_arrays import WHOLE_NUMBERS, open_arrays, read_array
 from solution.domain import vocabulary
 from solution.domain.collection import collection
 from solution.domain.graph import Graph
@@ -63,7 +63,7 @@ def _read_npz(path: Path) -> Graph:
             collection=collection("tile:xla"),
             node_features=read_array(archive, "node_feat", shape).astype(np.float32),
             node_opcodes=opcodes,
-            edges=read_array(archive, "edge_index", (None, 2)).astype(np.int64),
+            edges=read_array(archive, "edge_index", (None, 2), WHOLE_NUMBERS).astype(np.int64),
             configurable=np.empty(0, np.int64),
             configs=np.zeros((1, vocabulary.NUM_TILE_FEATURES), np.float32),
             runtimes=None,
