@@ -12,7 +12,6 @@ from solution.features.column import Feature
 from solution.features.columns import FEATURES
 from solution.store.lazy_graphs import GraphCache
 from solution.store.store import Store
-from solution.system.errors import InputError
 from solution.system.progress import track
 from solution.system.terminal import make_table
 from solution.system.wording import count
@@ -49,13 +48,8 @@ def _show(title: str, rows: str, features: Sequence[Feature], word: str) -> Tabl
 
 
 def write_collection(store: Store, collection: Collection, path: Path) -> int:
-    """Write the table of all graphs of the collection, and return its number of rows.
-
-    Raises InputError where the store has no graph of it.
-    """
+    """Write the table of all graphs of the collection, of which there are some; its rows."""
     rows = store.graphs.filter(store.graphs["collection"] == collection.name)
-    if rows.is_empty():
-        raise InputError(f"{store.folder}: has no graph of {collection.name}.")
     graphs = store.load(rows.sort("graph"), GraphCache(0))
     with track(graphs, f"Table of {collection.name}") as tracked:
         write_table(tracked, path)

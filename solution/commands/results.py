@@ -111,9 +111,17 @@ def report(
     if out is not None:
         check_output(out)
     else:
-        check_writable(run_folder)
+        _check_beside(run_folder)
     say(f"Report: {write_page(run, choose_recipe(run, recipe), out)}")
     _warn(describe_part(run_folder))
+
+
+def _check_beside(run_folder: Path) -> None:
+    """Raise InputError, which names --out, where the page could not be written into the run."""
+    try:
+        check_writable(run_folder)
+    except InputError as error:
+        raise InputError(f"{error} Or write the page elsewhere: --out FILE.html.") from error
 
 
 @app.command()

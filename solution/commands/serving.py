@@ -116,7 +116,7 @@ def rank(
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="How many are shown.")] = 10,
     regret: Annotated[
-        float, typer.Option(parser=read_share, help="Slowdown that is good enough.")
+        float, typer.Option(parser=read_share, help="Slowdown that is good enough, up to 100%.")
     ] = "2%",  # type: ignore[assignment]  # it is parsed
     confidence: Annotated[
         float, typer.Option(parser=read_share, help="For which share of programs.")

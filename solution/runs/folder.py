@@ -45,12 +45,12 @@ STUDENTS = ("distilled_layout", "distilled_tile")
 
 def find_runs() -> Path:
     """The folder of all runs."""
-    return refuse_address_variable("FASTSLOW_RUNS", Path(os.environ.get("FASTSLOW_RUNS", "runs")))
+    return refuse_address_variable("FASTSLOW_RUNS", Path(os.environ.get("FASTSLOW_RUNS") or "runs"))
 
 
 def find_stores() -> Path:
     """The folder of the stores that runs make."""
-    given = Path(os.environ.get("FASTSLOW_STORES", "stores"))
+    given = Path(os.environ.get("FASTSLOW_STORES") or "stores")
     return refuse_address_variable("FASTSLOW_STORES", given)
 
 

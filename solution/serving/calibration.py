@@ -51,8 +51,8 @@ def check_promise(regret: float, confidence: float) -> None:
     for name, given in (("regret", regret), ("confidence", confidence)):
         if not isinstance(given, Real):
             raise TypeError(f"{name} is {given!r}, expected a number: 0.02 for 2%, for example")
-    if not 0 <= regret < math.inf:
-        raise InputError(f"regret is {regret:g}, expected at least 0: 2% or 0.02, for example.")
+    if not 0 <= regret <= 1:
+        raise InputError(f"regret is {regret:g}, expected from 0 to 1: 2% or 0.02, for example.")
     if not 0 < confidence < 1:
         raise InputError(
             f"confidence is {confidence:g}, expected between 0 and 1: 90% or 0.9, for example."

@@ -17,7 +17,7 @@ OWN_BUNDLES = str(Path("solution", "serving"))  # where this project has one
 
 def find_inputs() -> Path:
     """The tree of inputs of a kernel."""
-    return Path(os.environ.get("FASTSLOW_INPUT", "/kaggle/input"))
+    return Path(os.environ.get("FASTSLOW_INPUT") or "/kaggle/input")
 
 
 def find_attached_data(inputs: Path, *, prepared: bool = True) -> Path | None:

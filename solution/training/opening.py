@@ -120,6 +120,16 @@ def _serves(folder: Path, hops: int | None) -> bool:
     return kept is None or (hops is not None and kept >= hops)
 
 
+def check_collection(data: Path, collection: str) -> None:
+    """Raise InputError where data, prepared or not, has no graph of it; no graph is read for it."""
+    if is_store(data):
+        there = Store.open(data).graphs["collection"].unique(maintain_order=True).to_list()
+    else:
+        there = list(dict.fromkeys(file.collection.name for file in find_files(data)))
+    if collection not in there:
+        raise InputError(f"{data}: has no graph of {collection}, but of {', '.join(there)}.")
+
+
 def _prepare(
     data: Path, folder: Path, hops: int | None, *, limit: bool, named: bool, workers: int | None
 ) -> None:

@@ -58,5 +58,6 @@ def test_a_table_of_a_collection_that_is_not_there_is_refused(
     write_graph(make_tile_graph(), tmp_path / "data")
     result = fastslow("features", "layout:nlp:random", "--data", "data", "--out", "t.parquet")
     assert result.returncode == 2
-    assert "has no graph of layout:nlp:random" in result.stderr
+    assert "data: has no graph of layout:nlp:random, but of tile:xla" in result.stderr
     assert not (tmp_path / "t.parquet").exists()
+    assert not (tmp_path / "stores").exists()  # said before anything is prepared

@@ -70,5 +70,6 @@ def test_every_command_names_the_folder_that_was_given(place: Path) -> None:
         assert f"Error: {folder}: may not be written (Permission denied)" in parts[words], words
         assert "code 2" in parts[words]
         assert ".partial" not in parts[words]
+        assert ("--out FILE.html" in parts[words]) == words.startswith("report")
     assert not done.stdout.strip()  # said before the work
     assert not (place / "mine").exists()

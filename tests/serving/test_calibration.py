@@ -129,7 +129,8 @@ def test_nothing_is_promised_of_nothing() -> None:
 @pytest.mark.parametrize(
     ("regret", "confidence", "words"),
     [
-        (-0.1, 0.9, "regret is -0.1, expected at least 0"),
+        (-0.1, 0.9, "regret is -0.1, expected from 0 to 1"),
+        (2.0, 0.9, "regret is 2, expected from 0 to 1: 2% or 0.02"),
         (0.02, 90.0, "confidence is 90, expected between 0 and 1: 90% or 0.9"),
     ],
 )

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from solution.runs.folder import find_runs, find_stores
+from solution.sessions.attached import find_inputs
 from solution.system.addresses import check_address, is_address, refuse_address
 from solution.system.errors import InputError
 from solution.system.mirrors import Mirror, find_mirrors
@@ -70,6 +71,14 @@ def test_a_variable_names_a_folder_of_this_machine(
     monkeypatch.setenv(name, "s3://bucket/x")
     with pytest.raises(InputError, match=f"{name} is s3:/bucket/x: expected a folder of this"):
         find()
+
+
+def test_a_variable_that_is_empty_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, find in (("RUNS", find_runs), ("STORES", find_stores), ("INPUT", find_inputs)):
+        monkeypatch.delenv(f"FASTSLOW_{name}", raising=False)
+        usual = find()
+        monkeypatch.setenv(f"FASTSLOW_{name}", "")
+        assert find() == usual != Path()
 
 
 @pytest.mark.parametrize(
