@@ -48,11 +48,18 @@ def replace_file(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def replace_folder(folder: Path) -> Iterator[Path]:
-    """Yield a temporary folder; when the block succeeds it takes the place of `folder`."""
-    temporary = _temporary(folder)
+def replace_folder(folder: Path, *, alone: bool = False) -> Iterator[Path]:
+    """Yield a temporary folder; when the block succeeds it takes the place of `folder`.
+
+    Args:
+        alone: the caller keeps others from doing so meanwhile, so what is there already was left
+            by one that was killed, and goes.
+    """
+    temporary = folder.with_name(f"{TEMPORARY}{folder.name}") if alone else _temporary(folder)
     make_folder(folder.parent)
     with name_refusal(folder.parent):
+        if alone:
+            remove(temporary)
         temporary.mkdir()
     try:
         yield temporary

@@ -168,7 +168,8 @@ def _bring(latest: Push, target: Path, kernels: Kernels, *, replace: bool) -> No
         )
     if not replace:
         _check_target(latest, target)  # a download may take hours
-    with replace_folder(target.resolve()) as temporary:  # of a link, what it leads to
+    # Of a link, what it leads to is replaced; the lock of the records keeps other pulls out.
+    with replace_folder(target.resolve(), alone=True) as temporary:
         # Without what is Jupyter's own, no file but the listed ones and the log is Kaggle's.
         hidden = shutil.ignore_patterns(".*", "__*")
         shutil.copytree(folder, temporary, dirs_exist_ok=True, ignore=hidden)

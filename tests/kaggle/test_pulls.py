@@ -1,5 +1,7 @@
 """What was made where a pull puts its outputs is not lost, and a pull that broke off goes on."""
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -110,6 +112,20 @@ def test_outputs_that_change_after_a_pull_was_interrupted(shop: Place) -> None:
     done = pull(shop)
     assert done.code == DONE, done.words
     assert (shop.folder / "runs" / NAME / "ledger.csv").read_bytes() == b"key,then\n"
+
+
+def test_what_a_killed_pull_left_is_removed_by_the_next(shop: Place) -> None:
+    assert push(shop).code == DONE
+    finish_session(shop, ledger=bytes(64 << 20))  # large, to be met while it is put in its place
+    running, runs = shop.start("kernels", "pull", NAME), shop.folder / "runs"
+    while not (left := list(runs.glob(".partial-*"))) and not running.ends_within(0.001):
+        pass
+    os.killpg(running.number, signal.SIGKILL)
+    assert (running.finish().code, len(left)) == (-signal.SIGKILL, 1)
+    assert left[0].is_dir()
+    done = pull(shop)
+    assert done.code == DONE, done.words
+    assert not list(runs.rglob(".partial-*"))
 
 
 def test_two_pulls_at_once(shop: Place) -> None:
