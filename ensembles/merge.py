@@ -10,16 +10,11 @@ from ensembles.methods import merge, normalise
 from ensembles.recipe import Recipe, check_members, check_place, check_recipe
 from solution.domain import predictions
 from solution.domain.predictions import RANKING_SCHEMA, REQUEST_KEYS
-from solution.runs.folder import EXPERIMENTS, Run
+from solution.runs.folder import EXPERIMENTS, QUICK_LOOK, Run
 from solution.system.errors import InputError
 from solution.system.files import remove_leftovers
 from solution.system.parquet import GRAPH, read_by_graphs, write_batches
 from solution.system.wording import count
-
-QUICK_LOOK = (
-    "This is a quick look, by `--limit`: few graphs, one seed, short trainings. Its scores mean "
-    "little."
-)
 
 
 def merge_run(run: Run, recipe: Recipe) -> None:
@@ -66,7 +61,11 @@ def find_missing(run: Run, recipe: Recipe) -> list[str]:
 
 def describe_caveats(run: Run, recipe: Recipe) -> list[str]:
     """What people should know of the recipe's scores in the run before they believe them."""
-    sentences = [QUICK_LOOK] if run.is_quick else []
+    sentences = []
+    if run.is_quick:
+        sentences.append(
+            f"This is a quick look, by `--limit`: {QUICK_LOOK}. Its scores mean little."
+        )
     if missing := find_missing(run, recipe):
         sentences.append(
             f"The run is not finished: nothing of {' or '.join(missing)} stands in these numbers "

@@ -103,7 +103,7 @@ def report(
     ] = None,
 ) -> None:
     """Write what a run reached as one HTML page that opens anywhere, offline."""
-    from ensembles.last_recipe import choose_recipe, describe_part
+    from ensembles.last_recipe import choose_recipe
     from submissions.page.build import write_page
 
     check_ending(out, ".html")
@@ -113,7 +113,7 @@ def report(
     else:
         _check_beside(run_folder)
     say(f"Report: {write_page(run, choose_recipe(run, recipe), out)}")
-    _warn(describe_part(run_folder))
+    _warn_of_part(run_folder)
 
 
 def _check_beside(run_folder: Path) -> None:
@@ -130,7 +130,6 @@ def verify(
     run_folder: Annotated[Path, typer.Option("--run", help="Its run folder.")] = SAMPLE_RUN,
 ) -> None:
     """Check a submission file against the rows that a run's data asks for, as Kaggle would."""
-    from ensembles.last_recipe import describe_part
     from solution.domain import predictions
     from solution.domain.collection import COLLECTIONS
     from submissions.checker import check_submission
@@ -141,7 +140,7 @@ def verify(
     rows = check_submission(submission, expected)
     say(f"{submission}: {count(rows, 'row')}, sound: as {run_folder} asks.")
     if submission.resolve() == opened.submission.resolve():
-        _warn(describe_part(run_folder))
+        _warn_of_part(run_folder)
     asked = sum(collection.test_rows for collection in COLLECTIONS)
     if rows != asked:
         say(f"The competition asks for {asked} rows: this file is not for upload.")
@@ -217,9 +216,12 @@ def _explain_by_columns(
     pictures.draw_components(graph, others, place / "components.png", marked, rows_of)
 
 
-def _warn(words: str) -> None:
-    if words:
-        output.print(words, style="yellow", markup=False)
+def _warn_of_part(run_folder: Path) -> None:
+    from ensembles.last_recipe import describe_part
+    from solution.system.progress import warn
+
+    if words := describe_part(run_folder):
+        warn(words)
 
 
 def finish(run: Run, recipe: "Recipe") -> None:
@@ -228,12 +230,13 @@ def finish(run: Run, recipe: "Recipe") -> None:
     The caller keeps other processes out of the run.
     """
     from solution.runs.collapse import find_collapsed
+    from solution.system.progress import warn
     from submissions.build import build_submission
     from submissions.report import summarise, tabulate
 
     built = build_submission(run, recipe)
     output.print(tabulate(built.scores))
     for collapse in find_collapsed(run):
-        output.print(f"Look at this: {collapse.describe()}", style="yellow", markup=False)
+        warn(f"Look at this: {collapse.describe()}")
     say(summarise(built.scores))
     say(built.describe())

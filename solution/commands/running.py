@@ -29,7 +29,7 @@ from solution.commands.options import (
 from solution.commands.results import finish
 from solution.data.folders import SAMPLE, check_exists
 from solution.experiments import DEFAULTS
-from solution.runs.folder import Run, find_runs, find_stores
+from solution.runs.folder import QUICK_LOOK, Run, find_runs, find_stores
 from solution.runs.origin import remember_origin
 from solution.system.buckets import on_this_machine
 from solution.system.errors import InputError
@@ -75,9 +75,7 @@ StoreFolder = Annotated[
     ),
 ]
 Folds = Annotated[int | None, typer.Option(min=2, max=100, help="Default: 5; with --limit 2.")]
-Limit = Annotated[
-    bool, typer.Option("--limit", help="A quick look: few graphs, one seed, short trainings.")
-]
+Limit = Annotated[bool, typer.Option("--limit", help=f"A quick look: {QUICK_LOOK}.")]
 Estimate = Annotated[
     bool, typer.Option("--estimate", help="Only say how long it will take, memory and disk.")
 ]
@@ -172,7 +170,7 @@ def _find_experiments(
             )
     if not limit:
         return found
-    say(f"A quick look: few graphs, one seed, {folds} folds, short trainings. Scores mean little.")
+    say(f"A quick look: {QUICK_LOOK}, {folds} folds. Scores mean little.")
     return [experiment.quick() for experiment in found]
 
 

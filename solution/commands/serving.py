@@ -204,6 +204,7 @@ def onnx(
 def open_bundle(bundle: Path | None, run_folder: Path | None, recipe: str | None) -> "Bundle":
     """The bundle or the run that is named, else the one that ships; raise InputError for both."""
     from solution.serving.bundle import load_bundle, load_run
+    from solution.system.progress import warn
 
     if bundle is not None and run_folder is not None:
         raise InputError("Give what to rank with: --with BUNDLE or --run RUN, one of them.")
@@ -213,18 +214,12 @@ def open_bundle(bundle: Path | None, run_folder: Path | None, recipe: str | None
         return load_run(run_folder, recipe)
     if bundle is not None:
         opened = load_bundle(bundle)
-        _warn(opened)
+        if opened.caveat:
+            warn(opened.caveat)
         return opened
     opened = load_bundle()
     say(BUNDLED)
     return opened
-
-
-def _warn(opened: "Bundle") -> None:
-    from solution.system.progress import console
-
-    if opened.caveat:
-        console.print(opened.caveat, style="yellow", markup=False)
 
 
 def _tabulate(ranking: "Ranking", top: int, *, made: bool) -> "Table":

@@ -39,7 +39,7 @@ from solution.models.nets.checkpoint import (
 )
 from solution.models.nets.devices import pick_device
 from solution.placement.best_known import Best, make_evaluators
-from solution.placement.evaluation import TASKS, Evaluator
+from solution.placement.evaluation import TASKS, TWO_TASKS, Evaluator
 from solution.placement.graphs.workloads import LESSONS, draw_judges, draw_lessons
 from solution.placement.machine import make_machine
 from solution.placement.policy.decisions import pack_decision, unpack_decision
@@ -61,7 +61,6 @@ from solution.system.terminal import say
 
 SHIPPED = PolicySettings(width=96, attention_layers=2, heads=4, segment=512, inner=256, rounds=1)
 NUMBERS = range(2, MAX_HEAD + 1)  # of devices: the policy learns each, and can tell none between
-TWO_TASKS: tuple[str, ...] = TASKS[1:]
 STEPS = [4500, 3000]  # of imitation, in the turns with the picked programs
 EVERY = 500  # steps of imitation between two checkpoints
 
@@ -254,6 +253,9 @@ def main(
     ] = 240,
     large: Annotated[int, typer.Option(min=0, help="Larger programs beside them.")] = 40,
     leave_out: Annotated[str, typer.Option(help="A family that is not learned from.")] = "",
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes that search. Default: one per core.")
+    ] = None,
 ) -> None:
     """Train on small graphs of all families."""
     began = time.perf_counter()
@@ -277,7 +279,7 @@ def main(
     training = TrainingSettings(updates=updates, samples=16, epochs=2, learning_rate=GOING_ON)
     folder = out.with_suffix(".training")
     policy = train(policy, training, courses, folder=folder, is_taught=begin is not None,
-                   workers=count_cores())  # fmt: skip
+                   workers=workers or count_cores())  # fmt: skip
     save_policy(policy, out)
     say(f"{out}: {out.stat().st_size / 1e6:.2f} MB in {time.perf_counter() - began:.0f} s")
 

@@ -38,6 +38,7 @@ from solution.system.sealing import check_any_seal
 from solution.system.sealing import read_record as read_sealed_record
 
 RECORD, EXPERIMENTS, QUICK = "run.json", "experiments", "quick"
+QUICK_LOOK = "few graphs, one seed, short trainings"  # what it is, in words
 JOBS, CHECKPOINTS = "jobs", ".checkpoints"
 # Of `fastslow pack --distill`: they learned from the ensemble and are no members of it.
 STUDENTS = ("distilled_layout", "distilled_tile")

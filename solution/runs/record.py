@@ -25,7 +25,7 @@ from solution.system.files import (
     write_sealed,
 )
 from solution.system.names import NAME, check_text
-from solution.system.progress import console
+from solution.system.progress import warn
 from solution.system.sealing import check_seal
 
 # The rooms and files whose code decides predictions; an experiment's own file is in its record.
@@ -181,11 +181,9 @@ def compare_versions(folder: Path, record: dict[str, Any]) -> None:
         if then.get(name, now[name]) != now[name]
     ]
     if other:
-        console.print(
+        warn(
             f"{folder}: was begun with other versions ({'; '.join(other)}). Its models are kept; "
-            "those that are trained now may differ in the last digits.",
-            style="yellow",
-            markup=False,
+            "those that are trained now may differ in the last digits."
         )
 
 

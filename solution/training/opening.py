@@ -20,7 +20,7 @@ from solution.store.preparing import prepare_store
 from solution.store.store import Store, is_store, read_preparation
 from solution.system.errors import InputError
 from solution.system.files import locked
-from solution.system.progress import console, warn
+from solution.system.progress import warn
 from solution.system.sealing import replace_sealed
 from solution.system.wording import count, join_names
 from solution.training.folds import Scheme
@@ -209,23 +209,17 @@ def warn_about_gaps(
     for item in experiments:
         if not any(name in collections for name in item.collections):
             ranked = ", ".join(item.collections)
-            console.print(
-                f"{item.name}: ranks {ranked}, which is not asked for: nothing is trained.",
-                style="yellow",
-                markup=False,
-            )
+            warn(f"{item.name}: ranks {ranked}, which is not asked for: nothing is trained.")
     for name in collections:
         labelled = plan.rows(name, IS_LABELLED)
         if plan.rows(name).is_empty():
-            console.print(f"[yellow]{name}: no graphs here; it is left out.")
+            warn(f"{name}: no graphs here; it is left out.")
         elif labelled.is_empty():
-            console.print(f"[yellow]{name}: no graph has labels; nothing can be trained on it.")
+            warn(f"{name}: no graph has labels; nothing can be trained on it.")
         elif not plan.folds(name):
-            console.print(
-                f"[yellow]{name}: {count(len(labelled), 'labelled graph')} of one architecture "
+            warn(
+                f"{name}: {count(len(labelled), 'labelled graph')} of one architecture "
                 "cannot be divided; one model learns from all and there is no out-of-fold score."
             )
         elif len(labelled) < 2 * len(plan.folds(name)):
-            console.print(
-                f"[yellow]{name}: only {len(labelled)} labelled graphs; scores mean little."
-            )
+            warn(f"{name}: only {len(labelled)} labelled graphs; scores mean little.")

@@ -18,7 +18,7 @@ from solution.system.files import remove
 from solution.system.mirrors import Mirror
 from solution.system.parcel import unpack_folder
 from solution.system.parquet import read_by_graphs, write_batches
-from solution.system.progress import console
+from solution.system.progress import console, warn
 from solution.system.report import Report
 from solution.system.wording import count
 from solution.training.away import AwayTrainer, estimate_needs, share_run
@@ -55,11 +55,10 @@ def warn_about_devices(experiments: Sequence[Experiment], devices: int) -> None:
     for experiment in experiments:
         most = experiment.ranker.most_devices
         if 0 < most < devices:
-            console.print(
+            warn(
                 f"{experiment.name}: its steps have {count(most, 'graph')}, so each fit takes "
-                f"{count(most, 'device')} and not {devices}.",
-                style="yellow", markup=False,
-            )  # fmt: skip
+                f"{count(most, 'device')} and not {devices}."
+            )
 
 
 def train_jobs(

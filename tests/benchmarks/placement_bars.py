@@ -17,7 +17,7 @@ import torch
 from solution.placement.baselines.constraint import solve
 from solution.placement.baselines.lists import list_decisions
 from solution.placement.baselines.searches import anneal
-from solution.placement.evaluation import Evaluator
+from solution.placement.evaluation import TWO_TASKS, Evaluator
 from solution.placement.graphs.cost_graph import CostGraph
 from solution.placement.graphs.workloads import SMALL
 from solution.placement.machine import make_machine
@@ -29,7 +29,6 @@ from solution.system.terminal import make_table, output
 from tests.benchmarks.go_tables import say_gain
 from tests.placement.made import make_graph
 
-TASKS = ("placement", "schedule")
 BUDGET, SEEDS = 2000, 3
 TINY_SEEDS = 20  # of graphs that are searched in a tenth of a second
 SECONDS = 40.0  # of CP-SAT, a graph
@@ -95,7 +94,7 @@ def find_gap(graph: CostGraph, devices: int) -> tuple[float, float, bool]:
     Means over seeds; and whether the optimum is proven, else it is a bound.
     """
     environment = Environment(graph, make_machine(devices))
-    evaluator = Evaluator(environment, TASKS)
+    evaluator = Evaluator(environment, TWO_TASKS)
     heft = list_decisions(graph, environment.machine, fused=False)["heft"]
     solved = solve(environment, SECONDS, start=heft)
     policy = load_policy()
@@ -112,7 +111,7 @@ def show_middling() -> None:
     rows = []
     for graph in list_graphs():
         for devices in (2, 4):
-            row = compare(Evaluator(Environment(graph, make_machine(devices)), TASKS))
+            row = compare(Evaluator(Environment(graph, make_machine(devices)), TWO_TASKS))
             rows.append(row)
             milliseconds = (row.heft, row.etf, row.ours, row.annealed, row.annealed_long)
             cells = [f"{1e3 * value:.3f}" for value in milliseconds]

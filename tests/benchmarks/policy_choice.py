@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from solution.placement.best_known import make_evaluators
-from solution.placement.evaluation import TASKS
+from solution.placement.evaluation import TASKS, TWO_TASKS
 from solution.placement.graphs.workloads import draw_judges
 from solution.placement.policy.saving import SHIPPED, load_policy
 from solution.placement.search import find_seconds_at_once
@@ -32,7 +32,7 @@ def main() -> None:
         table.add_column(header)
     judges = draw_judges()
     policies = [(path.name, load_policy(path)) for path in (SHIPPED, *map(Path, sys.argv[1:]))]
-    for tasks, devices in product((TASKS, TASKS[1:]), DEVICES):
+    for tasks, devices in product((TASKS, TWO_TASKS), DEVICES):
         evaluators = make_evaluators(judges, tasks, devices)
         for name, policy in policies:
             ratios = np.array(

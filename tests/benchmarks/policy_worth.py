@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from solution.placement.best_known import make_evaluators
-from solution.placement.evaluation import TASKS, Evaluator
+from solution.placement.evaluation import TASKS, TWO_TASKS, Evaluator
 from solution.placement.graphs.workloads import HELD_OUT, SMALL, Workload
 from solution.placement.policy.network import Policy
 from solution.placement.policy.saving import load_policy
@@ -60,7 +60,7 @@ def show(programs: dict[str, Sequence[Workload]], policy: Policy) -> None:
                    "One device / search", "Policy leads"):  # fmt: skip
         table.add_column(header)
     for name, workloads in programs.items():
-        for tasks in (TASKS, TASKS[1:]):
+        for tasks in (TASKS, TWO_TASKS):
             worths = [measure(one, policy) for one in make_evaluators(workloads, tasks)]
             of = {field: np.array([getattr(worth, field) for worth in worths])
                   for field in Worth.__dataclass_fields__}  # fmt: skip

@@ -33,7 +33,7 @@ def test_the_demo_ends_with_a_sentence_and_a_report(fastslow: FastSlow, tmp_path
     assert done.returncode == 0, done.stderr
     assert re.search(r"takes \d+\.\d% longer than the best of all", done.stdout)
     assert re.search(r"names the faster one in \d\d% of the pairs", done.stdout)
-    assert "one seed, 2 folds" in done.stdout
+    assert "short trainings, 2 folds" in done.stdout
     page = (tmp_path / "runs" / "demo" / "report.html").read_text(encoding="utf-8")
     assert "these are no Kaggle scores" in page
     assert "must never be quoted as TpuGraphs results" in page

@@ -11,7 +11,7 @@ from solution.placement.baselines.hierarchical import HdpSettings, place_hierarc
 from solution.placement.baselines.insertion import Tasks
 from solution.placement.baselines.lists import find_tasks, list_decisions, plan_cpop, plan_heft
 from solution.placement.baselines.searches import anneal, breed, search_at_random
-from solution.placement.evaluation import Evaluator
+from solution.placement.evaluation import TWO_TASKS, Evaluator
 from solution.placement.graphs.cost_graph import CostGraph, build_cost_graph
 from solution.placement.graphs.workloads import SMALL, WORKLOADS
 from solution.placement.machine import Machine, make_machine
@@ -20,8 +20,6 @@ from solution.placement.simulation.decision import Decision, Outcome
 from solution.placement.simulation.environment import Environment
 from solution.system.errors import InputError
 from tests.placement.made import make_columns, make_graph, make_unequal_machine
-
-TWO = ("placement", "schedule")
 
 
 def make_kernels(count: int, seed: int) -> CostGraph:
@@ -120,7 +118,7 @@ def test_metis_says_nothing_of_graphs_as_small_as_the_machine(
 @pytest.mark.parametrize("seed", range(10))
 def test_nothing_beats_the_bound(seed: int) -> None:
     graph, machine = make_graph(12, seed), make_unequal_machine(2, seed)
-    for tasks in (TWO, ("fusion", *TWO)):
+    for tasks in (TWO_TASKS, ("fusion", *TWO_TASKS)):
         evaluator = Evaluator(Environment(graph, machine), tasks)
         anneal(evaluator, 200, seed)
         bound = find_bound(graph, machine, fused="fusion" in tasks)
@@ -176,7 +174,7 @@ def find_best_of_all(environment: Environment) -> float:
 @pytest.mark.parametrize("seed", range(4))
 def test_the_optimum_of_eight_nodes_on_two_devices_is_reached(seed: int) -> None:
     environment = Environment(make_graph(8, seed), make_unequal_machine(2, seed))
-    evaluator = Evaluator(environment, TWO)
+    evaluator = Evaluator(environment, TWO_TASKS)
     optimize(evaluator, None, 2000)
     assert evaluator.seconds <= find_best_of_all(environment) * (1 + 1e-12)
 
@@ -225,7 +223,7 @@ def test_the_proven_optimum_of_small_graphs_is_nearly_reached(seed: int) -> None
 
     environment = Environment(make_graph(12, seed), make_unequal_machine(2, seed))
     found = solve(environment, 20)
-    evaluator = Evaluator(environment, TWO)
+    evaluator = Evaluator(environment, TWO_TASKS)
     optimize(evaluator, None, 2000)
     assert found.is_proven and found.bound <= evaluator.seconds * (1 + 1e-9)
     assert evaluator.seconds <= 1.03 * environment.runtime(found.decision).seconds

@@ -10,7 +10,7 @@ import torch
 from solution.placement.baselines.divisions import decide_at_random
 from solution.placement.baselines.insertion import schedule_by_insertion
 from solution.placement.baselines.lists import find_tasks, list_decisions
-from solution.placement.evaluation import TASKS, Evaluator
+from solution.placement.evaluation import TASKS, TWO_TASKS, Evaluator
 from solution.placement.graphs.workloads import SMALL
 from solution.placement.machine import Machine, make_machine
 from solution.placement.moves import Moves
@@ -143,7 +143,7 @@ def test_tasks_in_turn_know_what_those_before_them_found(monkeypatch: pytest.Mon
 
 def test_what_cp_sat_proves_is_kept() -> None:
     pytest.importorskip("ortools")
-    question = Evaluator(Environment(make_graph(8, 2), make_machine(2)), ("placement", "schedule"))
+    question = Evaluator(Environment(make_graph(8, 2), make_machine(2)), TWO_TASKS)
     protocols = Protocols(SMALL[0], make_policy(), Scratch(NET, TrainingSettings()))
     protocols.methods()["cp-sat"](question, 2, 0)
     assert 0.9 * question.seconds < question.bound <= question.seconds * (1 + 1e-9)

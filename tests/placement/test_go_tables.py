@@ -9,7 +9,7 @@ import typer
 from solution.placement.evaluation import TASKS
 from solution.placement.graphs.workloads import SMALL
 from solution.placement.policy.saving import SHIPPED
-from tests.benchmarks.go import PAIR, Bench, choose_methods
+from tests.benchmarks.go import Bench, choose_methods
 from tests.benchmarks.go_tables import TOGETHER, Cell, Cells, find_gain, tabulate_reach
 
 
@@ -60,4 +60,3 @@ def test_a_method_that_is_not_known_is_named() -> None:
     with pytest.raises(typer.BadParameter, match="'annealing 11 times' is none of"):
         choose_methods("go,annealing 11 times")
     assert not set(TOGETHER) & set(choose_methods(""))
-    assert len(PAIR) == 2

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from solution.placement.baselines.searches import anneal, breed, change_one
-from solution.placement.evaluation import Evaluator
+from solution.placement.evaluation import TWO_TASKS, Evaluator
 from solution.placement.graphs.workloads import WORKLOADS
 from solution.placement.machine import make_machine
 from solution.placement.simulation.environment import Environment
@@ -29,7 +29,7 @@ def test_a_search_that_changes_single_nodes_gets_somewhere(
     search: Search, name: str, share: float
 ) -> None:
     """A wander through a graph of some hundred nodes ends where it began, or worse."""
-    evaluator = ask(name, ("placement", "schedule"))
+    evaluator = ask(name, TWO_TASKS)
     search(evaluator, 1000, 0)
     assert evaluator.seconds < share * evaluator.reference
 
