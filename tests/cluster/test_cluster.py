@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ import psutil
 import pytest
 
 from solution.system.errors import InputError
+from solution.system.files import holding
 from solution.training.executors.base import Needs, Task
 from solution.training.executors.cluster import RETRIES, RayExecutor, fit_needs
 from tests.cluster.conftest import open_cluster
@@ -166,7 +168,9 @@ def test_nobody_answers(watch: Watched) -> None:
 
 
 def test_a_cluster_of_its_own_leaves_nothing_behind(tmp_path: Path) -> None:
-    """No token file, no folder, no process; telemetry is off."""
+    """No token file, no folder, no process; telemetry is off. What a killed one left goes, too."""
+    left, used = (Path(tempfile.mkdtemp(prefix="fastslow-ray-", dir="/tmp")) for _ in range(2))
+    (left / "session").mkdir()
     script = """
 import os, sys
 before = dict(os.environ)
@@ -181,10 +185,12 @@ for number in (3, 4):  # as when a cell of a notebook is run again
 print(found, sorted(name for name in os.environ if name not in before and "RAY" in name))
 """
     home = {**os.environ, "HOME": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=REPOSITORY, env=home, capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
+    with holding(used):  # as who is at work does
+        done = subprocess.run(
+            [sys.executable, "-c", script], cwd=REPOSITORY, env=home, capture_output=True,
+            text=True, check=False,
+        )  # fmt: skip
+    used.rmdir()
     assert done.stdout.splitlines()[-1] == "{3: 9, 4: 16} []", done.stdout + done.stderr
     assert [
         path for path in tmp_path.rglob("*") if "ray" in path.name or "token" in path.name

@@ -16,13 +16,14 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from solution.system.errors import InputError
+from solution.system.files import holding
 from solution.system.processes import count_cores
 from solution.system.terminal import say
 from solution.system.wording import count, how_to_install
@@ -36,6 +37,7 @@ RETRIES = 3  # of a task whose process died
 POLL_SECONDS = 0.1
 AT_ONCE = 64  # results that are taken at a time
 STORE_BYTES = 256 << 20  # of shared memory: results are small, graphs are mapped from files
+SHORT, OWN = Path("/tmp"), "fastslow-ray-"  # sockets below it have names of 107 bytes at most
 SETTINGS = {  # where the environment has no others
     "RAY_task_oom_retries": str(RETRIES),  # else a fit too large for memory is tried without end
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
@@ -195,19 +197,35 @@ def join_cluster(address: str | None, workers: int | None = None) -> Iterator[An
     else:  # else a token that is refused is tried twenty times, with a line each
         os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "3")
     ray = import_ray()
-    folder = Path(tempfile.mkdtemp(prefix="fastslow-ray-", dir="/tmp")) if address is None else None
+    with nullcontext() if address is not None else _own_folder() as folder:
+        try:
+            _connect(ray, address, workers, folder)
+            yield ray
+        finally:
+            with _deaf():
+                ray.shutdown()
+            if threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGTERM, on_end)  # Ray has one of its own
+            os.environ.clear()
+            os.environ.update(before)
+
+
+@contextmanager
+def _own_folder() -> Iterator[Path]:
+    """What the Ray that is started here writes to, until its end.
+
+    Who uses one holds it, so one that can be had was left by a command that was killed, and goes.
+    """
+    for left in filter(Path.is_dir, SHORT.glob(f"{OWN}*")):
+        with suppress(OSError), holding(left) as is_left:
+            if is_left:
+                shutil.rmtree(left, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=OWN, dir=SHORT))
     try:
-        _connect(ray, address, workers, folder)
-        yield ray
+        with holding(folder):
+            yield folder
     finally:
-        with _deaf():
-            ray.shutdown()
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, on_end)  # Ray has one of its own
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
-        os.environ.clear()
-        os.environ.update(before)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @cache
