@@ -147,13 +147,7 @@ def _choose(
     begin = time.monotonic()
     earlier = sum(trial.seconds for trial in journal.trials.values())
     tell("compiling the program as it is")
-    own = chosen.space.default
-    default = journal.trials.get(name_choices(own))
-    machine = Machine(chosen, workers, settings.seed, default.time if default else None)
-    if default is None:
-        default = Trial(name_choices(own), own.tolist(), machine.reference)
-        journal.trials[default.name] = default
-        journal.write()
+    machine, default = _time_default(chosen, workers, journal, settings)
     trials, note = _search(led, default, machine, journal, settings, tell)
     ended = _recall_end(journal, trials, settings)
     if ended is None:
@@ -163,25 +157,27 @@ def _choose(
         journal.result = _describe_end(ended, trials, settings)
     else:
         tell("nothing is left to measure, and what was timed at the end stands")
-    found, seconds = ended.found, ended.seconds
-    if found is None or not found[1].is_gain:
-        take_back(folder)
-    if found is None:
-        chosen_as = "as the compiler has it", "Nothing changes."
-        result = Chosen(chosen.program.name, trials, machine.reference, None, *chosen_as,
-                        note, seconds)  # fmt: skip
-    else:
-        result = _describe(chosen, machine, trials, *found, note, seconds)
-        if found[1].is_gain:
-            facts = {"gain": found[1].gain, "interval": [found[1].low, found[1].high]}
-            result.files.extend(
-                hand_over(chosen, np.array(found[0].choices, np.int32), folder, facts)
-            )
+    files = _hand_over(chosen, ended, folder)
+    result = _describe(chosen, machine, trials, ended, note)
     journal.result = {**(journal.result or {}), "configuration": result.configuration}
     journal.write()
     draw_search(trials, machine.reference, chosen.program.name, folder / PICTURE)
-    result.files.append(folder / PICTURE)
+    result.files.extend([*files, folder / PICTURE])
     return result
+
+
+def _time_default(
+    chosen: ProgramSpace, workers: Workers, journal: Journal, settings: Settings
+) -> tuple[Machine, Trial]:
+    """What measures, and the default, which is timed once in all sessions."""
+    own = chosen.space.default
+    default = journal.trials.get(name_choices(own))
+    machine = Machine(chosen, workers, settings.seed, default.time if default else None)
+    if default is None:
+        default = Trial(name_choices(own), own.tolist(), machine.reference)
+        journal.trials[default.name] = default
+        journal.write()
+    return machine, default
 
 
 def _search(
@@ -240,22 +236,29 @@ def _recall_end(journal: Journal, trials: Sequence[Trial], settings: Settings) -
     return Ended((journal.trials[known["winner"]], Verdict(**known["verdict"])), known["seconds"])
 
 
+def _hand_over(chosen: ProgramSpace, ended: Ended, folder: Path) -> Sequence[Path]:
+    """Write what is faster than the default, and nothing else, into the folder; the files."""
+    if ended.found is None or not ended.found[1].is_gain:
+        take_back(folder)
+        return ()
+    winner, verdict = ended.found
+    facts = {"gain": verdict.gain, "interval": [verdict.low, verdict.high]}
+    return hand_over(chosen, np.array(winner.choices, np.int32), folder, facts)
+
+
 def _describe(
-    chosen: ProgramSpace,
-    machine: Machine,
-    trials: list[Trial],
-    winner: Trial,
-    verdict: Verdict,
-    note: str,
-    seconds: float,
+    chosen: ProgramSpace, machine: Machine, trials: list[Trial], ended: Ended, note: str
 ) -> Chosen:
-    choices = np.array(winner.choices, np.int32)
-    before, after = machine.optimised(chosen.space.default), machine.optimised(choices)
-    changes = describe_changes(before, after) if before and after else ""
-    configuration = describe_choice(chosen, choices)
+    verdict, configuration, changes = None, "as the compiler has it", "Nothing changes."
+    if ended.found is not None:
+        winner, verdict = ended.found
+        choices = np.array(winner.choices, np.int32)
+        before, after = machine.optimised(chosen.space.default), machine.optimised(choices)
+        changes = describe_changes(before, after) if before and after else ""
+        configuration = describe_choice(chosen, choices)
     return Chosen(
         chosen.program.name, trials, machine.reference, verdict, configuration, changes, note,
-        seconds,
+        ended.seconds,
     )  # fmt: skip
 
 
