@@ -33,7 +33,7 @@ import os
 import runpy
 from glob import glob
 
-inputs = os.environ.get("FASTSLOW_INPUT", "/kaggle/input")
+inputs = os.environ.get("FASTSLOW_INPUT") or "/kaggle/input"
 for script in glob(f"{inputs}/**/fastslow_install.py", recursive=True)[:1]:
     runpy.run_path(script, init_globals={"COMMIT": COMMIT}, run_name="__main__")
 
