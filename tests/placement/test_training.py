@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 import torch
+import typer
+from typer.testing import CliRunner
 
 from solution.placement import train as placement_training
 from solution.placement.best_known import Best, make_evaluators
@@ -131,6 +133,15 @@ def test_what_a_training_cannot_be_given_is_said_at_once(tmp_path: Path) -> None
     ):
         with pytest.raises(InputError, match=message):
             main(**words)
+
+
+def test_a_training_without_workers_is_refused(tmp_path: Path) -> None:
+    app = typer.Typer()
+    app.command()(main)
+    done = CliRunner().invoke(app, [str(tmp_path / "a.safetensors"), "--workers", "0"])
+    assert (done.exit_code, "Invalid value for '--workers'" in done.output) == (2, True), (
+        done.output
+    )
 
 
 def stop_after(patch: pytest.MonkeyPatch, calls: int) -> None:
