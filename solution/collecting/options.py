@@ -15,7 +15,9 @@ import numpy as np
 
 from solution.collecting.compiler import Flags
 from solution.collecting.program import Program
+from solution.collecting.spaces import CHOOSE
 from solution.domain.vocabulary import OPTION_CHOICES, OPTION_NAMES
+from solution.system.errors import InputError
 
 KIND = "LIBRARY_FUSION_TYPE_"
 LIBRARY = "xla_cpu_experimental_ynn_fusion_type"
@@ -53,6 +55,11 @@ class OptionSpace:
     reference_counts = True
 
     def __init__(self, program: Program) -> None:
+        if not len(program.configurable):
+            raise InputError(
+                f"{program.name}: expected a convolution, dot or reshape, which a layout "
+                f"collection lists of each program, found none. {CHOOSE}"
+            )
         self._program = program
         counts = [range(len(choices)) for choices in OPTION_CHOICES.values()]
         self._grid = np.array(list(product(*counts)), np.int8)

@@ -18,6 +18,7 @@ from solution.features.candidates import CHANGES, SHARES
 from solution.system.errors import InputError
 
 MAX_TRIES = 50  # to find a configuration that is not there yet
+CHOOSE = "Choose its options instead: `fastslow choose PROGRAM --over options`."
 
 
 def name_configuration(values: np.ndarray) -> str:
@@ -62,7 +63,7 @@ class LayoutSpace:
         if not len(self._tensors):
             raise InputError(
                 f"{program.name}: expected a convolution, dot or reshape of rank 2 to {MAX_RANK}, "
-                "whose layouts may be set, found none. Collect its options instead."
+                f"whose layouts may be set, found none. {CHOOSE}"
             )
 
     def draw(

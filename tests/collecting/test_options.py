@@ -59,6 +59,20 @@ def test_the_compiler_takes_each_choice(
         assert (state, reason) == ("sound", "")
 
 
+def test_a_program_that_no_graph_can_hold_is_refused_before_it_is_timed(
+    fastslow: FastSlow, tmp_path: Path
+) -> None:
+    """Its layouts and its options alike."""
+    path, out = tmp_path / "sums.py", tmp_path / "out"
+    path.write_text("def program(x):\n    return x[0] + x[1]\narguments = ((1.0, 2.0),)\n")
+    for kind in ("options", "layout"):
+        done = fastslow("collect", kind, path, "--out", out, "--keep-flat", "--minutes", "0.1")
+        message = " ".join(done.stderr.split())
+        assert done.returncode == 2 and "sums: expected a convolution, dot or reshape" in message
+        assert "`fastslow choose PROGRAM --over options`" in message
+        assert not (out / "log").exists()
+
+
 def test_options_come_back_from_the_npz_file_and_from_the_store(
     written: Path, tmp_path: Path
 ) -> None:
