@@ -197,6 +197,7 @@ def _collect(
     else:
         finished = collect_programs(programs, make_space, place, settings, minutes)
     output.print(show_finished(place.collection, finished))
+    _say_cut(finished)
     _complain(finished)
     _say_outcome(place.folder, finished)
 
@@ -259,16 +260,20 @@ def _pack_log(place: "Place", path: Path) -> bytes | None:
     return pack_folder(log) if log.is_dir() else None
 
 
-def _say_outcome(folder: Path, finished: "list[Finished]") -> None:
-    """What to do with what was written; exit with 1 where nothing was."""
-    from solution.collecting.tables import describe_failures
-
+def _say_cut(finished: "list[Finished]") -> None:
+    """Which could have had more, also where another one failed."""
     cut = [one.name for one in finished if one.state.get("cut")]
     if cut:
         say(
             f"{', '.join(cut)}: the time was over before there were as many configurations as "
             "asked for. The same command with more --minutes goes on."
         )
+
+
+def _say_outcome(folder: Path, finished: "list[Finished]") -> None:
+    """What to do with what was written; exit with 1 where nothing was."""
+    from solution.collecting.tables import describe_failures
+
     if any("npz" in one.state for one in finished):
         say(f"{folder}: check it with `fastslow check {quote(str(folder))}`.")
         return

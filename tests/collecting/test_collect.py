@@ -162,6 +162,17 @@ def test_one_command_collects_programs_with_other_arguments_one_after_the_other(
         assert (out / f"npz/layout/xla/random/train/{name}.npz").exists()
 
 
+def test_what_the_time_was_too_short_for_is_said_also_where_another_one_failed(
+    tmp_path: Path, ragged: Path, fastslow: FastSlow
+) -> None:
+    other = tmp_path / "sums.py"
+    other.write_text("def program(x):\n    return x[0] + x[1]\narguments = ((1.0, 2.0),)\n")
+    done = fastslow("collect", "tile", ragged, other, "--out", tmp_path, "--minutes", "0.1")
+    assert done.returncode == 2 and "sums: expected one matrix product" in done.stderr
+    said = " ".join(done.stdout.split())
+    assert "ragged: the time was over before there were as many configurations" in said
+
+
 def test_a_collection_of_another_program_is_not_gone_on_with(
     out: Path, tmp_path: Path, dense: Path, ragged: Path
 ) -> None:
