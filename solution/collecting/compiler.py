@@ -108,7 +108,7 @@ class Compiler:
         try:
             computation = self._internals.mlir.mlir_module_to_xla_computation(text)
         except Exception as error:
-            raise RefusedError(_shorten(error)) from error
+            raise RefusedError(shorten(error)) from error
         return bytes(computation.as_serialized_hlo_module_proto())
 
     def parse_hlo(self, text: str) -> bytes:
@@ -117,7 +117,7 @@ class Compiler:
             place = "jaxlib._hlo" if find_spec("jaxlib._hlo") else "jaxlib._jax"
             module = import_module(place).hlo_module_from_text(text)
         except Exception as error:
-            raise RefusedError(_shorten(error)) from error
+            raise RefusedError(shorten(error)) from error
         return bytes(module.as_serialized_hlo_module_proto())
 
     def compile(self, module: bytes, flags: Flags) -> "Executable":
@@ -130,7 +130,7 @@ class Compiler:
             stablehlo = import_module("jax.extend.mlir").hlo_to_stablehlo(module)
             compiled = self._client.compile_and_load(stablehlo, self._devices, options)
         except Exception as error:
-            raise RefusedError(_shorten(error)) from error
+            raise RefusedError(shorten(error)) from error
         return Executable(self._client, compiled)
 
     def load(self, executable: bytes) -> "Executable":
@@ -174,7 +174,7 @@ class Executable:
         except Exception as error:
             raise RefusedError(
                 "it is compiled, but jax cannot hand it to the process that times it: "
-                f"{_shorten(error)}"
+                f"{shorten(error)}"
             ) from error
 
     def optimised(self) -> bytes:
@@ -204,8 +204,8 @@ def _find_lapack() -> None:
         import_module("jaxlib.lapack")._lapack.initialize()
 
 
-def _shorten(error: Exception) -> str:
-    """What XLA says: the first line, and of a text that it cannot read where that is."""
+def shorten(error: BaseException) -> str:
+    """What XLA or jax says: the first line, and of a text that it cannot read where that is."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     said = (lines or [type(error).__name__])[0]
     if said.endswith(":") and len(lines) > 1:

@@ -22,10 +22,14 @@ from typing import Any
 
 import numpy as np
 
-from solution.collecting.compiler import Compiler
+from solution.collecting.compiler import Compiler, shorten
 from solution.system.errors import InputError
 
 EXPECTED = "expected a function `program` and a tuple `arguments` (or a function that returns it)"
+TRACED = (
+    "Expected a function that jax traces with arrays alone: what stays a Python value, such as a "
+    "name or a static number, is set in `program`, as functools.partial does."
+)
 CALLBACK = b"python_cpu_callback"  # in the names of what XLA calls to come back to Python
 PYTHON = ".py"
 SUFFIXES = {
@@ -54,14 +58,14 @@ def lower_file(compiler: Compiler, path: Path) -> tuple[bytes, list[np.ndarray] 
         try:
             module, values = compiler.lower(function, arguments)
         except Exception as error:
-            raise _failed(path, "tracing `program` with `arguments`", error) from error
+            raise _failed(path, "tracing `program` with `arguments`", error, TRACED) from error
         if CALLBACK in module:
             raise InputError(
                 f"{path}: calls back into Python (jax.debug.print, pure_callback, ...), and is "
                 "timed in a process that has no such function. Leave that out."
             )
         return module, values
-    text = path.read_text(encoding="utf-8")
+    text = path.read_text(encoding="utf-8-sig")  # editors of Windows begin it with a mark
     if "stablehlo." in text or "func.func" in text:
         return compiler.parse_stablehlo(text), None
     return compiler.parse_hlo(text), None
@@ -83,7 +87,7 @@ def _import_program(path: Path) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         spec.loader.exec_module(module)
         arguments = getattr(module, "arguments", None)
         arguments = arguments() if callable(arguments) else arguments
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script may end python where it is imported
         raise _failed(path, "importing it", error) from error
     program = getattr(module, "program", None)
     if not callable(program) or not isinstance(arguments, tuple | list):
@@ -95,6 +99,6 @@ def _import_program(path: Path) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     return program, tuple(arguments)
 
 
-def _failed(path: Path, what: str, error: Exception) -> InputError:
-    first = (str(error).splitlines() or [""])[0]
-    return InputError(f"{path}: {what} failed: {type(error).__name__}: {first[:300]}")
+def _failed(path: Path, what: str, error: BaseException, advice: str = "") -> InputError:
+    said = f"{type(error).__name__}: {shorten(error)}".rstrip(". ")
+    return InputError(f"{path}: {what} failed: {said}. {advice}".rstrip())

@@ -23,6 +23,13 @@ from solution.system.errors import InputError
 from tests.conftest import REPOSITORY, FastSlow
 
 EXAMPLES = REPOSITORY / "solution" / "collecting" / "examples"
+STATIC = """
+import functools, jax
+@functools.partial(jax.jit, static_argnums=1)
+def program(x, times):
+    return times * x
+arguments = (1.0, 3)
+"""
 STABLEHLO = """
 module @made {
   func.func public @main(%arg0: tensor<8x16xf32>, %arg1: tensor<16x4xbf16>) -> tensor<32xf32> {
@@ -115,10 +122,13 @@ def test_halves_of_integers_and_a_tuple_of_arguments_are_what_they_stand_for(
         ("a.py", "program = 1\narguments = ()", "expected a function `program`"),
         ("a.py", "def program(x):\n    return x", "and NoneType"),
         ("a.py", "import nothing_such", "importing it failed: ModuleNotFoundError"),
+        ("a.py", "raise SystemExit('no module')", "importing it failed: SystemExit: no module"),
         ("a.py", "def program(x):\n    return x.y\narguments = (1.0,)", "tracing `program`"),
+        ("a.py", STATIC, "unhashable type.*stays a Python value, .* functools.partial does"),
         ("a.mlir", "module { nonsense }", "expected StableHLO text"),
         ("a.hlo", "nonsense", "expected HLO text"),
         ("a.hlo", "HloModule a\nENTRY main { nonsense }", "expected HLO text.*2:[0-9]+: error"),
+        ("a.hlo", "\ufeffHloModule a\nENTRY main { nonsense }", "2:[0-9]+: error"),
         ("a.hlo", " \n", "found an empty file"),
         ("a.mlir", STABLEHLO.replace("8x", "?x"), "parameter 0 has a dimension of unknown size"),
         ("a.onnx", "", "expected the file of a program, by its suffix"),
