@@ -195,7 +195,8 @@ def _search(
     """
     # The default is no guess: it is what everything is compared with, and is told first.
     led.proposer.tell(np.array([default.choices], np.int32), np.array([default.time]))
-    asked = search(led.proposer, machine, _budget(settings), journal, _narrate(machine, tell))
+    budget = _budget(settings, machine.least_seconds(settings.rounds))
+    asked = search(led.proposer, machine, budget, journal, _narrate(machine, tell))
     trials = [trial for trial in journal.trials.values() if trial.name != default.name]
     more = len(trials) - len(asked)
     counted = f" What was measured here before counts too: {more} more." if more else ""
@@ -262,12 +263,12 @@ def _describe(
     )  # fmt: skip
 
 
-def _budget(settings: Settings) -> Budget:
-    """What is left for the search."""
+def _budget(settings: Settings, verifying: float) -> Budget:
+    """What is left for the search where timing the winner again takes so many seconds at least."""
     most = settings.measurements or MOST
     if settings.seconds is None:
         return Budget(most, batch=BATCH)
-    kept = max(LEAST_VERIFYING, VERIFYING * settings.seconds)
+    kept = max(LEAST_VERIFYING, VERIFYING * settings.seconds, verifying)
     return Budget(most, max(1.0, settings.seconds - kept), BATCH)
 
 

@@ -17,11 +17,12 @@ from solution.choosing.program_space import ProgramSpace
 from solution.choosing.space import name_choices
 from solution.choosing.verdict import ROUNDS, Verdict, judge
 from solution.collecting.builder import Builder
-from solution.collecting.child import Compile, Optimise, Refusal
+from solution.collecting.child import WARM_UPS, Compile, Optimise, Refusal
 from solution.collecting.children import ChildDiedError
 from solution.collecting.collect import Workers
 from solution.collecting.journal import SOUND
 from solution.collecting.loaded import Loaded
+from solution.collecting.timing import MIN_RUNS
 
 # Passes of a batch, and of a round: visits take milliseconds, so that many are cheap; of slow
 # programs fewer are made, for their times vary less.
@@ -112,6 +113,11 @@ class Machine:
         except ChildDiedError:
             return b""
         return b"" if isinstance(reply, Refusal) else bytes(reply)
+
+    def least_seconds(self, rounds: int = ROUNDS) -> float:
+        """What the rounds of `verify` take at least, as of a slow program."""
+        visits = LEAST_FINAL * (1 + MIN_RUNS)  # the first run of a visit is not looked at
+        return rounds * 2 * COPIES * (WARM_UPS + visits) * self._reference / 1e9
 
     @property
     def reference(self) -> float:

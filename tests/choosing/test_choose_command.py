@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from solution.choosing import machine
-from solution.choosing.choose import Settings, choose_program
+from solution.choosing.choose import BATCH, Settings, choose_program
 from solution.choosing.guided import Beliefs
 from solution.choosing.handing import CHOICE, MODULE
 from solution.choosing.journal import RECORD
@@ -181,6 +181,18 @@ def test_fewer_measurements_keep_what_was_verified_and_a_new_start_what_is_not_i
     assert len(again.trials) == 2 and again.note == first.note
     assert not (out / CHOICE).exists() and not (out / MODULE).exists()
     assert (out / "repository" / "mine.py").exists()
+
+
+def test_where_timing_again_takes_all_of_the_time_a_second_is_searched(
+    workers: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a slow program, of which a round takes as long as its runs."""
+    path = tmp_path / "dense.py"
+    path.write_text(DENSE)
+    monkeypatch.setattr(machine, "LEAST_FINAL", 10**9)
+    timed = Settings(None, seconds=30, search="random", rounds=2)
+    trials = choose_program(path, None, tmp_path / "chosen", timed, print).trials
+    assert sum(trial.seconds for trial in trials[:-BATCH]) < 1
 
 
 def test_asked_to_end_it_leaves_no_temporary_file(tmp_path: Path) -> None:
