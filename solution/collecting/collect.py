@@ -19,6 +19,7 @@ from solution.collecting.records import (
     Measured,
     Place,
     configuration_kind,
+    has_graph,
     remove_graph,
     write_graph,
 )
@@ -123,9 +124,10 @@ class ProgramCollection:
         return self.journal.is_finished and self._settings.configs <= asked and not has_time
 
     def _finish_again(self) -> dict[str, Any]:
-        """The summary as it stands; a graph that was left out is written where it is kept now."""
+        """The summary as it stands; a graph that is kept is written where it is not there."""
         state = self.journal.state
-        if self._settings.keep_flat and "npz" not in state:
+        is_kept = "npz" in state or self._settings.keep_flat
+        if is_kept and not has_graph(self._place, self._program.name):
             outcome = summarise(self.journal.sound_repeats(), state["clock"])
             self.journal.finish(state | {"npz": self._write(outcome)}, is_final=True)
         return self.journal.state

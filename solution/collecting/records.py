@@ -74,7 +74,16 @@ def write_graph(
     return path, write_record(record, place.folder, place.split)
 
 
+def has_graph(place: Place, name: str) -> bool:
+    """Whether what write_graph wrote of a program is still there."""
+    return all(path.exists() for path in _list_files(place, name))
+
+
 def remove_graph(place: Place, name: str) -> None:
     """Remove what write_graph wrote of a program: its log says something else now."""
-    for kind in ("pb", "npz"):
-        place.find(kind, name, f".{kind}").unlink(missing_ok=True)
+    for path in _list_files(place, name):
+        path.unlink(missing_ok=True)
+
+
+def _list_files(place: Place, name: str) -> list[Path]:
+    return [place.find(kind, name, f".{kind}") for kind in ("pb", "npz")]

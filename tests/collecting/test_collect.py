@@ -234,6 +234,10 @@ def test_a_flat_graph_is_written_from_its_log_and_removed_with_it(flat: Collecte
     with np.load(files[1]) as arrays:
         assert arrays["config_runtime"].tolist() == [100] * 8
     assert files[0].exists()
+    for path in files:  # of one that is gone, the log still has all
+        whole = path.read_bytes()
+        path.unlink()
+        assert open_collection(Settings(8)).run(print) == state and path.read_bytes() == whole
     open_collection(Settings(8, replace=True))
     assert not any(path.exists() for path in files)
 
