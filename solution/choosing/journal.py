@@ -1,7 +1,8 @@
 """What a search has measured, on disk at every moment: a sealed file, written after each batch."""
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,15 @@ class Journal:
             "result": self.result,
         }
         write_sealed(record, self.folder / RECORD)
+
+
+def describe_failures(trials: Sequence[Trial]) -> str:
+    """How many failed, and why most of them did; empty where none did."""
+    notes = Counter(trial.note for trial in trials if trial.nanoseconds is None)
+    if not notes:
+        return ""
+    ((note, _),) = notes.most_common(1)
+    return f"{notes.total()} of {len(trials)} failed, most often because of this: {note}"
 
 
 def _read(path: Path) -> dict[str, Any]:

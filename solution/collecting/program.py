@@ -141,7 +141,9 @@ def _read_source(path: Path, child: Child) -> Program:
     try:
         reply = child.ask(Lower(path.absolute()))
     except ChildDiedError as error:
-        raise InputError(f"{path}: reading it failed: {error}.") from error
+        raise InputError(
+            f"{path}: reading it failed: {error}. Expected a file that is read within the limits."
+        ) from error
     finally:
         child.has_run_python = path.suffix == PYTHON
     if isinstance(reply, Refusal):

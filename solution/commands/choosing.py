@@ -173,11 +173,13 @@ def _refuse_unused(context: typer.Context) -> None:
 
 
 def _show(chosen: "Chosen") -> None:
+    from solution.choosing.journal import describe_failures
+
     output.print(_tabulate(chosen))
     if chosen.verdict is None:
         say(
             "No gain that can be told: nothing but the compiler's default could be measured, and "
-            "timed again in all rounds."
+            f"timed again in all rounds. {describe_failures(chosen.trials)}".rstrip()
         )
     else:
         say(chosen.verdict.sentence())

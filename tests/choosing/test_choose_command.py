@@ -30,6 +30,17 @@ from tests.made.graphs import make_tile_graph, write_graph
 from tests.made.timed import DENSE, RAGGED
 
 KERNEL = "npz/tile/xla/valid"
+DRAWN = """
+HloModule drawn
+
+ENTRY main {
+  x = f32[16,16] parameter(0)
+  low = f32[] constant(0)
+  high = f32[] constant(1)
+  drawn = f32[16,16] rng(low, high), distribution=rng_uniform
+  ROOT product = f32[16,16] dot(x, drawn), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
 
 
 def test_a_replay_says_how_soon_it_found_what(fastslow: FastSlow, sample: Path) -> None:
@@ -193,6 +204,18 @@ def test_where_timing_again_takes_all_of_the_time_a_second_is_searched(
     timed = Settings(None, seconds=30, search="random", rounds=2)
     trials = choose_program(path, None, tmp_path / "chosen", timed, print).trials
     assert sum(trial.seconds for trial in trials[:-BATCH]) < 1
+
+
+def test_where_everything_failed_the_reason_is_said(fastslow: FastSlow, tmp_path: Path) -> None:
+    """As of a program that draws numbers each time that it is run."""
+    pytest.importorskip("jax")  # the extra `collect`
+    path = tmp_path / "drawn.hlo"
+    path.write_text(DRAWN)
+    out = tmp_path / "chosen"
+    done = fastslow("choose", path, "--measure", "2", "--search", "random", "--out", out)
+    said = " ".join(done.stdout.split())
+    assert done.returncode == 0, done.stderr
+    assert "2 of 2 failed, most often because of this: wrong: result 0: " in said
 
 
 def test_asked_to_end_it_leaves_no_temporary_file(tmp_path: Path) -> None:
