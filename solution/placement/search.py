@@ -30,11 +30,14 @@ from solution.placement.policy.decisions import (
 )
 from solution.placement.policy.inputs import find_inputs
 from solution.placement.policy.network import Choice, Policy
+from solution.placement.relief import Relief, relieve
 from solution.placement.simulation.decision import Decision, default_decision
 
 DRAWN = 16  # decisions of the policy among the first; with mending a quarter of the evaluations
 COOL = 0.01, 1e-4  # temperatures over the first seconds: changes are large, the start is good
 POLICY = "policy"  # whose candidates' names begin so
+# Shares of the evaluations: when relieving the best of the first decisions ends, and the next.
+RELIEF = 0.75, 0.9
 # Searches one after the other: from the best of the first decisions on, the last from the best of
 # all; more of them where there are many evaluations for each node.
 LINES, MANY_LINES, MANY = 3, 5, 20
@@ -126,6 +129,8 @@ def optimize(
     if not candidates:
         return []
     candidates.sort(key=lambda candidate: candidate.seconds)
+    if "placement" in evaluator.tasks and len(evaluator.machine) > 1:
+        _relieve(evaluator, candidates, budget - len(evaluator.curve))
     # A policy that no heuristic needs has nothing to say of changes either.
     leads = candidates[0].name.startswith(POLICY)
     _search(evaluator, candidates, chances if leads else None, budget - len(evaluator.curve), seed)
@@ -178,6 +183,15 @@ def _evaluate_draws(
         yield Candidate(name, *evaluate_mended(evaluator, decision, min(TRIES, left)))
 
 
+def _relieve(evaluator: Evaluator, candidates: list[Candidate], budget: int) -> None:
+    relief = Relief(evaluator)
+    begun = len(evaluator.curve)
+    for candidate, share in zip(candidates, RELIEF, strict=False):
+        left = int(budget * share) - (len(evaluator.curve) - begun)
+        if evaluator.is_valid(candidate.seconds):
+            relieve(evaluator, relief, candidate.decision, candidate.seconds, left)
+
+
 def _search(
     evaluator: Evaluator,
     candidates: list[Candidate],
@@ -190,6 +204,6 @@ def _search(
     for line in range(lines):
         share = budget // lines if line + 1 < lines else budget - (lines - 1) * (budget // lines)
         start = candidates[min(line, len(candidates) - 1)].decision
-        begin = start if line + 1 < lines else evaluator.best
+        begin = start if 0 < line < lines - 1 else evaluator.best
         if share > 0:  # the first decision of a line is evaluated in any case
             anneal(evaluator, share, seed * lines + line, begin, moves, COOL)

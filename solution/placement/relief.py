@@ -1,0 +1,278 @@
+"""Relieve a decision: move work to where there is time for it, what promises most first.
+
+Most of a program that is trained need not be done as soon as it can be: what a weight's gradient is
+made of waits while the next layer waits for another product. So a decision's timeline says what to
+move: work that keeps others waiting, on a device that is busy, to one that is not, where nobody
+waits for what is sent. That is reckoned for all parts and devices at once, without an evaluation;
+those that promise most are evaluated together, twice as many after each success, and half as many
+after each failure.
+
+Local search over schedules is old (Wu, Shu and Gu, "Efficient local search for DAG scheduling",
+2001); the parts that are moved, what they promise and how many go at once are ours.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+
+import numpy as np
+
+from solution.placement.baselines.insertion import rank_upward
+from solution.placement.baselines.lists import cost_alone
+from solution.placement.evaluation import Evaluator
+from solution.placement.graphs.cost_graph import CostGraph
+from solution.placement.simulation.decision import Decision, Timeline
+
+SIZES = "alike", "single"  # parts: the same operation of every step of time, or one node
+REASONS = "load", "wait"  # a device has more work than another; work keeps others waiting
+FIRST, MOST = 4, 64  # parts that are moved at once
+FAILURES = 6  # of single parts in a row after which a way of choosing them is given up
+WORTH = 1e-3  # of the seconds: a gain after which ways that were given up are tried again
+MOST_PARTS = 128  # the heaviest, for which devices are sought
+# What a second of sending counts, beside one of work: links are busy beside devices.
+SENT_FOR_LOAD, SENT_FOR_WAIT = 0.3, 0.05
+WAITED_FOR_LOAD = 0.5  # what work that keeps others waiting counts more where load is compared
+
+
+@dataclass(frozen=True)
+class Move:
+    """A part that may go to another device."""
+
+    leaders: np.ndarray  # (k,) int64 the nodes whose device is decided
+    device: int
+
+
+class Relief:
+    """What may be moved in one evaluator's graph.
+
+    Costs are those of nodes that are fused with no other, shared out over what a kernel takes.
+    """
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        graph = self._graph = evaluator.graph
+        self._evaluator = evaluator
+        self._seconds = cost_alone(graph, evaluator.machine)
+        mean = self._seconds.mean(axis=1)
+        self._after = rank_upward(mean, np.zeros(len(mean)), *graph.consumers) - mean
+        self._longest = float((self._after + mean).max(initial=0.0))
+        self._seen: tuple[Decision, Timeline, np.ndarray] | None = None
+        self._labels = {"alike": find_alike(graph)[graph.leaders], "single": graph.leaders}
+
+    def propose(self, decision: Decision, size: str) -> dict[str, list[Move]]:
+        """Moves that promise something, the most promising first, for each of REASONS."""
+        timeline, waited = self._look(decision)
+        labels = self._labels[size] * len(self._evaluator.machine) + timeline.placement
+        _, part = np.unique(labels, return_inverse=True)
+        promises = self._reckon(timeline, waited, part)
+        members = np.split(np.argsort(part, kind="stable"), np.cumsum(np.bincount(part))[:-1])
+        return {
+            reason: [
+                Move(np.unique(self._graph.leaders[members[one]]), device)
+                for one, device in _sort_promises(promised)
+            ]
+            for reason, promised in promises.items()
+        }
+
+    def _look(self, decision: Decision) -> tuple[Timeline, np.ndarray]:
+        """What happens when, and the nodes (nodes,) bool that keep others waiting."""
+        if self._seen is None or self._seen[0] is not decision:
+            environment = self._evaluator.environment
+            waited = np.zeros(self._graph.num_nodes, bool)
+            waited[environment.find_critical(decision)] = True
+            self._seen = decision, environment.timeline(decision), waited
+        return self._seen[1:]
+
+    def _reckon(
+        self, timeline: Timeline, waited: np.ndarray, part: np.ndarray
+    ) -> dict[str, np.ndarray]:
+        """Seconds (parts, devices) that a part on another device promises, by reason."""
+        devices, count = len(self._evaluator.machine), int(part.max()) + 1
+        seconds = self._share_out(timeline)
+        own = seconds[np.arange(len(part)), timeline.placement]
+        runs = own > 0
+        here = np.zeros(count, np.int64)
+        here[part] = timeline.placement
+        work = np.stack([np.bincount(part, column, count) for column in seconds.T], axis=1)
+        waits = np.bincount(part, own * waited, count)
+        first = np.full(count, np.inf)
+        np.minimum.at(first, part[runs], timeline.start[runs])
+        at_home = np.arange(count), here
+        sent = self._send(timeline.placement, part, count)
+        more = sent - sent[at_home][:, None]
+
+        load = np.bincount(timeline.placement, own, devices)
+        left = load[here] - work[at_home]
+        levelled = np.maximum(load[here][:, None], load) - np.maximum(left[:, None], load + work)
+        uneven = np.minimum(waits[:, None], np.maximum(load[here][:, None] - load, 0))
+        by_load = levelled + WAITED_FOR_LOAD * uneven - SENT_FOR_LOAD * more
+
+        idle = find_idle(timeline, first, devices)
+        slower = work - work[at_home][:, None]
+        late = self._find_lateness(timeline, part, runs, sent)
+        by_wait = np.minimum(waits[:, None], idle) - slower - late - SENT_FOR_WAIT * more
+        is_small = np.argsort(-(waits + work[at_home] / 2), kind="stable")[MOST_PARTS:]
+        for promised in (by_load, by_wait):
+            promised[at_home] = 0
+            promised[is_small] = 0
+            promised[~np.isfinite(first)] = 0
+        return {"load": by_load, "wait": by_wait}
+
+    def _share_out(self, timeline: Timeline) -> np.ndarray:
+        """Seconds (nodes, devices): of what its kernel takes, a node's share by its own cost."""
+        rows = np.arange(len(timeline.groups))
+        own = self._seconds[rows, timeline.placement]
+        alone = np.bincount(timeline.groups, own, len(rows))[timeline.groups]
+        taken = timeline.end - timeline.start
+        return self._seconds * np.where(alone > 0, taken / np.maximum(alone, 1e-30), 0)[:, None]
+
+    def _send(self, placement: np.ndarray, part: np.ndarray, count: int) -> np.ndarray:
+        """Seconds (parts, devices) on links if a part were there: each tensor once a device."""
+        graph, machine = self._graph, self._evaluator.machine
+        reader, producer = graph.edges.T
+        crosses = part[reader] != part[producer]
+        reader, producer = reader[crosses], producer[crosses]
+        sides = ((part[reader], placement[producer]), (part[producer], placement[reader]))
+        bytes_with = np.zeros((count, len(machine)))
+        for one, device in sides:
+            each = np.unique(np.column_stack([one, producer, device]), axis=0)
+            np.add.at(bytes_with, (each[:, 0], each[:, 2]), graph.output_bytes[each[:, 1]])
+        return (bytes_with.sum(axis=1, keepdims=True) - bytes_with) / machine.bandwidth
+
+    def _find_lateness(
+        self, timeline: Timeline, part: np.ndarray, runs: np.ndarray, sent: np.ndarray
+    ) -> np.ndarray:
+        """Seconds (parts, devices) by which others wait for what is sent.
+
+        What follows a node takes as much longer than its longest path as the whole does.
+        """
+        total = timeline.outcome.seconds
+        spare = total - timeline.end - self._after * total / max(self._longest, 1e-30)
+        least = np.full(len(sent), np.inf)
+        np.minimum.at(least, part[runs], np.maximum(spare[runs], 0))
+        each = sent / np.maximum(np.bincount(part, runs, len(sent)), 1)[:, None]
+        return np.maximum(each - least[:, None], 0)
+
+
+def find_alike(graph: CostGraph) -> np.ndarray:
+    """A number (nodes,) for each operation of a layer: nodes of one number do the same to tensors
+    of the same shapes, as the steps of an unrolled network do."""
+    own = np.column_stack([
+        graph.opcodes, graph.operations, graph.output_bytes, graph.stages, graph.shapes
+    ])  # fmt: skip
+    _, kinds = np.unique(own, axis=0, return_inverse=True)
+    # A sum of random numbers, one a kind, stands for the bag of what is read.
+    numbers = np.random.default_rng(0).integers(1 << 40, size=kinds.max() + 1)
+    read = np.zeros(graph.num_nodes, np.int64)
+    np.add.at(read, graph.edges[:, 0], numbers[kinds[graph.edges[:, 1]]])
+    _, alike = np.unique(np.column_stack([kinds, read]), axis=0, return_inverse=True)
+    return np.asarray(alike, np.int64)
+
+
+def find_idle(timeline: Timeline, since: np.ndarray, devices: int) -> np.ndarray:
+    """Seconds (times, devices) in which each device does nothing after `since` (times,)."""
+    total = timeline.outcome.seconds
+    runs = (timeline.groups == np.arange(len(timeline.groups))) & (timeline.end > timeline.start)
+    idle = np.empty((len(since), devices))
+    at = np.minimum(since, total)
+    for device in range(devices):
+        kernels = np.flatnonzero(runs & (timeline.placement == device))
+        kernels = kernels[np.argsort(timeline.start[kernels], kind="stable")]
+        start, end = timeline.start[kernels], timeline.end[kernels]
+        done = np.append(0.0, np.cumsum(end - start))
+        begun = np.searchsorted(start, at, side="right")
+        under_way = np.append(0.0, end)[begun] - at  # of the last that has begun
+        busy = done[-1] - (done[begun] - np.maximum(under_way, 0))
+        idle[:, device] = np.maximum(total - at - busy, 0)
+    return idle
+
+
+def _sort_promises(promised: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Parts and devices, the largest promise first; only those that promise something.
+
+    Of devices that promise the same, one part names another first than the next part does: what
+    is moved at once should not all go to one.
+    """
+    parts, devices = np.nonzero(promised > 0)
+    turn = (devices - parts) % promised.shape[1]
+    order = np.lexsort((parts, turn, -promised[parts, devices]))
+    yield from zip(parts[order].tolist(), devices[order].tolist(), strict=True)
+
+
+@dataclass
+class _Way:
+    """A way of choosing what is moved, and how it did."""
+
+    size: str
+    reason: str
+    count: int = FIRST
+    failures: int = 0
+    gain: float = np.inf  # a share of the seconds that an evaluation won, the last ones above all
+
+
+def relieve(
+    evaluator: Evaluator, relief: Relief, start: Decision, seconds: float, budget: int
+) -> None:
+    """Move parts as long as it helps, in at most `budget` evaluations; `evaluator.best` may be the
+    result.
+
+    Args:
+        start: a valid decision, evaluated, which takes `seconds`.
+    """
+    ways = [_Way(size, reason) for size, reason in product(SIZES, REASONS)]
+    limit, failed = len(evaluator.curve) + budget, set[tuple[int, int, int]]()
+    known: dict[str, dict[str, list[Move]]] = {}
+    best = evaluator.keep_fixed(start)
+    while len(evaluator.curve) < limit:
+        open_ways = [way for way in ways if way.failures < FAILURES]
+        if not open_ways:
+            return
+        way = max(open_ways, key=lambda one: one.gain)
+        if way.size not in known:
+            known[way.size] = relief.propose(best, way.size)
+        moves = _take(known[way.size][way.reason], way.count, failed, len(best.placement))
+        if not moves:
+            way.failures = FAILURES
+            continue
+        moved = _apply(best, moves)
+        found = evaluator.evaluate(moved)
+        gain = max(seconds - found, 0.0) / seconds
+        way.gain = gain if np.isinf(way.gain) else (way.gain + gain) / 2
+        if found < seconds:
+            best, seconds = moved, found
+            known.clear()
+            way.count, way.failures = min(2 * len(moves), MOST), 0
+            if gain > WORTH:
+                for other in ways:
+                    other.failures = 0
+        elif len(moves) > 1:
+            way.count = len(moves) // 2
+        else:
+            way.failures += 1
+            way.count = 1
+            failed.add(_name(moves[0]))
+
+
+def _take(
+    moves: list[Move], count: int, failed: set[tuple[int, int, int]], nodes: int
+) -> list[Move]:
+    """The first moves that did not fail and have no node in common."""
+    taken: list[Move] = []
+    seen = np.zeros(nodes, bool)
+    for move in moves:
+        if len(taken) == count:
+            break
+        if not seen[move.leaders].any() and _name(move) not in failed:
+            seen[move.leaders] = True
+            taken.append(move)
+    return taken
+
+
+def _name(move: Move) -> tuple[int, int, int]:
+    return int(move.leaders[0]), len(move.leaders), move.device
+
+
+def _apply(decision: Decision, moves: list[Move]) -> Decision:
+    placement = decision.placement.copy()
+    for move in moves:
+        placement[move.leaders] = move.device
+    return replace(decision, placement=placement)
