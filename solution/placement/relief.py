@@ -29,8 +29,8 @@ FIRST, MOST = 4, 64  # parts that are moved at once
 FAILURES = 6  # of single parts in a row after which a way of choosing them is given up
 WORTH = 1e-3  # of the seconds: a gain after which ways that were given up are tried again
 MOST_PARTS = 128  # the heaviest, for which devices are sought
-# What a second of sending counts, beside one of work: links are busy beside devices.
-SENT_FOR_LOAD, SENT_FOR_WAIT = 0.3, 0.05
+# What a second of sending counts where load is compared: links are busy beside devices.
+SENT_FOR_LOAD = 0.3
 WAITED_FOR_LOAD = 0.5  # what work that keeps others waiting counts more where load is compared
 
 
@@ -109,7 +109,7 @@ class Relief:
         idle = find_idle(timeline, first, devices)
         slower = work - work[at_home][:, None]
         late = self._find_lateness(timeline, part, runs, sent)
-        by_wait = np.minimum(waits[:, None], idle) - slower - late - SENT_FOR_WAIT * more
+        by_wait = np.minimum(waits[:, None], idle) - slower - late
         is_small = np.argsort(-(waits + work[at_home] / 2), kind="stable")[MOST_PARTS:]
         for promised in (by_load, by_wait):
             promised[at_home] = 0
