@@ -31,7 +31,6 @@ WORTH = 1e-3  # of the seconds: a gain after which ways that were given up are t
 MOST_PARTS = 128  # the heaviest, for which devices are sought
 # What a second of sending counts where load is compared: links are busy beside devices.
 SENT_FOR_LOAD = 0.3
-WAITED_FOR_LOAD = 0.5  # what work that keeps others waiting counts more where load is compared
 
 
 @dataclass(frozen=True)
@@ -103,8 +102,7 @@ class Relief:
         load = np.bincount(timeline.placement, own, devices)
         left = load[here] - work[at_home]
         levelled = np.maximum(load[here][:, None], load) - np.maximum(left[:, None], load + work)
-        uneven = np.minimum(waits[:, None], np.maximum(load[here][:, None] - load, 0))
-        by_load = levelled + WAITED_FOR_LOAD * uneven - SENT_FOR_LOAD * more
+        by_load = levelled - SENT_FOR_LOAD * more
 
         idle = find_idle(timeline, first, devices)
         slower = work - work[at_home][:, None]
