@@ -233,6 +233,8 @@ def relieve(
             continue
         moved = _apply(best, moves)
         found = evaluator.evaluate(moved)
+        if not evaluator.is_valid(found):
+            found = np.inf  # no gain, even where the start takes longer than that counts as
         gain = max(seconds - found, 0.0) / seconds
         way.gain = gain if np.isinf(way.gain) else (way.gain + gain) / 2
         if found < seconds:

@@ -7,7 +7,7 @@ import pytest
 
 from solution.placement.baselines.divisions import decide_at_random, divide_as_a_person, place
 from solution.placement.baselines.lists import cost_alone
-from solution.placement.evaluation import TWO_TASKS, Evaluator
+from solution.placement.evaluation import INVALID, TWO_TASKS, Evaluator
 from solution.placement.graphs.cost_graph import CostGraph, build_cost_graph
 from solution.placement.graphs.workloads import WORKLOADS
 from solution.placement.machine import Device, Machine, make_machine
@@ -73,6 +73,20 @@ def test_what_an_overfull_device_would_hold_is_not_moved_there() -> None:
     alone = evaluator.evaluate(evaluator.base)
     relieve(evaluator, Relief(evaluator), evaluator.base, alone, 20)
     assert evaluator.seconds == alone
+
+
+@pytest.mark.parametrize("seed", [32, 43, 58])
+def test_what_does_not_fit_is_no_gain_over_the_slowest_start(seed: int) -> None:
+    """Which takes longer than what an invalid decision counts as."""
+    large = Device("large", 1e13, 1e12, 1e-6, 1e12)
+    graph = make_graph(20, seed)
+    machine = Machine((large, replace(large, memory_bytes=2e7)), bandwidth=1e6)
+    evaluator = Evaluator(Environment(graph, machine), ("placement",))
+    start = decide_at_random(graph, machine, np.random.default_rng(seed))
+    begun = evaluator.evaluate(start)
+    assert INVALID * evaluator.reference < begun
+    relieve(evaluator, Relief(evaluator), start, begun, 30)
+    assert evaluator.seconds < begun
 
 
 @pytest.mark.parametrize("seed", range(8))
