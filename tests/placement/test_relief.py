@@ -108,6 +108,21 @@ def test_idle_time_is_what_no_kernel_fills(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
+def test_what_a_kernel_takes_is_shared_out_over_its_nodes(seed: int) -> None:
+    graph, machine = make_graph(40, seed), make_unequal_machine(3, seed)
+    evaluator = Evaluator(Environment(graph, machine))
+    drawn = decide_at_random(graph, machine, np.random.default_rng(seed))
+    alone = evaluator.environment.timeline(replace(drawn, fusion=np.zeros(40, np.int64)))
+    assert Relief(evaluator)._share_out(alone) == pytest.approx(cost_alone(graph, machine))
+    fused = evaluator.environment.timeline(replace(evaluator.base, fusion=np.ones(40, np.int64)))
+    own = Relief(evaluator)._share_out(fused)[np.arange(40), fused.placement]
+    kernels = np.unique(fused.groups)
+    shared = np.bincount(fused.groups, own, 40)
+    assert len(kernels) < 40
+    assert shared[kernels] == pytest.approx((fused.end - fused.start)[kernels])
+
+
+@pytest.mark.parametrize("seed", range(4))
 def test_what_would_be_sent_counts_each_tensor_once_a_device(seed: int) -> None:
     graph, machine = make_graph(40, seed), make_unequal_machine(3, seed)
     evaluator = Evaluator(Environment(graph, machine))
@@ -116,10 +131,10 @@ def test_what_would_be_sent_counts_each_tensor_once_a_device(seed: int) -> None:
     found = Relief(evaluator)._send(placement, part, 7)
     for one in range(7):
         for there in range(3):
-            sent = set()
+            sent = set[tuple[int, int]]()  # what and to which device; -1: to this part
             for reader, producer in graph.edges.tolist():
                 if part[reader] == one != part[producer] and placement[producer] != there:
-                    sent.add((producer, "in"))
+                    sent.add((producer, -1))
                 if part[producer] == one != part[reader] and placement[reader] != there:
                     sent.add((producer, int(placement[reader])))
             total = sum(graph.output_bytes[producer] for producer, _ in sent)
@@ -138,7 +153,7 @@ def test_the_steps_of_an_unrolled_network_are_alike() -> None:
         assert len(set(seconds[members])) == 1
 
 
-def test_one_device_or_no_placement_is_left_as_it_is() -> None:
+def test_one_device_is_left_as_it_is() -> None:
     """There is nowhere to go."""
     evaluator = Evaluator(Environment(make_fan(5), make_machine(1)), ("placement",))
     alone = evaluator.evaluate(evaluator.base)
