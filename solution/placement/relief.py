@@ -23,9 +23,11 @@ from solution.placement.evaluation import Evaluator
 from solution.placement.graphs.cost_graph import CostGraph
 from solution.placement.simulation.decision import Decision, Timeline
 
-SIZES = "alike", "single"  # parts: the same operation of every step of time, or one node
+# Parts, each of nodes of one device: the same operation of every step of time, or one node with
+# those that share its device.
+SIZES = "alike", "single"
 REASONS = "load", "wait"  # a device has more work than another; work keeps others waiting
-FIRST, MOST = 4, 64  # parts that are moved at once
+FIRST, MOST = 4, 64  # parts that are moved at once: to begin with, and at most
 FAILURES = 6  # of single parts in a row after which a way of choosing them is given up
 WORTH = 1e-3  # of the seconds: a gain after which ways that were given up are tried again
 MOST_PARTS = 128  # the heaviest, for which devices are sought
@@ -44,7 +46,7 @@ class Move:
 class Relief:
     """What may be moved in one evaluator's graph.
 
-    Costs are those of nodes that are fused with no other, shared out over what a kernel takes.
+    What a kernel takes is shared out over its nodes by what each costs fused with no other.
     """
 
     def __init__(self, evaluator: Evaluator) -> None:
@@ -124,7 +126,8 @@ class Relief:
         return self._seconds * np.where(alone > 0, taken / np.maximum(alone, 1e-30), 0)[:, None]
 
     def _send(self, placement: np.ndarray, part: np.ndarray, count: int) -> np.ndarray:
-        """Seconds (parts, devices) on links if a part were there: each tensor once a device."""
+        """Seconds (parts, devices) on links if a part were there: each tensor once a device, by its
+        bytes alone, without the latency."""
         graph, machine = self._graph, self._evaluator.machine
         reader, producer = graph.edges.T
         crosses = part[reader] != part[producer]
@@ -141,7 +144,8 @@ class Relief:
     ) -> np.ndarray:
         """Seconds (parts, devices) by which others wait for what is sent.
 
-        What follows a node takes as much longer than its longest path as the whole does.
+        Each of a part's nodes is taken to send or to wait for an equal share of it. What follows
+        a node takes as much longer than its longest path as the whole does.
         """
         total = timeline.outcome.seconds
         spare = total - timeline.end - self._after * total / max(self._longest, 1e-30)

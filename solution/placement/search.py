@@ -1,5 +1,6 @@
 """Optimise a graph: the heuristics' decisions, the policy's, then a search around the best.
 
+Where devices are decided the search begins by relieving the best two; the rest is annealing.
 The best decision that was ever evaluated is the result, so it is never worse than HEFT's, which is
 among the first three, fused and, where fusion is asked for, unfused, too.
 """
@@ -36,10 +37,11 @@ from solution.placement.simulation.decision import Decision, default_decision
 DRAWN = 16  # decisions of the policy among the first; with mending a quarter of the evaluations
 COOL = 0.01, 1e-4  # temperatures over the first seconds: changes are large, the start is good
 POLICY = "policy"  # whose candidates' names begin so
-# Shares of the evaluations: when relieving the best of the first decisions ends, and the next.
+# Of the evaluations that the first decisions leave: by when relieving the best of them ends, and
+# by when relieving the next.
 RELIEF = 0.75, 0.9
-# Searches one after the other: from the best of the first decisions on, the last from the best of
-# all; more of them where there are many evaluations for each node.
+# Annealings one after the other: the first and the last from the best of all, those between from
+# the next of the first decisions; more of them where there are many evaluations for each node.
 LINES, MANY_LINES, MANY = 3, 5, 20
 
 
@@ -107,7 +109,7 @@ def optimize(
 
     All are counted: the heuristics' (at most 20, and two for each further kind of device; one
     device's and HEFT's first; with a smaller budget the rest of them is left out), each try of
-    mending one of the policy's, and the starts of the searches.
+    mending one of the policy's, what relieving moves, and the starts of the searches.
 
     Args:
         policy: draws decisions, and changes where one of them is the best of the first; without
