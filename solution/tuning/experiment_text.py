@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import json
 from collections.abc import Iterable, Iterator
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,8 @@ def _render(value: Any, indent: str, around: int) -> str:
         return _call(type(value).__qualname__, fields, indent)
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, float) and not isfinite(value):  # inf is no name of Python's
+        return f'float("{value}")'
     if isinstance(value, tuple):
         inner = indent + STEP
         items = [_render(item, inner, 1) for item in value]

@@ -16,7 +16,7 @@ import optuna
 from optuna.trial import TrialState
 from rich.table import Table
 
-from solution.experiments.base import Experiment
+from solution.experiments.base import Experiment, read_sources
 from solution.runs.record import fingerprint_code
 from solution.system.errors import InputError
 from solution.system.files import locked, make_folder, remove_leftovers, replace_file
@@ -159,7 +159,18 @@ class Search:
         with replace_file(path) as temporary:
             text = write_experiment(name, self.experiment, settings, note)
             temporary.write_text(text, encoding="utf-8")
+        self._copy_neighbours()
         return path
+
+    def _copy_neighbours(self) -> None:
+        """What a file of one's own imports from beside it, so that what is found can be run."""
+        origin = Path(self.experiment.origin)
+        if origin.suffix != ".py":
+            return
+        for name, content in read_sources(origin).items():
+            if name != origin.name:
+                with replace_file(self.folder / name) as temporary:
+                    temporary.write_bytes(content)
 
     def _open(self, copy: Path) -> optuna.Study:
         seed = self.seed + self._count_stored(copy)  # going on must not draw the same trials again

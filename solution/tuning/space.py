@@ -11,6 +11,7 @@ How many nodes, configurations and graphs a net learns from is what a student re
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 import optuna
@@ -53,7 +54,7 @@ def find_searched(settings: Any) -> list[Searched]:
     found = [
         Searched(name, _with_room_for(SPACE[name], value), value)
         for name, value in _walk_fields(settings)
-        if name in SPACE
+        if name in SPACE and _is_of_kind(value, SPACE[name])
     ]
     if not found:
         raise InputError(
@@ -61,6 +62,18 @@ def find_searched(settings: Any) -> list[Searched]:
             f"{', '.join(SPACE)}."
         )
     return found
+
+
+def _is_of_kind(value: Any, distribution: optuna.distributions.BaseDistribution) -> bool:
+    """Whether the value is one that could be drawn: a field may be called alike and be another."""
+    match distribution:
+        case optuna.distributions.FloatDistribution():
+            return type(value) in (int, float) and isfinite(value)
+        case optuna.distributions.IntDistribution():
+            return type(value) is int
+        case optuna.distributions.CategoricalDistribution() as d:
+            return value is None or type(value) in {type(choice) for choice in d.choices}
+    return False
 
 
 def _with_room_for(

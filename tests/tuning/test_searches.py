@@ -135,6 +135,39 @@ def test_the_best_of_a_model_of_ones_own_can_be_loaded(
         assert_lint_is_content(path)
 
 
+def test_the_best_brings_what_it_imports_from_beside_it(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "my_sign.py").write_text("SIGN = 1\n", encoding="utf-8")
+    experiment = write_own(tmp_path, "import numpy as np\n", "import my_sign\nimport numpy as np\n")
+    search = make_search(store, experiment, tmp_path / "search")
+    path = search.best_experiment(search.run(1))
+    for name in ("mine.py", "my_sign.py"):
+        (tmp_path / name).unlink()
+    load = f"from solution.experiments.base import find_experiment; find_experiment({str(path)!r})"
+    subprocess.run([sys.executable, "-c", load], check=True)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "blocks: object = None",
+        "width: tuple = (1, 2)",
+        'width: str = "wide"',
+        'dropout: float = float("nan")',
+        "dropout: bool = True",
+        'rest: float = float("inf")',
+    ],
+)
+def test_a_setting_that_is_only_called_alike_is_not_searched(
+    setting: str, store: Store, tmp_path: Path
+) -> None:
+    held = f"lambda_l2: float = 10.0\n    {setting}\n"
+    experiment = write_own(tmp_path, "lambda_l2: float = 10.0\n", held)
+    search = make_search(store, experiment, tmp_path / "search")
+    study = search.run(1)
+    assert list(study.best_params) == ["lambda_l2"]
+    find_experiment(str(search.best_experiment(study)))
+
+
 def test_a_trial_that_diverged_is_never_the_best(store: Store, tmp_path: Path) -> None:
     """Scores that are NaN would be ranked in the order of the file."""
     experiment = Experiment("mine", TILE, Diverging())
