@@ -158,10 +158,10 @@ def _find_experiments(
     names: Sequence[str], recipe: str | None, folds: int, *, limit: bool
 ) -> "list[Experiment]":
     """The experiments; without a recipe, doing nothing ranks what they do not, which is free."""
-    from solution.experiments.base import find_experiment
+    from solution.training.own_files import load_experiment
 
     added = [] if recipe is not None else [NOTHING]
-    found = [find_experiment(name) for name in dict.fromkeys([*names, *added])]
+    found = [load_experiment(name) for name in dict.fromkeys([*names, *added])]
     for one, other in combinations(found, 2):
         if one.name == other.name:
             raise InputError(

@@ -54,12 +54,12 @@ def train(
 
     The models are those of `fastslow run`; what either has trained is there for the other.
     """
-    from solution.experiments.base import find_experiment
     from solution.runs.record import check_folder
     from solution.training.opening import open_experiments
+    from solution.training.own_files import load_experiment
     from solution.training.summary import check_collections, train_experiment
 
-    found = find_experiment(experiment)
+    found = load_experiment(experiment)
     chosen = check_collections(found, collection)
     source = folder_of(data or str(SAMPLE))
     place = run_folder or str(find_runs() / name_of(source, limit=False))
@@ -105,14 +105,14 @@ def tune(
     """
     from dataclasses import replace
 
-    from solution.experiments.base import find_experiment
+    from solution.training.own_files import load_experiment
     from solution.training.plan import make_plan
     from solution.training.summary import check_collections
     from solution.tuning.search import Search, show_study
     from solution.tuning.space import find_searched
     from solution.tuning.study_picture import draw_study
 
-    found = find_experiment(experiment)
+    found = load_experiment(experiment)
     if collection is not None:
         found = replace(found, collections=check_collections(found, [collection]))
     find_searched(found.ranker)  # or it is refused, before the data is prepared

@@ -1,5 +1,6 @@
 """An error in somebody's own model: one line that leads to the place, before hours are spent."""
 
+import dataclasses
 import sys
 import tempfile
 import traceback
@@ -7,17 +8,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import numpy as np
 
 from solution.domain.graph import Graph
 from solution.experiments.base import Experiment
-from solution.models.base import Ranker
-from solution.models.table_ranker import TableSettings
+from solution.models.base import Ranker, RankerSettings
+from solution.models.table_ranker import NUMBERS, TableSettings
 from solution.system.errors import InputError
+from solution.training.own_files import belongs_to, is_own, refuse_other_folder
 from solution.training.plan import IS_LABELLED, Plan
 
 REHEARSAL_GRAPHS = 2  # one to fit on, one to stop early on
+NOISE = 1e-12  # of scores in 64 bits, relative to their size
+PASSED_ON = (InputError, OSError, MemoryError)  # they say themselves what is wrong
 
 
 @contextmanager
@@ -31,9 +36,9 @@ def name_failure(experiment: Experiment, doing: str) -> Iterator[None]:
     """
     try:
         yield
-    except (InputError, OSError, MemoryError):
-        raise
     except (Exception, SystemExit) as error:  # of sys.exit, which would end this without a word
+        if isinstance(error, PASSED_ON) and not isinstance(error, FileNotFoundError):
+            raise
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(error, torch.cuda.OutOfMemoryError):
             raise InputError(
@@ -44,7 +49,7 @@ def name_failure(experiment: Experiment, doing: str) -> Iterator[None]:
         if not frames:
             raise
         raise InputError(
-            f"{experiment.origin}, line {frames[-1].lineno}, in {frames[-1].name}: "
+            f"{frames[-1].filename}, line {frames[-1].lineno}, in {frames[-1].name}: "
             f"{type(error).__name__}: {error} ({doing})."
         ) from error
 
@@ -52,9 +57,11 @@ def name_failure(experiment: Experiment, doing: str) -> Iterator[None]:
 def _find_frames(
     trace: TracebackType | None, experiment: Experiment
 ) -> list[traceback.FrameSummary]:
-    """Those of the experiment's own file."""
-    own = Path(experiment.origin)
-    return [frame for frame in traceback.extract_tb(trace) if Path(frame.filename) == own]
+    """Those of the experiment's own file, and of what it imports from beside it."""
+    if not is_own(experiment):
+        return []
+    frames = traceback.extract_tb(trace)
+    return [frame for frame in frames if belongs_to(frame.filename, experiment)]
 
 
 def rehearse(experiment: Experiment, plan: Plan) -> None:
@@ -62,7 +69,7 @@ def rehearse(experiment: Experiment, plan: Plan) -> None:
 
     Experiments of the package are tested; a file of the user's may fail at its first line.
     """
-    if Path(experiment.origin).suffix != ".py" or not experiment.ranker.learns:
+    if not is_own(experiment) or not experiment.ranker.learns:
         return
     for collection in experiment.collections:
         rows = plan.rows(collection, IS_LABELLED).sort("nodes", "configs").head(REHEARSAL_GRAPHS)
@@ -71,17 +78,30 @@ def rehearse(experiment: Experiment, plan: Plan) -> None:
     else:
         return
     settings = experiment.ranker.quick()
-    with name_failure(experiment, f"tried on {rows['graph'][0]} before the training"):
+    doing = f"tried on {rows['graph'][0]} before the training"
+    with refuse_other_folder(experiment.origin), name_failure(experiment, doing):
         graphs, validation = plan.load(rows[:1], settings), plan.load(rows[1:], settings)
-        graph, ranker = graphs[0], settings.build(seed=0)
+        graph, ranker = graphs[0], _build(settings, experiment)
         try:
             ranker.fit(graphs, validation)
             scores = ranker.predict(graph)
+            _check_scores(scores, experiment, graph)
+            unlabelled = ranker.predict(dataclasses.replace(graph, runtimes=None))
         except InputError as error:
             raise InputError(f"{experiment.origin}: {error}") from error
+        _check_equal(scores, unlabelled, experiment, graph)
         _try_saving(ranker, experiment)
-    check_shape(scores, experiment, graph)
-    _check_finite(scores, experiment, graph)
+
+
+def _build(settings: RankerSettings, experiment: Experiment) -> Ranker:
+    ranker = settings.build(seed=0)
+    if not isinstance(ranker, Ranker):
+        raise InputError(
+            f"{experiment.origin}: build of {type(settings).__name__} returned "
+            f"{type(ranker).__name__}, expected a ranker that inherits from "
+            "solution.models.base.Ranker."
+        )
+    return ranker
 
 
 def _try_saving(ranker: Ranker, experiment: Experiment) -> None:
@@ -97,23 +117,50 @@ def _try_saving(ranker: Ranker, experiment: Experiment) -> None:
             ) from error
 
 
-def _check_finite(scores: np.ndarray, experiment: Experiment, graph: Graph) -> None:
-    """Raise InputError where scores are no finite numbers as they are kept, in 32 bits."""
+def _check_scores(scores: np.ndarray, experiment: Experiment, graph: Graph) -> None:
+    """Raise InputError where scores cannot be kept as they are, in 32 bits."""
+    check_shape(scores, experiment, graph)
+    is_table = isinstance(experiment.ranker, TableSettings)
+    who = f"{'score_rows' if is_table else 'predict'} of {type(experiment.ranker).__name__}"
     with np.errstate(over="ignore"):
-        wrong = int((~np.isfinite(scores.astype(np.float32))).sum())
-    if wrong:
-        is_table = isinstance(experiment.ranker, TableSettings)
+        narrow = scores.astype(np.float32)
+    if wrong := int((~np.isfinite(narrow)).sum()):
         raise InputError(
-            f"{experiment.origin}: {'score_rows' if is_table else 'predict'} of "
-            f"{type(experiment.ranker).__name__} gave {wrong} of the {len(scores)} configurations "
-            f"of {graph.name} scores that are NaN, infinite or too large for 32 bits."
+            f"{who} gave {wrong} of the {len(scores)} configurations of {graph.name} scores that "
+            "are NaN, infinite or too large for 32 bits."
+        )
+    spread, size = float(np.ptp(scores.astype(np.float64))), float(np.abs(narrow).max())
+    if np.ptp(narrow) == 0 and spread > NOISE * size:
+        raise InputError(
+            f"{who} gave the configurations of {graph.name} scores that are all the same in 32 "
+            f"bits: they lie within {spread:.3g} around {narrow[0]:.6g}. Subtract their mean from "
+            "them."
         )
 
 
-def check_shape(scores: np.ndarray, experiment: Experiment, graph: Graph) -> None:
-    """Raise InputError where a ranker did not predict one score a configuration."""
-    if np.shape(scores) != (graph.num_configs,):
+def _check_equal(
+    scores: np.ndarray, unlabelled: np.ndarray, experiment: Experiment, graph: Graph
+) -> None:
+    """Raise InputError where scores are others without the runtimes that are to be predicted."""
+    if not np.allclose(scores, unlabelled, rtol=1e-3, atol=1e-6):
         raise InputError(
-            f"{experiment.name}: predict returned scores of shape {np.shape(scores)} for "
-            f"{graph.name}, expected ({graph.num_configs},): one a configuration."
+            f"{experiment.origin}: {type(experiment.ranker).__name__} predicts other scores for "
+            f"{graph.name} where that has no runtimes: it reads them, or draws at random. Predict "
+            "from the program and its configurations alone, the same each time."
         )
+
+
+def check_shape(scores: Any, experiment: Experiment, graph: Graph) -> None:
+    """Raise InputError where a ranker did not predict one number a configuration, as an array."""
+    if not isinstance(scores, np.ndarray) or np.ma.isMaskedArray(scores):
+        found = f"a {type(scores).__qualname__}"
+    elif scores.dtype.kind not in NUMBERS:
+        found = f"an array of {scores.dtype}"
+    elif scores.shape != (graph.num_configs,):
+        found = f"scores of shape {scores.shape}"
+    else:
+        return
+    raise InputError(
+        f"{experiment.name}: predict returned {found} for {graph.name}, expected an array of "
+        f"numbers of shape ({graph.num_configs},): one a configuration."
+    )

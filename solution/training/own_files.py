@@ -1,0 +1,113 @@
+"""Experiments in files of one's own: what belongs to them, and what could never be trained."""
+
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import is_dataclass
+from pathlib import Path
+
+from solution.experiments.base import Experiment, find_experiment, read_sources
+from solution.models.base import RankerSettings
+from solution.system.errors import InputError
+from solution.system.progress import warn
+
+# What lies in Python or is of this program is nobody's own, even where it is beside the file.
+OURS = ("solution", "ensembles", "submissions")
+INSTALLED = (
+    *(Path(__file__).parents[2] / name for name in OURS),
+    Path(sys.prefix),
+    Path(sys.base_prefix),
+)
+
+
+def is_own(experiment: Experiment) -> bool:
+    """Whether it is of a file of the user's."""
+    return Path(experiment.origin).suffix == ".py"
+
+
+def load_experiment(name: str) -> Experiment:
+    """As find_experiment, of a name that somebody typed.
+
+    Raises InputError for more of what a file of one's own may have that could never be trained.
+    """
+    if Path(name).suffix != ".py":
+        return find_experiment(name)
+    with refuse_other_folder(name):
+        try:
+            experiment = find_experiment(name)
+        except InputError as error:
+            raise InputError(f"{error}{_find_place(error.__cause__, Path(name))}") from error
+    _check_settings(experiment.ranker, name)
+    _warn_about_packages(experiment)
+    return experiment
+
+
+@contextmanager
+def refuse_other_folder(source: str) -> Iterator[None]:
+    """Raise InputError where the working folder is another one afterwards."""
+    before = Path.cwd()
+    try:
+        yield
+    finally:
+        now = Path.cwd()
+        if now != before:  # relative paths, of the data and the run, would lead elsewhere
+            os.chdir(before)
+            raise InputError(
+                f"{source}: changes the working folder to {now}, expected that it stays "
+                f"{before}, where the data and the run are looked for. Take the os.chdir out."
+            )
+
+
+def belongs_to(file: str, experiment: Experiment) -> bool:
+    """Whether the file is of the experiment, which is of a file: itself, or from beside it."""
+    origin = Path(experiment.origin)
+    path, folder = Path(file), origin.parent
+    is_installed = any(path.is_relative_to(place) for place in INSTALLED)
+    if is_installed or path.parent == folder:  # a file that is beside it may be anybody's
+        return path.parent == folder and path.name in read_sources(origin)
+    return path.is_relative_to(folder)
+
+
+def _find_place(error: BaseException | None, path: Path) -> str:
+    """Where importing the file failed: in itself, or in what it imports from beside it."""
+    if error is None or isinstance(error, (InputError, SyntaxError)):  # they say it themselves
+        return ""
+    folder = path.absolute().parent
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if Path(frame.filename).parent == folder]
+    return f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
+
+
+def _check_settings(settings: RankerSettings, source: str) -> None:
+    kind = type(settings)
+    is_annotated = "__annotations__" in vars(kind) and "__dataclass_fields__" not in vars(kind)
+    if not is_dataclass(kind) or is_annotated:
+        raise InputError(
+            f"{source}: {kind.__name__} is no dataclass, expected one, whose fields are the "
+            f"settings. Write @dataclass(frozen=True) above class {kind.__name__}."
+        )
+    hops = settings.needed_hops
+    if hops is not None and (type(hops) is not int or hops < 0):
+        raise InputError(
+            f"{source}: needed_hops of {kind.__name__} is {hops!r}, expected a whole number from "
+            "0, or None for the whole graph."
+        )
+
+
+def _warn_about_packages(experiment: Experiment) -> None:
+    """Say what is imported from folders beside the file, for only files beside it are watched."""
+    folder = Path(experiment.origin).parent
+    modules = {name: getattr(module, "__file__", None) for name, module in sys.modules.items()}
+    found = {
+        file
+        for name, file in modules.items()
+        if file and Path(file).is_relative_to(folder / name.partition(".")[0])
+    }
+    for file in sorted(file for file in found if belongs_to(file, experiment)):
+        warn(
+            f"{experiment.origin}: imports {file} from a folder beside it. When that changes, "
+            "models that are trained are kept all the same. Put what may change into a file beside "
+            f"{Path(experiment.origin).name}."
+        )
