@@ -13,7 +13,7 @@ from solution.commands.options import (
     RunOption,
     check_output,
 )
-from solution.runs.folder import Run
+from solution.runs.folder import EXPERIMENTS, Run
 from solution.runs.record import keep_others_out
 from solution.system.errors import InputError
 from solution.system.files import check_writable
@@ -24,6 +24,7 @@ from solution.system.wording import count
 if TYPE_CHECKING:
     from ensembles.recipe import Recipe
     from solution.domain.graph import Graph
+    from solution.experiments.base import Experiment
     from solution.models.base import Ranker
     from solution.models.layout.cost_net import CostNetRanker
 
@@ -146,6 +147,19 @@ def verify(
         say(f"The competition asks for {asked} rows: this file is not for upload.")
 
 
+def _check_unchanged(experiment: "Experiment", run: Run) -> None:
+    """Raise InputError where its models in the run were trained by another file of its name."""
+    from solution.training.own_files import is_own
+
+    trained = run.record()["settings"][EXPERIMENTS].get(experiment.name, {}).get("source")
+    if is_own(experiment) and trained not in (None, experiment.source):
+        raise InputError(
+            f"{experiment.origin}: was changed after {run.folder} was trained by it, so its models "
+            "would be read by other code. Give the file as it was, or train what it is now under "
+            "another name, or in another folder."
+        )
+
+
 @app.command()
 def explain(
     experiment: Annotated[
@@ -174,6 +188,7 @@ def explain(
     check_writable(out or EXPLANATIONS)
     run = Run.existing(run_folder)
     found = words.find_explained(experiment, run)
+    _check_unchanged(found, run)
     store = open_run_store(run, data)
     chosen = words.find_graph(store, found, graph)
     model, folder = words.load_unseen(run, found, chosen)

@@ -31,7 +31,7 @@ from solution.domain.predictions import make_frame
 from solution.experiments.base import Experiment
 from solution.features.candidates import make_candidates
 from solution.features.preparation import Preparation
-from solution.models.catalogue import Model, load_model
+from solution.models.catalogue import OWN, RECORD, Model, load_model
 from solution.models.layout.layout_gnn import LayoutGnnSettings
 from solution.models.nets.training_settings import TrainingSettings
 from solution.models.tile.tile_gnn import TileGnnSettings
@@ -41,6 +41,7 @@ from solution.runs.job import MODEL, JobRecord, read_job
 from solution.system.errors import InputError
 from solution.system.files import remove
 from solution.system.processes import one_thread
+from solution.system.sealing import read_record
 from solution.system.terminal import say
 from solution.training.folds import NO_FOLD
 from solution.training.jobs import Job, list_jobs
@@ -94,9 +95,16 @@ def _list_teachers(run: Run, recipe: Recipe) -> list[tuple[str, Path, JobRecord]
 
 def find_taught(run: Run, recipe: Recipe) -> set[str]:
     """The collections of which the ensemble can teach; InputError where there is none."""
+    teachers = _list_teachers(run, recipe)
+    for name, place, _ in teachers:
+        if str(read_record(place / MODEL / RECORD, "a model").get("kind")).startswith(OWN):
+            raise InputError(
+                f"{run.folder}: {name} is a model of your own, whose code is not of this program, "
+                f"so it teaches no students. Leave it out of the recipe {recipe.name}."
+            )
     taught = {
         collection
-        for name, _, job in _list_teachers(run, recipe)
+        for name, _, job in teachers
         for collection in job.collections
         if name in recipe.weights(collection)
     }

@@ -26,6 +26,7 @@ from solution.models.nothing import NothingSettings
 from solution.models.trees.lightgbm_ranker import LightGBMSettings, PointwiseSettings
 from solution.models.trees.pairwise_ranker import PairwiseSettings
 from solution.system.errors import InputError
+from tests.commands.test_first_minutes import make_data
 from tests.conftest import REPOSITORY, FastSlow
 from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
 from tests.made.run import make_run
@@ -155,6 +156,24 @@ def test_of_a_model_of_ones_own_the_file_is_asked_for(fastslow: FastSlow, tmp_pa
     done = fastslow("explain", "net_001", "graph_0", "--run", "done")
     assert done.returncode == 2
     assert "net_001 is of done, but its code is yours: give the path of its file." in done.stderr
+
+
+def test_a_file_that_was_changed_does_not_read_the_models_of_before(
+    fastslow: FastSlow, tmp_path: Path
+) -> None:
+    text = (
+        "from solution import Experiment\nfrom solution.models.linear import RidgeSettings\n"
+        "EXPERIMENT = Experiment('mine', ('tile:xla',), RidgeSettings())\n"
+    )
+    (tmp_path / "mine.py").write_text(text, encoding="utf-8")
+    data = make_data(tmp_path / "data")
+    how = ("--folds", "2", "--scheme", "graph", "--run", "out")
+    assert fastslow("train", "mine.py", "--data", data, *how).returncode == 0
+    assert fastslow("explain", "mine.py", "k0", "--run", "out").returncode == 0
+    (tmp_path / "mine.py").write_text(f"{text}# changed\n", encoding="utf-8")
+    done = fastslow("explain", "mine.py", "k0", "--run", "out")
+    assert done.returncode == 2
+    assert "mine.py: was changed after out was trained by it" in done.stderr
 
 
 def test_explain_after_a_run(fastslow: FastSlow, tmp_path: Path) -> None:

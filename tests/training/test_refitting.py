@@ -1,6 +1,7 @@
 """Students learn from an ensemble that has not seen their fold; refits learn from all graphs."""
 
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -191,6 +192,21 @@ def test_a_refit_is_cut_as_its_run_was(how: str, store: Store, tmp_path: Path) -
 def test_rankers_of_ones_own_are_not_refitted(run: Run, store: Store) -> None:
     with pytest.raises(InputError, match="one, two is of your own"):
         refit(run, ENSEMBLE, store, executor=LocalExecutor(1))
+
+
+@dataclass(frozen=True)
+class OwnTrees(PointwiseSettings):
+    """Of a kind that the catalogue does not know."""
+
+
+def test_rankers_of_ones_own_teach_nobody(store: Store, tmp_path: Path) -> None:
+    """It is said before a student is trained."""
+    own = Experiment("own", (TILE,), OwnTrees(rounds=5, min_data_in_leaf=2))
+    with open_experiments([own], store, tmp_path / "run", scheme="graph", folds=2) as (plan, run):
+        run_experiments([own], plan, run, executor=LocalExecutor(1))
+    with pytest.raises(InputError, match="own is a model of your own.*teaches no students"):
+        distill(run, Recipe(name="mine", members={"own": 1.0}), store, [STUDENT])
+    assert not (run.folder / "student").exists()
 
 
 def test_another_teacher_teaches_anew(run: Run, store: Store) -> None:
