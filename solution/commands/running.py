@@ -120,7 +120,7 @@ def run(
     found = _find_experiments(experiments or members, recipe, asked.folds, limit=limit)
     trains_on = make_executor(executor, address, workers, gpu_share, devices)
     with ExitStack() as stack:
-        source = check_exists(stack.enter_context(on_this_machine(data, sends=False)))
+        source = _check_data(stack.enter_context(on_this_machine(data, sends=False)), collections)
         name = name_of(source, limit=limit)
         default = find_runs() / "-".join([name, *(c.replace(":", "-") for c in asked.collections)])
         folder = stack.enter_context(on_this_machine(run_folder or default, alone=True))
@@ -152,6 +152,16 @@ def _list_members(recipe: str | None) -> list[str]:
         return list(DEFAULTS)
     found, known = find_recipe(recipe), list_experiments()
     return [name for name in (*found.names(), found.fallback) if name in known]
+
+
+def _check_data(data: Path, collections: Sequence[str]) -> Path:
+    """The data; InputError where it is not there, or a collection that is asked for not in it."""
+    from solution.training.opening import check_collection
+
+    check_exists(data)
+    for name in collections:
+        check_collection(data, name)
+    return data
 
 
 def _find_experiments(

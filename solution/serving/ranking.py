@@ -11,6 +11,7 @@ import numpy as np
 from ensembles.votes import rank
 from solution.domain.graph import Graph
 from solution.serving.words import describe_configs
+from solution.system.errors import InputError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -60,9 +61,13 @@ class Ranking:
         Args:
             top: so many rows; None: all.
             whole: all that a configuration asks for, which may be long; else of layouts a few.
+
+        Raises InputError where `top` is below 0.
         """
         import polars as pl
 
+        if top is not None and top < 0:
+            raise InputError(f"top is {top}, expected a number of rows from 0, or None for all.")
         places = self.order[:top]
         return pl.DataFrame(
             {

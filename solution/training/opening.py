@@ -10,7 +10,7 @@ from typing import Any
 from solution.data.folders import find_files, find_left_out, find_sample_submission
 from solution.data.scan import join_defects
 from solution.domain import predictions
-from solution.domain.collection import NAMES, SAMPLE_SUBMISSION
+from solution.domain.collection import NAMES, SAMPLE_SUBMISSION, collection
 from solution.experiments.base import Experiment
 from solution.features.preparation import Preparation
 from solution.runs.folder import EXPERIMENTS, Run
@@ -120,14 +120,15 @@ def _serves(folder: Path, hops: int | None) -> bool:
     return kept is None or (hops is not None and kept >= hops)
 
 
-def check_collection(data: Path, collection: str) -> None:
+def check_collection(data: Path, name: str) -> None:
     """Raise InputError where data, prepared or not, has no graph of it; no graph is read for it."""
+    collection(name)  # a slip is told from what is not there
     if is_store(data):
         there = Store.open(data).graphs["collection"].unique(maintain_order=True).to_list()
     else:
         there = list(dict.fromkeys(file.collection.name for file in find_files(data)))
-    if collection not in there:
-        raise InputError(f"{data}: has no graph of {collection}, but of {', '.join(there)}.")
+    if name not in there:
+        raise InputError(f"{data}: has no graph of {name}, but of {', '.join(there)}.")
 
 
 def _prepare(

@@ -104,7 +104,10 @@ def test_data_without_labels_is_refused(fastslow: FastSlow, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--collection", "layout:nlp:random"), "no graph of the collections that are asked for"),
+        (
+            ("--collection", "layout:nlp:random"),
+            "has no graph of layout:nlp:random, but of tile:xla",
+        ),
         (
             ("--recipe", "mine.toml"),
             "layout_lightgbm_001: nothing to train, for the labelled graphs",

@@ -177,6 +177,8 @@ def test_a_program_that_was_learned_from_is_said_to_be_so(
     assert ranking.known
     assert "learned from a program of this structure" in ranking.sentence()
     assert ranking.to_frame(3)["configuration"][0].startswith("output ")
+    with pytest.raises(InputError, match="top is -1, expected a number of rows from 0"):
+        ranking.to_frame(-1)
     assert "<table>" in ranking._repr_html_()
     shown = repr(bundle) + repr(bundle.session(ranking.graph)) + repr(ranking)
     assert len(shown) < 1000  # a notebook shows what stands last in a cell
