@@ -66,6 +66,17 @@ class Asked:
             known |= {"folds": budget.folds, EXPERIMENTS: described}
         check_folder(folder, known, replace=self.replace)
 
+    def prepare(
+        self, found: "Sequence[Experiment]", source: Path, place: Path, *, named: bool
+    ) -> "AbstractContextManager[Store]":
+        """The store of the data; `place` is as open_store takes it."""
+        from solution.training.opening import open_store
+
+        return open_store(
+            source, place, found, collections=self.collections, limit=self.limit, named=named,
+            workers=self.workers,
+        )  # fmt: skip
+
     def plan(self, store: "Store") -> "Plan":
         from solution.training.opening import check_labels
         from solution.training.plan import make_plan

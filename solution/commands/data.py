@@ -228,7 +228,7 @@ def features(
     check_ending(out, ".parquet")
     check_text(out)
     check_output(out)
-    with open_given_store(data, collection=chosen.name) as store:
+    with open_given_store(data, collections=[chosen.name]) as store:
         rows = write_collection(store, chosen, out)
     say(f"{out}: {rows:,} rows.")
 

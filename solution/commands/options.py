@@ -171,20 +171,21 @@ def name_of(data: Path, *, limit: bool) -> str:
 
 @contextmanager
 def open_given_store(
-    data: str | None, experiments: "Sequence[Experiment]" = (), collection: str | None = None
+    data: str | None,
+    experiments: "Sequence[Experiment]" = (),
+    collections: "Sequence[str]" = (),
 ) -> "Iterator[Store]":
     """The store that is meant; the sample's where none is given.
 
     Args:
-        collection: what it must have graphs of; said before any of the data is prepared.
+        collections: of which it must have graphs; said before any of the data is prepared.
     """
     from solution.experiments.base import find_experiment
-    from solution.training.opening import check_collection, open_store
+    from solution.training.opening import open_store
 
     serves = list(experiments) or [find_experiment("nothing_001")]
     with on_this_machine(data or SAMPLE, sends=False) as given:
         check_exists(given)
-        if collection is not None:
-            check_collection(given, collection)
-        with open_store(given, find_stores() / given.resolve().name, serves) as store:
+        place = find_stores() / given.resolve().name
+        with open_store(given, place, serves, collections=collections) as store:
             yield store

@@ -113,14 +113,13 @@ def run(
     """Train, predict, merge, write a submission. A run that was stopped goes on where it was."""
     members = _list_members(recipe)  # before what takes seconds to import
     from solution.training.forecast import foretell_briefly
-    from solution.training.opening import open_store
     from solution.training.out_of_fold import run_experiments
 
     asked = Asked(scheme, folds, limit, replace, collections, executor, workers, devices)
     found = _find_experiments(experiments or members, recipe, asked.folds, limit=limit)
     trains_on = make_executor(executor, address, workers, gpu_share, devices)
     with ExitStack() as stack:
-        source = _check_data(stack.enter_context(on_this_machine(data, sends=False)), collections)
+        source = check_exists(stack.enter_context(on_this_machine(data, sends=False)))
         name = name_of(source, limit=limit)
         default = find_runs() / "-".join([name, *(c.replace(":", "-") for c in asked.collections)])
         folder = stack.enter_context(on_this_machine(run_folder or default, alone=True))
@@ -129,8 +128,8 @@ def run(
             asked.check_folder(found, folder, hours)
         merging = _choose_recipe(folder, recipe, [item.name for item in found])
         place = stack.enter_context(on_this_machine(store_folder or find_stores() / name))
-        how = {"limit": limit, "named": store_folder is not None}
-        store = stack.enter_context(open_store(source, place, found, workers=workers, **how))
+        named = store_folder is not None
+        store = stack.enter_context(asked.prepare(found, source, place, named=named))
         if estimate:
             show_estimate(found, asked, store, hours)
             return
@@ -152,16 +151,6 @@ def _list_members(recipe: str | None) -> list[str]:
         return list(DEFAULTS)
     found, known = find_recipe(recipe), list_experiments()
     return [name for name in (*found.names(), found.fallback) if name in known]
-
-
-def _check_data(data: Path, collections: Sequence[str]) -> Path:
-    """The data; InputError where it is not there, or a collection that is asked for not in it."""
-    from solution.training.opening import check_collection
-
-    check_exists(data)
-    for name in collections:
-        check_collection(data, name)
-    return data
 
 
 def _find_experiments(

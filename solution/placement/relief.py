@@ -17,6 +17,7 @@ from itertools import product
 
 import numpy as np
 
+from solution.domain.neighbours import Neighbours
 from solution.placement.baselines.insertion import rank_upward
 from solution.placement.baselines.lists import cost_alone
 from solution.placement.evaluation import Evaluator
@@ -65,11 +66,10 @@ class Relief:
         labels = self._labels[size] * len(self._evaluator.machine) + timeline.placement
         _, part = np.unique(labels, return_inverse=True)
         promises = self._reckon(timeline, waited, part)
-        members = np.split(np.argsort(part, kind="stable"), np.cumsum(np.bincount(part))[:-1])
+        members = Neighbours.of(part, self._graph.leaders, int(part.max()) + 1)
         return {
             reason: [
-                Move(np.unique(self._graph.leaders[members[one]]), device)
-                for one, device in _sort_promises(promised)
+                Move(np.unique(members.at(one)), device) for one, device in _sort_promises(promised)
             ]
             for reason, promised in promises.items()
         }

@@ -62,6 +62,7 @@ def open_store(
     place: Path,
     experiments: Sequence[Experiment],
     *,
+    collections: Sequence[str] = (),
     limit: bool = False,
     named: bool = False,
     workers: int | None = None,
@@ -72,6 +73,7 @@ def open_store(
     in `place` has, another is made beside it.
 
     Args:
+        collections: of which it must have graphs; said before anything is prepared.
         limit: a quick look: only a few graphs of other data are prepared.
         named: `place` was named by the user, and is the only one that may be used.
         workers: processes that prepare; by default one per core.
@@ -90,9 +92,10 @@ def open_store(
             )
     else:
         folder = place if named else choose_place(place, hops)
-        _prepare(data, folder, hops, limit=limit, named=named, workers=workers)
+        _prepare(data, folder, hops, collections, limit=limit, named=named, workers=workers)
     with locked(folder, "Wait until the data is prepared.", shared=True):
         store = Store.open(folder)
+        _check_collections(data, store.graphs["collection"].to_list(), collections)
         check_preparation(store.preparation, hops, folder)
         if folder == data and (defects := store.find_defects()):  # the other was just compared
             raise InputError(join_defects(defects))
@@ -120,21 +123,28 @@ def _serves(folder: Path, hops: int | None) -> bool:
     return kept is None or (hops is not None and kept >= hops)
 
 
-def check_collection(data: Path, name: str) -> None:
-    """Raise InputError where data, prepared or not, has no graph of it; no graph is read for it."""
-    collection(name)  # a slip is told from what is not there
-    if is_store(data):
-        there = Store.open(data).graphs["collection"].unique(maintain_order=True).to_list()
-    else:
-        there = list(dict.fromkeys(file.collection.name for file in find_files(data)))
-    if name not in there:
-        raise InputError(f"{data}: has no graph of {name}, but of {', '.join(there)}.")
+def _check_collections(data: Path, there: Sequence[str], asked: Sequence[str]) -> None:
+    """Raise InputError where data with graphs of these collections has none of one that is asked
+    for."""
+    for name in asked:
+        collection(name)  # a slip is told from what is not there
+        if name not in there:
+            known = ", ".join(dict.fromkeys(there))
+            raise InputError(f"{data}: has no graph of {name}, but of {known}.")
 
 
 def _prepare(
-    data: Path, folder: Path, hops: int | None, *, limit: bool, named: bool, workers: int | None
+    data: Path,
+    folder: Path,
+    hops: int | None,
+    collections: Sequence[str],
+    *,
+    limit: bool,
+    named: bool,
+    workers: int | None,
 ) -> None:
     files = find_files(data)
+    _check_collections(data, [file.collection.name for file in files], collections)
     for words in find_left_out(data):
         warn(words)
     if limit:

@@ -26,6 +26,7 @@ from solution.training.away import choose_needs, estimate_memory
 from solution.training.executors.base import Executor, Needs, Task
 from solution.training.executors.local import LocalExecutor
 from solution.training.failures import rehearse
+from solution.training.own_files import is_own
 from solution.training.plan import Plan
 from solution.training.sites import Address, choose_site
 from solution.training.watch import ProgressBars, Watch
@@ -164,9 +165,9 @@ class Search:
 
     def _copy_neighbours(self) -> None:
         """What a file of one's own imports from beside it, so that what is found can be run."""
-        origin = Path(self.experiment.origin)
-        if origin.suffix != ".py":
+        if not is_own(self.experiment):
             return
+        origin = Path(self.experiment.origin)
         for name, content in read_sources(origin).items():
             if name != origin.name:
                 with replace_file(self.folder / name) as temporary:
