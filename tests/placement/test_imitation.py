@@ -7,6 +7,9 @@ from itertools import permutations
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linear_sum_assignment
 
 from solution.placement.evaluation import Evaluator
 from solution.placement.machine import make_machine
@@ -16,11 +19,14 @@ from solution.placement.policy.imitation import (
     call_as_the_policy,
     draw_order,
     find_loss,
+    find_names,
     make_lesson,
+    move_lessons,
     weigh_devices,
 )
 from solution.placement.policy.inputs import find_inputs
 from solution.placement.policy.network import Choice, Given, Policy
+from solution.placement.policy.steps import StepRunner, make_optimizer
 from solution.placement.simulation.environment import Environment
 from tests.placement.made import make_decision, make_graph
 from tests.placement.test_policy import SMALL, make_policy
@@ -82,10 +88,37 @@ def test_names_of_devices_that_are_alike_mean_nothing() -> None:
 
 
 def test_devices_that_differ_keep_their_names() -> None:
-    unequal = Evaluator(Environment(make_graph(30, 2), make_machine(2, "v100+p100")))
-    lesson = make_lesson(unequal, make_decision(unequal.graph, 2, 1))
-    chances = torch.zeros(1, 30, 8)
-    assert call_as_the_policy(lesson, chances) is lesson.actions["placement"]
+    unequal = Evaluator(Environment(make_graph(30, 2), make_machine(3, "v100+p100")))
+    lesson = make_lesson(unequal, make_decision(unequal.graph, 3, 1))
+    assert find_names(unequal.machine).tolist() == [[0, 1, 2], [2, 1, 0]]
+    chances = torch.randn(1, 30, 8)
+    placement = lesson.actions["placement"]
+    assert torch.equal(call_as_the_policy(lesson, chances) == 1, placement == 1)
+
+
+@given(st.integers(2, 6), st.integers(0, 99))
+@settings(max_examples=20, deadline=None)
+def test_names_are_those_of_the_best_assignment(devices: int, seed: int) -> None:
+    """As scipy's algorithm finds them."""
+    graph = make_graph(25, seed)
+    evaluator = Evaluator(Environment(graph, make_machine(devices)))
+    lesson = make_lesson(evaluator, make_decision(graph, devices, seed))
+    chances = torch.randn(1, 25, 8, generator=torch.Generator().manual_seed(seed))
+    own, placement = graph.decides_device, lesson.actions["placement"][0].numpy()
+    agreed = np.eye(devices)[placement[own]].T @ chances[0, :, :devices].double().numpy()[own]
+    _, names = linear_sum_assignment(agreed, maximize=True)
+    found = call_as_the_policy(lesson, chances)[0].numpy()[own]
+    assert found.tolist() == names[placement[own]].tolist()
+
+
+def test_a_step_asks_the_device_for_nothing() -> None:
+    """On "meta" there is nothing to ask: so a GPU's steps can be recorded and done again."""
+    evaluator = Evaluator(Environment(make_graph(30, 2), make_machine(4)))
+    lesson = make_lesson(evaluator, make_decision(evaluator.graph, 4, 1))
+    policy = make_policy().train().to("meta")
+    run = StepRunner(make_optimizer(policy, 1e-3), partial(find_loss, policy))
+    losses = [run(one) for one in move_lessons([lesson, lesson], torch.device("meta"))]
+    assert all(loss.is_meta and loss.shape == () for loss in losses)
 
 
 def test_a_node_counts_by_what_it_costs_elsewhere() -> None:

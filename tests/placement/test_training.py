@@ -24,9 +24,9 @@ from solution.placement.graphs.workloads import (
     draw_lessons,
 )
 from solution.placement.machine import Device, Machine
-from solution.placement.policy.imitation import Imitation
 from solution.placement.policy.ppo import Trainer, make_policy
 from solution.placement.policy.settings import PolicySettings, TrainingSettings
+from solution.placement.policy.steps import StepRunner
 from solution.placement.search import find_seconds_at_once
 from solution.placement.simulation.environment import Environment
 from solution.placement.train import (
@@ -157,7 +157,7 @@ def stop_after(patch: pytest.MonkeyPatch, calls: int) -> None:
 
         return counted
 
-    patch.setattr(Imitation, "_learn", count(Imitation._learn))
+    patch.setattr(StepRunner, "__call__", count(StepRunner.__call__))
     patch.setattr(Best, "search", count(Best.search))
     patch.setattr(Trainer, "update", count(Trainer.update))
 
@@ -176,7 +176,7 @@ def test_the_policy_learns_from_none_of_the_documents_programs_and_none_that_is_
 
 def test_the_policy_learns_from_every_number_of_devices() -> None:
     """It can tell nothing between those that it has seen: each has weights of its own."""
-    questions = draw_questions(drawn=12, large=4)
+    questions = draw_questions((12, 4, 12))
     assert {len(asked.machine) for asked in questions} == set(NUMBERS)
     assert {asked.tasks for asked in questions} == {TASKS, TWO_TASKS}
 
@@ -201,6 +201,8 @@ def test_none_of_the_programs_by_which_a_policy_is_chosen_is_learned_from() -> N
     judges = {w.name for w in draw_judges()}
     assert len(judges) == 36
     assert not judges & {w.name for w in (*LESSONS, *HELD_OUT, *DOCUMENT, *draw_lessons(DRAWN))}
+    graphs = {tuple(w.make().operations) for w in draw_judges()}
+    assert not graphs & {tuple(q.graph.operations) for q in draw_questions((40, 12, 0))}
 
 
 def test_the_same_lessons_are_drawn_again() -> None:

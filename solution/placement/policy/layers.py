@@ -29,7 +29,9 @@ class GraphSage(nn.Module):
         """`nodes` (nodes, width), `edges` (2, edges): to whom, from whom."""
         messages = torch.sigmoid(self.message(nodes))
         index = edges[0, :, None].expand(-1, nodes.shape[1])
-        heard = torch.zeros_like(nodes).scatter_reduce(0, index, messages[edges[1]], "amax")
+        heard = torch.zeros_like(nodes).scatter_reduce(
+            0, index, messages.index_select(0, edges[1]), "amax"
+        )
         return F.relu(self.join(torch.cat([nodes, heard], dim=1)))
 
 
@@ -168,7 +170,7 @@ class Agreement(nn.Module):
         if not self.training:
             growth = torch.linspace(1, FIRM, SETTLING * self.sweeps)
         for times in growth.tolist():
-            said = agreed.softmax(dim=2)[:, votes.of] * votes.weights[:, None]
+            said = agreed.softmax(dim=2).index_select(1, votes.of) * votes.weights[:, None]
             heard = torch.zeros_like(logits).index_add(1, votes.to, said)
             agreed = logits + times * strength * heard
         return agreed

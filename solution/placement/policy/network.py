@@ -136,7 +136,9 @@ class Policy(nn.Module):
     def _share(self, inputs: Inputs, devices: int, fed: Tensor) -> tuple[Tensor, Tensor]:
         """What all tasks share (1, nodes, width), and the factors of the modulation."""
         columns = (inputs.columns - self.mean) * self.scale
-        entered = self.enter(torch.cat([self.opcodes(inputs.opcodes), columns, fed], 1))
+        # Not nn.Embedding's own way: its gradient on a GPU counts the opcodes there are.
+        embedded = self.opcodes.weight.index_select(0, inputs.opcodes)
+        entered = self.enter(torch.cat([embedded, columns, fed], 1))
         # A cut in two is another than a cut in four, also where the first two parts are asked for.
         nodes = torch.relu(entered + self.devices.weight[min(devices, MAX_HEAD)])
         for layer in self.embedding:
