@@ -21,6 +21,7 @@ from solution.system.processes import open_pool
 from solution.system.progress import track
 
 DEVICES = (2, 4)
+LEAST, NODES = 100, 1_000_000  # evaluations of any graph; simulated nodes of one
 
 
 def make_evaluators(
@@ -60,14 +61,15 @@ class Best:
             self._keep(place, base)
 
     def search(self, policy: Policy | None, budget: int, seed: int) -> None:
-        """Spend so many evaluations on each."""
+        """Spend so many evaluations on each, on a large graph fewer."""
         with track(range(len(self.evaluators)), "Searching") as places:
             for decision, place in zip(self._find_all(policy, budget, seed), places, strict=True):
                 if decision is not None:
                     self._keep(place, decision)
 
     def _find_all(self, policy: Policy | None, budget: int, seed: int) -> Iterator[Decision | None]:
-        asked = self.evaluators, repeat(policy), repeat(budget), repeat(seed)
+        budgets = [fit_budget(evaluator.graph.num_nodes, budget) for evaluator in self.evaluators]
+        asked = self.evaluators, repeat(policy), budgets, repeat(seed)
         if self.workers == 1:
             yield from map(find_best, *asked)
             return
@@ -94,6 +96,11 @@ class Best:
     def _find_known(self) -> Iterator[tuple[Evaluator, Decision, float]]:
         every = zip(self.evaluators, self.decisions, self.seconds, strict=True)
         return (known for known in every if known[2] < math.inf)
+
+
+def fit_budget(nodes: int, budget: int) -> int:
+    """So many evaluations, but at most LEAST of a graph whose nodes add up to more than NODES."""
+    return min(budget, max(LEAST, NODES // nodes))
 
 
 def begin_searching() -> None:

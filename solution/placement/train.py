@@ -20,7 +20,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from itertools import cycle, repeat
+from itertools import cycle
 from pathlib import Path
 from typing import Annotated
 
@@ -40,7 +40,8 @@ from solution.models.nets.checkpoint import (
 from solution.models.nets.devices import pick_device
 from solution.placement.best_known import Best, make_evaluators
 from solution.placement.evaluation import TASKS, TWO_TASKS, Evaluator
-from solution.placement.graphs.workloads import LESSONS, draw_judges, draw_lessons
+from solution.placement.graphs.workloads import LESSONS, draw_judges, draw_lessons, identify
+from solution.placement.graphs.workloads import STEPS as RECURRENT
 from solution.placement.machine import make_machine
 from solution.placement.policy.decisions import pack_decision, unpack_decision
 from solution.placement.policy.imitation import Imitation
@@ -59,7 +60,7 @@ from solution.system.files import check_place, check_writable, make_folder
 from solution.system.processes import count_cores
 from solution.system.terminal import say
 
-SHIPPED = PolicySettings(width=96, attention_layers=2, heads=4, segment=512, inner=256, rounds=1)
+SHIPPED = PolicySettings(width=128, attention_layers=2, heads=4, segment=1024, inner=384, rounds=1)
 NUMBERS = range(2, MAX_HEAD + 1)  # of devices: the policy learns each, and can tell none between
 STEPS = [4500, 3000]  # of imitation, in the turns with the picked programs
 EVERY = 500  # steps of imitation between two checkpoints
@@ -216,28 +217,52 @@ def _show(update: Update) -> None:
     )
 
 
-def draw_questions(drawn: int, large: int, leave_out: str = "") -> list[Evaluator]:
+@dataclass(frozen=True)
+class Draw:
+    """Programs of a size, drawn.
+
+    Attributes:
+        numbers: of devices on which each is asked about.
+    """
+
+    scale: int
+    seed: int
+    numbers: int
+    families: frozenset[str] = frozenset(workload.family for workload in LESSONS)
+
+
+# The larger a program, the longer it is searched: fewer questions of it. A recurrent network is as
+# long as its steps, a thing that the others cannot teach.
+DRAWS = (Draw(1, 0, 4), Draw(3, 11, 2), Draw(8, 12, 1, frozenset(RECURRENT)))
+LARGEST = 11_000  # nodes
+
+
+def draw_questions(counts: Sequence[int], leave_out: str = "") -> list[Evaluator]:
     """Drawn programs, none of which a policy is chosen by.
 
+    Each is asked about on drawn numbers of devices, its own among them, for all tasks and for
+    placement and schedule in turn.
+
     Args:
-        drawn: programs; each is asked for all tasks on a number of devices that is drawn, too, and
-            for placement and schedule on another.
-        large: programs of up to three times as many nodes, beside them; one question of each.
+        counts: programs of each of DRAWS; those that are known, or too large, are left out.
         leave_out: a family.
     """
-    judges = {workload.name for workload in draw_judges()}
-    small = [w for w in draw_lessons(drawn) if w.name not in judges]
-    known = judges | {workload.name for workload in (*small, *LESSONS)}
-    more = [w for w in draw_lessons(large + large // 2, seed=11, scale=3) if w.name not in known]
-    more = more[:large]
-    other = zip(small, cycle(NUMBERS), repeat(TWO_TASKS))
-    both = zip(more, cycle(NUMBERS), cycle((TASKS, TWO_TASKS)))
-    graphs = {w.name: w.make() for w in (*small, *more) if w.family != leave_out}
-    return [
-        Evaluator(Environment(graphs[workload.name], make_machine(number)), tasks)
-        for workload, number, tasks in (*((w, w.devices, TASKS) for w in small), *other, *both)
-        if workload.name in graphs
-    ]
+    random = np.random.default_rng(5)
+    known = {identify(workload.name) for workload in (*draw_judges(), *LESSONS)}
+    found = []
+    for draw, count in zip(DRAWS, counts, strict=True):
+        drawn = draw_lessons(count, draw.seed, draw.scale)
+        drawn = [w for w in drawn if w.family in draw.families and identify(w.name) not in known]
+        known |= {identify(workload.name) for workload in drawn}
+        for workload in drawn:
+            numbers = random.permutation(NUMBERS)[: draw.numbers]
+            if workload.devices not in numbers:
+                numbers[0] = workload.devices
+            graph = workload.make()
+            if workload.family != leave_out and graph.num_nodes <= LARGEST:
+                found += [Evaluator(Environment(graph, make_machine(int(number))), tasks)
+                          for number, tasks in zip(numbers, cycle((TASKS, TWO_TASKS)))]  # fmt: skip
+    return found
 
 
 def main(
@@ -250,8 +275,11 @@ def main(
     updates: Annotated[int, typer.Option(min=0, help="Of PPO.")] = 180,
     drawn: Annotated[
         int, typer.Option(min=0, help="Programs to learn from after those picked.")
-    ] = 240,
-    large: Annotated[int, typer.Option(min=0, help="Larger programs beside them.")] = 40,
+    ] = 330,
+    large: Annotated[int, typer.Option(min=0, help="Larger programs beside them.")] = 260,
+    long: Annotated[
+        int, typer.Option(min=0, help="Programs of which the recurrent ones are taken, too.")
+    ] = 400,
     leave_out: Annotated[str, typer.Option(help="A family that is not learned from.")] = "",
     workers: Annotated[
         int | None, typer.Option(min=1, help="Processes that search. Default: one per core.")
@@ -266,8 +294,9 @@ def main(
         raise InputError(f"There is no family {leave_out!r}. There are {', '.join(families)}.")
     policy = None if begin is None else load_policy(begin)
     lessons = [workload for workload in LESSONS if workload.family != leave_out]
-    picked, alone = make_evaluators(lessons), make_evaluators(lessons[::3], devices=(1,))
-    every = [*picked, *draw_questions(drawn, large, leave_out), *alone]
+    picked = [*make_evaluators(lessons), *make_evaluators(lessons, TWO_TASKS)]
+    alone = make_evaluators(lessons[::3], devices=(1,))
+    every = [*picked, *draw_questions((drawn, large, long), leave_out), *alone]
     courses = [CoursePlan(every, [more_steps])]
     if policy is None:
         torch.manual_seed(0)

@@ -113,7 +113,7 @@ def draw_lessons(count: int, seed: int = 0, scale: int = 1) -> list[Workload]:
     """
     random = np.random.default_rng(seed)
     known = {workload.name for workload in LESSONS}
-    held_out = {_identify(workload.name) for workload in (*HELD_OUT, *DOCUMENT)}
+    held_out = {identify(workload.name) for workload in (*HELD_OUT, *DOCUMENT)}
     makers = (_draw_rnnlm, _draw_gnmt, _draw_transformer_xl, _draw_inception, _draw_amoebanet,
               _draw_wavenet)  # fmt: skip
     drawn: dict[str, Workload] = {}
@@ -122,7 +122,7 @@ def draw_lessons(count: int, seed: int = 0, scale: int = 1) -> list[Workload]:
         found = makers[turn % len(makers)](random, scale)
         turn += 1
         name = found.name
-        if name not in known and name not in drawn and _identify(name) not in held_out:
+        if name not in known and name not in drawn and identify(name) not in held_out:
             drawn[name] = replace(found, devices=int(random.choice((2, 3, 4, 8))))
     return list(drawn.values())
 
@@ -133,7 +133,7 @@ def draw_judges() -> list[Workload]:
     return [w for w in draw_lessons(120, seed=7) if w.name not in learned][:36]
 
 
-def _identify(name: str) -> str:
+def identify(name: str) -> str:
     """The same for names of one graph: of a WaveNet only the layers of all stacks count, and the
     document's recurrent networks have a number of steps that their names do not tell."""
     family, _, sizes = name.rpartition("-")
