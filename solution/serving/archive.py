@@ -73,7 +73,9 @@ def unpack(path: Path, folder: Path) -> None:
             for name, size in sizes.items():
                 _extract(archive, members[name], size, folder, path)
     except zipfile.BadZipFile as error:
-        raise InputError(f"{path}: truncated or no zip of a bundle ({error}).") from error
+        raise InputError(
+            f"{path}: truncated or no zip of a bundle ({error}). `fastslow pack` writes one."
+        ) from error
 
 
 def _check_members(archive: zipfile.ZipFile, path: Path) -> dict[str, zipfile.ZipInfo]:
