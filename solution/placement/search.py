@@ -1,8 +1,8 @@
 """Optimise a graph: the heuristics' decisions, the policy's, then a search around the best.
 
-Where devices are decided the search begins by relieving the best two; the rest is annealing.
-The best decision that was ever evaluated is the result, so it is never worse than HEFT's, which is
-among the first three, fused and, where fusion is asked for, unfused, too.
+Where devices are decided the search begins by relieving the best, and the best of another maker;
+the rest is annealing. The best decision that was ever evaluated is the result, so it is never worse
+than HEFT's, which is among the first three, fused and, where fusion is asked for, unfused, too.
 """
 
 import dataclasses
@@ -38,7 +38,7 @@ DRAWN = 16  # decisions of the policy among the first; with mending a quarter of
 COOL = 0.01, 1e-4  # temperatures over the first seconds: changes are large, the start is good
 POLICY = "policy"  # whose candidates' names begin so
 # Of the evaluations that the first decisions leave: by when relieving the best of them ends, and
-# by when relieving the next.
+# by when relieving the best of another maker.
 RELIEF = 0.75, 0.9
 # Annealings one after the other: the first and the last from the best of all, those between from
 # the next of the first decisions; more of them where there are many evaluations for each node.
@@ -188,10 +188,22 @@ def _evaluate_draws(
 def _relieve(evaluator: Evaluator, candidates: list[Candidate], budget: int) -> None:
     relief = Relief(evaluator)
     begun = len(evaluator.curve)
-    for candidate, share in zip(candidates, RELIEF, strict=False):
+    for candidate, share in zip(find_unlike_starts(candidates), RELIEF, strict=False):
         left = int(budget * share) - (len(evaluator.curve) - begun)
         if evaluator.is_valid(candidate.seconds):
             relieve(evaluator, relief, candidate.decision, candidate.seconds, left)
+
+
+def find_unlike_starts(candidates: list[Candidate]) -> list[Candidate]:
+    """The best, and the best that another than its maker made, the policy or a heuristic.
+
+    What the policy draws is much alike: relieving all of it ends in one place. Where all are one
+    maker's, the two best.
+    """
+    best, *others = candidates
+    is_policys = best.name.startswith(POLICY)
+    unlike = [one for one in others if one.name.startswith(POLICY) != is_policys]
+    return [best, *(unlike or others)[:1]]
 
 
 def _search(

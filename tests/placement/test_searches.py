@@ -10,6 +10,8 @@ from solution.placement.baselines.searches import anneal, breed, change_one
 from solution.placement.evaluation import TWO_TASKS, Evaluator
 from solution.placement.graphs.workloads import WORKLOADS
 from solution.placement.machine import make_machine
+from solution.placement.search import Candidate, find_unlike_starts
+from solution.placement.simulation.decision import default_decision
 from solution.placement.simulation.environment import Environment
 from tests.placement.made import make_graph
 
@@ -60,3 +62,21 @@ def test_every_change_changes_an_action() -> None:
         after = change_one(evaluator, before, random)
         changed = [getattr(before, part) != getattr(after, part) for part in vars(before)]
         assert np.concatenate(changed).sum() == 1
+
+
+@pytest.mark.parametrize(
+    ("names", "starts"),
+    [
+        (["policy", "policy, draw 2", "heft", "layers"], ["policy", "heft"]),
+        (["layers", "heft", "policy, draw 1"], ["layers", "policy, draw 1"]),
+        (["layers", "heft"], ["layers", "heft"]),
+        (["policy, draw 3", "policy"], ["policy, draw 3", "policy"]),
+        (["one device"], ["one device"]),
+    ],
+)
+def test_relieving_begins_with_the_best_and_the_best_of_another_maker(
+    names: list[str], starts: list[str]
+) -> None:
+    decision = default_decision(make_graph(9, 1))
+    candidates = [Candidate(name, decision, place) for place, name in enumerate(names)]
+    assert [one.name for one in find_unlike_starts(candidates)] == starts
