@@ -194,7 +194,7 @@ def find_plausible(cpu: np.ndarray) -> np.ndarray:
     """Which runs (runs,) the process's clock can have measured: at least one, where any took time.
 
     On a virtual machine it leaves out what it believes was stolen meanwhile, and so may say of a
-    run that it took nothing, or next to nothing: as the smallest of all times that would count.
+    run that it took nothing, or next to nothing: as the smallest of a half's times it would count.
     """
     return np.asarray((cpu > 0) & (IMPLAUSIBLE * cpu >= np.median(cpu)))
 

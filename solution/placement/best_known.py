@@ -21,7 +21,7 @@ from solution.system.processes import open_pool
 from solution.system.progress import track
 
 DEVICES = (2, 4)
-LEAST, NODES = 100, 1_000_000  # evaluations of any graph; simulated nodes of one
+LEAST, NODES = 100, 1_000_000  # of a search: evaluations that are not too many; nodes in all
 
 
 def make_evaluators(
@@ -99,7 +99,7 @@ class Best:
 
 
 def fit_budget(nodes: int, budget: int) -> int:
-    """So many evaluations, but at most LEAST of a graph whose nodes add up to more than NODES."""
+    """So many evaluations, but no more than simulate NODES nodes in all; LEAST are in any case."""
     return min(budget, max(LEAST, NODES // nodes))
 
 

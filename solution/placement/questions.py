@@ -46,7 +46,7 @@ def draw_questions(counts: Sequence[int], leave_out: str = "") -> list[Evaluator
         counts: programs of each of DRAWS; those that are known, or too large, are left out.
         leave_out: a family.
     """
-    random = np.random.default_rng(5)
+    random, tasks = np.random.default_rng(5), cycle((TASKS, TWO_TASKS))
     known = {identify(workload.name) for workload in (*draw_judges(), *LESSONS)}
     found = []
     for draw, count in zip(DRAWS, counts, strict=True):
@@ -56,9 +56,9 @@ def draw_questions(counts: Sequence[int], leave_out: str = "") -> list[Evaluator
         for workload in drawn:
             numbers = random.permutation(NUMBERS)[: draw.numbers]
             if workload.devices not in numbers:
-                numbers[0] = workload.devices
+                numbers[random.integers(len(numbers))] = workload.devices
             graph = workload.make()
             if workload.family != leave_out and graph.num_nodes <= LARGEST:
-                found += [Evaluator(Environment(graph, make_machine(int(number))), tasks)
-                          for number, tasks in zip(numbers, cycle((TASKS, TWO_TASKS)))]  # fmt: skip
+                found += [Evaluator(Environment(graph, make_machine(int(number))), next(tasks))
+                          for number in numbers]  # fmt: skip
     return found

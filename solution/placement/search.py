@@ -188,10 +188,10 @@ def _evaluate_draws(
 def _relieve(evaluator: Evaluator, candidates: list[Candidate], budget: int) -> None:
     relief = Relief(evaluator)
     begun = len(evaluator.curve)
-    for candidate, share in zip(find_unlike_starts(candidates), RELIEF, strict=False):
+    valid = [candidate for candidate in candidates if evaluator.is_valid(candidate.seconds)]
+    for candidate, share in zip(find_unlike_starts(valid), RELIEF, strict=False):
         left = int(budget * share) - (len(evaluator.curve) - begun)
-        if evaluator.is_valid(candidate.seconds):
-            relieve(evaluator, relief, candidate.decision, candidate.seconds, left)
+        relieve(evaluator, relief, candidate.decision, candidate.seconds, left)
 
 
 def find_unlike_starts(candidates: list[Candidate]) -> list[Candidate]:
@@ -200,10 +200,10 @@ def find_unlike_starts(candidates: list[Candidate]) -> list[Candidate]:
     What the policy draws is much alike: relieving all of it ends in one place. Where all are one
     maker's, the two best.
     """
-    best, *others = candidates
-    is_policys = best.name.startswith(POLICY)
+    best, others = candidates[:1], candidates[1:]
+    is_policys = any(one.name.startswith(POLICY) for one in best)
     unlike = [one for one in others if one.name.startswith(POLICY) != is_policys]
-    return [best, *(unlike or others)[:1]]
+    return best + (unlike or others)[:1]
 
 
 def _search(

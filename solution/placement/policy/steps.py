@@ -1,5 +1,6 @@
 """A step of learning. On a GPU each lesson's is recorded, and done again by one call."""
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,6 +16,7 @@ def make_optimizer(net: nn.Module, learning_rate: float) -> torch.optim.Adam:
     device = next(net.parameters()).device
     if device.type != "cuda":
         return torch.optim.Adam(net.parameters(), lr=learning_rate)
+    warnings.filterwarnings("ignore", ".*capturable=True", UserWarning)  # first steps are not
     rate = torch.tensor(learning_rate, device=device)  # a recorded step reads it there
     return torch.optim.Adam(net.parameters(), lr=rate, capturable=True)
 
@@ -59,7 +61,7 @@ class StepRunner:
     ) -> None:
         self.optimizer, self.find_loss = optimizer, find_loss
         self._parameters = [own for group in optimizer.param_groups for own in group["params"]]
-        self._seen: set[int] = set()
+        self._seen: dict[int, Any] = {}  # by identity, which is theirs as long as they are here
         self._recorded: dict[int, tuple[torch.cuda.CUDAGraph, Tensor]] = {}
         self._memory: Any = None
 
@@ -67,7 +69,7 @@ class StepRunner:
         """The loss before the step, where the net is."""
         key = id(lesson)
         if not self._parameters[0].is_cuda or key not in self._seen:
-            self._seen.add(key)
+            self._seen[key] = lesson
             return self._step(lesson)
         if key not in self._recorded:
             self._recorded[key] = self._record(lesson)
