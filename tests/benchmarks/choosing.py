@@ -33,6 +33,7 @@ from solution.experiments.base import find_experiment
 from solution.features.padding import repair_padding
 from solution.runs.folder import Run
 from solution.system.files import replace_file
+from solution.system.processes import one_thread
 from solution.system.progress import track
 from solution.system.terminal import make_table as make_console_table
 from tests.benchmarks.bootstrap import bootstrap_mean
@@ -168,7 +169,8 @@ def run_method(
         path = folder / f"seed-{seed}.npy"
         if path.exists():
             continue
-        with track(list(scored), f"{method}, seed {seed}") as todo:
+        # Matrices of tens of rows: threads would wait for each other, many times as long.
+        with one_thread(), track(list(scored), f"{method}, seed {seed}") as todo:
             curves = [replay_seeds(one.table, one.scores, build, [seed], MOST)[0] for one in todo]
         with replace_file(path) as temporary, temporary.open("wb") as stream:
             np.save(stream, np.stack(curves), allow_pickle=False)
