@@ -169,7 +169,7 @@ def _layouts(runs: Sequence[Any], nodes: int) -> Codebook:
     try:
         for begin in range(0, len(runs), BLOCK_RUNS):
             block = [_layout_rows(run, nodes) for run in runs[begin : begin + BLOCK_RUNS]]
-            encoder.add(np.array(block).reshape(-1, nodes, NUM_LAYOUT_FEATURES))
+            encoder.add(np.array(block).reshape(len(block), nodes, NUM_LAYOUT_FEATURES))
     except LayoutValueError as error:
         raise InvalidGraphError(
             [f"run {error.index[0]} has the dimension {error.value}"]

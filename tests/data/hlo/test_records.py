@@ -111,6 +111,18 @@ def test_a_run_from_before_some_options_has_the_compilers_own(tmp_path: Path) ->
         read_one(message, tmp_path)
 
 
+def test_options_of_a_program_without_settable_nodes(tmp_path: Path) -> None:
+    negated = [modules.node(1, "parameter", modules.shape(8)),
+               modules.node(2, "negate", modules.shape(8), (1,))]  # fmt: skip
+    runs = [modules.layout_run(time=3000), modules.layout_run(time=2000)]
+    runs[1].options.choices[:] = [3]
+    own = modules.module(("main", 2, negated))
+    graph = read_one(modules.record(*runs, own=own), tmp_path).graph
+    assert graph.layouts.expand().shape == (2, 0, 18)
+    assert graph.options is not None
+    assert graph.options[:, 0].tolist() == [0, 3]
+
+
 def test_a_record_without_times_is_a_test_graph(tmp_path: Path) -> None:
     found = read_one(modules.make_layout_record(timed=False), tmp_path)
     assert found.graph.runtimes is None
