@@ -12,6 +12,7 @@ import importlib.util
 import pkgutil
 import sys
 from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,6 +26,7 @@ from solution.system.errors import InputError
 from solution.system.names import check_name, suggest
 
 MOST_SEED = 2**31 - 1  # that all libraries take
+OURS = ("solution", "ensembles", "submissions")  # beside a file in a clone, and no part of it
 FROM_FILE = "fastslow_experiment_"  # what the modules of files are called, before the file's name
 
 
@@ -185,16 +187,42 @@ def _take_experiment(module: ModuleType, name: str, origin: str) -> Experiment:
 
 
 def read_sources(path: Path) -> dict[str, bytes]:
-    """The file, and what it imports from files beside it, as far as that goes, by their names."""
+    """The file, and what it imports from files and packages beside it, as far as that goes.
+
+    By their names in its folder; of a package all its files.
+    """
     sources: dict[str, bytes] = {}
-    waiting = [path.name]
+    waiting = [path]
     while waiting:
-        name = waiting.pop()
-        file = path.with_name(name)
+        file = waiting.pop()
+        name = file.relative_to(path.parent).as_posix()
         if name not in sources and file.is_file():
             sources[name] = file.read_bytes()
-            waiting += [f"{imported}.py" for imported in _list_imports(sources[name])]
+            for imported in _list_imports(sources[name]):
+                waiting += _find_beside(path.parent, imported)
     return sources
+
+
+def _find_beside(folder: Path, name: str) -> list[Path]:
+    """The files in the folder of what is imported by the name, as Python looks for it."""
+    package, file = folder / name, folder / f"{name}.py"
+    if name in OURS:
+        return []
+    if not (package / "__init__.py").is_file():
+        if file.is_file():
+            return [file]
+        # Such a folder comes behind all else that has the name.
+        if not package.is_dir() or _is_elsewhere(name):
+            return []
+    return sorted(package.rglob("*.py"))
+
+
+def _is_elsewhere(name: str) -> bool:
+    """Whether a file would be imported by the name."""
+    if name in sys.modules:
+        return getattr(sys.modules[name], "__file__", None) is not None
+    found = importlib.util.find_spec(name)
+    return found is not None and found.origin is not None
 
 
 def _list_imports(source: bytes) -> list[str]:
@@ -239,11 +267,19 @@ def _let_import_neighbours(path: Path) -> None:
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
     importlib.invalidate_caches()  # which know nothing of files that are a moment old
-    for name in read_sources(path).keys() - {path.name}:
-        found = importlib.util.find_spec(Path(name).stem)
-        taken = str(found.origin) if found is not None else "nothing"
-        if Path(taken).resolve() != (folder / name).resolve():
+    for name in sorted({Path(source).parts[0] for source in read_sources(path)} - {path.name}):
+        found = importlib.util.find_spec(name.removesuffix(".py"))
+        taken = _list_places(found)
+        if (folder / name).resolve() not in taken:
             raise InputError(
-                f"{path}: imports {name} from beside it, but {taken} would be imported by that "
+                f"{path}: imports {name} from beside it, but {taken[0]} would be imported by that "
                 "name. Rename the file."
             )
+
+
+def _list_places(found: ModuleSpec | None) -> list[Path | str]:
+    """The file of a module, or the folders of a package."""
+    if found is None:
+        return ["nothing"]
+    folders = [Path(place).resolve() for place in found.submodule_search_locations or ()]
+    return [*folders, Path(str(found.origin)).resolve()]

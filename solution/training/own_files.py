@@ -1,7 +1,6 @@
 """Experiments in files of one's own: what belongs to them, and what could never be trained."""
 
 import os
-import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,15 +10,6 @@ from pathlib import Path
 from solution.experiments.base import Experiment, find_experiment, read_sources
 from solution.models.base import RankerSettings
 from solution.system.errors import InputError
-from solution.system.progress import warn
-
-# What lies in Python or is of this program is nobody's own, even where it is beside the file.
-OURS = ("solution", "ensembles", "submissions")
-INSTALLED = (
-    *(Path(__file__).parents[2] / name for name in OURS),
-    Path(sys.prefix),
-    Path(sys.base_prefix),
-)
 
 
 def is_own(experiment: Experiment) -> bool:
@@ -40,7 +30,6 @@ def load_experiment(name: str) -> Experiment:
         except InputError as error:
             raise InputError(f"{error}{_find_place(error.__cause__, Path(name))}") from error
     _check_settings(experiment.ranker, name)
-    _warn_about_packages(experiment)
     return experiment
 
 
@@ -63,11 +52,10 @@ def refuse_other_folder(source: str) -> Iterator[None]:
 def belongs_to(file: str, experiment: Experiment) -> bool:
     """Whether the file is of the experiment, which is of a file: itself, or from beside it."""
     origin = Path(experiment.origin)
-    path, folder = Path(file), origin.parent
-    is_installed = any(path.is_relative_to(place) for place in INSTALLED)
-    if is_installed or path.parent == folder:  # a file that is beside it may be anybody's
-        return path.parent == folder and path.name in read_sources(origin)
-    return path.is_relative_to(folder)
+    path = Path(file)
+    return path.is_relative_to(origin.parent) and (
+        path.relative_to(origin.parent).as_posix() in read_sources(origin)
+    )
 
 
 def _find_place(error: BaseException | None, path: Path) -> str:
@@ -93,21 +81,4 @@ def _check_settings(settings: RankerSettings, source: str) -> None:
         raise InputError(
             f"{source}: needed_hops of {kind.__name__} is {hops!r}, expected a whole number from "
             "0, or None for the whole graph."
-        )
-
-
-def _warn_about_packages(experiment: Experiment) -> None:
-    """Say what is imported from folders beside the file, for only files beside it are watched."""
-    folder = Path(experiment.origin).parent
-    modules = {name: getattr(module, "__file__", None) for name, module in sys.modules.items()}
-    found = {
-        file
-        for name, file in modules.items()
-        if file and Path(file).is_relative_to(folder / name.partition(".")[0])
-    }
-    for file in sorted(file for file in found if belongs_to(file, experiment)):
-        warn(
-            f"{experiment.origin}: imports {file} from a folder beside it. When that changes, "
-            "models that are trained are kept all the same. Put what may change into a file beside "
-            f"{Path(experiment.origin).name}."
         )

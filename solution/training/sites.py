@@ -179,7 +179,9 @@ def _write_once(files: Mapping[str, bytes]) -> Path:
     if digest not in _written:
         _written[digest] = tempfile.TemporaryDirectory(prefix="fastslow-")
         for name, content in files.items():
-            (Path(_written[digest].name) / name).write_bytes(content)
+            path = Path(_written[digest].name, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
     return Path(_written[digest].name)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from solution.domain.collection import NAMES
 from solution.experiments import DEFAULTS
-from solution.experiments.base import find_experiment, list_experiments
+from solution.experiments.base import find_experiment, list_experiments, read_sources
 from solution.system.errors import InputError
 from tests.conftest import REPOSITORY
 
@@ -48,6 +48,39 @@ def test_what_it_imports_from_files_beside_it_counts_as_its_source(
     assert find_experiment(str(path)).source == first
     beside.write_text("FACTOR = -10\n")
     assert find_experiment(str(path)).source != first
+
+
+@pytest.mark.parametrize("is_regular", [True, False], ids=["a package", "a folder"])
+def test_what_it_imports_from_folders_beside_it_counts_as_its_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_regular: bool
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    name = f"layers_{is_regular}".lower()
+    (tmp_path / name / "deep").mkdir(parents=True)
+    if is_regular:
+        (tmp_path / name / "__init__.py").write_text("")
+    path, inside = tmp_path / "mine_001.py", tmp_path / name / "deep" / "wide.py"
+    path.write_text(f"import {name}.deep.wide\n" + NAMED.format("mine_001"))
+    inside.write_text("WIDTH = 2\n")
+    first = find_experiment(str(path)).source
+    assert set(read_sources(path)) == {
+        "mine_001.py", f"{name}/deep/wide.py", *([f"{name}/__init__.py"] if is_regular else ())
+    }  # fmt: skip
+    inside.write_text("WIDTH = 3\n")
+    assert find_experiment(str(path)).source != first
+
+
+def test_a_folder_that_is_called_as_what_is_installed_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    path = tmp_path / "mine_001.py"
+    path.write_text("import json, numpy\nimport solution\n" + NAMED.format("mine_001"))
+    for name in ("json", "numpy", "solution"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "other.py").write_text("")
+    find_experiment(str(path))
+    assert list(read_sources(path)) == ["mine_001.py"]
 
 
 def test_no_other_module_is_taken_for_the_file_beside_it(

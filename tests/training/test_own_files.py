@@ -1,7 +1,5 @@
 """What a model of one's own must not do is said before it is trained, and where it stands."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -122,14 +120,3 @@ def test_what_fails_to_be_imported_from_beside_it_is_named(tmp_path: Path) -> No
     path = write(tmp_path, "import os\n", "import my_broken\n")
     with pytest.raises(InputError, match=r"No module named.*my_broken\.py, line 2\)"):
         load_experiment(path)
-
-
-def test_a_folder_beside_it_whose_changes_go_unnoticed_is_said(tmp_path: Path) -> None:
-    (tmp_path / "my_layers").mkdir()
-    (tmp_path / "my_layers" / "wide.py").write_text("WIDTH = 2\n", encoding="utf-8")
-    path = write(tmp_path, "import os\n", "import os\nimport my_layers.wide\n")
-    load = f"from solution.training.own_files import load_experiment; load_experiment({path!r})"
-    done = subprocess.run([sys.executable, "-c", load], capture_output=True, text=True, check=True)
-    words = " ".join(done.stderr.split())
-    assert "my_layers/wide.py from a folder beside it" in words
-    assert "Put what may change into a file beside mine.py" in words
