@@ -1,5 +1,6 @@
 """One model: fitted on all folds but one, what it predicts, and the folder that keeps both."""
 
+import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -147,12 +148,14 @@ def split_training(
 def _predict(ranker: Ranker, graphs: LazyGraphs, job: Job, limit: int | None) -> list[pl.DataFrame]:
     """The scores of at most `limit` chosen configurations of each graph.
 
-    The ranker is shown no others: a score may depend on the list.
+    The ranker is shown no others, for a score may depend on the list, and never their runtimes.
     """
     frames = []
     for graph in graphs:
         configs = choose_configs(graph.key, graph.num_configs, limit or graph.num_configs)
         chosen = graph if limit is None else graph.select(configs)
+        if chosen.runtimes is not None:
+            chosen = dataclasses.replace(chosen, runtimes=None)
         scores = ranker.predict(chosen)
         check_shape(scores, job.experiment, chosen)
         frames.append(predictions.make_frame(graph.key, configs, scores, job.fold, job.seed))

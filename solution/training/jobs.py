@@ -16,7 +16,7 @@ from solution.runs.folder import Run
 from solution.runs.job import check_job
 from solution.system.errors import InputError
 from solution.system.files import remove
-from solution.system.progress import console
+from solution.system.progress import warn
 from solution.training.folds import NO_FOLD
 from solution.training.plan import IS_LABELLED, Plan
 
@@ -116,7 +116,7 @@ def remove_damaged(jobs: Sequence[Job], run: Run) -> list[Job]:
             remove(run.checkpoints(folder))
             continue
         if folder.exists():
-            console.print(f"{defect} It is trained again.", style="yellow", markup=False)
+            warn(f"{defect} It is trained again.")
             remove(folder)
         missing.append(job)
     return missing
