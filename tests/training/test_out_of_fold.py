@@ -48,6 +48,7 @@ class Witness:
     seen: list[set[tuple[str, str]]] = field(default_factory=list)
     asked: list[list[tuple[str, str]]] = field(default_factory=list)
     shown: dict[tuple[str, str], int] = field(default_factory=dict)  # configurations of a graph
+    labelled: list[str] = field(default_factory=list)  # graphs that it was to predict, with labels
 
 
 WITNESSES: list[Witness] = []
@@ -70,6 +71,7 @@ class WitnessRanker(NothingRanker):
     def predict(self, graph: Graph) -> np.ndarray:
         self.witness.asked[-1].append((*graph.key, graph.architecture))  # type: ignore[arg-type]
         self.witness.shown[graph.key] = graph.num_configs
+        self.witness.labelled += [graph.name] if graph.runtimes is not None else []
         return super().predict(graph)
 
 
@@ -122,7 +124,7 @@ def test_no_model_predicts_what_it_has_seen(
 def test_a_model_is_shown_the_configurations_that_are_scored(
     tmp_path: Path, sample_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Out of fold no others, for a score may depend on the list; of the test split all."""
+    """Of the test split all, out of fold no others: a score may depend on the list. No labels."""
     for module in (fit, first_steps):
         monkeypatch.setattr(module, "MAX_CONFIGS", 20)
     monkeypatch.setattr(choose_configs, "__defaults__", (20,))
@@ -132,6 +134,7 @@ def test_a_model_is_shown_the_configurations_that_are_scored(
     ).rows():
         assert witness.shown[tuple(key)] == (configs if split == "test" else min(configs, 20))
     assert max(witness.shown.values()) > 20
+    assert not witness.labelled
     scored = sum(len(pl.read_parquet(path)) for path in run.folder.rglob("jobs/**/*.parquet"))
     jobs = list_jobs(witness_of(witness), plan)
     assert sum(count_predictions(job, plan) for job in jobs) == scored
