@@ -61,7 +61,7 @@ Search = Annotated[
     str,
     typer.Option(
         help="Who proposes: ours, order (the model's alone), random, genetic, annealing, beam, "
-        "cross-entropy, tpe or gaussian-process."
+        "cross-entropy, policy (a net that learns meanwhile), tpe or gaussian-process."
     ),
 ]
 Replace = Annotated[bool, typer.Option("--replace", help="Start afresh.")]

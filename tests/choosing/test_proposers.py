@@ -8,6 +8,7 @@ import pytest
 
 from solution.choosing.evolution import grow_region
 from solution.choosing.guided import Beliefs, Guided
+from solution.choosing.policy import PolicySearch
 from solution.choosing.proposer import Proposer
 from solution.choosing.replay import TablePrior, list_methods, replay, replay_seeds
 from solution.choosing.space import Space
@@ -171,3 +172,19 @@ def test_a_replay_ends_where_the_best_is_found() -> None:
     assert curve[0] == 0 and not curve.any()
     by_chance = replay(table, build("random", table), 30)
     assert (np.diff(by_chance) <= 0).all()
+
+
+def test_a_policy_learns_what_is_fast_and_what_fails() -> None:
+    """One of four choices at one of eight sites halves the time, one at another fails."""
+    space = replace(make_free(sites=8), are_legal=None)
+    fast, failed = [], []
+    for seed in range(5):
+        search = PolicySearch(space, seed)
+        for _ in range(20):
+            asked = search.ask(8)
+            times = np.where(asked[:, 3] == 2, 500.0, 1000.0)
+            search.tell(asked, np.where(asked[:, 1] == 3, np.nan, times))
+        fast.append((search.choices[-80:, 3] == 2).mean())
+        failed.append((search.choices[-80:, 1] == 3).mean())
+    assert np.mean(fast) > 0.6
+    assert np.mean(failed) < 0.05

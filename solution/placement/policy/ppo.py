@@ -39,6 +39,7 @@ from solution.placement.policy.decisions import (
 )
 from solution.placement.policy.inputs import find_inputs
 from solution.placement.policy.network import Choice, Policy
+from solution.placement.policy.objective import find_gain
 from solution.placement.policy.settings import PolicySettings, TrainingSettings
 from solution.system.files import make_folder
 
@@ -158,19 +159,11 @@ class Trainer:
             if not marks.any():
                 continue
             change = (choice.of_actions() - before[task])[:, marks]
-            if settings.ratio == "graph":
-                change = change.sum(dim=1, keepdim=True)
-            elif settings.ratio == "mean":
-                change = change.mean(dim=1, keepdim=True)
-            ratio = change.exp()
-            gain = ratio * advantages[:, None]
-            if settings.clip > 0:
-                clipped = ratio.clamp(1 - settings.clip, 1 + settings.clip)
-                gain = torch.minimum(gain, clipped * advantages[:, None])
+            gain = find_gain(change, advantages, settings.ratio, settings.clip)
             entropy = choice.entropy()[:, marks].mean()
             # All nodes share an advantage, and one's part in it is about 1 / sqrt(nodes): a bonus
             # that does not shrink as much is all that many nodes follow.
-            loss = loss - gain.mean() - weight / math.sqrt(int(marks.sum())) * entropy
+            loss = loss - gain - weight / math.sqrt(int(marks.sum())) * entropy
             entropies.append(entropy.item())
         return loss, float(np.mean(entropies)) if entropies else 0.0
 
