@@ -28,7 +28,7 @@
 #   make bench-lightgbm          layout LightGBM out of fold, and a million rows; SHARED=folder of data
 #   make bench-study             tile models by the LightGBM study's splits; SHARED=folder of data
 #   make bench-rank RUN=folder   what an answer takes: the bundle, the run's ensemble, its members
-#   make bench-choose RUN=folder  regret of every search by measurements, in tables; goes on; SHARED=...
+#   make bench-choose RUN=folder  regret of every search by measurements, in tables: 80 minutes; goes on; SHARED=...
 #   make bench-choose-real       ten programs compiled, timed and chosen for, here: half an hour; goes on
 #   make go                      placement, schedule and fusion beside all baselines: hours; goes on
 #   make bench-scale             what the competition's full scale costs here: 15 minutes, 4 GB of disk

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from rich.console import Console
 
@@ -42,6 +43,7 @@ SHOWN = (1, 2, 4, 8, 16, 32, 64, 128)
 WITH_INTERVAL = (4, 8, 16)
 MOST, SEEDS = 128, 20
 REACHES = (0.01, 0.03)  # of the best: after how many measurements 90% of searches are so close
+COLUMNS, LEAST_DRAWN = 3, 1e-2  # panels beside each other; regret in %
 SINGLE = 16  # of so few programs each is also shown alone
 TILES = "tile:xla"
 FOLDS = 5  # of products
@@ -78,6 +80,7 @@ def main(arguments: argparse.Namespace) -> None:
             show(f"{source} {collection}", place, len(scored))
             if len(scored) <= SINGLE:
                 show_programs(place, scored)
+    draw_all(arguments.out)
 
 
 def read_run(folder: Path, data: Path) -> list[Scored]:
@@ -177,7 +180,7 @@ def run_method(
 
 
 def show(title: str, place: Path, programs: int) -> None:
-    """A row for each proposer: mean regret in %, and a picture of it by measurements."""
+    """A row for each proposer: mean regret in %."""
     table = make_console_table(
         f"{title}, {programs} programs: mean regret in % after measurements",
         "In brackets: 95% interval over programs. Within: measurements after which 90% of searches "
@@ -185,8 +188,6 @@ def show(title: str, place: Path, programs: int) -> None:
     )
     for header in ("search", "seeds", *map(str, SHOWN), *(f"within {r:.0%}" for r in REACHES)):
         table.add_column(header, justify="left" if header == "search" else "right")
-    figure = Figure(figsize=(8, 5), layout="constrained")
-    axes = figure.subplots()
     for method in list_methods():
         curves = read_curves(_folder(place, method))
         if curves is None:
@@ -194,18 +195,34 @@ def show(title: str, place: Path, programs: int) -> None:
         own = 100 * curves.mean(axis=0)  # (tables, MOST)
         cells = [_cell(own[:, count - 1], detailed=count in WITH_INTERVAL) for count in SHOWN]
         table.add_row(method, str(len(curves)), *cells, *(_reach(curves, r) for r in REACHES))
-        axes.plot(
-            np.arange(1, MOST + 1), np.maximum(own.mean(axis=0), 1e-3), label=method,
-            linewidth=2.5 if method == OURS else 1.2,
-        )  # fmt: skip
-    axes.set(
-        xscale="log", yscale="log", xlabel="measurements", ylabel="mean regret, %", title=title
-    )
-    axes.legend(fontsize=8)
-    path = place / "regret.png"
-    figure.savefig(path, dpi=100)
     console.print(table)
-    console.print(f"Picture: {path}")
+
+
+def draw_all(out: Path) -> None:
+    """A picture of everything that was replayed: mean regret by measurements."""
+    places = [place for place in sorted(out.glob("*/*")) if any(place.glob("*/seed-*.npy"))]
+    figure = Figure(figsize=(12, 3.2 * -(-len(places) // COLUMNS)), layout="constrained")
+    panels = figure.subplots(-(-len(places) // COLUMNS), COLUMNS, squeeze=False).ravel()
+    for axes, place in zip(panels, places, strict=False):
+        _draw(axes, place)
+    for axes in panels[len(places) :]:
+        axes.set_axis_off()
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=6)
+    figure.savefig(out / "regret.png", dpi=80)
+    console.print(f"Picture: {out / 'regret.png'}")
+
+
+def _draw(axes: Axes, place: Path) -> None:
+    for number, method in enumerate(list_methods()):
+        curves = read_curves(_folder(place, method))
+        if curves is not None:
+            regret = np.maximum(100 * curves.mean(axis=(0, 1)), LEAST_DRAWN)
+            axes.plot(
+                np.arange(1, MOST + 1), regret, label=method, color=f"C{number % 10}",
+                linewidth=2.5 if method == OURS else 1.2, linestyle="-" if number < 10 else "--",
+            )  # fmt: skip
+    title = f"{place.parent.name}, {place.name.replace('-', ':')}"
+    axes.set(xscale="log", yscale="log", xlabel="measurements", ylabel="regret, %", title=title)
 
 
 def read_curves(folder: Path) -> np.ndarray | None:
