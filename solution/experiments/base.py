@@ -40,7 +40,7 @@ class Experiment:
     seeds: tuple[int, ...] = (0,)
     # Groups of collections of one source: a model learns from all of a group and ranks each.
     train_jointly: tuple[tuple[str, ...], ...] = ()
-    source: str = ""  # a hash of the file that it was found in, and of those beside it
+    source: str = ""  # a hash of the file that it was found in, and of what it imports beside it
     origin: str = ""  # the name or the file that it was found by; empty where it was made here
     is_quick: bool = False  # cut short, for a first look
     share: float = 1.0  # of the epochs of nets: less to end in time
@@ -189,7 +189,7 @@ def _take_experiment(module: ModuleType, name: str, origin: str) -> Experiment:
 def read_sources(path: Path) -> dict[str, bytes]:
     """The file, and what it imports from files and packages beside it, as far as that goes.
 
-    By their names in its folder; of a package all its files.
+    By their names in its folder; of a package all its Python files, but none behind a link.
     """
     sources: dict[str, bytes] = {}
     waiting = [path]
@@ -206,7 +206,7 @@ def read_sources(path: Path) -> dict[str, bytes]:
 def _find_beside(folder: Path, name: str) -> list[Path]:
     """The files in the folder of what is imported by the name, as Python looks for it."""
     package, file = folder / name, folder / f"{name}.py"
-    if name in OURS:
+    if name in OURS and package.is_dir():
         return []
     if not (package / "__init__.py").is_file():
         if file.is_file():
@@ -218,10 +218,11 @@ def _find_beside(folder: Path, name: str) -> list[Path]:
 
 
 def _is_elsewhere(name: str) -> bool:
-    """Whether a file would be imported by the name."""
-    if name in sys.modules:
-        return getattr(sys.modules[name], "__file__", None) is not None
-    found = importlib.util.find_spec(name)
+    """Whether something else than a folder without `__init__.py` is imported by the name."""
+    try:
+        found = importlib.util.find_spec(name)
+    except ValueError:  # of what runs, as __main__
+        return True
     return found is not None and found.origin is not None
 
 
@@ -268,18 +269,18 @@ def _let_import_neighbours(path: Path) -> None:
         sys.path.append(str(folder))
     importlib.invalidate_caches()  # which know nothing of files that are a moment old
     for name in sorted({Path(source).parts[0] for source in read_sources(path)} - {path.name}):
-        found = importlib.util.find_spec(name.removesuffix(".py"))
-        taken = _list_places(found)
-        if (folder / name).resolve() not in taken:
+        taken = _find_place(importlib.util.find_spec(name.removesuffix(".py")))
+        if taken != str((folder / name).resolve()):
             raise InputError(
-                f"{path}: imports {name} from beside it, but {taken[0]} would be imported by that "
-                "name. Rename the file."
+                f"{path}: imports {name} from beside it, but {taken} would be imported by that "
+                "name. Rename it."
             )
 
 
-def _list_places(found: ModuleSpec | None) -> list[Path | str]:
-    """The file of a module, or the folders of a package."""
+def _find_place(found: ModuleSpec | None) -> str:
+    """The file of a module, or the folder of a package, of which Python takes the first."""
     if found is None:
-        return ["nothing"]
-    folders = [Path(place).resolve() for place in found.submodule_search_locations or ()]
-    return [*folders, Path(str(found.origin)).resolve()]
+        return "nothing"
+    if found.submodule_search_locations:
+        return str(Path(next(iter(found.submodule_search_locations))).resolve())
+    return str(Path(str(found.origin)).resolve()) if found.has_location else str(found.origin)

@@ -75,8 +75,8 @@ def test_a_folder_that_is_called_as_what_is_installed_is_passed_over(
 ) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
     path = tmp_path / "mine_001.py"
-    path.write_text("import json, numpy\nimport solution\n" + NAMED.format("mine_001"))
-    for name in ("json", "numpy", "solution"):
+    path.write_text("import json, numpy, time\nimport solution\n" + NAMED.format("mine_001"))
+    for name in ("json", "numpy", "solution", "time"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "other.py").write_text("")
     find_experiment(str(path))
@@ -95,6 +95,34 @@ def test_no_other_module_is_taken_for_the_file_beside_it(
     find_experiment(str(tmp_path / "one" / "mine_one.py"))
     with pytest.raises(InputError, match=r"mine_two.py: imports beside_both.py .*one.*Rename"):
         find_experiment(str(tmp_path / "two" / "mine_two.py"))
+
+
+@pytest.mark.parametrize("is_regular", [True, False], ids=["a package", "a folder"])
+def test_no_other_folder_is_taken_for_the_one_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_regular: bool
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    name = f"inside_both_{is_regular}".lower()
+    for folder in (tmp_path / "one", tmp_path / "two"):
+        (folder / name).mkdir(parents=True)
+        if is_regular:
+            (folder / name / "__init__.py").write_text("")
+        (folder / name / "wide.py").write_text("WIDTH = 10\n")
+        text = f"from {name}.wide import WIDTH\n" + NAMED.format(f"mine_{folder.name}")
+        (folder / f"mine_{folder.name}.py").write_text(text)
+    find_experiment(str(tmp_path / "one" / "mine_one.py"))
+    with pytest.raises(InputError, match=rf"mine_two.py: imports {name} .*one.*Rename"):
+        find_experiment(str(tmp_path / "two" / "mine_two.py"))
+
+
+def test_a_file_that_is_called_as_ours_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "ensembles.py").write_text("")
+    (tmp_path / "mine_001.py").write_text("import ensembles\n" + NAMED.format("mine_001"))
+    with pytest.raises(InputError, match=r"imports ensembles.py .*Rename"):
+        find_experiment(str(tmp_path / "mine_001.py"))
 
 
 NAMED = """
