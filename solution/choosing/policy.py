@@ -1,11 +1,12 @@
-"""A policy network that learns while it is asked: reinforcement learning, as in GO.
+"""A policy network that learns while it is asked, as GO does, which places operations.
 
     an embedding of each site ─▶ GraphSAGE over the program ─▶ scores with each choice's embedding
 
-The convolution and the objective are those by which GO decides on devices. Its attention, its
-sequence of decisions and what it learned of other programs are not here: it decides among devices
-that every node may go to, and here each site has choices of its own, of one program, in a hundred
-measurements.
+The convolution and the objective are those of solution.placement.policy. GO's attention,
+its rounds and what it learned of other programs are not here: it decides among devices that every
+node may go to, and here each site has choices of its own, of one program, in a hundred
+measurements; so the bonus of its entropy does not fall with time, either. Memory and time grow with
+the sites times the most choices that one of them has.
 
 Sources: Zhou et al., "Transferable Graph Optimizers for ML Compilers" (2020), and as in
 solution.placement.policy.
@@ -33,7 +34,7 @@ TRAINING = TrainingSettings(learning_rate=0.02)
 
 
 class SitePolicy(nn.Module):
-    """The chance of each choice at each site; at first the default has what it has by chance."""
+    """The chance of each choice at each site; the default begins with that in a random one."""
 
     def __init__(self, space: Space) -> None:
         super().__init__()
@@ -72,7 +73,7 @@ class PolicySearch(Proposer):
         self._optimizer = torch.optim.Adam(self._policy.parameters(), lr=TRAINING.learning_rate)
         self._free = torch.from_numpy(np.flatnonzero(space.sizes > 1))
         self._learned = 0  # of those told
-        self._look()
+        self._find_bounds()
 
     def tell(self, choices: np.ndarray, times: np.ndarray) -> None:
         super().tell(choices, times)
@@ -88,7 +89,7 @@ class PolicySearch(Proposer):
         found = [(drawn > bounds).sum(axis=2) for bounds in self._bounds]
         return np.concatenate(found).astype(np.int32)
 
-    def _look(self) -> None:
+    def _find_bounds(self) -> None:
         """Up to which number each choice (sites, most choices) is drawn, by temperatures."""
         with torch.no_grad():
             known = self._policy().double()
@@ -102,7 +103,7 @@ class PolicySearch(Proposer):
     def _learn(self, choices: np.ndarray, times: np.ndarray) -> None:
         """Update the policy by the last of configurations (k, sites) and what they took (k,).
 
-        How good each was is said beside all that was measured: of few no mean can be taken.
+        Each is compared with all that was measured, for the last alone are too few for a mean.
         """
         is_sound = np.isfinite(times)
         if not is_sound.any():
@@ -122,7 +123,7 @@ class PolicySearch(Proposer):
             (-gain - weight * entropy).backward()
             nn.utils.clip_grad_norm_(self._policy.parameters(), TRAINING.gradient_norm)
             self._optimizer.step()
-        self._look()
+        self._find_bounds()
 
     def _weigh(self, taken: Tensor) -> tuple[Tensor, Tensor]:
         """Logarithms of the chances (k, sites) of choices (sites, k), and the mean entropy."""

@@ -5,6 +5,7 @@ the same where `collections` are those that an experiment learns from.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -61,7 +62,7 @@ def score_graphs(
     rows, more = [], tuple(measures)
     for graph in graphs:
         chosen = graph.select(choose_configs(graph.key, graph.num_configs))
-        scores, runtimes = ranker.predict(chosen), chosen.runtimes
+        scores, runtimes = ranker.predict(replace(chosen, runtimes=None)), chosen.runtimes
         if runtimes is None:
             raise ValueError(f"{graph.name} has no labels to score against")
         if not np.isfinite(scores).all():

@@ -63,8 +63,8 @@ def _find_place(error: BaseException | None, path: Path) -> str:
     if error is None or isinstance(error, (InputError, SyntaxError)):  # they say it themselves
         return ""
     folder = path.absolute().parent
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if Path(frame.filename).parent == folder]
+    files = {str(folder / name) for name in read_sources(path.absolute())}
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
     return f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
 
 
