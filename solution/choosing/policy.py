@@ -45,8 +45,7 @@ class SitePolicy(nn.Module):
         self.convolutions = nn.ModuleList(GraphSage(WIDTH) for _ in range(ROUNDS))
         self.choices = nn.Linear(2 * WIDTH, most, bias=False)
         nn.init.zeros_(self.choices.weight)
-        links = np.concatenate([space.links, space.links[:, ::-1]]).reshape(-1, 2)
-        self.links = torch.from_numpy(np.ascontiguousarray(links.T, np.int64))
+        self.links = torch.from_numpy(np.ascontiguousarray(space.both_ways.T, np.int64))
         first = torch.zeros(len(sizes), most)
         if space.members is None:
             others = (sizes - 1).clamp(min=1)
@@ -110,15 +109,17 @@ class PolicySearch(Proposer):
             return
         rewards = -np.log(times, where=is_sound, out=np.zeros(len(times)))
         rewards[~is_sound] = rewards[is_sound].min() - max(rewards[is_sound].std(), FAILED)
-        spread = rewards.std()
-        advantages = torch.from_numpy((rewards - rewards.mean()) / max(spread, SAME)).float()
-        taken = torch.from_numpy(choices[-BATCH:].T.astype(np.int64))  # (sites, k)
+        if rewards.std() <= SAME:
+            return
+        rewards = ((rewards - rewards.mean()) / rewards.std())[-BATCH:]
+        advantages = torch.from_numpy(rewards).float()
+        taken = torch.from_numpy(choices[-BATCH:].T.astype(np.int64))  # (sites, BATCH)
+        weight = TRAINING.entropy / math.sqrt(len(self._free))
         with torch.no_grad():
             before = self._weigh(taken)[0]
-        for _ in range(TRAINING.epochs if spread > SAME else 0):
+        for _ in range(TRAINING.epochs):
             now, entropy = self._weigh(taken)
-            gain = find_gain(now - before, advantages[-BATCH:], TRAINING.ratio, TRAINING.clip)
-            weight = TRAINING.entropy / math.sqrt(len(self._free))
+            gain = find_gain(now - before, advantages, TRAINING.ratio, TRAINING.clip)
             self._optimizer.zero_grad()
             (-gain - weight * entropy).backward()
             nn.utils.clip_grad_norm_(self._policy.parameters(), TRAINING.gradient_norm)

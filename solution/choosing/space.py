@@ -61,9 +61,14 @@ class Space:
         return np.array([own is not None for own in self.coordinates], bool)
 
     @cached_property
+    def both_ways(self) -> np.ndarray:
+        """The links (2 x links, 2), each from either of its sites."""
+        return np.concatenate([self.links, self.links[:, ::-1]]).reshape(-1, 2)
+
+    @cached_property
     def next_to(self) -> list[np.ndarray]:
         """By site, the sites that are linked with it."""
-        both = np.concatenate([self.links, self.links[:, ::-1]]).reshape(-1, 2)
+        both = self.both_ways
         return [both[both[:, 0] == site, 1] for site in range(self.sites)]
 
     def draw(self, generator: np.random.Generator, count: int) -> np.ndarray:

@@ -17,7 +17,7 @@ from solution.experiments.base import Experiment
 from solution.models.base import Ranker, RankerSettings
 from solution.models.table_ranker import NUMBERS, TableSettings
 from solution.system.errors import InputError
-from solution.training.own_files import belongs_to, is_own, refuse_other_folder
+from solution.training.own_files import find_own_frames, is_own, refuse_other_folder
 from solution.training.plan import IS_LABELLED, Plan
 
 REHEARSAL_GRAPHS = 2  # one to fit on, one to stop early on
@@ -60,8 +60,7 @@ def _find_frames(
     """Those of the experiment's own file, and of what it imports from beside it."""
     if not is_own(experiment):
         return []
-    frames = traceback.extract_tb(trace)
-    return [frame for frame in frames if belongs_to(frame.filename, experiment)]
+    return find_own_frames(trace, Path(experiment.origin))
 
 
 def rehearse(experiment: Experiment, plan: Plan) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import is_dataclass
 from pathlib import Path
+from types import TracebackType
 
 from solution.experiments.base import Experiment, find_experiment, read_sources
 from solution.models.base import RankerSettings
@@ -49,22 +50,18 @@ def refuse_other_folder(source: str) -> Iterator[None]:
             )
 
 
-def belongs_to(file: str, experiment: Experiment) -> bool:
-    """Whether the file is of the experiment, which is of a file: itself, or from beside it."""
-    origin = Path(experiment.origin)
-    path = Path(file)
-    return path.is_relative_to(origin.parent) and (
-        path.relative_to(origin.parent).as_posix() in read_sources(origin)
-    )
+def find_own_frames(trace: TracebackType | None, path: Path) -> list[traceback.FrameSummary]:
+    """What of a trace is in the file, or in what it imports from beside it."""
+    path = path.absolute()
+    files = {str(path.parent / name) for name in read_sources(path)}
+    return [frame for frame in traceback.extract_tb(trace) if frame.filename in files]
 
 
 def _find_place(error: BaseException | None, path: Path) -> str:
     """Where importing the file failed: in itself, or in what it imports from beside it."""
     if error is None or isinstance(error, (InputError, SyntaxError)):  # they say it themselves
         return ""
-    folder = path.absolute().parent
-    files = {str(folder / name) for name in read_sources(path.absolute())}
-    own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
+    own = find_own_frames(error.__traceback__, path)
     return f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
 
 

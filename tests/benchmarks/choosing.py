@@ -201,8 +201,9 @@ def show(title: str, place: Path, programs: int) -> None:
 def draw_all(out: Path) -> None:
     """A picture of everything that was replayed: mean regret by measurements."""
     places = [place for place in sorted(out.glob("*/*")) if any(place.glob("*/seed-*.npy"))]
-    figure = Figure(figsize=(12, 3.2 * -(-len(places) // COLUMNS)), layout="constrained")
-    panels = figure.subplots(-(-len(places) // COLUMNS), COLUMNS, squeeze=False).ravel()
+    rows = -(-len(places) // COLUMNS)
+    figure = Figure(figsize=(12, 3.2 * rows), layout="constrained")
+    panels = figure.subplots(rows, COLUMNS, squeeze=False).ravel()
     for axes, place in zip(panels, places, strict=False):
         _draw(axes, place)
     for axes in panels[len(places) :]:

@@ -50,18 +50,23 @@ def test_what_it_imports_from_files_beside_it_counts_as_its_source(
     assert find_experiment(str(path)).source != first
 
 
+def write_package(folder: Path, inside: Path, is_regular: bool) -> None:
+    """A folder with a module in it, and where it is regular with what makes it a package."""
+    inside.parent.mkdir(parents=True)
+    inside.write_text("WIDTH = 2\n")
+    if is_regular:
+        (folder / "__init__.py").write_text("")
+
+
 @pytest.mark.parametrize("is_regular", [True, False], ids=["a package", "a folder"])
 def test_what_it_imports_from_folders_beside_it_counts_as_its_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_regular: bool
 ) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
     name = f"layers_{is_regular}".lower()
-    (tmp_path / name / "deep").mkdir(parents=True)
-    if is_regular:
-        (tmp_path / name / "__init__.py").write_text("")
     path, inside = tmp_path / "mine_001.py", tmp_path / name / "deep" / "wide.py"
     path.write_text(f"import {name}.deep.wide\n" + NAMED.format("mine_001"))
-    inside.write_text("WIDTH = 2\n")
+    write_package(tmp_path / name, inside, is_regular)
     first = find_experiment(str(path)).source
     assert set(read_sources(path)) == {
         "mine_001.py", f"{name}/deep/wide.py", *([f"{name}/__init__.py"] if is_regular else ())
@@ -104,10 +109,7 @@ def test_no_other_folder_is_taken_for_the_one_beside_it(
     monkeypatch.setattr(sys, "path", list(sys.path))
     name = f"inside_both_{is_regular}".lower()
     for folder in (tmp_path / "one", tmp_path / "two"):
-        (folder / name).mkdir(parents=True)
-        if is_regular:
-            (folder / name / "__init__.py").write_text("")
-        (folder / name / "wide.py").write_text("WIDTH = 10\n")
+        write_package(folder / name, folder / name / "wide.py", is_regular)
         text = f"from {name}.wide import WIDTH\n" + NAMED.format(f"mine_{folder.name}")
         (folder / f"mine_{folder.name}.py").write_text(text)
     find_experiment(str(tmp_path / "one" / "mine_one.py"))
