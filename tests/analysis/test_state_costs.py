@@ -11,17 +11,21 @@ from rich.console import Console
 from solution.analysis.explanation import adds_up, describe
 from solution.analysis.explanation_pictures import draw_costs
 from solution.analysis.state_costs import explain_costs, name_reasons, show_costs
+from solution.domain import vocabulary
+from solution.domain.graph import Graph
 from solution.features.propagation.state_table import BYTES, state_tables
 from solution.models.layout.cost_net import (
     LEAST,
     MOST,
     MOST_TIMES,
+    SHORT,
     STRIDED,
     CostNetRanker,
     CostNetSettings,
 )
 from solution.models.layout.layout_gnn import LayoutGnnSettings
 from solution.models.nets.training_settings import TrainingSettings
+from tests.features.propagation.drawn import draw_graph
 from tests.made.graphs import make_layout_graph
 
 GRAPHS = [make_layout_graph(seed, configs=20, name=f"program_{seed}") for seed in range(5)]
@@ -87,14 +91,43 @@ def test_only_a_sum_of_costs_adds_up(ranker: CostNetRanker) -> None:
         CostNetSettings().build(0).list_costs(GRAPHS[0])
 
 
-def test_before_anything_is_learned_copied_bytes_decide() -> None:
+def test_before_anything_is_learned_bytes_decide() -> None:
+    """Those that are copied, and those in short loops."""
     training = replace(TRAINING, learning_rate=0.0)
     ranker = CostNetSettings(width=8, training=training).build(0).fit(GRAPHS[:2], [])
     for graph in GRAPHS[2:]:
         table = state_tables("cpu")(graph)
         costs = table.is_copied * table.shares[:, BYTES] * (1 + STRIDED * table.strides)
+        costs = costs + SHORT * table.short_loops
         moved = costs[table.numbers].sum(axis=1)[graph.distinct.inverse]
         assert np.corrcoef(moved, ranker.predict(graph))[0, 1] == pytest.approx(1, abs=1e-5)
+
+
+def label(graph: Graph, counts: float) -> Graph:
+    """Runtimes by copied bytes, those of arguments counted so often."""
+    table = state_tables("cpu")(graph)
+    opcodes = np.append(graph.node_opcodes, vocabulary.VIRTUAL)[table.node]
+    costs = table.is_copied * table.shares[:, BYTES] * (1 + STRIDED * table.strides)
+    costs = costs * np.where(opcodes == vocabulary.OPCODE_IDS["parameter"], counts, 1.0)
+    moved = costs[table.numbers].sum(axis=1)[graph.distinct.inverse]
+    return replace(graph, runtimes=1e6 * (1 + moved))
+
+
+@pytest.mark.parametrize("counts", [0.0, 1.0])
+def test_what_copies_of_arguments_count_is_learned(counts: float) -> None:
+    """Some who call a program hand it arguments in the layouts that it asks for."""
+    graphs = [label(draw_graph(seed, configs=24), counts) for seed in range(24)]
+    training = replace(TRAINING, epochs=20, loss="pairwise_logistic")
+    ranker = CostNetSettings(width=8, training=training).build(0).fit(graphs[:16], [])
+    right, wrong = [], []
+    for graph in graphs[16:]:
+        scores, other = ranker.predict(graph), label(graph, 1 - counts)
+        if graph.runtimes.std() > 0 and other.runtimes.std() > 0:
+            right.append(np.corrcoef(scores, graph.runtimes)[0, 1])
+            wrong.append(np.corrcoef(scores, other.runtimes)[0, 1])
+    assert len(right) >= 3
+    assert np.mean(right) > 0.9
+    assert np.mean(right) > np.mean(wrong) + 0.1
 
 
 def test_what_is_learned_is_bounded(ranker: CostNetRanker) -> None:
@@ -102,7 +135,7 @@ def test_what_is_learned_is_bounded(ranker: CostNetRanker) -> None:
     wild = CostNetSettings(width=8, training=TRAINING).build(0).fit(GRAPHS[:1], [])
     with torch.no_grad():
         for name, weight in wild.net_.named_parameters():
-            weight.mul_(100 if name != "log_factor" else 1)
+            weight.mul_(1 if name in ("log_factor", "argument") else 100)
     for graph in GRAPHS:
         table = state_tables("cpu")(graph)
         copied = table.is_copied * table.shares[:, BYTES]
@@ -111,7 +144,8 @@ def test_what_is_learned_is_bounded(ranker: CostNetRanker) -> None:
             copied[table.numbers].sum(axis=1)[graph.listed_distinct].std(), LEAST
         )
         is_made = np.isin(np.arange(len(costs)), table.numbers[:, : table.instructions])
-        most = copied * (1 + STRIDED * table.strides) * MOST_TIMES
+        # A copy of an argument may count twice.
+        most = (2 * copied * (1 + STRIDED * table.strides) + SHORT * table.short_loops) * MOST_TIMES
         most = most + MOST * table.shares.sum(axis=1) * is_made
         assert (np.abs(costs) <= 1.001 * scale * most).all()
 

@@ -18,6 +18,7 @@ from solution.features.operands import NONE, find_operands
 from solution.features.padding import tensor_ranks
 from solution.features.propagation.backend import Backend
 from solution.features.propagation.inlining import Inlined, inline
+from solution.features.work import num_bytes
 
 UNSET, BITS = -1, 3  # as in solution.features.propagation.orders, which needs numba
 # What an instruction does with a layout.
@@ -53,6 +54,9 @@ class Instructions:
     behind: np.ndarray  # (instructions,) int64 the custom call behind it, or NONE
     asked: np.ndarray  # (instructions, 2) int64 of a custom call: configurable node, tensor
     order: np.ndarray  # (instructions,) int64 each after those that it reads
+    # (instructions, 2) int64 the uses that say most of each: input and kernel of a product, the two
+    # largest tensors of another (what a reduction sums, before what it begins with); or NONE.
+    main: np.ndarray
 
     @property
     def count(self) -> int:
@@ -99,6 +103,7 @@ def list_instructions(graph: Graph, backend: Backend) -> Instructions:
         behind=behind,
         asked=asked,
         order=_order(count, calls),
+        main=_choose_main(graph, node, rows, named, starts),
     )
 
 
@@ -145,6 +150,28 @@ def _list_calls(
         if used[position, OUTPUT] and 2 <= ranks[node] <= MAX_RANK:
             calls.append((instance, BEHIND, position, OUTPUT))
     return calls
+
+
+def _choose_main(
+    graph: Graph,
+    node: np.ndarray,
+    rows: list[list[int]],
+    named: list[list[int]],
+    starts: np.ndarray,
+) -> np.ndarray:
+    """Instructions.main: edges do not say which operand is which, their names and sizes do."""
+    operands, size = find_operands(graph), np.append(num_bytes(graph), 0.0)
+    main = np.full((len(node), 2), NONE)
+    for own, row in enumerate(rows):
+        names = named[own] if own < len(named) else [NONE] * len(row)
+        product = operands.input[node[own]], operands.kernel[node[own]]
+        keys = [
+            (*(name != tensor for tensor in product), -size[node[read]])
+            for name, read in zip(names, row, strict=True)
+        ]
+        order = sorted(range(len(row)), key=keys.__getitem__)[:2]
+        main[own, : len(order)] = starts[own] + np.array(order, np.int64)
+    return main
 
 
 def _describe(graph: Graph, node: np.ndarray) -> dict[str, np.ndarray]:

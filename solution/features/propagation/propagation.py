@@ -83,7 +83,7 @@ class Propagation:
         numbers, done = np.empty((len(codes), places), np.int32), 0
         while done < len(codes):
             done += number_states(
-                self._program, self._free, own.asked, packed, self.graph.layouts.starts,
+                self._program, self._free, own.main, own.asked, packed, self.graph.layouts.starts,
                 codes[done:], state, states, numbers[done:],
             )  # fmt: skip
             states = grow(states) if done < len(codes) else states

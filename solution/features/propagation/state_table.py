@@ -18,7 +18,9 @@ from solution.features.column import Feature
 from solution.features.operands import NONE
 from solution.features.propagation.backend import BACKENDS, Backend
 from solution.features.propagation.copy_table import WAYS
-from solution.features.propagation.instructions import BITS, REDUCES, Instructions
+from solution.features.propagation.instructions import BITS, Instructions
+from solution.features.propagation.loops import Loops, find_loops
+from solution.features.propagation.places import Places, find_places, lay_out, list_dimensions
 from solution.features.propagation.propagation import Propagation
 from solution.features.propagation.states import COPY, FIRST, MADE, SECOND
 from solution.features.work import num_bytes
@@ -48,7 +50,10 @@ FEATURES = (
     *(Feature(f"state_copy_{way}", "flag", f"a copy: {reason}") for way, reason in WAYS.items()),
     *(Feature(f"state_{kind}", "flag", f"the instruction, or who reads, {kind} layouts")
       for kind in KINDS),
-    Feature("state_sums_contiguous", "flag", "a reduction that sums the contiguous dimension"),
+    Feature("state_sums", "flag", "a reduction, or one of windows"),
+    Feature("state_sums_contiguous", "flag", "it sums along the contiguous dimension"),
+    Feature("state_in_library", "flag", "row-major and element by element, beside a reduction"),
+    Feature("state_run", "log2 elements", "that it works on one after the other"),
     *(Feature(f"state_{tensor}_bytes", "log2 bytes", which) for tensor, which in TENSORS.items()),
     *(Feature(f"state_{tensor}_share", "log2 share", f"{TENSORS[tensor]}, of all tensors' bytes")
       for tensor in ("made", "first")),
@@ -73,21 +78,14 @@ class StateTable:
     # (states,) float32: log2 of the elements between two that a copy of a use reads one after the
     # other, for it writes along the contiguous dimension of what it makes; 0 where none is copied.
     strides: np.ndarray
+    # (states,) float32: the bytes that an instruction works on in loops that are too short, of
+    # those of all tensors (solution.features.propagation.loops).
+    short_loops: np.ndarray
 
     @property
     def is_copied(self) -> np.ndarray:
         """Whether something is copied (states,) bool."""
         return np.asarray(self.layouts[:, COPY] > 0)
-
-
-@dataclass(frozen=True)
-class _Places:
-    """Where states are: instructions, or uses of them."""
-
-    is_copy: np.ndarray  # (states,) bool
-    instruction: np.ndarray  # (states,) int64 that is in the state, or reads
-    made: np.ndarray  # (states,) int64 the instruction whose tensor is made or copied
-    read: np.ndarray  # (states, 2) int64 the first two operands; of a use what is copied; or `made`
 
 
 def _describe_states(graph: Graph, backend: Backend) -> StateTable:
@@ -99,10 +97,11 @@ def _describe_states(graph: Graph, backend: Backend) -> StateTable:
     used, local = np.unique(numbered.numbers[:, varying], return_inverse=True)
     place, layouts = numbered.place[used], numbered.layouts[used]
     is_own = (layouts == plain.layouts[plain.numbers[0, place]]).all(axis=1)
-    places = _find_places(own, place)
+    places = find_places(own, place)
     node = np.where(own.node == NONE, graph.num_nodes, own.node)
     size = np.append(num_bytes(graph), 0.0)[node]
     total = max(1.0, float(size[own.is_programs].sum()))
+    loops = find_loops(graph, own, places, layouts)
     return StateTable(
         numbers=local.reshape(len(numbered.numbers), len(varying)).astype(np.int32),
         instructions=int((varying < own.count).sum()),
@@ -110,9 +109,10 @@ def _describe_states(graph: Graph, backend: Backend) -> StateTable:
         tensors=node[np.column_stack([places.made, places.read])],
         node=node[places.made],
         reader=np.where(places.is_copy, node[places.instruction], node[places.made]),
-        features=_describe(own, places, layouts, size, total, is_own),
+        features=_describe(own, places, layouts, size, total, is_own, loops),
         shares=_share(own, places, layouts, size, total),
         strides=_find_strides(own, places, layouts),
+        short_loops=(loops.short * size[loops.works_on] / total).astype(np.float32),
     )
 
 
@@ -126,29 +126,14 @@ def state_tables(backend: str) -> PerGraph[StateTable]:
     return PerGraph(partial(_describe_states, backend=BACKENDS[backend]))
 
 
-def _find_places(own: Instructions, place: np.ndarray) -> _Places:
-    """What is at each place (states,): instructions first, then uses."""
-    is_copy = place >= own.count
-    read = np.append(own.read, 0)  # so that there is one
-    use = np.where(is_copy, place - own.count, 0)
-    reader = np.append(own.reader, 0)[use]
-    instruction = np.where(is_copy, reader, place)
-    made = np.where(is_copy, read[use], place)
-    begin, end = own.use_starts[instruction], own.use_starts[instruction + 1]
-    operands = [
-        np.where(~is_copy & (begin + k < end), read[np.minimum(begin + k, len(read) - 1)], made)
-        for k in range(2)
-    ]
-    return _Places(is_copy, instruction, made, np.stack(operands, axis=1))
-
-
 def _describe(
     own: Instructions,
-    places: _Places,
+    places: Places,
     layouts: np.ndarray,
     size: np.ndarray,
     total: float,
     is_own: np.ndarray,
+    loops: Loops,
 ) -> np.ndarray:
     """The columns FEATURES (states, columns) float32."""
     tensors = np.column_stack([places.made, places.read])  # (states, 3)
@@ -156,21 +141,17 @@ def _describe(
         describe_layouts(layouts[:, column], own.sizes[instruction], own.rank[instruction])
         for column, instruction in zip((MADE, FIRST, SECOND), tensors.T, strict=True)
     ]
-    read = places.read[:, 0]
-    minor = list_dimensions(layouts[:, FIRST], own.rank[read])[:, 0]
-    summed = own.dimensions[places.instruction] == minor[:, None]
-    is_reduce = ~places.is_copy & (own.kind[places.instruction] == REDUCES) & (minor >= 0)
     logs = np.log2(1 + size[tensors])
     shares = np.log2(size[tensors[:, :2]] / total + LEAST_SHARE)
     return np.column_stack(
         [*described, np.eye(1 + len(WAYS))[layouts[:, COPY]],
-         np.eye(len(KINDS))[own.kind[places.instruction]], is_reduce & summed.any(axis=1), logs,
-         shares, is_own]
+         np.eye(len(KINDS))[own.kind[places.instruction]], loops.sums,
+         loops.sums & loops.contiguous, loops.in_library, loops.run, logs, shares, is_own]
     ).astype(np.float32)  # fmt: skip
 
 
 def _share(
-    own: Instructions, places: _Places, layouts: np.ndarray, size: np.ndarray, total: float
+    own: Instructions, places: Places, layouts: np.ndarray, size: np.ndarray, total: float
 ) -> np.ndarray:
     """What each state counts (states, NUM_SHARES) float32 in the sums of a configuration."""
     first, second = size[places.read].T
@@ -181,22 +162,15 @@ def _share(
     ).astype(np.float32)
 
 
-def _find_strides(own: Instructions, places: _Places, layouts: np.ndarray) -> np.ndarray:
+def _find_strides(own: Instructions, places: Places, layouts: np.ndarray) -> np.ndarray:
     """How far apart each copy reads (states,) float32, see StateTable.strides."""
     sizes, rank = own.sizes[places.made], own.rank[places.made]
-    there, _ = _lay_out(layouts[:, MADE], sizes, rank)
-    _, written = _lay_out(layouts[:, FIRST], sizes, rank)
+    there, _ = lay_out(layouts[:, MADE], sizes, rank)
+    _, written = lay_out(layouts[:, FIRST], sizes, rank)
     rows, slot = np.arange(len(layouts)), np.argmax(written > 0, axis=1)
     along = list_dimensions(layouts[:, FIRST], rank)[rows, slot]
     is_copied = places.is_copy & (layouts[:, COPY] > 0) & (along >= 0)
     return np.where(is_copied, there[rows, np.maximum(along, 0)], 0).astype(np.float32)
-
-
-def list_dimensions(layouts: np.ndarray, rank: np.ndarray) -> np.ndarray:
-    """The dimensions (states, 6) of layouts (states,), minor to major; NONE past the rank."""
-    slots = np.arange(MAX_RANK)
-    dimensions = (layouts[:, None] >> (BITS * slots)) & (1 << BITS) - 1
-    return np.where((slots < rank[:, None]) & (layouts[:, None] >= 0), dimensions, NONE)
 
 
 def describe_layouts(layouts: np.ndarray, sizes: np.ndarray, rank: np.ndarray) -> np.ndarray:
@@ -208,7 +182,7 @@ def describe_layouts(layouts: np.ndarray, sizes: np.ndarray, rank: np.ndarray) -
     dimensions = list_dimensions(layouts, rank)
     is_there = dimensions >= 0
     rows = np.arange(len(layouts))
-    strides, logs = _lay_out(layouts, sizes, rank)
+    strides, logs = lay_out(layouts, sizes, rank)
     alike = dimensions == list_dimensions(_row_major(rank), rank)
     as_row_major = (logs * np.cumprod(alike & is_there, axis=1)).sum(axis=1)
     known = layouts >= 0
@@ -225,25 +199,6 @@ def describe_layouts(layouts: np.ndarray, sizes: np.ndarray, rank: np.ndarray) -
         np.take_along_axis(strides, last, axis=1) * is_last,
         np.log2(np.take_along_axis(sizes, last, axis=1)) * is_last,
     ])  # fmt: skip
-
-
-def _lay_out(
-    layouts: np.ndarray, sizes: np.ndarray, rank: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Where the dimensions of tensors lie in memory, in log2 elements.
-
-    Returns:
-        the stride of each dimension (states, 6), and the size of each from minor to major
-        (states, 6); 0 where there is none.
-    """
-    dimensions = list_dimensions(layouts, rank)
-    is_there = dimensions >= 0
-    logs = np.log2(np.take_along_axis(sizes, np.maximum(dimensions, 0), axis=1)) * is_there
-    # What lies inside a dimension is the product of the more minor ones.
-    strides = np.zeros((len(layouts), MAX_RANK))
-    row, slot = np.nonzero(is_there)
-    strides[row, dimensions[row, slot]] = (np.cumsum(logs, axis=1) - logs)[row, slot]
-    return strides, logs
 
 
 def _row_major(rank: np.ndarray) -> np.ndarray:

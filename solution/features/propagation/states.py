@@ -1,7 +1,7 @@
 """The states that instructions and copies are in, over all configurations, compiled.
 
 A place is an instruction or a use of one. An instruction's state is the layout of what it makes,
-those in which it reads its first two operands, and how it copies if it is a reshape or transpose.
+those in which it reads its two main operands, and how it copies if it is a reshape or transpose.
 A use's state is the layout that is there, the one that is read, and how the tensor is copied in
 between; all uses without a copy are in one state. Configurations agree in most of their states.
 """
@@ -47,11 +47,12 @@ def grow(states: States) -> States:
 
 
 @njit(cache=True, nogil=True)
-def number_states(program, free, asked, packed, starts, codes, state, states, numbers):
+def number_states(program, free, main, asked, packed, starts, codes, state, states, numbers):
     """The states of configurations, until there is no room for those of another one.
 
     Args:
         program ... state: as solution.features.propagation.copies.run takes them.
+        main: (instructions, 2) as of Instructions.
         states: a States, written.
         numbers: (configs, instructions + uses) int32, written: the state of each place.
 
@@ -70,9 +71,8 @@ def number_states(program, free, asked, packed, starts, codes, state, states, nu
         assign(program, given, state)
         mark_copies(program, free, state, marks)
         for own in range(count):
-            begin, end = program.use_starts[own], program.use_starts[own + 1]
-            first = state.uses[begin] if begin < end else UNSET
-            second = state.uses[begin + 1] if begin + 1 < end else UNSET
+            first = state.uses[main[own, 0]] if main[own, 0] >= 0 else UNSET
+            second = state.uses[main[own, 1]] if main[own, 1] >= 0 else UNSET
             found = _find(states, own, state.buffers[own], first, second, marks[uses + own])
             numbers[row, own] = found
         for use in range(uses):

@@ -5,11 +5,15 @@
 
 Layout assignment is no matter of learning: the compiler's own rules say which layout every tensor
 gets and where one is copied (solution.features.propagation). Learned is what a copy costs, and an
-instruction in the layouts that it has, from many programs. Two things are known before: a copy
-costs about what it moves, and more where it reads far apart. So a net that has learned nothing
-ranks by the bytes that are copied, weighted so; and what is learned is bounded, a few times more or
-less for a copy, little beside it for an instruction, for what is unlike all that was learned from
-would otherwise be ranked by what does not hold there.
+instruction in the layouts that it has, from many programs. Three things are known before: a copy
+costs about what it moves, more where it reads far apart, and an instruction costs more where its
+loops are short (solution.features.propagation.loops). So a net that has learned nothing ranks by
+the bytes that are copied or worked on, weighted so; and what is learned is bounded, a few times
+more or less for these, little beside it for an instruction, for what is unlike all that was learned
+from would otherwise be ranked by what does not hold there.
+
+One thing is no matter of the program: whether its arguments come in the layouts that it asks for.
+Where they do, copies of them cost nothing. So what such a copy counts is learned as one number.
 
 A score is a sum, so it says why it is what it is (list_costs). It is on the scale of its list's
 copies: programs that copy much and little count alike.
@@ -41,10 +45,13 @@ from solution.models.settings import check_choice
 
 CHUNK_VALUES = 1 << 24  # (configuration, place) entries that are summed at once
 OPCODE_WIDTH = 16
+PARAMETER = vocabulary.OPCODE_IDS["parameter"]
 STRIDED = 0.3  # how much more a copied byte costs for each doubling of how far apart it is read
-MOST_TIMES = 3.0  # what is learned makes a copy cheaper or more expensive by this at most
+SHORT = 16.0  # what a byte costs in loops of one element, beside one that is copied
+MOST_TIMES = 3.0  # what is learned makes either cheaper or more expensive by this at most
 MOST = 0.6  # what an instruction's byte costs at most, beside one that is copied
-MAKING_RATE = 0.1  # how fast what instructions cost is learned, beside copies
+MAKING_RATE = 0.3  # how fast what instructions cost is learned, beside copies
+ARGUMENT_RATE = 40.0  # how fast what copies of arguments count is learned, beside all else
 LEAST = 1e-3  # of all tensors' bytes: the scale of a list that copies less
 # The states of more configurations of a large program would not be in memory together.
 TRAINING = replace(layout_gnn.TRAINING, loss="pairwise_logistic", max_configs=1000)
@@ -83,6 +90,8 @@ class CostInputs:
     features: Tensor  # (states, len(FEATURES)) float32
     shares: Tensor  # (states, NUM_SHARES) float32
     strides: Tensor  # (states,) float32 how far apart a copy reads
+    short_loops: Tensor  # (states,) float32 the share of bytes in loops that are too short
+    is_argument: Tensor  # (states,) float32: 1 where the tensor is a parameter
     is_copied: Tensor  # (states,) float32: 1 where something is copied
     is_made: Tensor  # (states,) float32: 1 where it is an instruction's
     numbers: np.ndarray  # (distinct configs, places) int32 rows of the above
@@ -121,6 +130,7 @@ def prepare(graph: Graph, backend: str) -> CostInputs:
     table = state_tables(backend)(graph)
     is_made = np.zeros(len(table.node), np.float32)
     is_made[table.numbers[:, : table.instructions].ravel()] = 1
+    opcodes = np.append(graph.node_opcodes, vocabulary.VIRTUAL)[table.node]
     return CostInputs(
         opcodes=torch.from_numpy(graph.node_opcodes.astype(np.int64)),
         numeric=torch.from_numpy(numeric_features(graph)),
@@ -129,6 +139,8 @@ def prepare(graph: Graph, backend: str) -> CostInputs:
         features=torch.from_numpy(table.features),
         shares=torch.from_numpy(table.shares),
         strides=torch.from_numpy(table.strides),
+        short_loops=torch.from_numpy(table.short_loops),
+        is_argument=torch.from_numpy((opcodes == PARAMETER).astype(np.float32)),
         is_copied=torch.from_numpy(table.is_copied.astype(np.float32)),
         is_made=torch.from_numpy(is_made),
         numbers=table.numbers,
@@ -169,7 +181,8 @@ class CostNet(nn.Module):
         self.opcode = nn.Embedding(vocabulary.NUM_OPCODES, OPCODE_WIDTH)
         self.node = Mlp(OPCODE_WIDTH + NUM_NUMERIC, width, width)
         self.instruction = StateMlp(width, len(FEATURES), NUM_SHARES, dropout)
-        self.copy = StateMlp(width, len(FEATURES), 1, dropout)
+        self.times = StateMlp(width, len(FEATURES), 2, dropout)  # of copies, and of short loops
+        self.argument = nn.Parameter(torch.zeros(()))
         self.log_factor = nn.Parameter(torch.zeros(()))  # of all scores: how sure they are
 
     def score_batch(self, batch: Sequence[CostInputs], configs: np.ndarray) -> Tensor:
@@ -225,12 +238,16 @@ class CostNet(nn.Module):
         nodes = functional.pad(nodes, (0, 0, 0, 1))  # the last is that of what is no node's
         own = send(states, nodes.device)
         known = nodes, inputs.node[own], inputs.reader[own], inputs.features[own]
-        shares = inputs.shares[own]
+        shares, is_made = inputs.shares[own], inputs.is_made[own]
+        # Between nothing and twice as much as a copy of any other tensor.
+        counts = 2 * torch.sigmoid(ARGUMENT_RATE * self.argument)
         copied = inputs.is_copied[own] * shares[:, BYTES]
-        times = MOST_TIMES ** torch.tanh(self.copy(*known)[:, 0])
-        copying = (1 + STRIDED * inputs.strides[own]) * times * copied
+        copied = torch.lerp(copied, counts * copied, inputs.is_argument[own])
+        times = MOST_TIMES ** torch.tanh(self.times(*known))
+        copying = (1 + STRIDED * inputs.strides[own]) * times[:, 0] * copied
+        looping = SHORT * times[:, 1] * inputs.short_loops[own]
         a_share = MOST * torch.tanh(MAKING_RATE / MOST * self.instruction(*known))
-        making = (a_share * shares).sum(dim=1) * inputs.is_made[own]
+        making = ((a_share * shares).sum(dim=1) + looping) * is_made
         return torch.stack([copying + making, copied], dim=1)
 
 

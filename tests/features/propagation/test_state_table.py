@@ -7,6 +7,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from solution.features.operands import NONE, find_operands
 from solution.features.propagation import propagation as propagating
 from solution.features.propagation.backend import CPU
 from solution.features.propagation.propagation import Propagation
@@ -29,7 +30,8 @@ def slow_states(propagation: Propagation, row: int) -> list[tuple[State, bool]]:
     uses = [use for used in slow.uses for use in used]
     states: list[tuple[State, bool]] = []
     for number in range(own.count):
-        read = [use.layout for use in slow.uses[number]][:2]
+        main = [use - own.use_starts[number] for use in own.main[number] if use != NONE]
+        read = [slow.uses[number][place].layout for place in main]
         layouts = (slow.buffers[number].layout, *read, *[None] * (2 - len(read)))
         states.append((layouts, marks[len(uses) + number]))
     for use, mark in zip(uses, marks, strict=False):
@@ -51,7 +53,7 @@ def test_states_are_those_of_the_slow_way(seed: int, room: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(propagating, "ROOM", room)
         found = propagation.number()
-    ranks = [[own.rank[n], *own.rank[own.read[own.use_starts[n] : own.use_starts[n + 1]]], 0, 0][:3]
+    ranks = [[own.rank[n], *own.rank[own.read[own.main[n][own.main[n] != NONE]]], 0, 0][:3]
              for n in range(own.count)]  # fmt: skip
     ranks += [[own.rank[read]] * 3 for read in own.read]
     for row in range(graph.num_configs):
@@ -81,6 +83,25 @@ def test_the_table_has_what_varies(seed: int) -> None:
     assert table.instructions == varying[:count].sum()
     assert np.isfinite(table.features).all()
     assert (np.unique(table.numbers) == np.arange(len(table.features))).all()
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6))
+def test_main_operands_are_those_of_a_product_or_the_largest(seed: int) -> None:
+    graph = draw_graph(seed)
+    own, operands = Propagation(graph).instructions, find_operands(graph)
+    for instruction in np.flatnonzero(own.is_programs)[:-1].tolist():
+        uses = range(own.use_starts[instruction], own.use_starts[instruction + 1])
+        read = [int(own.node[own.read[use]]) for use in uses]
+        main = [read[use - own.use_starts[instruction]] for use in own.main[instruction]
+                if use != NONE]  # fmt: skip
+        assert len(main) == min(2, len(read))
+        node = own.node[instruction]
+        if operands.kernel[node] != NONE and len(read) == 2:
+            assert main == [operands.input[node], operands.kernel[node]]
+        elif operands.input[node] == NONE:
+            size = num_bytes(graph)
+            assert [size[n] for n in main] == sorted((size[n] for n in read), reverse=True)[:2]
 
 
 def read_apart(shape: tuple[int, ...], there: Layout, written: Layout) -> float:
