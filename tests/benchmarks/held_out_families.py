@@ -4,8 +4,8 @@
 
 Both folders are learned from together. The folds keep all programs of a family together, those of
 both folders: its name is the first word of theirs (`resnet`, `bert`, `mixer`). So every program is
-ranked by what has seen none of its kind, but programs of its machine. *Copied bytes* and the same
-*by stride* learn nothing (tests.benchmarks.unlike_programs). Kendall's tau, means with 95%
+ranked by what has seen none of its kind, but programs of its machine. *Copied bytes* to *arguments
+free* learn nothing (tests.benchmarks.unlike_programs). Kendall's tau, means with 95%
 intervals over programs, a table for each folder.
 """
 
@@ -32,7 +32,7 @@ from solution.training.folds import assign_folds
 from solution.training.plan import Plan, make_plan
 from solution.training.sites import Here
 from tests.benchmarks.added_programs import ADDED, merge, run_cases
-from tests.benchmarks.unlike_programs import Scores, count_by_stride, count_copied, tabulate
+from tests.benchmarks.unlike_programs import Scores, count_known, tabulate
 
 RANKERS = ("layout_gnn_001", "layout_cost_net_001")
 Predicted = list[tuple[tuple[str, str], np.ndarray]]  # collection and graph, scores (configs,)
@@ -87,10 +87,9 @@ def main(
     ]
     for folder, is_added in ((old, False), (more, True)):
         graphs = [graph for graph in everything if graph.name.startswith(ADDED) == is_added]
-        copied = {"copied bytes": count_copied(graphs), "by stride": count_by_stride(graphs)}
         output.print(f"{folder.name}:")
         with pl.Config(tbl_cols=-1, tbl_width_chars=200, fmt_str_lengths=40):
-            output.print(tabulate(copied | ranked, graphs))
+            output.print(tabulate(count_known(graphs) | ranked, graphs))
 
 
 if __name__ == "__main__":

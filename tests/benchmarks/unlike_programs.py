@@ -5,8 +5,9 @@
 Every ranker learns from all labelled layout programs of the one folder, and ranks those of the
 other; architectures that stand in both are left out. *Copied bytes* learn nothing: they are what
 our rules of layout assignment say that a configuration copies; *by stride*, each byte counts more
-where it is read far apart, which is what the net of costs begins with. Kendall's tau, means with
-95% intervals over programs.
+where it is read far apart; *short loops*, what is worked on in these counts as well, and with that
+the net of costs begins; *arguments free*, copies of arguments count nothing. Kendall's tau, means
+with 95% intervals over programs.
 """
 
 from collections import defaultdict
@@ -23,6 +24,7 @@ from ensembles.recipe import find_recipe
 from ensembles.votes import average, scale
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
+from solution.domain import vocabulary
 from solution.domain.collection import LAYOUT
 from solution.domain.graph import Graph
 from solution.domain.metrics import kendall_tau
@@ -31,7 +33,7 @@ from solution.features.padding import repair_padding
 from solution.features.preparation import Preparation
 from solution.features.propagation.copy_table import FEATURES, propagated_rows
 from solution.features.propagation.state_table import BYTES, state_tables
-from solution.models.layout.cost_net import STRIDED
+from solution.models.layout.cost_net import PARAMETER, SHORT, STRIDED
 from solution.store.preparing import prepare_store
 from solution.system.progress import track
 from solution.system.terminal import output
@@ -77,23 +79,24 @@ def predict(name: str, plan: Plan, graphs: Sequence[Graph], seeds: int) -> Score
     return {key: average(scores, "z_score") for key, scores in found.items()}
 
 
-def count_copied(graphs: Sequence[Graph]) -> Scores:
-    """The bytes that each configuration copies, of what our rules say."""
-    return {
-        (graph.collection.name, graph.name): propagated_rows(graph)[graph.layouts.rows, COPIED]
-        for graph in graphs
-    }
-
-
-def count_by_stride(graphs: Sequence[Graph]) -> Scores:
-    """The same, weighted as a net of costs weighs them that has learned nothing."""
-    found = {}
+def count_known(graphs: Sequence[Graph]) -> dict[str, Scores]:
+    """What nothing is learned for: bytes that are copied, and worked on in short loops."""
+    found: dict[str, Scores] = defaultdict(dict)
     for graph in graphs:
         table = state_tables("cpu")(graph)
-        costs = table.is_copied * table.shares[:, BYTES] * (1 + STRIDED * table.strides)
+        opcodes = np.append(graph.node_opcodes, vocabulary.VIRTUAL)[table.node]
+        copied = table.is_copied * table.shares[:, BYTES] * (1 + STRIDED * table.strides)
+        looping = SHORT * table.short_loops
+        costs = {
+            "by stride": copied,
+            "short loops": copied + looping,
+            "arguments free": np.where(opcodes == PARAMETER, 0, copied) + looping,
+        }
         key = graph.collection.name, graph.name
-        found[key] = costs[table.numbers].sum(axis=1)[graph.distinct.inverse]
-    return found
+        found["copied bytes"][key] = propagated_rows(graph)[graph.layouts.rows, COPIED]
+        for name, each in costs.items():
+            found[name][key] = each[table.numbers].sum(axis=1)[graph.distinct.inverse]
+    return dict(found)
 
 
 def tabulate(columns: Mapping[str, Scores], graphs: Sequence[Graph]) -> pl.DataFrame:
@@ -127,7 +130,7 @@ def main(
     """Fit all rankers, and print the table."""
     plan = open_plan(data, out / "store")
     graphs = read_unlike(other, plan)
-    columns = {"copied bytes": count_copied(graphs), "by stride": count_by_stride(graphs)}
+    columns = count_known(graphs)
     columns |= {name: predict(name, plan, graphs, seeds) for name in ranker}
     if set(MERGED) <= set(columns):
         columns["both nets"] = {
