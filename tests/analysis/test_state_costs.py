@@ -95,12 +95,17 @@ def test_before_anything_is_learned_bytes_decide() -> None:
     """Those that are copied, and those in short loops."""
     training = replace(TRAINING, learning_rate=0.0)
     ranker = CostNetSettings(width=8, training=training).build(0).fit(GRAPHS[:2], [])
-    for graph in GRAPHS[2:]:
+    graphs = [draw_graph(seed, configs=24) for seed in range(24)]
+    loops = 0
+    for graph in (*GRAPHS[2:], *graphs):
         table = state_tables("cpu")(graph)
         costs = table.is_copied * table.shares[:, BYTES] * (1 + STRIDED * table.strides)
         costs = costs + SHORT * table.short_loops
         moved = costs[table.numbers].sum(axis=1)[graph.distinct.inverse]
-        assert np.corrcoef(moved, ranker.predict(graph))[0, 1] == pytest.approx(1, abs=1e-5)
+        if moved.std() > 0:
+            loops += table.short_loops.any()
+            assert np.corrcoef(moved, ranker.predict(graph))[0, 1] == pytest.approx(1, abs=1e-5)
+    assert loops > 3
 
 
 def label(graph: Graph, counts: float) -> Graph:
@@ -136,7 +141,7 @@ def test_what_is_learned_is_bounded(ranker: CostNetRanker) -> None:
     with torch.no_grad():
         for name, weight in wild.net_.named_parameters():
             weight.mul_(1 if name in ("log_factor", "argument") else 100)
-    for graph in GRAPHS:
+    for graph in (*GRAPHS, *(draw_graph(seed, configs=24) for seed in range(24))):
         table = state_tables("cpu")(graph)
         copied = table.is_copied * table.shares[:, BYTES]
         costs = wild.list_costs(graph)

@@ -48,7 +48,7 @@ def list_operations() -> dict[str, Callable[[Any], Any]]:
         "softmax of the middle": lambda x: jax.nn.softmax(x, 1),
         "softmax of the contiguous": lambda x: jax.nn.softmax(x, 2),
         "attention": lambda x: attend(x, (0, 1, 2)),
-        "attention, asked to be turned around": lambda x: attend(x, (1, 0, 2)),
+        "attention, asked for in another layout": lambda x: attend(x, (1, 0, 2)),
         "pooling of the middle": lambda x: pool(x, 1),
         "pooling of the contiguous": lambda x: pool(x, 2),
     }
@@ -72,7 +72,7 @@ def main(
 ) -> None:
     """Print the table."""
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
-    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
+    os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
     from jax import numpy as jnp
 
     generator = np.random.default_rng(0)

@@ -79,6 +79,11 @@ def predict(name: str, plan: Plan, graphs: Sequence[Graph], seeds: int) -> Score
     return {key: average(scores, "z_score") for key, scores in found.items()}
 
 
+def count_copied(graph: Graph) -> np.ndarray:
+    """The bytes that each configuration copies, of what our rules say."""
+    return propagated_rows(graph)[graph.layouts.rows, COPIED]
+
+
 def count_known(graphs: Sequence[Graph]) -> dict[str, Scores]:
     """What nothing is learned for: bytes that are copied, and worked on in short loops."""
     found: dict[str, Scores] = defaultdict(dict)
@@ -93,7 +98,7 @@ def count_known(graphs: Sequence[Graph]) -> dict[str, Scores]:
             "arguments free": np.where(opcodes == PARAMETER, 0, copied) + looping,
         }
         key = graph.collection.name, graph.name
-        found["copied bytes"][key] = propagated_rows(graph)[graph.layouts.rows, COPIED]
+        found["copied bytes"][key] = count_copied(graph)
         for name, each in costs.items():
             found[name][key] = each[table.numbers].sum(axis=1)[graph.distinct.inverse]
     return dict(found)

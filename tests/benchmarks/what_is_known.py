@@ -45,7 +45,7 @@ from solution.system.files import replace_file
 from solution.system.progress import track
 from solution.system.terminal import output, say
 from tests.benchmarks.bootstrap import bootstrap_mean
-from tests.benchmarks.unlike_programs import count_known, open_plan, predict, read_unlike
+from tests.benchmarks.unlike_programs import count_copied, open_plan, predict, read_unlike
 
 FEWEST = 30  # sound configurations
 ALPHAS = np.logspace(-1, 4, 11)
@@ -177,7 +177,7 @@ def study(one: Measured, path: Path) -> dict[str, Any]:
     # The file has the sound configurations in the order of the journal.
     graph = read_graph(one.npz, collection(one.collection)).select(kept["places"])
     np.testing.assert_array_equal(graph.runtimes, runtimes)
-    copied = count_known([repair_padding(graph)])["copied bytes"]
+    copied = count_copied(repair_padding(graph))
     return {
         "collection": one.collection,
         "program": one.name,
@@ -187,7 +187,7 @@ def study(one: Measured, path: Path) -> dict[str, Any]:
         "propagated": cross_validate(propagate(graph), runtimes),
         "asked": cross_validate(ask_indicators(kept["values"]), runtimes),
         "copies": kendall_tau(copied_bytes(kept["columns"], kept["counts"]), runtimes),
-        "propagated copies": kendall_tau(copied[one.collection, one.name], runtimes),
+        "propagated copies": kendall_tau(copied, runtimes),
     }
 
 

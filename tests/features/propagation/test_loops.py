@@ -15,6 +15,7 @@ from solution.features.propagation.loops import ENOUGH, Loops, find_loops
 from solution.features.propagation.places import find_places
 from solution.features.propagation.propagation import Propagation
 from solution.features.propagation.state_table import state_tables
+from solution.features.propagation.states import FIRST
 from tests.features.propagation.drawn import draw_graph
 from tests.features.propagation.slow import Layout, addresses, unpack
 from tests.made.graphs import make_nodes
@@ -62,7 +63,7 @@ def test_a_run_is_what_a_reduction_finds_in_memory(seed: int) -> None:
         if not is_reduce:
             assert not loops.sums[state]
             continue
-        read, number = places.read[state, 0], int(numbered.layouts[state, 1])
+        read, number = places.read[state, 0], int(numbered.layouts[state, FIRST])
         shape = tuple(own.sizes[read, : own.rank[read]].tolist())
         if number >= 0:
             summed = [axis for axis in own.dimensions[place].tolist() if axis >= 0]
