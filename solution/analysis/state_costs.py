@@ -17,13 +17,14 @@ from solution.analysis.program_drawing import describe_node
 from solution.domain.graph import Graph
 from solution.features.padding import tensor_ranks
 from solution.features.propagation.places import list_dimensions
-from solution.features.propagation.state_table import StateTable, state_tables
+from solution.features.propagation.state_table import FEATURES, StateTable, state_tables
 from solution.features.propagation.states import COPY, FIRST, MADE, SECOND
 from solution.features.work import num_bytes
 from solution.models.layout.cost_net import CostNetRanker
 from solution.system.terminal import make_table
 
 RESULT = "the program's result"
+RUN = [feature.name for feature in FEATURES].index("state_run")
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class _Words:
         return f"{tensor}, for {describe_node(self.graph, reader).partition(' ')[0]} {reader}"
 
     def describe(self, number: int, is_copy: bool) -> str:
-        """The copy, or the layouts that are made and read, each from minor to major."""
+        """The copy, or the layouts that are made and read, each from minor to major, and loops."""
         made, first, second = (
             self._name_layout(number, column) for column in (MADE, FIRST, SECOND)
         )
@@ -98,6 +99,8 @@ class _Words:
             return f"copied from {made} to {first}" if copies else "read as it is"
         read = " and ".join(layout for layout in (first, second) if layout)
         words = [f"makes {made}" if made else "", f"reads {read}" if read else ""]
+        if self.table.short_loops[number] > 0:
+            words.append(f"in loops of {2 ** self.table.features[number, RUN]:.0f}")
         return (
             ", ".join([word for word in words if word] + ["moves all"] * copies)
             or "left to the compiler"

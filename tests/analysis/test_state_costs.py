@@ -26,6 +26,7 @@ from solution.models.layout.cost_net import (
 from solution.models.layout.layout_gnn import LayoutGnnSettings
 from solution.models.nets.training_settings import TrainingSettings
 from tests.features.propagation.drawn import draw_graph
+from tests.features.propagation.test_loops import softmax
 from tests.made.graphs import make_layout_graph
 
 GRAPHS = [make_layout_graph(seed, configs=20, name=f"program_{seed}") for seed in range(5)]
@@ -106,6 +107,16 @@ def test_before_anything_is_learned_bytes_decide() -> None:
             loops += table.short_loops.any()
             assert np.corrcoef(moved, ranker.predict(graph))[0, 1] == pytest.approx(1, abs=1e-5)
     assert loops > 3
+
+
+def test_short_loops_are_named() -> None:
+    """A softmax over two heads, row-major or in another layout."""
+    training = replace(TRAINING, learning_rate=0.0)
+    ranker = CostNetSettings(width=8, training=training).build(0).fit(GRAPHS[:2], [])
+    explained = explain_costs(ranker, softmax(64, 32, 2))
+    places = [place for place, name in enumerate(explained.names) if name.startswith("subtract")]
+    assert "in loops of 2" in explained.slow_states[places[0]]
+    assert "in loops" not in explained.fast_states[places[0]]
 
 
 def label(graph: Graph, counts: float) -> Graph:
