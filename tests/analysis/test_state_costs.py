@@ -11,9 +11,8 @@ from rich.console import Console
 from solution.analysis.explanation import adds_up, describe
 from solution.analysis.explanation_pictures import draw_costs
 from solution.analysis.state_costs import explain_costs, name_reasons, show_costs
-from solution.domain import vocabulary
 from solution.domain.graph import Graph
-from solution.features.propagation.state_table import BYTES, state_tables
+from solution.features.propagation.state_table import BYTES, StateTable, state_tables
 from solution.models.layout.cost_net import (
     LEAST,
     MOST,
@@ -22,6 +21,7 @@ from solution.models.layout.cost_net import (
     STRIDED,
     CostNetRanker,
     CostNetSettings,
+    prepare,
 )
 from solution.models.layout.layout_gnn import LayoutGnnSettings
 from solution.models.nets.training_settings import TrainingSettings
@@ -30,6 +30,7 @@ from tests.features.propagation.test_loops import softmax
 from tests.made.graphs import make_layout_graph
 
 GRAPHS = [make_layout_graph(seed, configs=20, name=f"program_{seed}") for seed in range(5)]
+DRAWN = [draw_graph(seed, configs=24) for seed in range(24)]
 TRAINING = TrainingSettings(loss="list_mle", epochs=2, patience=None, learning_rate=2e-3,
                             graphs_per_step=1, configs_per_graph=16)  # fmt: skip
 
@@ -37,6 +38,17 @@ TRAINING = TrainingSettings(loss="list_mle", epochs=2, patience=None, learning_r
 @pytest.fixture(scope="module")
 def ranker() -> CostNetRanker:
     return CostNetSettings(width=8, training=TRAINING).build(0).fit(GRAPHS, [])
+
+
+@pytest.fixture(scope="module")
+def untrained() -> CostNetRanker:
+    training = replace(TRAINING, learning_rate=0.0)
+    return CostNetSettings(width=8, training=training).build(0).fit(GRAPHS[:2], [])
+
+
+def cost_copies(table: StateTable) -> np.ndarray:
+    """What each state (states,) costs by its copy, before anything is learned."""
+    return table.is_copied * table.shares[:, BYTES] * (1 + STRIDED * table.strides)
 
 
 def test_costs_of_states_add_up_to_the_scores(ranker: CostNetRanker) -> None:
@@ -92,28 +104,22 @@ def test_only_a_sum_of_costs_adds_up(ranker: CostNetRanker) -> None:
         CostNetSettings().build(0).list_costs(GRAPHS[0])
 
 
-def test_before_anything_is_learned_bytes_decide() -> None:
+def test_before_anything_is_learned_bytes_decide(untrained: CostNetRanker) -> None:
     """Those that are copied, and those in short loops."""
-    training = replace(TRAINING, learning_rate=0.0)
-    ranker = CostNetSettings(width=8, training=training).build(0).fit(GRAPHS[:2], [])
-    graphs = [draw_graph(seed, configs=24) for seed in range(24)]
     loops = 0
-    for graph in (*GRAPHS[2:], *graphs):
+    for graph in (*GRAPHS[2:], *DRAWN):
         table = state_tables("cpu")(graph)
-        costs = table.is_copied * table.shares[:, BYTES] * (1 + STRIDED * table.strides)
-        costs = costs + SHORT * table.short_loops
+        costs = cost_copies(table) + SHORT * table.short_loops
         moved = costs[table.numbers].sum(axis=1)[graph.distinct.inverse]
         if moved.std() > 0:
             loops += table.short_loops.any()
-            assert np.corrcoef(moved, ranker.predict(graph))[0, 1] == pytest.approx(1, abs=1e-5)
+            assert np.corrcoef(moved, untrained.predict(graph))[0, 1] == pytest.approx(1, abs=1e-5)
     assert loops > 3
 
 
-def test_short_loops_are_named() -> None:
+def test_short_loops_are_named(untrained: CostNetRanker) -> None:
     """A softmax over two heads, row-major or in another layout."""
-    training = replace(TRAINING, learning_rate=0.0)
-    ranker = CostNetSettings(width=8, training=training).build(0).fit(GRAPHS[:2], [])
-    explained = explain_costs(ranker, softmax(64, 32, 2))
+    explained = explain_costs(untrained, softmax(64, 32, 2))
     places = [place for place, name in enumerate(explained.names) if name.startswith("subtract")]
     assert "in loops of 2" in explained.slow_states[places[0]]
     assert "in loops" not in explained.fast_states[places[0]]
@@ -122,9 +128,7 @@ def test_short_loops_are_named() -> None:
 def label(graph: Graph, counts: float) -> Graph:
     """Runtimes by copied bytes, those of arguments counted so often."""
     table = state_tables("cpu")(graph)
-    opcodes = np.append(graph.node_opcodes, vocabulary.VIRTUAL)[table.node]
-    costs = table.is_copied * table.shares[:, BYTES] * (1 + STRIDED * table.strides)
-    costs = costs * np.where(opcodes == vocabulary.OPCODE_IDS["parameter"], counts, 1.0)
+    costs = cost_copies(table) * np.where(prepare(graph, "cpu").is_argument > 0, counts, 1.0)
     moved = costs[table.numbers].sum(axis=1)[graph.distinct.inverse]
     return replace(graph, runtimes=1e6 * (1 + moved))
 
@@ -132,7 +136,7 @@ def label(graph: Graph, counts: float) -> Graph:
 @pytest.mark.parametrize("counts", [0.0, 1.0])
 def test_what_copies_of_arguments_count_is_learned(counts: float) -> None:
     """Some who call a program hand it arguments in the layouts that it asks for."""
-    graphs = [label(draw_graph(seed, configs=24), counts) for seed in range(24)]
+    graphs = [label(graph, counts) for graph in DRAWN]
     training = replace(TRAINING, epochs=20, loss="pairwise_logistic")
     ranker = CostNetSettings(width=8, training=training).build(0).fit(graphs[:16], [])
     right, wrong = [], []
@@ -152,7 +156,7 @@ def test_what_is_learned_is_bounded(ranker: CostNetRanker) -> None:
     with torch.no_grad():
         for name, weight in wild.net_.named_parameters():
             weight.mul_(1 if name in ("log_factor", "argument") else 100)
-    for graph in (*GRAPHS, *(draw_graph(seed, configs=24) for seed in range(24))):
+    for graph in (*GRAPHS, *DRAWN):
         table = state_tables("cpu")(graph)
         copied = table.is_copied * table.shares[:, BYTES]
         costs = wild.list_costs(graph)

@@ -24,7 +24,6 @@ from ensembles.recipe import find_recipe
 from ensembles.votes import average, scale
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
-from solution.domain import vocabulary
 from solution.domain.collection import LAYOUT
 from solution.domain.graph import Graph
 from solution.domain.metrics import kendall_tau
@@ -33,7 +32,7 @@ from solution.features.padding import repair_padding
 from solution.features.preparation import Preparation
 from solution.features.propagation.copy_table import FEATURES, propagated_rows
 from solution.features.propagation.state_table import BYTES, state_tables
-from solution.models.layout.cost_net import PARAMETER, SHORT, STRIDED
+from solution.models.layout.cost_net import SHORT, STRIDED, prepare
 from solution.store.preparing import prepare_store
 from solution.system.progress import track
 from solution.system.terminal import output
@@ -89,13 +88,13 @@ def count_known(graphs: Sequence[Graph]) -> dict[str, Scores]:
     found: dict[str, Scores] = defaultdict(dict)
     for graph in graphs:
         table = state_tables("cpu")(graph)
-        opcodes = np.append(graph.node_opcodes, vocabulary.VIRTUAL)[table.node]
+        is_argument = prepare(graph, "cpu").is_argument.numpy() > 0
         copied = table.is_copied * table.shares[:, BYTES] * (1 + STRIDED * table.strides)
         looping = SHORT * table.short_loops
         costs = {
             "by stride": copied,
             "short loops": copied + looping,
-            "arguments free": np.where(opcodes == PARAMETER, 0, copied) + looping,
+            "arguments free": np.where(is_argument, 0, copied) + looping,
         }
         key = graph.collection.name, graph.name
         found["copied bytes"][key] = count_copied(graph)
