@@ -55,3 +55,10 @@ def lay_out(
     row, slot = np.nonzero(is_there)
     strides[row, dimensions[row, slot]] = (np.cumsum(logs, axis=1) - logs)[row, slot]
     return strides, logs
+
+
+def make_row_major(rank: np.ndarray) -> np.ndarray:
+    """The layouts (states,) whose last dimension is the contiguous one."""
+    slots = np.arange(MAX_RANK)
+    used = slots < rank[:, None]
+    return np.asarray((np.where(used, rank[:, None] - 1 - slots, 0) << (BITS * slots)).sum(axis=1))

@@ -13,14 +13,20 @@ import numpy as np
 
 from solution.domain.graph import Graph
 from solution.domain.memo import PerGraph
-from solution.domain.vocabulary import MAX_RANK
 from solution.features.column import Feature
 from solution.features.operands import NONE
 from solution.features.propagation.backend import BACKENDS, Backend
 from solution.features.propagation.copy_table import WAYS
-from solution.features.propagation.instructions import BITS, Instructions
+from solution.features.propagation.instructions import Instructions
+from solution.features.propagation.library import join_library
 from solution.features.propagation.loops import Loops, find_loops
-from solution.features.propagation.places import Places, find_places, lay_out, list_dimensions
+from solution.features.propagation.places import (
+    Places,
+    find_places,
+    lay_out,
+    list_dimensions,
+    make_row_major,
+)
 from solution.features.propagation.propagation import Propagation
 from solution.features.propagation.states import COPY, FIRST, MADE, SECOND
 from solution.features.work import num_bytes
@@ -52,7 +58,7 @@ FEATURES = (
       for kind in KINDS),
     Feature("state_sums", "flag", "a reduction, or one of windows"),
     Feature("state_sums_contiguous", "flag", "it sums along the contiguous dimension"),
-    Feature("state_in_library", "flag", "row-major and element by element, beside a reduction"),
+    Feature("state_in_library", "flag", "the library does it, together with a reduction"),
     Feature("state_run", "log2 elements", "that it works on one after the other"),
     *(Feature(f"state_{tensor}_bytes", "log2 bytes", which) for tensor, which in TENSORS.items()),
     *(Feature(f"state_{tensor}_share", "log2 share", f"{TENSORS[tensor]}, of all tensors' bytes")
@@ -81,6 +87,9 @@ class StateTable:
     # (states,) float32: the bytes that an instruction works on in loops that are too short, of
     # those of all tensors (solution.features.propagation.loops).
     short_loops: np.ndarray
+    # (states,) float32: the bytes of what the library makes on the way to a reduction, of those of
+    # all tensors (solution.features.propagation.library).
+    at_once: np.ndarray
 
     @property
     def is_copied(self) -> np.ndarray:
@@ -93,26 +102,31 @@ def _describe_states(graph: Graph, backend: Backend) -> StateTable:
     own = propagation.instructions
     plain = propagation.number_nothing()
     numbered = propagation.number()
-    varying = np.flatnonzero((numbered.numbers != numbered.numbers[:1]).any(axis=0))
-    used, local = np.unique(numbered.numbers[:, varying], return_inverse=True)
-    place, layouts = numbered.place[used], numbered.layouts[used]
+    joined, plainly_joined = (join_library(propagation, each) for each in (numbered, plain))
+    keys = 2 * numbered.numbers
+    keys[:, : own.count] += joined
+    varying = np.flatnonzero((keys != keys[:1]).any(axis=0))
+    used, local = np.unique(keys[:, varying], return_inverse=True)
+    place, layouts = numbered.place[used >> 1], numbered.layouts[used >> 1]
+    places, is_joined = find_places(own, place), (used & 1).astype(bool)
     is_own = (layouts == plain.layouts[plain.numbers[0, place]]).all(axis=1)
-    places = find_places(own, place)
+    is_own &= places.is_copy | (is_joined == plainly_joined[0, places.instruction])
     node = np.where(own.node == NONE, graph.num_nodes, own.node)
     size = np.append(num_bytes(graph), 0.0)[node]
     total = max(1.0, float(size[own.is_programs].sum()))
-    loops = find_loops(graph, own, places, layouts)
+    loops = find_loops(graph, own, places, layouts, is_joined)
     return StateTable(
-        numbers=local.reshape(len(numbered.numbers), len(varying)).astype(np.int32),
+        numbers=local.reshape(len(keys), len(varying)).astype(np.int32),
         instructions=int((varying < own.count).sum()),
         layouts=layouts,
         tensors=node[np.column_stack([places.made, places.read])],
         node=node[places.made],
         reader=np.where(places.is_copy, node[places.instruction], node[places.made]),
-        features=_describe(own, places, layouts, size, total, is_own, loops),
+        features=_describe(own, places, layouts, size, total, is_own, loops, is_joined),
         shares=_share(own, places, layouts, size, total),
         strides=_find_strides(own, places, layouts),
         short_loops=(loops.short * size[loops.works_on] / total).astype(np.float32),
+        at_once=(loops.at_once * size[places.made] / total).astype(np.float32),
     )
 
 
@@ -134,6 +148,7 @@ def _describe(
     total: float,
     is_own: np.ndarray,
     loops: Loops,
+    is_joined: np.ndarray,
 ) -> np.ndarray:
     """The columns FEATURES (states, columns) float32."""
     tensors = np.column_stack([places.made, places.read])  # (states, 3)
@@ -146,7 +161,7 @@ def _describe(
     return np.column_stack(
         [*described, np.eye(1 + len(WAYS))[layouts[:, COPY]],
          np.eye(len(KINDS))[own.kind[places.instruction]], loops.sums,
-         loops.sums & loops.contiguous, loops.in_library, loops.run, logs, shares, is_own]
+         loops.sums & loops.contiguous, is_joined, loops.run, logs, shares, is_own]
     ).astype(np.float32)  # fmt: skip
 
 
@@ -183,7 +198,7 @@ def describe_layouts(layouts: np.ndarray, sizes: np.ndarray, rank: np.ndarray) -
     is_there = dimensions >= 0
     rows = np.arange(len(layouts))
     strides, logs = lay_out(layouts, sizes, rank)
-    alike = dimensions == list_dimensions(_row_major(rank), rank)
+    alike = dimensions == list_dimensions(make_row_major(rank), rank)
     as_row_major = (logs * np.cumprod(alike & is_there, axis=1)).sum(axis=1)
     known = layouts >= 0
     counted = logs > 0
@@ -199,10 +214,3 @@ def describe_layouts(layouts: np.ndarray, sizes: np.ndarray, rank: np.ndarray) -
         np.take_along_axis(strides, last, axis=1) * is_last,
         np.log2(np.take_along_axis(sizes, last, axis=1)) * is_last,
     ])  # fmt: skip
-
-
-def _row_major(rank: np.ndarray) -> np.ndarray:
-    """The layouts (states,) whose last dimension is the contiguous one."""
-    slots = np.arange(MAX_RANK)
-    used = slots < rank[:, None]
-    return np.asarray((np.where(used, rank[:, None] - 1 - slots, 0) << (BITS * slots)).sum(axis=1))

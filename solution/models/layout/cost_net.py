@@ -5,12 +5,13 @@
 
 Layout assignment is no matter of learning: the compiler's own rules say which layout every tensor
 gets and where one is copied (solution.features.propagation). Learned is what a copy costs, and an
-instruction in the layouts that it has, from many programs. Three things are known before: a copy
-costs about what it moves, more where it reads far apart, and an instruction costs more where its
-loops are short (solution.features.propagation.loops). So a net that has learned nothing ranks by
-the bytes that are copied or worked on, weighted so; and what is learned is bounded, a few times
-more or less for these, little beside it for an instruction, for what is unlike all that was learned
-from would otherwise be ranked by what does not hold there.
+instruction in the layouts that it has, from many programs. Some things are known before: a copy
+costs about what it moves, more where it reads far apart; an instruction costs more where its loops
+are short (solution.features.propagation.loops), and less where a library does it at once with a
+reduction (solution.features.propagation.library). So a net that has learned nothing ranks by the
+bytes that are copied or worked on, weighted so; and what is learned is bounded, a few times more or
+less for these, little beside it for an instruction, for what is unlike all that was learned from
+would otherwise be ranked by what does not hold there.
 
 One thing is no matter of the program: whether its arguments come in the layouts that it asks for.
 Where they do, copies of them cost nothing. So what such a copy counts is learned as one number.
@@ -47,9 +48,10 @@ CHUNK_VALUES = 1 << 24  # (configuration, place) entries that are summed at once
 OPCODE_WIDTH = 16
 PARAMETER = vocabulary.OPCODE_IDS["parameter"]
 STRIDED = 0.3  # how much more a copied byte costs for each doubling of how far apart it is read
+ONCE = 0.25  # what a byte spares that a library makes on its way to a reduction
 SHORT = 16.0  # what a byte costs in loops of one element, beside one that is copied
 MOST_TIMES = 3.0  # what is learned makes either cheaper or more expensive by this at most
-MOST = 0.6  # what an instruction's byte costs at most, beside one that is copied
+MOST = 0.3  # what an instruction's byte costs at most, beside one that is copied
 MAKING_RATE = 0.3  # how fast what instructions cost is learned, beside copies
 ARGUMENT_RATE = 40.0  # how fast what copies of arguments count is learned, beside all else
 LEAST = 1e-3  # of all tensors' bytes: the scale of a list that copies less
@@ -91,6 +93,7 @@ class CostInputs:
     shares: Tensor  # (states, NUM_SHARES) float32
     strides: Tensor  # (states,) float32 how far apart a copy reads
     short_loops: Tensor  # (states,) float32 the share of bytes in loops that are too short
+    at_once: Tensor  # (states,) float32 the share of bytes that a library makes on its way
     is_argument: Tensor  # (states,) float32: 1 where the tensor is a parameter
     is_copied: Tensor  # (states,) float32: 1 where something is copied
     is_made: Tensor  # (states,) float32: 1 where it is an instruction's
@@ -140,6 +143,7 @@ def prepare(graph: Graph, backend: str) -> CostInputs:
         shares=torch.from_numpy(table.shares),
         strides=torch.from_numpy(table.strides),
         short_loops=torch.from_numpy(table.short_loops),
+        at_once=torch.from_numpy(table.at_once),
         is_argument=torch.from_numpy((opcodes == PARAMETER).astype(np.float32)),
         is_copied=torch.from_numpy(table.is_copied.astype(np.float32)),
         is_made=torch.from_numpy(is_made),
@@ -240,15 +244,16 @@ class CostNet(nn.Module):
         known = nodes, inputs.node[own], inputs.reader[own], inputs.features[own]
         shares, is_made = inputs.shares[own], inputs.is_made[own]
         # Between nothing and twice as much as a copy of any other tensor.
-        counts = 2 * torch.sigmoid(ARGUMENT_RATE * self.argument)
-        copied = inputs.is_copied[own] * shares[:, BYTES]
-        copied = torch.lerp(copied, counts * copied, inputs.is_argument[own])
+        counts = 2 * torch.sigmoid(_hasten(self.argument))
+        moved = inputs.is_copied[own] * shares[:, BYTES]
+        copied = torch.lerp(moved, counts * moved, inputs.is_argument[own])
         times = MOST_TIMES ** torch.tanh(self.times(*known))
         copying = (1 + STRIDED * inputs.strides[own]) * times[:, 0] * copied
         looping = SHORT * times[:, 1] * inputs.short_loops[own]
         a_share = MOST * torch.tanh(MAKING_RATE / MOST * self.instruction(*known))
-        making = ((a_share * shares).sum(dim=1) + looping) * is_made
-        return torch.stack([copying + making, copied], dim=1)
+        sparing = ONCE * inputs.at_once[own]
+        making = ((a_share * shares).sum(dim=1) + looping - sparing) * is_made
+        return torch.stack([copying + making, moved], dim=1)
 
 
 def _add_up(weights: Tensor, numbers: np.ndarray) -> Tensor:
@@ -261,3 +266,12 @@ def _add_up(weights: Tensor, numbers: np.ndarray) -> Tensor:
         num_columns=len(weights),
     )
     return SparseMatrix(rows, weights.device) @ weights
+
+
+def _hasten(parameter: Tensor) -> Tensor:
+    """ARGUMENT_RATE times the parameter, with a gradient as if it were the parameter itself.
+
+    Adam's steps are as long whatever the gradient, so it is learned that much faster; and what is
+    clipped is not drowned by it.
+    """
+    return ARGUMENT_RATE * parameter.detach() + (parameter - parameter.detach())

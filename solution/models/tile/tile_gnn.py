@@ -209,7 +209,7 @@ class TileGnn(nn.Module):
         """(nodes, ..., width) -> (graphs, ..., width)."""
         pooled = [
             scatter(x, member, dim=0, dim_size=len(outputs), reduce="mean"),
-            scatter(x, member, dim=0, dim_size=len(outputs), reduce="max"),
+            _find_most(x, member, len(outputs)),
             x[outputs],
         ]
         return self.kernel(torch.cat(pooled, dim=-1))
@@ -251,6 +251,14 @@ class EarlyTileGnn(TileGnn):
         x = self._convolve(self._encode_nodes(batch).unsqueeze(1) + of_node, edge_index)
         pooled = self._pool(x, outputs, member).transpose(0, 1)  # (configs, graphs, width)
         return torch.cat([of_config, pooled], dim=-1)
+
+
+def _find_most(x: Tensor, member: Tensor, graphs: int) -> Tensor:
+    """The largest values (graphs, ...) of x (nodes, ...), whose graphs are `member` (nodes,)."""
+    # That of torch_geometric warns in every process on a GPU where torch-scatter is missing.
+    index = member.view(-1, *[1] * (x.dim() - 1)).expand_as(x)
+    most = x.new_zeros(graphs, *x.shape[1:])
+    return most.scatter_reduce(0, index, x, "amax", include_self=False)
 
 
 def _merge(batch: Sequence[TileInputs]) -> tuple[Tensor, Tensor, Tensor]:

@@ -11,6 +11,7 @@ from solution.domain.collection import collection
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import OPCODE_IDS
 from solution.features.padding import repair_padding
+from solution.features.propagation.library import join_library
 from solution.features.propagation.loops import ENOUGH, Loops, find_loops
 from solution.features.propagation.places import find_places
 from solution.features.propagation.propagation import Propagation
@@ -52,7 +53,8 @@ def test_a_run_is_what_a_reduction_finds_in_memory(seed: int) -> None:
     propagation = Propagation(graph)
     own, numbered = propagation.instructions, propagation.number()
     places = find_places(own, numbered.place)
-    loops = find_loops(graph, own, places, numbered.layouts)
+    by_itself = np.zeros(len(numbered.place), bool)
+    loops = find_loops(graph, own, places, numbered.layouts, by_itself)
     for state, place in enumerate(numbered.place.tolist()):
         is_reduce = (
             place < own.count
@@ -114,25 +116,28 @@ def loops_at(graph: Graph, node: int) -> tuple[Loops, np.ndarray]:
     propagation = Propagation(graph)
     own, numbered = propagation.instructions, propagation.number()
     place = int(np.flatnonzero((own.node == node) & own.is_programs)[0])
-    loops = find_loops(graph, own, find_places(own, numbered.place), numbered.layouts)
+    is_joined = np.zeros(len(numbered.place), bool)
+    is_joined[numbered.numbers[:, : own.count][join_library(propagation, numbered)]] = True
+    places = find_places(own, numbered.place)
+    loops = find_loops(graph, own, places, numbered.layouts, is_joined)
     return loops, numbered.numbers[:, place]
 
 
 def test_the_library_runs_along_the_contiguous_dimension() -> None:
     """Row-major by its two heads, which is short; in another layout not at all."""
     for heads, expected in ((2, 1 / 2 - 1 / ENOUGH), (ENOUGH, 0.0)):
-        loops, (row_major, other) = loops_at(softmax(8, 6, heads), 4)
-        assert loops.in_library[row_major]
+        loops, (row_major, other) = loops_at(softmax(64, 48, heads), 4)
+        assert loops.at_once[row_major]
         assert loops.run[row_major] == np.log2(heads)
         assert loops.short[row_major] == pytest.approx(expected)
-        assert not loops.in_library[other]
+        assert not loops.at_once[other]
         assert loops.short[other] == 0
 
 
 def test_only_what_the_library_does_beside_a_reduction() -> None:
     for opcode, expected in (("exponential", True), ("select", False)):
-        loops, (row_major, _) = loops_at(softmax(8, 6, 2, opcode), 5)
-        assert loops.in_library[row_major] == expected
+        loops, (row_major, _) = loops_at(softmax(64, 48, 2, opcode), 5)
+        assert loops.at_once[row_major] == expected
 
 
 @pytest.mark.parametrize("window", [2, 5])
@@ -153,12 +158,16 @@ def test_small_windows_are_slow_along_the_contiguous_dimension(window: int) -> N
     np.testing.assert_allclose(loops.short[states], expected)
 
 
-def test_short_loops_are_bytes_beside_all_bytes() -> None:
-    graph = softmax(8, 6, 2)
+def test_short_loops_and_what_is_made_at_once_are_bytes_beside_all_bytes() -> None:
+    graph = softmax(64, 48, 2)
     table, (first, _) = state_tables("cpu")(graph), graph.distinct.first
     states = table.numbers[first, : table.instructions]
     by_node = np.bincount(table.node[states], table.short_loops[states], graph.num_nodes)
-    large, small, one = 8 * 6 * 2 * 4, 8 * 2 * 4, 4
+    large, small, one = 64 * 48 * 2 * 4, 64 * 2 * 4, 4
     share = (1 / 2 - 1 / ENOUGH) * large / (5 * large + small + one)
     # The reshape works on nothing, nor does a request.
     np.testing.assert_allclose(by_node, [0, 0, share, share, share, share, 0], rtol=1e-6)
+    made = np.bincount(table.node[states], table.at_once[states], graph.num_nodes)
+    share = large / (5 * large + small + one)
+    # What is handed on and what is summed are not made on the way.
+    np.testing.assert_allclose(made, [0, 0, 0, 0, share, share, 0], rtol=1e-6)

@@ -8,8 +8,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from solution.features.operands import NONE, find_operands
+from solution.features.propagation import library
 from solution.features.propagation import propagation as propagating
 from solution.features.propagation.backend import CPU
+from solution.features.propagation.library import join_library
 from solution.features.propagation.propagation import Propagation
 from solution.features.propagation.state_table import FEATURES, state_tables
 from solution.features.work import num_bytes
@@ -70,16 +72,25 @@ def test_states_are_those_of_the_slow_way(seed: int, room: int) -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6))
 def test_the_table_has_what_varies(seed: int) -> None:
-    """Two configurations have the same rows where their states are the same, and only there."""
+    """Two configurations have the same rows where their states are the same, and only there.
+
+    An instruction that has joined a reduction is in another state than one that has not.
+    """
     graph = draw_graph(seed)
-    table, numbered = state_tables("cpu")(graph), Propagation(graph).number().numbers
+    propagation = Propagation(graph)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(library, "FEWEST", 0)  # drawn tensors are small
+        table = state_tables("cpu")(graph)
+        joined = join_library(propagation, propagation.number())
+    numbered = propagation.number().numbers.astype(np.int64)
+    numbered[:, : propagation.instructions.count] += 10**6 * joined
     varying = (numbered != numbered[0]).any(axis=0)
     assert table.numbers.shape == numbered[:, varying].shape
     for column, states in zip(table.numbers.T, numbered[:, varying].T, strict=True):
         np.testing.assert_array_equal(
             column[:, None] == column[None], states[:, None] == states[None]
         )
-    count = Propagation(graph).instructions.count
+    count = propagation.instructions.count
     assert table.instructions == varying[:count].sum()
     assert np.isfinite(table.features).all()
     assert (np.unique(table.numbers) == np.arange(len(table.features))).all()

@@ -1,0 +1,194 @@
+"""Which instructions XLA's CPU backend gives to a library (YNNPACK) together with a reduction.
+
+One fusion begins with each reduction. It takes along what is read, as far back as all of it is
+row-major, nothing is copied in between and nobody else reads it: what is done element by element,
+pooling, products. It grows forwards, too, while a single instruction reads what it makes. So a copy
+that a configuration asks for cuts off all that lies before it. What the library does at once is not
+written to memory in between, and takes less time in most programs that were measured, but for loops
+that are too short (solution.features.propagation.loops).
+
+Seen in what jaxlib 0.10.2 compiles of a residual net (tests/collecting/test_library.py).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from solution.domain import vocabulary
+from solution.domain.graph import Graph
+from solution.domain.neighbours import Neighbours
+from solution.domain.vocabulary import OPCODE_IDS
+from solution.features.operands import NONE
+from solution.features.propagation.instructions import ASKS, Instructions
+from solution.features.propagation.places import make_row_major
+from solution.features.propagation.propagation import Numbered, Propagation
+from solution.features.propagation.states import COPY, MADE
+
+ELEMENTWISE = """
+abs add ceil convert divide exponential exponential-minus-one floor log log-plus-one logistic
+maximum minimum multiply negate power rsqrt sign sqrt subtract tanh
+"""
+MAKING = [OPCODE_IDS[name] for name in ELEMENTWISE.split()]
+SHAPING = [OPCODE_IDS[name] for name in ("broadcast", "reshape", "bitcast")]
+PRODUCTS = [OPCODE_IDS[name] for name in ("dot", "convolution")]
+REDUCE, WINDOWS = OPCODE_IDS["reduce"], OPCODE_IDS["reduce-window"]
+FLOAT32 = vocabulary.ELEMENT_TYPE.start + 11
+FEWEST = 4096  # elements that are read or made, below which XLA's own loops do it
+MOST = 96  # instructions of one fusion, with what it reads from outside; XLA counts scalars, too
+# It has nothing to do with it; joins who reads it; joins what it reads, too; others join it.
+NOTHING, JOINS, FOLLOWS, BEGINS = range(4)
+NOBODY = -1  # whose fusion an instruction is in that has joined none
+
+
+class Reads(NamedTuple):
+    """Who reads what, and what the library does of it."""
+
+    ability: np.ndarray  # (instructions,) int8
+    inside: np.ndarray  # (instructions,) int8 what each counts in a fusion, and ...
+    outside: np.ndarray  # (instructions,) int8 where it is read from outside
+    passed: np.ndarray  # (instructions,) bool custom calls, which are gone when it is asked
+    use_starts: np.ndarray  # as of Instructions
+    read: np.ndarray
+    reader: np.ndarray
+    reader_starts: np.ndarray  # (instructions + 1,) where the uses of an instance begin in ...
+    reading: np.ndarray  # (uses,) those that read the first instance, the second, ...
+
+
+def join_library(propagation: Propagation, numbered: Numbered) -> np.ndarray:
+    """Which instructions (configs, instructions) bool the library does, a reduction among them."""
+    own, layouts = propagation.instructions, numbered.layouts
+    joined = np.zeros((len(numbered.numbers), own.count), bool)
+    if propagation.backend.by_library:
+        rank = np.append(own.rank, np.zeros_like(own.read))[numbered.place]
+        row_major = (rank < 2) | (layouts[:, MADE] == make_row_major(rank))
+        reading = Neighbours.of(own.read, np.arange(len(own.read)), own.count)
+        reads = Reads(
+            _list_abilities(propagation.graph, own), *_count(propagation.graph, own),
+            own.kind == ASKS, own.use_starts, own.read, own.reader, *reading,
+        )  # fmt: skip
+        _join(reads, row_major, layouts[:, COPY] > 0, numbered.numbers, joined)
+    return joined
+
+
+def _list_abilities(graph: Graph, own: Instructions) -> np.ndarray:
+    """What the library does of each instruction (instructions,) int8."""
+    made = np.where(own.node == NONE, 0, own.node)
+    opcodes, types = graph.node_opcodes[made], graph.node_features[made, FLOAT32]
+    is_known = own.is_programs & (own.node != NONE) & (types > 0)
+    is_large = is_known & (np.maximum(own.sizes.prod(axis=1), _find_largest(own)) >= FEWEST)
+    ability = np.full(own.count, NOTHING, np.int8)
+    ability[is_large & np.isin(opcodes, PRODUCTS)] = JOINS
+    ability[is_large & np.isin(opcodes, [*MAKING, WINDOWS])] = FOLLOWS
+    ability[is_known & np.isin(opcodes, SHAPING)] = FOLLOWS
+    # With more than one tensor, such as a maximum and where it is, it is no plain reduction.
+    is_plain = np.diff(own.use_starts) <= 2
+    ability[is_large & (opcodes == REDUCE) & is_plain] = BEGINS
+    return ability
+
+
+def _find_largest(own: Instructions) -> np.ndarray:
+    """The elements (instructions,) of the largest tensor that each reads; 1 where it reads none."""
+    found = np.ones(own.count, np.int64)
+    np.maximum.at(found, own.reader, own.sizes.prod(axis=1)[own.read])
+    return found
+
+
+def _count(graph: Graph, own: Instructions) -> tuple[np.ndarray, np.ndarray]:
+    """Reads.inside and Reads.outside: XLA has simplified shapes and scalars when it fuses."""
+    opcodes = np.append(graph.node_opcodes, 0)[own.node]
+    elements, read = own.sizes.prod(axis=1), _find_largest(own)
+    inside = ~np.isin(opcodes, SHAPING)
+    inside |= (opcodes == OPCODE_IDS["broadcast"]) & (read > 1) & (read < elements)
+    return inside.astype(np.int8), (elements > 1).astype(np.int8)
+
+
+@njit(cache=True, nogil=True)
+def _join(reads, row_major, copied, numbers, joined):
+    """Mark what is joined (configs, instructions).
+
+    Args:
+        row_major, copied: (states,) bool what is made is row-major; it is copied.
+        numbers: (configs, places) the states of the instructions, then of the uses.
+    """
+    count = reads.ability.size
+    owner, outside = np.empty(count, np.int64), np.empty(count, np.int64)
+    queue = np.empty(reads.read.size + 1, np.int64)
+    for row in range(len(numbers)):
+        owner[:], outside[:] = NOBODY, NOBODY
+        for first in range(count - 1, -1, -1):
+            if reads.ability[first] == BEGINS and owner[first] == NOBODY:
+                _grow(reads, row_major, copied, numbers[row], owner, outside, queue, first)
+        joined[row] = owner != NOBODY
+
+
+@njit(cache=True, nogil=True)
+def _grow(reads, row_major, copied, states, owner, outside, queue, first):
+    """Give all that joins the reduction `first` to it: what it reads, then who reads it, ..."""
+    last, size = first, 0
+    while last != NOBODY:
+        size, end = _add(reads, owner, outside, queue, 0, size, first, last)
+        tried = 0
+        while tried < end and size < MOST:
+            found = queue[tried]
+            tried += 1
+            able = _may_join(reads, JOINS, row_major, states, owner, found)
+            if able and _is_read_inside(reads, copied, states, owner, first, found):
+                size, end = _add(reads, owner, outside, queue, end, size, first, found)
+        last = _find_reader(reads, copied, states, last)
+        able = last != NOBODY and _may_join(reads, FOLLOWS, row_major, states, owner, last)
+        if size >= MOST or not able:
+            last = NOBODY
+
+
+@njit(cache=True, nogil=True)
+def _may_join(reads, ability, row_major, states, owner, found):
+    """Whether nobody has it yet, the library does it and it makes a row-major tensor."""
+    able = reads.ability[found] >= ability and owner[found] == NOBODY
+    return able and row_major[states[found]]
+
+
+@njit(cache=True, nogil=True)
+def _add(reads, owner, outside, queue, end, size, first, found):
+    """Add one; the fusion's size, what it reads from outside included, and the queue's end."""
+    owner[found] = first
+    size += reads.inside[found]
+    if outside[found] == first:
+        size -= reads.outside[found]
+    for use in range(reads.use_starts[found], reads.use_starts[found + 1]):
+        operand = reads.read[use]
+        if owner[operand] != first:
+            queue[end] = operand
+            end += 1
+            if outside[operand] != first:
+                outside[operand] = first
+                size += reads.outside[operand]
+    return size, end
+
+
+@njit(cache=True, nogil=True)
+def _is_read_inside(reads, copied, states, owner, first, found):
+    """Whether all that read it have joined `first`, and none of them reads a copy."""
+    for place in range(reads.reader_starts[found], reads.reader_starts[found + 1]):
+        use = reads.reading[place]
+        reader = reads.reader[use]
+        if reads.passed[reader]:
+            continue
+        if owner[reader] != first or copied[states[owner.size + use]]:
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _find_reader(reads, copied, states, found):
+    """The only instruction that reads it, unless that reads a copy; or NOBODY."""
+    only = NOBODY
+    for place in range(reads.reader_starts[found], reads.reader_starts[found + 1]):
+        use = reads.reading[place]
+        reader = reads.reader[use]
+        if reads.passed[reader]:
+            continue
+        if copied[states[reads.ability.size + use]] or (only != NOBODY and only != reader):
+            return NOBODY
+        only = reader
+    return only
