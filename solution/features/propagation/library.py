@@ -1,11 +1,12 @@
 """Which instructions XLA's CPU backend gives to a library (YNNPACK) together with a reduction.
 
-One fusion begins with each reduction. It takes along what is read, as far back as all of it is
-row-major, nothing is copied in between and nobody else reads it: what is done element by element,
-pooling, products. It grows forwards, too, while a single instruction reads what it makes. So a copy
-that a configuration asks for cuts off all that lies before it. What the library does at once is not
-written to memory in between, and takes less time in most programs that were measured, but for loops
-that are too short (solution.features.propagation.loops).
+One fusion begins with each reduction, or pooling whose windows do not overlap. It takes along what
+is read, as far back as all of it is row-major, nothing is copied in between and nobody else reads
+it: what is done element by element, and products. It grows forwards, too, while a single
+instruction reads what it makes. So a copy that a configuration asks for cuts off all that lies
+before it. What the library does at once is not written to memory in between, and takes less time in
+most programs that were measured, where it ends in a reduction; but for loops that are too short
+(solution.features.propagation.loops).
 
 Seen in what jaxlib 0.10.2 compiles of a residual net (tests/collecting/test_library.py).
 """
@@ -21,7 +22,7 @@ from solution.domain.neighbours import Neighbours
 from solution.domain.vocabulary import OPCODE_IDS
 from solution.features.operands import NONE
 from solution.features.propagation.instructions import ASKS, Instructions
-from solution.features.propagation.places import make_row_major
+from solution.features.propagation.places import list_windows, make_row_major
 from solution.features.propagation.propagation import Numbered, Propagation
 from solution.features.propagation.states import COPY, MADE
 
@@ -36,8 +37,8 @@ REDUCE, WINDOWS = OPCODE_IDS["reduce"], OPCODE_IDS["reduce-window"]
 FLOAT32 = vocabulary.ELEMENT_TYPE.start + 11
 FEWEST = 4096  # elements that are read or made, below which XLA's own loops do it
 MOST = 96  # instructions of one fusion, with what it reads from outside; XLA counts scalars, too
-# It has nothing to do with it; joins who reads it; joins what it reads, too; others join it.
-NOTHING, JOINS, FOLLOWS, BEGINS = range(4)
+# What the library does of an instruction: nothing; it joins another, a reduction or a pooling.
+NOTHING, JOINS, REDUCTION, POOLING = range(4)
 NOBODY = -1  # whose fusion an instruction is in that has joined none
 
 
@@ -56,9 +57,12 @@ class Reads(NamedTuple):
 
 
 def join_library(propagation: Propagation, numbered: Numbered) -> np.ndarray:
-    """Which instructions (configs, instructions) bool the library does, a reduction among them."""
+    """What each instruction has joined or is: (configs, instructions) int8.
+
+    NOTHING, REDUCTION or POOLING.
+    """
     own, layouts = propagation.instructions, numbered.layouts
-    joined = np.zeros((len(numbered.numbers), own.count), bool)
+    joined = np.full((len(numbered.numbers), own.count), NOTHING, np.int8)
     if propagation.backend.by_library:
         rank = np.append(own.rank, np.zeros_like(own.read))[numbered.place]
         row_major = (rank < 2) | (layouts[:, MADE] == make_row_major(rank))
@@ -78,13 +82,19 @@ def _list_abilities(graph: Graph, own: Instructions) -> np.ndarray:
     is_known = own.is_programs & (own.node != NONE) & (types > 0)
     is_large = is_known & (np.maximum(own.sizes.prod(axis=1), _find_largest(own)) >= FEWEST)
     ability = np.full(own.count, NOTHING, np.int8)
-    ability[is_large & np.isin(opcodes, PRODUCTS)] = JOINS
-    ability[is_large & np.isin(opcodes, [*MAKING, WINDOWS])] = FOLLOWS
-    ability[is_known & np.isin(opcodes, SHAPING)] = FOLLOWS
+    ability[is_large & np.isin(opcodes, [*MAKING, *PRODUCTS])] = JOINS
+    ability[is_known & np.isin(opcodes, SHAPING)] = JOINS
     # With more than one tensor, such as a maximum and where it is, it is no plain reduction.
-    is_plain = np.diff(own.use_starts) <= 2
-    ability[is_large & (opcodes == REDUCE) & is_plain] = BEGINS
+    is_plain = is_large & (np.diff(own.use_starts) <= 2)
+    ability[is_plain & (opcodes == REDUCE)] = REDUCTION
+    ability[is_plain & (opcodes == WINDOWS) & _find_tiling(graph, own)] = POOLING
     return ability
+
+
+def _find_tiling(graph: Graph, own: Instructions) -> np.ndarray:
+    """Whose windows (instructions,) neither overlap nor reach over the edge."""
+    read = np.append(own.read, 0)[own.main[:, 0]]
+    return np.asarray((own.sizes * list_windows(graph, own) == own.sizes[read]).all(axis=1))
 
 
 def _find_largest(own: Instructions) -> np.ndarray:
@@ -117,9 +127,10 @@ def _join(reads, row_major, copied, numbers, joined):
     for row in range(len(numbers)):
         owner[:], outside[:] = NOBODY, NOBODY
         for first in range(count - 1, -1, -1):
-            if reads.ability[first] == BEGINS and owner[first] == NOBODY:
+            if reads.ability[first] >= REDUCTION and owner[first] == NOBODY:
                 _grow(reads, row_major, copied, numbers[row], owner, outside, queue, first)
-        joined[row] = owner != NOBODY
+        for own in range(count):
+            joined[row, own] = NOTHING if owner[own] == NOBODY else reads.ability[owner[own]]
 
 
 @njit(cache=True, nogil=True)
@@ -132,19 +143,19 @@ def _grow(reads, row_major, copied, states, owner, outside, queue, first):
         while tried < end and size < MOST:
             found = queue[tried]
             tried += 1
-            able = _may_join(reads, JOINS, row_major, states, owner, found)
+            able = _may_join(reads, row_major, states, owner, found)
             if able and _is_read_inside(reads, copied, states, owner, first, found):
                 size, end = _add(reads, owner, outside, queue, end, size, first, found)
         last = _find_reader(reads, copied, states, last)
-        able = last != NOBODY and _may_join(reads, FOLLOWS, row_major, states, owner, last)
+        able = last != NOBODY and _may_join(reads, row_major, states, owner, last)
         if size >= MOST or not able:
             last = NOBODY
 
 
 @njit(cache=True, nogil=True)
-def _may_join(reads, ability, row_major, states, owner, found):
+def _may_join(reads, row_major, states, owner, found):
     """Whether nobody has it yet, the library does it and it makes a row-major tensor."""
-    able = reads.ability[found] >= ability and owner[found] == NOBODY
+    able = reads.ability[found] != NOTHING and owner[found] == NOBODY
     return able and row_major[states[found]]
 
 

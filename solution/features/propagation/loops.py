@@ -12,18 +12,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solution.domain import vocabulary
 from solution.domain.graph import Graph
-from solution.domain.vocabulary import MAX_RANK, OPCODE_IDS
+from solution.domain.vocabulary import OPCODE_IDS
 from solution.features.propagation.instructions import Instructions
-from solution.features.propagation.library import MAKING, PRODUCTS, REDUCE, WINDOWS
-from solution.features.propagation.places import Places, lay_out, list_dimensions
+from solution.features.propagation.library import (
+    MAKING,
+    NOTHING,
+    PRODUCTS,
+    REDUCE,
+    REDUCTION,
+    WINDOWS,
+)
+from solution.features.propagation.places import Places, lay_out, list_dimensions, list_windows
 from solution.features.propagation.states import FIRST, MADE
 
 ENOUGH = 16  # elements one after the other, from which on a loop is no longer short
 UNROLLED = 4  # elements of a window at most; larger ones are as slow in any layout
 BROADCAST = OPCODE_IDS["broadcast"]
-NOTHING = -1  # the opcode of what is no node's
+NO_OPCODE = -1
 
 
 @dataclass(frozen=True)
@@ -39,32 +45,26 @@ class Loops:
 
 
 def find_loops(
-    graph: Graph, own: Instructions, places: Places, layouts: np.ndarray, is_joined: np.ndarray
+    graph: Graph, own: Instructions, places: Places, layouts: np.ndarray, joins: np.ndarray
 ) -> Loops:
     """The loops of the states at `places` with `layouts` (states, 4).
 
     Args:
-        is_joined: (states,) bool whether the library does it, see features.propagation.library.
+        joins: (states,) what it has joined in the library, see features.propagation.library.
     """
-    opcodes = np.append(graph.node_opcodes.astype(np.int64), NOTHING)[own.node]
-    opcodes[~own.is_programs] = NOTHING  # a custom call makes no tensor of its own
-    at = np.where(places.is_copy, NOTHING, opcodes[places.instruction])
-    windows = _list_windows(graph, own)[places.instruction]
+    opcodes = np.append(graph.node_opcodes.astype(np.int64), NO_OPCODE)[own.node]
+    opcodes[~own.is_programs] = NO_OPCODE  # a custom call makes no tensor of its own
+    at = np.where(places.is_copy, NO_OPCODE, opcodes[places.instruction])
+    windows = list_windows(graph, own)[places.instruction]
     sums, contiguous, run = _follow_sums(own, places, layouts[:, FIRST], at, windows)
+    is_joined = joins != NOTHING
     works = is_joined & np.isin(at, [*MAKING, BROADCAST])
     run = np.where(sums, run, np.where(works, _follow_elements(own, places, layouts), 0))
     slow = np.where(at == REDUCE, is_joined, windows.prod(axis=1) <= UNROLLED)
     short = np.where(works | (sums & slow), np.maximum(2.0**-run - 1 / ENOUGH, 0), 0)
     works_on = np.where(sums, places.read[:, 0], places.made)
-    at_once = is_joined & np.isin(at, [*MAKING, *PRODUCTS])
+    at_once = (joins == REDUCTION) & np.isin(at, [*MAKING, *PRODUCTS])
     return Loops(sums, contiguous, at_once, run, short, works_on)
-
-
-def _list_windows(graph: Graph, own: Instructions) -> np.ndarray:
-    """The sizes (instructions, 6) of the windows that move over what is read; 1 where none do."""
-    sizes = graph.node_features[:, vocabulary.WINDOW_SIZE]
-    sizes = np.where((graph.node_opcodes == WINDOWS)[:, None], np.maximum(sizes, 1), 1)
-    return np.asarray(np.vstack([sizes, np.ones((1, MAX_RANK))])[own.node])
 
 
 def _follow_sums(

@@ -4,7 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solution.domain.vocabulary import MAX_RANK
+from solution.domain import vocabulary
+from solution.domain.graph import Graph
+from solution.domain.vocabulary import MAX_RANK, OPCODE_IDS
 from solution.features.operands import NONE
 from solution.features.propagation.instructions import BITS, Instructions
 
@@ -62,3 +64,11 @@ def make_row_major(rank: np.ndarray) -> np.ndarray:
     slots = np.arange(MAX_RANK)
     used = slots < rank[:, None]
     return np.asarray((np.where(used, rank[:, None] - 1 - slots, 0) << (BITS * slots)).sum(axis=1))
+
+
+def list_windows(graph: Graph, own: Instructions) -> np.ndarray:
+    """The sizes (instructions, 6) of the windows of a pooling; 1 where none move."""
+    sizes = graph.node_features[:, vocabulary.WINDOW_SIZE]
+    is_pooling = graph.node_opcodes == OPCODE_IDS["reduce-window"]
+    sizes = np.where(is_pooling[:, None], np.maximum(sizes, 1), 1)
+    return np.asarray(np.vstack([sizes, np.ones((1, MAX_RANK))])[own.node])

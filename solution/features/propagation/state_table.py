@@ -18,7 +18,7 @@ from solution.features.operands import NONE
 from solution.features.propagation.backend import BACKENDS, Backend
 from solution.features.propagation.copy_table import WAYS
 from solution.features.propagation.instructions import Instructions
-from solution.features.propagation.library import join_library
+from solution.features.propagation.library import POOLING, REDUCTION, join_library
 from solution.features.propagation.loops import Loops, find_loops
 from solution.features.propagation.places import (
     Places,
@@ -58,7 +58,8 @@ FEATURES = (
       for kind in KINDS),
     Feature("state_sums", "flag", "a reduction, or one of windows"),
     Feature("state_sums_contiguous", "flag", "it sums along the contiguous dimension"),
-    Feature("state_in_library", "flag", "the library does it, together with a reduction"),
+    Feature("state_in_reduction", "flag", "the library does it together with a reduction"),
+    Feature("state_in_pooling", "flag", "the library does it together with a pooling"),
     Feature("state_run", "log2 elements", "that it works on one after the other"),
     *(Feature(f"state_{tensor}_bytes", "log2 bytes", which) for tensor, which in TENSORS.items()),
     *(Feature(f"state_{tensor}_share", "log2 share", f"{TENSORS[tensor]}, of all tensors' bytes")
@@ -66,6 +67,7 @@ FEATURES = (
     Feature("state_own", "flag", "it is in this state where nothing is asked of the compiler"),
 )  # fmt: skip
 LEAST_SHARE = 1e-9
+JOINED = POOLING + 1  # values of what an instruction has joined
 NUM_SHARES, BYTES = 3, 1  # 1 / instructions, bytes that are made and read, and their root
 
 
@@ -103,18 +105,18 @@ def _describe_states(graph: Graph, backend: Backend) -> StateTable:
     plain = propagation.number_nothing()
     numbered = propagation.number()
     joined, plainly_joined = (join_library(propagation, each) for each in (numbered, plain))
-    keys = 2 * numbered.numbers
+    keys = JOINED * numbered.numbers
     keys[:, : own.count] += joined
     varying = np.flatnonzero((keys != keys[:1]).any(axis=0))
     used, local = np.unique(keys[:, varying], return_inverse=True)
-    place, layouts = numbered.place[used >> 1], numbered.layouts[used >> 1]
-    places, is_joined = find_places(own, place), (used & 1).astype(bool)
+    place, layouts = numbered.place[used // JOINED], numbered.layouts[used // JOINED]
+    places, joins = find_places(own, place), used % JOINED
     is_own = (layouts == plain.layouts[plain.numbers[0, place]]).all(axis=1)
-    is_own &= places.is_copy | (is_joined == plainly_joined[0, places.instruction])
+    is_own &= places.is_copy | (joins == plainly_joined[0, places.instruction])
     node = np.where(own.node == NONE, graph.num_nodes, own.node)
     size = np.append(num_bytes(graph), 0.0)[node]
     total = max(1.0, float(size[own.is_programs].sum()))
-    loops = find_loops(graph, own, places, layouts, is_joined)
+    loops = find_loops(graph, own, places, layouts, joins)
     return StateTable(
         numbers=local.reshape(len(keys), len(varying)).astype(np.int32),
         instructions=int((varying < own.count).sum()),
@@ -122,7 +124,7 @@ def _describe_states(graph: Graph, backend: Backend) -> StateTable:
         tensors=node[np.column_stack([places.made, places.read])],
         node=node[places.made],
         reader=np.where(places.is_copy, node[places.instruction], node[places.made]),
-        features=_describe(own, places, layouts, size, total, is_own, loops, is_joined),
+        features=_describe(own, places, layouts, size, total, is_own, loops, joins),
         shares=_share(own, places, layouts, size, total),
         strides=_find_strides(own, places, layouts),
         short_loops=(loops.short * size[loops.works_on] / total).astype(np.float32),
@@ -148,7 +150,7 @@ def _describe(
     total: float,
     is_own: np.ndarray,
     loops: Loops,
-    is_joined: np.ndarray,
+    joins: np.ndarray,
 ) -> np.ndarray:
     """The columns FEATURES (states, columns) float32."""
     tensors = np.column_stack([places.made, places.read])  # (states, 3)
@@ -161,7 +163,8 @@ def _describe(
     return np.column_stack(
         [*described, np.eye(1 + len(WAYS))[layouts[:, COPY]],
          np.eye(len(KINDS))[own.kind[places.instruction]], loops.sums,
-         loops.sums & loops.contiguous, is_joined, loops.run, logs, shares, is_own]
+         loops.sums & loops.contiguous, joins == REDUCTION, joins == POOLING,
+         loops.run, logs, shares, is_own]
     ).astype(np.float32)  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from solution.domain.graph import Graph
 from solution.features.propagation import library
 from solution.features.propagation.backend import CPU, TPU, Backend
 from solution.features.propagation.instructions import ASKS
-from solution.features.propagation.library import MOST, join_library
+from solution.features.propagation.library import MOST, NOTHING, POOLING, REDUCTION, join_library
 from solution.features.propagation.propagation import Propagation
 from solution.features.propagation.state_table import state_tables
 from solution.features.propagation.states import COPY, MADE
@@ -22,7 +22,7 @@ from tests.features.propagation.test_loops import make, softmax
 from tests.made.graphs import make_nodes
 
 SHAPING = ("broadcast", "reshape")
-WORKING = ("add", "tanh", *SHAPING)
+WORKING = ("add", "tanh", "dot", "reduce", *SHAPING)
 
 
 class Slow:
@@ -67,7 +67,7 @@ class Slow:
             last = readers[0][0] if len({reader for reader, _ in readers}) == 1 else None
             if last is not None and (
                 any(copied for _, copied in readers)
-                or self.names[last] not in (*WORKING, "reduce")
+                or self.names[last] not in WORKING
                 or not self.is_free(last)
             ):
                 last = None
@@ -75,7 +75,7 @@ class Slow:
     def joins(self, first: int, number: int) -> bool:
         readers = self.readers(number)
         return (
-            self.names[number] in (*WORKING, "reduce", "dot")
+            self.names[number] in WORKING
             and self.is_free(number)
             and bool(readers)
             and all(self.owner[reader] == first and not copied for reader, copied in readers)
@@ -84,7 +84,7 @@ class Slow:
 
 def join(graph: Graph, backend: Backend = CPU) -> tuple[Propagation, np.ndarray]:
     propagation = Propagation(graph, backend)
-    return propagation, join_library(propagation, propagation.number())
+    return propagation, join_library(propagation, propagation.number()) != NOTHING
 
 
 @settings(max_examples=100, deadline=None)
@@ -148,3 +148,28 @@ def test_a_reduction_of_two_tensors_is_none_of_the_librarys() -> None:
     two = replace(graph, edges=np.array([*graph.edges.tolist(), (4, 0)], np.int64))
     assert join(graph)[1].any()
     assert not join(two)[1].any()
+
+
+@pytest.mark.parametrize(("made", "expected"), [(64, POOLING), (63, NOTHING)])
+def test_windows_that_overlap_or_reach_over_the_edge_are_none_of_the_librarys(
+    made: int, expected: int
+) -> None:
+    """A tanh, and the largest of two rows each."""
+    features = make_nodes([(128, 64), (128, 64), (), (made, 64), (made * 64,)])
+    features[3, vocabulary.WINDOW_SIZE][:2] = 2, 1
+    features[4, vocabulary.IS_ROOT] = 1
+    opcodes = ["parameter", "tanh", "constant", "reduce-window", "reshape"]
+    edges = [(1, 0), (3, 1), (3, 2), (4, 3)]
+    graph = make(features, opcodes, edges, [4], np.full((1, 1, 18), -1, np.int8))
+    propagation = Propagation(graph)
+    joined = join_library(propagation, propagation.number())[0]
+    found = {
+        int(node): kind for node, kind in zip(propagation.instructions.node, joined, strict=True)
+    }
+    assert found[1] == found[3] == expected
+
+
+def test_what_joins_a_reduction_is_told_from_what_joins_a_pooling() -> None:
+    propagation = Propagation(chain(3, rows=256))
+    joined = join_library(propagation, propagation.number())
+    assert (joined == REDUCTION).sum() == 4 + 1  # with the reshape of its result

@@ -11,7 +11,7 @@ from solution.domain.collection import collection
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import OPCODE_IDS
 from solution.features.padding import repair_padding
-from solution.features.propagation.library import join_library
+from solution.features.propagation.library import NOTHING, join_library
 from solution.features.propagation.loops import ENOUGH, Loops, find_loops
 from solution.features.propagation.places import find_places
 from solution.features.propagation.propagation import Propagation
@@ -53,7 +53,7 @@ def test_a_run_is_what_a_reduction_finds_in_memory(seed: int) -> None:
     propagation = Propagation(graph)
     own, numbered = propagation.instructions, propagation.number()
     places = find_places(own, numbered.place)
-    by_itself = np.zeros(len(numbered.place), bool)
+    by_itself = np.full(len(numbered.place), NOTHING)
     loops = find_loops(graph, own, places, numbered.layouts, by_itself)
     for state, place in enumerate(numbered.place.tolist()):
         is_reduce = (
@@ -116,10 +116,10 @@ def loops_at(graph: Graph, node: int) -> tuple[Loops, np.ndarray]:
     propagation = Propagation(graph)
     own, numbered = propagation.instructions, propagation.number()
     place = int(np.flatnonzero((own.node == node) & own.is_programs)[0])
-    is_joined = np.zeros(len(numbered.place), bool)
-    is_joined[numbered.numbers[:, : own.count][join_library(propagation, numbered)]] = True
+    joins = np.full(len(numbered.place), NOTHING)
+    joins[numbered.numbers[:, : own.count]] = join_library(propagation, numbered)
     places = find_places(own, numbered.place)
-    loops = find_loops(graph, own, places, numbered.layouts, is_joined)
+    loops = find_loops(graph, own, places, numbered.layouts, joins)
     return loops, numbered.numbers[:, place]
 
 

@@ -83,7 +83,7 @@ def test_the_table_has_what_varies(seed: int) -> None:
         table = state_tables("cpu")(graph)
         joined = join_library(propagation, propagation.number())
     numbered = propagation.number().numbers.astype(np.int64)
-    numbered[:, : propagation.instructions.count] += 10**6 * joined
+    numbered[:, : propagation.instructions.count] += 10**6 * joined.astype(np.int64)
     varying = (numbered != numbered[0]).any(axis=0)
     assert table.numbers.shape == numbered[:, varying].shape
     for column, states in zip(table.numbers.T, numbered[:, varying].T, strict=True):
