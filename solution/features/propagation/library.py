@@ -88,7 +88,19 @@ def _list_abilities(graph: Graph, own: Instructions) -> np.ndarray:
     is_plain = is_large & (np.diff(own.use_starts) <= 2)
     ability[is_plain & (opcodes == REDUCE)] = REDUCTION
     ability[is_plain & (opcodes == WINDOWS) & _find_tiling(graph, own)] = POOLING
+    ability[_find_extremes(opcodes, own)] = JOINS
+    # Instead of dividing by each of a few numbers, XLA multiplies by what one divided by it is.
+    by = own.read[opcodes[own.reader] == OPCODE_IDS["divide"]]
+    is_few = (opcodes[by] == OPCODE_IDS["broadcast"]) & (_find_largest(own)[by] < FEWEST)
+    ability[by[is_few]] = NOTHING
     return ability
+
+
+def _find_extremes(opcodes: np.ndarray, own: Instructions) -> np.ndarray:
+    """Maxima of a reduction's result and where it begins (instructions,), which XLA leaves out."""
+    reads_reduction = np.zeros(own.count, bool)
+    np.logical_or.at(reads_reduction, own.reader, opcodes[own.read] == REDUCE)
+    return reads_reduction & np.isin(opcodes, [OPCODE_IDS["maximum"], OPCODE_IDS["minimum"]])
 
 
 def _find_tiling(graph: Graph, own: Instructions) -> np.ndarray:
@@ -127,7 +139,8 @@ def _join(reads, row_major, copied, numbers, joined):
     for row in range(len(numbers)):
         owner[:], outside[:] = NOBODY, NOBODY
         for first in range(count - 1, -1, -1):
-            if reads.ability[first] >= REDUCTION and owner[first] == NOBODY:
+            begins = reads.ability[first] >= REDUCTION and owner[first] == NOBODY
+            if begins and (reads.ability[first] == REDUCTION or row_major[numbers[row, first]]):
                 _grow(reads, row_major, copied, numbers[row], owner, outside, queue, first)
         for own in range(count):
             joined[row, own] = NOTHING if owner[own] == NOBODY else reads.ability[owner[own]]
@@ -143,20 +156,20 @@ def _grow(reads, row_major, copied, states, owner, outside, queue, first):
         while tried < end and size < MOST:
             found = queue[tried]
             tried += 1
-            able = _may_join(reads, row_major, states, owner, found)
+            able = _may_join(reads, row_major, copied, states, owner, found)
             if able and _is_read_inside(reads, copied, states, owner, first, found):
                 size, end = _add(reads, owner, outside, queue, end, size, first, found)
         last = _find_reader(reads, copied, states, last)
-        able = last != NOBODY and _may_join(reads, row_major, states, owner, last)
+        able = last != NOBODY and _may_join(reads, row_major, copied, states, owner, last)
         if size >= MOST or not able:
             last = NOBODY
 
 
 @njit(cache=True, nogil=True)
-def _may_join(reads, row_major, states, owner, found):
+def _may_join(reads, row_major, copied, states, owner, found):
     """Whether nobody has it yet, the library does it and it makes a row-major tensor."""
     able = reads.ability[found] != NOTHING and owner[found] == NOBODY
-    return able and row_major[states[found]]
+    return able and row_major[states[found]] and not copied[states[found]]
 
 
 @njit(cache=True, nogil=True)
