@@ -101,6 +101,8 @@ class _Words:
         words = [f"makes {made}" if made else "", f"reads {read}" if read else ""]
         if self.table.short_loops[number] > 0:
             words.append(f"in loops of {2 ** self.table.features[number, RUN]:.0f}")
+        if self.table.at_once[number] > 0:
+            words.append("at once with a reduction")
         return (
             ", ".join([word for word in words if word] + ["moves all"] * copies)
             or "left to the compiler"

@@ -132,6 +132,14 @@ def test_short_loops_are_named(untrained: CostNetRanker) -> None:
     assert "in loops" not in explained.fast_states[places[0]]
 
 
+def test_what_a_reduction_takes_along_is_named(untrained: CostNetRanker) -> None:
+    """A softmax over many heads, row-major or in another layout."""
+    explained = explain_costs(untrained, softmax(64, 32, 32))
+    places = [place for place, name in enumerate(explained.names) if name.startswith("subtract")]
+    assert "at once with a reduction" in explained.fast_states[places[0]]
+    assert "at once" not in explained.slow_states[places[0]]
+
+
 def label(graph: Graph, counts: float) -> Graph:
     """Runtimes by copied bytes, those of arguments counted so often."""
     table = state_tables("cpu")(graph)
