@@ -118,7 +118,9 @@ def measure(name: str, device: str, precision: Any, larger: int, nodes: int) -> 
     steps = Steps(Team(fabric), wrapped, optimizer, settings, net)
     state = FitState(net, optimizer, 0, "")
     steps.run_epoch(examples, state, lambda _: None)  # the first one compiles and allocates
-    epochs = [clock(lambda: steps.run_epoch(examples, state, lambda _: None)) for _ in range(EPOCHS)]
+    epochs = [
+        clock(lambda: steps.run_epoch(examples, state, lambda _: None)) for _ in range(EPOCHS)
+    ]
     taken = float(np.median(epochs))
     waits, planned = find_waits(steps, examples), time_planning(steps, examples)
     net.score_graph(examples[0].inputs)

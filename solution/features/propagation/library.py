@@ -1,14 +1,14 @@
 """Which instructions XLA's CPU backend gives to a library (YNNPACK) together with a reduction.
 
 One fusion begins with each reduction, or pooling whose windows do not overlap. It takes along what
-is read, as far back as all of it is row-major, nothing is copied in between and nobody else reads
-it: what is done element by element, and products. It grows forwards, too, while a single
-instruction reads what it makes. So a copy that a configuration asks for cuts off all that lies
-before it. What the library does at once is not written to memory in between, and takes less time in
-most programs that were measured, where it ends in a reduction; but for loops that are too short
-(solution.features.propagation.loops).
+is read, as far back as all of it is row-major, nothing stands in between and nobody else reads it:
+what is done element by element, and products. It grows forwards, too, while a single instruction
+reads what it makes. So a layout that a configuration asks for cuts off all that lies before it,
+even where it is what the tensor has, and so does a copy. What the library does at once is not
+written to memory in between, and takes less time in most programs that were measured, where it ends
+in a reduction; but for loops that are too short (solution.features.propagation.loops).
 
-Seen in what jaxlib 0.10.2 compiles of a residual net (tests/collecting/test_library.py).
+Seen in what jaxlib 0.10.2 compiles (tests/collecting/test_library.py).
 """
 
 from typing import NamedTuple
@@ -48,10 +48,12 @@ class Reads(NamedTuple):
     ability: np.ndarray  # (instructions,) int8
     inside: np.ndarray  # (instructions,) int8 what each counts in a fusion, and ...
     outside: np.ndarray  # (instructions,) int8 where it is read from outside
-    passed: np.ndarray  # (instructions,) bool custom calls, which are gone when it is asked
+    passed: np.ndarray  # (instructions,) bool custom calls, which read nothing themselves
     use_starts: np.ndarray  # as of Instructions
     read: np.ndarray
     reader: np.ndarray
+    before: np.ndarray  # as of Instructions, too
+    behind: np.ndarray
     reader_starts: np.ndarray  # (instructions + 1,) where the uses of an instance begin in ...
     reading: np.ndarray  # (uses,) those that read the first instance, the second, ...
 
@@ -69,9 +71,12 @@ def join_library(propagation: Propagation, numbered: Numbered) -> np.ndarray:
         reading = Neighbours.of(own.read, np.arange(len(own.read)), own.count)
         reads = Reads(
             _list_abilities(propagation.graph, own), *_count(propagation.graph, own),
-            own.kind == ASKS, own.use_starts, own.read, own.reader, *reading,
+            own.kind == ASKS, own.use_starts, own.read, own.reader, own.before, own.behind,
+            *reading,
         )  # fmt: skip
-        _join(reads, row_major, layouts[:, COPY] > 0, numbered.numbers, joined)
+        asks = (own.kind == ASKS)[np.minimum(numbered.place, own.count - 1)]
+        apart = (layouts[:, COPY] > 0) | (asks & (layouts[:, MADE] >= 0))
+        _join(reads, row_major, apart, numbered.numbers, joined)
     return joined
 
 
@@ -126,11 +131,12 @@ def _count(graph: Graph, own: Instructions) -> tuple[np.ndarray, np.ndarray]:
 
 
 @njit(cache=True, nogil=True)
-def _join(reads, row_major, copied, numbers, joined):
+def _join(reads, row_major, apart, numbers, joined):
     """Mark what is joined (configs, instructions).
 
     Args:
-        row_major, copied: (states,) bool what is made is row-major; it is copied.
+        row_major: (states,) bool what is made is row-major.
+        apart: (states,) bool a copy is made or read, or a custom call asks for a layout.
         numbers: (configs, places) the states of the instructions, then of the uses.
     """
     count = reads.ability.size
@@ -141,13 +147,13 @@ def _join(reads, row_major, copied, numbers, joined):
         for first in range(count - 1, -1, -1):
             begins = reads.ability[first] >= REDUCTION and owner[first] == NOBODY
             if begins and (reads.ability[first] == REDUCTION or row_major[numbers[row, first]]):
-                _grow(reads, row_major, copied, numbers[row], owner, outside, queue, first)
+                _grow(reads, row_major, apart, numbers[row], owner, outside, queue, first)
         for own in range(count):
             joined[row, own] = NOTHING if owner[own] == NOBODY else reads.ability[owner[own]]
 
 
 @njit(cache=True, nogil=True)
-def _grow(reads, row_major, copied, states, owner, outside, queue, first):
+def _grow(reads, row_major, apart, states, owner, outside, queue, first):
     """Give all that joins the reduction `first` to it: what it reads, then who reads it, ..."""
     last, size = first, 0
     while last != NOBODY:
@@ -156,20 +162,20 @@ def _grow(reads, row_major, copied, states, owner, outside, queue, first):
         while tried < end and size < MOST:
             found = queue[tried]
             tried += 1
-            able = _may_join(reads, row_major, copied, states, owner, found)
-            if able and _is_read_inside(reads, copied, states, owner, first, found):
+            able = _may_join(reads, row_major, apart, states, owner, found)
+            if able and _is_read_inside(reads, apart, states, owner, first, found):
                 size, end = _add(reads, owner, outside, queue, end, size, first, found)
-        last = _find_reader(reads, copied, states, last)
-        able = last != NOBODY and _may_join(reads, row_major, copied, states, owner, last)
+        last = _find_reader(reads, apart, states, last)
+        able = last != NOBODY and _may_join(reads, row_major, apart, states, owner, last)
         if size >= MOST or not able:
             last = NOBODY
 
 
 @njit(cache=True, nogil=True)
-def _may_join(reads, row_major, copied, states, owner, found):
+def _may_join(reads, row_major, apart, states, owner, found):
     """Whether nobody has it yet, the library does it and it makes a row-major tensor."""
     able = reads.ability[found] != NOTHING and owner[found] == NOBODY
-    return able and row_major[states[found]] and not copied[states[found]]
+    return able and row_major[states[found]] and not apart[states[found]]
 
 
 @njit(cache=True, nogil=True)
@@ -191,28 +197,39 @@ def _add(reads, owner, outside, queue, end, size, first, found):
 
 
 @njit(cache=True, nogil=True)
-def _is_read_inside(reads, copied, states, owner, first, found):
-    """Whether all that read it have joined `first`, and none of them reads a copy."""
+def _is_apart(reads, apart, states, use):
+    """Whether a copy is read, or what a configuration asks for stands in between."""
+    before, behind = reads.before[use], reads.behind[reads.read[use]]
+    return (
+        apart[states[reads.ability.size + use]]
+        or (before != NOBODY and apart[states[before]])
+        or (behind != NOBODY and apart[states[behind]])
+    )
+
+
+@njit(cache=True, nogil=True)
+def _is_read_inside(reads, apart, states, owner, first, found):
+    """Whether all that read it have joined `first`, and nothing stands in between."""
     for place in range(reads.reader_starts[found], reads.reader_starts[found + 1]):
         use = reads.reading[place]
         reader = reads.reader[use]
         if reads.passed[reader]:
             continue
-        if owner[reader] != first or copied[states[owner.size + use]]:
+        if owner[reader] != first or _is_apart(reads, apart, states, use):
             return False
     return True
 
 
 @njit(cache=True, nogil=True)
-def _find_reader(reads, copied, states, found):
-    """The only instruction that reads it, unless that reads a copy; or NOBODY."""
+def _find_reader(reads, apart, states, found):
+    """The only instruction that reads it, unless something stands in between; or NOBODY."""
     only = NOBODY
     for place in range(reads.reader_starts[found], reads.reader_starts[found + 1]):
         use = reads.reading[place]
         reader = reads.reader[use]
         if reads.passed[reader]:
             continue
-        if copied[states[reads.ability.size + use]] or (only != NOBODY and only != reader):
+        if _is_apart(reads, apart, states, use) or (only != NOBODY and only != reader):
             return NOBODY
         only = reader
     return only

@@ -36,12 +36,18 @@ class Slow:
             for node, kind in zip(own.node, own.kind, strict=True)
         ]
         self.made = [layouts[states[i], MADE] for i in range(own.count)]
-        self.copied = [layouts[states[own.count + u], COPY] > 0 for u in range(len(own.read))]
+        self.apart = [self.stands_between(u, states, layouts) for u in range(len(own.read))]
+
+    def stands_between(self, use: int, states: np.ndarray, layouts: np.ndarray) -> bool:
+        """Whether a copy is read, or a layout is asked for, be it the one that is there."""
+        calls = self.own.before[use], self.own.behind[self.own.read[use]]
+        asked = any(layouts[states[call], MADE] >= 0 for call in calls if call >= 0)
+        return asked or bool(layouts[states[self.own.count + use], COPY] > 0)
 
     def readers(self, read: int) -> list[tuple[int, bool]]:
-        """Who reads it, custom calls left out, and whether a copy."""
+        """Who reads it, custom calls left out, and whether something stands in between."""
         uses = np.flatnonzero(self.own.read == read)
-        pairs = [(int(self.own.reader[use]), bool(self.copied[use])) for use in uses]
+        pairs = [(int(self.own.reader[use]), self.apart[use]) for use in uses]
         return [pair for pair in pairs if self.own.kind[pair[0]] != ASKS]
 
     def is_free(self, number: int) -> bool:
@@ -66,7 +72,7 @@ class Slow:
             readers = self.readers(last)
             last = readers[0][0] if len({reader for reader, _ in readers}) == 1 else None
             if last is not None and (
-                any(copied for _, copied in readers)
+                any(apart for _, apart in readers)
                 or self.names[last] not in WORKING
                 or not self.is_free(last)
             ):
@@ -78,7 +84,7 @@ class Slow:
             self.names[number] in WORKING
             and self.is_free(number)
             and bool(readers)
-            and all(self.owner[reader] == first and not copied for reader, copied in readers)
+            and all(self.owner[reader] == first and not apart for reader, apart in readers)
         )
 
 
