@@ -24,7 +24,12 @@ from solution.models.layout.cost_net import CostNetRanker
 from solution.system.terminal import make_table
 
 RESULT = "the program's result"
-RUN = [feature.name for feature in FEATURES].index("state_run")
+NAMES = [feature.name for feature in FEATURES]
+RUN = NAMES.index("state_run")
+JOINED = {
+    NAMES.index("state_in_reduction"): "at once with a reduction",
+    NAMES.index("state_in_pooling"): "at once with a pooling",
+}
 
 
 @dataclass(frozen=True)
@@ -101,8 +106,7 @@ class _Words:
         words = [f"makes {made}" if made else "", f"reads {read}" if read else ""]
         if self.table.short_loops[number] > 0:
             words.append(f"in loops of {2 ** self.table.features[number, RUN]:.0f}")
-        if self.table.at_once[number] > 0:
-            words.append("at once with a reduction")
+        words += [text for column, text in JOINED.items() if self.table.features[number, column]]
         return (
             ", ".join([word for word in words if word] + ["moves all"] * copies)
             or "left to the compiler"

@@ -58,7 +58,7 @@ LARGER = 4  # times the batch
 CONFIGS = 1_000  # of each program, as many as the test split has
 LAYOUT_PROGRAMS, KERNELS = 2, 64
 FEWEST_STEPS = 10
-EPOCHS = 5  # an epoch of few kernels is over in some 50 ms
+EPOCHS = 5  # whose median is taken: an epoch of few kernels is over in some 50 ms
 
 
 def main(

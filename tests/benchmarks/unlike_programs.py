@@ -6,7 +6,7 @@ Every ranker learns from all labelled layout programs of the one folder, and ran
 other; architectures that stand in both are left out. *Copied bytes* learn nothing: they are what
 our rules of layout assignment say that a configuration copies; *by stride*, each byte counts more
 where it is read far apart; *short loops*, what is worked on in these counts as well; *at once*,
-what a library makes on its way to a reduction counts less, and with that the net of costs begins;
+what a library makes at once with a reduction counts less, and with that the net of costs begins;
 *arguments free*, copies of arguments count nothing. Kendall's tau, means with 95% intervals over
 programs.
 """

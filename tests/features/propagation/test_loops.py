@@ -116,7 +116,7 @@ def loops_at(graph: Graph, node: int) -> tuple[Loops, np.ndarray]:
     propagation = Propagation(graph)
     own, numbered = propagation.instructions, propagation.number()
     place = int(np.flatnonzero((own.node == node) & own.is_programs)[0])
-    joins = np.full(len(numbered.place), NOTHING)
+    joins = np.full(len(numbered.place), NOTHING)  # of these graphs, one for each state
     joins[numbered.numbers[:, : own.count]] = join_library(propagation, numbered)
     places = find_places(own, numbered.place)
     loops = find_loops(graph, own, places, numbered.layouts, joins)
@@ -169,5 +169,5 @@ def test_short_loops_and_what_is_made_at_once_are_bytes_beside_all_bytes() -> No
     np.testing.assert_allclose(by_node, [0, 0, share, share, share, share, 0], rtol=1e-6)
     made = np.bincount(table.node[states], table.at_once[states], graph.num_nodes)
     share = large / (5 * large + small + one)
-    # What is handed on and what is summed are not made on the way.
+    # What is handed on and the reduction itself do not count.
     np.testing.assert_allclose(made, [0, 0, 0, 0, share, share, 0], rtol=1e-6)
