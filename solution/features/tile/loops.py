@@ -65,15 +65,14 @@ def describe_loops(graph: Graph) -> Columns:
     tiling, inner = find_tiling(graph), innermost_loop(graph)
     trips, counts = tiling.tiles, tiling.counts
     iterations = tiling.extents.prod()
-    unit = all(w.inner_stride(inner) in (0.0, w.element_bytes) for w in find_walks(graph))
     return {
         "inner_trip": np.log(trips[:, inner]),
-        **{f"inner_vector_{size}": _tails(tiling, inner, size) for size in VECTORS},
+        **{f"inner_vector_{size}": count_tails(tiling, inner, size) for size in VECTORS},
         **_starts(tiling, inner),
         "inner_even": _even(tiling, inner),
-        "inner_is_unit": float(unit),
+        "inner_is_unit": float(is_unit(graph)),
         "sum_trip": np.log(trips[:, REDUCTION]),
-        "sum_vector_16": _tails(tiling, REDUCTION, 16),
+        "sum_vector_16": count_tails(tiling, REDUCTION, 16),
         "sum_even": _even(tiling, REDUCTION),
         "sum_restarts": np.log(counts[:, REDUCTION:].prod(axis=1)),
         **_outer_loops(tiling),
@@ -86,8 +85,14 @@ def describe_loops(graph: Graph) -> Columns:
     }
 
 
-def _tails(tiling: Tiling, loop: int, vector: int) -> np.ndarray:
-    """Vector iterations and those of the tails, over what a loop without tails would take."""
+def is_unit(graph: Graph) -> bool:
+    """Whether the innermost loop runs along contiguous memory in all tensors that it moves in."""
+    inner = innermost_loop(graph)
+    return all(w.inner_stride(inner) in (0.0, w.element_bytes) for w in find_walks(graph))
+
+
+def count_tails(tiling: Tiling, loop: int, vector: int) -> np.ndarray:
+    """Vector iterations and those of the tails, over what a loop without tails takes; logarithm."""
     extent, trip = tiling.extents[loop], tiling.tiles[:, loop]
     full = np.floor(extent / trip)
     last = extent - full * trip

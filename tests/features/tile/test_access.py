@@ -14,6 +14,7 @@ from solution.features.tile.access import find_walks
 from solution.features.tile.cache import (
     Cache,
     count_blocks,
+    count_blocks_of,
     count_misses,
     distinct_sets,
     make_nest,
@@ -198,9 +199,9 @@ def test_misses_of_a_transpose_are_those_of_an_lru_cache(tile: tuple[int, int]) 
     tiling = find_tiling(graph)
     cache = Cache(block=64, ways=32, sets=1)
     walks, nest = [find_walks(graph)[1]], make_nest(tiling, 1)
-    boxes = reach(walks, nest)
-    blocks = [count_blocks(w, box, cache.block) for w, box in zip(walks, boxes, strict=True)]
-    (found,) = count_misses(walks, boxes, blocks, nest, cache)
+    reached = reach(walks, nest)
+    blocks = [count_blocks_of(own, cache.block) for own in reached]
+    (found,) = count_misses(reached, blocks, nest, cache).least_recent
     order = [
         (j, i)
         for top in range(0, columns, tile[0])
