@@ -4,6 +4,7 @@
 
 Out of fold on the CPU kernels (folds by architecture, three seeds); leave one kernel out on the TPU
 kernels, against a random order, the largest tile first, and the one tile that the compiler chose.
+On both, before anything is learned: fewest cycles first (solution.features.tile.cycles).
 NAME is an experiment; by default all of ours that rank tiles. `make papers` compares the published.
 """
 
@@ -12,15 +13,17 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 from rich.console import Console
 
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
 from solution.domain.collection import TILE
 from solution.domain.graph import Graph
-from solution.domain.metrics import top_k_score
+from solution.domain.metrics import Mean, top_k_score
 from solution.experiments.base import find_experiment, list_experiments
 from solution.features.padding import repair_padding
+from solution.features.table import feature_table
 from solution.features.tile.fusions import inline_fusions
 from solution.features.tile.tiling import find_tiling
 from solution.models import papers
@@ -28,6 +31,7 @@ from solution.models.base import RankerSettings
 from solution.system.processes import count_cores, open_pool
 from solution.system.progress import track
 from solution.system.terminal import make_table
+from solution.training.plan import IS_LABELLED, Plan
 from tests.benchmarks.bootstrap import bootstrap_mean
 from tests.benchmarks.out_of_fold_scores import (
     SEEDS,
@@ -66,6 +70,8 @@ def measure_cpu(data: Path, place: Path, names: list[str]) -> None:
     for name in names:
         found[name] = score_out_of_fold(find_experiment(name).ranker, plan, TILE[0])
         console.print(name, *found[name].by_seed("top-5 score").round(4))
+    unlearned = score_unlearned(plan)
+    console.print(f"Fewest cycles first, before anything is learned: {unlearned:.4f}")
     own = {name: scores.values["top-5 score"].mean(axis=0) for name, scores in found.items()}
     best = max(own.values(), key=np.mean)
     table = make_table("CPU kernels out of fold, mean of 3 seeds (95% interval over kernels)")
@@ -78,6 +84,16 @@ def measure_cpu(data: Path, place: Path, names: list[str]) -> None:
         seeds = " ".join(f"{value:.4f}" for value in scores.by_seed("top-5 score"))
         table.add_row(name, *cells, seeds)
     console.print(table)
+
+
+def score_unlearned(plan: Plan) -> Mean:
+    """The top-5 score of the fewest cycles first."""
+    rows = plan.graphs.filter(IS_LABELLED, pl.col("collection") == TILE[0])
+    scores = [
+        top_k_score(fewest_cycles(graph), np.asarray(graph.runtimes), 5)
+        for graph in plan.load(rows)
+    ]
+    return bootstrap_mean(np.array(scores))
 
 
 def measure_tpu(data: Path, names: list[str]) -> None:
@@ -97,12 +113,16 @@ def measure_tpu(data: Path, names: list[str]) -> None:
     rankings = {
         "random order": [random_scores(graph) for graph in graphs],
         "largest tile first": [[-tile_volume(graph)] for graph in graphs],
+        "fewest cycles first": [[fewest_cycles(graph)] for graph in graphs],
         **{
             name: leave_one_out(find_experiment(name).ranker, graphs)
             for name in names
             if name != "nothing_001"  # in these files the default stands first
         },
     }
+    seeds = {name: own for name, own in rankings.items() if len(own[0]) == len(SEEDS)}
+    for name, own_orders in seeds.items():  # as an experiment ranks
+        rankings[f"{name}, seeds averaged"] = [[average(orders)] for orders in own_orders]
     for name, orders in rankings.items():
         top_1 = _mean(graphs, orders, 1)
         top_5 = _mean(graphs, orders, 5)
@@ -126,6 +146,17 @@ def random_scores(graph: Graph) -> list[np.ndarray]:
 def tile_volume(graph: Graph) -> np.ndarray:
     """Elements (configs,) of the tensor that is cut in each tile."""
     return find_tiling(inline_fusions(graph)).tiles.prod(axis=1)
+
+
+def fewest_cycles(graph: Graph) -> np.ndarray:
+    """What each configuration (configs,) may take, before anything is learned."""
+    return feature_table(graph)["cycles"].to_numpy()
+
+
+def average(orders: list[np.ndarray]) -> np.ndarray:
+    """The mean of scores (configs,) of several models, as far apart from each other in each."""
+    spread = [(order - order.mean()) / max(float(order.std()), 1e-12) for order in orders]
+    return np.asarray(np.mean(spread, axis=0))
 
 
 def leave_one_out(settings: RankerSettings, graphs: list[Graph]) -> list[list[np.ndarray]]:
