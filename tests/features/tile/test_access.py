@@ -14,11 +14,7 @@ from solution.features.tile.access import find_walks
 from solution.features.tile.cache import (
     Cache,
     count_blocks,
-    count_blocks_of,
-    count_misses,
     distinct_sets,
-    make_nest,
-    reach,
 )
 from solution.features.tile.loops import count_passes, innermost_loop
 from solution.features.tile.tiling import REDUCTION, WINDOW, find_tiling
@@ -173,44 +169,6 @@ def test_a_power_of_two_stride_leaves_few_sets() -> None:
     assert distinct_sets(2048, cache) == 2
     assert distinct_sets(4096 + 64, cache) == 64
     assert distinct_sets(4, cache) == 64
-
-
-def slow_misses(orders: list[tuple[int, int]], columns: int, capacity: int) -> int:
-    """Lines that an LRU cache of `capacity` lines brings while it reads elements in this order."""
-    kept: dict[int, None] = {}
-    misses = 0
-    for row, column in orders:
-        line = (row * columns + column) * 4 // 64
-        if line not in kept:
-            misses += 1
-        kept.pop(line, None)
-        kept[line] = None
-        if len(kept) > capacity:
-            kept.pop(next(iter(kept)))
-    return misses
-
-
-@pytest.mark.parametrize("tile", [(16, 16), (64, 8), (8, 64), (96, 96)])
-def test_misses_of_a_transpose_are_those_of_an_lru_cache(tile: tuple[int, int]) -> None:
-    """Reading (96, 100) down its columns, tile by tile, through 32 lines."""
-    rows, columns = 96, 100
-    nodes = [("parameter", (rows, columns)), ("transpose", (columns, rows))]
-    graph = with_dimensions(make_kernel(nodes, [(1, 0)], make_tile(*tile)[None]), 1, (1, 0))
-    tiling = find_tiling(graph)
-    cache = Cache(block=64, ways=32, sets=1)
-    walks, nest = [find_walks(graph)[1]], make_nest(tiling, 1)
-    reached = reach(walks, nest)
-    blocks = [count_blocks_of(own, cache.block) for own in reached]
-    (found,) = count_misses(reached, blocks, nest, cache).least_recent
-    order = [
-        (j, i)
-        for top in range(0, columns, tile[0])
-        for left in range(0, rows, tile[1])
-        for i in range(top, min(columns, top + tile[0]))
-        for j in range(left, min(rows, left + tile[1]))
-    ]
-    exact = slow_misses(order, columns, 32)
-    assert exact / 2 <= found <= exact * 2
 
 
 def test_a_tile_that_covers_everything_is_read_once() -> None:

@@ -24,7 +24,7 @@ from solution.features.tile.tiling import REDUCTION, WINDOW, Tiling, find_tiling
 from solution.features.tile.traffic import CACHES
 from solution.features.tile.walk import Walk
 from tests.features.tile.test_access import with_dimensions
-from tests.features.tile.test_tile_table import make_kernel
+from tests.features.tile.test_tile_table import make_kernel, make_tile
 
 SIZES = st.integers(1, 300)
 
@@ -167,9 +167,8 @@ def test_misses_of_a_transpose_are_those_of_a_cache(tile: tuple[int, int], rows:
     """Whose stride leaves it some sets only; what is written goes through the same cache."""
     columns = 112
     nodes = [("parameter", (columns, rows)), ("transpose", (rows, columns))]
-    given_tile = np.zeros((1, NUM_TILE_FEATURES), np.float32)
-    given_tile[0, 8:10] = high, wide = min(tile[0], rows), tile[1]
-    graph = with_dimensions(make_kernel(nodes, [(1, 0)], given_tile), 1, (1, 0))
+    high, wide = min(tile[0], rows), tile[1]
+    graph = with_dimensions(make_kernel(nodes, [(1, 0)], make_tile(high, wide)[None]), 1, (1, 0))
     cache, tiling = Cache(block=64, ways=4, sets=16), find_tiling(graph)
     nest = make_nest(tiling, 1)
     reached = reach(find_walks(graph), nest)
@@ -186,12 +185,29 @@ def test_misses_of_a_transpose_are_those_of_a_cache(tile: tuple[int, int], rows:
     assert lines * 0.95 <= found.gradual[0] <= found.least_recent[0]
 
 
+@pytest.mark.parametrize("tile", [(16, 16), (64, 8), (8, 64), (96, 96)])
+def test_misses_of_a_transpose_are_those_of_an_lru_cache(tile: tuple[int, int]) -> None:
+    """Reading (96, 100) down its columns, tile by tile, through 32 lines."""
+    rows, columns = 96, 100
+    nodes = [("parameter", (rows, columns)), ("transpose", (columns, rows))]
+    graph = with_dimensions(make_kernel(nodes, [(1, 0)], make_tile(*tile)[None]), 1, (1, 0))
+    cache, nest = Cache(block=64, ways=32, sets=1), make_nest(find_tiling(graph), 1)
+    reached = reach([find_walks(graph)[1]], nest)
+    blocks = [count_blocks_of(own, cache.block) for own in reached]
+    (found,) = count_misses(reached, blocks, nest, cache).least_recent
+    slow = SlowCache(cache)
+    for top, left in itertools.product(range(0, columns, tile[0]), range(0, rows, tile[1])):
+        for i in range(top, min(columns, top + tile[0])):
+            for j in range(left, min(rows, left + tile[1])):
+                slow.touch(4 * (j * columns + i))
+    assert slow.misses / 2 <= found <= slow.misses * 2
+
+
 @pytest.mark.parametrize(("wide", "lines"), [(16, 1), (32, 2), (8, 1), (24, 2), (20, 2), (512, 32)])
 def test_lines_of_a_run_are_those_of_its_places_on_average(wide: int, lines: int) -> None:
     """Runs of a row of 512 numbers, wherever a tile of that width begins."""
-    tile = np.zeros((1, NUM_TILE_FEATURES), np.float32)
-    tile[0, 8:10] = 1, wide
-    graph = make_kernel([("parameter", (64, 512)), ("tanh", (64, 512))], [(1, 0)], tile)
+    nodes = [("parameter", (64, 512)), ("tanh", (64, 512))]
+    graph = make_kernel(nodes, [(1, 0)], make_tile(1, wide)[None])
     walk = find_walks(graph)[1]
     begins = range(0, 16 * wide, wide)  # all places in a line that occur
     touched = [(4 * (begin + wide) - 1) // 64 - 4 * begin // 64 + 1 for begin in begins]
@@ -203,9 +219,7 @@ def test_lines_of_a_run_are_those_of_its_places_on_average(wide: int, lines: int
 def test_as_much_stays_as_there_is_room_for() -> None:
     """64 lines of a column are brought for each of 128 rows, but for what stays of them."""
     nodes = [("parameter", (64, 128)), ("transpose", (128, 64))]
-    tile = np.zeros((1, NUM_TILE_FEATURES), np.float32)
-    tile[0, 8:10] = 128, 64
-    graph = with_dimensions(make_kernel(nodes, [(1, 0)], tile), 1, (1, 0))
+    graph = with_dimensions(make_kernel(nodes, [(1, 0)], make_tile(128, 64)[None]), 1, (1, 0))
     cache, nest = Cache(block=64, ways=16, sets=1), make_nest(find_tiling(graph), 1)
     reached = reach(find_walks(graph)[1:], nest)  # what is read alone
     blocks = [count_blocks_of(own, cache.block) for own in reached]
