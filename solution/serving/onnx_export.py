@@ -228,9 +228,9 @@ def _find_layout_inputs(graph: Graph, settings: Mapping[str, Any]) -> dict[str, 
     num_rows = len(every) * NUM_SHARES
     found["pooling_rows"] -= num_rows * (found["pooling_rows"] >= NUM_SHARES + num_rows)
     for number, (aggregation, marks, parents) in enumerate(steps.rounds):
-        extra = marks.expand(len(parents.columns))
+        extra = marks.expand(len(parents))
         found |= _list_entries(f"round_{number}", aggregation)
-        found |= {f"extra_{number}": extra, f"parents_{number}": parents.columns.astype(np.int64)}
+        found |= {f"extra_{number}": extra, f"parents_{number}": parents.astype(np.int64)}
     return found
 
 

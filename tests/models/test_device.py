@@ -13,7 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from solution.domain.graph import Graph
 from solution.experiments.base import find_experiment, list_experiments
 from solution.features.nodes import fit_scaler
-from solution.models.layout.computation import derive_computation
+from solution.models.layout import computation
+from solution.models.layout.computation import DeviceRound, derive_computation
 from solution.models.nets import net_ranker
 from solution.models.nets import training_loop as training
 from solution.models.nets.devices import send
@@ -88,12 +89,13 @@ def test_a_plan_is_on_the_device() -> None:
     """Nothing else says so: sums and selections take their indices from anywhere."""
     inputs = build("layout_gnn_001").prepare(make_graph("layout_gnn_001", 0))
     configs = np.arange(CONFIGS)[:, None]
-    computation = derive_computation([inputs.structure], configs, 2, torch.device("meta"))
-    tensors = [computation.nodes, computation.configured, computation.pairs]
-    matrices = [computation.pooling]
-    for aggregation, known, parents in computation.rounds:
-        tensors += known
-        matrices += [aggregation, parents]
+    plan = derive_computation([inputs.structure], configs, 2, torch.device("meta"))
+    tensors = [plan.nodes, plan.configured, plan.pairs]
+    matrices = [plan.pooling]
+    for one in plan.rounds:
+        assert isinstance(one, DeviceRound)
+        tensors += [one.marked, one.known]
+        matrices += [one.aggregation, one.parents]
     for matrix in matrices:
         tensors += [*matrix._forward, *matrix._transposed]
     assert {tensor.device.type for tensor in tensors} == {"meta"}
@@ -101,8 +103,9 @@ def test_a_plan_is_on_the_device() -> None:
 
 @pytest.mark.parametrize("name", NETS)
 def test_bfloat16_learns_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The precision that training takes on a GPU, on the CPU."""
+    """The precision that training takes on a GPU, and its operations, on the CPU."""
     monkeypatch.setattr(net_ranker, "pick_device", lambda: torch.device("cpu"))
+    monkeypatch.setattr(computation, "make_round", DeviceRound)
     graphs = [make_graph(name, seed) for seed in range(3)]
     settings = with_epochs(build(name).settings, 2)
     scores = []

@@ -9,6 +9,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from solution.features.nodes import fit_scaler
+from solution.models.layout import computation
+from solution.models.layout.computation import DeviceRound
 from solution.models.nets.devices import make_fabric
 from solution.models.nets.stepping import Steps
 from solution.models.nets.team import Team
@@ -52,7 +54,10 @@ def test_what_waits_is_counted() -> None:
 
 
 @pytest.mark.parametrize("name", NETS)
-def test_a_step_waits_for_nothing_that_need_not_be(name: str) -> None:
+def test_a_step_waits_for_nothing_that_need_not_be(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(computation, "make_round", DeviceRound)
     ranker = build(name)
     examples = [ranker._example(make_graph(name, seed), None) for seed in range(2)]
     ranker.scalers_ = {

@@ -24,8 +24,15 @@ from solution.models.layout.colour_refinement import (
     FOR_OPERANDS,
     Colours,
 )
-from solution.models.layout.steps import NUM_SHARES, Marks, Steps, Structure, list_shares
-from solution.models.nets.sparse_rows import SparseRows, select
+from solution.models.layout.steps import (
+    NUM_SHARES,
+    Marks,
+    Round,
+    Steps,
+    Structure,
+    list_shares,
+)
+from solution.models.nets.sparse_rows import SparseRows
 
 MIX_FIRST, MIX_SECOND = FACTORS
 NUM_MARKS = len(FEATURES)
@@ -47,7 +54,7 @@ def derive_steps(graphs: Sequence[Structure], configs: np.ndarray, rounds: int) 
         starts, columns, values = _aggregate(before.numbers, after.nodes, after.configs, *edges)
         aggregation = SparseRows(starts, columns, values, 3 * len(before.nodes))
         marks = Marks(*_mark(after.nodes, after.configs, codes, *constraints))
-        blocks.append((aggregation, marks, select(before.at(after), len(before.nodes))))
+        blocks.append(Round(aggregation, marks, before.at(after)))
         before = after
     return Steps(nodes, configured, pairs[configured], blocks, _pool(graphs, before))
 

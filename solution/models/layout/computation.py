@@ -2,23 +2,58 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Protocol
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional
 
+from solution.models.layout.compiled_round import CompiledRound
 from solution.models.layout.compiled_steps import derive_steps
-from solution.models.layout.steps import Structure
+from solution.models.layout.steps import Round, Structure
 from solution.models.nets.devices import send
 from solution.models.nets.sparse import SparseMatrix
+from solution.models.nets.sparse_rows import select
 
 
-class Known(NamedTuple):
-    """Marks on a device."""
+class Receiving(Protocol):
+    """A round of the net, but for its products with weights."""
 
-    colours: Tensor  # (marked,) int64
-    values: Tensor  # (marked, extras) float32
+    known: Tensor  # (marked, extras) float32 what some colours know of the constraints on them
+
+    def prepare_gradient(self) -> None:
+        """Find out now what is found out for gradients else."""
+
+    def receive(self, messages: Tensor, kept: Tensor, extra: Tensor, norm: nn.LayerNorm) -> Tensor:
+        """kept of each colour's parent + [GELU(u), GELU(-u)], u = norm(sum of messages + extra).
+
+        Shapes: messages (3 x colours before, half), kept (colours before, 2 x half), extra (marked,
+        half) -> (colours after, 2 x half).
+        """
+
+
+class DeviceRound:
+    """A round in torch's operations."""
+
+    def __init__(self, own: Round, device: torch.device) -> None:
+        self.aggregation = SparseMatrix(own.aggregation, device)
+        self.marked, self.known = (send(part, device) for part in own.marks)
+        before = own.aggregation.num_columns // 3
+        self.parents = SparseMatrix(select(own.parents, before), device)
+
+    def prepare_gradient(self) -> None:
+        """Transpose both matrices."""
+        self.aggregation.prepare_gradient()
+        self.parents.prepare_gradient()
+
+    def receive(self, messages: Tensor, kept: Tensor, extra: Tensor, norm: nn.LayerNorm) -> Tensor:
+        """See Receiving."""
+        sums = self.aggregation @ messages
+        update = norm(sums.index_add_(0, self.marked, extra.to(sums.dtype)))
+        positive = functional.gelu(update)
+        both = torch.cat([positive, positive - update], dim=-1)  # GELU(-u) = GELU(u) - u
+        return both.add_(self.parents @ kept)
 
 
 @dataclass(frozen=True)
@@ -28,14 +63,13 @@ class Computation:
     nodes: Tensor  # (colours 0,) int64 the node of each
     configured: Tensor  # (configured,) int64 those colours 0 that have a layout
     pairs: Tensor  # (configured,) int64 their (node, layout) pair
-    rounds: list[tuple[SparseMatrix, Known, SparseMatrix]]  # what ColourBlock takes
+    rounds: Sequence[Receiving]
     pooling: SparseMatrix  # ((1 + 2 x configs) x graphs x NUM_SHARES, colours): see Steps
 
     def prepare_gradients(self) -> None:
         """Transpose now what is transposed for gradients else."""
-        for aggregation, _, parents in self.rounds:
-            aggregation.prepare_gradient()
-            parents.prepare_gradient()
+        for receiving in self.rounds:
+            receiving.prepare_gradient()
         self.pooling.prepare_gradient()
 
 
@@ -48,13 +82,11 @@ def derive_computation(
         nodes=send(steps.nodes, device),
         configured=send(steps.configured, device),
         pairs=send(steps.pairs, device),
-        rounds=[
-            (
-                SparseMatrix(aggregation, device),
-                Known(*(send(part, device) for part in marks)),
-                SparseMatrix(parents, device),
-            )
-            for aggregation, marks, parents in steps.rounds
-        ],
+        rounds=[make_round(own, device) for own in steps.rounds],
         pooling=SparseMatrix(steps.pooling, device),
     )
+
+
+def make_round(own: Round, device: torch.device) -> Receiving:
+    """A round on a device."""
+    return CompiledRound(own) if device.type == "cpu" else DeviceRound(own, device)

@@ -106,14 +106,14 @@ class LayoutForward:
         x[steps.configured] = pairs[steps.pairs]
         for number, (aggregation, marks, parents) in enumerate(steps.rounds):
             messages, kept = self.send(x, number)
-            x = np.empty((len(parents.columns), 2 * messages.shape[1]), np.float32)
+            x = np.empty((len(parents), 2 * messages.shape[1]), np.float32)
             # A block at a time, so that what comes between stays in the processor's cache.
             for begin in range(0, len(x), BLOCK):
                 part = slice(begin, begin + BLOCK)
                 sums = aggregation.cut(part).product(messages)
                 first, last = np.searchsorted(marks.colours, (begin, begin + BLOCK))
                 known = marks.colours[first:last] - begin, marks.values[first:last]
-                self._receive(sums, *known, kept[parents.columns[part]], number, x[part])
+                self._receive(sums, *known, kept[parents[part]], number, x[part])
         pooled = steps.pooling.product(x).reshape(-1, NUM_SHARES * x.shape[1])
         differences, others = np.split(pooled[1:], 2)
         return pooled[0] + differences + others, len(x)

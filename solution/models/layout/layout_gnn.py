@@ -29,13 +29,12 @@ from solution.features.layout import conflicts
 from solution.features.nodes import NUM_NUMERIC
 from solution.features.pruning import PRUNINGS
 from solution.models.base import RankerSettings
-from solution.models.layout.computation import Computation, Known, derive_computation
+from solution.models.layout.computation import Computation, Receiving, derive_computation
 from solution.models.layout.inputs import NUM_PAIR_FEATURES, describe_graph
 from solution.models.layout.layout_forward import LayoutForward
 from solution.models.layout.steps import NUM_SHARES, Structure
 from solution.models.nets.layers import Mlp, standardise
 from solution.models.nets.net_ranker import NetRanker
-from solution.models.nets.sparse import SparseMatrix
 from solution.models.nets.training_settings import TrainingSettings
 from solution.models.settings import check_choice, check_even_widths
 
@@ -228,10 +227,8 @@ class LayoutGnn(nn.Module):
         own = computation.nodes[computation.configured]
         pairs = self.pair(nodes, own, used, features, self.token.weight)
         x = nodes[computation.nodes].index_add(0, computation.configured, pairs.to(nodes.dtype))
-        for block, (aggregation, known, parents) in zip(
-            self.blocks, computation.rounds, strict=True
-        ):
-            x = block(x, aggregation, known, parents)
+        for block, receiving in zip(self.blocks, computation.rounds, strict=True):
+            x = block(x, receiving)
         pooled = (computation.pooling @ x).view(-1, *configs.shape[1:], NUM_SHARES * x.shape[1])
         usual, differences, others = pooled.split([1, len(configs), len(configs)])
         return usual + differences + others
@@ -266,9 +263,7 @@ class ColourBlock(nn.Module):
     half the outputs are computed: both signs of them are used. S is the identity where the width
     stays, and learned where it changes.
 
-    Shapes: x (colours before, inputs), aggregation (colours after, 3 x colours before), known: the
-    extra of some colours after (extras,), 0 of others, parents (colours after, colours before):
-    which one each was before, -> (colours after, outputs).
+    Shapes: x (colours before, inputs) -> (colours after, outputs).
     Source: GraphSAGE (Hamilton et al., 2017), operands and consumers apart; both signs: CReLU
     (Shang et al., 2016).
     """
@@ -280,17 +275,11 @@ class ColourBlock(nn.Module):
         self.skip = nn.Identity() if inputs == outputs else nn.Linear(inputs, outputs, bias=False)
         self.norm = nn.LayerNorm(outputs // 2)
 
-    def forward(
-        self, x: Tensor, aggregation: SparseMatrix, known: Known, parents: SparseMatrix
-    ) -> Tensor:
+    def forward(self, x: Tensor, receiving: Receiving) -> Tensor:
         half = len(self.extra.bias)
         # In the first message, of which each colour adds up one.
         bias = functional.pad(self.extra.bias, (0, 2 * half))
         messages = functional.linear(x, self.weights.weight, bias).view(3 * len(x), half)
         # Of few colours anything is known: a product over all takes as long as a matrix's.
-        extra = functional.linear(known.values, self.extra.weight)
-        sums = aggregation @ messages
-        update = self.norm(sums.index_add_(0, known.colours, extra.to(sums.dtype)))
-        positive = functional.gelu(update)
-        both = torch.cat([positive, positive - update], dim=-1)  # GELU(-u) = GELU(u) - u
-        return both.add_(parents @ self.skip(x))
+        extra = functional.linear(receiving.known, self.extra.weight)
+        return receiving.receive(messages, self.skip(x), extra, self.norm)

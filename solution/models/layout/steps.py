@@ -20,7 +20,7 @@ from solution.models.layout.colour_refinement import (
     number_small,
     refine,
 )
-from solution.models.nets.sparse_rows import SparseRows, select
+from solution.models.nets.sparse_rows import SparseRows
 
 NUM_SHARES = 5
 
@@ -58,6 +58,14 @@ class Marks(NamedTuple):
         return every
 
 
+class Round(NamedTuple):
+    """What the colours after a round are made of."""
+
+    aggregation: SparseRows  # (colours after, 3 x colours before): the messages each adds up
+    marks: Marks
+    parents: np.ndarray  # (colours after,) int32 which colour each was before
+
+
 @dataclass(frozen=True)
 class Steps:
     """The nodes of the graphs, and their (node, layout) pairs, are numbered one after the other."""
@@ -65,8 +73,7 @@ class Steps:
     nodes: np.ndarray  # (colours 0,) int64 the node of each
     configured: np.ndarray  # (configured,) int64 those colours 0 that have a layout
     pairs: np.ndarray  # (configured,) int64 their (node, layout) pair
-    # Of each round: which messages each colour adds up, what some know besides, and its parent.
-    rounds: list[tuple[SparseRows, Marks, SparseRows]]
+    rounds: list[Round]
     # ((1 + 2 x configs) x graphs x NUM_SHARES, colours after all rounds): the sums over the steady
     # nodes with their most frequent colours; what those of each configuration differ from them; and
     # its sums over the other nodes.
@@ -87,7 +94,7 @@ def derive_steps(graphs: Sequence[Structure], configs: np.ndarray, rounds: int) 
         known = described[places[after.nodes], after.configs]
         marked = np.flatnonzero(known.any(axis=1))
         marks = Marks(marked, known[marked].astype(np.float32))
-        blocks.append((aggregation, marks, select(last.at(after), len(last.nodes))))
+        blocks.append(Round(aggregation, marks, last.at(after)))
         last = after
     return Steps(colours.nodes, configured, pairs[configured], blocks, _pool(graphs, last))
 

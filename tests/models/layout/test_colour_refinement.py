@@ -1,6 +1,7 @@
 """Sharing colours changes nothing: against a net that computes every configuration alone."""
 
 import itertools
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -15,14 +16,14 @@ from solution.domain.graph import Graph
 from solution.domain.neighbours import Neighbours
 from solution.domain.ragged import starts_of
 from solution.features.layout import conflicts
-from solution.models.layout import colour_refinement, layout_forward, layout_gnn
+from solution.models.layout import colour_refinement, computation, layout_forward, layout_gnn
 from solution.models.layout.colour_refinement import (
     Colours,
     number_colours,
     number_small,
     refine,
 )
-from solution.models.layout.computation import derive_computation
+from solution.models.layout.computation import DeviceRound, derive_computation
 from solution.models.layout.layout_gnn import LayoutGnn, LayoutGnnSettings, LayoutInputs, prepare
 from solution.models.nets.sparse import SparseMatrix
 from solution.models.nets.sparse_rows import SparseRows, sum_entries
@@ -112,8 +113,13 @@ def pool_alone(net: LayoutGnn, inputs: LayoutInputs, graph: Graph, config: int) 
     return (torch.from_numpy(structure.shares).T @ torch.stack(x)).flatten()
 
 
+@pytest.mark.parametrize("make_round", [computation.make_round, DeviceRound])
 @pytest.mark.parametrize("rounds", [(8,), (8, 8), (8, 4), (6, 10, 4)])
-def test_the_net_equals_one_that_shares_nothing(rounds: tuple[int, ...]) -> None:
+def test_the_net_equals_one_that_shares_nothing(
+    rounds: tuple[int, ...], make_round: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a CPU, and as on any other device."""
+    monkeypatch.setattr(computation, "make_round", make_round)
     torch.manual_seed(0)
     net = LayoutGnn(LayoutGnnSettings(width=8, rounds=rounds)).eval()
     graphs = [make_layout_graph(seed, configs=9) for seed in (1, 2)]
@@ -159,8 +165,8 @@ def test_without_torch_the_scores_are_the_same_whatever_the_chunks(
 def test_fewer_colours_than_configurations_times_nodes() -> None:
     inputs = prepare(make_layout_graph(0, configs=40), "neighbourhood", 1)
     configs = np.arange(len(inputs.structure.codebook.codes))[:, None]
-    computation = derive_computation([inputs.structure], configs, 2, torch.device("cpu"))
-    assert len(computation.nodes) < len(configs) * len(inputs.opcodes) / 4
+    plan = derive_computation([inputs.structure], configs, 2, torch.device("cpu"))
+    assert len(plan.nodes) < len(configs) * len(inputs.opcodes) / 4
 
 
 def draw_rows(generator: np.random.Generator, rows: int, columns: int, most: int) -> SparseRows:

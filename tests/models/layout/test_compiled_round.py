@@ -1,0 +1,90 @@
+"""A round that is compiled against the one in torch's operations."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from solution.domain.ragged import starts_of
+from solution.models.layout.compiled_round import CompiledRound, _density, _erf
+from solution.models.layout.computation import DeviceRound, Receiving
+from solution.models.layout.steps import Marks, Round
+from solution.models.nets.sparse_rows import SparseRows
+
+CPU = torch.device("cpu")
+
+
+def draw_round(generator: np.random.Generator, before: int, after: int, marked: int) -> Round:
+    """Of colours that add up no message, one or several."""
+    starts = starts_of(generator.integers(0, 6, after)).astype(np.int32)
+    columns = generator.integers(0, 3 * before, starts[-1]).astype(np.int32)
+    values = generator.normal(size=starts[-1]).astype(np.float32)
+    colours = np.sort(generator.permutation(after)[:marked])
+    return Round(
+        SparseRows(starts, columns, values, 3 * before),
+        Marks(colours, generator.normal(size=(len(colours), 3)).astype(np.float32)),
+        generator.integers(0, before, after).astype(np.int32),
+    )
+
+
+def receive(receiving: Receiving, tensors: list[Tensor], norm: nn.LayerNorm) -> list[Tensor]:
+    """Values, and the gradients of what they are made of."""
+    leaves = [tensor.clone().requires_grad_() for tensor in tensors]
+    values = receiving.receive(leaves[0], leaves[1], leaves[2], norm)
+    upwards = torch.linspace(-1, 2, values.numel()).reshape(values.shape)
+    found = torch.autograd.grad(values, [*leaves, norm.weight, norm.bias], upwards)
+    return [values.detach(), *found]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 1000),
+    before=st.integers(1, 9),
+    after=st.integers(1, 12),
+    marked=st.integers(0, 12),
+    half=st.integers(1, 40),
+)
+def test_values_and_gradients_are_those_of_torch(
+    seed: int, before: int, after: int, marked: int, half: int
+) -> None:
+    generator = np.random.default_rng(seed)
+    own = draw_round(generator, before, after, marked)
+    sizes = [(3 * before, half), (before, 2 * half), (len(own.marks.colours), half)]
+    tensors = [torch.from_numpy(generator.normal(size=size).astype(np.float32)) for size in sizes]
+    norm = nn.LayerNorm(half)
+    nn.init.normal_(norm.weight)
+    nn.init.normal_(norm.bias)
+    expected = receive(DeviceRound(own, CPU), tensors, norm)
+    found = receive(CompiledRound(own), tensors, norm)
+    # Where a colour adds up nothing, its norm makes 316 times as much of what is rounded.
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-3)
+
+
+def test_short_numbers_are_summed_in_long_ones() -> None:
+    generator = np.random.default_rng(0)
+    own, norm = draw_round(generator, 5, 7, 3), nn.LayerNorm(4)
+    sizes = [(15, 4), (5, 8), (3, 4)]
+    short = [torch.randn(size).bfloat16() for size in sizes]
+    found = CompiledRound(own).receive(short[0], short[1], short[2], norm)
+    messages, kept, extra = (tensor.float() for tensor in short)
+    assert torch.equal(found, CompiledRound(own).receive(messages, kept, extra, norm))
+
+
+def test_a_number_that_is_none_stays_one() -> None:
+    """A net that diverges has to be seen."""
+    own = draw_round(np.random.default_rng(0), 2, 3, 0)
+    nothing = torch.full((6, 4), torch.nan), torch.zeros(2, 8), torch.zeros(0, 4)
+    assert CompiledRound(own).receive(*nothing, nn.LayerNorm(4)).isnan().any()
+
+
+@pytest.mark.parametrize("most", [1, 5, 60])
+def test_functions_are_as_exact_as_they_say(most: float) -> None:
+    x = np.linspace(-most, most, 20_001, dtype=np.float32)
+    found = np.array([(_erf(one), _density(one)) for one in x])
+    wide = torch.from_numpy(x).double()
+    np.testing.assert_allclose(found[:, 0], torch.erf(wide), rtol=0, atol=4e-7)
+    exact = torch.exp(-wide.square() / 2) / np.sqrt(2 * np.pi)
+    np.testing.assert_allclose(found[:, 1], exact, rtol=0, atol=2e-6)
