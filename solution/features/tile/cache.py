@@ -122,12 +122,14 @@ def count_blocks(walk: Walk, box: np.ndarray, block: int) -> np.ndarray:
 def _align(walk: Walk, box: np.ndarray, block: int) -> np.ndarray:
     """Bytes (configs, rank) of which all places where such boxes begin are multiples.
 
-    Of blocks, if they are shorter. What a tile of 16 numbers begins with is where a line does.
+    Of blocks, if they are shorter; of dimensions with steps as long as a block nobody asks. What a
+    tile of 16 numbers begins with is where a line does.
     """
-    aligned, outer = np.empty(box.shape), block
+    aligned, outer = np.full(box.shape, block, np.float64), block
     for dimension, stride in enumerate(walk.strides.tolist()):
-        steps = np.where(box[:, dimension] < walk.sizes[dimension], box[:, dimension], 0)
-        aligned[:, dimension] = np.gcd(np.rint(steps * stride).astype(np.int64), outer)
+        if stride < block:
+            steps = np.where(box[:, dimension] < walk.sizes[dimension], box[:, dimension], 0)
+            aligned[:, dimension] = np.gcd(np.rint(steps * stride).astype(np.int64), outer)
         outer = math.gcd(outer, max(1, round(stride)))
     return aligned
 

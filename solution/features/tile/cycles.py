@@ -10,8 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from solution.domain.graph import Graph
-from solution.features.tile.cache import make_nest
-from solution.features.tile.loops import count_tails, innermost_loop, is_unit
+from solution.features.tile.loops import count_tails, find_nest, innermost_loop, is_unit
 from solution.features.tile.tiling import find_tiling
 
 NUMBERS = 16  # float32 of a vector
@@ -26,10 +25,10 @@ def estimate_cycles(graph: Graph, misses: Mapping[str, np.ndarray]) -> np.ndarra
     Args:
         misses: (configs,) blocks that each cache brings in.
     """
-    tiling, inner = find_tiling(graph), innermost_loop(graph)
+    tiling = find_tiling(graph)
     work = NUMBER * np.ones(len(tiling.tiles))
     if is_unit(graph):
-        work = VECTOR / NUMBERS * np.exp(count_tails(tiling, inner, NUMBERS))
-    starts = make_nest(tiling, inner).executions[:2].sum(axis=0)
+        work = VECTOR / NUMBERS * count_tails(tiling, innermost_loop(graph), NUMBERS)
+    starts = find_nest(graph).executions[:2].sum(axis=0)
     waits = sum(cycles * misses[name] for name, cycles in MISS.items())
     return work + (START * starts + waits) / tiling.extents.prod()

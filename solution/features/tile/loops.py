@@ -9,10 +9,11 @@ import numpy as np
 
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
+from solution.domain.memo import PerGraph
 from solution.domain.vocabulary import MAX_RANK, OPCODE_IDS
 from solution.features.column import Columns, Feature, numbered
 from solution.features.tile.access import find_walks
-from solution.features.tile.cache import FIRST_LEVEL, SECOND_LEVEL, make_nest
+from solution.features.tile.cache import FIRST_LEVEL, SECOND_LEVEL, Nest, make_nest
 from solution.features.tile.tiling import REDUCTION, WINDOW, Tiling, find_tiling
 from solution.features.work import num_elements
 
@@ -60,6 +61,14 @@ def innermost_loop(graph: Graph) -> int:
     return find_tiling(graph).rank - 1
 
 
+def _find_nest(graph: Graph) -> Nest:
+    """The kernel's loops, from the innermost outwards."""
+    return make_nest(find_tiling(graph), innermost_loop(graph))
+
+
+find_nest = PerGraph(_find_nest)
+
+
 def describe_loops(graph: Graph) -> Columns:
     """The columns FEATURES."""
     tiling, inner = find_tiling(graph), innermost_loop(graph)
@@ -67,12 +76,12 @@ def describe_loops(graph: Graph) -> Columns:
     iterations = tiling.extents.prod()
     return {
         "inner_trip": np.log(trips[:, inner]),
-        **{f"inner_vector_{size}": count_tails(tiling, inner, size) for size in VECTORS},
-        **_starts(tiling, inner),
+        **{f"inner_vector_{size}": np.log(count_tails(tiling, inner, size)) for size in VECTORS},
+        **_starts(find_nest(graph), iterations),
         "inner_even": _even(tiling, inner),
         "inner_is_unit": float(is_unit(graph)),
         "sum_trip": np.log(trips[:, REDUCTION]),
-        "sum_vector_16": count_tails(tiling, REDUCTION, 16),
+        "sum_vector_16": np.log(count_tails(tiling, REDUCTION, 16)),
         "sum_even": _even(tiling, REDUCTION),
         "sum_restarts": np.log(counts[:, REDUCTION:].prod(axis=1)),
         **_outer_loops(tiling),
@@ -92,22 +101,20 @@ def is_unit(graph: Graph) -> bool:
 
 
 def count_tails(tiling: Tiling, loop: int, vector: int) -> np.ndarray:
-    """Vector iterations and those of the tails, over what a loop without tails takes; logarithm."""
+    """Vector iterations and those of the tails (configs,), over what a loop without tails takes."""
     extent, trip = tiling.extents[loop], tiling.tiles[:, loop]
     full = np.floor(extent / trip)
     last = extent - full * trip
     steps = full * (trip // vector + trip % vector) + last // vector + last % vector
-    return np.log(steps * vector / extent)
+    return np.asarray(steps * vector / extent)
 
 
 def _even(tiling: Tiling, loop: int) -> np.ndarray:
     return np.log(tiling.counts[:, loop] * tiling.tiles[:, loop] / tiling.extents[loop])
 
 
-def _starts(tiling: Tiling, inner: int) -> dict[str, np.ndarray]:
-    executions = make_nest(tiling, inner).executions
-    iterations = tiling.extents.prod()
-    never = np.zeros(len(tiling.tiles))
+def _starts(nest: Nest, iterations: float) -> dict[str, np.ndarray]:
+    never, executions = np.zeros(nest.configs), nest.executions
     names = ("inner_starts", "second_starts", "third_starts")
     return {
         name: np.log(executions[level] / iterations) if level < len(executions) else never

@@ -23,11 +23,10 @@ from solution.features.tile.cache import (
     count_blocks_of,
     count_misses,
     distinct_sets,
-    make_nest,
     reach,
 )
 from solution.features.tile.cycles import estimate_cycles
-from solution.features.tile.loops import innermost_loop
+from solution.features.tile.loops import find_nest
 from solution.features.tile.tiling import NUM_LOOPS, REDUCTION, WINDOW, Tiling, find_tiling
 from solution.features.tile.walk import Walk
 
@@ -38,6 +37,7 @@ CACHES = {
     "third_level": Cache(LINE, 16, 1 << 15),  # 32 MiB
     "page_table": Cache(PAGE, 4, 16),  # 64 pages
 }
+BLOCKS = sorted({cache.block for cache in CACHES.values()})
 SIZES = {  # bytes; the scratchpad is what a TPU core fills with tiles
     "first_level": FIRST_LEVEL,
     "second_level": SECOND_LEVEL,
@@ -55,8 +55,8 @@ _OF_ALL = (
     *(Feature(f"misses_{name}", "log ratio", f"blocks that the {name.replace('_', ' ')} brings, "
               "over each once, by which loops' data fits")
       for name in CACHES),
-    *(Feature(f"gradual_{name}", "log ratio", "the same, where of what does not fit in the "
-              f"{name.replace('_', ' ')} as much stays as there is room for")
+    *(Feature(f"gradual_{name}", "log ratio", f"blocks that the {name.replace('_', ' ')} brings, "
+              "over each once, if as much stays of what does not fit as there is room for")
       for name in CACHES),
     Feature("cycles", "log per iteration", "what a processor may take, before anything is learned"),
 )  # fmt: skip
@@ -101,7 +101,7 @@ def describe_traffic(graph: Graph) -> Columns:
     walks = find_walks(graph)
     number = tiling.counts.prod(axis=1)
     touches = [touch(walk, tiling) for walk in walks]
-    columns = _describe_all(touches, number) | _describe_misses(graph, walks, tiling)
+    columns = _describe_all(touches, number) | _describe_misses(graph, walks)
     read = sorted(touches[1:], key=lambda t: (-t.least, -t.walk.inner_stride(inner)))[:READ]
     named = dict(zip(("written", "read_0", "read_1"), [*touches[:1], *read], strict=False))
     for name in ("written", "read_0", "read_1"):
@@ -158,12 +158,14 @@ def _describe_all(touches: list[Touch], number: np.ndarray) -> dict[str, np.ndar
     }
 
 
-def _describe_misses(graph: Graph, walks: list[Walk], tiling: Tiling) -> dict[str, np.ndarray]:
-    misses = _count_misses(walks, make_nest(tiling, innermost_loop(graph)))
-    columns = {}
+def _describe_misses(graph: Graph, walks: list[Walk]) -> dict[str, np.ndarray]:
+    misses, columns = _count_misses(walks, find_nest(graph)), {}
+    least = {
+        block: sum(float(count_blocks(walk, walk.sizes[None], block)[0]) for walk in walks)
+        for block in BLOCKS
+    }
     for name, cache in CACHES.items():
-        least = sum(float(count_blocks(w, w.sizes[None], cache.block)[0]) for w in walks)
-        recent, gradual = (part / max(least, 1.0) for part in misses[name])
+        recent, gradual = (part / max(least[cache.block], 1.0) for part in misses[name])
         columns[f"misses_{name}"], columns[f"gradual_{name}"] = np.log(recent), np.log(gradual)
     of_caches = {name: found.gradual for name, found in misses.items()}
     return columns | {"cycles": np.log(estimate_cycles(graph, of_caches))}
@@ -173,7 +175,7 @@ def _count_misses(walks: list[Walk], nest: Nest) -> dict[str, Misses]:
     """Of each of CACHES."""
     reached = reach(walks, nest)
     blocks = {  # caches of equal blocks count the same ones
-        block: [count_blocks_of(own, block) for own in reached] for block in (LINE, PAGE)
+        block: [count_blocks_of(own, block) for own in reached] for block in BLOCKS
     }
     return {n: count_misses(reached, blocks[c.block], nest, c) for n, c in CACHES.items()}
 
