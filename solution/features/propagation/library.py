@@ -18,10 +18,8 @@ from numba import njit
 
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
-from solution.domain.neighbours import Neighbours
 from solution.domain.vocabulary import OPCODE_IDS
-from solution.features.operands import NONE
-from solution.features.propagation.instructions import ASKS, Instructions
+from solution.features.propagation.instructions import Instructions
 from solution.features.propagation.places import list_windows, make_row_major
 from solution.features.propagation.propagation import Numbered, Propagation
 from solution.features.propagation.states import COPY, MADE
@@ -39,6 +37,7 @@ FEWEST = 4096  # elements that are read or made, below which XLA's own loops do 
 MOST = 96  # instructions of one fusion, with what it reads from outside; XLA counts scalars, too
 # What the library does of an instruction: nothing; it joins another, a reduction or a pooling.
 NOTHING, JOINS, REDUCTION, POOLING = range(4)
+NO_OPCODE = -1  # of what makes no node's tensor
 NOBODY = -1  # whose fusion an instruction is in that has joined none
 
 
@@ -68,24 +67,25 @@ def join_library(propagation: Propagation, numbered: Numbered) -> np.ndarray:
     if propagation.backend.by_library:
         rank = np.append(own.rank, np.zeros_like(own.read))[numbered.place]
         row_major = (rank < 2) | (layouts[:, MADE] == make_row_major(rank))
-        reading = Neighbours.of(own.read, np.arange(len(own.read)), own.count)
+        opcodes = np.append(propagation.graph.node_opcodes, NO_OPCODE)[own.node]
+        largest = _find_largest(own)
         reads = Reads(
-            _list_abilities(propagation.graph, own), *_count(propagation.graph, own),
-            own.kind == ASKS, own.use_starts, own.read, own.reader, own.before, own.behind,
-            *reading,
+            _list_abilities(propagation.graph, own, opcodes, largest),
+            *_count(own, opcodes, largest), ~own.is_programs, own.use_starts, own.read, own.reader,
+            own.before, own.behind, *propagation.readers,
         )  # fmt: skip
-        asks = (own.kind == ASKS)[np.minimum(numbered.place, own.count - 1)]
+        asks = ~own.is_programs[np.minimum(numbered.place, own.count - 1)]
         apart = (layouts[:, COPY] > 0) | (asks & (layouts[:, MADE] >= 0))
         _join(reads, row_major, apart, numbered.numbers, joined)
     return joined
 
 
-def _list_abilities(graph: Graph, own: Instructions) -> np.ndarray:
+def _list_abilities(
+    graph: Graph, own: Instructions, opcodes: np.ndarray, largest: np.ndarray
+) -> np.ndarray:
     """What the library does of each instruction (instructions,) int8."""
-    made = np.where(own.node == NONE, 0, own.node)
-    opcodes, types = graph.node_opcodes[made], graph.node_features[made, FLOAT32]
-    is_known = own.is_programs & (own.node != NONE) & (types > 0)
-    is_large = is_known & (np.maximum(own.sizes.prod(axis=1), _find_largest(own)) >= FEWEST)
+    is_known = own.is_programs & (np.append(graph.node_features[:, FLOAT32], 0)[own.node] > 0)
+    is_large = is_known & (np.maximum(own.sizes.prod(axis=1), largest) >= FEWEST)
     ability = np.full(own.count, NOTHING, np.int8)
     ability[is_large & np.isin(opcodes, [*MAKING, *PRODUCTS])] = JOINS
     ability[is_known & np.isin(opcodes, SHAPING)] = JOINS
@@ -96,7 +96,7 @@ def _list_abilities(graph: Graph, own: Instructions) -> np.ndarray:
     ability[_find_extremes(opcodes, own)] = JOINS
     # Instead of dividing by each of a few numbers, XLA multiplies by what one divided by it is.
     by = own.read[opcodes[own.reader] == OPCODE_IDS["divide"]]
-    is_few = (opcodes[by] == OPCODE_IDS["broadcast"]) & (_find_largest(own)[by] < FEWEST)
+    is_few = (opcodes[by] == OPCODE_IDS["broadcast"]) & (largest[by] < FEWEST)
     ability[by[is_few]] = NOTHING
     return ability
 
@@ -121,12 +121,13 @@ def _find_largest(own: Instructions) -> np.ndarray:
     return found
 
 
-def _count(graph: Graph, own: Instructions) -> tuple[np.ndarray, np.ndarray]:
+def _count(
+    own: Instructions, opcodes: np.ndarray, largest: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Reads.inside and Reads.outside: XLA has simplified shapes and scalars when it fuses."""
-    opcodes = np.append(graph.node_opcodes, 0)[own.node]
-    elements, read = own.sizes.prod(axis=1), _find_largest(own)
+    elements = own.sizes.prod(axis=1)
     inside = ~np.isin(opcodes, SHAPING)
-    inside |= (opcodes == OPCODE_IDS["broadcast"]) & (read > 1) & (read < elements)
+    inside |= (opcodes == OPCODE_IDS["broadcast"]) & (largest > 1) & (largest < elements)
     return inside.astype(np.int8), (elements > 1).astype(np.int8)
 
 

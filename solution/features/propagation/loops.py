@@ -17,6 +17,7 @@ from solution.domain.vocabulary import OPCODE_IDS
 from solution.features.propagation.instructions import Instructions
 from solution.features.propagation.library import (
     MAKING,
+    NO_OPCODE,
     NOTHING,
     PRODUCTS,
     REDUCE,
@@ -29,7 +30,6 @@ from solution.features.propagation.states import FIRST, MADE
 ENOUGH = 16  # elements one after the other, from which on a loop is no longer short
 UNROLLED = 4  # elements of a window at most; larger ones are as slow in any layout
 BROADCAST = OPCODE_IDS["broadcast"]
-NO_OPCODE = -1
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def find_loops(
     Args:
         joins: (states,) what it has joined in the library, see features.propagation.library.
     """
-    opcodes = np.append(graph.node_opcodes.astype(np.int64), NO_OPCODE)[own.node]
+    opcodes = np.append(graph.node_opcodes, NO_OPCODE)[own.node]
     opcodes[~own.is_programs] = NO_OPCODE  # a custom call makes no tensor of its own
     at = np.where(places.is_copy, NO_OPCODE, opcodes[places.instruction])
     windows = list_windows(graph, own)[places.instruction]

@@ -8,7 +8,7 @@ from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import MAX_RANK, OPCODE_IDS
 from solution.features.operands import NONE
-from solution.features.propagation.instructions import BITS, Instructions
+from solution.features.propagation.instructions import BITS, Instructions, pack_rows
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def make_row_major(rank: np.ndarray) -> np.ndarray:
     """The layouts (states,) whose last dimension is the contiguous one."""
     slots = np.arange(MAX_RANK)
     used = slots < rank[:, None]
-    return np.asarray((np.where(used, rank[:, None] - 1 - slots, 0) << (BITS * slots)).sum(axis=1))
+    return pack_rows(np.where(used, rank[:, None] - 1 - slots, 0))
 
 
 def list_windows(graph: Graph, own: Instructions) -> np.ndarray:

@@ -54,6 +54,12 @@ class Propagation:
         own = self.instructions
         return np.concatenate([own.node[own.read], own.node])
 
+    @cached_property
+    def readers(self) -> Neighbours:
+        """Of each instruction the uses that read it."""
+        own = self.instructions
+        return Neighbours.of(own.read, np.arange(len(own.read)), own.count)
+
     def assign(self, rows: np.ndarray | slice = slice(None)) -> Assigned:
         """What becomes of the distinct configurations `rows` (k,) of the codebook."""
         codes = np.ascontiguousarray(self.graph.layouts.codes[rows], np.int64)
@@ -105,11 +111,10 @@ class Propagation:
         from solution.features.propagation.requests import Program
 
         own, backend = self.instructions, self.backend
-        reading = Neighbours.of(own.read, np.arange(len(own.read)), own.count)
         flags = (backend.row_major_operands, backend.row_major_products, backend.by_custom_calls)
         return Program(
             own.kind, own.rank, own.sizes, own.dimensions, own.fixed, own.use_starts, own.read,
-            own.reader, own.before, own.behind, own.order, *reading,
+            own.reader, own.before, own.behind, own.order, *self.readers,
             np.array(flags),
         )  # fmt: skip
 
