@@ -15,7 +15,7 @@ from safetensors.numpy import load_file
 from solution.domain.graph import Graph
 from solution.models import catalogue
 from solution.models.layout import inputs as layout_inputs
-from solution.models.layout.steps import NUM_SHARES, derive_steps
+from solution.models.layout.steps import NUM_SHARES, derive_steps, find_pooling
 from solution.models.light import NET, SCALER, WEIGHTS
 from solution.models.nets.sparse_rows import SparseRows
 from solution.models.tile.inputs import describe_kernel
@@ -222,7 +222,7 @@ def _find_layout_inputs(graph: Graph, settings: Mapping[str, Any]) -> dict[str, 
         "configured": steps.configured,
         "configured_pairs": steps.pairs,
         "listed": arrays.listed,
-        **_list_entries("pooling", steps.pooling),
+        **_list_entries("pooling", find_pooling([arrays.structure], steps.last)),
     }
     # The rows of the third part of the pooling become those of the second: they are added up there.
     num_rows = len(every) * NUM_SHARES

@@ -14,7 +14,7 @@ from solution.domain.graph import Graph
 from solution.experiments.base import find_experiment, list_experiments
 from solution.features.nodes import fit_scaler
 from solution.models.layout import computation
-from solution.models.layout.computation import DeviceRound, derive_computation
+from solution.models.layout.computation import DevicePooling, DeviceRound, derive_computation
 from solution.models.nets import net_ranker
 from solution.models.nets import training_loop as training
 from solution.models.nets.devices import send
@@ -91,7 +91,8 @@ def test_a_plan_is_on_the_device() -> None:
     configs = np.arange(CONFIGS)[:, None]
     plan = derive_computation([inputs.structure], configs, 2, torch.device("meta"))
     tensors = [plan.nodes, plan.configured, plan.pairs]
-    matrices = [plan.pooling]
+    assert isinstance(plan.pooling, DevicePooling)
+    matrices = [plan.pooling.matrix]
     for one in plan.rounds:
         assert isinstance(one, DeviceRound)
         tensors += [one.marked, one.known]
@@ -106,6 +107,7 @@ def test_bfloat16_learns_the_same(name: str, monkeypatch: pytest.MonkeyPatch) ->
     """The precision that training takes on a GPU, and its operations, on the CPU."""
     monkeypatch.setattr(net_ranker, "pick_device", lambda: torch.device("cpu"))
     monkeypatch.setattr(computation, "make_round", DeviceRound)
+    monkeypatch.setattr(computation, "make_pooling", DevicePooling)
     graphs = [make_graph(name, seed) for seed in range(3)]
     settings = with_epochs(build(name).settings, 2)
     scores = []

@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from solution.features.nodes import fit_scaler
 from solution.models.layout import computation
-from solution.models.layout.computation import DeviceRound
+from solution.models.layout.computation import DevicePooling, DeviceRound
 from solution.models.nets.devices import make_fabric
 from solution.models.nets.stepping import Steps
 from solution.models.nets.team import Team
@@ -58,6 +58,7 @@ def test_a_step_waits_for_nothing_that_need_not_be(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(computation, "make_round", DeviceRound)
+    monkeypatch.setattr(computation, "make_pooling", DevicePooling)
     ranker = build(name)
     examples = [ranker._example(make_graph(name, seed), None) for seed in range(2)]
     ranker.scalers_ = {

@@ -89,7 +89,7 @@ class StateTable:
     # (states,) float32: the bytes that an instruction works on in loops that are too short, of
     # those of all tensors (solution.features.propagation.loops).
     short_loops: np.ndarray
-    # (states,) float32: the bytes of what the library makes on the way to a reduction, of those of
+    # (states,) float32: the bytes of what the library makes at once with a reduction, of those of
     # all tensors (solution.features.propagation.library).
     at_once: np.ndarray
 
@@ -117,6 +117,7 @@ def _describe_states(graph: Graph, backend: Backend) -> StateTable:
     size = np.append(num_bytes(graph), 0.0)[node]
     total = max(1.0, float(size[own.is_programs].sum()))
     loops = find_loops(graph, own, places, layouts, joins)
+    is_slow = backend.by_library  # of others nobody has timed short loops
     return StateTable(
         numbers=local.reshape(len(keys), len(varying)).astype(np.int32),
         instructions=int((varying < own.count).sum()),
@@ -127,7 +128,7 @@ def _describe_states(graph: Graph, backend: Backend) -> StateTable:
         features=_describe(own, places, layouts, size, total, is_own, loops, joins),
         shares=_share(own, places, layouts, size, total),
         strides=_find_strides(own, places, layouts),
-        short_loops=(loops.short * size[loops.works_on] / total).astype(np.float32),
+        short_loops=(is_slow * loops.short * size[loops.works_on] / total).astype(np.float32),
         at_once=(loops.at_once * size[places.made] / total).astype(np.float32),
     )
 

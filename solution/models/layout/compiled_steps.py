@@ -56,7 +56,7 @@ def derive_steps(graphs: Sequence[Structure], configs: np.ndarray, rounds: int) 
         marks = Marks(*_mark(after.nodes, after.configs, codes, *constraints))
         blocks.append(Round(aggregation, marks, before.at(after)))
         before = after
-    return Steps(nodes, configured, pairs[configured], blocks, _pool(graphs, before))
+    return Steps(nodes, configured, pairs[configured], blocks, before)
 
 
 def _list_pairs(graphs: Sequence[Structure]) -> tuple[np.ndarray, np.ndarray]:
@@ -226,8 +226,8 @@ def _aggregate(before, nodes, configs, operand_starts, operands, consumer_starts
     return starts, columns, values
 
 
-def _pool(graphs: Sequence[Structure], colours: Colours) -> SparseRows:
-    """As solution.models.layout.steps._pool."""
+def find_pooling(graphs: Sequence[Structure], colours: Colours) -> SparseRows:
+    """As solution.models.layout.steps.find_pooling."""
     entries = list_shares(graphs)
     num_rows = len(graphs) * NUM_SHARES
     sizes, columns, values = _add_up(colours.numbers, len(colours.nodes), *entries, num_rows)

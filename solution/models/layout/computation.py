@@ -9,9 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from solution.models.layout.colour_refinement import Colours
+from solution.models.layout.compiled_pooling import CompiledPooling
 from solution.models.layout.compiled_round import CompiledRound
-from solution.models.layout.compiled_steps import derive_steps
-from solution.models.layout.steps import Round, Structure
+from solution.models.layout.compiled_steps import derive_steps, find_pooling
+from solution.models.layout.steps import NUM_SHARES, Round, Structure
 from solution.models.nets.devices import send
 from solution.models.nets.sparse import SparseMatrix
 from solution.models.nets.sparse_rows import select
@@ -56,6 +58,35 @@ class DeviceRound:
         return both.add_(self.parents @ kept)
 
 
+class Pooling(Protocol):
+    """The sums over the nodes of each graph, of their last colours."""
+
+    def prepare_gradient(self) -> None:
+        """Find out now what is found out for gradients else."""
+
+    def pool(self, x: Tensor) -> Tensor:
+        """Sums (configs, graphs, NUM_SHARES x width) of x (colours, width)."""
+
+
+class DevicePooling:
+    """The sums as a product with a sparse matrix."""
+
+    def __init__(self, graphs: Sequence[Structure], last: Colours, device: torch.device) -> None:
+        self.matrix = SparseMatrix(find_pooling(graphs, last), device)
+        self._shape = last.numbers.shape[1], len(graphs)
+
+    def prepare_gradient(self) -> None:
+        """Transpose the matrix."""
+        self.matrix.prepare_gradient()
+
+    def pool(self, x: Tensor) -> Tensor:
+        """See Pooling."""
+        configs, graphs = self._shape
+        pooled = (self.matrix @ x).view(-1, graphs, NUM_SHARES * x.shape[1])
+        usual, differences, others = pooled.split([1, configs, configs])
+        return usual + differences + others
+
+
 @dataclass(frozen=True)
 class Computation:
     """The nodes of the graphs, and their (node, layout) pairs, are numbered one after the other."""
@@ -64,7 +95,7 @@ class Computation:
     configured: Tensor  # (configured,) int64 those colours 0 that have a layout
     pairs: Tensor  # (configured,) int64 their (node, layout) pair
     rounds: Sequence[Receiving]
-    pooling: SparseMatrix  # ((1 + 2 x configs) x graphs x NUM_SHARES, colours): see Steps
+    pooling: Pooling
 
     def prepare_gradients(self) -> None:
         """Transpose now what is transposed for gradients else."""
@@ -83,10 +114,17 @@ def derive_computation(
         configured=send(steps.configured, device),
         pairs=send(steps.pairs, device),
         rounds=[make_round(own, device) for own in steps.rounds],
-        pooling=SparseMatrix(steps.pooling, device),
+        pooling=make_pooling(graphs, steps.last, device),
     )
 
 
 def make_round(own: Round, device: torch.device) -> Receiving:
     """A round on a device."""
     return CompiledRound(own) if device.type == "cpu" else DeviceRound(own, device)
+
+
+def make_pooling(graphs: Sequence[Structure], last: Colours, device: torch.device) -> Pooling:
+    """The sums on a device."""
+    if device.type == "cpu":
+        return CompiledPooling(graphs, last)
+    return DevicePooling(graphs, last, device)

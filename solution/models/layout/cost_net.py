@@ -10,8 +10,8 @@ costs about what it moves, more where it reads far apart; an instruction costs m
 are short (solution.features.propagation.loops), and less where a library does it at once with a
 reduction (solution.features.propagation.library). So a net that has learned nothing ranks by the
 bytes that are copied or worked on, weighted so; and what is learned is bounded, a few times more or
-less for these, little beside it for an instruction, for what is unlike all that was learned from
-would otherwise be ranked by what does not hold there.
+less for copies and short loops, nothing for what is spared, little beside it for an instruction,
+for what is unlike all that was learned from would otherwise be ranked by what does not hold there.
 
 One thing is no matter of the program: whether its arguments come in the layouts that it asks for.
 Where they do, copies of them cost nothing. So what such a copy counts is learned as one number.
@@ -37,7 +37,7 @@ from solution.features.propagation.state_table import BYTES, FEATURES, NUM_SHARE
 from solution.models.base import RankerSettings
 from solution.models.layout import layout_gnn
 from solution.models.nets.devices import one_thread, send
-from solution.models.nets.layers import Mlp
+from solution.models.nets.layers import NodeMlp
 from solution.models.nets.net_ranker import NetRanker
 from solution.models.nets.sparse import SparseMatrix
 from solution.models.nets.sparse_rows import SparseRows
@@ -48,7 +48,7 @@ CHUNK_VALUES = 1 << 24  # (configuration, place) entries that are summed at once
 OPCODE_WIDTH = 16
 PARAMETER = vocabulary.OPCODE_IDS["parameter"]
 STRIDED = 0.3  # how much more a copied byte costs for each doubling of how far apart it is read
-ONCE = 0.5  # what a byte spares that a library makes on its way to a reduction
+ONCE = 0.5  # what a byte spares that a library makes at once with a reduction
 SHORT = 16.0  # what a byte costs in loops of one element, beside one that is copied
 MOST_TIMES = 3.0  # what is learned makes either cheaper or more expensive by this at most
 MOST = 0.3  # what an instruction's byte costs at most, beside one that is copied
@@ -93,7 +93,7 @@ class CostInputs:
     shares: Tensor  # (states, NUM_SHARES) float32
     strides: Tensor  # (states,) float32 how far apart a copy reads
     short_loops: Tensor  # (states,) float32 the share of bytes in loops that are too short
-    at_once: Tensor  # (states,) float32 the share of bytes that a library makes on its way
+    at_once: Tensor  # (states,) float32 the share of bytes made at once with a reduction
     is_argument: Tensor  # (states,) float32: 1 where the tensor is a parameter
     is_copied: Tensor  # (states,) float32: 1 where something is copied
     is_made: Tensor  # (states,) float32: 1 where it is an instruction's
@@ -183,7 +183,7 @@ class CostNet(nn.Module):
         super().__init__()
         width, dropout = settings.width, settings.dropout
         self.opcode = nn.Embedding(vocabulary.NUM_OPCODES, OPCODE_WIDTH)
-        self.node = Mlp(OPCODE_WIDTH + NUM_NUMERIC, width, width)
+        self.node = NodeMlp(OPCODE_WIDTH + NUM_NUMERIC, width, width)
         self.instruction = StateMlp(width, len(FEATURES), NUM_SHARES, dropout)
         self.times = StateMlp(width, len(FEATURES), 2, dropout)  # of copies, and of short loops
         self.argument = nn.Parameter(torch.zeros(()))
@@ -238,7 +238,7 @@ class CostNet(nn.Module):
 
     def _weigh(self, inputs: CostInputs, states: np.ndarray) -> Tensor:
         """Costs and copied bytes (states, 2) of some states (states,)."""
-        nodes = self.node(torch.cat([self.opcode(inputs.opcodes), inputs.numeric], dim=-1))
+        nodes = self.node(self.opcode.weight, inputs.opcodes, inputs.numeric)
         nodes = functional.pad(nodes, (0, 0, 0, 1))  # the last is that of what is no node's
         own = send(states, nodes.device)
         known = nodes, inputs.node[own], inputs.reader[own], inputs.features[own]

@@ -9,7 +9,7 @@ import numpy as np
 from solution.domain.graph import Graph
 from solution.features.nodes import Scaler
 from solution.models.layout.inputs import LayoutArrays, describe_graph
-from solution.models.layout.steps import NUM_SHARES, derive_steps
+from solution.models.layout.steps import NUM_SHARES, derive_steps, find_pooling
 from solution.models.nets.forward import (
     Weights,
     gelu,
@@ -114,7 +114,8 @@ class LayoutForward:
                 first, last = np.searchsorted(marks.colours, (begin, begin + BLOCK))
                 known = marks.colours[first:last] - begin, marks.values[first:last]
                 self._receive(sums, *known, kept[parents[part]], number, x[part])
-        pooled = steps.pooling.product(x).reshape(-1, NUM_SHARES * x.shape[1])
+        pooling = find_pooling([arrays.structure], steps.last)
+        pooled = pooling.product(x).reshape(-1, NUM_SHARES * x.shape[1])
         differences, others = np.split(pooled[1:], 2)
         return pooled[0] + differences + others, len(x)
 

@@ -25,6 +25,7 @@ from torch.nn import functional
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.memo import PerGraph
+from solution.domain.ragged import offsets
 from solution.features.layout import conflicts
 from solution.features.nodes import NUM_NUMERIC
 from solution.features.pruning import PRUNINGS
@@ -33,7 +34,7 @@ from solution.models.layout.computation import Computation, Receiving, derive_co
 from solution.models.layout.inputs import NUM_PAIR_FEATURES, describe_graph
 from solution.models.layout.layout_forward import LayoutForward
 from solution.models.layout.steps import NUM_SHARES, Structure
-from solution.models.nets.layers import Mlp, standardise
+from solution.models.nets.layers import Mlp, NodeMlp, standardise
 from solution.models.nets.net_ranker import NetRanker
 from solution.models.nets.training_settings import TrainingSettings
 from solution.models.settings import check_choice, check_even_widths
@@ -60,7 +61,7 @@ class LayoutGnnSettings(RankerSettings):
     """Settings of the layout net."""
 
     width: int = 64  # of nodes and pairs
-    rounds: tuple[int, ...] = (64, 64)  # of convolution: the width after each, even
+    rounds: tuple[int, ...] = (48, 48)  # of convolution: the width after each, even
     pruning: str = "neighbourhood"  # a name in features.pruning.PRUNINGS
     hops: int = 1  # kept around the configurable nodes
     # Of the sums. Standardised they soon tell each configuration by heart, without dropout.
@@ -86,7 +87,8 @@ class LayoutInputs:
 
     opcodes: Tensor  # (nodes,) int64
     numeric: Tensor  # (nodes, NUM_NUMERIC) float32
-    pair_tokens: Tensor  # (pairs, 18) int8, 0 ... 6
+    layouts: Tensor  # (layouts, 18) int8 tokens 0 ... 6 of those that pairs have, each once
+    pair_layout: Tensor  # (pairs,) int64 which of them each has
     pair_features: Tensor  # (pairs, NUM_PAIR_FEATURES) float32
     listed: Tensor  # (distinct configs,) bool: which are the list that the others stand beside
     structure: Structure
@@ -124,10 +126,12 @@ def _preparer(pruning: str, hops: int) -> PerGraph[LayoutInputs]:
 def prepare(graph: Graph, pruning: str, hops: int) -> LayoutInputs:
     """The arrays of solution.models.layout.inputs as tensors."""
     arrays = describe_graph(graph, pruning, hops)
+    layouts, pair_layout = np.unique(arrays.pair_tokens, axis=0, return_inverse=True)
     return LayoutInputs(
         opcodes=torch.from_numpy(arrays.opcodes),
         numeric=torch.from_numpy(arrays.numeric),
-        pair_tokens=torch.from_numpy(arrays.pair_tokens),
+        layouts=torch.from_numpy(layouts),
+        pair_layout=torch.from_numpy(pair_layout.reshape(-1)),
         pair_features=torch.from_numpy(arrays.pair_features),
         listed=torch.from_numpy(arrays.listed),
         structure=arrays.structure,
@@ -135,10 +139,11 @@ def prepare(graph: Graph, pruning: str, hops: int) -> LayoutInputs:
 
 
 class PairMlp(nn.Module):
-    """Linear, GELU, Linear of [node, layout]; the first product of each node is taken once.
+    """Linear, GELU, Linear of [node, layout]; what several have in common is multiplied once.
 
-    Shapes: nodes (nodes, width), node (pairs,) int64 that of each pair, tokens (pairs, 18) int8 and
-    features (pairs, features) of its layout, table (tokens, token width) -> (pairs, width).
+    Shapes: nodes (nodes, width), node (pairs,) int64 that of each pair, layouts (layouts, 18) int8
+    tokens, layout (pairs,) int64 that of each, features (pairs, features) of it, table (tokens,
+    token width) -> (pairs, width).
     """
 
     def __init__(self, width: int, token_width: int, features: int) -> None:
@@ -149,25 +154,30 @@ class PairMlp(nn.Module):
         self.out = nn.Linear(width, width)
 
     def forward(
-        self, nodes: Tensor, node: Tensor, tokens: Tensor, features: Tensor, table: Tensor
+        self,
+        nodes: Tensor,
+        node: Tensor,
+        layouts: Tensor,
+        layout: Tensor,
+        features: Tensor,
+        table: Tensor,
     ) -> Tensor:
-        layouts = self._multiply(tokens, features, table)
-        return self.out(functional.gelu(self.node(nodes)[node] + layouts))
+        sizes = [layouts.shape[1] * table.shape[1], features.shape[1]]
+        by_token, by_feature = self.layout.weight.split(sizes, dim=1)
+        added = functional.embedding(layout, self._multiply(layouts, table, by_token))
+        added = added + functional.linear(features, by_feature)
+        return self.out(functional.gelu(self.node(nodes)[node] + added))
 
-    def _multiply(self, tokens: Tensor, features: Tensor, table: Tensor) -> Tensor:
-        """The product of self.layout with [the table's row of each token, features].
+    def _multiply(self, tokens: Tensor, table: Tensor, weights: Tensor) -> Tensor:
+        """The product of the weights with the table's row of each token.
 
         The table is multiplied with the weights of each place once, and then all are one product:
         whatever looks the rows up takes longer, or in its gradient adds up a row for each use.
         """
         numbers = torch.arange(len(table), dtype=tokens.dtype, device=tokens.device)
         is_token = (tokens[..., None] == numbers).flatten(1)
-        by_token, by_feature = self.layout.weight.split(
-            [tokens.shape[1] * table.shape[1], features.shape[1]], dim=1
-        )
-        by_token = by_token.unflatten(1, (tokens.shape[1], -1)) @ table.T
-        weights = torch.cat([by_token.flatten(1), by_feature], dim=1)
-        return functional.linear(torch.cat([is_token, features], dim=1), weights)
+        by_token = weights.unflatten(1, (tokens.shape[1], -1)) @ table.T
+        return functional.linear(is_token.to(table.dtype), by_token.flatten(1))
 
 
 class LayoutGnn(nn.Module):
@@ -178,7 +188,7 @@ class LayoutGnn(nn.Module):
         self.width = settings.width
         self.opcode = nn.Embedding(vocabulary.NUM_OPCODES, OPCODE_WIDTH)
         self.token = nn.Embedding(vocabulary.NUM_LAYOUT_TOKENS, TOKEN_WIDTH)
-        self.node = Mlp(OPCODE_WIDTH + NUM_NUMERIC, self.width, self.width)
+        self.node = NodeMlp(OPCODE_WIDTH + NUM_NUMERIC, self.width, self.width)
         self.pair = PairMlp(self.width, TOKEN_WIDTH, NUM_PAIR_FEATURES)
         self.blocks = nn.ModuleList(
             ColourBlock(before, after, len(conflicts.FEATURES))
@@ -202,36 +212,35 @@ class LayoutGnn(nn.Module):
         self, batch: Sequence[LayoutInputs], configs: np.ndarray, plan: Computation
     ) -> Tensor:
         """The same as score_batch."""
-        return self._compare(self._pool(batch, configs, plan))
+        return self._compare(self._pool(batch, plan))
 
     def pool(self, batch: Sequence[LayoutInputs], configs: np.ndarray) -> Tensor:
         """Sums over nodes (configs, graphs, values), each configuration for itself.
 
         The graphs become one disconnected graph with a common config axis.
         """
-        return self._pool(batch, configs, self._derive(batch, configs))
+        return self._pool(batch, self._derive(batch, configs))
 
     def _derive(self, batch: Sequence[LayoutInputs], configs: np.ndarray) -> Computation:
         structures = [inputs.structure for inputs in batch]
         return derive_computation(structures, configs, len(self.blocks), batch[0].opcodes.device)
 
-    def _pool(
-        self, batch: Sequence[LayoutInputs], configs: np.ndarray, computation: Computation
-    ) -> Tensor:
-        opcodes = self.opcode(torch.cat([inputs.opcodes for inputs in batch]))
+    def _pool(self, batch: Sequence[LayoutInputs], computation: Computation) -> Tensor:
+        opcodes = torch.cat([inputs.opcodes for inputs in batch])
         numeric = torch.cat([inputs.numeric for inputs in batch])
-        nodes = self.node(torch.cat([opcodes, numeric], dim=-1))
+        nodes = self.node(self.opcode.weight, opcodes, numeric)
+        layouts = torch.cat([inputs.layouts for inputs in batch])
+        firsts = offsets([len(inputs.layouts) for inputs in batch]).tolist()
+        places = [inputs.pair_layout + n for inputs, n in zip(batch, firsts, strict=True)]
         # Only the pairs that these configurations use: (configured, ...)
-        used = torch.cat([inputs.pair_tokens for inputs in batch])[computation.pairs]
+        used = torch.cat(places)[computation.pairs]
         features = torch.cat([inputs.pair_features for inputs in batch])[computation.pairs]
         own = computation.nodes[computation.configured]
-        pairs = self.pair(nodes, own, used, features, self.token.weight)
+        pairs = self.pair(nodes, own, layouts, used, features, self.token.weight)
         x = nodes[computation.nodes].index_add(0, computation.configured, pairs.to(nodes.dtype))
         for block, receiving in zip(self.blocks, computation.rounds, strict=True):
             x = block(x, receiving)
-        pooled = (computation.pooling @ x).view(-1, *configs.shape[1:], NUM_SHARES * x.shape[1])
-        usual, differences, others = pooled.split([1, len(configs), len(configs)])
-        return usual + differences + others
+        return computation.pooling.pool(x)
 
     def _compare(self, pooled: Tensor, listed: Tensor | None = None) -> Tensor:
         return self.readout(self.dropout(standardise(pooled, listed=listed))).squeeze(-1)

@@ -74,10 +74,7 @@ class Steps:
     configured: np.ndarray  # (configured,) int64 those colours 0 that have a layout
     pairs: np.ndarray  # (configured,) int64 their (node, layout) pair
     rounds: list[Round]
-    # ((1 + 2 x configs) x graphs x NUM_SHARES, colours after all rounds): the sums over the steady
-    # nodes with their most frequent colours; what those of each configuration differ from them; and
-    # its sums over the other nodes.
-    pooling: SparseRows
+    last: Colours  # after all rounds
 
 
 def derive_steps(graphs: Sequence[Structure], configs: np.ndarray, rounds: int) -> Steps:
@@ -96,7 +93,7 @@ def derive_steps(graphs: Sequence[Structure], configs: np.ndarray, rounds: int) 
         marks = Marks(marked, known[marked].astype(np.float32))
         blocks.append(Round(aggregation, marks, last.at(after)))
         last = after
-    return Steps(colours.nodes, configured, pairs[configured], blocks, _pool(graphs, last))
+    return Steps(colours.nodes, configured, pairs[configured], blocks, last)
 
 
 def _number_pairs(graphs: Sequence[Structure], configs: np.ndarray) -> tuple[Colours, np.ndarray]:
@@ -140,12 +137,14 @@ def list_shares(graphs: Sequence[Structure]) -> tuple[np.ndarray, np.ndarray, np
     return node[order], row[order], shares[node, share][order]
 
 
-def _pool(graphs: Sequence[Structure], colours: Colours) -> SparseRows:
+def find_pooling(graphs: Sequence[Structure], colours: Colours) -> SparseRows:
     """Sums over the nodes of each graph, weighted by their shares, for each configuration.
 
-    A steady node has its most frequent colour in at least half of the configurations. It is summed
-    with it once, and then of each configuration only if it differs: that takes two entries. Any
-    other is summed in each.
+    ((1 + 2 x configs) x graphs x NUM_SHARES, colours): the sums over the steady nodes with their
+    most frequent colours; what those of each configuration differ from them; and its sums over the
+    other nodes. A steady node has its most frequent colour in at least half of the configurations.
+    It is summed with it once, and then of each configuration only if it differs: that takes two
+    entries. Any other is summed in each.
     """
     node, row, weights = list_shares(graphs)
     usual = colours.find_most_frequent()

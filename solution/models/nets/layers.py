@@ -1,5 +1,8 @@
 """Building blocks of the nets."""
 
+from collections.abc import Sequence
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -12,6 +15,26 @@ class Mlp(nn.Sequential):
 
     def __init__(self, inputs: int, hidden: int, outputs: int) -> None:
         super().__init__(nn.Linear(inputs, hidden), nn.GELU(), nn.Linear(hidden, outputs))
+
+
+class NodeMlp(nn.ModuleList):
+    """Linear, GELU, Linear of [the row of a table that each node has, its numbers].
+
+    The table is multiplied with the first weights, not its rows for each node; the numbers are
+    given, and nobody asks for a gradient of them.
+
+    Shapes: table (rows, inputs - numbers), rows (nodes,) int64, numbers (nodes, numbers) ->
+    (nodes, outputs).
+    """
+
+    def __init__(self, inputs: int, hidden: int, outputs: int) -> None:
+        super().__init__(Mlp(inputs, hidden, outputs))
+
+    def forward(self, table: Tensor, rows: Tensor, numbers: Tensor) -> Tensor:
+        first, activation, last = cast("Sequence[nn.Linear]", self)
+        by_row, by_number = first.weight.split([table.shape[1], numbers.shape[1]], dim=1)
+        x = functional.embedding(rows, functional.linear(table, by_row))
+        return last(activation(x + functional.linear(numbers, by_number, first.bias)))
 
 
 class SelfAttention(nn.Module):

@@ -30,7 +30,7 @@ from solution.features.tile.loop_tokens import TOKEN_FEATURES, dimension_tokens
 from solution.models.base import RankerSettings
 from solution.models.nets.convolutions import BLOCKS, join_graphs
 from solution.models.nets.devices import take_rows
-from solution.models.nets.layers import Mlp, SelfAttention
+from solution.models.nets.layers import Mlp, NodeMlp, SelfAttention
 from solution.models.nets.net_ranker import NetRanker
 from solution.models.nets.training_settings import TrainingSettings
 from solution.models.settings import check_choice
@@ -151,7 +151,7 @@ class TileGnn(nn.Module):
         super().__init__()
         self.width = width = settings.width
         self.opcode = nn.Embedding(vocabulary.NUM_OPCODES, OPCODE_WIDTH)
-        self.node = Mlp(OPCODE_WIDTH + NUM_NUMERIC, width, width)
+        self.node = NodeMlp(OPCODE_WIDTH + NUM_NUMERIC, width, width)
         block = BLOCKS[settings.block]
         self.blocks = nn.ModuleList(block(width) for _ in range(settings.blocks))
         self.kernel = nn.Linear(3 * width, width)
@@ -198,7 +198,8 @@ class TileGnn(nn.Module):
         """(nodes of all graphs, width)."""
         opcodes = torch.cat([inputs.opcodes for inputs in batch])
         numeric = torch.cat([inputs.numeric for inputs in batch])
-        return self.node(torch.cat([self.opcode(opcodes), numeric], dim=-1))
+        found: Tensor = self.node(self.opcode.weight, opcodes, numeric)
+        return found
 
     def _convolve(self, x: Tensor, edge_index: Tensor) -> Tensor:
         for block in self.blocks:

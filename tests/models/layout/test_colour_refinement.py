@@ -1,7 +1,6 @@
 """Sharing colours changes nothing: against a net that computes every configuration alone."""
 
 import itertools
-from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -9,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from solution.domain.graph import Graph
@@ -23,7 +22,7 @@ from solution.models.layout.colour_refinement import (
     number_small,
     refine,
 )
-from solution.models.layout.computation import DeviceRound, derive_computation
+from solution.models.layout.computation import DevicePooling, DeviceRound, derive_computation
 from solution.models.layout.layout_gnn import LayoutGnn, LayoutGnnSettings, LayoutInputs, prepare
 from solution.models.nets.sparse import SparseMatrix
 from solution.models.nets.sparse_rows import SparseRows, sum_entries
@@ -86,11 +85,12 @@ def assert_same_partition(colours: Colours, seen: Seen) -> None:
 def pool_alone(net: LayoutGnn, inputs: LayoutInputs, graph: Graph, config: int) -> Tensor:
     """The sums of one configuration, node by node, by the formulas in the docstrings."""
     structure = inputs.structure
-    nodes = net.node(torch.cat([net.opcode(inputs.opcodes), inputs.numeric], dim=-1))
+    described = torch.cat([net.opcode(inputs.opcodes), inputs.numeric], dim=-1)
+    nodes = nn.Sequential(*net.node)(described)
     x = list(nodes)
     for place, node in enumerate(structure.configurable):
         pair = structure.codebook.pairs(np.array([config]))[0, place]
-        tokens = net.token(inputs.pair_tokens[pair].long()).flatten()
+        tokens = net.token(inputs.layouts[inputs.pair_layout[pair]].long()).flatten()
         layout = torch.cat([tokens, inputs.pair_features[pair]])
         hidden = functional.gelu(net.pair.node(nodes[node]) + net.pair.layout(layout))
         x[node] = nodes[node] + net.pair.out(hidden)
@@ -113,13 +113,15 @@ def pool_alone(net: LayoutGnn, inputs: LayoutInputs, graph: Graph, config: int) 
     return (torch.from_numpy(structure.shares).T @ torch.stack(x)).flatten()
 
 
-@pytest.mark.parametrize("make_round", [computation.make_round, DeviceRound])
+@pytest.mark.parametrize("is_compiled", [True, False])
 @pytest.mark.parametrize("rounds", [(8,), (8, 8), (8, 4), (6, 10, 4)])
 def test_the_net_equals_one_that_shares_nothing(
-    rounds: tuple[int, ...], make_round: Any, monkeypatch: pytest.MonkeyPatch
+    rounds: tuple[int, ...], is_compiled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a CPU, and as on any other device."""
-    monkeypatch.setattr(computation, "make_round", make_round)
+    if not is_compiled:
+        monkeypatch.setattr(computation, "make_round", DeviceRound)
+        monkeypatch.setattr(computation, "make_pooling", DevicePooling)
     torch.manual_seed(0)
     net = LayoutGnn(LayoutGnnSettings(width=8, rounds=rounds)).eval()
     graphs = [make_layout_graph(seed, configs=9) for seed in (1, 2)]
