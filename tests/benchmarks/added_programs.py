@@ -137,12 +137,13 @@ def main(
         rows = [(*row, case[1], case[3]) for case, own in found for row in own]
         scores = pl.DataFrame(rows, ["collection", "graph", "score", "seed", "added"], orient="row")
         scores.write_parquet(out / f"{name}.parquet")
-        groups = plan.graphs.filter(IS_LABELLED).select("collection", "graph", "group")
-        show(name, scores.join(groups, on=["collection", "graph"]))
+        show(name, plan, scores)
 
 
-def show(name: str, scores: pl.DataFrame) -> None:
-    """Means, and the paired difference with its interval over programs."""
+def show(name: str, plan: Plan, scores: pl.DataFrame) -> None:
+    """Means, and the paired difference with its interval over programs' structures."""
+    groups = plan.graphs.filter(IS_LABELLED).select("collection", "graph", "group")
+    scores = scores.join(groups, on=["collection", "graph"])
     member = pl.when("added").then(pl.lit(WITH)).otherwise(pl.lit(WITHOUT)).alias("member")
     table = scores.group_by("collection", "graph", "group", member).agg(pl.col("score").mean())
     for row in compare(table, WITH, WITHOUT).iter_rows(named=True):

@@ -69,8 +69,8 @@ def main(
         cases = list(product(range(folds), range(seeds), (XLA, NLP), (False, True)))
         found = run_cases(score, name, plan, cases, workers)
         rows = [(*row, case[1], case[3]) for case, own in found for row in own]
-        show(name, pl.DataFrame(rows, ["collection", "graph", "score", "seed", "added"],
-                                orient="row"))  # fmt: skip
+        scores = pl.DataFrame(rows, ["collection", "graph", "score", "seed", "added"], orient="row")
+        show(name, plan, scores)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,20 @@
+"""The benchmark of a program's own labels, from a folder of files to the sentences it prints."""
+
+from pathlib import Path
+
+import pytest
+
+from solution.domain.collection import LAYOUT
+from tests.benchmarks import own_labels
+
+SAMPLE = Path(__file__).parents[2] / "solution/data/sample/npz"
+
+
+def test_what_learns_nothing_gains_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own_labels.main(SAMPLE, tmp_path, ["nothing_001"], folds=2)
+    printed = capsys.readouterr().out.splitlines()
+    said = [line.removeprefix("nothing_001 ") for line in printed if "P above 0" in line]
+    assert [line.partition(": ")[0] for line in said] == [*LAYOUT, "mean"]
+    assert all("+0.000 (+0.000 to +0.000)" in line for line in said)
