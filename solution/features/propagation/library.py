@@ -72,7 +72,7 @@ def join_library(propagation: Propagation, numbered: Numbered) -> np.ndarray:
         reads = Reads(
             _list_abilities(propagation.graph, own, opcodes, largest),
             *_count(own, opcodes, largest), ~own.is_programs, own.use_starts, own.read, own.reader,
-            own.before, own.behind, *propagation.readers,
+            own.before, own.behind, *propagation.readings,
         )  # fmt: skip
         asks = ~own.is_programs[np.minimum(numbered.place, own.count - 1)]
         apart = (layouts[:, COPY] > 0) | (asks & (layouts[:, MADE] >= 0))

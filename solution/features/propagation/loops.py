@@ -38,7 +38,8 @@ class Loops:
 
     sums: np.ndarray  # (states,) bool: of several elements it makes one
     contiguous: np.ndarray  # (states,) bool: the first of them lie beside each other
-    at_once: np.ndarray  # (states,) bool: it makes what is not written to memory for a reduction
+    # (states,) bool: the library makes it at once with a reduction, so it is never in memory.
+    at_once: np.ndarray
     run: np.ndarray  # (states,) float64 log2 elements one after the other; 0 of others
     short: np.ndarray  # (states,) float64 how short that is: 0 from ENOUGH on, near 1 for one
     works_on: np.ndarray  # (states,) int64 the instruction whose tensor that is

@@ -55,7 +55,7 @@ class Propagation:
         return np.concatenate([own.node[own.read], own.node])
 
     @cached_property
-    def readers(self) -> Neighbours:
+    def readings(self) -> Neighbours:
         """Of each instruction the uses that read it."""
         own = self.instructions
         return Neighbours.of(own.read, np.arange(len(own.read)), own.count)
@@ -114,7 +114,7 @@ class Propagation:
         flags = (backend.row_major_operands, backend.row_major_products, backend.by_custom_calls)
         return Program(
             own.kind, own.rank, own.sizes, own.dimensions, own.fixed, own.use_starts, own.read,
-            own.reader, own.before, own.behind, own.order, *self.readers,
+            own.reader, own.before, own.behind, own.order, *self.readings,
             np.array(flags),
         )  # fmt: skip
 

@@ -87,7 +87,7 @@ class StateTable:
     # other, for it writes along the contiguous dimension of what it makes; 0 where none is copied.
     strides: np.ndarray
     # (states,) float32: the bytes that an instruction works on in loops that are too short, of
-    # those of all tensors (solution.features.propagation.loops).
+    # those of all tensors (solution.features.propagation.loops); 0 where there is no library.
     short_loops: np.ndarray
     # (states,) float32: the bytes of what the library makes at once with a reduction, of those of
     # all tensors (solution.features.propagation.library).
@@ -117,7 +117,7 @@ def _describe_states(graph: Graph, backend: Backend) -> StateTable:
     size = np.append(num_bytes(graph), 0.0)[node]
     total = max(1.0, float(size[own.is_programs].sum()))
     loops = find_loops(graph, own, places, layouts, joins)
-    is_slow = backend.by_library  # of others nobody has timed short loops
+    short = loops.short * backend.by_library  # of other backends nobody has timed them
     return StateTable(
         numbers=local.reshape(len(keys), len(varying)).astype(np.int32),
         instructions=int((varying < own.count).sum()),
@@ -128,7 +128,7 @@ def _describe_states(graph: Graph, backend: Backend) -> StateTable:
         features=_describe(own, places, layouts, size, total, is_own, loops, joins),
         shares=_share(own, places, layouts, size, total),
         strides=_find_strides(own, places, layouts),
-        short_loops=(is_slow * loops.short * size[loops.works_on] / total).astype(np.float32),
+        short_loops=(short * size[loops.works_on] / total).astype(np.float32),
         at_once=(loops.at_once * size[places.made] / total).astype(np.float32),
     )
 

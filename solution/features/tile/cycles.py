@@ -10,7 +10,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from solution.domain.graph import Graph
-from solution.features.tile.loops import count_tails, find_nest, innermost_loop, is_unit
+from solution.features.tile.cache import Nest
+from solution.features.tile.loops import count_tails, innermost_loop, is_unit
 from solution.features.tile.tiling import find_tiling
 
 NUMBERS = 16  # float32 of a vector
@@ -19,16 +20,17 @@ START = 20.0  # cycles to start the innermost loop, or the loop around it
 MISS = {"first_level": 4.0, "second_level": 15.0, "page_table": 20.0}  # cycles
 
 
-def estimate_cycles(graph: Graph, misses: Mapping[str, np.ndarray]) -> np.ndarray:
+def estimate_cycles(graph: Graph, nest: Nest, misses: Mapping[str, np.ndarray]) -> np.ndarray:
     """Cycles (configs,) of one iteration.
 
     Args:
+        nest: the graph's.
         misses: (configs,) blocks that each cache brings in.
     """
     tiling = find_tiling(graph)
     work = NUMBER * np.ones(len(tiling.tiles))
     if is_unit(graph):
         work = VECTOR / NUMBERS * count_tails(tiling, innermost_loop(graph), NUMBERS)
-    starts = find_nest(graph).executions[:2].sum(axis=0)
+    starts = nest.executions[:2].sum(axis=0)
     waits = sum(cycles * misses[name] for name, cycles in MISS.items())
     return work + (START * starts + waits) / tiling.extents.prod()

@@ -9,7 +9,6 @@ import numpy as np
 
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
-from solution.domain.memo import PerGraph
 from solution.domain.vocabulary import MAX_RANK, OPCODE_IDS
 from solution.features.column import Columns, Feature, numbered
 from solution.features.tile.access import find_walks
@@ -61,23 +60,24 @@ def innermost_loop(graph: Graph) -> int:
     return find_tiling(graph).rank - 1
 
 
-def _find_nest(graph: Graph) -> Nest:
+def find_nest(graph: Graph) -> Nest:
     """The kernel's loops, from the innermost outwards."""
     return make_nest(find_tiling(graph), innermost_loop(graph))
 
 
-find_nest = PerGraph(_find_nest)
+def describe_loops(graph: Graph, nest: Nest) -> Columns:
+    """The columns FEATURES.
 
-
-def describe_loops(graph: Graph) -> Columns:
-    """The columns FEATURES."""
+    Args:
+        nest: the graph's.
+    """
     tiling, inner = find_tiling(graph), innermost_loop(graph)
     trips, counts = tiling.tiles, tiling.counts
     iterations = tiling.extents.prod()
     return {
         "inner_trip": np.log(trips[:, inner]),
         **{f"inner_vector_{size}": np.log(count_tails(tiling, inner, size)) for size in VECTORS},
-        **_starts(find_nest(graph), iterations),
+        **_starts(nest, iterations),
         "inner_even": _even(tiling, inner),
         "inner_is_unit": float(is_unit(graph)),
         "sum_trip": np.log(trips[:, REDUCTION]),

@@ -59,14 +59,14 @@ FEATURES = (*CONFIGURATION, *FIT, *REUSE, *loops.FEATURES, *traffic.FEATURES, *k
 def tile_rows(graph: Graph) -> np.ndarray:
     """The columns FEATURES (configs, columns) float32, a row for each configuration in order."""
     graph = inline_fusions(graph)
-    tiling = find_tiling(graph)
+    tiling, nest = find_tiling(graph), loops.find_nest(graph)
     fit = _fit(graph, tiling)
     columns = {
         **_configuration(graph),
         **fit,
         **_reuse(tiling, fit["minor_0"]),
-        **loops.describe_loops(graph),
-        **traffic.describe_traffic(graph),
+        **loops.describe_loops(graph, nest),
+        **traffic.describe_traffic(graph, nest),
         **kernel.describe_kernel(graph),
     }
     return as_rows(columns, FEATURES, graph.num_configs)

@@ -26,7 +26,6 @@ from solution.features.tile.cache import (
     reach,
 )
 from solution.features.tile.cycles import estimate_cycles
-from solution.features.tile.loops import find_nest
 from solution.features.tile.tiling import NUM_LOOPS, REDUCTION, WINDOW, Tiling, find_tiling
 from solution.features.tile.walk import Walk
 
@@ -95,13 +94,17 @@ class Touch:
     least: float  # cache lines of the whole tensor
 
 
-def describe_traffic(graph: Graph) -> Columns:
-    """The columns FEATURES."""
+def describe_traffic(graph: Graph, nest: Nest) -> Columns:
+    """The columns FEATURES.
+
+    Args:
+        nest: the graph's.
+    """
     tiling, inner = find_tiling(graph), find_tiling(graph).rank - 1
     walks = find_walks(graph)
     number = tiling.counts.prod(axis=1)
     touches = [touch(walk, tiling) for walk in walks]
-    columns = _describe_all(touches, number) | _describe_misses(graph, walks)
+    columns = _describe_all(touches, number) | _describe_misses(graph, walks, nest)
     read = sorted(touches[1:], key=lambda t: (-t.least, -t.walk.inner_stride(inner)))[:READ]
     named = dict(zip(("written", "read_0", "read_1"), [*touches[:1], *read], strict=False))
     for name in ("written", "read_0", "read_1"):
@@ -158,8 +161,8 @@ def _describe_all(touches: list[Touch], number: np.ndarray) -> dict[str, np.ndar
     }
 
 
-def _describe_misses(graph: Graph, walks: list[Walk]) -> dict[str, np.ndarray]:
-    misses, columns = _count_misses(walks, find_nest(graph)), {}
+def _describe_misses(graph: Graph, walks: list[Walk], nest: Nest) -> dict[str, np.ndarray]:
+    misses, columns = _count_misses(walks, nest), {}
     least = {
         block: sum(float(count_blocks(walk, walk.sizes[None], block)[0]) for walk in walks)
         for block in BLOCKS
@@ -168,7 +171,7 @@ def _describe_misses(graph: Graph, walks: list[Walk]) -> dict[str, np.ndarray]:
         recent, gradual = (part / max(least[cache.block], 1.0) for part in misses[name])
         columns[f"misses_{name}"], columns[f"gradual_{name}"] = np.log(recent), np.log(gradual)
     of_caches = {name: found.gradual for name, found in misses.items()}
-    return columns | {"cycles": np.log(estimate_cycles(graph, of_caches))}
+    return columns | {"cycles": np.log(estimate_cycles(graph, nest, of_caches))}
 
 
 def _count_misses(walks: list[Walk], nest: Nest) -> dict[str, Misses]:

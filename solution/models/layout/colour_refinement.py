@@ -29,7 +29,10 @@ FOR_OPERANDS, FOR_CONSUMERS = FACTORS  # of their hashes; odd
 
 @dataclass(frozen=True)
 class Colours:
-    """The distinct colours of the nodes after some rounds; no two nodes have one in common."""
+    """The distinct colours of the nodes after some rounds.
+
+    No two nodes have one in common, and those of a node are numbered one after the other.
+    """
 
     numbers: np.ndarray  # (nodes, configs) int32, 0 ... colours - 1
     nodes: np.ndarray  # (colours,) int64 the node that has each

@@ -18,28 +18,33 @@ class CompiledPooling:
     """What solution.models.layout.computation.DevicePooling does, without a matrix.
 
     Args:
-        colours: after all rounds; those of a node are numbered one after the other.
+        colours: after all rounds.
     """
 
     def __init__(self, graphs: Sequence[Structure], colours: Colours) -> None:
         firsts = starts_of(np.bincount(colours.nodes, minlength=len(colours.numbers)))
-        self._rows = len(graphs) * NUM_SHARES
+        self._num_rows, self._num_colours = len(graphs) * NUM_SHARES, len(colours.nodes)
         self._entries = (colours.numbers, firsts, *list_shares(graphs))
 
     def prepare_gradient(self) -> None:
-        """Nothing has to be known besides."""
+        """A gradient needs nothing more."""
 
     def pool(self, x: Tensor) -> Tensor:
-        """As DevicePooling.pool, in float32."""
-        sums: Tensor = _Pool.apply(x.float(), self._rows, self._entries)
+        """As DevicePooling.pool, in float32.
+
+        Raises ValueError where there is not a row for each colour.
+        """
+        if len(x) != self._num_colours:
+            raise ValueError(f"sums were asked of {len(x)} colours, expected {self._num_colours}")
+        sums: Tensor = _Pool.apply(x.float(), self._num_rows, self._entries)
         return sums.transpose(0, 1).reshape(sums.shape[1], -1, NUM_SHARES * x.shape[1])
 
 
 class _Pool(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *given: Any) -> Tensor:
-        x, rows, ctx.entries = given
-        return torch.from_numpy(_add_up(x.detach().contiguous().numpy(), rows, *ctx.entries))
+        x, num_rows, ctx.entries = given
+        return torch.from_numpy(_sum(x.detach().contiguous().numpy(), num_rows, *ctx.entries))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
@@ -48,7 +53,7 @@ class _Pool(torch.autograd.Function):
 
 
 @njit(**FAST)
-def _add_up(x, num_rows, numbers, firsts, nodes, rows, weights):
+def _sum(x, num_rows, numbers, firsts, nodes, rows, weights):
     """Sums (rows, configs, width) of x (colours, width).
 
     A node's first colour is summed as if all configurations had it, and then of each what its own

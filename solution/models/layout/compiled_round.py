@@ -33,10 +33,19 @@ class CompiledRound:
         self.known = torch.from_numpy(own.marks.values)
 
     def prepare_gradient(self) -> None:
-        """Nothing has to be known besides."""
+        """A gradient needs nothing more."""
 
     def receive(self, messages: Tensor, kept: Tensor, extra: Tensor, norm: nn.LayerNorm) -> Tensor:
-        """As solution.models.layout.computation.DeviceRound.receive, in float32."""
+        """As solution.models.layout.computation.DeviceRound.receive, in float32.
+
+        Raises ValueError where the tensors are not those of this round: what is compiled would read
+        beyond them.
+        """
+        half, senders = messages.shape[1], self.own.aggregation.num_columns
+        given = [tuple(tensor.shape) for tensor in (messages, kept, extra, norm.weight)]
+        expected = [(senders, half), (senders // 3, 2 * half), (len(self.known), half), (half,)]
+        if given != expected:
+            raise ValueError(f"a round was given shapes {given}, expected {expected}")
         tensors = (messages.float(), kept.float(), extra.float(), norm.weight, norm.bias)
         found: Tensor = _Receive.apply(*tensors, norm.eps, self.own)
         return found
@@ -48,15 +57,16 @@ class _Receive(torch.autograd.Function):
         *tensors, epsilon, own = given
         arrays = [tensor.detach().contiguous().numpy() for tensor in tensors]
         values, *ctx.kept = _receive(*arrays, FLOAT(epsilon), *_list_entries(own))
-        ctx.own, ctx.scaling = own, arrays[3:]
+        ctx.own = own
+        ctx.save_for_backward(*tensors[3:])
         return torch.from_numpy(values)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         gradient = gradients[0].contiguous().numpy()
         senders = ctx.own.aggregation.num_columns
-        entries = _list_entries(ctx.own)
-        found = _hand_back(gradient, *ctx.kept, *ctx.scaling, senders, *entries)
+        scaling = [tensor.detach().contiguous().numpy() for tensor in ctx.saved_tensors]
+        found = _hand_back(gradient, *ctx.kept, *scaling, senders, *_list_entries(ctx.own))
         return *map(torch.from_numpy, found), None, None
 
 

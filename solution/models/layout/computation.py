@@ -1,4 +1,4 @@
-"""What a net on colours has to compute, as tensors on its device."""
+"""What a net on colours has to compute: compiled for a CPU, as tensors on any other device."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Receiving(Protocol):
     known: Tensor  # (marked, extras) float32 what some colours know of the constraints on them
 
     def prepare_gradient(self) -> None:
-        """Find out now what is found out for gradients else."""
+        """Do now what a gradient needs."""
 
     def receive(self, messages: Tensor, kept: Tensor, extra: Tensor, norm: nn.LayerNorm) -> Tensor:
         """kept of each colour's parent + [GELU(u), GELU(-u)], u = norm(sum of messages + extra).
@@ -62,7 +62,7 @@ class Pooling(Protocol):
     """The sums over the nodes of each graph, of their last colours."""
 
     def prepare_gradient(self) -> None:
-        """Find out now what is found out for gradients else."""
+        """Do now what a gradient needs."""
 
     def pool(self, x: Tensor) -> Tensor:
         """Sums (configs, graphs, NUM_SHARES x width) of x (colours, width)."""
@@ -98,7 +98,7 @@ class Computation:
     pooling: Pooling
 
     def prepare_gradients(self) -> None:
-        """Transpose now what is transposed for gradients else."""
+        """Do now what gradients need."""
         for receiving in self.rounds:
             receiving.prepare_gradient()
         self.pooling.prepare_gradient()
@@ -119,12 +119,12 @@ def derive_computation(
 
 
 def make_round(own: Round, device: torch.device) -> Receiving:
-    """A round on a device."""
+    """A round: compiled for a CPU, in torch's operations elsewhere."""
     return CompiledRound(own) if device.type == "cpu" else DeviceRound(own, device)
 
 
 def make_pooling(graphs: Sequence[Structure], last: Colours, device: torch.device) -> Pooling:
-    """The sums on a device."""
+    """The sums: compiled for a CPU, a matrix elsewhere."""
     if device.type == "cpu":
         return CompiledPooling(graphs, last)
     return DevicePooling(graphs, last, device)

@@ -93,7 +93,7 @@ class CostInputs:
     shares: Tensor  # (states, NUM_SHARES) float32
     strides: Tensor  # (states,) float32 how far apart a copy reads
     short_loops: Tensor  # (states,) float32 the share of bytes in loops that are too short
-    at_once: Tensor  # (states,) float32 the share of bytes made at once with a reduction
+    at_once: Tensor  # (states,) float32 the share of bytes a library makes with a reduction
     is_argument: Tensor  # (states,) float32: 1 where the tensor is a parameter
     is_copied: Tensor  # (states,) float32: 1 where something is copied
     is_made: Tensor  # (states,) float32: 1 where it is an instruction's

@@ -141,9 +141,9 @@ def prepare(graph: Graph, pruning: str, hops: int) -> LayoutInputs:
 class PairMlp(nn.Module):
     """Linear, GELU, Linear of [node, layout]; what several have in common is multiplied once.
 
-    Shapes: nodes (nodes, width), node (pairs,) int64 that of each pair, layouts (layouts, 18) int8
-    tokens, layout (pairs,) int64 that of each, features (pairs, features) of it, table (tokens,
-    token width) -> (pairs, width).
+    Shapes: nodes (nodes, width), own (pairs,) int64 the node of each pair, layouts (layouts, 18)
+    int8 tokens, used (pairs,) int64 the layout of each pair, features (pairs, features) of each
+    pair, table (tokens, token width) -> (pairs, width).
     """
 
     def __init__(self, width: int, token_width: int, features: int) -> None:
@@ -156,17 +156,17 @@ class PairMlp(nn.Module):
     def forward(
         self,
         nodes: Tensor,
-        node: Tensor,
+        own: Tensor,
         layouts: Tensor,
-        layout: Tensor,
+        used: Tensor,
         features: Tensor,
         table: Tensor,
     ) -> Tensor:
         sizes = [layouts.shape[1] * table.shape[1], features.shape[1]]
         by_token, by_feature = self.layout.weight.split(sizes, dim=1)
-        added = functional.embedding(layout, self._multiply(layouts, table, by_token))
+        added = functional.embedding(used, self._multiply(layouts, table, by_token))
         added = added + functional.linear(features, by_feature)
-        return self.out(functional.gelu(self.node(nodes)[node] + added))
+        return self.out(functional.gelu(self.node(nodes)[own] + added))
 
     def _multiply(self, tokens: Tensor, table: Tensor, weights: Tensor) -> Tensor:
         """The product of the weights with the table's row of each token.

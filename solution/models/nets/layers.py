@@ -1,6 +1,5 @@
 """Building blocks of the nets."""
 
-from collections.abc import Sequence
 from typing import cast
 
 import torch
@@ -18,23 +17,25 @@ class Mlp(nn.Sequential):
 
 
 class NodeMlp(nn.ModuleList):
-    """Linear, GELU, Linear of [the row of a table that each node has, its numbers].
+    """An Mlp of [the entry of a table that each node has, its features].
 
-    The table is multiplied with the first weights, not its rows for each node; the numbers are
-    given, and nobody asks for a gradient of them.
+    The table is multiplied with the first weights, not its entries for each node.
 
-    Shapes: table (rows, inputs - numbers), rows (nodes,) int64, numbers (nodes, numbers) ->
+    Shapes: table (entries, inputs - features), entry (nodes,) int64, features (nodes, features) ->
     (nodes, outputs).
     """
 
     def __init__(self, inputs: int, hidden: int, outputs: int) -> None:
+        # Its weights are named as an Mlp's, by which nets without torch and ONNX files find them.
         super().__init__(Mlp(inputs, hidden, outputs))
 
-    def forward(self, table: Tensor, rows: Tensor, numbers: Tensor) -> Tensor:
-        first, activation, last = cast("Sequence[nn.Linear]", self)
-        by_row, by_number = first.weight.split([table.shape[1], numbers.shape[1]], dim=1)
-        x = functional.embedding(rows, functional.linear(table, by_row))
-        return last(activation(x + functional.linear(numbers, by_number, first.bias)))
+    def forward(self, table: Tensor, entry: Tensor, features: Tensor) -> Tensor:
+        first, activation, last = self
+        assert isinstance(first, nn.Linear)
+        by_entry, by_feature = first.weight.split([table.shape[1], features.shape[1]], dim=1)
+        x = functional.embedding(entry, functional.linear(table, by_entry))
+        x = x + functional.linear(features, by_feature, first.bias)
+        return cast("Tensor", last(activation(x)))
 
 
 class SelfAttention(nn.Module):

@@ -156,6 +156,8 @@ def test_small_windows_are_slow_along_the_contiguous_dimension(window: int) -> N
     np.testing.assert_allclose(loops.run[states], np.log2([8, window]))
     expected = [1 / 8 - 1 / ENOUGH, 1 / 2 - 1 / ENOUGH] if window == 2 else [0, 0]
     np.testing.assert_allclose(loops.short[states], expected)
+    assert state_tables("cpu")(graph).short_loops.any() == (window == 2)
+    assert not state_tables("tpu")(graph).short_loops.any()  # nobody has timed one
 
 
 def test_short_loops_and_what_is_made_at_once_are_bytes_beside_all_bytes() -> None:

@@ -11,6 +11,7 @@ from solution.domain.collection import TILE
 from solution.domain.metrics import top_k_score
 from solution.features.table import feature_table
 from solution.features.tile.cycles import MISS, NUMBER, NUMBERS, START, VECTOR, estimate_cycles
+from solution.features.tile.loops import find_nest
 from tests.features.tile.test_access import with_dimensions
 from tests.features.tile.test_tile_table import make_kernel, make_tile
 
@@ -31,14 +32,14 @@ def test_cycles_of_a_product_by_hand() -> None:
     starts = 100 * 64 * 4 + 100 * 4  # of the columns, of the sum around them
     waits = MISS["first_level"] * 700 + MISS["page_table"]
     expected = (VECTOR * vectors + START * starts + waits) / iterations
-    assert estimate_cycles(graph, misses)[0] == pytest.approx(expected)
+    assert estimate_cycles(graph, find_nest(graph), misses)[0] == pytest.approx(expected)
 
 
 def test_strided_loops_take_their_numbers_one_by_one() -> None:
     nodes = [("parameter", (96, 64)), ("transpose", (64, 96))]
     graph = with_dimensions(make_kernel(nodes, [(1, 0)], make_tile(8, 96)[None]), 1, (1, 0))
     expected = NUMBER + START * (64 + 8) / (64 * 96)
-    assert estimate_cycles(graph, NO_MISSES)[0] == pytest.approx(expected)
+    assert estimate_cycles(graph, find_nest(graph), NO_MISSES)[0] == pytest.approx(expected)
 
 
 def test_a_kernel_without_loops_has_a_number() -> None:

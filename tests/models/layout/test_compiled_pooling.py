@@ -1,6 +1,7 @@
 """Sums over nodes that are compiled against the product with a matrix."""
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -43,8 +44,16 @@ def test_sums_and_gradients_are_those_of_the_matrix(
         [generator.integers(0, len(own.codebook.codes), configs) for own in graphs], axis=1
     )
     last = derive_steps(graphs, rows, rounds).last
+    assert (np.diff(last.nodes) >= 0).all()  # a node's colours are beside each other
     x = torch.from_numpy(generator.normal(size=(len(last.nodes), WIDTH)).astype(np.float32))
     expected = pool(DevicePooling(graphs, last, torch.device("cpu")), x)
     found = pool(CompiledPooling(graphs, last), x)
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+
+
+def test_other_colours_are_refused() -> None:
+    graphs = draw_structures([1])
+    last = derive_steps(graphs, np.zeros((4, 1), np.int64), 1).last
+    with pytest.raises(ValueError, match=f"expected {len(last.nodes)}"):
+        CompiledPooling(graphs, last).pool(torch.zeros(len(last.nodes) - 1, WIDTH))

@@ -73,11 +73,39 @@ def test_short_numbers_are_summed_in_long_ones() -> None:
     assert torch.equal(found, CompiledRound(own).receive(messages, kept, extra, norm))
 
 
-def test_a_number_that_is_none_stays_one() -> None:
-    """A net that diverges has to be seen."""
-    own = draw_round(np.random.default_rng(0), 2, 3, 0)
-    nothing = torch.full((6, 4), torch.nan), torch.zeros(2, 8), torch.zeros(0, 4)
-    assert CompiledRound(own).receive(*nothing, nn.LayerNorm(4)).isnan().any()
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+def test_a_number_that_is_none_stays_one(bad: float) -> None:
+    """A net that diverges has to be seen, where it does."""
+    generator, norm = np.random.default_rng(0), nn.LayerNorm(4)
+    own = draw_round(generator, 5, 20, 0)
+    messages = torch.from_numpy(generator.normal(size=(15, 4)).astype(np.float32))
+    messages[3] = bad
+    tensors = [messages, torch.zeros(5, 8), torch.zeros(0, 4)]
+    expected = receive(DeviceRound(own, CPU), tensors, norm)
+    found = receive(CompiledRound(own), tensors, norm)
+    assert 0 < expected[0].isnan().sum() < expected[0].numel()
+    for one, other in zip(found, expected, strict=True):
+        assert torch.equal(one.isnan(), other.isnan())
+
+
+@pytest.mark.parametrize("wrong", range(3))
+def test_tensors_of_another_round_are_refused(wrong: int) -> None:
+    own = draw_round(np.random.default_rng(0), 5, 7, 3)
+    tensors = [torch.zeros(15, 4), torch.zeros(5, 8), torch.zeros(3, 4)]
+    tensors[wrong] = tensors[wrong][1:]
+    with pytest.raises(ValueError, match="a round was given shapes"):
+        receive(CompiledRound(own), tensors, nn.LayerNorm(4))
+
+
+def test_weights_that_changed_since_are_refused() -> None:
+    """As torch's own operations refuse to give a gradient at weights that are no longer there."""
+    own, norm = draw_round(np.random.default_rng(0), 5, 7, 3), nn.LayerNorm(4)
+    messages = torch.randn(15, 4, requires_grad=True)
+    values = CompiledRound(own).receive(messages, torch.zeros(5, 8), torch.zeros(3, 4), norm)
+    with torch.no_grad():
+        norm.weight.mul_(3)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        values.sum().backward()
 
 
 @pytest.mark.parametrize("most", [1, 5, 60])
