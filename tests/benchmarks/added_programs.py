@@ -134,10 +134,15 @@ def main(
     for name in experiment:
         cases = list(product(range(folds), range(seeds), (XLA, NLP), (False, True), (scored,)))
         found = run_cases(score, name, plan, cases, workers)
-        rows = [(*row, case[1], case[3]) for case, own in found for row in own]
-        scores = pl.DataFrame(rows, ["collection", "graph", "score", "seed", "added"], orient="row")
+        scores = list_scores(found)
         scores.write_parquet(out / f"{name}.parquet")
         show(name, plan, scores)
+
+
+def list_scores(found: list[tuple[tuple, Any]]) -> pl.DataFrame:
+    """collection, graph, score, seed, added; of cases (fold, seed, collections, added, ...)."""
+    rows = [(*row, case[1], case[3]) for case, own in found for row in own]
+    return pl.DataFrame(rows, ["collection", "graph", "score", "seed", "added"], orient="row")
 
 
 def show(name: str, plan: Plan, scores: pl.DataFrame) -> None:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-import polars as pl
 import typer
 
 from solution.data.folders import find_files
@@ -27,7 +26,7 @@ from solution.system.report import Report
 from solution.training.fit import split_training
 from solution.training.plan import make_plan
 from solution.training.sites import Here
-from tests.benchmarks.added_programs import run_cases, show
+from tests.benchmarks.added_programs import list_scores, run_cases, show
 
 Found = list[tuple[str, str, float]]  # collection, graph, tau
 RANKERS = ("layout_gnn_001", "layout_cost_net_001")
@@ -67,10 +66,7 @@ def main(
     plan = make_plan(store, "architecture", folds)
     for name in experiment:
         cases = list(product(range(folds), range(seeds), (XLA, NLP), (False, True)))
-        found = run_cases(score, name, plan, cases, workers)
-        rows = [(*row, case[1], case[3]) for case, own in found for row in own]
-        scores = pl.DataFrame(rows, ["collection", "graph", "score", "seed", "added"], orient="row")
-        show(name, plan, scores)
+        show(name, plan, list_scores(run_cases(score, name, plan, cases, workers)))
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ import numpy as np
 import polars as pl
 from rich.console import Console
 
+from ensembles.votes import average
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
 from solution.domain.collection import TILE
@@ -123,7 +124,7 @@ def measure_tpu(data: Path, names: list[str]) -> None:
     }
     several = {name: found for name, found in rankings.items() if len(found[0]) == len(SEEDS)}
     for name, found in several.items():  # as an experiment ranks
-        rankings[f"{name}, seeds averaged"] = [[average(orders)] for orders in found]
+        rankings[f"{name}, seeds averaged"] = [[average(orders, "z_score")] for orders in found]
     for name, orders in rankings.items():
         top_1 = _mean(graphs, orders, 1)
         top_5 = _mean(graphs, orders, 5)
@@ -152,12 +153,6 @@ def tile_volume(graph: Graph) -> np.ndarray:
 def fewest_cycles(graph: Graph) -> np.ndarray:
     """What each configuration (configs,) may take, without a model."""
     return feature_table(graph)["cycles"].to_numpy()
-
-
-def average(orders: list[np.ndarray]) -> np.ndarray:
-    """The mean of scores (configs,) of several models, each standardised."""
-    standard = [(order - order.mean()) / max(float(order.std()), 1e-12) for order in orders]
-    return np.asarray(np.mean(standard, axis=0))
 
 
 def leave_one_out(settings: RankerSettings, graphs: list[Graph]) -> list[list[np.ndarray]]:

@@ -13,7 +13,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from solution.domain.graph import Graph
 from solution.experiments.base import find_experiment, list_experiments
 from solution.features.nodes import fit_scaler
-from solution.models.layout import computation
 from solution.models.layout.computation import DevicePooling, DeviceRound, derive_computation
 from solution.models.nets import net_ranker
 from solution.models.nets import training_loop as training
@@ -22,6 +21,7 @@ from solution.models.nets.losses import LOSSES
 from solution.models.nets.net_ranker import NetRanker
 from tests.benchmarks import devices
 from tests.benchmarks.timed_fits import unwrap, with_epochs
+from tests.made.elsewhere import compute_as_elsewhere
 from tests.made.graphs import make_layout_graph, make_tile_graph
 
 CONFIGS = 8
@@ -106,8 +106,7 @@ def test_a_plan_is_on_the_device() -> None:
 def test_bfloat16_learns_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The precision that training takes on a GPU, and its operations, on the CPU."""
     monkeypatch.setattr(net_ranker, "pick_device", lambda: torch.device("cpu"))
-    monkeypatch.setattr(computation, "make_round", DeviceRound)
-    monkeypatch.setattr(computation, "make_pooling", DevicePooling)
+    compute_as_elsewhere(monkeypatch)
     graphs = [make_graph(name, seed) for seed in range(3)]
     settings = with_epochs(build(name).settings, 2)
     scores = []

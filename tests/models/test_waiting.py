@@ -9,12 +9,11 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from solution.features.nodes import fit_scaler
-from solution.models.layout import computation
-from solution.models.layout.computation import DevicePooling, DeviceRound
 from solution.models.nets.devices import make_fabric
 from solution.models.nets.stepping import Steps
 from solution.models.nets.team import Team
 from solution.models.nets.training_loop import make_optimizer
+from tests.made.elsewhere import compute_as_elsewhere
 from tests.models.test_device import NETS, build, make_graph
 
 # Operations whose result, or its size, the CPU must have before it goes on.
@@ -57,8 +56,7 @@ def test_what_waits_is_counted() -> None:
 def test_a_step_waits_for_nothing_that_need_not_be(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(computation, "make_round", DeviceRound)
-    monkeypatch.setattr(computation, "make_pooling", DevicePooling)
+    compute_as_elsewhere(monkeypatch)
     ranker = build(name)
     examples = [ranker._example(make_graph(name, seed), None) for seed in range(2)]
     ranker.scalers_ = {

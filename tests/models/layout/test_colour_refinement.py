@@ -15,18 +15,19 @@ from solution.domain.graph import Graph
 from solution.domain.neighbours import Neighbours
 from solution.domain.ragged import starts_of
 from solution.features.layout import conflicts
-from solution.models.layout import colour_refinement, computation, layout_forward, layout_gnn
+from solution.models.layout import colour_refinement, layout_forward, layout_gnn
 from solution.models.layout.colour_refinement import (
     Colours,
     number_colours,
     number_small,
     refine,
 )
-from solution.models.layout.computation import DevicePooling, DeviceRound, derive_computation
+from solution.models.layout.computation import derive_computation
 from solution.models.layout.layout_gnn import LayoutGnn, LayoutGnnSettings, LayoutInputs, prepare
 from solution.models.nets.sparse import SparseMatrix
 from solution.models.nets.sparse_rows import SparseRows, sum_entries
 from solution.models.nets.training_settings import TrainingSettings
+from tests.made.elsewhere import compute_as_elsewhere
 from tests.made.graphs import make_layout_graph
 
 Seen = dict[tuple[int, int], tuple[object, ...]]
@@ -120,8 +121,7 @@ def test_the_net_equals_one_that_shares_nothing(
 ) -> None:
     """On a CPU, and as on any other device."""
     if not is_compiled:
-        monkeypatch.setattr(computation, "make_round", DeviceRound)
-        monkeypatch.setattr(computation, "make_pooling", DevicePooling)
+        compute_as_elsewhere(monkeypatch)
     torch.manual_seed(0)
     net = LayoutGnn(LayoutGnnSettings(width=8, rounds=rounds)).eval()
     graphs = [make_layout_graph(seed, configs=9) for seed in (1, 2)]

@@ -7,23 +7,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from solution.domain.ragged import starts_of
 from solution.models.layout.compiled_round import CompiledRound, _density, _erf
 from solution.models.layout.computation import DeviceRound, Receiving
 from solution.models.layout.steps import Marks, Round
-from solution.models.nets.sparse_rows import SparseRows
+from tests.models.layout.test_colour_refinement import draw_rows
 
 CPU = torch.device("cpu")
 
 
 def draw_round(generator: np.random.Generator, before: int, after: int, marked: int) -> Round:
     """Of colours that add up no message, one or several."""
-    starts = starts_of(generator.integers(0, 6, after)).astype(np.int32)
-    columns = generator.integers(0, 3 * before, starts[-1]).astype(np.int32)
-    values = generator.normal(size=starts[-1]).astype(np.float32)
+    rows = draw_rows(generator, after, 3 * before, most=5)
     colours = np.sort(generator.permutation(after)[:marked])
     return Round(
-        SparseRows(starts, columns, values, 3 * before),
+        rows._replace(starts=rows.starts.astype(np.int32), columns=rows.columns.astype(np.int32)),
         Marks(colours, generator.normal(size=(len(colours), 3)).astype(np.float32)),
         generator.integers(0, before, after).astype(np.int32),
     )

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from solution.models.layout import computation
-from solution.models.layout.computation import DevicePooling, DeviceRound
 from solution.models.layout.layout_gnn import LayoutGnn, LayoutGnnSettings, prepare
+from tests.made.elsewhere import compute_as_elsewhere
 from tests.made.graphs import make_layout_graph
 
 
@@ -26,8 +25,7 @@ def test_scores_and_gradients_are_the_same(is_short: bool, monkeypatch: pytest.M
         return {"scores": scores.detach()} | {n: g for n, g in found.items() if g is not None}
 
     compiled = learn()
-    monkeypatch.setattr(computation, "make_round", DeviceRound)
-    monkeypatch.setattr(computation, "make_pooling", DevicePooling)
+    compute_as_elsewhere(monkeypatch)
     expected = learn()
     assert compiled.keys() == expected.keys() and len(expected) > 20
     for name, value in expected.items():
