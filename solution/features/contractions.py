@@ -14,8 +14,6 @@ same: its input feature and its kernel's input feature are what it sums over.
 """
 
 import dataclasses
-from functools import lru_cache
-from itertools import combinations, permutations
 
 import numpy as np
 
@@ -26,7 +24,7 @@ from solution.domain.vocabulary import MAX_RANK, OPCODE_IDS, SUMMED
 from solution.features.column import Feature
 from solution.features.layout.tensors import find_tensors
 from solution.features.operands import NONE, find_operands
-from solution.features.padding import PADDING, tensor_ranks
+from solution.features.padding import PADDING
 from solution.features.work import num_operations
 
 LEFT = [vocabulary.CONVOLUTION_INPUT_FEATURE, *range(95, 99)]  # and the spatial ones
@@ -41,59 +39,13 @@ FEATURES = tuple(
     )
 )
 
-Dimensions = tuple[int, ...]
-
-
-@lru_cache(maxsize=1 << 14)
-def find_summed(
-    left: Dimensions, right: Dimensions, output: Dimensions
-) -> tuple[Dimensions, Dimensions] | None:
-    """The dimensions of the two operands that a dot of these shapes sums; None where none fit."""
-    for batch in range(min(len(left), len(right), len(output)) + 1):
-        summed, odd = divmod(len(left) + len(right) - len(output) - batch, 2)
-        if odd or summed < 0 or batch + summed > min(len(left), len(right)):
-            continue
-        shared, own = output[:batch], len(left) - batch - summed
-        of_left = _fitting(left, summed, shared, output[batch : batch + own])
-        of_right = _fitting(right, summed, shared, output[batch + own :])
-        pairs = [
-            (one, other)
-            for one in reversed(of_left)
-            for other in of_right
-            if sorted(left[k] for k in one) == sorted(right[k] for k in other)
-        ]
-        if pairs:
-            return pairs[0]
-    return None
-
-
-def _fitting(
-    shape: Dimensions, summed: int, batch: Dimensions, own: Dimensions
-) -> list[Dimensions]:
-    """The dimensions that may be summed, if the others are the `batch` and the operand's `own`."""
-    found = []
-    for chosen in combinations(range(len(shape)), summed):
-        rest = [place for place in range(len(shape)) if place not in chosen]
-        for first in permutations(rest, len(batch)):
-            others = [place for place in rest if place not in first]
-            if [shape[k] for k in (*first, *others)] == [*batch, *own]:
-                found.append(chosen)
-                break
-    return found
-
 
 def _find_contractions(graph: Graph) -> np.ndarray:
     if graph.summed is not None:  # its module says it
         return graph.summed
     found = np.full((graph.num_nodes, 2, SUMMED), NONE)
-    operands, ranks = find_operands(graph), tensor_ranks(graph)
-    shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS].astype(np.int64)
-    for node in np.flatnonzero(graph.node_opcodes == OPCODE_IDS["dot"]):
-        three = (operands.input[node], operands.kernel[node], node)
-        if NONE in three:
-            continue
-        summed = find_summed(*(tuple(shapes[one, : ranks[one]].tolist()) for one in three))
-        for row, own in zip(found[node], summed or (), strict=False):
+    for node, letters in find_operands(graph).letters.items():
+        for row, own in zip(found[node], letters.summed, strict=True):
             row[: len(own[:SUMMED])] = own[:SUMMED]
     found.setflags(write=False)
     return found

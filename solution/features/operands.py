@@ -5,10 +5,9 @@ numbers, and the root of a computation that the node calls stands among them. Th
 of it away.
 """
 
-import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import permutations
 from typing import Any
 
@@ -19,8 +18,12 @@ from solution.domain.graph import Graph
 from solution.domain.memo import PerGraph
 from solution.domain.neighbours import Neighbours
 from solution.domain.vocabulary import OPCODE_IDS
+from solution.features.einsum import Einsum, count_terms, label_dot
+from solution.features.gradients import find_gradients
+from solution.features.padding import tensor_ranks
 
 NONE = -1
+MADE_ALIKE = [OPCODE_IDS[name] for name in ("add", "dot", "reshape", "transpose")]
 
 
 @dataclass(frozen=True)
@@ -33,10 +36,46 @@ class Operands:
 
     input: np.ndarray  # (nodes,) node ids; NONE for other nodes
     kernel: np.ndarray  # (nodes,) of a dot its second operand; NONE for a reshape
+    letters: dict[int, Einsum] = field(default_factory=dict)  # of each dot whose shapes fit
 
 
 def _find_operands(graph: Graph) -> Operands:
-    """Tell input from kernel for every convolution, dot and reshape.
+    """Tell input from kernel for every convolution, dot and reshape, and label the dots."""
+    found = _guess(graph)
+    dots = np.flatnonzero((graph.node_opcodes == OPCODE_IDS["dot"]) & (found.kernel != NONE))
+    guess = {node: (int(found.input[node]), int(found.kernel[node])) for node in dots.tolist()}
+    label = partial(_label, graph, tensor_ranks(graph))
+    gradients = find_gradients(graph, tensor_ranks(graph), guess, label)
+    for node, pair in guess.items():
+        gradient = gradients.get(node)
+        letters = label(node, *pair) if gradient is None else gradient.letters
+        if gradient is not None:
+            found.input[node], found.kernel[node] = gradient.left, gradient.right
+        if letters is not None:
+            found.letters[node] = letters
+    return found
+
+
+def _label(graph: Graph, ranks: np.ndarray, node: int, left: int, right: int) -> Einsum | None:
+    """Of a dot and what it reads, by their shapes."""
+    shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
+    sizes = [tuple(shapes[k, : ranks[k]].astype(int).tolist()) for k in (left, right, node)]
+    summed = None
+    if graph.summed is not None:
+        summed = tuple(tuple(sorted(row[row >= 0].tolist())) for row in graph.summed[node])
+    is_alike = _is_alike(graph, left, right)
+    return label_dot(*sizes, is_alike=is_alike, summed=summed)
+
+
+def _is_alike(graph: Graph, left: int, right: int) -> bool:
+    """Whether two tensors are made in the same way, as queries and keys are."""
+    made = graph.node_opcodes[left], graph.node_opcodes[right]
+    listed = graph.node_features[[left, right], vocabulary.DIMENSIONS]
+    return made[0] == made[1] and made[0] in MADE_ALIKE and bool((listed[0] == listed[1]).all())
+
+
+def _guess(graph: Graph) -> Operands:
+    """By shapes alone.
 
     Of the ordered pairs of producers the one whose shapes fit best is chosen; where several fit as
     well, the larger producer is the input, and of equal ones that with the lower number.
@@ -109,14 +148,18 @@ def _fit_convolution(node: np.ndarray, shapes: np.ndarray) -> int:
 
 
 def _fit_dot(node: np.ndarray, shapes: np.ndarray) -> int:
-    """As _fit_convolution: a dot's output has the left operand's dimensions first."""
-    output = node[vocabulary.SHAPE_DIMENSIONS]
-    output = output[output > 0]
-    left, right = (shape[shape > 0] for shape in shapes)
+    """As _fit_convolution: a dot's output has the left operand's dimensions first.
+
+    Of two orders that are possible, the one that sums as a product of matrices does.
+    """
+    three = [shape[shape > 0] for shape in (*shapes, node[vocabulary.SHAPE_DIMENSIONS])]
+    left, right, output = three
     if len(output) == 0:
         return 0
-    possible = count_terms(*(_sizes(shape) for shape in (*shapes, output))) is not None
-    return int(3 * possible + (output[0] in left) + (output[-1] in right))
+    possible = count_terms(*(_sizes(shape) for shape in three)) is not None
+    letters = label_dot(*(tuple(shape.astype(int).tolist()) for shape in three))
+    usual = letters is not None and letters.is_canonical
+    return int(6 * possible + 2 * (output[0] in left) + 2 * (output[-1] in right) + usual)
 
 
 def _sizes(shape: np.ndarray) -> tuple[int, ...]:
@@ -133,38 +176,6 @@ def terms_of_dots(graph: Graph) -> np.ndarray:
         if NONE not in three:
             terms[node] = count_terms(*(_sizes(shapes[one]) for one in three)) or 1
     return terms
-
-
-@lru_cache(maxsize=1 << 14)
-def count_terms(
-    left: tuple[int, ...], right: tuple[int, ...], output: tuple[int, ...]
-) -> int | None:
-    """How many products an element of a dot sums, by the sizes of its operands and its output.
-
-    An output has the dimensions of the batch, then the left operand's own, then the right one's.
-    What either operand has besides is summed, and both have the same. None where nothing fits; of
-    several ways the one with the smallest batch.
-    """
-    for batch in range(len(output) + 1):
-        # Both operands have as many dimensions left to sum, which leaves one place to divide.
-        first_right, odd = divmod(len(left) - len(right) + len(output) + batch, 2)
-        if odd or not batch <= first_right <= len(output):
-            continue
-        summed = _take(left, output[:first_right])
-        of_right = output[:batch] + output[first_right:]
-        if summed is not None and summed == _take(right, of_right):
-            return math.prod(summed)
-    return None
-
-
-def _take(sizes: tuple[int, ...], taken: tuple[int, ...]) -> list[int] | None:
-    """What is left of the sizes, ascending; None where some that are taken are not among them."""
-    left = sorted(sizes)
-    for size in taken:
-        if size not in left:
-            return None
-        left.remove(size)
-    return left
 
 
 def _fit_reshape(node: np.ndarray, shapes: np.ndarray) -> int:

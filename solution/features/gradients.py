@@ -1,0 +1,166 @@
+"""Which dots are gradients of others: where weights are square, their shapes do not say it.
+
+Of y = x w, the gradient of x is a product of the gradient of y and w, that of w one of the gradient
+of y and x: three dots that read three tensors in pairs. What the first of them sums its shapes tell
+mostly; operands and sums of the others follow. A gradient has the dimensions of what it is the
+gradient of, in their order, if it is not transposed afterwards.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from solution.domain import vocabulary
+from solution.domain.graph import Graph
+from solution.domain.neighbours import Neighbours
+from solution.domain.vocabulary import OPCODE_IDS
+from solution.features.einsum import Dimensions, Einsum
+
+TRANSPOSE = OPCODE_IDS["transpose"]
+
+
+class Dot(NamedTuple):
+    """A dot, what it reads, and which of their dimensions are one."""
+
+    node: int
+    left: int
+    right: int
+    letters: Einsum
+
+
+Label = Callable[[int, int, int], Einsum | None]  # of a dot and its operands, by shapes alone
+
+
+def find_gradients(
+    graph: Graph, ranks: np.ndarray, guess: dict[int, tuple[int, int]], label: Label
+) -> dict[int, Dot]:
+    """The dots that are gradients of other ones.
+
+    Args:
+        ranks: (nodes,) of their tensors.
+        guess: the operands of each dot that reads two tensors, as its shapes have them.
+    """
+    dots, found = Dots(graph, ranks, guess, label), {}
+    for node in sorted(guess):
+        letters = label(node, *guess[node]) if node not in found else None
+        if letters is not None:
+            found |= {
+                one.node: one for one in dots.list_gradients(Dot(node, *guess[node], letters))
+            }
+    return found
+
+
+class Dots:
+    """The dots of a graph and what they read."""
+
+    def __init__(
+        self, graph: Graph, ranks: np.ndarray, guess: dict[int, tuple[int, int]], label: Label
+    ) -> None:
+        self._features = graph.node_features
+        self._opcodes = graph.node_opcodes
+        self._ranks = ranks
+        self._guess = guess
+        self._label = label
+        self._producers = Neighbours.operands(graph.edges, graph.num_nodes)
+        self._consumers = Neighbours.consumers(graph.edges, graph.num_nodes)
+        self._reading: dict[int, set[int]] = defaultdict(set)  # the dots that read a tensor
+        for node, pair in guess.items():
+            for tensor in pair:
+                self._reading[tensor].add(node)
+
+    def list_gradients(self, dot: Dot) -> Iterator[Dot]:
+        """Those of the operands of a dot: of both, or of one where its shapes leave no doubt."""
+        if dot.left == dot.right:
+            return
+        later: dict[int, dict[int, Dot]] = defaultdict(dict)  # by the gradient of the dot itself
+        for kept, wanted in ((dot.left, dot.right), (dot.right, dot.left)):
+            for node in self._reading[kept]:
+                (slope,) = set(self._guess[node]) - {kept} or {kept}
+                if node > dot.node and self._shape(slope) == self._shape(dot.node):
+                    gradient = self._match(dot, node, slope, wanted)
+                    if gradient is not None:
+                        later[slope][wanted] = gradient
+        for slope, gradients in later.items():
+            if self._follows(slope, dot.node) and (
+                len(gradients) == 2 or self._is_certain(*gradients.values())
+            ):
+                yield from gradients.values()
+
+    def _match(self, dot: Dot, node: int, slope: int, wanted: int) -> Dot | None:
+        """A later dot as the gradient of `wanted`; None if its shape is another's."""
+        letters = dot.letters
+        own, kept, other = letters.left, letters.right, dot.right
+        if wanted == dot.right:
+            own, kept, other = kept, own, dot.left
+        shared = set(letters.left) & set(letters.right) & set(letters.output)
+        sizes = dict(zip(letters.output, self._shape(dot.node), strict=True))
+        sizes |= dict(zip(kept, self._shape(other), strict=True))
+        batch = [letter for letter in letters.output if letter in shared]
+        of_slope = [one for one in letters.output if one in own and one not in shared]
+        of_kept = [letter for letter in kept if letter in own and letter not in shared]
+        ways = {
+            (slope, other): (*batch, *of_slope, *of_kept),
+            (other, slope): (*batch, *of_kept, *of_slope),
+        }
+        shape = self._shape(node)
+        fitting = {
+            operands: output
+            for operands, output in ways.items()
+            if tuple(sizes[letter] for letter in output) == shape
+        }
+        if not fitting:
+            return None
+        goals = [own, self._undo(wanted, own)]  # the better one last
+        best = max(fitting, key=lambda one: _rank(self._follow(node, fitting[one]), goals))
+        by_node = {slope: letters.output, other: kept}
+        left, right = (by_node[one] for one in best)
+        return Dot(node, *best, Einsum(left, right, fitting[best]))
+
+    def _is_certain(self, gradient: Dot) -> bool:
+        """Whether shapes alone say the same of what it sums."""
+        told = self._label(gradient.node, gradient.left, gradient.right)
+        return told is not None and told.summed == gradient.letters.summed
+
+    def _follows(self, slope: int, dot: int) -> bool:
+        """Whether a tensor depends on what a dot makes, as the gradient of that does mostly."""
+        seen, waiting = {slope}, [slope]
+        while waiting:
+            for read in self._producers.at(waiting.pop()).tolist():
+                if read == dot:
+                    return True
+                if read > dot and read not in seen:
+                    seen.add(read)
+                    waiting.append(read)
+        return False
+
+    def _undo(self, node: int, letters: Dimensions) -> Dimensions:
+        """The letters of what was transposed into a tensor."""
+        while self._opcodes[node] == TRANSPOSE and len(self._producers.at(node)) == 1:
+            order = self._order_of(node)
+            letters = tuple(letters[order.index(place)] for place in range(len(order)))
+            (node,) = self._producers.at(node).tolist()
+        return letters
+
+    def _follow(self, node: int, letters: Dimensions) -> Dimensions:
+        """The letters of what a tensor is transposed into, if nothing else becomes of it."""
+        while len(self._consumers.at(node)) == 1:
+            (node,) = self._consumers.at(node).tolist()
+            if self._opcodes[node] != TRANSPOSE:
+                break
+            letters = tuple(letters[place] for place in self._order_of(node))
+        return letters
+
+    def _shape(self, node: int) -> Dimensions:
+        sizes = self._features[node, vocabulary.SHAPE_DIMENSIONS][: self._ranks[node]]
+        return tuple(sizes.astype(int).tolist())
+
+    def _order_of(self, node: int) -> Dimensions:
+        """The dimensions that a transposition puts into a new order."""
+        order = self._features[node, vocabulary.DIMENSIONS][: self._ranks[node]]
+        return tuple(order.astype(int).tolist())
+
+
+def _rank(letters: Dimensions, goals: list[Dimensions]) -> int:
+    return max((place for place, goal in enumerate(goals) if goal == letters), default=-1)
