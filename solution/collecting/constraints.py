@@ -93,5 +93,5 @@ def _add_constraint(operand: int, shape: Any, layout: list[int], fresh: FreshIds
         shape=own,
         operand_ids=[operand],
         constrain_layout=True,
-        operand_shapes_with_layout=[shape],
+        operand_shapes_with_layout=[own],
     )

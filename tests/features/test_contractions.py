@@ -1,12 +1,8 @@
-"""What dots sum over is told from shapes: by hand, at random, and as real modules have it."""
+"""What dots sum stands where convolutions say it, and in tables."""
 
 import dataclasses
-from random import Random
 
 import numpy as np
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from solution.data.hlo.nodes import read_nodes
 from solution.domain import vocabulary
@@ -18,53 +14,12 @@ from solution.features.contractions import (
     FEATURES,
     contraction_rows,
     contractions,
-    find_summed,
     mark_contractions,
 )
 from solution.features.preparation import Preparation
 from solution.features.pruning import keep_neighbourhood, merge_rest
 from tests.made import modules
 from tests.made.graphs import make_layout_graph
-
-PRIMES = [2, 3, 5, 7, 11, 13, 17, 19]
-
-
-@pytest.mark.parametrize(
-    ("left", "right", "output", "expected"),
-    [
-        ((3, 4), (4, 5), (3, 5), ((1,), (0,))),
-        ((4, 3), (4, 5), (3, 5), ((0,), (0,))),
-        ((3, 4), (5, 4), (3, 5), ((1,), (1,))),
-        ((2, 3, 4), (2, 4, 5), (2, 3, 5), ((2,), (1,))),  # a batch of 2
-        ((2, 3, 4, 6), (4, 6, 5), (2, 3, 5), ((2, 3), (0, 1))),
-        ((7, 7), (7, 7), (7, 7), ((1,), (0,))),  # all fit: as it is written mostly
-        ((3,), (5,), (3, 5), ((), ())),
-        ((3, 4), (5, 6), (3, 6), None),
-    ],
-)
-def test_dimensions_that_the_output_does_not_have_are_summed(
-    left: tuple[int, ...], right: tuple[int, ...], output: tuple[int, ...], expected: object
-) -> None:
-    assert find_summed(left, right, output) == expected
-
-
-@given(st.permutations(PRIMES), st.lists(st.integers(0, 2), min_size=4, max_size=4), st.randoms())
-def test_of_sizes_that_differ_every_dimension_is_found(
-    sizes: list[int], counts: list[int], random: Random
-) -> None:
-    batch, left, right, summed = (
-        sizes[sum(counts[:place]) : sum(counts[: place + 1])] for place in range(4)
-    )
-    shapes = []
-    for own in (left, right):  # own dimensions stay in order, the others stand anywhere
-        shape = list(own)
-        for size in (*batch, *summed):
-            shape.insert(random.randint(0, len(shape)), size)
-        shapes.append(tuple(shape))
-    found = find_summed(*shapes, tuple(batch + left + right))
-    assert found is not None
-    for shape, dimensions in zip(shapes, found, strict=True):
-        assert sorted(shape[place] for place in dimensions) == sorted(summed)
 
 
 def test_a_dot_says_it_where_a_convolution_does() -> None:

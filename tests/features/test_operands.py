@@ -1,15 +1,10 @@
 """Input and kernel are told apart by their shapes, whatever the order of the edges."""
 
 import dataclasses
-import math
-from collections import Counter
 from pathlib import Path
-from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
@@ -17,7 +12,7 @@ from solution.domain.codebook_encoder import encode
 from solution.domain.collection import collection
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import OPCODE_IDS
-from solution.features.operands import count_terms, find_operands
+from solution.features.operands import find_operands
 from solution.features.padding import tensor_ranks
 from tests.made.graphs import make_layout_graph, make_nodes
 
@@ -51,23 +46,6 @@ def test_a_dot_reads_the_tensor_with_its_first_dimension_on_the_left(
     assert operands.kernel.tolist() == [-1, -1, 1 - left]
 
 
-PRIMES = [2, 3, 5, 7, 11, 13, 17, 19]
-
-
-@given(st.permutations(PRIMES), st.lists(st.integers(0, 2), min_size=4, max_size=4), st.randoms())
-def test_a_dot_sums_what_its_output_does_not_have(
-    sizes: list[int], counts: list[int], random: Random
-) -> None:
-    batch, left, right, summed = (
-        sizes[sum(counts[:place]) : sum(counts[: place + 1])] for place in range(4)
-    )
-    operands = [
-        random.sample(own, len(own)) for own in (batch + left + summed, batch + right + summed)
-    ]
-    output = tuple(batch + left + right)
-    assert count_terms(tuple(operands[0]), tuple(operands[1]), output) == math.prod(summed)
-
-
 @pytest.mark.parametrize("swapped", [False, True])
 def test_operands_are_told_by_all_dimensions(swapped: bool) -> None:
     """Both have the output's first and its last dimension: (batch, 64, 8) x (batch, 4, 8)."""
@@ -77,10 +55,6 @@ def test_operands_are_told_by_all_dimensions(swapped: bool) -> None:
         shapes[:2] = shapes[1::-1]
     operands = find_operands(make_program("dot", shapes, edges, node=2))
     assert shapes[operands.input[2]] == (4, 64, 8)
-
-
-def test_shapes_that_are_no_dot_have_no_terms() -> None:
-    assert count_terms((3, 4), (5, 6), (3, 6)) is None
 
 
 def test_a_product_with_itself_has_one_edge() -> None:
@@ -140,28 +114,3 @@ def test_the_kernel_of_a_real_convolution_has_the_features_of_its_output(tpu: Pa
     kernels = find_operands(graph).kernel[nodes]
     wanted = shapes[nodes, numbers[nodes, 106]]
     np.testing.assert_array_equal(shapes[kernels, numbers[nodes, 100]], wanted)
-
-
-def search_terms(left: list[int], right: list[int], output: list[int]) -> int | None:
-    """The same by trying every way to divide the output."""
-    for batch in range(len(output) + 1):
-        for first_right in range(batch, len(output) + 1):
-            of_left = Counter(output[:first_right])
-            of_right = Counter(output[:batch] + output[first_right:])
-            fits = of_left <= Counter(left) and of_right <= Counter(right)
-            summed = Counter(left) - of_left
-            if fits and summed == Counter(right) - of_right:
-                return math.prod(summed.elements())
-    return None
-
-
-SIZES = st.lists(st.integers(2, 4), max_size=5)
-
-
-@settings(max_examples=500, deadline=None)
-@given(SIZES, SIZES, SIZES)
-def test_terms_are_those_of_a_search_over_all_ways(
-    left: list[int], right: list[int], output: list[int]
-) -> None:
-    found = count_terms(tuple(left), tuple(right), tuple(output))
-    assert found == search_terms(left, right, output)

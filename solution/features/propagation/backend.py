@@ -16,13 +16,22 @@ class Backend:
     row_major_operands: bool  # every operand is asked for in row-major order
     row_major_products: bool  # dots and convolutions write row-major tensors, in canonical order
     by_custom_calls: bool  # what a configuration asks for stands in an instruction of its own
+    canonical_operands: bool  # products whose dimensions it has in another order are transposed
     by_library: bool  # it gives reductions, and what joins them, to a library
 
 
 CPU = Backend(
-    row_major_operands=True, row_major_products=True, by_custom_calls=True, by_library=True
+    row_major_operands=True,
+    row_major_products=True,
+    by_custom_calls=True,
+    canonical_operands=True,
+    by_library=True,
 )
 TPU = Backend(
-    row_major_operands=False, row_major_products=False, by_custom_calls=False, by_library=False
+    row_major_operands=False,
+    row_major_products=False,
+    by_custom_calls=False,
+    canonical_operands=False,
+    by_library=False,
 )
 BACKENDS = {"cpu": CPU, "tpu": TPU}

@@ -99,9 +99,9 @@ def describe(propagation: Propagation, assigned: Assigned) -> np.ndarray:
 
 def classify_readers(propagation: Propagation) -> np.ndarray:
     """For whom a copy at each place (uses + instructions,) is made: a number among READERS."""
-    own, opcodes = propagation.instructions, propagation.graph.node_opcodes
+    own = propagation.instructions
     names = list(READERS)
-    made = np.where(own.node == NONE, 0, opcodes[own.node])
+    made = np.maximum(own.opcodes, 0)
     reader = np.full(own.count, names.index("other"))
     is_product = np.isin(made, [OPCODE_IDS["dot"], OPCODE_IDS["convolution"]])
     reader[is_product] = names.index("product")

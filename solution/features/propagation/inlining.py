@@ -21,6 +21,13 @@ CALL, WHILE, PARAMETER, TUPLE, PART, BARRIER = (
     OPCODE_IDS[name]
     for name in ("call", "while", "parameter", "tuple", "get-tuple-element", "opt-barrier")
 )
+# What gives the same for the same operands, and says all that it does in its features.
+EQUAL = """
+abs add and broadcast convert divide exponential exponential-minus-one iota log log-plus-one
+logistic maximum minimum multiply negate not or power reshape rsqrt select sign sqrt subtract tanh
+transpose
+"""
+PURE = [OPCODE_IDS[name] for name in EQUAL.split()]
 # A call stays as it is where calls are nested deeper, or inlining them all would take more room.
 MAX_DEPTH = 50
 MAX_GROWTH = 4  # times the nodes of the graph
@@ -37,6 +44,18 @@ class Inlined:
     reads: list[list[int]] = field(default_factory=list)  # instances, in order of their nodes
     named: list[list[int]] = field(default_factory=list)  # the nodes that the edges name for them
     results: list[int] = field(default_factory=list)  # instances that the program gives back
+    # What the compiler adds: how an instance transposes the one that it reads, the sizes of a dot
+    # that multiplies matrices, and what gives these the node's own shape again.
+    orders: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    matrices: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    reshapes: set[int] = field(default_factory=set)
+
+    def add(self, node: int, reads: list[int], named: list[int]) -> int:
+        """Add an instance, and tell its number."""
+        self.node.append(node)
+        self.reads.append(reads)
+        self.named.append(named)
+        return len(self.node) - 1
 
 
 def inline(graph: Graph) -> Inlined:
@@ -59,6 +78,10 @@ class _Inliner:
         self._inlined = Inlined()
         # How many parts of a shape were taken of a tuple; the tuple stays, for ids are used again.
         self._taken: dict[tuple[int, Shape], tuple[Value, int]] = {}
+        self._is_pure = np.isin(graph.node_opcodes, PURE)
+        self._is_pure[graph.configurable] = False
+        self._features = graph.node_features[:, vocabulary.IS_ROOT + 1 :]
+        self._known: dict[tuple[int, bytes, tuple[int, ...]], int] = {}  # that others are equal to
 
     def run(self) -> Inlined:
         known: dict[int, Value] = {}
@@ -108,10 +131,13 @@ class _Inliner:
     def _add(self, node: int, values: list[Value]) -> int:
         read = [(one, name) for name, value in zip(self._operands[node], values, strict=False)
                 for one in flatten(value)]  # fmt: skip
-        self._inlined.node.append(node)
-        self._inlined.reads.append([one for one, _ in read])
-        self._inlined.named.append([name for _, name in read])
-        return len(self._inlined.node) - 1
+        reads = tuple(one for one, _ in read)
+        if not self._is_pure[node]:
+            return self._inlined.add(node, [*reads], [name for _, name in read])
+        key = self._opcodes[node], self._features[node].tobytes(), reads
+        if key not in self._known:
+            self._known[key] = self._inlined.add(node, [*reads], [name for _, name in read])
+        return self._known[key]
 
     def _call(self, root: int, values: list[Value], depth: int) -> Value:
         """What a computation gives for these arguments, whose shapes say which is which."""

@@ -5,7 +5,7 @@ which a configuration asks for layouts: one for each tensor that it may set. Whe
 tensor to the compiler, its custom call is passed over.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,9 +17,11 @@ from solution.features.layout.conflicts import INPUT, KEEPING, KERNEL, OUTPUT
 from solution.features.operands import NONE, find_operands
 from solution.features.padding import tensor_ranks
 from solution.features.propagation.backend import Backend
+from solution.features.propagation.canonical import transpose_operands
 from solution.features.propagation.inlining import Inlined, inline
 from solution.features.work import num_bytes
 
+NO_OPCODE = -1
 UNSET, BITS = -1, 3  # as in solution.features.propagation.orders, which needs numba
 # What an instruction does with a layout.
 CHANGES, KEEPS, CONCATENATES, REDUCES, RESHAPES, TRANSPOSES, BROADCASTS, ASKS, GIVES = range(9)
@@ -42,11 +44,15 @@ class Instructions:
     """Instances of nodes, then custom calls, then one that reads what the program gives back."""
 
     node: np.ndarray  # (instructions,) int64 whose tensor it makes; NONE: no node's
+    opcodes: np.ndarray  # (instructions,) int64; NO_OPCODE of what makes no node's tensor
     kind: np.ndarray  # (instructions,) int8
     rank: np.ndarray  # (instructions,) int64
     sizes: np.ndarray  # (instructions, 6) int64, 1 past the rank
     dimensions: np.ndarray  # (instructions, 6) int64 that it lists, NONE past their number
     fixed: np.ndarray  # (instructions,) int64 its own layout; UNSET: nobody gives one beforehand
+    # (instructions,) int64 the layout that a dot has instead where a transposition reads it, and
+    # no custom call: the compiler multiplies the other way round then. UNSET of others.
+    turned: np.ndarray
     use_starts: np.ndarray  # (instructions + 1,) int64 the first use of each
     read: np.ndarray  # (uses,) int64 the instance that is read, custom calls passed over
     reader: np.ndarray  # (uses,) int64 the instruction that reads it
@@ -70,12 +76,17 @@ class Instructions:
 
 def list_instructions(graph: Graph, backend: Backend) -> Instructions:
     """The instructions of a whole graph whose padding is repaired."""
-    inlined = inline(graph)
-    reads, named = _repeat_squares(graph, inlined)
-    calls = _list_calls(graph, inlined.node, reads, named)
+    inlined = _repeat_squares(graph, inline(graph))
+    if backend.canonical_operands:
+        inlined = transpose_operands(graph, inlined)
+    reads, named = inlined.reads, inlined.named
+    calls = _list_calls(graph, inlined)
     count = len(inlined.node)
     makers = [inlined.node[i if k == BEHIND else reads[i][k]] for i, k, _, _ in calls]
     node = np.array([*inlined.node, *makers, NONE], np.int64)
+    opcodes = np.append(graph.node_opcodes, NO_OPCODE).astype(np.int64)[node]
+    opcodes[list(inlined.orders)] = OPCODE_IDS["transpose"]
+    opcodes[list(inlined.reshapes)] = OPCODE_IDS["reshape"]
     rows = [*reads, *([i if k == BEHIND else reads[i][k]] for i, k, _, _ in calls),
             inlined.results]  # fmt: skip
     starts = starts_of([len(row) for row in rows]).astype(np.int64)
@@ -88,21 +99,29 @@ def list_instructions(graph: Graph, backend: Backend) -> Instructions:
         else:
             before[starts[instance] + place] = call
     described = _describe(graph, node)
-    kind = np.append(KINDS[graph.node_opcodes[node[:-1]]], np.int8(GIVES))
+    for added, sizes in inlined.matrices.items():
+        described["rank"][added] = len(sizes)
+        described["sizes"][added] = [*sizes, *[1] * (MAX_RANK - len(sizes))]
+    for added, order in inlined.orders.items():
+        described["sizes"][added, : len(order)] = described["sizes"][added, list(order)]
+        described["dimensions"][added] = [*order, *[NONE] * (MAX_RANK - len(order))]
+    kind = np.append(KINDS[opcodes[:-1]], np.int8(GIVES))
     kind[count:-1] = ASKS
     _distrust(kind, described, rows)
     return Instructions(
         node=node,
+        opcodes=opcodes,
         kind=kind,
         **described,
-        fixed=_fix(graph, node, count, backend),
+        fixed=_fix(graph, node, opcodes, described["rank"], count, backend),
+        turned=_turn(inlined, described, opcodes, len(node), backend),
         use_starts=starts,
         read=np.array([one for row in rows for one in row], np.int64),
         reader=np.repeat(np.arange(len(node)), np.diff(starts)),
         before=before,
         behind=behind,
         asked=asked,
-        order=_order(count, calls),
+        order=_order(inlined, calls),
         main=_choose_main(graph, node, rows, named, starts),
     )
 
@@ -111,21 +130,20 @@ BEHIND = -1  # the place of a custom call that asks for what an instruction make
 Call = tuple[int, int, int, int]  # instance, place of the operand, configurable node, tensor
 
 
-def _repeat_squares(graph: Graph, inlined: Inlined) -> tuple[list[list[int]], list[list[int]]]:
-    """What each instance reads, and its names; what is multiplied by itself is read twice."""
+def _repeat_squares(graph: Graph, inlined: Inlined) -> Inlined:
+    """The same, but what is multiplied by itself is read twice."""
     operands = find_operands(graph)
     reads, named = [], []
     for node, read, names in zip(inlined.node, inlined.reads, inlined.named, strict=True):
         is_square = operands.kernel[node] != NONE and operands.input[node] == operands.kernel[node]
         reads.append(read * 2 if is_square and len(read) == 1 else read)
         named.append(names * 2 if is_square and len(read) == 1 else names)
-    return reads, named
+    return replace(inlined, reads=reads, named=named)
 
 
-def _list_calls(
-    graph: Graph, nodes: list[int], reads: list[list[int]], named: list[list[int]]
-) -> list[Call]:
+def _list_calls(graph: Graph, inlined: Inlined) -> list[Call]:
     """The custom calls for all tensors of rank 2 and more that any configuration orders."""
+    nodes, reads, named = inlined.node, inlined.reads, inlined.named
     operands, pairs = find_operands(graph), graph.layouts
     given = pairs.layouts[:, ::MAX_RANK] >= 0  # (pairs, tensors)
     used = np.zeros((len(graph.configurable), len(LAYOUT_TENSORS)), bool)
@@ -135,7 +153,7 @@ def _list_calls(
     calls: list[Call] = []
     for instance, node in enumerate(nodes):
         position = positions.get(node, NONE)
-        if position == NONE:
+        if position == NONE or instance in inlined.orders:
             continue
         for tensor, maker in ((INPUT, operands.input[node]), (KERNEL, operands.kernel[node])):
             places = [
@@ -146,8 +164,12 @@ def _list_calls(
                 if name == maker and ranks[nodes[read]] == ranks[maker]
             ]
             if used[position, tensor] and places and 2 <= ranks[maker] <= MAX_RANK:
-                calls.append((instance, places[-1 if tensor == KERNEL else 0], position, tensor))
-        if used[position, OUTPUT] and 2 <= ranks[node] <= MAX_RANK:
+                place = places[-1 if tensor == KERNEL else 0]
+                read = reads[instance][place]
+                reader = (read, 0) if read in inlined.orders else (instance, place)
+                calls.append((*reader, position, tensor))
+        is_whole = instance not in inlined.matrices
+        if used[position, OUTPUT] and is_whole and 2 <= ranks[node] <= MAX_RANK:
             calls.append((instance, BEHIND, position, OUTPUT))
     return calls
 
@@ -221,21 +243,53 @@ def pack_rows(dimensions: np.ndarray) -> np.ndarray:
     return np.asarray((dimensions.astype(np.int64) << (BITS * np.arange(MAX_RANK))).sum(axis=-1))
 
 
-def _fix(graph: Graph, node: np.ndarray, count: int, backend: Backend) -> np.ndarray:
+def _fix(
+    graph: Graph,
+    node: np.ndarray,
+    opcodes: np.ndarray,
+    ranks: np.ndarray,
+    count: int,
+    backend: Backend,
+) -> np.ndarray:
     """The layouts that parameters and, on some backends, products have from the beginning."""
     fixed = np.full(len(node), UNSET, np.int64)
-    opcodes = graph.node_opcodes[node[:count]]
+    opcodes = opcodes[:count]
     layouts = program_layouts(graph)[node[:count]]
     wanted = opcodes == OPCODE_IDS["parameter"]
     fixed[:count][wanted] = layouts[wanted]
     if backend.row_major_products:
-        ranks = tensor_ranks(graph)
         for place in np.flatnonzero(opcodes == OPCODE_IDS["dot"]):
-            rank = int(min(ranks[node[place]], MAX_RANK))
+            rank = int(ranks[place])
             fixed[place] = pack_rows(np.pad(np.arange(rank)[::-1], (0, MAX_RANK - rank)))
         for place in np.flatnonzero(opcodes == OPCODE_IDS["convolution"]):
             fixed[place] = _canonical(graph, int(node[place]))
     return fixed
+
+
+def _turn(
+    inlined: Inlined,
+    described: dict[str, np.ndarray],
+    opcodes: np.ndarray,
+    count: int,
+    backend: Backend,
+) -> np.ndarray:
+    """Instructions.turned: AlgebraicSimplifier makes the dot of B and A of that of A and B."""
+    turned = np.full(count, UNSET, np.int64)
+    readers: dict[int, list[int]] = {}
+    for own, reads in enumerate(inlined.reads):
+        for read in reads:
+            readers.setdefault(read, []).append(own)
+    for own in np.flatnonzero(opcodes == OPCODE_IDS["dot"]) if backend.canonical_operands else ():
+        (reader, *others) = readers.get(int(own), [int(own)])
+        rank = int(described["rank"][own])
+        last = [rank - 1, rank - 2]
+        order = [*range(rank - 2), *last]
+        if others or rank < 2 or opcodes[reader] != OPCODE_IDS["transpose"]:
+            continue
+        if described["dimensions"][reader, :rank].tolist() == order:
+            layout = np.array([*last[::-1], *range(rank - 2)[::-1]])
+            turned[own] = pack_rows(np.pad(layout, (0, MAX_RANK - rank)))
+    return turned
 
 
 def _canonical(graph: Graph, node: int) -> int:
@@ -252,9 +306,13 @@ def _canonical(graph: Graph, node: int) -> int:
     return int(pack_rows(np.pad(order, (0, MAX_RANK - rank))))
 
 
-def _order(count: int, calls: list[Call]) -> np.ndarray:
-    """Instructions in an order in which the compiler may list them: custom calls at their place."""
-    keys = [(instance, 0) for instance in range(count)]
-    keys += [(instance, 1 if place == BEHIND else -1) for instance, place, _, _ in calls]
-    keys.append((count, 0))
+def _order(inlined: Inlined, calls: list[Call]) -> np.ndarray:
+    """Instructions in the order of the program, where custom calls stand beside their nodes."""
+    node = list(inlined.node)
+    for added in sorted(inlined.orders, reverse=True):
+        node[added] = node[added + 1]  # it was put in front of what reads it
+    keys = [(own, instance, 0) for instance, own in enumerate(node)]
+    for instance, place, _, _ in calls:
+        keys.append((node[instance], instance, 1 if place == BEHIND else -1))
+    keys.append((max(node, default=0) + 1, 0, 0))
     return np.lexsort(np.array(keys).T[::-1])

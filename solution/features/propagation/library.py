@@ -37,7 +37,6 @@ FEWEST = 4096  # elements that are read or made, below which XLA's own loops do 
 MOST = 96  # instructions of one fusion, with what it reads from outside; XLA counts scalars, too
 # What the library does of an instruction: nothing; it joins another, a reduction or a pooling.
 NOTHING, JOINS, REDUCTION, POOLING = range(4)
-NO_OPCODE = -1  # of what makes no node's tensor
 NOBODY = -1  # whose fusion an instruction is in that has joined none
 
 
@@ -67,7 +66,7 @@ def join_library(propagation: Propagation, numbered: Numbered) -> np.ndarray:
     if propagation.backend.by_library:
         rank = np.append(own.rank, np.zeros_like(own.read))[numbered.place]
         row_major = (rank < 2) | (layouts[:, MADE] == make_row_major(rank))
-        opcodes = np.append(propagation.graph.node_opcodes, NO_OPCODE)[own.node]
+        opcodes = own.opcodes
         largest = _find_largest(own)
         reads = Reads(
             _list_abilities(propagation.graph, own, opcodes, largest),

@@ -14,10 +14,9 @@ import numpy as np
 
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import OPCODE_IDS
-from solution.features.propagation.instructions import Instructions
+from solution.features.propagation.instructions import NO_OPCODE, Instructions
 from solution.features.propagation.library import (
     MAKING,
-    NO_OPCODE,
     NOTHING,
     PRODUCTS,
     REDUCE,
@@ -53,7 +52,7 @@ def find_loops(
     Args:
         joins: (states,) what it has joined in the library, see features.propagation.library.
     """
-    opcodes = np.append(graph.node_opcodes, NO_OPCODE)[own.node]
+    opcodes = own.opcodes.copy()
     opcodes[~own.is_programs] = NO_OPCODE  # a custom call makes no tensor of its own
     at = np.where(places.is_copy, NO_OPCODE, opcodes[places.instruction])
     windows = list_windows(graph, own)[places.instruction]

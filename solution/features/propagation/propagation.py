@@ -113,8 +113,8 @@ class Propagation:
         own, backend = self.instructions, self.backend
         flags = (backend.row_major_operands, backend.row_major_products, backend.by_custom_calls)
         return Program(
-            own.kind, own.rank, own.sizes, own.dimensions, own.fixed, own.use_starts, own.read,
-            own.reader, own.before, own.behind, own.order, *self.readings,
+            own.kind, own.rank, own.sizes, own.dimensions, own.fixed, own.turned, own.use_starts,
+            own.read, own.reader, own.before, own.behind, own.order, *self.readings,
             np.array(flags),
         )  # fmt: skip
 
@@ -147,9 +147,8 @@ class Propagation:
     @cached_property
     def _free(self) -> np.ndarray:
         """Instructions (instructions,) whose tensors the compiler writes in any layout at once."""
-        own, opcodes = self.instructions, self.graph.node_opcodes
+        own, made = self.instructions, self.instructions.opcodes
         ranks = np.append(tensor_ranks(self.graph), 0)
-        made = np.where(own.node == NONE, 0, opcodes[own.node])
         free = (own.node != NONE) & np.isin(made, [OPCODE_IDS["constant"], OPCODE_IDS["iota"]])
         for place in np.flatnonzero(made == OPCODE_IDS["broadcast"]):
             read = own.read[own.use_starts[place] : own.use_starts[place + 1]]

@@ -22,6 +22,7 @@ class Program(NamedTuple):
     sizes: np.ndarray
     dimensions: np.ndarray
     fixed: np.ndarray
+    turned: np.ndarray
     use_starts: np.ndarray
     read: np.ndarray
     reader: np.ndarray

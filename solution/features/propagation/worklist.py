@@ -107,8 +107,22 @@ def _ask_of_backend(program, given, state):
         if kind == GIVES or (kind == ASKS and (given[own] == UNSET or not program.flags[2])):
             continue
         if program.fixed[own] != UNSET:
-            set_buffer(program, state, own, program.fixed[own], MANDATORY, URGENT)
-        _read_rows(program, state, own)
+            turned = _is_turned(program, given, own)
+            layout = program.turned[own] if turned else program.fixed[own]
+            set_buffer(program, state, own, layout, MANDATORY, URGENT)
+        first = program.use_starts[own]
+        if kind == TRANSPOSES and _is_turned(program, given, program.read[first]):
+            layout = program.turned[program.read[first]]
+            set_use(program, state, first, layout, MANDATORY, URGENT)
+        else:
+            _read_rows(program, state, own)
+
+
+@njit(cache=True, nogil=True)
+def _is_turned(program, given, own):
+    """Whether a dot writes what a transposition would make of it, as nobody asks for its layout."""
+    behind = program.behind[own]
+    return program.turned[own] != UNSET and (behind == NONE or given[behind] == UNSET)
 
 
 @njit(cache=True, nogil=True)
