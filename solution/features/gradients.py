@@ -40,9 +40,11 @@ def find_gradients(
 
     Args:
         ranks: (nodes,) of their tensors.
-        guess: the operands of each dot that reads two tensors, as its shapes have them.
+        guess: the operands of each dot, as its shapes have them.
+        label: which of their dimensions are one, as its shapes have it.
     """
-    dots, found = Dots(graph, ranks, guess, label), {}
+    dots = Dots(graph, ranks, guess, label)
+    found: dict[int, Dot] = {}
     for node in sorted(guess):
         letters = label(node, *guess[node]) if node not in found else None
         if letters is not None:
@@ -77,7 +79,8 @@ class Dots:
         later: dict[int, dict[int, Dot]] = defaultdict(dict)  # by the gradient of the dot itself
         for kept, wanted in ((dot.left, dot.right), (dot.right, dot.left)):
             for node in self._reading[kept]:
-                (slope,) = set(self._guess[node]) - {kept} or {kept}
+                left, right = self._guess[node]
+                slope = right if left == kept else left
                 if node > dot.node and self._shape(slope) == self._shape(dot.node):
                     gradient = self._match(dot, node, slope, wanted)
                     if gradient is not None:
@@ -89,34 +92,33 @@ class Dots:
                 yield from gradients.values()
 
     def _match(self, dot: Dot, node: int, slope: int, wanted: int) -> Dot | None:
-        """A later dot as the gradient of `wanted`; None if its shape is another's."""
+        """A later dot as the gradient of `wanted`; None if its shape is another's.
+
+        Args:
+            slope: what it reads that is the gradient of `dot`; beside it the other operand.
+        """
         letters = dot.letters
         own, kept, other = letters.left, letters.right, dot.right
         if wanted == dot.right:
             own, kept, other = kept, own, dot.left
-        shared = set(letters.left) & set(letters.right) & set(letters.output)
         sizes = dict(zip(letters.output, self._shape(dot.node), strict=True))
         sizes |= dict(zip(kept, self._shape(other), strict=True))
-        batch = [letter for letter in letters.output if letter in shared]
-        of_slope = [one for one in letters.output if one in own and one not in shared]
-        of_kept = [letter for letter in kept if letter in own and letter not in shared]
-        ways = {
-            (slope, other): (*batch, *of_slope, *of_kept),
-            (other, slope): (*batch, *of_kept, *of_slope),
-        }
+        batch = [one for one in letters.output if one in own and one in kept]
+        of_slope = [one for one in letters.output if one in own and one not in kept]
+        of_kept = [one for one in kept if one in own and one not in letters.output]
+        ways = [
+            Dot(node, slope, other, Einsum(letters.output, kept, (*batch, *of_slope, *of_kept))),
+            Dot(node, other, slope, Einsum(kept, letters.output, (*batch, *of_kept, *of_slope))),
+        ]
         shape = self._shape(node)
-        fitting = {
-            operands: output
-            for operands, output in ways.items()
-            if tuple(sizes[letter] for letter in output) == shape
-        }
-        if not fitting:
-            return None
+        fitting = [way for way in ways if tuple(sizes[one] for one in way.letters.output) == shape]
         goals = [own, self._undo(wanted, own)]  # the better one last
-        best = max(fitting, key=lambda one: _rank(self._follow(node, fitting[one]), goals))
-        by_node = {slope: letters.output, other: kept}
-        left, right = (by_node[one] for one in best)
-        return Dot(node, *best, Einsum(left, right, fitting[best]))
+        return max(fitting, key=lambda way: self._rank(way, goals), default=None)
+
+    def _rank(self, way: Dot, goals: list[Dimensions]) -> int:
+        """Which of the orders that a gradient should have it gets in the end; -1: none."""
+        found = self._follow(way.node, way.letters.output)
+        return max((place for place, goal in enumerate(goals) if goal == found), default=-1)
 
     def _is_certain(self, gradient: Dot) -> bool:
         """Whether shapes alone say the same of what it sums."""
@@ -139,6 +141,8 @@ class Dots:
         """The letters of what was transposed into a tensor."""
         while self._opcodes[node] == TRANSPOSE and len(self._producers.at(node)) == 1:
             order = self._order_of(node)
+            if sorted(order) != list(range(len(letters))):
+                break
             letters = tuple(letters[order.index(place)] for place in range(len(order)))
             (node,) = self._producers.at(node).tolist()
         return letters
@@ -147,9 +151,10 @@ class Dots:
         """The letters of what a tensor is transposed into, if nothing else becomes of it."""
         while len(self._consumers.at(node)) == 1:
             (node,) = self._consumers.at(node).tolist()
-            if self._opcodes[node] != TRANSPOSE:
+            order = self._order_of(node)
+            if self._opcodes[node] != TRANSPOSE or sorted(order) != list(range(len(letters))):
                 break
-            letters = tuple(letters[place] for place in self._order_of(node))
+            letters = tuple(letters[place] for place in order)
         return letters
 
     def _shape(self, node: int) -> Dimensions:
@@ -160,7 +165,3 @@ class Dots:
         """The dimensions that a transposition puts into a new order."""
         order = self._features[node, vocabulary.DIMENSIONS][: self._ranks[node]]
         return tuple(order.astype(int).tolist())
-
-
-def _rank(letters: Dimensions, goals: list[Dimensions]) -> int:
-    return max((place for place, goal in enumerate(goals) if goal == letters), default=-1)

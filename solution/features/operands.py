@@ -57,7 +57,7 @@ def _find_operands(graph: Graph) -> Operands:
 
 
 def _label(graph: Graph, ranks: np.ndarray, node: int, left: int, right: int) -> Einsum | None:
-    """Of a dot and what it reads, by their shapes."""
+    """Of a dot and what it reads, by their shapes, and by its module where that says more."""
     shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
     sizes = [tuple(shapes[k, : ranks[k]].astype(int).tolist()) for k in (left, right, node)]
     summed = None

@@ -21,18 +21,20 @@ from solution.features.operands import find_operands
 from solution.features.padding import tensor_ranks
 from solution.features.propagation.inlining import Inlined
 
-Orders = dict[int, Dimensions]  # of an operand's node, how it is transposed
+INPUT, KERNEL = range(2)
 
 
 def transpose_operands(graph: Graph, inlined: Inlined) -> Inlined:
     """The same instances, each behind those that the compiler adds for what it reads."""
     orders, matrices = find_orders(graph), find_matrices(graph)
-    found, new = Inlined(), []  # new: the number that each instance gets
+    found = Inlined()
+    new: list[int] = []  # the number that each instance gets
     for node, reads, names in zip(inlined.node, inlined.reads, inlined.named, strict=True):
         read = [new[one] for one in reads]
-        for tensor, order in orders.get(node, {}).items():
-            place = names.index(tensor) if tensor in names else None
-            if place is not None:
+        for operand, tensor, order in orders.get(node, ()):
+            places = [place for place, name in enumerate(names) if name == tensor]
+            if places:
+                place = places[-1 if operand == KERNEL else 0]
                 found.orders[len(found.node)] = order
                 read[place] = found.add(tensor, [read[place]], [tensor])
         new.append(found.add(node, read, names))
@@ -43,55 +45,58 @@ def transpose_operands(graph: Graph, inlined: Inlined) -> Inlined:
     return replace(found, results=[new[one] for one in inlined.results])
 
 
-def find_orders(graph: Graph) -> dict[int, Orders]:
-    """Of each dot and convolution, the operands that it does not read as they are."""
+def find_orders(graph: Graph) -> dict[int, list[tuple[int, int, Dimensions]]]:
+    """What each dot and convolution does not read as it is.
+
+    Returns:
+        by node: INPUT or KERNEL, the node whose tensor that is, and how it is transposed.
+    """
     operands, ranks = find_operands(graph), tensor_ranks(graph)
-    found: dict[int, Orders] = {}
-    for node, letters in operands.letters.items():
-        left, right = _order_dot(letters)
-        found[node] = {int(operands.input[node]): left, int(operands.kernel[node]): right}
+    orders = {node: _order_dot(letters) for node, letters in operands.letters.items()}
     for node in np.flatnonzero(graph.node_opcodes == OPCODE_IDS["convolution"]).tolist():
-        source, kernel = int(operands.input[node]), int(operands.kernel[node])
-        orders = _order_convolution(graph.node_features[node].astype(int), int(ranks[node]))
-        found[node] = dict(zip((source, kernel), orders, strict=True))
+        orders[node] = _order_convolution(graph.node_features[node].astype(int), int(ranks[node]))
     return {
-        node: {
-            tensor: order
-            for tensor, order in orders.items()
-            if tensor >= 0 and sorted(order) == list(range(ranks[tensor])) != list(order)
-        }
-        for node, orders in found.items()
+        node: [
+            (operand, tensor, order)
+            for operand, order in enumerate(both)
+            if (tensor := int((operands.input, operands.kernel)[operand][node])) >= 0
+            and sorted(order) == list(range(ranks[tensor])) != list(order)
+        ]
+        for node, both in orders.items()
     }
 
 
 def find_matrices(graph: Graph) -> dict[int, Dimensions]:
     """The sizes of what each dot makes whose operands have several dimensions of their own."""
     found = {}
-    for node, letters in find_operands(graph).letters.items():
-        left, right = ([k for k in letters.output if k in own] for own in letters[:2])
+    for node, (left, right, output) in find_operands(graph).letters.items():
         shape = graph.node_features[node, vocabulary.SHAPE_DIMENSIONS].astype(int).tolist()
-        sizes = dict(zip(letters.output, shape, strict=False))
-        batch = [sizes[letter] for letter in left if letter in right]
-        own = [[sizes[letter] for letter in left if letter not in right],
-               [sizes[letter] for letter in right if letter not in left]]  # fmt: skip
+        sizes = list(zip(output, shape, strict=False))
+        batch = [size for letter, size in sizes if letter in left and letter in right]
+        own = [[size for letter, size in sizes if letter not in other] for other in (right, left)]
         if max(map(len, own)) > 1:
-            found[node] = (*batch, *(math.prod(one) for one in own if one))
+            found[node] = (*batch, *(math.prod(part) for part in own if part))
     return found
 
 
 def _order_dot(letters: Einsum) -> tuple[Dimensions, Dimensions]:
     """The orders in which a dot reads its operands."""
-    batch = set(letters.left) & set(letters.right) & set(letters.output)
-    summed = [letter for letter in letters.left if letter not in letters.output]
-    shared = [letter for letter in letters.output if letter in batch]
-    orders = []
-    for own, is_left in ((letters.left, True), (letters.right, False)):
-        free = [letter for letter in letters.output if letter in own and letter not in batch]
-        wanted = [*shared, *free, *summed] if is_left else [*shared, *summed, *free]
-        is_matrix = len(free) == len(summed) == 1 and list(own[: len(shared)]) == shared
-        order = range(len(own)) if is_matrix else map(own.index, wanted)
-        orders.append(tuple(order))
-    return orders[0], orders[1]
+    left, right, output = letters
+    batch = [letter for letter in output if letter in left and letter in right]
+    summed = [letter for letter in left if letter not in output]
+    of_left = [letter for letter in output if letter not in right]
+    of_right = [letter for letter in output if letter not in left]
+    return (
+        _order(left, batch, [of_left, summed]),
+        _order(right, batch, [summed, of_right]),
+    )
+
+
+def _order(own: Dimensions, batch: list[int], wanted: list[list[int]]) -> Dimensions:
+    """The order that puts an operand's letters as wanted; none where its matrices are turned."""
+    is_matrix = all(len(part) == 1 for part in wanted) and [*own[: len(batch)]] == batch
+    letters = own if is_matrix else [*batch, *wanted[0], *wanted[1]]
+    return tuple(own.index(letter) for letter in letters)
 
 
 def _order_convolution(numbers: np.ndarray, rank: int) -> tuple[Dimensions, Dimensions]:

@@ -273,22 +273,18 @@ def _turn(
     count: int,
     backend: Backend,
 ) -> np.ndarray:
-    """Instructions.turned: AlgebraicSimplifier makes the dot of B and A of that of A and B."""
+    """Instructions.turned: AlgebraicSimplifier makes B' A' of the transposed product of A and B."""
     turned = np.full(count, UNSET, np.int64)
-    readers: dict[int, list[int]] = {}
-    for own, reads in enumerate(inlined.reads):
-        for read in reads:
-            readers.setdefault(read, []).append(own)
-    for own in np.flatnonzero(opcodes == OPCODE_IDS["dot"]) if backend.canonical_operands else ():
-        (reader, *others) = readers.get(int(own), [int(own)])
+    read = np.array([one for reads in inlined.reads for one in reads], np.int64)
+    times_read = np.bincount(read, minlength=count)
+    for reader, reads in enumerate(inlined.reads):
+        (own, *_) = reads or [reader]
         rank = int(described["rank"][own])
-        last = [rank - 1, rank - 2]
-        order = [*range(rank - 2), *last]
-        if others or rank < 2 or opcodes[reader] != OPCODE_IDS["transpose"]:
-            continue
-        if described["dimensions"][reader, :rank].tolist() == order:
-            layout = np.array([*last[::-1], *range(rank - 2)[::-1]])
-            turned[own] = pack_rows(np.pad(layout, (0, MAX_RANK - rank)))
+        order = [*range(rank - 2), rank - 1, rank - 2]
+        is_turned = opcodes[own] == OPCODE_IDS["dot"] and opcodes[reader] == OPCODE_IDS["transpose"]
+        is_turned &= rank >= 2 and described["dimensions"][reader, :rank].tolist() == order
+        if backend.canonical_operands and is_turned and times_read[own] == 1:
+            turned[own] = pack_rows(np.pad(order[::-1], (0, MAX_RANK - rank)))
     return turned
 
 
