@@ -52,8 +52,9 @@ def label_dot(
 ) -> Einsum | None:
     """The letters of a dot whose operands and output have these sizes; None where none fit.
 
-    Where sizes repeat, several ways fit: then the fewest batch dimensions, the last ones of the
-    left operand and the first ones of the right, which is how products are written mostly.
+    Where sizes repeat, several ways fit: then the fewest batch dimensions, which come first, and of
+    the others the last ones of the left operand and the first ones of the right are summed, which
+    is how products are written mostly.
 
     Args:
         is_alike: both operands were made in the same way, so the same dimensions of both are summed
@@ -75,6 +76,8 @@ def label_dot(
         ]
         if summed is not None:
             ways = [way for way in ways if way.summed == summed]
+        shared = tuple(range(batch))
+        ways.sort(key=lambda way: (way.left[:batch] != shared) + (way.right[:batch] != shared))
         alike = [way for way in ways if is_alike and way.summed[0] == way.summed[1]]
         if ways:
             return (alike or ways)[0]

@@ -1,0 +1,128 @@
+"""The gradients of products are told from the products, whatever the sizes and the order."""
+
+import dataclasses
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from solution.domain import vocabulary
+from solution.domain.codebook_encoder import encode
+from solution.domain.graph import Graph
+from solution.domain.vocabulary import OPCODE_IDS
+from solution.features.contractions import contractions
+from solution.features.operands import find_operands
+from tests.made.graphs import make_layout_graph, make_nodes
+
+Shape = tuple[int, ...]
+
+
+class Builder:
+    """A program, written an instruction at a time."""
+
+    def __init__(self) -> None:
+        self.opcodes: list[str] = []
+        self.shapes: list[Shape] = []
+        self.orders: dict[int, Shape] = {}
+        self.edges: list[tuple[int, int]] = []
+
+    def add(self, opcode: str, shape: Shape, *reads: int) -> int:
+        node = len(self.shapes)
+        self.opcodes.append(opcode)
+        self.shapes.append(shape)
+        self.edges += [(node, read) for read in sorted(set(reads))]
+        return node
+
+    def transpose(self, read: int, order: Shape) -> int:
+        if order == tuple(range(len(order))):
+            return read
+        node = self.add("transpose", tuple(self.shapes[read][k] for k in order), read)
+        self.orders[node] = order
+        return node
+
+    def build(self) -> Graph:
+        features = make_nodes(self.shapes)
+        for node, order in self.orders.items():
+            features[node, vocabulary.DIMENSIONS][: len(order)] = order
+        dot = self.opcodes.index("dot")
+        return dataclasses.replace(
+            make_layout_graph(),
+            node_features=features,
+            node_opcodes=np.array([OPCODE_IDS[name] for name in self.opcodes], np.uint8),
+            edges=np.array(self.edges),
+            configurable=np.array([dot]),
+            configs=encode(np.full((12, 1, 18), -1, np.int8)),
+        )
+
+
+def take_step(
+    batch: list[int], left: list[int], right: list[int], summed: list[int], is_left_first: bool
+) -> tuple[Graph, dict[int, tuple[int, int, Shape, Shape]]]:
+    """y = x w, and its gradients; of these the operands and what either of them sums."""
+    program, b, m, n, k = Builder(), len(batch), len(left), len(right), len(summed)
+    x = program.add("parameter", (*batch, *left, *summed))
+    w = program.add("parameter", (*batch, *summed, *right))
+    y = program.add("dot", (*batch, *left, *right), x, w)
+    slope = program.add("multiply", (*batch, *left, *right), y, program.add("tanh", (1,), y))
+    of_x = program.add("dot", (*batch, *left, *summed), slope, w)
+    batches, rows = tuple(range(b)), tuple(range(b, b + m))
+    if is_left_first:  # as TensorFlow multiplies: x' and then the gradient of y
+        of_w = program.add("dot", (*batch, *summed, *right), x, slope)
+        operands = (x, slope)
+    else:  # as jax does, which transposes the result
+        of_w = program.add("dot", (*batch, *right, *summed), slope, x)
+        operands = (slope, x)
+        program.transpose(of_w, (*batches, *range(b + n, b + n + k), *range(b, b + n)))
+    columns_of_slope = tuple(range(b + m, b + m + n))
+    columns_of_w = tuple(range(b + k, b + k + n))
+    expected = {
+        of_x: (slope, w, columns_of_slope, columns_of_w),
+        of_w: (*operands, rows, rows),
+    }
+    return program.build(), expected
+
+
+SIZES = st.sampled_from([4, 4, 8])
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(SIZES, max_size=1),
+    st.lists(SIZES, min_size=1, max_size=2),
+    st.lists(SIZES, min_size=1, max_size=1),
+    st.lists(SIZES, min_size=1, max_size=1),
+    st.booleans(),
+)
+def test_operands_and_sums_of_gradients_are_found(
+    batch: list[int], left: list[int], right: list[int], summed: list[int], is_left_first: bool
+) -> None:
+    graph, expected = take_step(batch, left, right, summed, is_left_first)
+    operands, sums = find_operands(graph), contractions(graph)
+    for node, (first, second, of_first, of_second) in expected.items():
+        assert (operands.input[node], operands.kernel[node]) == (first, second)
+        found = [tuple(row[row >= 0].tolist()) for row in sums[node]]
+        assert found == [of_first, of_second]
+
+
+def test_what_does_not_depend_on_the_product_is_no_gradient() -> None:
+    """x u and v u of square matrices: v has the shape of x u, and is there without it."""
+    program = Builder()
+    x, u, v = (program.add("parameter", (8, 8)) for _ in range(3))
+    program.add("dot", (8, 8), x, u)
+    other = program.add("dot", (8, 8), u, v)
+    again = program.add("dot", (8, 8), x, v)
+    graph = program.build()
+    operands = find_operands(graph)
+    for node, pair in ((other, (u, v)), (again, (x, v))):
+        assert (operands.input[node], operands.kernel[node]) == pair
+        assert contractions(graph)[node, :, 0].tolist() == [1, 0]
+
+
+def test_a_transposition_of_dimensions_that_are_not_there_says_nothing() -> None:
+    graph, expected = take_step([], [8], [8], [8], is_left_first=False)
+    features = graph.node_features.copy()
+    transposed = np.flatnonzero(graph.node_opcodes == OPCODE_IDS["transpose"])
+    features[transposed, vocabulary.DIMENSIONS] = 5
+    operands = find_operands(dataclasses.replace(graph, node_features=features))
+    for node, (first, second, *_) in expected.items():
+        assert {operands.input[node], operands.kernel[node]} == {first, second}
