@@ -81,6 +81,11 @@ def _constrain_computation(
 
 
 def _add_constraint(operand: int, shape: Any, layout: list[int], fresh: FreshIds) -> Any:
+    """The custom call; the layout stands twice in it, in what it reads as in what it makes.
+
+    Until layouts are assigned, those of results do not tell instructions apart: of two readers of a
+    tensor that ask for different layouts, the second one would be given what the first asks for.
+    """
     number = fresh.take()
     missing = [axis for axis in reversed(range(len(shape.dimensions))) if axis not in layout]
     own = MESSAGES["Shape"].FromString(shape.SerializeToString())

@@ -236,13 +236,17 @@ def bootstrap_median(values: np.ndarray) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def compile_all(folder: Path, programs: int, configs: int) -> None:
-    dump = folder / "dump"
-    # Only what passes do is looked at, so machine code is made as fast as can be.
-    os.environ["XLA_FLAGS"] = (
+def dump_passes(dump: Path) -> str:
+    """XLA's flags; only what passes do is looked at, so machine code is made as fast as can be."""
+    return (
         f"--xla_dump_to={dump} --xla_dump_hlo_as_text --xla_backend_optimization_level=0 "
         f"--xla_dump_hlo_pass_re={ASSIGNED}|{DECOMPOSED}"
     )
+
+
+def compile_all(folder: Path, programs: int, configs: int) -> None:
+    dump = folder / "dump"
+    os.environ["XLA_FLAGS"] = dump_passes(dump)
     names = ("layout:xla:random", "layout:nlp:random")
     with Child(Limits(seconds=180)) as child:
         drafts = [

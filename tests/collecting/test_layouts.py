@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from solution.collecting.builder import Builder
-from solution.collecting.child import Compile, Compiled
+from solution.collecting.child import Compile, Compiled, Optimise
 from solution.collecting.collect import Workers
 from solution.collecting.compiler import Flags
 from solution.collecting.constraints import constrain, find_ranks
@@ -156,3 +156,32 @@ def test_what_belongs_to_one_backend_is_taken_out(left_out: str) -> None:
     module = modules.make_module()
     setattr(module, left_out, b"\x08\x01")
     assert not getattr(make_portable(module), left_out)
+
+
+THREE = """
+import numpy as np
+from jax import numpy as jnp
+
+def program(x, *weights):
+    made = jnp.tanh(x)
+    return [made @ each for each in weights]
+
+arguments = (np.ones((8, 16, 64), np.float32), *(np.ones((64, 64), np.float32) for _ in range(3)))
+"""
+
+
+def test_each_reader_of_a_tensor_gets_the_layout_that_it_asks_for(
+    workers: Workers, tmp_path: Path
+) -> None:
+    """The compiler takes custom calls for one that differ by nothing but the layouts they make."""
+    (tmp_path / "three.py").write_text(THREE, encoding="utf-8")
+    (program,) = read_programs(tmp_path / "three.py", workers.compiling)
+    space = LayoutSpace(program, "random")
+    asked = [(0, 1, 2), (1, 0, 2), (1, 2, 0)]
+    values = space.default.copy()
+    for node, layout in enumerate(asked):
+        values[node, 1, :3] = layout
+    compiled = workers.compiling.ask(Optimise(*space.prepare(values)))
+    module = MESSAGES["Module"].FromString(compiled)
+    found = {tuple(i.shape.layout.minor_to_major) for i in instructions(module)}
+    assert found >= set(asked)

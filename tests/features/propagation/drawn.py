@@ -77,7 +77,21 @@ class Drawing:
         elif name == "dot" and len(shape) == 2:
             columns = int(self.random.choice(SIZES))
             weights = self.add("parameter", (shape[1], columns))
-            self.add(name, (shape[0], columns), read, weights)
+            made = self.add(name, (shape[0], columns), read, weights)
+            if self.random.random() < 0.3:
+                self.add("transpose", (columns, shape[0]), made, listed=[1, 0])
+        elif name == "dot" and len(shape) > 2:
+            self.multiply(read, shape)
+
+    def multiply(self, read: int, shape: Shape) -> None:
+        """By weights, or by as many matrices as there are; some of its dimensions are summed."""
+        size = int(self.random.choice(SIZES))
+        if self.random.random() < 0.5:
+            weights = self.add("parameter", (shape[-1], size))
+            self.add("dot", (*shape[:-1], size), read, weights)
+        else:
+            weights = self.add("parameter", (shape[0], size, shape[-1]))
+            self.add("dot", (*shape[:-1], size), read, weights)
 
     def divide(self, count: int) -> Shape:
         """A shape of so many elements, of rank 1 to 5."""

@@ -92,9 +92,11 @@ class Slow:
         for own in program.order:
             if self.backend.row_major_operands and self.is_there(own) and own < program.count - 1:
                 if program.fixed[own] != kinds.UNSET:
-                    self.set_buffer(self.buffers[own], self.fixed(own), True, True)
+                    self.set_buffer(self.buffers[own], self.write(own), True, True)
                 for use in self.uses[own]:
-                    self.set_use(use, row_major(program.rank[use.base]), True, True)
+                    is_turned = program.kind[own] == kinds.TRANSPOSES and self.is_turned(use.base)
+                    rows = row_major(program.rank[use.base])
+                    self.set_use(use, self.write(use.base) if is_turned else rows, True, True)
         for own in program.order:
             self.ask_of_configuration(own)
 
@@ -112,6 +114,17 @@ class Slow:
             before = program.before[place]
             if before != kinds.NONE and self.given[before]:
                 self.set_use(use, self.given[before], True, True)
+
+    def is_turned(self, own: int) -> bool:
+        """Whether a dot is multiplied the other way round, so that nothing is left to transpose."""
+        behind = self.program.behind[own]
+        is_free = behind == kinds.NONE or not self.given[behind]
+        return self.program.turned[own] != kinds.UNSET and is_free
+
+    def write(self, own: int) -> Layout:
+        """The layout that a product writes."""
+        layout = self.fixed(own)
+        return (*layout[1::-1], *layout[2:]) if self.is_turned(own) else layout
 
     def fixed(self, own: int) -> Layout:
         return unpack(int(self.program.fixed[own]), int(self.program.rank[own]))

@@ -28,7 +28,10 @@ def given_layouts(propagation: Propagation, row: int) -> list[Layout | None]:
     found: list[Layout | None] = []
     for rank, (position, tensor) in zip(own.rank, own.asked, strict=True):
         layout = config[position, tensor] if position >= 0 else np.array([-1])
-        found.append(tuple(layout[:rank].tolist()) if layout[0] >= 0 else None)
+        asked = layout[layout >= 0].tolist()
+        missing = [axis for axis in reversed(range(rank)) if axis not in asked]
+        fits = asked and sorted([*asked, *missing]) == list(range(rank))
+        found.append((*asked, *missing) if fits else None)
     return found
 
 

@@ -1,0 +1,136 @@
+"""What the compiler puts around products changes what they read, and not what they make."""
+
+import dataclasses
+from math import prod
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from solution.domain.graph import Graph
+from solution.domain.vocabulary import OPCODE_IDS, OPCODES
+from solution.features.operands import find_operands
+from solution.features.padding import repair_padding
+from solution.features.propagation.backend import CPU, TPU
+from solution.features.propagation.canonical import find_matrices, find_orders
+from solution.features.propagation.instructions import UNSET, Instructions, list_instructions
+from tests.features.test_gradients import Builder
+
+PRIMES = [2, 3, 5, 7, 11, 13]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.permutations(PRIMES),
+    st.tuples(st.integers(0, 1), st.integers(1, 2), st.integers(1, 1), st.integers(1, 2)),
+    st.randoms(use_true_random=False),
+)
+def test_matrices_of_transposed_operands_give_the_same_product(
+    sizes: list[int], counts: tuple[int, int, int, int], random: Random
+) -> None:
+    """A dot whose operands have their dimensions in any order, against einsum."""
+    ends = np.cumsum(counts).tolist()
+    batch, left, right, summed = (
+        list(range(end - count, end)) for end, count in zip(ends, counts, strict=True)
+    )
+    letters = [mix(own, [*batch, *summed], random) for own in (left, right)]
+    generator = np.random.default_rng(0)
+    arrays = [generator.normal(size=[sizes[letter] for letter in own]) for own in letters]
+    expected = np.einsum(arrays[0], letters[0], arrays[1], letters[1], [*batch, *left, *right])
+    program = Builder()
+    x, w = (program.add("parameter", array.shape) for array in arrays)
+    node = program.add("dot", expected.shape, x, w)
+    graph = repair_padding(program.build())
+    assert find_operands(graph).input[node] == x
+    orders = {operand: order for operand, _, order in find_orders(graph)[node]}
+    wanted = ((left, summed), (summed, right))
+    matrices = [
+        make_matrices(array, own, orders.get(operand), batch, *wanted[operand])
+        for operand, (array, own) in enumerate(zip(arrays, letters, strict=True))
+    ]
+    made = np.matmul(*matrices)
+    shape = find_matrices(graph).get(node, expected.shape)
+    assert prod(shape) == made.size
+    np.testing.assert_allclose(made.reshape(expected.shape), expected)
+    assert (len(left) > 1) == (node in find_matrices(graph))
+
+
+def mix(own: list[int], others: list[int], random: Random) -> list[int]:
+    """In any order, but for the operand's own, whose order is that of the output."""
+    mixed, left = random.sample([*own, *others], len(own) + len(others)), iter(own)
+    return [next(left) if letter in own else letter for letter in mixed]
+
+
+def make_matrices(
+    array: np.ndarray, letters: list[int], order: tuple[int, ...] | None, batch: list[int],
+    rows: list[int], columns: list[int],
+) -> np.ndarray:  # fmt: skip
+    """(batch, rows, columns), as a product reads them: rows may stand behind columns."""
+    order = tuple(range(len(letters))) if order is None else order
+    placed, array = [letters[place] for place in order], array.transpose(order)
+    assert placed[: len(batch)] == batch
+    head = array.shape[: len(batch)]
+    if set(placed[len(batch) :][: len(rows)]) == set(rows):
+        return array.reshape(*head, prod(array.shape[len(batch) :][: len(rows)]), -1)
+    assert len(rows) == len(columns) == 1  # only matrices are turned by what multiplies them
+    return array.swapaxes(-1, -2)
+
+
+def test_a_convolution_reads_features_last() -> None:
+    """Images with features before rows, kernels with those of the output first."""
+    program = Builder()
+    x = program.add("parameter", (2, 3, 8, 8))
+    w = program.add("parameter", (5, 3, 4, 4))
+    program.add("dot", (3, 2), program.add("parameter", (3, 4)), program.add("parameter", (4, 2)))
+    node = program.add("convolution", (2, 5, 8, 8), x, w)
+    graph = program.build()
+    features = graph.node_features.copy()
+    features[node, 37:39] = 4  # the window
+    features[node, 93:107] = [0, 1, 2, 3, 0, 0, 1, 0, 2, 3, 0, 0, 0, 1]
+    found = find_orders(repair_padding(dataclasses.replace(graph, node_features=features)))
+    assert found[node] == [(0, x, (0, 2, 3, 1)), (1, w, (2, 3, 1, 0))]
+
+
+def names(own: Instructions) -> list[str]:
+    return [OPCODES[code] if code >= 0 else "" for code in own.opcodes.tolist()]
+
+
+def make_gradient() -> Graph:
+    """x w, and the gradient of w: x' is read behind a transposition, for it sums two dimensions."""
+    program = Builder()
+    x, w = program.add("parameter", (2, 3, 5)), program.add("parameter", (5, 7))
+    y = program.add("dot", (2, 3, 7), x, w)
+    program.transpose(program.add("dot", (7, 5), program.add("tanh", (2, 3, 7), y), x), (1, 0))
+    return repair_padding(program.build())
+
+
+def test_what_is_added_stands_before_and_behind_products() -> None:
+    own = list_instructions(make_gradient(), CPU)
+    assert names(own)[:-1] == [
+        "parameter", "parameter", "dot", "reshape", "tanh", "transpose", "dot", "transpose",
+    ]  # fmt: skip
+    assert own.sizes[2, :2].tolist() == [6, 7]  # a product of matrices
+    assert own.rank[2:4].tolist() == [2, 3]
+    assert own.dimensions[5, :3].tolist() == [2, 0, 1]
+    assert own.sizes[5, :3].tolist() == [7, 2, 3]
+    assert own.turned[6] != UNSET  # it is multiplied the other way round
+    assert own.turned[2] == UNSET
+    assert names(list_instructions(make_gradient(), TPU)).count("transpose") == 1
+
+
+@pytest.mark.parametrize("opcode", ["tanh", "constant", "reshape"])
+def test_what_is_equal_is_there_once(opcode: str) -> None:
+    """But for constants, whose values nobody knows, and for what a configuration may change."""
+    program = Builder()
+    x, w = program.add("parameter", (3, 5)), program.add("parameter", (5, 7))
+    program.add("dot", (3, 7), x, w)
+    equal = [program.add(opcode, (3, 5), *([] if opcode == "constant" else [x])) for _ in range(2)]
+    for node in equal:
+        program.add("negate", (3, 5), node)
+    graph = repair_padding(program.build())
+    if opcode == "reshape":
+        graph = dataclasses.replace(graph, configurable=np.array(equal[:1]))
+    opcodes = list_instructions(graph, CPU).opcodes
+    assert (opcodes == OPCODE_IDS[opcode]).sum() == (1 if opcode == "tanh" else 2)
