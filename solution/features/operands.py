@@ -2,7 +2,7 @@
 
 The edges do not say: in the competition's files the producers of a node stand in the order of their
 numbers, and the root of a computation that the node calls stands among them. The shapes give most
-of it away.
+of it away; of dots that are gradients, what else reads the same tensors does.
 """
 
 from collections.abc import Callable

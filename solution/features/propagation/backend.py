@@ -10,7 +10,7 @@ class Backend:
     Source: CpuLayoutAssignment::AddBackendConstraints of openxla/xla asks for row-major operands of
     every instruction and for row-major results of products; the configurations of cpugraphs go in
     by custom calls (solution.collecting.constraints), those of TpuGraphs by constraints on the
-    instructions themselves.
+    instructions themselves. What stands around products: solution.features.propagation.canonical.
     """
 
     row_major_operands: bool  # every operand is asked for in row-major order

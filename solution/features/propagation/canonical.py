@@ -21,8 +21,6 @@ from solution.features.operands import find_operands
 from solution.features.padding import tensor_ranks
 from solution.features.propagation.inlining import Inlined
 
-INPUT, KERNEL = range(2)
-
 
 def transpose_operands(graph: Graph, inlined: Inlined) -> Inlined:
     """The same instances, each behind those that the compiler adds for what it reads."""
@@ -34,7 +32,7 @@ def transpose_operands(graph: Graph, inlined: Inlined) -> Inlined:
         for operand, tensor, order in orders.get(node, ()):
             places = [place for place, name in enumerate(names) if name == tensor]
             if places:
-                place = places[-1 if operand == KERNEL else 0]
+                place = places[-1 if operand else 0]  # of a square, the kernel is read second
                 found.orders[len(found.node)] = order
                 read[place] = found.add(tensor, [read[place]], [tensor])
         new.append(found.add(node, read, names))
@@ -49,7 +47,8 @@ def find_orders(graph: Graph) -> dict[int, list[tuple[int, int, Dimensions]]]:
     """What each dot and convolution does not read as it is.
 
     Returns:
-        by node: INPUT or KERNEL, the node whose tensor that is, and how it is transposed.
+        by node: 0 for its input, 1 for its kernel; the node whose tensor that is; how that is
+        transposed.
     """
     operands, ranks = find_operands(graph), tensor_ranks(graph)
     orders = {node: _order_dot(letters) for node, letters in operands.letters.items()}

@@ -1,5 +1,8 @@
 """The instructions of a graph as layout assignment sees them: calls inlined, tuples looked through.
 
+What is equal, such as two tanh of one tensor, is there once (HloCSE of openxla/xla), but for what a
+configuration may set a layout of.
+
 The competition's arrays do not say which operand an edge is, nor which part of a tuple is taken:
 arguments are given to parameters, and parts to what takes them, in order among those of one shape.
 """
