@@ -30,7 +30,7 @@ class Einsum(NamedTuple):
         return left, right
 
     @property
-    def is_canonical(self) -> bool:
+    def is_usual(self) -> bool:
         """Whether the last dimensions of the left operand and the first of the right are summed.
 
         But for those of the batch, which come before. So it is where matrices are multiplied.

@@ -48,9 +48,8 @@ def find_gradients(
     for node in sorted(guess):
         letters = label(node, *guess[node]) if node not in found else None
         if letters is not None:
-            found |= {
-                one.node: one for one in dots.list_gradients(Dot(node, *guess[node], letters))
-            }
+            for gradient in dots.list_gradients(Dot(node, *guess[node], letters)):
+                found.setdefault(gradient.node, gradient)  # of several products, the first one's
     return found
 
 
@@ -62,6 +61,7 @@ class Dots:
     ) -> None:
         self._features = graph.node_features
         self._opcodes = graph.node_opcodes
+        self._summed = graph.summed
         self._ranks = ranks
         self._guess = guess
         self._label = label
@@ -76,7 +76,8 @@ class Dots:
         """Those of the operands of a dot: of both, or of one where its shapes leave no doubt."""
         if dot.left == dot.right:
             return
-        later: dict[int, dict[int, Dot]] = defaultdict(dict)  # by the gradient of the dot itself
+        # By the gradient of the dot itself, and by what they are the gradients of.
+        later: dict[int, dict[int, list[Dot]]] = defaultdict(lambda: defaultdict(list))
         for kept, wanted in ((dot.left, dot.right), (dot.right, dot.left)):
             for node in self._reading[kept]:
                 left, right = self._guess[node]
@@ -84,12 +85,12 @@ class Dots:
                 if node > dot.node and self._shape(slope) == self._shape(dot.node):
                     gradient = self._match(dot, node, slope, wanted)
                     if gradient is not None:
-                        later[slope][wanted] = gradient
-        for slope, gradients in later.items():
-            if self._follows(slope, dot.node) and (
-                len(gradients) == 2 or self._is_certain(*gradients.values())
-            ):
-                yield from gradients.values()
+                        later[slope][wanted].append(gradient)
+        for slope, by_wanted in later.items():
+            gradients = [gradient for own in by_wanted.values() for gradient in own]
+            is_sure = len(by_wanted) == 2 or all(map(self._is_certain, gradients))
+            if is_sure and self._follows(slope, dot.node):
+                yield from gradients
 
     def _match(self, dot: Dot, node: int, slope: int, wanted: int) -> Dot | None:
         """A later dot as the gradient of `wanted`; None if its shape is another's.
@@ -111,7 +112,11 @@ class Dots:
             Dot(node, other, slope, Einsum(kept, letters.output, (*batch, *of_kept, *of_slope))),
         ]
         shape = self._shape(node)
-        fitting = [way for way in ways if tuple(sizes[one] for one in way.letters.output) == shape]
+        fitting = [
+            way
+            for way in ways
+            if tuple(sizes[one] for one in way.letters.output) == shape and self._is_allowed(way)
+        ]
         goals = [own, self._undo(wanted, own)]  # the better one last
         return max(fitting, key=lambda way: self._rank(way, goals), default=None)
 
@@ -119,6 +124,13 @@ class Dots:
         """Which of the orders that a gradient should have it gets in the end; -1: none."""
         found = self._follow(way.node, way.letters.output)
         return max((place for place, goal in enumerate(goals) if goal == found), default=-1)
+
+    def _is_allowed(self, way: Dot) -> bool:
+        """Whether its module says the same of what it sums, where a module says anything."""
+        if self._summed is None:
+            return True
+        told = [tuple(sorted(row[row >= 0].tolist())) for row in self._summed[way.node]]
+        return told == list(way.letters.summed)
 
     def _is_certain(self, gradient: Dot) -> bool:
         """Whether shapes alone say the same of what it sums."""
@@ -140,21 +152,23 @@ class Dots:
     def _undo(self, node: int, letters: Dimensions) -> Dimensions:
         """The letters of what was transposed into a tensor."""
         while self._opcodes[node] == TRANSPOSE and len(self._producers.at(node)) == 1:
-            order = self._order_of(node)
-            if sorted(order) != list(range(len(letters))):
+            order, (read,) = self._order_of(node), self._producers.at(node).tolist()
+            if read >= node or sorted(order) != list(range(len(letters))):
                 break
             letters = tuple(letters[order.index(place)] for place in range(len(order)))
-            (node,) = self._producers.at(node).tolist()
+            node = read
         return letters
 
     def _follow(self, node: int, letters: Dimensions) -> Dimensions:
         """The letters of what a tensor is transposed into, if nothing else becomes of it."""
         while len(self._consumers.at(node)) == 1:
-            (node,) = self._consumers.at(node).tolist()
-            order = self._order_of(node)
-            if self._opcodes[node] != TRANSPOSE or sorted(order) != list(range(len(letters))):
+            (reader,) = self._consumers.at(node).tolist()
+            order = self._order_of(reader)
+            if reader <= node or self._opcodes[reader] != TRANSPOSE:
                 break
-            letters = tuple(letters[place] for place in order)
+            if sorted(order) != list(range(len(letters))):
+                break
+            letters, node = tuple(letters[place] for place in order), reader
         return letters
 
     def _shape(self, node: int) -> Dimensions:

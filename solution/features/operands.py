@@ -23,6 +23,7 @@ from solution.features.gradients import find_gradients
 from solution.features.padding import tensor_ranks
 
 NONE = -1
+HEADS = 3  # dimensions at least of what heads attend to
 MADE_ALIKE = [OPCODE_IDS[name] for name in ("add", "dot", "reshape", "transpose")]
 
 
@@ -68,10 +69,14 @@ def _label(graph: Graph, ranks: np.ndarray, node: int, left: int, right: int) ->
 
 
 def _is_alike(graph: Graph, left: int, right: int) -> bool:
-    """Whether two tensors are made in the same way, as queries and keys are."""
+    """Whether two tensors may be queries and keys: of three dimensions or more, made alike.
+
+    That is, by one operation, and by one order of dimensions if it is a transposition.
+    """
     made = graph.node_opcodes[left], graph.node_opcodes[right]
     listed = graph.node_features[[left, right], vocabulary.DIMENSIONS]
-    return made[0] == made[1] and made[0] in MADE_ALIKE and bool((listed[0] == listed[1]).all())
+    is_alike = made[0] == made[1] and made[0] in MADE_ALIKE and (listed[0] == listed[1]).all()
+    return bool(is_alike) and left != right and tensor_ranks(graph)[left] >= HEADS
 
 
 def _guess(graph: Graph) -> Operands:
@@ -158,7 +163,7 @@ def _fit_dot(node: np.ndarray, shapes: np.ndarray) -> int:
         return 0
     possible = count_terms(*(_sizes(shape) for shape in three)) is not None
     letters = label_dot(*(tuple(shape.astype(int).tolist()) for shape in three))
-    usual = letters is not None and letters.is_canonical
+    usual = letters is not None and letters.is_usual
     return int(6 * possible + 2 * (output[0] in left) + 2 * (output[-1] in right) + usual)
 
 

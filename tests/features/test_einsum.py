@@ -72,7 +72,7 @@ def test_what_a_module_says_is_believed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("left", "right", "output", "is_canonical"),
+    ("left", "right", "output", "is_usual"),
     [
         ((3, 4), (4, 5), (3, 5), True),
         ((3, 4), (5, 4), (3, 5), False),
@@ -82,11 +82,11 @@ def test_what_a_module_says_is_believed() -> None:
     ],
 )
 def test_matrices_are_multiplied_rows_by_columns(
-    left: tuple[int, ...], right: tuple[int, ...], output: tuple[int, ...], is_canonical: bool
+    left: tuple[int, ...], right: tuple[int, ...], output: tuple[int, ...], is_usual: bool
 ) -> None:
     found = label_dot(left, right, output)
     assert found is not None
-    assert found.is_canonical == is_canonical
+    assert found.is_usual == is_usual
 
 
 @given(st.permutations(PRIMES), st.lists(st.integers(0, 2), min_size=4, max_size=4), st.randoms())

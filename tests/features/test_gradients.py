@@ -126,3 +126,39 @@ def test_a_transposition_of_dimensions_that_are_not_there_says_nothing() -> None
     operands = find_operands(dataclasses.replace(graph, node_features=features))
     for node, (first, second, *_) in expected.items():
         assert {operands.input[node], operands.kernel[node]} == {first, second}
+
+
+def test_transpositions_that_read_themselves_end_as_well() -> None:
+    """Edges need not be those of a program; a file may hold any."""
+    graph, expected = take_step([], [8], [8], [8], is_left_first=False)
+    nodes = np.flatnonzero(graph.node_opcodes == OPCODE_IDS["parameter"])
+    opcodes = graph.node_opcodes.copy()
+    opcodes[nodes] = OPCODE_IDS["transpose"]
+    features = graph.node_features.copy()
+    features[nodes, vocabulary.DIMENSIONS.start] = 1
+    edges = np.vstack([graph.edges, np.column_stack([nodes, nodes])])
+    operands = find_operands(
+        dataclasses.replace(graph, node_opcodes=opcodes, node_features=features, edges=edges)
+    )
+    for node, (first, second, *_) in expected.items():
+        assert {operands.input[node], operands.kernel[node]} == {first, second}
+
+
+def test_what_a_module_says_of_a_gradient_is_believed() -> None:
+    graph, expected = take_step([], [8], [8], [8], is_left_first=False)
+    summed = np.full((graph.num_nodes, 2, vocabulary.SUMMED), -1, np.int8)
+    for node in np.flatnonzero(graph.node_opcodes == OPCODE_IDS["dot"]):
+        summed[node, :, 0] = (1, 0)
+    for node, (_, _, *own) in expected.items():
+        summed[node, :, 0] = [places[0] for places in own]
+    told = dataclasses.replace(graph, summed=summed)
+    for node, (first, second, *_) in expected.items():
+        assert (find_operands(told).input[node], find_operands(told).kernel[node]) == (
+            first,
+            second,
+        )
+    changed = summed.copy()
+    (node, *_) = expected
+    changed[node, :, 0] = (0, 1)
+    letters = find_operands(dataclasses.replace(graph, summed=changed)).letters[node]
+    assert letters.summed == ((0,), (1,))

@@ -16,7 +16,7 @@ class Backend:
     row_major_operands: bool  # every operand is asked for in row-major order
     row_major_products: bool  # dots and convolutions write row-major tensors, in canonical order
     by_custom_calls: bool  # what a configuration asks for stands in an instruction of its own
-    canonical_operands: bool  # products whose dimensions it has in another order are transposed
+    canonical_operands: bool  # products are made matrices of, turned, and transposed for
     by_library: bool  # it gives reductions, and what joins them, to a library
 
 

@@ -1,9 +1,11 @@
-"""The transpositions that XLA's CPU backend puts in front of products before it assigns layouts.
+"""What XLA's CPU backend puts around products before it assigns layouts.
 
 It multiplies in one form only: behind the dimensions of a batch, the left operand's own and then
 those that are summed, of the right operand first those; convolutions with the batch first and the
 features last, by kernels that end with the features of input and output. An operand with another
 order is transposed, but for matrices that only need be turned: products read these as they are.
+What has several dimensions of its own becomes a matrix; what a dot makes is reshaped back. (What it
+reads is not reshaped here, for that moves nothing; nor are two equal transpositions taken for one.)
 
 Source: DotDecomposer, TransposeFolding and ConvCanonicalization of openxla/xla.
 """
@@ -70,7 +72,7 @@ def find_matrices(graph: Graph) -> dict[int, Dimensions]:
     found = {}
     for node, (left, right, output) in find_operands(graph).letters.items():
         shape = graph.node_features[node, vocabulary.SHAPE_DIMENSIONS].astype(int).tolist()
-        sizes = list(zip(output, shape, strict=False))
+        sizes = list(zip(output, shape, strict=False))  # a shape is filled up with zeros
         batch = [size for letter, size in sizes if letter in left and letter in right]
         own = [[size for letter, size in sizes if letter not in other] for other in (right, left)]
         if max(map(len, own)) > 1:

@@ -1,7 +1,7 @@
 """The instructions of a graph as layout assignment sees them: calls inlined, tuples looked through.
 
-What is equal, such as two tanh of one tensor, is there once (HloCSE of openxla/xla), but for what a
-configuration may set a layout of.
+What is equal, such as two tanh of one tensor, is there once (HloCSE of openxla/xla): where features
+say all that an operation does (EQUAL), and no configuration sets its layouts.
 
 The competition's arrays do not say which operand an edge is, nor which part of a tuple is taken:
 arguments are given to parameters, and parts to what takes them, in order among those of one shape.
@@ -84,7 +84,9 @@ class _Inliner:
         self._is_pure = np.isin(graph.node_opcodes, PURE)
         self._is_pure[graph.configurable] = False
         self._features = graph.node_features[:, vocabulary.IS_ROOT + 1 :]
-        self._known: dict[tuple[int, bytes, tuple[int, ...]], int] = {}  # that others are equal to
+        # What others are equal to, in the program itself and in each body of a loop.
+        self._known: dict[tuple[int, int, bytes, tuple[int, ...]], int] = {}
+        self._scope, self._scopes = 0, 1
 
     def run(self) -> Inlined:
         known: dict[int, Value] = {}
@@ -128,8 +130,16 @@ class _Inliner:
             return self._call(self._called[node][0], values, depth)
         if opcode == WHILE and inlines:  # what its computations give has the program's layouts
             for root in self._called[node]:
-                self._inlined.results += flatten(self._evaluate(root, {}, depth + 1))
+                self._inlined.results += flatten(self._evaluate_body(root, depth + 1))
         return self._add(node, values)
+
+    def _evaluate_body(self, root: int, depth: int) -> Value:
+        """What a computation gives that shares nothing with the one that names it."""
+        outside, self._scope = self._scope, self._scopes
+        self._scopes += 1
+        value = self._evaluate(root, {}, depth)
+        self._scope = outside
+        return value
 
     def _add(self, node: int, values: list[Value]) -> int:
         read = [(one, name) for name, value in zip(self._operands[node], values, strict=False)
@@ -137,7 +147,7 @@ class _Inliner:
         reads = tuple(one for one, _ in read)
         if not self._is_pure[node]:
             return self._inlined.add(node, [*reads], [name for _, name in read])
-        key = self._opcodes[node], self._features[node].tobytes(), reads
+        key = self._scope, self._opcodes[node], self._features[node].tobytes(), reads
         if key not in self._known:
             self._known[key] = self._inlined.add(node, [*reads], [name for _, name in read])
         return self._known[key]

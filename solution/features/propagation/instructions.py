@@ -59,7 +59,8 @@ class Instructions:
     before: np.ndarray  # (uses,) int64 the custom call in front of that operand, or NONE
     behind: np.ndarray  # (instructions,) int64 the custom call behind it, or NONE
     asked: np.ndarray  # (instructions, 2) int64 of a custom call: configurable node, tensor
-    order: np.ndarray  # (instructions,) int64 each after those that it reads
+    # (instructions,) int64 by their nodes; what is inlined may stand before what it reads
+    order: np.ndarray
     # (instructions, 2) int64 the uses that say most of each: input and kernel of a product, the two
     # largest tensors of another (what a reduction sums, before what it begins with); or NONE.
     main: np.ndarray
@@ -275,7 +276,7 @@ def _turn(
 ) -> np.ndarray:
     """Instructions.turned: AlgebraicSimplifier makes B' A' of the transposed product of A and B."""
     turned = np.full(count, UNSET, np.int64)
-    read = np.array([one for reads in inlined.reads for one in reads], np.int64)
+    read = np.array([one for reads in [*inlined.reads, inlined.results] for one in reads], np.int64)
     times_read = np.bincount(read, minlength=count)
     for reader, reads in enumerate(inlined.reads):
         (own, *_) = reads or [reader]
@@ -303,7 +304,7 @@ def _canonical(graph: Graph, node: int) -> int:
 
 
 def _order(inlined: Inlined, calls: list[Call]) -> np.ndarray:
-    """Instructions in the order of the program, where custom calls stand beside their nodes."""
+    """Instructions by the numbers of their nodes; custom calls stand beside what they are for."""
     node = list(inlined.node)
     for added in sorted(inlined.orders, reverse=True):
         node[added] = node[added + 1]  # it was put in front of what reads it

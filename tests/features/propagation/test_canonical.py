@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import OPCODE_IDS, OPCODES
 from solution.features.operands import find_operands
@@ -134,3 +135,33 @@ def test_what_is_equal_is_there_once(opcode: str) -> None:
         graph = dataclasses.replace(graph, configurable=np.array(equal[:1]))
     opcodes = list_instructions(graph, CPU).opcodes
     assert (opcodes == OPCODE_IDS[opcode]).sum() == (1 if opcode == "tanh" else 2)
+
+
+def test_a_product_that_is_also_a_result_is_not_turned() -> None:
+    """Its transposition reads it, and so does who called the program."""
+    program = Builder()
+    x, w = program.add("parameter", (3, 5)), program.add("parameter", (5, 7))
+    product = program.add("dot", (3, 7), x, w)
+    transposed = program.transpose(product, (1, 0))
+    alone = repair_padding(program.build())
+    program.add("tuple", (), product, transposed)
+    both = repair_padding(program.build())
+    turned = [list_instructions(graph, CPU).turned for graph in (alone, both)]
+    assert [(own != UNSET).any() for own in turned] == [True, False]
+
+
+def test_what_is_equal_in_a_loop_and_outside_is_there_twice() -> None:
+    program = Builder()
+    counted = program.add("iota", (4, 4))
+    body = program.add("negate", (4, 4), counted)
+    start = program.add("parameter", (4, 4))
+    loop = program.add("while", (4, 4), start, body)
+    outside = program.add("iota", (4, 4))
+    product = program.add("dot", (4, 4), loop, outside)
+    program.add("tanh", (4, 4), product)
+    graph = program.build()
+    features = graph.node_features.copy()
+    features[body, vocabulary.IS_ROOT] = 1
+    graph = repair_padding(dataclasses.replace(graph, node_features=features))
+    opcodes = list_instructions(graph, CPU).opcodes
+    assert (opcodes == OPCODE_IDS["iota"]).sum() == 2
