@@ -1,6 +1,5 @@
 """Operands and sums of products, as features find them and as modules of jax have them."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,12 +7,8 @@ import pytest
 
 from solution.collecting.collect import Workers
 from solution.collecting.families import draw_settings, write_file
-from solution.collecting.program import make_graph, read_programs
-from solution.data.hlo.messages import instructions
-from solution.data.hlo.nodes import find_places
-from solution.features.contractions import contractions
-from solution.features.operands import find_operands
-from solution.features.padding import repair_padding
+from solution.collecting.program import read_programs
+from tests.benchmarks.operands import count_wrong
 
 ENCODER = '''
 """A training step of an encoder with square weights, whose heads have as many numbers as rows."""
@@ -59,18 +54,6 @@ def test_of_training_steps_shapes_and_who_reads_what_tell_all(
     text = ENCODER if family == "encoder" else write_step(family)
     (tmp_path / "program.py").write_text(text, encoding="utf-8")
     (program,) = read_programs(tmp_path / "program.py", workers.compiling)
-    graph, places = make_graph(program, "layout:xla:random"), find_places(program.module)
-    blind = repair_padding(replace(graph, summed=None))
-    operands, summed = find_operands(blind), contractions(blind)
-    count = 0
-    for place, instruction in enumerate(instructions(program.module)):
-        if instruction.opcode in ("dot", "convolution"):
-            told = [places[operand] for operand in instruction.operand_ids]
-            assert [operands.input[place], operands.kernel[place]] == told
-            count += 1
-        if instruction.opcode == "dot":
-            numbers = instruction.dot
-            left, right = (set(own[own >= 0].tolist()) for own in summed[place])
-            assert left == set(numbers.lhs_contracting_dimensions)
-            assert right == set(numbers.rhs_contracting_dimensions)
-    assert count > 5
+    found = count_wrong(program)
+    assert found.pop("products") > 5
+    assert found == {"wrong operands": 0, "wrong sums": 0}
