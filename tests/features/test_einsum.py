@@ -2,6 +2,8 @@
 
 import math
 from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
 from random import Random
 
 import pytest
@@ -11,6 +13,12 @@ from hypothesis import strategies as st
 from solution.features.einsum import Einsum, count_terms, label_dot
 
 PRIMES = [2, 3, 5, 7, 11, 13, 17, 19]
+
+
+def divide(sizes: list[int], counts: list[int]) -> Iterator[list[int]]:
+    """So many of the sizes, so many of the next ones, ..."""
+    rest = iter(sizes)
+    return (list(islice(rest, count)) for count in counts)
 
 
 @pytest.mark.parametrize(
@@ -37,9 +45,7 @@ def test_dimensions_that_the_output_does_not_have_are_summed(
 def test_of_sizes_that_differ_every_dimension_is_found(
     sizes: list[int], counts: list[int], random: Random
 ) -> None:
-    batch, left, right, summed = (
-        sizes[sum(counts[:place]) : sum(counts[: place + 1])] for place in range(4)
-    )
+    batch, left, right, summed = divide(sizes, counts)
     shapes = []
     for own in (left, right):  # own dimensions stay in order, the others stand anywhere
         shape = list(own)
@@ -50,11 +56,11 @@ def test_of_sizes_that_differ_every_dimension_is_found(
     assert found is not None
     for shape, dimensions in zip(shapes, found.summed, strict=True):
         assert sorted(shape[place] for place in dimensions) == sorted(summed)
-    sizes: dict[int, set[int]] = {}
+    by_letter: dict[int, set[int]] = {}
     for letters, shape in zip(found, (*shapes, batch + left + right), strict=True):
         for letter, size in zip(letters, shape, strict=True):
-            sizes.setdefault(letter, set()).add(size)
-    assert all(len(own) == 1 for own in sizes.values())  # a letter has one size everywhere
+            by_letter.setdefault(letter, set()).add(size)
+    assert all(len(own) == 1 for own in by_letter.values())  # a letter has one size everywhere
 
 
 def test_what_is_made_alike_is_summed_alike() -> None:
@@ -93,9 +99,7 @@ def test_matrices_are_multiplied_rows_by_columns(
 def test_a_dot_sums_what_its_output_does_not_have(
     sizes: list[int], counts: list[int], random: Random
 ) -> None:
-    batch, left, right, summed = (
-        sizes[sum(counts[:place]) : sum(counts[: place + 1])] for place in range(4)
-    )
+    batch, left, right, summed = divide(sizes, counts)
     operands = [
         random.sample(own, len(own)) for own in (batch + left + summed, batch + right + summed)
     ]

@@ -7,52 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from solution.domain import vocabulary
-from solution.domain.codebook_encoder import encode
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import OPCODE_IDS
 from solution.features.contractions import contractions
 from solution.features.operands import find_operands
-from tests.made.graphs import make_layout_graph, make_nodes
-
-Shape = tuple[int, ...]
-
-
-class Builder:
-    """A program, written an instruction at a time."""
-
-    def __init__(self) -> None:
-        self.opcodes: list[str] = []
-        self.shapes: list[Shape] = []
-        self.orders: dict[int, Shape] = {}
-        self.edges: list[tuple[int, int]] = []
-
-    def add(self, opcode: str, shape: Shape, *reads: int) -> int:
-        node = len(self.shapes)
-        self.opcodes.append(opcode)
-        self.shapes.append(shape)
-        self.edges += [(node, read) for read in sorted(set(reads))]
-        return node
-
-    def transpose(self, read: int, order: Shape) -> int:
-        if order == tuple(range(len(order))):
-            return read
-        node = self.add("transpose", tuple(self.shapes[read][k] for k in order), read)
-        self.orders[node] = order
-        return node
-
-    def build(self) -> Graph:
-        features = make_nodes(self.shapes)
-        for node, order in self.orders.items():
-            features[node, vocabulary.DIMENSIONS][: len(order)] = order
-        dot = self.opcodes.index("dot")
-        return dataclasses.replace(
-            make_layout_graph(),
-            node_features=features,
-            node_opcodes=np.array([OPCODE_IDS[name] for name in self.opcodes], np.uint8),
-            edges=np.array(self.edges),
-            configurable=np.array([dot]),
-            configs=encode(np.full((12, 1, 18), -1, np.int8)),
-        )
+from tests.made.builder import Builder, Shape
 
 
 def take_step(

@@ -6,33 +6,20 @@ from solution.domain import vocabulary
 from solution.domain.codebook_encoder import encode
 from solution.domain.collection import collection
 from solution.domain.graph import Graph
-from solution.domain.vocabulary import CONFIGURABLE_OPCODES, OPCODE_IDS
+from solution.domain.vocabulary import CONFIGURABLE_OPCODES
 from solution.features.padding import repair_padding
-from tests.made.graphs import make_nodes
+from tests.made.builder import Builder, Shape
 
-Shape = tuple[int, ...]
 SIZES = (1, 2, 3, 4)
 TENSOR = {"output": 0, "input": 6, "kernel": 12}
 
 
-class Drawing:
-    """A program that grows by one operation at a time."""
+class Drawing(Builder):
+    """A program that grows by one operation at a time, which a seed draws."""
 
     def __init__(self, seed: int) -> None:
+        super().__init__()
         self.random = np.random.default_rng(seed)
-        self.opcodes: list[str] = []
-        self.shapes: list[Shape] = []
-        self.edges: list[tuple[int, int]] = []
-        self.listed: dict[int, list[int]] = {}
-
-    def add(self, opcode: str, shape: Shape, *reads: int, listed: list[int] | None = None) -> int:
-        node = len(self.opcodes)
-        self.opcodes.append(opcode)
-        self.shapes.append(tuple(int(size) for size in shape))
-        self.edges += [(node, read) for read in dict.fromkeys(reads)]
-        if listed is not None:
-            self.listed[node] = listed
-        return node
 
     def pick(self) -> int:
         return int(self.random.integers(len(self.opcodes)))
@@ -112,16 +99,14 @@ def draw_graph(seed: int, operations: int = 25, configs: int = 6) -> Graph:
         drawing.grow()
     unread = set(range(len(drawing.opcodes))) - {producer for _, producer in drawing.edges}
     root = drawing.add("tuple", (), *sorted(unread))
-    features = make_nodes(drawing.shapes)
+    features = drawing.describe()
     features[root, vocabulary.IS_ROOT] = 1
-    for node, listed in drawing.listed.items():
-        features[node, vocabulary.DIMENSIONS][: len(listed)] = listed
     configurable = [n for n, name in enumerate(drawing.opcodes) if name in CONFIGURABLE_OPCODES]
     graph = Graph(
         name="drawn",
         collection=collection("layout:xla:random"),
         node_features=features,
-        node_opcodes=np.array([OPCODE_IDS[name] for name in drawing.opcodes], np.uint8),
+        node_opcodes=drawing.number(),
         edges=np.array(drawing.edges, np.int64).reshape(-1, 2),
         configurable=np.array(configurable, np.int64),
         configs=encode(draw_layouts(drawing, configurable, configs)),

@@ -17,7 +17,7 @@ from solution.features.padding import repair_padding
 from solution.features.propagation.backend import CPU, TPU
 from solution.features.propagation.canonical import find_matrices, find_orders
 from solution.features.propagation.instructions import UNSET, Instructions, list_instructions
-from tests.features.test_gradients import Builder
+from tests.made.builder import Builder
 
 PRIMES = [2, 3, 5, 7, 11, 13]
 

@@ -1,0 +1,61 @@
+"""Programs that are written an instruction at a time."""
+
+import dataclasses
+
+import numpy as np
+
+from solution.domain import vocabulary
+from solution.domain.codebook_encoder import encode
+from solution.domain.graph import Graph
+from solution.domain.vocabulary import OPCODE_IDS
+from tests.made.graphs import make_layout_graph, make_nodes
+
+Shape = tuple[int, ...]
+
+
+class Builder:
+    """A program that grows by one instruction at a time."""
+
+    def __init__(self) -> None:
+        self.opcodes: list[str] = []
+        self.shapes: list[Shape] = []
+        self.edges: list[tuple[int, int]] = []
+        self.listed: dict[int, list[int]] = {}
+
+    def add(self, opcode: str, shape: Shape, *reads: int, listed: list[int] | None = None) -> int:
+        node = len(self.opcodes)
+        self.opcodes.append(opcode)
+        self.shapes.append(tuple(int(size) for size in shape))
+        self.edges += [(node, read) for read in dict.fromkeys(reads)]
+        if listed is not None:
+            self.listed[node] = listed
+        return node
+
+    def transpose(self, read: int, order: Shape) -> int:
+        """Nothing is added where the order is that which is there."""
+        if order == tuple(range(len(order))):
+            return read
+        shape = tuple(self.shapes[read][k] for k in order)
+        return self.add("transpose", shape, read, listed=list(order))
+
+    def describe(self) -> np.ndarray:
+        """Node features (nodes, 140), padded with 0 as in npz files."""
+        features = make_nodes(self.shapes)
+        for node, listed in self.listed.items():
+            features[node, vocabulary.DIMENSIONS][: len(listed)] = listed
+        return features
+
+    def number(self) -> np.ndarray:
+        """The opcodes (nodes,) uint8."""
+        return np.array([OPCODE_IDS[name] for name in self.opcodes], np.uint8)
+
+    def build(self) -> Graph:
+        """The program; its first dot may be configured, and never is."""
+        return dataclasses.replace(
+            make_layout_graph(),
+            node_features=self.describe(),
+            node_opcodes=self.number(),
+            edges=np.array(self.edges),
+            configurable=np.array([self.opcodes.index("dot")]),
+            configs=encode(np.full((12, 1, 18), -1, np.int8)),
+        )
