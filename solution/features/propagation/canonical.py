@@ -80,6 +80,18 @@ def find_matrices(graph: Graph) -> dict[int, Dimensions]:
     return found
 
 
+def reads_across(letters: Einsum) -> tuple[bool, bool]:
+    """Whether the left matrix of a dot is summed along its first dimension; and if turned round.
+
+    The transposed product of A and B is that of B' and A', so its left matrix was the right one.
+    """
+    left, right = (
+        own[order[-1]] in letters.output
+        for own, order in zip(letters[:2], _order_dot(letters), strict=True)
+    )
+    return left, right
+
+
 def _order_dot(letters: Einsum) -> tuple[Dimensions, Dimensions]:
     """The orders in which a dot reads its operands."""
     left, right, output = letters

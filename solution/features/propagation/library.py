@@ -8,6 +8,10 @@ even where it is what the tensor has, and so does a copy. What the library does 
 written to memory in between, and takes less time in most programs that were measured, where it ends
 in a reduction; but for loops that are too short (solution.features.propagation.loops).
 
+What it does not take is slower: reductions in two steps (solution.features.propagation.splitting),
+and products whose left matrix is summed along its first dimension. Such is one that is turned round
+to save a transposition, for instance the gradient of weights; a request for its layout prevents it.
+
 Seen in what jaxlib 0.10.2 compiles (tests/collecting/test_library.py).
 """
 
@@ -19,9 +23,12 @@ from numba import njit
 from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import OPCODE_IDS
+from solution.features.operands import NONE, find_operands
+from solution.features.propagation.canonical import reads_across
 from solution.features.propagation.instructions import Instructions
 from solution.features.propagation.places import list_windows, make_row_major
 from solution.features.propagation.propagation import Numbered, Propagation
+from solution.features.propagation.splitting import mark_split, weigh_windows
 from solution.features.propagation.states import COPY, MADE
 
 ELEMENTWISE = """
@@ -35,8 +42,9 @@ REDUCE, WINDOWS = OPCODE_IDS["reduce"], OPCODE_IDS["reduce-window"]
 FLOAT32 = vocabulary.ELEMENT_TYPE.start + 11
 FEWEST = 4096  # elements that are read or made, below which XLA's own loops do it
 MOST = 96  # instructions of one fusion, with what it reads from outside; XLA counts scalars, too
-# What the library does of an instruction: nothing; it joins another, a reduction or a pooling.
-NOTHING, JOINS, REDUCTION, POOLING = range(4)
+# What the library does of an instruction: nothing; it joins another, a reduction or a pooling; or
+# windows of a reduction, which it leaves in two steps.
+NOTHING, JOINS, REDUCTION, POOLING, SPLIT = range(5)
 NOBODY = -1  # whose fusion an instruction is in that has joined none
 
 
@@ -59,7 +67,7 @@ class Reads(NamedTuple):
 def join_library(propagation: Propagation, numbered: Numbered) -> np.ndarray:
     """What each instruction has joined or is: (configs, instructions) int8.
 
-    NOTHING, REDUCTION or POOLING.
+    NOTHING, REDUCTION, POOLING or SPLIT; what joins one that is split has joined a pooling.
     """
     own, layouts = propagation.instructions, numbered.layouts
     joined = np.full((len(numbered.numbers), own.count), NOTHING, np.int8)
@@ -68,15 +76,23 @@ def join_library(propagation: Propagation, numbered: Numbered) -> np.ndarray:
         row_major = (rank < 2) | (layouts[:, MADE] == make_row_major(rank))
         opcodes = own.opcodes
         largest = _find_largest(own)
+        ability = _list_abilities(propagation.graph, own, opcodes, largest)
+        split = mark_split(own, numbered, (ability == REDUCTION) & (weigh_windows(own) > 0))
         reads = Reads(
-            _list_abilities(propagation.graph, own, opcodes, largest),
-            *_count(own, opcodes, largest), ~own.is_programs, own.use_starts, own.read, own.reader,
-            own.before, own.behind, *propagation.readings,
+            ability, *_count(own, opcodes, largest), ~own.is_programs, own.use_starts, own.read,
+            own.reader, own.before, own.behind, *propagation.readings,
         )  # fmt: skip
         asks = ~own.is_programs[np.minimum(numbered.place, own.count - 1)]
         apart = (layouts[:, COPY] > 0) | (asks & (layouts[:, MADE] >= 0))
-        _join(reads, row_major, apart, numbered.numbers, joined)
+        _join(reads, row_major, apart, split, numbered.numbers, joined)
     return joined
+
+
+def find_slow_products(graph: Graph, own: Instructions) -> np.ndarray:
+    """Whether the library leaves a dot out (instructions, 2) bool: as it is, and turned round."""
+    across = {node: reads_across(each) for node, each in find_operands(graph).letters.items()}
+    nodes = np.where(own.is_programs & (own.opcodes == PRODUCTS[0]), own.node, NONE)
+    return np.array([across.get(node, (False, False)) for node in nodes.tolist()], bool)
 
 
 def _list_abilities(
@@ -131,12 +147,13 @@ def _count(
 
 
 @njit(cache=True, nogil=True)
-def _join(reads, row_major, apart, numbers, joined):
+def _join(reads, row_major, apart, split, numbers, joined):
     """Mark what is joined (configs, instructions).
 
     Args:
         row_major: (states,) bool what is made is row-major.
         apart: (states,) bool a copy is made or read, or a custom call asks for a layout.
+        split: (configs, instructions) bool reductions that are taken in two steps.
         numbers: (configs, places) the states of the instructions, then of the uses.
     """
     count = reads.ability.size
@@ -149,7 +166,11 @@ def _join(reads, row_major, apart, numbers, joined):
             if begins and (reads.ability[first] == REDUCTION or row_major[numbers[row, first]]):
                 _grow(reads, row_major, apart, numbers[row], owner, outside, queue, first)
         for own in range(count):
-            joined[row, own] = NOTHING if owner[own] == NOBODY else reads.ability[owner[own]]
+            joined[row, own] = NOTHING
+            if split[row, own]:
+                joined[row, own] = SPLIT
+            elif owner[own] != NOBODY:
+                joined[row, own] = POOLING if split[row, owner[own]] else reads.ability[owner[own]]
 
 
 @njit(cache=True, nogil=True)

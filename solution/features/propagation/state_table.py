@@ -18,7 +18,13 @@ from solution.features.operands import NONE
 from solution.features.propagation.backend import BACKENDS, Backend
 from solution.features.propagation.copy_table import WAYS
 from solution.features.propagation.instructions import Instructions
-from solution.features.propagation.library import POOLING, REDUCTION, join_library
+from solution.features.propagation.library import (
+    POOLING,
+    REDUCTION,
+    SPLIT,
+    find_slow_products,
+    join_library,
+)
 from solution.features.propagation.loops import Loops, find_loops
 from solution.features.propagation.places import (
     Places,
@@ -28,8 +34,9 @@ from solution.features.propagation.places import (
     make_row_major,
 )
 from solution.features.propagation.propagation import Propagation
+from solution.features.propagation.splitting import weigh_windows
 from solution.features.propagation.states import COPY, FIRST, MADE, SECOND
-from solution.features.work import num_bytes
+from solution.features.work import num_bytes, num_operations
 
 LAST = 4  # dimensions that are described, the last first
 LAYOUT_COLUMNS = {
@@ -60,6 +67,9 @@ FEATURES = (
     Feature("state_sums_contiguous", "flag", "it sums along the contiguous dimension"),
     Feature("state_in_reduction", "flag", "the library does it together with a reduction"),
     Feature("state_in_pooling", "flag", "the library does it together with a pooling"),
+    Feature("state_split", "flag", "a reduction that is taken in two steps"),
+    Feature("state_slow_product", "flag", "a product that the library leaves out"),
+    Feature("state_slow_share", "log2 share", "its multiplications, for all tensors' bytes"),
     Feature("state_run", "log2 elements", "that it works on one after the other"),
     *(Feature(f"state_{tensor}_bytes", "log2 bytes", which) for tensor, which in TENSORS.items()),
     *(Feature(f"state_{tensor}_share", "log2 share", f"{TENSORS[tensor]}, of all tensors' bytes")
@@ -67,7 +77,7 @@ FEATURES = (
     Feature("state_own", "flag", "it is in this state where nothing is asked of the compiler"),
 )  # fmt: skip
 LEAST_SHARE = 1e-9
-JOINED = POOLING + 1  # values of what an instruction has joined
+JOINED = SPLIT + 1  # values of what an instruction has joined
 NUM_SHARES, BYTES = 3, 1  # 1 / instructions, bytes that are made and read, and their root
 
 
@@ -92,6 +102,12 @@ class StateTable:
     # (states,) float32: the bytes of what the library makes at once with a reduction, of those of
     # all tensors (solution.features.propagation.library).
     at_once: np.ndarray
+    # (states,) float32: the bytes of what is reduced in two steps, of those of all tensors; fewer
+    # where its windows fill it (solution.features.propagation.splitting).
+    split: np.ndarray
+    # (states,) float32: the multiplications of products that the library leaves out, for the bytes
+    # of all tensors (solution.features.propagation.library).
+    slow_products: np.ndarray
 
     @property
     def is_copied(self) -> np.ndarray:
@@ -118,6 +134,9 @@ def _describe_states(graph: Graph, backend: Backend) -> StateTable:
     total = max(1.0, float(size[own.is_programs].sum()))
     loops = find_loops(graph, own, places, layouts, joins)
     short = loops.short * backend.by_library  # of other backends nobody has timed them
+    is_split = joins == SPLIT
+    split = np.where(is_split, weigh_windows(own)[places.instruction], 0)
+    slow = _find_slow(graph, own, places, layouts) * backend.by_library / total
     return StateTable(
         numbers=local.reshape(len(keys), len(varying)).astype(np.int32),
         instructions=int((varying < own.count).sum()),
@@ -125,12 +144,24 @@ def _describe_states(graph: Graph, backend: Backend) -> StateTable:
         tensors=node[np.column_stack([places.made, places.read])],
         node=node[places.made],
         reader=np.where(places.is_copy, node[places.instruction], node[places.made]),
-        features=_describe(own, places, layouts, size, total, is_own, loops, joins),
+        features=_describe(own, places, layouts, size, total, is_own, loops, joins, slow),
         shares=_share(own, places, layouts, size, total),
         strides=_find_strides(own, places, layouts),
         short_loops=(short * size[loops.works_on] / total).astype(np.float32),
         at_once=(loops.at_once * size[places.made] / total).astype(np.float32),
+        split=(split * size[places.read[:, 0]] / total).astype(np.float32),
+        slow_products=slow.astype(np.float32),
     )
+
+
+def _find_slow(graph: Graph, own: Instructions, places: Places, layouts: np.ndarray) -> np.ndarray:
+    """The multiplications (states,) of the products that the library leaves out."""
+    slow, turned = find_slow_products(graph, own)[places.instruction].T
+    is_turned = (own.turned[places.instruction] >= 0) & (
+        layouts[:, MADE] == own.turned[places.instruction]
+    )
+    work = np.append(num_operations(graph), 0.0)[own.node[places.instruction]]
+    return np.where(~places.is_copy & np.where(is_turned, turned, slow), work, 0.0)
 
 
 @cache
@@ -152,6 +183,7 @@ def _describe(
     is_own: np.ndarray,
     loops: Loops,
     joins: np.ndarray,
+    slow: np.ndarray,
 ) -> np.ndarray:
     """The columns FEATURES (states, columns) float32."""
     tensors = np.column_stack([places.made, places.read])  # (states, 3)
@@ -165,6 +197,7 @@ def _describe(
         [*described, np.eye(1 + len(WAYS))[layouts[:, COPY]],
          np.eye(len(KINDS))[own.kind[places.instruction]], loops.sums,
          loops.sums & loops.contiguous, joins == REDUCTION, joins == POOLING,
+         joins == SPLIT, slow > 0, np.log2(slow + LEAST_SHARE),
          loops.run, logs, shares, is_own]
     ).astype(np.float32)  # fmt: skip
 

@@ -7,11 +7,12 @@ Layout assignment is no matter of learning: the compiler's own rules say which l
 gets and where one is copied (solution.features.propagation). Learned is what a copy costs, and an
 instruction in the layouts that it has, from many programs. Some things are known before: a copy
 costs about what it moves, more where it reads far apart; an instruction costs more where its loops
-are short (solution.features.propagation.loops), and less where a library does it at once with a
-reduction (solution.features.propagation.library). So a net that has learned nothing ranks by the
-bytes that are copied or worked on, weighted so; and what is learned is bounded, a few times more or
-less for copies and short loops, nothing for what is spared, little beside it for an instruction,
-for what is unlike all that was learned from would otherwise be ranked by what does not hold there.
+are short (solution.features.propagation.loops) or a library leaves it out, and less where that does
+it at once with a reduction (solution.features.propagation.library). So a net that has learned
+nothing ranks by the bytes that are copied or worked on, weighted so; and what is learned is
+bounded, a few times more or less for copies and for what is slow, nothing for what is spared,
+little beside it for an instruction, for what is unlike all that was learned from would otherwise be
+ranked by what does not hold there.
 
 One thing is no matter of the program: whether its arguments come in the layouts that it asks for.
 Where they do, copies of them cost nothing. So what such a copy counts is learned as one number.
@@ -50,6 +51,8 @@ PARAMETER = vocabulary.OPCODE_IDS["parameter"]
 STRIDED = 0.3  # how much more a copied byte costs for each doubling of how far apart it is read
 ONCE = 0.5  # what a byte spares that a library makes at once with a reduction
 SHORT = 16.0  # what a byte costs in loops of one element, beside one that is copied
+SPLIT = 3.0  # what a byte costs that is reduced in two steps, beside one that is copied
+SLOW = 0.4  # what a multiplication costs that the library leaves out, beside a byte that is copied
 MOST_TIMES = 3.0  # what is learned makes either cheaper or more expensive by this at most
 MOST = 0.3  # what an instruction's byte costs at most, beside one that is copied
 MAKING_RATE = 0.3  # how fast what instructions cost is learned, beside copies
@@ -94,6 +97,8 @@ class CostInputs:
     strides: Tensor  # (states,) float32 how far apart a copy reads
     short_loops: Tensor  # (states,) float32 the share of bytes in loops that are too short
     at_once: Tensor  # (states,) float32 the share of bytes a library makes with a reduction
+    split: Tensor  # (states,) float32 the share of bytes that are reduced in two steps
+    slow_products: Tensor  # (states,) float32 the multiplications a library leaves out, a byte
     is_argument: Tensor  # (states,) float32: 1 where the tensor is a parameter
     is_copied: Tensor  # (states,) float32: 1 where something is copied
     is_made: Tensor  # (states,) float32: 1 where it is an instruction's
@@ -144,6 +149,8 @@ def prepare(graph: Graph, backend: str) -> CostInputs:
         strides=torch.from_numpy(table.strides),
         short_loops=torch.from_numpy(table.short_loops),
         at_once=torch.from_numpy(table.at_once),
+        split=torch.from_numpy(table.split),
+        slow_products=torch.from_numpy(table.slow_products),
         is_argument=torch.from_numpy((opcodes == PARAMETER).astype(np.float32)),
         is_copied=torch.from_numpy(table.is_copied.astype(np.float32)),
         is_made=torch.from_numpy(is_made),
@@ -185,7 +192,8 @@ class CostNet(nn.Module):
         self.opcode = nn.Embedding(vocabulary.NUM_OPCODES, OPCODE_WIDTH)
         self.node = NodeMlp(OPCODE_WIDTH + NUM_NUMERIC, width, width)
         self.instruction = StateMlp(width, len(FEATURES), NUM_SHARES, dropout)
-        self.times = StateMlp(width, len(FEATURES), 2, dropout)  # of copies, and of short loops
+        # Of copies, of short loops, of reductions in two steps, of products that are slow.
+        self.times = StateMlp(width, len(FEATURES), 4, dropout)
         self.argument = nn.Parameter(torch.zeros(()))
         self.log_factor = nn.Parameter(torch.zeros(()))  # of all scores: how sure they are
 
@@ -249,10 +257,14 @@ class CostNet(nn.Module):
         copied = torch.lerp(moved, counts * moved, inputs.is_argument[own])
         times = MOST_TIMES ** torch.tanh(self.times(*known))
         copying = (1 + STRIDED * inputs.strides[own]) * times[:, 0] * copied
-        looping = SHORT * times[:, 1] * inputs.short_loops[own]
+        slowed = torch.stack([
+            SHORT * inputs.short_loops[own], SPLIT * inputs.split[own],
+            SLOW * inputs.slow_products[own],
+        ], dim=1)  # fmt: skip
+        slowing = (times[:, 1:] * slowed).sum(dim=1)
         a_share = MOST * torch.tanh(MAKING_RATE / MOST * self.instruction(*known))
         sparing = ONCE * inputs.at_once[own]
-        making = ((a_share * shares).sum(dim=1) + looping - sparing) * is_made
+        making = ((a_share * shares).sum(dim=1) + slowing - sparing) * is_made
         return torch.stack([copying + making, moved], dim=1)
 
 
