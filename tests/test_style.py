@@ -22,15 +22,9 @@ def parsed_files() -> list[tuple[Path, ast.Module]]:
     return [(path, ast.parse(path.read_text(encoding="utf-8"))) for path in paths]
 
 
-# Whatever decides what models see changes only when the bundled ones are trained again: this file
-# is to be divided then.
-LONGER = {"solution/features/propagation/instructions.py": 315}
-
-
 def test_files_are_short_and_named_for_what_they_hold() -> None:
     for path, _ in parsed_files():
-        most = LONGER.get(path.relative_to(REPOSITORY).as_posix(), MAX_FILE_LINES)
-        assert len(path.read_text(encoding="utf-8").splitlines()) <= most, path
+        assert len(path.read_text(encoding="utf-8").splitlines()) <= MAX_FILE_LINES, path
         assert not FORBIDDEN_NAMES & set(path.stem.split("_")), path
 
 

@@ -26,9 +26,11 @@ from solution.system.terminal import make_table
 RESULT = "the program's result"
 NAMES = [feature.name for feature in FEATURES]
 RUN = NAMES.index("state_run")
-JOINED = {
+BY_LIBRARY = {
     NAMES.index("state_in_reduction"): "at once with a reduction",
     NAMES.index("state_in_pooling"): "at once with a pooling",
+    NAMES.index("state_split"): "in two steps",
+    NAMES.index("state_slow_product"): "without the library",
 }
 
 
@@ -106,7 +108,9 @@ class _Words:
         words = [f"makes {made}" if made else "", f"reads {read}" if read else ""]
         if self.table.short_loops[number] > 0:
             words.append(f"in loops of {2 ** self.table.features[number, RUN]:.0f}")
-        words += [text for column, text in JOINED.items() if self.table.features[number, column]]
+        words += [
+            text for column, text in BY_LIBRARY.items() if self.table.features[number, column]
+        ]
         return (
             ", ".join([word for word in words if word] + ["moves all"] * copies)
             or "left to the compiler"

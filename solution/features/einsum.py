@@ -21,6 +21,11 @@ class Einsum(NamedTuple):
     output: Dimensions
 
     @property
+    def batch(self) -> Dimensions:
+        """The letters that both operands and the output have, as the output has them."""
+        return tuple(one for one in self.output if one in self.left and one in self.right)
+
+    @property
     def summed(self) -> tuple[Dimensions, Dimensions]:
         """The dimensions of the left operand that are summed, and those of the right one."""
         left, right = (
@@ -36,7 +41,7 @@ class Einsum(NamedTuple):
         But for those of the batch, which come before. So it is where matrices are multiplied.
         """
         left, right = self.summed
-        batch = len(set(self.left) & set(self.right) & set(self.output))
+        batch = len(self.batch)
         ends, begins = len(self.left) - len(left), batch + len(right)
         return left == (*range(ends, len(self.left)),) and right == (*range(batch, begins),)
 

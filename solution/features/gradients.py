@@ -53,6 +53,14 @@ def find_gradients(
     return found
 
 
+def find_told(graph: Graph, node: int) -> tuple[Dimensions, Dimensions] | None:
+    """What a dot sums of its left and its right operand, ascending, where a module says it."""
+    if graph.summed is None:
+        return None
+    left, right = (tuple(sorted(row[row >= 0].tolist())) for row in graph.summed[node])
+    return left, right
+
+
 class Dots:
     """The dots of a graph and what they read."""
 
@@ -61,7 +69,7 @@ class Dots:
     ) -> None:
         self._features = graph.node_features
         self._opcodes = graph.node_opcodes
-        self._summed = graph.summed
+        self._graph = graph
         self._ranks = ranks
         self._guess = guess
         self._label = label
@@ -104,12 +112,22 @@ class Dots:
             own, kept, other = kept, own, dot.left
         sizes = dict(zip(letters.output, self._shape(dot.node), strict=True))
         sizes |= dict(zip(kept, self._shape(other), strict=True))
-        batch = [one for one in letters.output if one in own and one in kept]
+        batch = letters.batch
         of_slope = [one for one in letters.output if one in own and one not in kept]
         of_kept = [one for one in kept if one in own and one not in letters.output]
         ways = [
-            Dot(node, slope, other, Einsum(letters.output, kept, (*batch, *of_slope, *of_kept))),
-            Dot(node, other, slope, Einsum(kept, letters.output, (*batch, *of_kept, *of_slope))),
+            Dot(
+                node,
+                slope,
+                other,
+                Einsum(letters.output, kept, (*batch, *of_slope, *of_kept)),
+            ),
+            Dot(
+                node,
+                other,
+                slope,
+                Einsum(kept, letters.output, (*batch, *of_kept, *of_slope)),
+            ),
         ]
         shape = self._shape(node)
         fitting = [
@@ -127,10 +145,8 @@ class Dots:
 
     def _is_allowed(self, way: Dot) -> bool:
         """Whether its module says the same of what it sums, where a module says anything."""
-        if self._summed is None:
-            return True
-        told = [tuple(sorted(row[row >= 0].tolist())) for row in self._summed[way.node]]
-        return told == list(way.letters.summed)
+        told = find_told(self._graph, way.node)
+        return told is None or told == way.letters.summed
 
     def _is_certain(self, gradient: Dot) -> bool:
         """Whether shapes alone say the same of what it sums."""

@@ -19,7 +19,7 @@ from solution.domain.memo import PerGraph
 from solution.domain.neighbours import Neighbours
 from solution.domain.vocabulary import OPCODE_IDS
 from solution.features.einsum import Einsum, count_terms, label_dot
-from solution.features.gradients import find_gradients
+from solution.features.gradients import find_gradients, find_told
 from solution.features.padding import tensor_ranks
 
 NONE = -1
@@ -61,11 +61,8 @@ def _label(graph: Graph, ranks: np.ndarray, node: int, left: int, right: int) ->
     """Of a dot and what it reads, by their shapes, and by its module where that says more."""
     shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
     sizes = [tuple(shapes[k, : ranks[k]].astype(int).tolist()) for k in (left, right, node)]
-    summed = None
-    if graph.summed is not None:
-        summed = tuple(tuple(sorted(row[row >= 0].tolist())) for row in graph.summed[node])
     is_alike = _is_alike(graph, left, right)
-    return label_dot(*sizes, is_alike=is_alike, summed=summed)
+    return label_dot(*sizes, is_alike=is_alike, summed=find_told(graph, node))
 
 
 def _is_alike(graph: Graph, left: int, right: int) -> bool:

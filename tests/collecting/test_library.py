@@ -11,13 +11,22 @@ from solution.collecting.child import Optimise
 from solution.collecting.collect import Workers
 from solution.collecting.program import Program, make_graph, read_programs
 from solution.collecting.spaces import LayoutSpace, draw_untried, name_configuration
-from solution.data.hlo.messages import MESSAGES
+from solution.data.hlo.messages import MESSAGES, instructions
 from solution.domain.codebook_encoder import encode
 from solution.domain.vocabulary import OPCODES
 from solution.features.padding import repair_padding
 from solution.features.propagation.instructions import ASKS
-from solution.features.propagation.library import MAKING, PRODUCTS, REDUCE, WINDOWS, join_library
+from solution.features.propagation.library import (
+    MAKING,
+    PRODUCTS,
+    REDUCE,
+    SPLIT,
+    WINDOWS,
+    find_slow_products,
+    join_library,
+)
 from solution.features.propagation.propagation import Propagation
+from solution.features.propagation.states import MADE
 
 COUNTED = {OPCODES[opcode] for opcode in (*MAKING, *PRODUCTS, REDUCE, WINDOWS)}
 NETS = '''
@@ -54,6 +63,13 @@ def attention(q, k, v):
     weights = jax.nn.softmax(0.1 * jnp.einsum("bihd,bjhd->bhij", q, k))
     return jnp.einsum("bhij,bjhd->bihd", weights, v).reshape(len(q), -1)
 
+def step(x, w, v):
+    def loss(w, v):
+        made = jnp.tanh(x @ w)
+        normed = made - made.mean(-1, keepdims=True)
+        return ((normed @ v) ** 2).sum()
+    return jax.grad(loss, (0, 1))(w, v)
+
 '''
 PROGRAMS = {
     "residual": """
@@ -72,6 +88,19 @@ arguments = (draw(2, 32, 4, 16), draw(2, 32, 4, 16), draw(2, 32, 4, 16))
 }
 
 
+# Sums of 40 are split, and gradients of weights are transposed products.
+LEFT_OUT = {
+    "attention": """
+program = attention
+arguments = (draw(4, 40, 4, 16), draw(4, 40, 4, 16), draw(4, 40, 4, 16))
+""",
+    "step": """
+program = step
+arguments = (draw(8, 16, 48), draw(48, 40), draw(40, 24))
+""",
+}
+
+
 def count_compiled(module: bytes) -> Counter[str]:
     """The instructions that stand in a fusion of the library with a reduction or pooling."""
     compiled = MESSAGES["Module"].FromString(module)
@@ -85,10 +114,32 @@ def count_compiled(module: bytes) -> Counter[str]:
     return counts
 
 
-def count_joined(program: Program, layouts: np.ndarray) -> list[Counter[str]]:
+def count_left_out(module: bytes) -> tuple[int, int]:
+    """Reductions in two steps, and dots that are in no fusion of the library."""
+    compiled = MESSAGES["Module"].FromString(module)
+    fused = {
+        number
+        for instruction in instructions(compiled)
+        if instruction.name.startswith("ynn")
+        for number in instruction.called_computation_ids
+    }
+    found = [
+        (each.opcode, computation.id in fused)
+        for computation in compiled.computations
+        for each in computation.instructions
+    ]
+    windows = sum(opcode == "reduce-window" for opcode, _ in found)
+    return windows, sum(opcode == "dot" and not inside for opcode, inside in found)
+
+
+def propagate(program: Program, layouts: np.ndarray) -> Propagation:
     graph = make_graph(program, "layout:xla:random")
     configs = encode(layouts.reshape(len(layouts), len(program.configurable), -1))
-    propagation = Propagation(repair_padding(replace(graph, configs=configs)))
+    return Propagation(repair_padding(replace(graph, configs=configs)))
+
+
+def count_joined(program: Program, layouts: np.ndarray) -> list[Counter[str]]:
+    propagation = propagate(program, layouts)
     own, graph = propagation.instructions, propagation.graph
     names = [
         "" if kind == ASKS or node < 0 else OPCODES[graph.node_opcodes[node]]
@@ -121,3 +172,25 @@ def test_the_library_is_given_what_the_propagation_says(
             del each["maximum"]
     assert compiled == found
     assert len({tuple(sorted(each.items())) for each in compiled}) > 1
+
+
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_the_library_leaves_out_what_the_propagation_says(
+    name: str, workers: Workers, tmp_path: Path
+) -> None:
+    (tmp_path / "program.py").write_text(NETS + LEFT_OUT[name], encoding="utf-8")
+    (program,) = read_programs(tmp_path / "program.py", workers.compiling)
+    space = LayoutSpace(program, "random")
+    layouts = draw_untried(space, np.random.default_rng(0), 12, set(), [space.default])
+    compiled = [
+        count_left_out(workers.compiling.ask(Optimise(*space.prepare(values))))
+        for values in layouts
+    ]
+    propagation = propagate(program, np.stack(layouts))
+    numbered, rows = propagation.number(), propagation.graph.layouts.rows
+    split = (join_library(propagation, numbered) == SPLIT).sum(axis=1)
+    own, made = propagation.instructions, numbered.layouts[:, MADE]
+    is_slow = find_slow_products(propagation.graph, own, numbered.place, made)
+    slow = is_slow[numbered.numbers].sum(axis=1)
+    assert list(zip(split[rows], slow[rows], strict=True)) == compiled
+    assert len(set(compiled)) > 1

@@ -11,6 +11,7 @@ Source: DotDecomposer, TransposeFolding and ConvCanonicalization of openxla/xla.
 """
 
 import math
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -70,14 +71,37 @@ def find_orders(graph: Graph) -> dict[int, list[tuple[int, int, Dimensions]]]:
 def find_matrices(graph: Graph) -> dict[int, Dimensions]:
     """The sizes of what each dot makes whose operands have several dimensions of their own."""
     found = {}
-    for node, (left, right, output) in find_operands(graph).letters.items():
+    for node, letters in find_operands(graph).letters.items():
+        left, right, output = letters
         shape = graph.node_features[node, vocabulary.SHAPE_DIMENSIONS].astype(int).tolist()
         sizes = list(zip(output, shape, strict=False))  # a shape is filled up with zeros
-        batch = [size for letter, size in sizes if letter in left and letter in right]
+        batch = [size for letter, size in sizes if letter in letters.batch]
         own = [[size for letter, size in sizes if letter not in other] for other in (right, left)]
         if max(map(len, own)) > 1:
             found[node] = (*batch, *(math.prod(part) for part in own if part))
     return found
+
+
+def find_turned(
+    inlined: Inlined, opcodes: np.ndarray, rank: np.ndarray, dimensions: np.ndarray
+) -> dict[int, Dimensions]:
+    """The dots that are turned round instead of transposed, and the orders of what reads them.
+
+    AlgebraicSimplifier makes B' A' of the transposed product of A and B, if nothing else reads it.
+
+    Args:
+        opcodes, rank, dimensions: of Instructions, for the instances.
+    """
+    times_read = Counter(one for reads in [*inlined.reads, inlined.results] for one in reads)
+    turned = {}
+    for reader in np.flatnonzero(opcodes[: len(inlined.node)] == OPCODE_IDS["transpose"]).tolist():
+        (own, *_) = inlined.reads[reader] or [reader]
+        order = (*range(rank[own] - 2), rank[own] - 1, rank[own] - 2)
+        is_dot = opcodes[own] == OPCODE_IDS["dot"] and rank[own] >= 2
+        listed = tuple(dimensions[reader, : rank[own]].tolist())
+        if is_dot and listed == order and times_read[own] == 1:
+            turned[own] = order
+    return turned
 
 
 def reads_across(letters: Einsum) -> tuple[bool, bool]:
@@ -95,7 +119,7 @@ def reads_across(letters: Einsum) -> tuple[bool, bool]:
 def _order_dot(letters: Einsum) -> tuple[Dimensions, Dimensions]:
     """The orders in which a dot reads its operands."""
     left, right, output = letters
-    batch = [letter for letter in output if letter in left and letter in right]
+    batch = [*letters.batch]
     summed = [letter for letter in left if letter not in output]
     of_left = [letter for letter in output if letter not in right]
     of_right = [letter for letter in output if letter not in left]

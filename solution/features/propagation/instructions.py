@@ -17,12 +17,12 @@ from solution.features.layout.conflicts import INPUT, KEEPING, KERNEL, OUTPUT
 from solution.features.operands import NONE, find_operands
 from solution.features.padding import tensor_ranks
 from solution.features.propagation.backend import Backend
+from solution.features.propagation.beforehand import fix_layouts, turn_dots
 from solution.features.propagation.canonical import transpose_operands
 from solution.features.propagation.inlining import Inlined, inline
 from solution.features.work import num_bytes
 
 NO_OPCODE = -1
-UNSET, BITS = -1, 3  # as in solution.features.propagation.orders, which needs numba
 # What an instruction does with a layout.
 CHANGES, KEEPS, CONCATENATES, REDUCES, RESHAPES, TRANSPOSES, BROADCASTS, ASKS, GIVES = range(9)
 # LayoutAssignment::InstructionCanChangeLayout says so of these as well; they stand in few programs.
@@ -114,8 +114,8 @@ def list_instructions(graph: Graph, backend: Backend) -> Instructions:
         opcodes=opcodes,
         kind=kind,
         **described,
-        fixed=_fix(graph, node, opcodes, described["rank"], count, backend),
-        turned=_turn(inlined, described, opcodes, len(node), backend),
+        fixed=fix_layouts(graph, node, opcodes, described["rank"], count, backend),
+        turned=turn_dots(inlined, described, opcodes, backend),
         use_starts=starts,
         read=np.array([one for row in rows for one in row], np.int64),
         reader=np.repeat(np.arange(len(node)), np.diff(starts)),
@@ -225,82 +225,6 @@ def _distrust(kind: np.ndarray, described: dict[str, np.ndarray], rows: list[lis
             listed and not 0 <= listed[0] <= listed[-1] < rank[own]
         ):
             kind[own] = CHANGES
-
-
-def program_layouts(graph: Graph) -> np.ndarray:
-    """The layout (nodes,) of each node in the program; row-major where it gives none."""
-    ranks = np.minimum(tensor_ranks(graph), MAX_RANK).astype(np.int64)
-    given = graph.node_features[:, vocabulary.NODE_LAYOUT].astype(np.int64)
-    slots = np.arange(MAX_RANK)
-    used = slots < ranks[:, None]
-    row_major = np.where(used, ranks[:, None] - 1 - slots, slots)
-    filled = np.where(used, given, slots)
-    sound = (np.sort(filled, axis=1) == slots).all(axis=1)
-    return pack_rows(np.where(used, np.where(sound[:, None], given, row_major), 0))
-
-
-def pack_rows(dimensions: np.ndarray) -> np.ndarray:
-    """The numbers of layouts (..., 6), minor to major and 0 past the rank."""
-    return np.asarray((dimensions.astype(np.int64) << (BITS * np.arange(MAX_RANK))).sum(axis=-1))
-
-
-def _fix(
-    graph: Graph,
-    node: np.ndarray,
-    opcodes: np.ndarray,
-    ranks: np.ndarray,
-    count: int,
-    backend: Backend,
-) -> np.ndarray:
-    """The layouts that parameters and, on some backends, products have from the beginning."""
-    fixed = np.full(len(node), UNSET, np.int64)
-    opcodes = opcodes[:count]
-    layouts = program_layouts(graph)[node[:count]]
-    wanted = opcodes == OPCODE_IDS["parameter"]
-    fixed[:count][wanted] = layouts[wanted]
-    if backend.row_major_products:
-        for place in np.flatnonzero(opcodes == OPCODE_IDS["dot"]):
-            rank = int(ranks[place])
-            fixed[place] = pack_rows(np.pad(np.arange(rank)[::-1], (0, MAX_RANK - rank)))
-        for place in np.flatnonzero(opcodes == OPCODE_IDS["convolution"]):
-            fixed[place] = _canonical(graph, int(node[place]))
-    return fixed
-
-
-def _turn(
-    inlined: Inlined,
-    described: dict[str, np.ndarray],
-    opcodes: np.ndarray,
-    count: int,
-    backend: Backend,
-) -> np.ndarray:
-    """Instructions.turned: AlgebraicSimplifier makes B' A' of the transposed product of A and B."""
-    turned = np.full(count, UNSET, np.int64)
-    read = np.array([one for reads in [*inlined.reads, inlined.results] for one in reads], np.int64)
-    times_read = np.bincount(read, minlength=count)
-    for reader, reads in enumerate(inlined.reads):
-        (own, *_) = reads or [reader]
-        rank = int(described["rank"][own])
-        order = [*range(rank - 2), rank - 1, rank - 2]
-        is_turned = opcodes[own] == OPCODE_IDS["dot"] and opcodes[reader] == OPCODE_IDS["transpose"]
-        is_turned &= rank >= 2 and described["dimensions"][reader, :rank].tolist() == order
-        if backend.canonical_operands and is_turned and times_read[own] == 1:
-            turned[own] = pack_rows(np.pad(order[::-1], (0, MAX_RANK - rank)))
-    return turned
-
-
-def _canonical(graph: Graph, node: int) -> int:
-    """The layout of a convolution's output with the features innermost, the batch outermost."""
-    row = graph.node_features[node].astype(np.int64)
-    rank = int(min(tensor_ranks(graph)[node], MAX_RANK))
-    batch, features = (
-        row[vocabulary.CONVOLUTION_OUTPUT_BATCH], row[vocabulary.CONVOLUTION_OUTPUT_FEATURE]
-    )  # fmt: skip
-    spatial = [axis for axis in range(rank) if axis not in (batch, features)]
-    order = np.array([features, *reversed(spatial), batch])
-    if len(order) != rank or sorted(order) != list(range(rank)):
-        order = np.arange(rank)[::-1]
-    return int(pack_rows(np.pad(order, (0, MAX_RANK - rank))))
 
 
 def _order(inlined: Inlined, calls: list[Call]) -> np.ndarray:

@@ -24,6 +24,7 @@ from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import OPCODE_IDS
 from solution.features.operands import NONE, find_operands
+from solution.features.propagation.beforehand import UNSET
 from solution.features.propagation.canonical import reads_across
 from solution.features.propagation.instructions import Instructions
 from solution.features.propagation.places import list_windows, make_row_major
@@ -88,11 +89,23 @@ def join_library(propagation: Propagation, numbered: Numbered) -> np.ndarray:
     return joined
 
 
-def find_slow_products(graph: Graph, own: Instructions) -> np.ndarray:
-    """Whether the library leaves a dot out (instructions, 2) bool: as it is, and turned round."""
+def find_slow_products(
+    graph: Graph, own: Instructions, place: np.ndarray, made: np.ndarray
+) -> np.ndarray:
+    """Whether the library leaves a product out (states,) bool.
+
+    Args:
+        place: (states,) of instructions and then of uses, as of Numbered.
+        made: (states,) the layouts that are made there.
+    """
     across = {node: reads_across(each) for node, each in find_operands(graph).letters.items()}
-    nodes = np.where(own.is_programs & (own.opcodes == PRODUCTS[0]), own.node, NONE)
-    return np.array([across.get(node, (False, False)) for node in nodes.tolist()], bool)
+    is_dot = own.is_programs & (own.opcodes == OPCODE_IDS["dot"])
+    node = np.append(np.where(is_dot, own.node, NONE), NONE)
+    slow = np.array([across.get(one, (False, False)) for one in node.tolist()])
+    turned = np.append(own.turned, UNSET)
+    place = np.minimum(place, own.count)
+    is_turned = (turned[place] != UNSET) & (made == turned[place])
+    return np.where(is_turned, slow[place, 1], slow[place, 0])
 
 
 def _list_abilities(

@@ -8,7 +8,8 @@ from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import MAX_RANK, OPCODE_IDS
 from solution.features.operands import NONE
-from solution.features.propagation.instructions import BITS, Instructions, pack_rows
+from solution.features.propagation.beforehand import BITS, pack_rows
+from solution.features.propagation.instructions import Instructions
 
 
 @dataclass(frozen=True)

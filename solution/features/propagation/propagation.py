@@ -17,7 +17,8 @@ from solution.domain.vocabulary import LAYOUT_TENSORS, MAX_RANK, OPCODE_IDS
 from solution.features.operands import NONE, find_operands
 from solution.features.padding import tensor_ranks
 from solution.features.propagation.backend import CPU, Backend
-from solution.features.propagation.instructions import UNSET, Instructions, list_instructions
+from solution.features.propagation.beforehand import UNSET
+from solution.features.propagation.instructions import Instructions, list_instructions
 
 ROOM = 8  # states for each place, to begin with
 CAPACITY = 8  # constraints that wait, for each instruction and use

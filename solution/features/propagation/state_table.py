@@ -136,7 +136,8 @@ def _describe_states(graph: Graph, backend: Backend) -> StateTable:
     short = loops.short * backend.by_library  # of other backends nobody has timed them
     is_split = joins == SPLIT
     split = np.where(is_split, weigh_windows(own)[places.instruction], 0)
-    slow = _find_slow(graph, own, places, layouts) * backend.by_library / total
+    slow = backend.by_library * find_slow_products(graph, own, place, layouts[:, MADE])
+    slow = slow * np.append(num_operations(graph), 0.0)[node[places.made]] / total
     return StateTable(
         numbers=local.reshape(len(keys), len(varying)).astype(np.int32),
         instructions=int((varying < own.count).sum()),
@@ -152,16 +153,6 @@ def _describe_states(graph: Graph, backend: Backend) -> StateTable:
         split=(split * size[places.read[:, 0]] / total).astype(np.float32),
         slow_products=slow.astype(np.float32),
     )
-
-
-def _find_slow(graph: Graph, own: Instructions, places: Places, layouts: np.ndarray) -> np.ndarray:
-    """The multiplications (states,) of the products that the library leaves out."""
-    slow, turned = find_slow_products(graph, own)[places.instruction].T
-    is_turned = (own.turned[places.instruction] >= 0) & (
-        layouts[:, MADE] == own.turned[places.instruction]
-    )
-    work = np.append(num_operations(graph), 0.0)[own.node[places.instruction]]
-    return np.where(~places.is_copy & np.where(is_turned, turned, slow), work, 0.0)
 
 
 @cache
