@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from solution.features.propagation.instructions import RESHAPES, TRANSPOSES
+from solution.features.propagation.instructions import KEEPS, RESHAPES, TRANSPOSES
 from solution.features.propagation.orders import (
     ALIKE,
     SCATTERED,
@@ -51,7 +51,9 @@ def mark_copies(program, free, state, marks):
         if wanted == UNSET or made == UNSET or free[base]:
             continue
         kind = compare(made, wanted, program.sizes[base], program.rank[base])
-        if kind != ALIKE and not _is_there(program, state, use):
+        # What works element by element copies in its own loop, for each reader again.
+        again = program.kind[program.reader[use]] == KEEPS
+        if kind != ALIKE and (again or not _is_there(program, state, use)):
             marks[use] = kind
     for own in range(program.kind.size):
         if program.kind[own] == RESHAPES or program.kind[own] == TRANSPOSES:

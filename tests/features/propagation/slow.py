@@ -13,6 +13,7 @@ import numpy as np
 
 from solution.features.propagation import instructions as kinds
 from solution.features.propagation.backend import Backend
+from solution.features.propagation.beforehand import UNSET
 from solution.features.propagation.instructions import Instructions
 
 Layout = tuple[int, ...]
@@ -85,13 +86,13 @@ class Slow:
         """All constraints that do not follow from others, in XLA's order."""
         program = self.program
         for own in range(program.count - 1):
-            if program.fixed[own] != kinds.UNSET and not self.uses[own]:
+            if program.fixed[own] != UNSET and not self.uses[own]:
                 self.set_buffer(self.buffers[own], self.fixed(own), True, True)
         for use in self.uses[-1]:
             self.set_use(use, row_major(program.rank[use.base]), True, True)
         for own in program.order:
             if self.backend.row_major_operands and self.is_there(own) and own < program.count - 1:
-                if program.fixed[own] != kinds.UNSET:
+                if program.fixed[own] != UNSET:
                     self.set_buffer(self.buffers[own], self.write(own), True, True)
                 for use in self.uses[own]:
                     is_turned = program.kind[own] == kinds.TRANSPOSES and self.is_turned(use.base)
@@ -119,7 +120,7 @@ class Slow:
         """Whether a dot is multiplied the other way round, so that nothing is left to transpose."""
         behind = self.program.behind[own]
         is_free = behind == kinds.NONE or not self.given[behind]
-        return self.program.turned[own] != kinds.UNSET and is_free
+        return self.program.turned[own] != UNSET and is_free
 
     def write(self, own: int) -> Layout:
         """The layout that a product writes."""

@@ -65,7 +65,8 @@ def find_copies(slow: Slow, propagation: Propagation) -> list[bool]:
         if use.layout and use.source.layout and not propagation._free[use.base]:
             shape = slow.shape(use.base)
             moved = addresses(shape, use.layout) != addresses(shape, use.source.layout)
-            moves = bool(moved.any()) and (use.source.number, use.layout) not in seen
+            is_there = (use.source.number, use.layout) in seen
+            moves = bool(moved.any()) and (slow.program.kind[use.reader] == 1 or not is_there)
             seen.add((use.source.number, use.layout))
         marks.append(moves)
     return marks + [_moves(slow, own) for own in range(slow.program.count)]
