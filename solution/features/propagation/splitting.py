@@ -4,9 +4,10 @@ A reduction of more than 32 elements along a dimension becomes one of windows of
 what these leave, unless the library takes it (TreeReductionRewriter; the order of sums is better
 so). That is decided before layouts are assigned. Until then a tensor has the layout that the
 program is read with: what a custom call asks for, what a transposition makes of that of its
-operand, element by element that of the first operand, and else it is row-major. Of a tensor that
-has another one the library is not asked. So behind a request a softmax may be taken in two steps,
-whatever it reads in the end; and a request for a row-major tensor may save it from that.
+operand, element by element that of the first operand; else it is row-major, as are arguments of a
+call. Of a tensor that has another one the library is not asked. So behind a request a softmax may
+be taken in two steps, whatever it reads in the end; and a request for a row-major tensor may save
+it from that.
 
 Where the windows do not fill a dimension the tensor is padded, which takes several times as long.
 
@@ -55,8 +56,10 @@ def mark_split(own: Instructions, numbered: Numbered, long: np.ndarray) -> np.nd
         hands_on = (own.kind == KEEPS) & np.isin(own.opcodes, ALIKE) & own.is_programs
         hands_on |= own.kind == TRANSPOSES
         first = np.where(long, own.main[:, 0], np.where(hands_on, _find_first(own), NONE))
+        place = np.argsort(own.order)  # what is called is read before who calls it
+        behind = np.where(place[own.read] < place[own.reader], own.behind[own.read], NONE)
         _mark(
-            own.kind, own.rank, own.dimensions, own.read, own.before, own.behind,
+            own.kind, own.rank, own.dimensions, own.read, own.before, behind,
             own.order, first, long, numbered.layouts[:, MADE], numbered.numbers, split,
         )  # fmt: skip
     return split
@@ -83,6 +86,7 @@ def _mark(
     """Mark the reductions (configs, instructions) that read what is not row-major.
 
     Args:
+        behind: (uses,) the custom call behind what is read; NONE of an argument of a call.
         first: (instructions,) the use whose layout each hands on, or reduces; NONE of others.
         made: (states,) the layouts that custom calls ask for, UNSET where they are passed over.
         numbers: (configs, places) the states of the instructions, then of the uses.
@@ -95,7 +99,7 @@ def _mark(
             if use == NONE:
                 continue
             found = layouts[read[use]]
-            for call in (behind[read[use]], before[use]):
+            for call in (behind[use], before[use]):
                 if call != NONE and made[numbers[row, call]] != UNSET:
                     found = made[numbers[row, call]]
             if long[own]:

@@ -15,8 +15,9 @@ from solution.domain.vocabulary import OPCODE_IDS, OPCODES
 from solution.features.operands import find_operands
 from solution.features.padding import repair_padding
 from solution.features.propagation.backend import CPU, TPU
+from solution.features.propagation.beforehand import UNSET
 from solution.features.propagation.canonical import find_matrices, find_orders
-from solution.features.propagation.instructions import UNSET, Instructions, list_instructions
+from solution.features.propagation.instructions import Instructions, list_instructions
 from tests.made.builder import Builder
 
 PRIMES = [2, 3, 5, 7, 11, 13]

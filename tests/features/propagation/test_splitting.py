@@ -47,12 +47,17 @@ class Slow:
         return plain
 
     def read(self, use: int) -> Layout:
-        """As it is read: what is asked for in front of it, else behind it, else what it has."""
-        read = int(self.own.read[use])
-        for call in (self.own.before[use], self.own.behind[read]):
+        """As it is read: what is asked for in front of it, else behind it, else what it has.
+
+        Of an argument of a call, which stands behind the computation that is called, nothing.
+        """
+        read, order = int(self.own.read[use]), self.own.order.tolist()
+        is_argument = order.index(read) > order.index(self.own.reader[use])
+        calls = [self.own.before[use], *([] if is_argument else [self.own.behind[read]])]
+        for call in calls:
             if call >= 0 and self.layouts[self.states[call], MADE] >= 0:
                 return unpack(int(self.layouts[self.states[call], MADE]), self.own.rank[call])
-        return self.find(read)
+        return row_major(self.own.rank[read]) if is_argument else self.find(read)
 
 
 @settings(max_examples=150, deadline=None)
