@@ -1,10 +1,9 @@
 """Why a ranker thinks one configuration of a graph slower than another, in words and numbers."""
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TypeGuard
 
 import numpy as np
 import polars as pl
@@ -20,7 +19,7 @@ from solution.domain import predictions
 from solution.domain.graph import Graph
 from solution.experiments.base import Experiment, find_experiment, list_experiments
 from solution.features.column import Feature
-from solution.models.base import Ranker, RankerSettings
+from solution.models.base import CostRanker, Ranker, RankerSettings
 from solution.models.catalogue import Model, load_model
 from solution.models.trees.pairwise_ranker import PairwiseRanker
 from solution.runs.folder import Run
@@ -34,9 +33,6 @@ from solution.system.names import suggest
 from solution.system.terminal import make_table
 from solution.system.wording import compare_times, count
 from solution.training.folds import NO_FOLD
-
-if TYPE_CHECKING:
-    from solution.models.layout.cost_net import CostNetRanker
 
 SHOWN = 12
 NAMED = 3  # columns that the sentence names
@@ -120,13 +116,9 @@ def explain(ranker: Ranker, graph: Graph, config: int | None = None) -> Explanat
     )
 
 
-def adds_up(ranker: Ranker) -> "TypeGuard[CostNetRanker]":
-    """Whether a score is the sum of what the states of the program cost.
-
-    Such a net needs torch, which takes seconds: who has none has not imported it.
-    """
-    module = sys.modules.get("solution.models.layout.cost_net")
-    return module is not None and isinstance(ranker, module.CostNetRanker)
+def adds_up(ranker: Ranker) -> TypeGuard[CostRanker]:
+    """Whether a score is the sum of what the states of the program cost."""
+    return isinstance(ranker, CostRanker)
 
 
 def find_explained(name: str, run: Run) -> Experiment:

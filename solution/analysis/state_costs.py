@@ -1,6 +1,6 @@
 """Why a configuration is predicted slow, by a ranker whose costs add up: copies and layouts.
 
-A score is the sum of what the states of a program cost (solution.models.layout.cost_net), so
+A score is the sum of what the states of a program cost (solution.models.layout), so
 two configurations differ by the places that are in different states, and by nothing else. In
 percent of the runtime where the program was measured: by a line through its own runtimes.
 """
@@ -20,7 +20,7 @@ from solution.features.propagation.places import list_dimensions
 from solution.features.propagation.state_table import FEATURES, StateTable, state_tables
 from solution.features.propagation.states import COPY, FIRST, MADE, SECOND
 from solution.features.work import num_bytes
-from solution.models.layout.cost_net import CostNetRanker
+from solution.models.base import CostRanker
 from solution.system.terminal import make_table
 
 RESULT = "the program's result"
@@ -45,13 +45,13 @@ class Costs(Comparison):
     shares: np.ndarray | None  # (places,) of the runtime; None: not measured, or unlike the scores
 
 
-def explain_costs(ranker: CostNetRanker, graph: Graph, config: int | None = None) -> Costs:
+def explain_costs(ranker: CostRanker, graph: Graph, config: int | None = None) -> Costs:
     """What tells `config`, by default the one that is predicted slowest, from the fastest.
 
     Raises InputError where there is no such configuration, or all are predicted alike.
     """
     compared = compare(ranker, graph, config)
-    table = state_tables(ranker.settings.backend)(graph)
+    table = state_tables(ranker.backend)(graph)
     slow, fast = table.numbers[graph.distinct.inverse[[compared.slow, compared.fast]]]
     costs = ranker.list_costs(graph)
     added = costs[slow] - costs[fast]

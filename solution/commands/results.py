@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from ensembles.recipe import Recipe
     from solution.domain.graph import Graph
     from solution.experiments.base import Experiment
-    from solution.models.base import Ranker
-    from solution.models.layout.cost_net import CostNetRanker
+    from solution.models.base import CostRanker, Ranker
 
 # Heavy imports (torch, lightgbm, matplotlib, polars) wait inside the commands that need them.
 
@@ -203,7 +202,7 @@ def explain(
 
 
 def _explain_by_states(
-    ranker: "CostNetRanker", graph: "Graph", config: int | None, place: Path
+    ranker: "CostRanker", graph: "Graph", config: int | None, place: Path
 ) -> None:
     from solution.analysis import explanation_pictures as pictures
     from solution.analysis import state_costs

@@ -75,6 +75,22 @@ class Ranker(ABC):
         """Take over what a ranker of the same settings and seed has saved."""
 
 
+class CostRanker(Ranker):
+    """A ranker whose scores say why they are what they are: they add up what states cost."""
+
+    @property
+    @abstractmethod
+    def backend(self) -> str:
+        """Whose layout assignment: a name in solution.features.propagation.backend.BACKENDS."""
+
+    @abstractmethod
+    def list_costs(self, graph: Graph) -> np.ndarray:
+        """What each state (states,) of solution.features.propagation.state_table adds to a score.
+
+        Scores of two configurations differ by what their states cost.
+        """
+
+
 class RankerSettings(ABC):
     """Everything about a ranker but its seed; a subclass is a frozen dataclass of plain values."""
 

@@ -42,6 +42,7 @@ _PLACES = {
     "propagated_trees": "trees.propagated_ranker.PropagatedTreeSettings",
     "layout_net": "layout.layout_gnn.LayoutGnnSettings",
     "cost_net": "layout.cost_net.CostNetSettings",
+    "cost_kernel": "layout.cost_kernel.CostKernelSettings",
     "tile_net": "tile.tile_gnn.TileGnnSettings",
     "early_tile_net": "tile.tile_gnn.EarlyTileGnnSettings",
     "permutation_average": "wrappers.PermutationAverageSettings",

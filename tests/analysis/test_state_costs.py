@@ -15,16 +15,13 @@ from solution.domain.graph import Graph
 from solution.features.propagation import library
 from solution.features.propagation.state_table import BYTES, StateTable, state_tables
 from solution.models.layout.cost_net import (
-    LEAST,
     MOST,
     MOST_TIMES,
-    ONCE,
-    SHORT,
-    STRIDED,
     CostNetRanker,
     CostNetSettings,
     prepare,
 )
+from solution.models.layout.known_costs import LEAST, ONCE, SHORT, SLOW, SPLIT, STRIDED
 from solution.models.layout.layout_gnn import LayoutGnnSettings
 from solution.models.nets.training_settings import TrainingSettings
 from tests.features.propagation.drawn import draw_graph
@@ -51,6 +48,11 @@ def untrained() -> CostNetRanker:
 def cost_copies(table: StateTable) -> np.ndarray:
     """What each state (states,) costs by its copy, before anything is learned."""
     return table.is_copied * table.shares[:, BYTES] * (1 + STRIDED * table.strides)
+
+
+def cost_slow(table: StateTable) -> np.ndarray:
+    """And by short loops, reductions in two steps and products without the library."""
+    return SHORT * table.short_loops + SPLIT * table.split + SLOW * table.slow_products
 
 
 def test_costs_of_states_add_up_to_the_scores(ranker: CostNetRanker) -> None:
@@ -109,14 +111,14 @@ def test_only_a_sum_of_costs_adds_up(ranker: CostNetRanker) -> None:
 def test_before_anything_is_learned_bytes_decide(
     untrained: CostNetRanker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those that are copied, those in short loops, and those that a library makes on its way."""
+    """Those that are copied, those that take long, and those that a library makes on its way."""
     monkeypatch.setattr(library, "FEWEST", 0)  # drawn tensors are small
     made = [make_layout_graph(seed, configs=20, name=f"program_{seed}") for seed in range(2, 5)]
     drawn = [draw_graph(seed, configs=24) for seed in range(60)]
     loops = at_once = 0
     for graph in (*made, *drawn):
         table = state_tables("cpu")(graph)
-        costs = cost_copies(table) + SHORT * table.short_loops - ONCE * table.at_once
+        costs = cost_copies(table) + cost_slow(table) - ONCE * table.at_once
         moved = costs[table.numbers].sum(axis=1)[graph.distinct.inverse]
         if moved.std() > 0:
             loops += table.short_loops.any()
@@ -183,7 +185,7 @@ def test_what_is_learned_is_bounded(ranker: CostNetRanker) -> None:
         )
         is_made = np.isin(np.arange(len(costs)), table.numbers[:, : table.instructions])
         # A copy of an argument may count twice.
-        most = (2 * copied * (1 + STRIDED * table.strides) + SHORT * table.short_loops) * MOST_TIMES
+        most = (2 * cost_copies(table) + cost_slow(table)) * MOST_TIMES
         most = most + (MOST * table.shares.sum(axis=1) + ONCE * table.at_once) * is_made
         assert (np.abs(costs) <= 1.001 * scale * most).all()
 

@@ -33,7 +33,8 @@ from solution.features.padding import repair_padding
 from solution.features.preparation import Preparation
 from solution.features.propagation.copy_table import FEATURES, propagated_rows
 from solution.features.propagation.state_table import BYTES, state_tables
-from solution.models.layout.cost_net import ONCE, SHORT, STRIDED, prepare
+from solution.models.layout.cost_net import prepare
+from solution.models.layout.known_costs import ONCE, SHORT, STRIDED
 from solution.store.preparing import prepare_store
 from solution.system.progress import track
 from solution.system.terminal import output

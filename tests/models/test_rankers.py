@@ -10,6 +10,7 @@ from solution.domain.codebook_encoder import encode
 from solution.domain.graph import Graph
 from solution.models.base import Ranker, RankerSettings
 from solution.models.catalogue import load_model, save_model
+from solution.models.layout.cost_kernel import CostKernelSettings
 from solution.models.layout.cost_net import CostNetSettings
 from solution.models.layout.layout_gnn import LayoutGnnSettings
 from solution.models.linear import LassoSettings, OrdinarySettings, RidgeSettings
@@ -128,6 +129,7 @@ CASES: list[tuple[str, RankerSettings, list[Graph]]] = [
     ("trees that know what dots sum", ContractionSettings(
         rounds=20, min_data_in_leaf=3), LAYOUT),
     ("net of costs", CostNetSettings(width=16, training=TRAINING), LAYOUT),
+    ("kernel of costs", CostKernelSettings(cosines=32), LAYOUT),
     ("trees on propagated copies", PropagatedTreeSettings(rounds=20, min_data_in_leaf=3), LAYOUT),
     ("mean over orders", PermutationAverageSettings(TREES, times=2), LAYOUT),
     ("mean over short lists", SublistAverageSettings(TREES, size=6, times=2), TILE),
@@ -236,7 +238,7 @@ def test_a_net_ranks_a_graph_without_configurable_nodes(settings: RankerSettings
         (TileGnnSettings(width=32, training=TrainingSettings(epochs=60)), TILE),
         (TpuGraphsSettings(width=32, segment=4, training=TrainingSettings(epochs=40)), LAYOUT),
         (TpuGraphsTileSettings(width=32, training=TrainingSettings(epochs=60)), TILE),
-        (ResidualSettings(width=32, training=TrainingSettings(loss="list_mle", epochs=40)), LAYOUT),
+        (ResidualSettings(width=32, training=TrainingSettings(loss="list_mle", epochs=80)), LAYOUT),
         (ResidualTileSettings(width=32, training=TrainingSettings(epochs=60)), TILE),
         (ViolationSettings(width=32, training=TrainingSettings(epochs=40)), LAYOUT),
     ],

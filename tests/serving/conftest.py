@@ -9,6 +9,7 @@ from solution.data.folders import find_files
 from solution.experiments.base import Experiment
 from solution.features.preparation import Preparation
 from solution.models.base import RankerSettings
+from solution.models.layout.cost_kernel import CostKernelSettings
 from solution.models.layout.cost_net import CostNetSettings
 from solution.models.layout.layout_gnn import LayoutGnnSettings
 from solution.models.linear import LassoSettings, OrdinarySettings, RidgeSettings
@@ -73,6 +74,7 @@ OF_LAYOUTS: dict[str, RankerSettings] = {
     "contraction_trees": ContractionSettings(rounds=3, min_data_in_leaf=2),
     "propagated_trees": PropagatedTreeSettings(rounds=3, min_data_in_leaf=2),
     "cost_net": CostNetSettings(width=8, training=NET),
+    "cost_kernel": CostKernelSettings(cosines=8),
 }
 OF_TILES: dict[str, RankerSettings] = {
     "tile_net": TileGnnSettings(width=8, blocks=1, training=NET),

@@ -5,11 +5,9 @@
 
 Layout assignment is no matter of learning: the compiler's own rules say which layout every tensor
 gets and where one is copied (solution.features.propagation). Learned is what a copy costs, and an
-instruction in the layouts that it has, from many programs. Some things are known before: a copy
-costs about what it moves, more where it reads far apart; an instruction costs more where its loops
-are short (solution.features.propagation.loops) or a library leaves it out, and less where that does
-it at once with a reduction (solution.features.propagation.library). So a net that has learned
-nothing ranks by the bytes that are copied or worked on, weighted so; and what is learned is
+instruction in the layouts that it has, from many programs. Some things are known before
+(solution.models.layout.known_costs): so a net that has learned nothing ranks by the bytes that are
+copied or worked on, weighted so; and what is learned is
 bounded, a few times more or less for copies and for what is slow, nothing for what is spared,
 little beside it for an instruction, for what is unlike all that was learned from would otherwise be
 ranked by what does not hold there.
@@ -35,8 +33,18 @@ from solution.domain.graph import Graph
 from solution.features.nodes import NUM_NUMERIC, numeric_features
 from solution.features.propagation.backend import BACKENDS
 from solution.features.propagation.state_table import BYTES, FEATURES, NUM_SHARES, state_tables
-from solution.models.base import RankerSettings
+from solution.models.base import CostRanker, RankerSettings
 from solution.models.layout import layout_gnn
+from solution.models.layout.known_costs import (
+    LEAST,
+    ONCE,
+    PARAMETER,
+    SHORT,
+    SLOW,
+    SPLIT,
+    STRIDED,
+    list_opcodes,
+)
 from solution.models.nets.devices import one_thread, send
 from solution.models.nets.layers import NodeMlp
 from solution.models.nets.net_ranker import NetRanker
@@ -47,17 +55,10 @@ from solution.models.settings import check_choice
 
 CHUNK_VALUES = 1 << 24  # (configuration, place) entries that are summed at once
 OPCODE_WIDTH = 16
-PARAMETER = vocabulary.OPCODE_IDS["parameter"]
-STRIDED = 0.3  # how much more a copied byte costs for each doubling of how far apart it is read
-ONCE = 0.5  # what a byte spares that a library makes at once with a reduction
-SHORT = 16.0  # what a byte costs in loops of one element, beside one that is copied
-SPLIT = 3.0  # what a byte costs that is reduced in two steps, beside one that is copied
-SLOW = 0.4  # what a multiplication costs that the library leaves out, beside a byte that is copied
 MOST_TIMES = 3.0  # what is learned makes either cheaper or more expensive by this at most
 MOST = 0.3  # what an instruction's byte costs at most, beside one that is copied
 MAKING_RATE = 0.3  # how fast what instructions cost is learned, beside copies
 ARGUMENT_RATE = 40.0  # how fast what copies of arguments count is learned, beside all else
-LEAST = 1e-3  # of all tensors' bytes: the scale of a list that copies less
 # The states of more configurations of a large program would not be in memory together.
 TRAINING = replace(layout_gnn.TRAINING, loss="pairwise_logistic", max_configs=1000)
 
@@ -106,7 +107,7 @@ class CostInputs:
     listed: Tensor  # (distinct configs,) bool: which are the list that the others stand beside
 
 
-class CostNetRanker(NetRanker[CostNetSettings, CostInputs]):
+class CostNetRanker(NetRanker[CostNetSettings, CostInputs], CostRanker):
     """The net of costs as a Ranker.
 
     Its scores depend on the list, by a factor and a constant.
@@ -116,17 +117,17 @@ class CostNetRanker(NetRanker[CostNetSettings, CostInputs]):
     scores_beside_a_list = True
     reads_program_order = True
 
+    @property
+    def backend(self) -> str:
+        return self.settings.backend
+
     def prepare(self, graph: Graph) -> CostInputs:
-        return prepare(graph, self.settings.backend)
+        return prepare(graph, self.backend)
 
     def make_net(self) -> "CostNet":
         return CostNet(self.settings)
 
     def list_costs(self, graph: Graph) -> np.ndarray:
-        """What each state (states,) of the graph's state table adds to a score.
-
-        Scores of two configurations differ by what their states cost.
-        """
         if self.net_ is None:
             raise RuntimeError("fit the ranker before it explains")
         with one_thread():
@@ -138,7 +139,7 @@ def prepare(graph: Graph, backend: str) -> CostInputs:
     table = state_tables(backend)(graph)
     is_made = np.zeros(len(table.node), np.float32)
     is_made[table.numbers[:, : table.instructions].ravel()] = 1
-    opcodes = np.append(graph.node_opcodes, vocabulary.VIRTUAL)[table.node]
+    opcodes = list_opcodes(graph)[table.node]
     return CostInputs(
         opcodes=torch.from_numpy(graph.node_opcodes.astype(np.int64)),
         numeric=torch.from_numpy(numeric_features(graph)),

@@ -1,0 +1,215 @@
+"""The kernel of costs: its covariance, its one solution, and what it learns of made labels."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.linear_model import Ridge
+
+from solution.domain.graph import Graph
+from solution.features.nodes import Scaler, fit_scaler
+from solution.features.propagation.state_table import (
+    BYTES,
+    FEATURES,
+    StateTable,
+    state_tables,
+)
+from solution.models.layout.cost_kernel import (
+    ARGUMENT,
+    FARTHEST,
+    MAKING,
+    OPCODE,
+    Cosines,
+    CostKernelRanker,
+    CostKernelSettings,
+)
+from solution.models.layout.known_costs import LEAST, PARAMETER, weigh_states
+from solution.system.errors import InputError
+from tests.features.propagation.drawn import draw_graph
+from tests.made.graphs import make_layout_graph
+
+GRAPHS = [make_layout_graph(seed, configs=20, name=f"program_{seed}") for seed in range(5)]
+DRAWN = [draw_graph(seed, configs=24) for seed in range(40)]
+NO_COSTS = CostKernelSettings(cosines=16, penalty=1e12)
+
+
+def opcodes_of(graph: Graph) -> list[int]:
+    """Of the nodes, and -1 for what is no node's."""
+    return [*graph.node_opcodes.tolist(), -1]
+
+
+def test_what_a_state_and_another_have_in_common_falls_with_their_distance() -> None:
+    """Gaussian in standardised columns, times a factor for each opcode in which they differ."""
+    graph = GRAPHS[0]
+    table, opcodes = state_tables("cpu")(graph), opcodes_of(graph)
+    scaler = fit_scaler([table.features])
+    found = Cosines.draw(scaler, 4096, seed=0)(graph, table, slice(None))
+    columns = np.clip(scaler(table.features), -FARTHEST, FARTHEST)
+    pairs = np.random.default_rng(0).integers(len(columns), size=(200, 2))
+    for one, other in [*pairs.tolist(), (0, 0)]:
+        distance = np.mean((columns[one] - columns[other]) ** 2)
+        for whose in (table.node, table.reader):
+            differ = opcodes[whose[one]] != opcodes[whose[other]]
+            distance += 2 * OPCODE**2 * differ
+        assert found[one] @ found[other] == pytest.approx(np.exp(-distance / 2), abs=0.08)
+
+
+def add_up(ranker: CostKernelRanker, graph: Graph) -> tuple[np.ndarray, np.ndarray]:
+    """What is known and learned of each configuration, one place after another."""
+    table = state_tables("cpu")(graph)
+    assert ranker.cosines_ is not None
+    cosines = ranker.cosines_(graph, table, slice(None))
+    known = weigh_states(graph, table)
+    sums, columns, moved = [], [], []
+    for numbers in table.numbers:
+        row, total, copied = np.zeros(2 * cosines.shape[1] + 1), 0.0, 0.0
+        for state in numbers:
+            cost = known.copying[state] + known.slowed[state]
+            total += cost - known.spared[state]
+            copied += known.moved[state]
+            row[: cosines.shape[1]] += cost * cosines[state]
+            row[cosines.shape[1] : -1] += MAKING * known.made[state] * cosines[state]
+            row[-1] += ARGUMENT * known.arguments[state]
+        sums.append(total)
+        columns.append(row)
+        moved.append(copied)
+    scale = max(np.std(moved), LEAST)
+    return (
+        (np.array(sums) - np.mean(sums)) / scale,
+        (np.array(columns) - np.mean(columns, axis=0)) / scale,
+    )
+
+
+def test_weights_are_those_of_a_ridge_regression() -> None:
+    """Of what is left of the labels, each program's configurations together counting as one."""
+    settings = CostKernelSettings(cosines=24, penalty=1e-3)
+    ranker = settings.build(3).fit(GRAPHS[:3], GRAPHS[3:])
+    rows, labels, weights = [], [], []
+    for graph in GRAPHS:
+        known, columns = add_up(ranker, graph)
+        runtimes = np.log(graph.distinct.mean(graph.runtimes))
+        label = np.clip((runtimes - runtimes.mean()) / runtimes.std(), -3, 3)
+        slope = max(0.05, np.dot(known, label) / max(np.dot(known, known), LEAST))
+        rows.append(slope * columns)
+        labels.append(label - slope * known)
+        weights.append(np.full(len(label), 1 / len(label)))
+    expected = Ridge(alpha=settings.penalty * len(GRAPHS), fit_intercept=False, solver="cholesky")
+    expected.fit(np.concatenate(rows), np.concatenate(labels), np.concatenate(weights))
+    np.testing.assert_allclose(ranker.weights_, expected.coef_, rtol=1e-5, atol=1e-6)
+
+
+def test_a_score_is_the_sum_of_what_is_known_and_learned() -> None:
+    ranker = CostKernelSettings(cosines=24).build(0).fit(GRAPHS[:3], [])
+    for graph in GRAPHS[3:]:
+        known, columns = add_up(ranker, graph)
+        expected = (known + columns @ ranker.weights_)[graph.distinct.inverse]
+        scores = ranker.predict(graph).astype(np.float64)
+        assert np.corrcoef(scores, expected)[0, 1] == pytest.approx(1, abs=1e-6)
+        costs, numbers = ranker.list_costs(graph), state_tables("cpu")(graph).numbers
+        np.testing.assert_allclose(
+            costs[numbers].sum(axis=1)[graph.distinct.inverse], scores, atol=1e-6
+        )
+
+
+def test_where_nothing_is_learned_what_is_known_decides() -> None:
+    ranker, compared = NO_COSTS.build(0).fit(GRAPHS[:2], []), 0
+    for graph in (*GRAPHS, *DRAWN):
+        table = state_tables("cpu")(graph)
+        known = weigh_states(graph, table)
+        costs = known.copying + known.slowed - known.spared
+        sums = costs[table.numbers].sum(axis=1)[graph.distinct.inverse]
+        np.testing.assert_allclose(ranker.predict(graph), sums, atol=1e-5)
+        compared += sums.std() > 0
+    assert compared > 20
+
+
+def label(graph: Graph, cost: Callable[[Graph, StateTable], np.ndarray]) -> Graph:
+    """Runtimes by what states cost (states,)."""
+    table = state_tables("cpu")(graph)
+    costs = cost(graph, table)[table.numbers].sum(axis=1)[graph.distinct.inverse]
+    return replace(graph, runtimes=1e6 * (1 + costs))
+
+
+def count_arguments(times: float) -> Callable[[Graph, StateTable], np.ndarray]:
+    """A copy of an argument costs so many times as much as another."""
+
+    def cost(graph: Graph, table: StateTable) -> np.ndarray:
+        known = weigh_states(graph, table)
+        return known.copying + times * known.arguments
+
+    return cost
+
+
+def measure(ranker: CostKernelRanker, graphs: list[Graph]) -> float:
+    """The mean correlation of scores with runtimes."""
+    moving = [graph for graph in graphs if graph.runtimes.std() > 0]
+    assert len(moving) >= 3
+    found = [np.corrcoef(ranker.predict(graph), graph.runtimes)[0, 1] for graph in moving]
+    return float(np.mean(found))
+
+
+@pytest.mark.parametrize("times", [0.0, 1.0])
+def test_what_copies_of_arguments_cost_is_learned(times: float) -> None:
+    """Some who call a program hand it arguments in the layouts that it asks for."""
+    graphs = [label(graph, count_arguments(times)) for graph in DRAWN]
+    others = [label(graph, count_arguments(1 - times)) for graph in DRAWN]
+    ranker = CostKernelSettings(cosines=64).build(0).fit(graphs[:28], [])
+    assert measure(ranker, graphs[28:]) > 0.9
+    assert measure(ranker, graphs[28:]) > measure(ranker, others[28:]) + 0.05
+
+
+def test_what_nobody_knew_is_learned() -> None:
+    """That copies into one layout are expensive, others free; and instructions in another."""
+
+    def cost(graph: Graph, table: StateTable) -> np.ndarray:
+        known = weigh_states(graph, table)
+        is_row_major = table.features[:, ROW_MAJOR] > 0
+        return known.copying * is_row_major + 0.1 * known.made * ~is_row_major
+
+    graphs = [label(graph, cost) for graph in DRAWN]
+    learned = CostKernelSettings(cosines=256).build(0).fit(graphs[:28], [])
+    assert measure(learned, graphs[28:]) > measure(NO_COSTS.build(0).fit(graphs, []), graphs[28:])
+    assert measure(learned, graphs[28:]) > 0.8
+
+
+ROW_MAJOR = [feature.name for feature in FEATURES].index("state_made_row_major")
+
+
+def test_shares_of_what_is_known() -> None:
+    """Copies of arguments and of other tensors, and instructions, are told apart."""
+    seen = np.zeros(3, bool)
+    for graph in DRAWN:
+        table = state_tables("cpu")(graph)
+        known, opcodes = weigh_states(graph, table), opcodes_of(graph)
+        made = set(table.numbers[:, : table.instructions].ravel().tolist())
+        for state in range(len(table.node)):
+            share = table.shares[state, BYTES] * bool(table.is_copied[state])
+            is_argument = opcodes[table.node[state]] == PARAMETER
+            cost = share * (1 + 0.3 * table.strides[state])
+            assert known.moved[state] == pytest.approx(0 if is_argument else share)
+            assert known.copying[state] == pytest.approx(0 if is_argument else cost)
+            assert known.arguments[state] == pytest.approx(cost if is_argument else 0)
+            assert (known.made[state] > 0) == (state in made)
+            seen |= [share > 0 and is_argument, share > 0 and not is_argument, state in made]
+    assert seen.all()
+
+
+@pytest.mark.parametrize("wrong", [
+    {"cosines": 0}, {"cosines": 10**6}, {"penalty": -1.0}, {"backend": "gpu"}, {"max_configs": 1},
+])  # fmt: skip
+def test_settings_that_cannot_be_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(InputError):
+        CostKernelSettings(**wrong)
+
+
+def test_columns_that_never_vary_say_nothing() -> None:
+    graph = GRAPHS[0]
+    table = state_tables("cpu")(graph)
+    nothing = Scaler(np.zeros(len(FEATURES), np.float32), np.zeros(len(FEATURES), np.float32))
+    found = Cosines.draw(nothing, 8, seed=0)(graph, table, slice(None))
+    opcodes = opcodes_of(graph)
+    by_opcodes: dict[tuple[int, int], np.ndarray] = {}
+    for state, row in enumerate(found):
+        key = opcodes[table.node[state]], opcodes[table.reader[state]]
+        np.testing.assert_array_equal(by_opcodes.setdefault(key, row), row)
