@@ -14,6 +14,7 @@ from solution.analysis.state_costs import explain_costs, name_reasons, show_cost
 from solution.domain.graph import Graph
 from solution.features.propagation import library
 from solution.features.propagation.state_table import BYTES, StateTable, state_tables
+from solution.models.layout.cost_kernel import CostKernelSettings
 from solution.models.layout.cost_net import (
     MOST,
     MOST_TIMES,
@@ -99,6 +100,15 @@ def test_the_fastest_is_told_from_the_slowest(ranker: CostNetRanker) -> None:
     explained = explain_costs(ranker, graph, int(scores.argmin()))
     assert (explained.slow, explained.fast) == (scores.argmax(), scores.argmin())
     assert name_reasons(explained) == name_reasons(explain_costs(ranker, graph))
+
+
+def test_costs_of_a_kernel_are_explained_as_well() -> None:
+    ranker = CostKernelSettings(cosines=16).build(0).fit(GRAPHS, [])
+    assert adds_up(ranker)
+    costs = explain_costs(ranker, GRAPHS[0])
+    between = costs.scores[costs.slow] - costs.scores[costs.fast]
+    assert costs.added.sum() == pytest.approx(between, rel=1e-4)
+    assert name_reasons(costs)
 
 
 def test_only_a_sum_of_costs_adds_up(ranker: CostNetRanker) -> None:

@@ -49,7 +49,7 @@ FEWER = (1, 3, 6)
 CORES = 2
 FOLDS = 5
 NETS = {"our net": "layout_gnn_001", "net of costs": "layout_cost_net_001"}
-BEST = {"our net": 1, "net of costs": 2}  # weights of the recipe `best`
+BEST = {"our net": 1, "net of costs": 2}  # weights in the ensemble
 
 
 @dataclass(frozen=True)
