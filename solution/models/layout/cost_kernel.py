@@ -121,11 +121,12 @@ class CostKernelRanker(CostRanker):
         self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
     ) -> Self:
         everything = [*graphs, *validation]  # nothing is stopped early
-        scaler = fit_scaler(self._table(graph).features for graph in everything)
+        steps = 2 * len(everything)
+        scaler = fit_scaler(self._list_columns(everything, steps, report))
         cosines = Cosines.draw(scaler, self.settings.cosines, self.seed)
         size = 2 * self.settings.cosines + 1
         products, sums = np.zeros((size, size)), np.zeros(size)
-        for done, graph in enumerate(everything, start=1):
+        for done, graph in enumerate(everything, start=len(everything) + 1):
             rows = choose_rows(graph, self.settings.max_configs, self.seed)
             known, learned = self._add_up(rows.graph, cosines)
             label = _standardise(np.log(rows.runtimes))
@@ -133,7 +134,7 @@ class CostKernelRanker(CostRanker):
             learned *= slope
             products += learned.T @ learned / len(label)
             sums += learned.T @ (label - slope * known) / len(label)
-            report(done, len(everything))
+            report(done, steps)
         penalties = self.settings.penalty * len(everything) * np.eye(size)
         self.cosines_, self.weights_ = cosines, np.linalg.solve(products + penalties, sums)
         return self
@@ -183,6 +184,14 @@ class CostKernelRanker(CostRanker):
 
     def _table(self, graph: Graph) -> StateTable:
         return state_tables(self.settings.backend)(graph)
+
+    def _list_columns(
+        self, graphs: Sequence[Graph], steps: int, report: Report
+    ) -> Iterator[np.ndarray]:
+        """Of each graph the columns of its states; to find them takes longest."""
+        for done, graph in enumerate(graphs, start=1):
+            yield self._table(graph).features
+            report(done, steps)
 
     def _list_chunks(self, table: StateTable) -> Iterator[slice]:
         step = max(1, CHUNK_VALUES // self.settings.cosines)
