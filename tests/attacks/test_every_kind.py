@@ -47,6 +47,7 @@ WRITTEN = {
     "solution/data/npz_writer.py": ("npz, layout", "npz, tile", "npz, options"),
     "solution/domain/predictions.py": ("job, predictions", "run, graphs", "run, labels"),
     "solution/models/catalogue.py": ("model.json",),
+    "solution/models/layout/cost_kernel.py": ("model, linear",),  # alike
     "solution/models/linear.py": ("model, linear",),
     "solution/models/nets/checkpoint.py": ("checkpoint",),
     "solution/models/nets/net_ranker.py": ("model, net",),
