@@ -1,8 +1,8 @@
 """Why a configuration is predicted slow, by a ranker whose costs add up: copies and layouts.
 
-A score is the sum of what the states of a program cost (solution.models.layout), so
-two configurations differ by the places that are in different states, and by nothing else. In
-percent of the runtime where the program was measured: by a line through its own runtimes.
+A score is the sum of what the states of a program cost (solution.models.base.CostRanker), so two
+configurations differ by the places that are in different states, and by nothing else. In percent of
+the runtime where the program was measured: by a line through its own runtimes.
 """
 
 from dataclasses import dataclass

@@ -11,22 +11,16 @@ from rich.console import Console
 from solution.analysis.explanation import adds_up, describe
 from solution.analysis.explanation_pictures import draw_costs
 from solution.analysis.state_costs import explain_costs, name_reasons, show_costs
-from solution.domain.graph import Graph
 from solution.features.propagation import library
 from solution.features.propagation.state_table import BYTES, StateTable, state_tables
 from solution.models.layout.cost_kernel import CostKernelSettings
-from solution.models.layout.cost_net import (
-    MOST,
-    MOST_TIMES,
-    CostNetRanker,
-    CostNetSettings,
-    prepare,
-)
+from solution.models.layout.cost_net import MOST, MOST_TIMES, CostNetRanker, CostNetSettings
 from solution.models.layout.known_costs import LEAST, ONCE, SHORT, SLOW, SPLIT, STRIDED
 from solution.models.layout.layout_gnn import LayoutGnnSettings
 from solution.models.nets.training_settings import TrainingSettings
 from tests.features.propagation.drawn import draw_graph
 from tests.features.propagation.test_loops import softmax
+from tests.made.costs import label_by_copies, sum_costs
 from tests.made.graphs import make_layout_graph
 
 GRAPHS = [make_layout_graph(seed, configs=20, name=f"program_{seed}") for seed in range(5)]
@@ -58,8 +52,7 @@ def cost_slow(table: StateTable) -> np.ndarray:
 
 def test_costs_of_states_add_up_to_the_scores(ranker: CostNetRanker) -> None:
     for graph in GRAPHS:
-        table, scores = state_tables("cpu")(graph), ranker.predict(graph)
-        sums = ranker.list_costs(graph)[table.numbers].sum(axis=1)[graph.distinct.inverse]
+        scores, sums = ranker.predict(graph), sum_costs(graph, ranker.list_costs(graph))
         np.testing.assert_allclose(sums - sums[0], scores - scores[0], atol=1e-4)
 
 
@@ -129,7 +122,7 @@ def test_before_anything_is_learned_bytes_decide(
     for graph in (*made, *drawn):
         table = state_tables("cpu")(graph)
         costs = cost_copies(table) + cost_slow(table) - ONCE * table.at_once
-        moved = costs[table.numbers].sum(axis=1)[graph.distinct.inverse]
+        moved = sum_costs(graph, costs)
         if moved.std() > 0:
             loops += table.short_loops.any()
             at_once += table.at_once.any()
@@ -155,23 +148,15 @@ def test_what_a_reduction_takes_along_is_named(untrained: CostNetRanker) -> None
     assert [name for name, slow in slow_states.items() if phrase in slow] == ["reduce"]
 
 
-def label(graph: Graph, counts: float) -> Graph:
-    """Runtimes by copied bytes, those of arguments counted so often."""
-    table = state_tables("cpu")(graph)
-    costs = cost_copies(table) * np.where(prepare(graph, "cpu").is_argument > 0, counts, 1.0)
-    moved = costs[table.numbers].sum(axis=1)[graph.distinct.inverse]
-    return replace(graph, runtimes=1e6 * (1 + moved))
-
-
 @pytest.mark.parametrize("counts", [0.0, 1.0])
 def test_what_copies_of_arguments_count_is_learned(counts: float) -> None:
     """Some who call a program hand it arguments in the layouts that it asks for."""
-    graphs = [label(graph, counts) for graph in DRAWN]
+    graphs = [label_by_copies(graph, counts) for graph in DRAWN]
     training = replace(TRAINING, epochs=20, loss="pairwise_logistic")
     ranker = CostNetSettings(width=8, training=training).build(0).fit(graphs[:16], [])
     right, wrong = [], []
     for graph in graphs[16:]:
-        scores, other = ranker.predict(graph), label(graph, 1 - counts)
+        scores, other = ranker.predict(graph), label_by_copies(graph, 1 - counts)
         if graph.runtimes.std() > 0 and other.runtimes.std() > 0:
             right.append(np.corrcoef(scores, graph.runtimes)[0, 1])
             wrong.append(np.corrcoef(scores, other.runtimes)[0, 1])

@@ -13,6 +13,7 @@ from solution.domain.graph import Graph
 from solution.domain.vocabulary import OPCODE_IDS
 from solution.features.padding import repair_padding
 from solution.features.propagation.backend import CPU, TPU, Backend
+from solution.features.propagation.instructions import KEEPS
 from solution.features.propagation.propagation import Propagation
 from tests.features.propagation.drawn import draw_graph
 from tests.features.propagation.slow import Layout, Slow, addresses, unpack
@@ -66,7 +67,7 @@ def find_copies(slow: Slow, propagation: Propagation) -> list[bool]:
             shape = slow.shape(use.base)
             moved = addresses(shape, use.layout) != addresses(shape, use.source.layout)
             is_there = (use.source.number, use.layout) in seen
-            moves = bool(moved.any()) and (slow.program.kind[use.reader] == 1 or not is_there)
+            moves = bool(moved.any()) and (slow.program.kind[use.reader] == KEEPS or not is_there)
             seen.add((use.source.number, use.layout))
         marks.append(moves)
     return marks + [_moves(slow, own) for own in range(slow.program.count)]

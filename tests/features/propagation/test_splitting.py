@@ -24,6 +24,7 @@ class Slow:
     def __init__(self, propagation: Propagation, numbered: Numbered, row: int) -> None:
         self.own, self.states = propagation.instructions, numbered.numbers[row]
         self.layouts = numbered.layouts
+        self.place = np.argsort(self.own.order)  # in which instructions are read
 
     def name(self, number: int) -> str:
         return OPCODES.get(int(self.own.opcodes[number]), "")
@@ -51,8 +52,8 @@ class Slow:
 
         Of an argument of a call, which stands behind the computation that is called, nothing.
         """
-        read, order = int(self.own.read[use]), self.own.order.tolist()
-        is_argument = order.index(read) > order.index(self.own.reader[use])
+        read = int(self.own.read[use])
+        is_argument = self.place[read] > self.place[self.own.reader[use]]
         calls = [self.own.before[use], *([] if is_argument else [self.own.behind[read]])]
         for call in calls:
             if call >= 0 and self.layouts[self.states[call], MADE] >= 0:

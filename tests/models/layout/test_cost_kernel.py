@@ -1,20 +1,12 @@
 """The kernel of costs: its covariance, its one solution, and what it learns of made labels."""
 
-from collections.abc import Callable
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
 from solution.domain.graph import Graph
 from solution.features.nodes import Scaler, fit_scaler
-from solution.features.propagation.state_table import (
-    BYTES,
-    FEATURES,
-    StateTable,
-    state_tables,
-)
+from solution.features.propagation.state_table import BYTES, FEATURES, state_tables
 from solution.models.layout.cost_kernel import (
     ARGUMENT,
     FARTHEST,
@@ -27,10 +19,12 @@ from solution.models.layout.cost_kernel import (
 from solution.models.layout.known_costs import LEAST, PARAMETER, weigh_states
 from solution.system.errors import InputError
 from tests.features.propagation.drawn import draw_graph
+from tests.made.costs import label, label_by_copies, sum_costs
 from tests.made.graphs import make_layout_graph
 
 GRAPHS = [make_layout_graph(seed, configs=20, name=f"program_{seed}") for seed in range(5)]
 DRAWN = [draw_graph(seed, configs=24) for seed in range(40)]
+ROW_MAJOR = [feature.name for feature in FEATURES].index("state_made_row_major")
 NO_COSTS = CostKernelSettings(cosines=16, penalty=1e12)
 
 
@@ -106,39 +100,19 @@ def test_a_score_is_the_sum_of_what_is_known_and_learned() -> None:
         expected = (known + columns @ ranker.weights_)[graph.distinct.inverse]
         scores = ranker.predict(graph).astype(np.float64)
         assert np.corrcoef(scores, expected)[0, 1] == pytest.approx(1, abs=1e-6)
-        costs, numbers = ranker.list_costs(graph), state_tables("cpu")(graph).numbers
-        np.testing.assert_allclose(
-            costs[numbers].sum(axis=1)[graph.distinct.inverse], scores, atol=1e-6
-        )
+        sums = sum_costs(graph, ranker.list_costs(graph))
+        np.testing.assert_allclose(sums, scores, atol=1e-6)
 
 
 def test_where_nothing_is_learned_what_is_known_decides() -> None:
     ranker, compared = NO_COSTS.build(0).fit(GRAPHS[:2], []), 0
     for graph in (*GRAPHS, *DRAWN):
-        table = state_tables("cpu")(graph)
-        known = weigh_states(graph, table)
+        known = weigh_states(graph, state_tables("cpu")(graph))
         costs = known.copying + known.slowed - known.spared
-        sums = costs[table.numbers].sum(axis=1)[graph.distinct.inverse]
+        sums = sum_costs(graph, costs)
         np.testing.assert_allclose(ranker.predict(graph), sums, atol=1e-5)
         compared += sums.std() > 0
     assert compared > 20
-
-
-def label(graph: Graph, cost: Callable[[Graph, StateTable], np.ndarray]) -> Graph:
-    """Runtimes by what states cost (states,)."""
-    table = state_tables("cpu")(graph)
-    costs = cost(graph, table)[table.numbers].sum(axis=1)[graph.distinct.inverse]
-    return replace(graph, runtimes=1e6 * (1 + costs))
-
-
-def count_arguments(times: float) -> Callable[[Graph, StateTable], np.ndarray]:
-    """A copy of an argument costs so many times as much as another."""
-
-    def cost(graph: Graph, table: StateTable) -> np.ndarray:
-        known = weigh_states(graph, table)
-        return known.copying + times * known.arguments
-
-    return cost
 
 
 def measure(ranker: CostKernelRanker, graphs: list[Graph]) -> float:
@@ -152,8 +126,8 @@ def measure(ranker: CostKernelRanker, graphs: list[Graph]) -> float:
 @pytest.mark.parametrize("times", [0.0, 1.0])
 def test_what_copies_of_arguments_cost_is_learned(times: float) -> None:
     """Some who call a program hand it arguments in the layouts that it asks for."""
-    graphs = [label(graph, count_arguments(times)) for graph in DRAWN]
-    others = [label(graph, count_arguments(1 - times)) for graph in DRAWN]
+    graphs = [label_by_copies(graph, times) for graph in DRAWN]
+    others = [label_by_copies(graph, 1 - times) for graph in DRAWN]
     ranker = CostKernelSettings(cosines=64).build(0).fit(graphs[:28], [])
     assert measure(ranker, graphs[28:]) > 0.9
     assert measure(ranker, graphs[28:]) > measure(ranker, others[28:]) + 0.05
@@ -162,18 +136,16 @@ def test_what_copies_of_arguments_cost_is_learned(times: float) -> None:
 def test_what_nobody_knew_is_learned() -> None:
     """That copies into one layout are expensive, others free; and instructions in another."""
 
-    def cost(graph: Graph, table: StateTable) -> np.ndarray:
+    def cost(graph: Graph) -> np.ndarray:
+        table = state_tables("cpu")(graph)
         known = weigh_states(graph, table)
         is_row_major = table.features[:, ROW_MAJOR] > 0
         return known.copying * is_row_major + 0.1 * known.made * ~is_row_major
 
-    graphs = [label(graph, cost) for graph in DRAWN]
+    graphs = [label(graph, cost(graph)) for graph in DRAWN]
     learned = CostKernelSettings(cosines=256).build(0).fit(graphs[:28], [])
     assert measure(learned, graphs[28:]) > measure(NO_COSTS.build(0).fit(graphs, []), graphs[28:])
     assert measure(learned, graphs[28:]) > 0.8
-
-
-ROW_MAJOR = [feature.name for feature in FEATURES].index("state_made_row_major")
 
 
 def test_shares_of_what_is_known() -> None:
