@@ -5,10 +5,10 @@
 Every ranker learns from all labelled layout programs of the one folder, and ranks those of the
 other; architectures that stand in both are left out. *Copied bytes* learn nothing: they are what
 our rules of layout assignment say that a configuration copies; *by stride*, each byte counts more
-where it is read far apart; *short loops*, what is worked on in these counts as well; *at once*,
-what a library makes at once with a reduction counts less, and with that the net of costs begins;
-*arguments free*, copies of arguments count nothing. Kendall's tau, means with 95% intervals over
-programs.
+where it is read far apart; *what is slow*, short loops, reductions in two steps and slow products
+count as well; *at once*, what a library makes at once with a reduction counts less, and with that
+the net of costs begins; *arguments free*, copies of arguments count nothing. Kendall's tau, means
+with 95% intervals over programs.
 """
 
 from collections import defaultdict
@@ -32,9 +32,8 @@ from solution.experiments.base import find_experiment
 from solution.features.padding import repair_padding
 from solution.features.preparation import Preparation
 from solution.features.propagation.copy_table import FEATURES, propagated_rows
-from solution.features.propagation.state_table import BYTES, state_tables
-from solution.models.layout.cost_net import prepare
-from solution.models.layout.known_costs import ONCE, SHORT, STRIDED
+from solution.features.propagation.state_table import state_tables
+from solution.models.layout.known_costs import weigh_states
 from solution.store.preparing import prepare_store
 from solution.system.progress import track
 from solution.system.terminal import output
@@ -86,19 +85,17 @@ def count_copied(graph: Graph) -> np.ndarray:
 
 
 def count_known(graphs: Sequence[Graph]) -> dict[str, Scores]:
-    """What nothing is learned for: bytes copied, in short loops, done at once with a reduction."""
+    """What nothing is learned for: bytes copied, slow, done at once with a reduction."""
     found: dict[str, Scores] = defaultdict(dict)
     for graph in graphs:
         table = state_tables("cpu")(graph)
-        is_argument = prepare(graph, "cpu").is_argument.numpy() > 0
-        copied = table.is_copied * table.shares[:, BYTES] * (1 + STRIDED * table.strides)
-        looping = SHORT * table.short_loops
-        working = looping - ONCE * table.at_once
+        known = weigh_states(graph, table)
+        copied = known.copying + known.arguments
         costs = {
             "by stride": copied,
-            "short loops": copied + looping,
-            "at once": copied + working,
-            "arguments free": np.where(is_argument, 0, copied) + working,
+            "what is slow": copied + known.slowed,
+            "at once": known.total + known.arguments,
+            "arguments free": known.total,
         }
         key = graph.collection.name, graph.name
         found["copied bytes"][key] = count_copied(graph)

@@ -10,12 +10,19 @@ which two states covary as their columns are near to each other, and less where 
 is made or of who reads differ. Its mean is a ridge regression on sums over the states of each
 configuration, which has one solution, found in seconds; the covariance is that of random cosines.
 
+Programs differ: what a state costs in one of them is what it costs everywhere and a draw of the
+program's own. So one in which few tensors decide everything says little of others, however many
+configurations it has. Nobody asks for these draws; because of them the configurations of a program
+are not independent, and are weighed by the inverse of their covariance (a mixed model, as
+generalised least squares solves it).
+
 Learned is the logarithm of the runtime, standardised inside each program; what is known is put on
 that scale by a line for each program that is learned from. Of a state that is like nothing in those
 f and g are near 0. Copies of arguments cost one learned number times what is known: nothing where
 they come in the layouts that a program asks for.
 
-Source: Rahimi and Recht, "Random features for large-scale kernel machines", NIPS 2007.
+Sources: Rahimi and Recht, "Random features for large-scale kernel machines", NIPS 2007; Laird and
+Ware, "Random-effects models for longitudinal data", Biometrics, 1982.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,7 +47,7 @@ from solution.system.report import Report, silent
 MODEL = "model.safetensors"
 FARTHEST = 10.0  # standard deviations: what is further away in a column is as far as this
 OPCODE = 0.3  # how far apart two opcodes are, in root mean squared columns' standard deviations
-MAKING = 0.1  # how freely what an instruction's byte costs is learned, beside one that is copied
+MAKING = 0.2  # how freely what an instruction's byte costs is learned, beside one that is copied
 ARGUMENT = 10.0  # how freely what copies of arguments cost is learned, beside all else
 LEAST_SLOPE = 0.05  # of the line from what is known to labels, both standardised
 MOST_COSINES, MOST_CONFIGS = 1 << 12, 1 << 20
@@ -54,6 +61,7 @@ class CostKernelSettings(RankerSettings):
     backend: str = "cpu"  # whose layout assignment: a name in features.propagation.backend.BACKENDS
     cosines: int = 1024  # random functions of a state
     penalty: float = 5e-5  # of the squares of weights, beside a program's mean squared error
+    own: float = 1.0  # variance of a program's own weights, beside its configurations' noise
     max_configs: int = 1000  # distinct configurations of a graph to learn from, at most
 
     def __post_init__(self) -> None:
@@ -61,6 +69,7 @@ class CostKernelSettings(RankerSettings):
         check_size("cosines", self.cosines, most=MOST_COSINES)
         check_size("max_configs", self.max_configs, most=MOST_CONFIGS, least=2)
         check_penalties("penalty", (self.penalty,))
+        check_penalties("own", (self.own,))
 
     @property
     def needed_hops(self) -> int | None:
@@ -132,8 +141,9 @@ class CostKernelRanker(CostRanker):
             label = _standardise(np.log(rows.runtimes))
             slope = max(LEAST_SLOPE, float(known @ label) / max(float(known @ known), LEAST))
             learned *= slope
-            products += learned.T @ learned / len(label)
-            sums += learned.T @ (label - slope * known) / len(label)
+            weighed = self._weigh_configs(learned)
+            products += learned.T @ weighed
+            sums += weighed.T @ (label - slope * known)
             report(done, steps)
         penalties = self.settings.penalty * len(everything) * np.eye(size)
         self.cosines_, self.weights_ = cosines, np.linalg.solve(products + penalties, sums)
@@ -153,8 +163,7 @@ class CostKernelRanker(CostRanker):
             raise RuntimeError("fit the ranker before it explains")
         table = self._table(graph)
         known = weigh_states(graph, table)
-        costs = known.copying + known.slowed - known.spared
-        costs += ARGUMENT * self.weights_[-1] * known.arguments
+        costs = known.total + ARGUMENT * self.weights_[-1] * known.arguments
         for states in self._list_chunks(table):
             values = self.cosines_(graph, table, states)
             for counted, weights in zip(_list_counts(known), self._split_weights(), strict=True):
@@ -193,6 +202,14 @@ class CostKernelRanker(CostRanker):
             yield self._table(graph).features
             report(done, steps)
 
+    def _weigh_configs(self, learned: np.ndarray) -> np.ndarray:
+        """A program's columns (configs, weights) times the inverse of its labels' covariance.
+
+        Which is that of noise, and of what the program's own weights make of these columns.
+        """
+        covariance = np.eye(len(learned)) + self.settings.own * (learned @ learned.T)
+        return np.linalg.solve(covariance, learned) / len(learned)
+
     def _list_chunks(self, table: StateTable) -> Iterator[slice]:
         step = max(1, CHUNK_VALUES // self.settings.cosines)
         for first in range(0, len(table.node), step):
@@ -218,13 +235,13 @@ class CostKernelRanker(CostRanker):
             blocks = [counted[states, None] * values for counted in _list_counts(known)]
             columns[:, :-1] += counts[:, states] @ np.concatenate(blocks, axis=1)
         columns[:, -1] = ARGUMENT * (counts @ known.arguments)
-        sums = counts @ (known.copying + known.slowed - known.spared)
+        sums = counts @ known.total
         return (sums - sums.mean()) / scale, (columns - columns.mean(axis=0)) / scale
 
 
 def _list_counts(known: KnownCosts) -> tuple[np.ndarray, np.ndarray]:
     """What f and g count (states,) in a score."""
-    return known.copying + known.slowed, MAKING * known.made
+    return known.extra, MAKING * known.made
 
 
 def _count_states(table: StateTable) -> Any:

@@ -7,10 +7,9 @@ Layout assignment is no matter of learning: the compiler's own rules say which l
 gets and where one is copied (solution.features.propagation). Learned is what a copy costs, and an
 instruction in the layouts that it has, from many programs. Some things are known before
 (solution.models.layout.known_costs): so a net that has learned nothing ranks by the bytes that are
-copied or worked on, weighted so; and what is learned is
-bounded, a few times more or less for copies and for what is slow, nothing for what is spared,
-little beside it for an instruction, for what is unlike all that was learned from would otherwise be
-ranked by what does not hold there.
+copied or worked on, weighted so; and what is learned is bounded, a few times more or less for
+copies and for what is slow, nothing for what is spared, little beside it for an instruction, for
+what is unlike all that was learned from would otherwise be ranked by what does not hold there.
 
 One thing is no matter of the program: whether its arguments come in the layouts that it asks for.
 Where they do, copies of them cost nothing. So what such a copy counts is learned as one number.
@@ -38,12 +37,12 @@ from solution.models.layout import layout_gnn
 from solution.models.layout.known_costs import (
     LEAST,
     ONCE,
-    PARAMETER,
     SHORT,
     SLOW,
     SPLIT,
     STRIDED,
-    list_opcodes,
+    find_arguments,
+    find_made,
 )
 from solution.models.nets.devices import one_thread, send
 from solution.models.nets.layers import NodeMlp
@@ -137,9 +136,6 @@ class CostNetRanker(NetRanker[CostNetSettings, CostInputs], CostRanker):
 def prepare(graph: Graph, backend: str) -> CostInputs:
     """The states of solution.features.propagation.state_table as tensors."""
     table = state_tables(backend)(graph)
-    is_made = np.zeros(len(table.node), np.float32)
-    is_made[table.numbers[:, : table.instructions].ravel()] = 1
-    opcodes = list_opcodes(graph)[table.node]
     return CostInputs(
         opcodes=torch.from_numpy(graph.node_opcodes.astype(np.int64)),
         numeric=torch.from_numpy(numeric_features(graph)),
@@ -152,9 +148,9 @@ def prepare(graph: Graph, backend: str) -> CostInputs:
         at_once=torch.from_numpy(table.at_once),
         split=torch.from_numpy(table.split),
         slow_products=torch.from_numpy(table.slow_products),
-        is_argument=torch.from_numpy((opcodes == PARAMETER).astype(np.float32)),
+        is_argument=torch.from_numpy(find_arguments(graph, table).astype(np.float32)),
         is_copied=torch.from_numpy(table.is_copied.astype(np.float32)),
-        is_made=torch.from_numpy(is_made),
+        is_made=torch.from_numpy(find_made(table).astype(np.float32)),
         numbers=table.numbers,
         listed=torch.from_numpy(graph.listed_distinct),
     )

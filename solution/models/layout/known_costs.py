@@ -34,12 +34,20 @@ class KnownCosts:
     spared: np.ndarray  # what is made at once costs less
     made: np.ndarray  # what instructions read and make
 
+    @property
+    def extra(self) -> np.ndarray:
+        """What copies and what is slow cost, but for arguments."""
+        return self.copying + self.slowed
+
+    @property
+    def total(self) -> np.ndarray:
+        """What a state costs, if copies of arguments are free."""
+        return self.extra - self.spared
+
 
 def weigh_states(graph: Graph, table: StateTable) -> KnownCosts:
     """What is known of the costs of a table's states."""
-    is_made = np.zeros(len(table.node))
-    is_made[table.numbers[:, : table.instructions].ravel()] = 1
-    is_argument = list_opcodes(graph)[table.node] == PARAMETER
+    is_made, is_argument = find_made(table).astype(np.float64), find_arguments(graph, table)
     moved = table.is_copied * table.shares[:, BYTES].astype(np.float64)
     copying = (1 + STRIDED * table.strides) * moved
     slowed = SHORT * table.short_loops + SPLIT * table.split + SLOW * table.slow_products
@@ -51,6 +59,18 @@ def weigh_states(graph: Graph, table: StateTable) -> KnownCosts:
         spared=is_made * ONCE * table.at_once,
         made=is_made * table.shares[:, BYTES],
     )
+
+
+def find_made(table: StateTable) -> np.ndarray:
+    """Which states (states,) bool are instructions'."""
+    is_made = np.zeros(len(table.node), bool)
+    is_made[table.numbers[:, : table.instructions].ravel()] = True
+    return is_made
+
+
+def find_arguments(graph: Graph, table: StateTable) -> np.ndarray:
+    """Which states (states,) bool are of a parameter's tensor."""
+    return list_opcodes(graph)[table.node] == PARAMETER
 
 
 def list_opcodes(graph: Graph) -> np.ndarray:

@@ -75,22 +75,32 @@ def add_up(ranker: CostKernelRanker, graph: Graph) -> tuple[np.ndarray, np.ndarr
     )
 
 
-def test_weights_are_those_of_a_ridge_regression() -> None:
-    """Of what is left of the labels, each program's configurations together counting as one."""
-    settings = CostKernelSettings(cosines=24, penalty=1e-3)
+@pytest.mark.parametrize("own", [0.0, 0.5, 4.0])
+def test_weights_are_those_of_a_ridge_regression_with_weights_of_each_program(own: float) -> None:
+    """Of what is left of the labels, each program's configurations together counting as one.
+
+    Beside the columns that all programs share, each has the same once more for itself, as much
+    larger as its own weights are penalised less.
+    """
+    settings = CostKernelSettings(cosines=24, penalty=1e-3, own=own)
     ranker = settings.build(3).fit(GRAPHS[:3], GRAPHS[3:])
+    alpha, size = settings.penalty * len(GRAPHS), 2 * 24 + 1
     rows, labels, weights = [], [], []
-    for graph in GRAPHS:
+    for place, graph in enumerate(GRAPHS, start=1):
         known, columns = add_up(ranker, graph)
         runtimes = np.log(graph.distinct.mean(graph.runtimes))
         label = np.clip((runtimes - runtimes.mean()) / runtimes.std(), -3, 3)
         slope = max(0.05, np.dot(known, label) / max(np.dot(known, known), LEAST))
-        rows.append(slope * columns)
+        row = np.zeros((len(label), size * (len(GRAPHS) + 1)))
+        row[:, :size] = slope * columns
+        own_times = np.sqrt(alpha * own * len(label))
+        row[:, place * size : (place + 1) * size] = own_times * slope * columns
+        rows.append(row)
         labels.append(label - slope * known)
         weights.append(np.full(len(label), 1 / len(label)))
-    expected = Ridge(alpha=settings.penalty * len(GRAPHS), fit_intercept=False, solver="cholesky")
+    expected = Ridge(alpha=alpha, fit_intercept=False, solver="cholesky")
     expected.fit(np.concatenate(rows), np.concatenate(labels), np.concatenate(weights))
-    np.testing.assert_allclose(ranker.weights_, expected.coef_, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(ranker.weights_, expected.coef_[:size], rtol=1e-5, atol=1e-6)
 
 
 def test_a_score_is_the_sum_of_what_is_known_and_learned() -> None:
@@ -108,8 +118,7 @@ def test_where_nothing_is_learned_what_is_known_decides() -> None:
     ranker, compared = NO_COSTS.build(0).fit(GRAPHS[:2], []), 0
     for graph in (*GRAPHS, *DRAWN):
         known = weigh_states(graph, state_tables("cpu")(graph))
-        costs = known.copying + known.slowed - known.spared
-        sums = sum_costs(graph, costs)
+        sums = sum_costs(graph, known.copying + known.slowed - known.spared)
         np.testing.assert_allclose(ranker.predict(graph), sums, atol=1e-5)
         compared += sums.std() > 0
     assert compared > 20
@@ -168,7 +177,8 @@ def test_shares_of_what_is_known() -> None:
 
 
 @pytest.mark.parametrize("wrong", [
-    {"cosines": 0}, {"cosines": 10**6}, {"penalty": -1.0}, {"backend": "gpu"}, {"max_configs": 1},
+    {"cosines": 0}, {"cosines": 10**6}, {"penalty": -1.0}, {"own": -1.0}, {"backend": "gpu"},
+    {"max_configs": 1},
 ])  # fmt: skip
 def test_settings_that_cannot_be_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(InputError):
