@@ -59,7 +59,7 @@ def weigh_collections(ballots: Sequence[Ballot]) -> np.ndarray:
 def choose(
     scores: np.ndarray, counts: np.ndarray, parts: np.ndarray, *, nested: bool = False
 ) -> np.ndarray:
-    """Of each ballot (ballots,) the score by weights that are best on its part, or on all others."""
+    """Scores (ballots,) by the weights that are best on their part, or on all others."""
     found = np.empty(scores.shape[1])
     for part in np.unique(parts):
         own = parts == part
