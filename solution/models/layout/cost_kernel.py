@@ -205,9 +205,11 @@ class CostKernelRanker(CostRanker):
     def _weigh_configs(self, learned: np.ndarray) -> np.ndarray:
         """A program's columns (configs, weights) times the inverse of its labels' covariance.
 
-        Which is that of noise, and of what the program's own weights make of these columns.
+        Which is that of noise, and of what the program's own weights make of these columns; but for
+        the last, for whether copies of arguments are free is not a program's own.
         """
-        covariance = np.eye(len(learned)) + self.settings.own * (learned @ learned.T)
+        own = learned[:, :-1]
+        covariance = np.eye(len(learned)) + self.settings.own * (own @ own.T)
         return np.linalg.solve(covariance, learned) / len(learned)
 
     def _list_chunks(self, table: StateTable) -> Iterator[slice]:

@@ -79,8 +79,8 @@ def add_up(ranker: CostKernelRanker, graph: Graph) -> tuple[np.ndarray, np.ndarr
 def test_weights_are_those_of_a_ridge_regression_with_weights_of_each_program(own: float) -> None:
     """Of what is left of the labels, each program's configurations together counting as one.
 
-    Beside the columns that all programs share, each has the same once more for itself, as much
-    larger as its own weights are penalised less.
+    Beside the columns that all programs share, each has the same once more for itself, but that of
+    arguments, as much larger as its own weights are penalised less.
     """
     settings = CostKernelSettings(cosines=24, penalty=1e-3, own=own)
     ranker = settings.build(3).fit(GRAPHS[:3], GRAPHS[3:])
@@ -94,7 +94,7 @@ def test_weights_are_those_of_a_ridge_regression_with_weights_of_each_program(ow
         row = np.zeros((len(label), size * (len(GRAPHS) + 1)))
         row[:, :size] = slope * columns
         own_times = np.sqrt(alpha * own * len(label))
-        row[:, place * size : (place + 1) * size] = own_times * slope * columns
+        row[:, place * size : (place + 1) * size - 1] = own_times * slope * columns[:, :-1]
         rows.append(row)
         labels.append(label - slope * known)
         weights.append(np.full(len(label), 1 / len(label)))
