@@ -41,6 +41,7 @@ from solution.training.fit import split_training
 from solution.training.folds import NO_FOLD
 from solution.training.plan import Plan, make_plan
 from tests.benchmarks.bootstrap import bootstrap_mean
+from tests.made.costs import sum_costs
 
 COPIED = [feature.name for feature in FEATURES].index("propagated_bytes")
 RANKERS = ("layout_lightgbm_001", "layout_gnn_001", "layout_cost_net_001")
@@ -88,8 +89,7 @@ def count_known(graphs: Sequence[Graph]) -> dict[str, Scores]:
     """What nothing is learned for: bytes copied, slow, done at once with a reduction."""
     found: dict[str, Scores] = defaultdict(dict)
     for graph in graphs:
-        table = state_tables("cpu")(graph)
-        known = weigh_states(graph, table)
+        known = weigh_states(graph, state_tables("cpu")(graph))
         copied = known.copying + known.arguments
         costs = {
             "by stride": copied,
@@ -100,7 +100,7 @@ def count_known(graphs: Sequence[Graph]) -> dict[str, Scores]:
         key = graph.collection.name, graph.name
         found["copied bytes"][key] = count_copied(graph)
         for name, each in costs.items():
-            found[name][key] = each[table.numbers].sum(axis=1)[graph.distinct.inverse]
+            found[name][key] = sum_costs(graph, each)
     return dict(found)
 
 
