@@ -237,4 +237,5 @@ $(INSTALLED): pyproject.toml constraints.txt
 # Of these only a part is ever imported, and compiled then.
 $(EXTRAS): $(INSTALLED)
 	$(INSTALL) ".[dev,cluster-test,collect,onnx,placement]"
+	$(if $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)),$(INSTALL) ".[tpu]")
 	touch $@
