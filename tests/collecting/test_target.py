@@ -1,0 +1,64 @@
+"""Targets by name, and machines that cannot compile for them."""
+
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from solution.collecting.target import NAMES, Target, check_target, parse_target
+from solution.system.errors import InputError
+
+REPOSITORY = Path(__file__).parent.parent.parent
+CHECK = """
+from solution.collecting.target import check_target, parse_target
+from solution.system.errors import InputError
+check_target(parse_target("cpu"))
+try:
+    check_target(parse_target("tpu:v3"))
+except InputError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_target_is_found_by_its_name(name: str) -> None:
+    target = parse_target(name)
+    assert target == Target(name)
+    assert target.is_estimated == (name != "cpu")
+    assert name.endswith(target.generation)
+
+
+@pytest.mark.parametrize("name", ["tpu", "tpu:", "tpu:v9", "gpu", "", "v3", "tpu:V3"])
+def test_a_wrong_name_lists_the_targets(name: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_target(name)
+    assert all(known in str(caught.value) for known in NAMES)
+
+
+def test_without_the_extra_it_says_what_to_install() -> None:
+    said = _check(sys.executable, "-S")  # no installed package is seen
+    if (sys.platform, platform.machine()) == ("linux", "x86_64"):
+        assert ".[tpu]" in said
+    assert "tpu:v3" in said
+    assert len(said.splitlines()) == 1
+
+
+@pytest.mark.skipif(shutil.which("setarch") is None, reason="setarch (util-linux) is not here")
+def test_on_another_processor_it_says_which_this_is() -> None:
+    said = _check("setarch", "i686", sys.executable, "-S")
+    assert "i686" in said
+    assert "x86-64" in said
+
+
+def test_the_cpu_needs_nothing() -> None:
+    check_target(Target())
+
+
+def _check(*command: str) -> str:
+    done = subprocess.run(
+        [*command, "-c", CHECK], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
