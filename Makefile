@@ -157,38 +157,38 @@ measured:
 	  "others. Then SHARED=the folder above them." >&2; exit 2; }
 
 bench-tile: measured $(INSTALLED)
-	$(BIN)/python -m tests.benchmarks.tile_models "$(SHARED)" build/benchmarks
+	$(BIN)/python -m benchmarks.tile_models "$(SHARED)" build/benchmarks
 
 bench-lightgbm: measured $(INSTALLED)
-	$(BIN)/python -m tests.benchmarks.lightgbm_models "$(SHARED)" build/benchmarks
+	$(BIN)/python -m benchmarks.lightgbm_models "$(SHARED)" build/benchmarks
 
 bench-study: measured $(INSTALLED)
-	$(BIN)/python -m tests.benchmarks.lightgbm_study "$(SHARED)" build/benchmarks
+	$(BIN)/python -m benchmarks.lightgbm_study "$(SHARED)" build/benchmarks
 
 bench-rank: $(INSTALLED)
-	$(BIN)/python -m tests.benchmarks.rank_latency $(if $(RUN),"$(RUN)") --distilled solution/serving/default.zip $(TPU)
+	$(BIN)/python -m benchmarks.rank_latency $(if $(RUN),"$(RUN)") --distilled solution/serving/default.zip $(TPU)
 
 # RUN is a run on the same data: what leads a search has not seen the program.
 bench-choose: measured $(INSTALLED)
-	$(BIN)/python -m tests.benchmarks.choosing "$(RUN)" "$(SHARED)/cpugraphs" build/choosing $(TPU) $(if $(wildcard $(OUT)/npz/tile),--products "$(OUT)")
+	$(BIN)/python -m benchmarks.choosing "$(RUN)" "$(SHARED)/cpugraphs" build/choosing $(TPU) $(if $(wildcard $(OUT)/npz/tile),--products "$(OUT)")
 
 bench-choose-real: $(EXTRAS)
-	$(BIN)/python -m tests.benchmarks.choosing_real build/choosing-real
+	$(BIN)/python -m benchmarks.choosing_real build/choosing-real
 
 bench-scale: $(INSTALLED)
-	$(BIN)/python -m tests.benchmarks.full_scale build/full-scale
+	$(BIN)/python -m benchmarks.full_scale build/full-scale
 
 go: $(INSTALLED)
-	$(BIN)/python -m tests.benchmarks.go build/go
+	$(BIN)/python -m benchmarks.go build/go
 
 rehearsal: $(INSTALLED)
-	$(BIN)/python -m tests.benchmarks.rehearsal build/rehearsal --share $(SHARE) --kills $(KILLS)
+	$(BIN)/python -m benchmarks.rehearsal build/rehearsal --share $(SHARE) --kills $(KILLS)
 
 bench-gpu: $(INSTALLED)
-	$(BIN)/python -m tests.benchmarks.devices
+	$(BIN)/python -m benchmarks.devices
 
 bench-segments: $(INSTALLED)
-	$(BIN)/python -m tests.benchmarks.segments build/segments
+	$(BIN)/python -m benchmarks.segments build/segments
 
 # What `fastslow rank` ranks with where it is told nothing else; equal bytes on one machine. Of the
 # collected programs those with layouts: products of matrices teach nothing about other kernels.
@@ -207,19 +207,19 @@ release-data: measured $(INSTALLED)
 	$(BIN)/python -m solution.collecting.release "$(SHARED)/cpugraphs" --readme docs/measured-programs.md --out build/cpugraphs.zip
 
 bench-cluster: $(EXTRAS)
-	for what in overhead speed units kills; do $(BIN)/python -m tests.benchmarks.cluster $$what; done
+	for what in overhead speed units kills; do $(BIN)/python -m benchmarks.cluster $$what; done
 
 papers: measured $(INSTALLED)
-	$(BIN)/python -m tests.benchmarks.papers "$(SHARED)/cpugraphs"
+	$(BIN)/python -m benchmarks.papers "$(SHARED)/cpugraphs"
 
 papers-patient: measured $(INSTALLED)
-	$(BIN)/python -m tests.benchmarks.paper_needs "$(SHARED)/cpugraphs" --report .
+	$(BIN)/python -m benchmarks.paper_needs "$(SHARED)/cpugraphs" --report .
 
 ablations: measured $(INSTALLED)
-	$(BIN)/python -m tests.benchmarks.ablations "$(SHARED)/cpugraphs" --report .
+	$(BIN)/python -m benchmarks.ablations "$(SHARED)/cpugraphs" --report .
 
 bench-layout: measured $(INSTALLED)
-	$(BIN)/python -m tests.benchmarks.layout_nets "$(SHARED)/cpugraphs" $(TPU) --out build/layout-nets
+	$(BIN)/python -m benchmarks.layout_nets "$(SHARED)/cpugraphs" $(TPU) --out build/layout-nets
 
 clean:
 	rm -rf $(VENV) runs stores build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

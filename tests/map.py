@@ -48,7 +48,7 @@ ROOMS = {
     "submissions/page": "The report: one HTML page that opens anywhere.",
     "notebooks": "The script is the source, the ipynb is built from it.",
     "tests": "They mirror the rooms; what they make lies in `made/`.",
-    "tests/benchmarks": "What is measured, never asserted.",
+    "benchmarks": "What is measured, never asserted.",
 }
 LISTED_BY_NAME = ("solution/experiments", "notebooks", "tests")
 

@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.corpus import FACTS, write_corpus
+from benchmarks.programs import draw_candidates, draw_configs, make_program
+from benchmarks.stress import FILES, write_stress_files
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
 from solution.domain.graph import Graph
-from tests.benchmarks.corpus import FACTS, write_corpus
-from tests.benchmarks.programs import draw_candidates, draw_configs, make_program
-from tests.benchmarks.stress import FILES, write_stress_files
 from tests.conftest import FastSlow
 
 

@@ -5,7 +5,7 @@ programs and a quiet clock, each with the compiler's own choices and with the be
 five: wide vectors gained up to 20%, loops that are not unrolled and less effort up to 30%. Left
 out, as no better than another build of the same program: fast math, XNNPACK, oneDNN, the scheduler,
 region analysis, expensive passes, inlining, fewer modules, vectorizing straight code.
-`python -m tests.benchmarks.collecting options` times each choice that is here alone.
+`python -m benchmarks.collecting options` times each choice that is here alone.
 """
 
 from itertools import product

@@ -2,7 +2,7 @@
 
 How: solution.features.einsum and solution.features.gradients. Of 1,144 dots and convolutions of 72
 programs of JAX, half of them training steps, 29 come out wrong, all but one of them in the loops of
-recurrent nets (`python -m tests.benchmarks.operands`); by shapes alone 144 did.
+recurrent nets (`python -m benchmarks.operands`); by shapes alone 144 did.
 
 A graph of layouts or tiles that was read from a module has them as the module says (Graph.summed).
 

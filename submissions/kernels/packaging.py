@@ -39,6 +39,7 @@ SLUG = "fast-or-slow-wheels"
 PLACEHOLDER = "INSERT_USERNAME"  # the push writes the user's name there
 # The image's own tests import these (Kaggle/docker-python), and together they weigh gigabytes.
 IN_THE_IMAGE = {"torch", "numba", "numpy", "scipy", "lightgbm", "matplotlib", "polars", "optuna"}
+UNPACKED = ("tests/", "benchmarks/", "notebooks/")  # no part of the wheel
 PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
 
 
@@ -162,7 +163,7 @@ def _build_wheel(commit: str, into: Path) -> None:
     with tempfile.TemporaryDirectory() as name:
         copy = Path(name)
         for path in map(os.fsdecode, filter(None, listed.stdout.split(b"\0"))):
-            if (PROJECT / path).is_file() and not path.startswith(("tests/", "notebooks/")):
+            if (PROJECT / path).is_file() and not path.startswith(UNPACKED):
                 (copy / path).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(PROJECT / path, copy / path)
         (copy / installing.COMMIT_FILE).write_text(f"{commit}\n", encoding="utf-8")

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.ablations import MEASURES
+from benchmarks.claims import CLAIMS
+from benchmarks.paper_systems import LAYOUT_SYSTEMS, TILE_SYSTEMS
 from solution.analysis.published_numbers import Number, read_published, tell
 from solution.experiments.base import find_experiment
-from tests.benchmarks.ablations import MEASURES
-from tests.benchmarks.claims import CLAIMS
-from tests.benchmarks.paper_systems import LAYOUT_SYSTEMS, TILE_SYSTEMS
 from tests.conftest import REPOSITORY, SHARED
 
 SEEDS = SHARED.parent / "seeds"

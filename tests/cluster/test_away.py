@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.parts import Fit, compute, prepare
 from solution.data.folders import SAMPLE
 from solution.experiments.base import find_experiment
 from solution.store.store import Store
@@ -22,7 +23,6 @@ from solution.training.executors.cluster import RayExecutor
 from solution.training.executors.local import LocalExecutor
 from solution.training.plan import make_plan
 from solution.tuning.search import Search
-from tests.benchmarks.parts import Fit, compute, prepare
 from tests.cluster.conftest import open_cluster
 from tests.conftest import REPOSITORY
 from tests.processes import TRAINING, find_growing

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.propagation import compare_program, compile_program, dump_passes
 from solution.collecting.children import Child, Limits
 from solution.collecting.families import draw_settings, write_file
 from solution.collecting.program import read_programs
-from tests.benchmarks.propagation import compare_program, compile_program, dump_passes
 
 
 @pytest.mark.parametrize("family", ["convnet", "gnn", "mlp", "transformer"])

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.operands import count_wrong
 from solution.collecting.collect import Workers
 from solution.collecting.families import draw_settings, write_file
 from solution.collecting.program import read_programs
-from tests.benchmarks.operands import count_wrong
 
 ENCODER = '''
 """A training step of an encoder with square weights, whose heads have as many numbers as rows."""

@@ -7,9 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from solution.domain.collection import LAYOUT, TILE
-from solution.experiments.base import find_experiment
-from tests.benchmarks.ablations import (
+from benchmarks.ablations import (
     judge,
     list_fits,
     reach_together,
@@ -17,9 +15,11 @@ from tests.benchmarks.ablations import (
     tabulate,
     tabulate_opa,
 )
-from tests.benchmarks.claims import CLAIMS, Claim
-from tests.benchmarks.paper_report import say_verdict
-from tests.benchmarks.parts import Curve, Fit, read_parts, with_training
+from benchmarks.claims import CLAIMS, Claim
+from benchmarks.paper_report import say_verdict
+from benchmarks.parts import Curve, Fit, read_parts, with_training
+from solution.domain.collection import LAYOUT, TILE
+from solution.experiments.base import find_experiment
 
 BOTH = ("study_tile_lightgbm", "study_tile_gnn")
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import own_labels
 from solution.domain.collection import LAYOUT
-from tests.benchmarks import own_labels
 
 SAMPLE = Path(__file__).parents[2] / "solution/data/sample/npz"
 

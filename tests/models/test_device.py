@@ -10,6 +10,8 @@ from lightning_fabric import Fabric
 from scipy.stats import spearmanr
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from benchmarks import devices
+from benchmarks.timed_fits import unwrap, with_epochs
 from solution.domain.graph import Graph
 from solution.experiments.base import find_experiment, list_experiments
 from solution.features.nodes import fit_scaler
@@ -19,8 +21,6 @@ from solution.models.nets import training_loop as training
 from solution.models.nets.devices import send
 from solution.models.nets.losses import LOSSES
 from solution.models.nets.net_ranker import NetRanker
-from tests.benchmarks import devices
-from tests.benchmarks.timed_fits import unwrap, with_epochs
 from tests.made.elsewhere import compute_as_elsewhere
 from tests.made.graphs import make_layout_graph, make_tile_graph
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import typer
 
+from benchmarks.go import Bench, choose_methods
+from benchmarks.go_tables import TOGETHER, Cell, Cells, find_gain, tabulate_reach
 from solution.placement.evaluation import TASKS
 from solution.placement.graphs.workloads import SMALL
 from solution.placement.policy.saving import SHIPPED
-from tests.benchmarks.go import Bench, choose_methods
-from tests.benchmarks.go_tables import TOGETHER, Cell, Cells, find_gain, tabulate_reach
 
 
 def make_cell(method: str, seed: int, steps: list[list[float]], count: int = 5) -> Cell:

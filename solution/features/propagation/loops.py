@@ -2,7 +2,7 @@
 
 XLA gives reductions to a library, and with each what lies around it
 (solution.features.propagation.library). Its kernels run along the contiguous dimension, and take
-several times as long where that is short (`python -m tests.benchmarks.short_loops`). Where a
+several times as long where that is short (`python -m benchmarks.short_loops`). Where a
 configuration asks for another layout, loops of XLA's own do what lies around, and do not care: a
 program may be faster with copies. Small windows of a pooling are slow along the contiguous
 dimension as well.

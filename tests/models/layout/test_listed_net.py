@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.programs import make_program
 from solution.domain.codebook_encoder import encode
 from solution.domain.collection import collection
 from solution.domain.graph import Graph
@@ -17,7 +18,6 @@ from solution.models.layout.layout_forward import LayoutForward
 from solution.models.layout.layout_gnn import LayoutGnnRanker, LayoutGnnSettings
 from solution.models.layout.listed_net import ListedNet
 from solution.models.nets.training_settings import TrainingSettings
-from tests.benchmarks.programs import make_program
 from tests.made.graphs import make_layout_graph
 
 TRAINING = TrainingSettings(epochs=1, configs_per_graph=8, visits=1)

@@ -1,0 +1,212 @@
+"""Choosing for real: ten programs compiled and timed here, ours beside random draws and many more.
+
+    python -m benchmarks.choosing_real build/choosing-real
+
+Programs of all families that are collected, drawn by other seeds than those that were learned from;
+layouts and compile options; at most 24 measurements. Each answer is what `fastslow choose` gives:
+the winner timed again beside the compiler's default in fresh rounds. Beside it, verified alike: as
+many random draws, and a thorough search: every combination of the five options that matter most,
+then of the others with the best of these, then random layouts. Then each program as it is, compiled
+once more, beside itself: there is no gain to claim. A search that was stopped goes on.
+"""
+
+import argparse
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+
+from solution.choosing.choose import BATCH, Settings, choose_program, read_program
+from solution.choosing.journal import Journal, Trial
+from solution.choosing.machine import Machine
+from solution.choosing.program_space import LAYOUTS, OPTIONS, ProgramSpace, make_program_space
+from solution.choosing.proposer import Proposer, RandomSearch
+from solution.choosing.search import Budget, search
+from solution.choosing.space import draw_new
+from solution.choosing.verdict import Verdict
+from solution.collecting.children import Child, Limits, choose_core
+from solution.collecting.collect import Workers
+from solution.collecting.families import draw_settings, write_file
+from solution.domain.vocabulary import OPTION_NAMES
+from solution.serving.bundle import load_bundle
+from solution.system.files import replace_file
+from solution.system.terminal import make_table
+
+FAMILIES = ("gnn", "transformer", "convnet", "mlp", "mixer", "recurrent") * 2
+PROGRAMS, MEASUREMENTS = 10, 24
+SEED = 8000  # of the first program: others are learned from
+MOST = ("library_fusions", "products", "vector_width", "unrolling", "effort")
+LAYOUTS_TRIED = 24  # of the thorough search, with the best options
+SLOWER = 0.99  # one percent slower than the default
+BAR, SHARE = 1.10, 0.75
+OURS, RANDOM, THOROUGH, NULL = "ours", "random", "thorough", "null"
+NULL_RUNS = 4  # of each program
+
+
+class Thorough(Proposer):
+    """Combinations of options, all of MOST and with the fastest all of the others; then random
+    layouts with the fastest of all."""
+
+    def __init__(self, chosen: ProgramSpace) -> None:
+        super().__init__(chosen.space, 1)
+        first = len(chosen.tensors)
+        self._options = slice(first, first + len(OPTION_NAMES))
+        most = [first + OPTION_NAMES.index(name) for name in MOST]
+        self._turns = most, sorted(set(range(first, self._options.stop)) - set(most))
+        self._sizes = [int(np.prod(self.space.sizes[sites])) for sites in self._turns]
+        self.measurements = sum(self._sizes) - len(self._sizes) + LAYOUTS_TRIED
+
+    def _propose(self, count: int) -> np.ndarray:
+        done = 0
+        for sites, size in zip(self._turns, self._sizes, strict=True):
+            done += size - (done > 0)  # the fastest itself is known
+            if len(self.times) < done:
+                return self._combine(sites)
+        drawn = draw_new(self.space, self.generator, 4 * count, self.known)
+        drawn[:, self._options] = self.best(1)[0, self._options]
+        return drawn
+
+    def _combine(self, sites: list[int]) -> np.ndarray:
+        """The fastest so far with every combination of choices at these sites."""
+        combined = list(product(*(range(self.space.sizes[site]) for site in sites)))
+        rows = np.tile(self.best(1), (len(combined), 1))
+        rows[:, sites] = combined
+        return rows
+
+
+def write_programs(folder: Path, seed: int = SEED) -> list[Path]:
+    """The files of the programs; the first has this seed, the others those that follow."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for number, family in enumerate(FAMILIES[:PROGRAMS]):
+        settings = draw_settings((family,), np.random.default_rng(seed + number))
+        path = folder / f"{family}_{number}.py"
+        path.write_text(write_file(settings), encoding="utf-8")
+        paths.append(path)
+    return paths
+
+
+def find_ours(path: Path, folder: Path) -> Verdict | None:
+    """What `fastslow choose` finds."""
+    settings = Settings(MEASUREMENTS, kinds=(LAYOUTS, OPTIONS), limits=Limits(60, 4096))
+    return choose_program(path, load_bundle(), folder, settings, _say_nothing).verdict
+
+
+def find_by(path: Path, folder: Path, way: str) -> Verdict | None:
+    """What another search finds, measured and verified alike."""
+    with open_machine(path, folder, way) as (machine, chosen, journal):
+        thorough = Thorough(chosen)
+        proposer = thorough if way == THOROUGH else RandomSearch(chosen.space, 0)
+        proposer.tell(chosen.space.default[None], np.array([machine.reference]))
+        budget = Budget(thorough.measurements if way == THOROUGH else MEASUREMENTS, batch=BATCH)
+        found = machine.verify(search(proposer, machine, budget, journal))
+    return None if found is None else found[1]
+
+
+def count_null_claims(path: Path, folder: Path) -> int:
+    """How often the program as it is, compiled once more, is said to be faster than itself."""
+    claims = 0
+    with open_machine(path, folder, NULL) as (machine, chosen, _):
+        for number in range(NULL_RUNS):
+            same = Trial(f"same {number}", chosen.space.default.tolist(), machine.reference)
+            found = machine.verify([same])
+            claims += found is not None and found[1].is_gain
+    return claims
+
+
+@contextmanager
+def open_machine(
+    path: Path, folder: Path, way: str
+) -> Iterator[tuple[Machine, ProgramSpace, Journal]]:
+    """The program, open to be measured, and what was measured of it before."""
+    core, limits = choose_core(), Limits(60, 4096)
+    with Child(limits, core) as compiling, Child(limits, core) as timing:
+        program = read_program(path, compiling)
+        chosen = make_program_space(program, (LAYOUTS, OPTIONS))
+        journal = Journal.open(folder, {"program": program.digest, "way": way})
+        default = journal.trials.get("default")
+        reference = default.time if default else None
+        machine = Machine(chosen, Workers(compiling, timing), 0, reference)
+        own = chosen.space.default.tolist()
+        journal.trials["default"] = Trial("default", own, machine.reference)
+        yield machine, chosen, journal
+
+
+def _say_nothing(note: str) -> None: ...
+
+
+def show(folder: Path, paths: list[Path]) -> None:
+    """A row a program, and the bars."""
+    table = make_table(
+        f"How many times as fast as the compiler's default, {MEASUREMENTS} measurements",
+        f"In brackets: the interval over fresh rounds. Thorough: all combinations of {len(MOST)} "
+        f"options, of the others with the best of these, and {LAYOUTS_TRIED} layouts with that. A "
+        "gain counts where it can be told.",
+    )
+    for name in ("program", OURS, RANDOM, THOROUGH):
+        table.add_column(name, justify="left" if name == "program" else "right")
+    gains: dict[str, list[float]] = {OURS: [], RANDOM: [], THOROUGH: []}
+    for path in paths:
+        cells = []
+        for way, own in gains.items():
+            file = folder / way / f"{path.stem}.json"
+            if not file.is_file():
+                cells.append("")
+                continue
+            told = json.loads(file.read_text())
+            verdict = Verdict(**told) if told else None
+            own.append(verdict.gain if verdict is not None and verdict.is_gain else 1.0)
+            cells.append(
+                f"{verdict.gain:.3f} [{verdict.low:.3f}, {verdict.high:.3f}]" if verdict else "-"
+            )
+        table.add_row(path.stem, *cells)
+    means = [np.exp(np.mean(np.log(own))) if own else np.nan for own in gains.values()]
+    table.add_row("geometric mean", *(f"{mean:.3f}" for mean in means))
+    console = Console(width=120)
+    console.print(table)
+    least, share = min(gains[OURS], default=np.nan), np.log(means[0]) / np.log(means[2])
+    console.print(
+        f"Mean {means[0]:.3f} (bar {BAR}); least {least:.3f} (bar {SLOWER}); {share:.0%} of what "
+        f"the thorough search finds, in logarithms (bar {SHARE:.0%})."
+    )
+    claims = [json.loads(file.read_text()) for file in sorted((folder / NULL).glob("*.json"))]
+    if claims:
+        console.print(
+            f"Of {NULL_RUNS * len(claims)} programs compiled once more as they are, "
+            f"{sum(claims)} are said to be faster (bar 5%)."
+        )
+
+
+def answer_by(way: str, path: Path, folder: Path) -> dict[str, float] | int | None:
+    """What is kept of a program: a verdict, or how many gains were claimed of none."""
+    if way == NULL:
+        return count_null_claims(path, folder)
+    verdict = find_ours(path, folder) if way == OURS else find_by(path, folder, way)
+    return None if verdict is None else asdict(verdict)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--way", action="append", choices=[OURS, RANDOM, THOROUGH, NULL])
+    parser.add_argument("--seed", type=int, default=SEED, help="of the first program")
+    given = parser.parse_args()
+    paths = write_programs(given.folder / "programs", given.seed)
+    for way in given.way or (OURS, RANDOM, THOROUGH, NULL):
+        for path in paths:
+            file = given.folder / way / f"{path.stem}.json"
+            if not file.is_file():
+                answer = answer_by(way, path, given.folder / way / path.stem)
+                with replace_file(file) as temporary:
+                    temporary.write_text(json.dumps(answer))
+                print(f"{way} {path.stem}: {answer}", flush=True)
+    show(given.folder, paths)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,276 @@
+"""What training and predicting with our nets take on the devices of this machine, side by side.
+
+    make bench-gpu        the GPU beside one core of the CPU, ten minutes; without one that core
+
+Programs are made up, of the competition's real size (benchmarks/corpus.py). Every row is a
+process of its own: the same steps, drawn alike, on a device, in a precision, and on batches as the
+experiment has them or four times as large. *Planned*: what the CPU counts and sorts for a step,
+beside the whole step; on a GPU the next two are planned meanwhile. *Waits*: how often a step waits
+for the GPU. *Agrees*: Kendall's tau between the scores that the net then gives the configurations
+of a program and those of the first row of that net.
+"""
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+import typer
+from lightning_fabric import Fabric
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.corpus import FACTS
+from benchmarks.memory import memory
+from benchmarks.programs import (
+    draw_candidates,
+    draw_configs,
+    make_program,
+    write_layout_file,
+    write_tile_file,
+)
+from solution.data.npz import read_graph
+from solution.domain.collection import collection
+from solution.domain.metrics import kendall_tau
+from solution.experiments.base import find_experiment
+from solution.features.nodes import fit_scaler
+from solution.features.preparation import Preparation
+from solution.models.nets.devices import pick_precision
+from solution.models.nets.fit_state import FitState
+from solution.models.nets.net_ranker import NetRanker
+from solution.models.nets.stepping import Steps, list_visits, sample
+from solution.models.nets.team import Team
+from solution.models.nets.training_loop import make_optimizer
+from solution.system.progress import track
+from solution.system.terminal import make_table
+
+NETS = ("layout_gnn_001", "layout_cost_net_001", "tile_gnn_001")
+LARGER = 4  # times the batch
+CONFIGS = 1_000  # of each program, as many as the test split has
+LAYOUT_PROGRAMS, KERNELS = 2, 64
+FEWEST_STEPS = 10
+EPOCHS = 5  # whose median is taken: an epoch of few kernels is over in some 50 ms
+
+
+def main(
+    nodes: Annotated[int, typer.Option(help="Of a layout program.", min=60)] = 10_449,
+    net: Annotated[list[str] | None, typer.Option(help="May be repeated.")] = None,
+    one: Annotated[str, typer.Option(help="Only this row, as JSON: its settings.")] = "",
+) -> None:
+    """Print one row, or the table of all."""
+    if one:
+        print(json.dumps(measure(nodes=nodes, **json.loads(one))))
+        return
+    console = Console()
+    console.print(say_devices())
+    for name in net or NETS:
+        with track(list_rows(name), f"Measuring {name}") as rows:
+            found = [(row, measure_apart(row, nodes)) for row in rows]
+        console.print(tabulate(found))  # before the next one, which may be cut off
+
+
+def list_rows(name: str) -> list[dict[str, Any]]:
+    """Settings of `measure` for a net: the CPU first, then the GPU in every way."""
+    ways: list[dict[str, Any]] = [{"device": "cpu", "precision": "32-true", "larger": 1}]
+    if torch.cuda.is_available():
+        precisions = dict.fromkeys(["32-true", pick_precision()])
+        ways += [
+            {"device": "cuda", "precision": precision, "larger": larger}
+            for precision in precisions
+            for larger in (1, LARGER)
+        ]
+    return [{"name": name} | way for way in ways]
+
+
+def measure_apart(row: dict[str, Any], nodes: int) -> dict[str, Any]:
+    """`measure` in a process that has the row's device alone."""
+    command = [sys.executable, "-m", "benchmarks.devices", "--nodes", str(nodes)]
+    hidden = {"CUDA_VISIBLE_DEVICES": ""} if row["device"] == "cpu" else {}
+    done = subprocess.run(
+        [*command, "--one", json.dumps(row)],
+        env=os.environ | hidden,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def measure(name: str, device: str, precision: Any, larger: int, nodes: int) -> dict[str, Any]:
+    """Train for some steps and predict; seconds, megabytes, counts and scores."""
+    torch.set_num_threads(1)
+    ranker, examples = prepare(name, device, larger, nodes)
+    settings = ranker.settings.training
+    torch.manual_seed(0)
+    net = ranker.make_net().to(device)
+    fabric = Fabric(accelerator=device, devices=1, precision=precision)
+    wrapped, optimizer = fabric.setup(net, make_optimizer(net, settings))
+    steps = Steps(Team(fabric), wrapped, optimizer, settings, net)
+    state = FitState(net, optimizer, 0, "")
+    steps.run_epoch(examples, state, lambda _: None)  # the first one compiles and allocates
+    epochs = [
+        clock(lambda: steps.run_epoch(examples, state, lambda _: None)) for _ in range(EPOCHS)
+    ]
+    taken = float(np.median(epochs))
+    waits, planned = find_waits(steps, examples), time_planning(steps, examples)
+    net.score_graph(examples[0].inputs)
+    scoring = clock(lambda: net.score_graph(examples[0].inputs))
+    scores = net.score_graph(examples[0].inputs)
+    visits = list_visits([len(example.runtimes) for example in examples], settings)
+    count = -(-len(visits) // settings.graphs_per_step)
+    learned = count * settings.graphs_per_step * settings.configs_per_graph
+    return {
+        "step": taken / count,
+        "planned": planned,
+        "learned": learned / taken,
+        "scored": len(scores) / scoring,
+        "waits": waits,
+        "memory": find_memory(device),
+        "scores": scores.tolist(),
+    }
+
+
+def prepare(
+    name: str, device: str, larger: int, nodes: int
+) -> tuple[NetRanker[Any, Any], list[Any]]:
+    """A net's ranker with batches so many times as large, and what it learns from."""
+    settings: Any = find_experiment(name).ranker
+    training = settings.training
+    is_tile = name.startswith("tile")
+    batch = "graphs_per_step" if is_tile else "configs_per_graph"
+    training = dataclasses.replace(
+        training,
+        **{batch: larger * getattr(training, batch)},
+        visits=1 if is_tile else FEWEST_STEPS // LAYOUT_PROGRAMS,
+        min_steps=1,
+        patience=None,
+    )
+    ranker = dataclasses.replace(settings, training=training).build(0)
+    ranker.device = torch.device(device)
+    with tempfile.TemporaryDirectory() as folder:
+        paths = write_kernels(Path(folder)) if is_tile else write_programs(Path(folder), nodes)
+        source = collection("tile:xla" if is_tile else "layout:xla:random")
+        prepare_graph = Preparation(settings.needed_hops)
+        graphs = [prepare_graph(read_graph(path, source)) for path in paths]
+        made = [ranker._example(graph, training.max_configs) for graph in graphs]
+    ranker.scalers_ = {
+        table: fit_scaler([getattr(example.inputs, table).numpy() for example in made])
+        for table in ranker.scaled_tables
+    }
+    return ranker, [ranker._scaled(example) for example in made]
+
+
+def write_programs(folder: Path, nodes: int) -> list[Path]:
+    """Layout programs whose configurations set each layout by chance with 0.3."""
+    facts, paths = FACTS["layout:xla:random"], []
+    configurable = min(facts.configurable.median, nodes // 3)
+    for seed in range(LAYOUT_PROGRAMS):
+        program = make_program(seed, nodes, round(facts.edges * nodes), configurable)
+        candidates = draw_candidates(seed, program)
+        paths.append(folder / f"{seed}.npz")
+        chosen = draw_configs(seed, candidates, CONFIGS)
+        write_layout_file(paths[-1], program, candidates, chosen)
+    return paths
+
+
+def write_kernels(folder: Path) -> list[Path]:
+    """Kernels of the middle size."""
+    paths = [folder / f"{seed}.npz" for seed in range(KERNELS)]
+    for seed, path in enumerate(paths):
+        write_tile_file(path, seed, FACTS["tile:xla"].nodes.median, CONFIGS, labelled=True)
+    return paths
+
+
+def find_memory(device: str) -> float:
+    """Megabytes at most: of the GPU, or of the process."""
+    is_gpu = device == "cuda"
+    return torch.cuda.max_memory_allocated() / 2**20 if is_gpu else float(memory("VmHWM"))
+
+
+def clock(act: Callable[[], Any]) -> float:
+    """Seconds until the device is done."""
+    wait()
+    started = time.perf_counter()
+    act()
+    wait()
+    return time.perf_counter() - started
+
+
+def wait() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def time_planning(steps: Steps, examples: list[Any]) -> float:
+    """Seconds that the CPU plans for a step, on average; 0 where a net needs no plan."""
+    size = steps.settings.graphs_per_step
+    plans = [draw(steps, examples[n : n + size]) for n in range(0, len(examples), size)]
+    return clock(lambda: [planned() for plan in plans for *_, planned in plan]) / len(plans)
+
+
+def find_waits(steps: Steps, examples: list[Any]) -> int | None:
+    """How often a step waits for the GPU; None without one."""
+    if steps.team.fabric.device.type != "cuda":
+        return None
+    plan = draw(steps, examples[: steps.settings.graphs_per_step])
+    torch.cuda.set_sync_debug_mode("warn")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        steps.take(plan)
+    torch.cuda.set_sync_debug_mode("default")
+    return sum("synchroniz" in str(warning.message) for warning in caught)
+
+
+def draw(steps: Steps, graphs: list[Any]) -> Any:
+    """A step on configurations drawn by chance."""
+    count, generator = steps.settings.configs_per_graph, np.random.default_rng(0)
+    rows = [sample(len(graph.runtimes), count, generator) for graph in graphs]
+    return steps.plan(graphs, np.stack(rows))
+
+
+def say_devices() -> str:
+    """A sentence of what was measured on."""
+    if torch.cuda.is_available():
+        return f"{torch.cuda.get_device_name()} beside one core of the CPU."
+    return "One core of the CPU: no GPU was found, so nothing here says what one would take."
+
+
+def tabulate(rows: list[tuple[dict[str, Any], dict[str, Any]]]) -> Table:
+    """A table of the rows of one net."""
+    names = ("Step, ms", "Planned", "Learned/s", "Scored/s", "MB", "Waits", "Agrees")
+    table = make_table(str(rows[0][0]["name"]))
+    for name in ("Device, batch", *names):
+        table.add_column(name, justify="right" if name in names else "left", no_wrap=True)
+    first = np.array(rows[0][1]["scores"])
+    for row, found in rows:
+        agrees = kendall_tau(np.array(found["scores"]), first)
+        table.add_row(*show(row, found), f"{agrees:.3f}")
+    return table
+
+
+def show(row: dict[str, Any], found: dict[str, Any]) -> list[str]:
+    """What the table says of a row, but for its last column."""
+    device, bits = "GPU" if row["device"] == "cuda" else "CPU", row["precision"].split("-")[0]
+    return [
+        f"{device} {bits.replace('32', 'fp32')}, x {row['larger']}",
+        f"{1e3 * found['step']:,.1f}",
+        f"{found['planned'] / found['step']:.0%}",
+        f"{found['learned']:,.0f}",
+        f"{found['scored']:,.0f}",
+        f"{found['memory']:,.0f}",
+        "" if found["waits"] is None else str(found["waits"]),
+    ]
+
+
+if __name__ == "__main__":
+    typer.run(main)

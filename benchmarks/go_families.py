@@ -1,0 +1,114 @@
+"""Programs of a family that was not learned from: held-out families, one after the other.
+
+    python -m benchmarks.go_families build/go-families
+
+A small network imitates what a search found for the lessons of five families, then it decides at
+once for the sixth, and after 50 updates of PPO on one program of it alone. Beside it stands the
+same network that has learned from all six. All are ratios of seconds to one device's; below 1 is
+faster. What is measured lies in FOLDER and is not measured again.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import torch
+import typer
+
+from benchmarks.go_ablations import LEARNING, SEARCH, WHOLE, Kept, decide_all, teach
+from benchmarks.go_tables import describe_gain
+from solution.placement.best_known import Best, make_evaluators
+from solution.placement.evaluation import Evaluator
+from solution.placement.graphs.workloads import LESSONS, Workload
+from solution.placement.policy.decisions import TRIES
+from solution.placement.policy.imitation import Lesson
+from solution.placement.policy.network import Policy
+from solution.placement.protocols import Protocols
+from solution.placement.scratch import FINE_TUNING, SAMPLES, Scratch
+from solution.system.terminal import make_table, output
+
+FAMILIES = tuple(dict.fromkeys(workload.family for workload in LESSONS))
+NETWORK = replace(WHOLE, segment=512)
+COLUMNS = ("fused on one device", "held out", "learned from, too", "a search", "one, at once",
+           "one, 50 updates")  # fmt: skip
+
+
+def tune(policy: Policy, workload: Workload, evaluator: Evaluator, seed: int) -> float:
+    """Seconds of the best of: its likeliest decision, 50 updates, its likeliest decision then."""
+    asked = evaluator.start_again()
+    budget = 2 * TRIES + FINE_TUNING * SAMPLES
+    Protocols(workload, policy, Scratch(NETWORK, LEARNING)).fine_tune(asked, budget, seed)
+    return asked.counted_seconds
+
+
+def fuse_all(evaluator: Evaluator) -> float:
+    """Seconds of all that may be fused, on one device: what whoever has learned little decides."""
+    every = np.ones(evaluator.graph.num_nodes, np.int64)
+    return evaluator.environment.runtime(replace(evaluator.base, fusion=every)).seconds
+
+
+def hold_out(family: str, lessons: list[Lesson], steps: int, seed: int) -> dict:
+    """Seconds of its programs by a network that has seen none of them, and of one after updates."""
+    own = [place for place in range(len(lessons)) if family_of(place) == family]
+    asked = [lessons[place].evaluator for place in own]
+    others = [lesson for place, lesson in enumerate(lessons) if place not in own]
+    policy = teach(NETWORK, others, steps, seed)
+    tuned = tune(policy, LESSONS[own[-1] // 2], asked[-1], seed)
+    return {"at once": decide_all(policy, asked), "tuned": tuned}
+
+
+def family_of(place: int) -> str:
+    """Each lesson is asked on two machines, one after the other."""
+    return LESSONS[place // 2].family
+
+
+def show(found: dict[str, dict[str, np.ndarray]]) -> None:
+    """A row a family, and below it the gains over all programs."""
+    table = make_table("Seconds / one device's: families that were not learned from")
+    table.add_column("Held out")
+    for header in ("Programs", *COLUMNS):
+        table.add_column(header, justify="right")
+    for family, ratios in found.items():
+        means = [f"{np.exp(np.log(ratios[name]).mean()):.2f}" for name in COLUMNS]
+        table.add_row(family, str(len(ratios[COLUMNS[0]])), *means)
+    output.print(table)
+    for name in COLUMNS:
+        own = np.concatenate([ratios[name] for ratios in found.values()])[:, None]
+        output.print(f"one device / {name} - 1: {describe_gain(np.ones_like(own), own)}")
+
+
+def main(
+    folder: Annotated[Path, typer.Argument()],
+    steps: Annotated[int, typer.Option(help="Of imitation.")] = 1500,
+    seed: Annotated[int, typer.Option()] = 0,
+) -> None:
+    """Measure what is not measured yet; print the table."""
+    torch.set_num_threads(1)
+    keep, best = Kept(folder), Best(make_evaluators(LESSONS))
+    best.search(None, SEARCH, 0)
+    lessons = best.make_lessons()
+    one_device = np.array([one.reference for one in best.evaluators])
+    fused = np.array([fuse_all(one) for one in best.evaluators])
+    every = keep(f"all-{steps}-{seed}", lambda: {
+        "at once": decide_all(teach(NETWORK, lessons, steps, seed), best.evaluators)})  # fmt: skip
+    found = {}
+    for family in FAMILIES:
+        run = keep(f"{family}-{steps}-{seed}",
+                   lambda f=family: hold_out(f, lessons, steps, seed))  # fmt: skip
+        own = np.array([family_of(place) == family for place in range(len(one_device))])
+        base = one_device[own]
+        held_out = np.array(run["at once"]) / base
+        found[family] = {
+            "fused on one device": fused[own] / base,
+            "held out": held_out,
+            "learned from, too": np.array(every["at once"])[own] / base,
+            "a search": np.array(best.seconds)[own] / base,
+            "one, at once": held_out[-1:],
+            "one, 50 updates": np.array([run["tuned"]]) / base[-1:],
+        }
+    show(found)
+
+
+if __name__ == "__main__":
+    typer.run(main)

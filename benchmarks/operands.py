@@ -1,0 +1,73 @@
+"""How often features take an operand of a product for the other one, or sum what it does not.
+
+    python -m benchmarks.operands --programs 6
+
+Programs of all families, half of them training steps, are made by jax; what their modules say of
+dots and convolutions is held against what features find without it, as of files that do not say it.
+"""
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import typer
+
+from solution.collecting.children import Child, Limits
+from solution.collecting.families import FAMILIES, draw_settings, write_file
+from solution.collecting.program import Program, make_graph, read_programs
+from solution.data.hlo.messages import instructions
+from solution.data.hlo.nodes import find_places
+from solution.features.contractions import contractions
+from solution.features.operands import find_operands
+from solution.features.padding import repair_padding
+from solution.system.progress import track
+from solution.system.terminal import output
+
+
+def count_wrong(program: Program) -> dict[str, int]:
+    """Of the products of a program: how many there are, and where features are wrong."""
+    graph, places = make_graph(program, "layout:xla:random"), find_places(program.module)
+    blind = repair_padding(replace(graph, summed=None))
+    operands, summed = find_operands(blind), contractions(blind)
+    found = {"products": 0, "wrong operands": 0, "wrong sums": 0}
+    for place, instruction in enumerate(instructions(program.module)):
+        if instruction.opcode not in ("dot", "convolution"):
+            continue
+        told = [places[operand] for operand in instruction.operand_ids]
+        numbers = instruction.dot
+        sums = (numbers.lhs_contracting_dimensions, numbers.rhs_contracting_dimensions)
+        own = [set(row[row >= 0].tolist()) for row in summed[place]]
+        found["products"] += 1
+        found["wrong operands"] += [operands.input[place], operands.kernel[place]] != told
+        found["wrong sums"] += instruction.opcode == "dot" and own != [*map(set, sums)]
+    return found
+
+
+def main(programs: int = 6) -> None:
+    """Of each family so many programs, and as many training steps."""
+    rows = []
+    drawn = [
+        (family, train, number)
+        for families in FAMILIES.values()
+        for family in families
+        for train in (False, True)
+        for number in range(programs)
+    ]
+    with Child(Limits(seconds=180)) as child, tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "program.py"
+        with track(drawn, "Reading") as tracked:
+            for family, train, number in tracked:
+                settings = draw_settings((family,), np.random.default_rng([number, 1]))
+                path.write_text(write_file(settings | {"train": train}), encoding="utf-8")
+                (program,) = read_programs(path, child)
+                rows.append({"family": family, "training": train, **count_wrong(program)})
+    table = pl.DataFrame(rows).group_by("family", "training", maintain_order=True).sum()
+    with pl.Config(tbl_rows=-1):
+        output.print(table)
+        output.print(table.select(pl.col("products", "wrong operands", "wrong sums").sum()))
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,73 @@
+"""How much of a program can be learned at all: with half of its own labels, and without them.
+
+    python -m benchmarks.own_labels CPUGRAPHS --workers 2
+
+The folds by architecture of `fastslow run`. Each program's configurations are divided in two; one
+half is ranked by a ranker that has learned from the programs of the other folds, and by one that
+has learned from the other half of this program (and of the fold's) as well. The second is no
+result, for nobody has these labels: it says what a ranker could reach on a program that it knows.
+"""
+
+from itertools import product
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from benchmarks.added_programs import list_scores, run_cases, show
+from solution.data.folders import find_files
+from solution.domain.collection import LAYOUT, NLP, XLA
+from solution.domain.graph import Graph
+from solution.domain.metrics import kendall_tau
+from solution.features.preparation import Preparation
+from solution.models.base import RankerSettings
+from solution.store.preparing import prepare_store
+from solution.system.report import Report
+from solution.training.fit import split_training
+from solution.training.plan import make_plan
+from solution.training.sites import Here
+
+Found = list[tuple[str, str, float]]  # collection, graph, tau
+RANKERS = ("layout_gnn_001", "layout_cost_net_001")
+
+
+def score(
+    site: Here, settings: RankerSettings, fold: int, seed: int, group: tuple[str, ...],
+    with_own: bool, report: Report,
+) -> Found:  # fmt: skip
+    """The second half of each of the fold's programs."""
+    plan = site.plan
+    fit_on, validate_on = split_training(plan, group, fold, seed)
+    asked = [graph for name in group for graph in plan.load(plan.held_out(name, fold), settings)]
+    graphs = [*plan.load(fit_on, settings)]
+    if with_own:
+        graphs += [graph.select(np.arange(0, graph.num_configs, 2)) for graph in asked]
+    ranker = settings.build(seed).fit(graphs, plan.load(validate_on, settings), report)
+    return [(*graph.key, _score(ranker.predict(graph), graph)) for graph in asked]
+
+
+def _score(scores: np.ndarray, graph: Graph) -> float:
+    assert graph.runtimes is not None  # it stands in a fold
+    return kendall_tau(scores[1::2], graph.runtimes[1::2])
+
+
+def main(
+    data: Annotated[Path, typer.Argument(help="Measured layout programs.")],
+    out: Path = Path("build/own_labels"),
+    experiment: Annotated[list[str], typer.Option()] = list(RANKERS),  # noqa: B006, B008
+    folds: int = 5,
+    seeds: int = 1,
+    workers: int = 1,
+) -> None:
+    """Fit all with and without, and print the difference for each experiment and collection."""
+    files = [file for file in find_files(data) if file.collection.name in LAYOUT]
+    store = prepare_store(files, out / "store", Preparation(None))
+    plan = make_plan(store, "architecture", folds)
+    for name in experiment:
+        cases = list(product(range(folds), range(seeds), (XLA, NLP), (False, True)))
+        show(name, plan, list_scores(run_cases(score, name, plan, cases, workers)))
+
+
+if __name__ == "__main__":
+    typer.run(main)

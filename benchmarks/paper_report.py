@@ -1,0 +1,250 @@
+"""What `make papers` found: tables on the screen, in docs/results.md and the log, and a plot."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+from rich.table import Table
+
+from benchmarks.bootstrap import bootstrap_mean
+from benchmarks.paper_systems import LAYOUT_SYSTEMS, ORDERS, TILE_SYSTEMS
+from ensembles.resampling import mean_over_collections
+from solution.domain.collection import LAYOUT, TILE
+from solution.domain.metrics import Mean
+from solution.system.files import replace_file
+from solution.system.pictures import save_figure
+from solution.system.terminal import make_table
+
+BEGIN, END = "<!-- written by {} -->", "<!-- end of what {} wrote -->"
+PLOT = Path("solution/experiments/papers.png")
+KINDS = (("layout", LAYOUT, LAYOUT_SYSTEMS), ("tile", TILE, TILE_SYSTEMS))
+OURS = ("our net", "our trees")
+MOST_NAMES = 20  # that have room beside a plot
+
+Points = dict[str, list[tuple[float, float]]]  # seconds and score, by system
+
+
+def of_graphs(scores: pl.DataFrame, column: str = "score") -> pl.DataFrame:
+    """system, collection, graph and the mean over seeds, of the largest budget of each system."""
+    most = pl.col("budget") == pl.col("budget").max().over("system", "collection")
+    return (
+        scores.filter(most)
+        .group_by("system", "collection", "graph")
+        .agg(pl.col(column).mean())
+        .sort("system", "collection", "graph")
+    )
+
+
+def mean_over(graphs: pl.DataFrame, collections: Sequence[str], column: str) -> Mean:
+    """The mean of the collections' means, with its interval over graphs; NaN where one lacks.
+
+    Each graph is drawn by itself, for the parts do not say which are sizes of one program; so it is
+    too narrow where many are, as of tiles.
+    """
+    own = graphs.filter(pl.col("collection").is_in(collections))
+    if own["collection"].n_unique() < len(collections):
+        return Mean(math.nan, math.nan, math.nan, 0)
+    if len(collections) == 1:
+        return bootstrap_mean(own[column].to_numpy())
+    return mean_over_collections(own.select("collection", "graph", group="graph", score=column))
+
+
+def tabulate(
+    scores: pl.DataFrame, collections: Sequence[str], systems: Iterable[str]
+) -> list[list[str]]:
+    """Header and a row a system: each collection, the mean, the other measures, seconds, epochs."""
+    many = len(collections) > 1
+    shown = list(collections) if many else []
+    header = ["System", *(name.removeprefix("layout:") for name in shown)]
+    header += ["Mean (95%)", "OPA", "ListMLE", "Top-5 slowdown", "Seconds", "Epochs"]
+    rows = [header]
+    for system in systems:
+        own = scores.filter(pl.col("system") == system, pl.col("collection").is_in(collections))
+        if own.is_empty():
+            continue
+        graphs = of_graphs(own)
+        done = set(graphs["collection"])
+        means = [
+            f"{mean_over(graphs, [name], 'score'):.3f}" if name in done else "" for name in shown
+        ]
+        if done < set(collections):
+            rows.append([system, *means, *[""] * 6])
+            continue
+        mean = mean_over(graphs, collections, "score")
+        others = [
+            mean_over(of_graphs(own, name), collections, name).value
+            for name in ("OPA", "ListMLE", "slowdown", "seconds", "epochs")
+        ]
+        cells = [f"{mean:.3f}", f"{others[0]:.3f}"]
+        cells += [f"{others[1]:.2f}", f"{others[2]:.1%}", f"{others[3]:.1f}"]
+        rows.append([system, *means, *cells, f"{others[4]:.0f}" if others[4] else ""])
+    return rows
+
+
+def show_scores(scores: pl.DataFrame) -> list[Table]:
+    """A table for layout and one for tile."""
+    tables = []
+    for kind, collections, systems in KINDS:
+        rows = tabulate(scores, collections, systems)
+        tables.append(show(f"{kind}, out of fold, mean over seeds", rows))
+    return tables
+
+
+def compare(scores: pl.DataFrame) -> list[list[str]]:
+    """Header and a row for each order that the documents report."""
+    rows = [["Expected at least as good", "as", "Difference (95%)", "Here"]]
+    graphs = of_graphs(scores)
+    for collections, better, worse in ORDERS:
+        pair = [
+            graphs.filter(pl.col("system") == name, pl.col("collection").is_in(collections))
+            for name in (better, worse)
+        ]
+        if any(part.is_empty() for part in pair):
+            continue
+        both = pair[0].join(pair[1], on=["collection", "graph"])
+        gap = both.with_columns(score=pl.col("score") - pl.col("score_right"))
+        mean = mean_over(gap, collections, "score")
+        rows.append([better, worse, f"{mean:+.3f}", say_verdict(mean)])
+    return rows
+
+
+def say_verdict(mean: Mean) -> str:
+    """Whether a claim holds whose gain is this."""
+    if mean.low > 0:
+        return "holds"
+    return "does not hold" if mean.high < 0 else "cannot be told"
+
+
+def show_orders(scores: pl.DataFrame) -> Table:
+    """What the documents say of pairs of systems, and what is found."""
+    return show("What the documents report, checked", compare(scores))
+
+
+def list_costs(costs: pl.DataFrame) -> list[list[str]]:
+    """Header and a row a system."""
+    rows = [["System", "Kind", "Parameters", "Scored per s", "Peak memory", "Published"]]
+    for kind, _, systems in KINDS:
+        for name, system in systems.items():
+            for row in costs.filter(system=name, kind=kind).iter_rows(named=True):
+                parameters = f"{row['parameters']:,}" if row["parameters"] else ""
+                speed, memory = row["configs_per_second"], row["megabytes"]
+                cells = [parameters, f"{speed:,.0f}", f"{memory:,.0f} MB", system.published]
+                rows.append([name, kind, *cells])
+    return rows
+
+
+def show_costs(costs: pl.DataFrame) -> Table:
+    """What each system takes, and what its document reports."""
+    return show("Costs, each alone: one epoch, or one fit of trees", list_costs(costs))
+
+
+def write_report(scores: pl.DataFrame, costs: pl.DataFrame, folder: Path) -> None:
+    """Put the tables between the marks in docs/results.md and the log, and draw the plot."""
+    short, full = [], []
+    for kind, collections, systems in KINDS:
+        rows = tabulate(scores, collections, systems)
+        kept = [at for at, name in enumerate(rows[0]) if name not in ("ListMLE", "Epochs")]
+        brief = [[_shorten(row[at], rows[0][at]) for at in kept] for row in rows]
+        short.append(as_markdown(brief, kind))
+        full.append(as_markdown(rows, kind))
+    replace_between(folder / "docs" / "results.md", "\n\n".join(short))
+    tables = [*full, as_markdown(compare(scores), ""), as_markdown(list_costs(costs), "")]
+    replace_between(folder / "solution/experiments/LOG.md", "\n\n".join(tables))
+    save_figure(draw(list_points(scores)), folder / PLOT)
+
+
+def _shorten(cell: str, column: str) -> str:
+    """Without the interval of a single collection."""
+    return cell.partition(" (")[0] if ":" in column and ":" not in cell else cell
+
+
+def replace_between(path: Path, text: str, command: str = "make papers") -> None:
+    """Write `text` between the marks of the command; ValueError where there are none."""
+    marks = BEGIN.format(command), END.format(command)
+    before, begin, rest = path.read_text(encoding="utf-8").partition(marks[0])
+    _, end, after = rest.partition(marks[1])
+    if not end:
+        raise ValueError(f"{path}: expected the lines {marks[0]!r} and {marks[1]!r}")
+    with replace_file(path) as temporary:
+        temporary.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
+
+
+def as_markdown(rows: list[list[str]], corner: str) -> str:
+    """A table whose first cell is `corner`, if that says anything; our own systems are bold."""
+    header, *body = rows
+    lines = [[corner or header[0], *header[1:]], ["---"] * len(header)]
+    lines += [[f"**{row[0]}**", *row[1:]] if row[0] in OURS else row for row in body]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def list_points(scores: pl.DataFrame) -> dict[str, Points]:
+    """Seconds of a fit and mean score of each system, for every budget that it had; by kind."""
+    found: dict[str, Points] = {kind: {} for kind, _, _ in KINDS}
+    for kind, collections, systems in KINDS:
+        for name in systems:
+            own = scores.filter(pl.col("system") == name, pl.col("collection").is_in(collections))
+            for _, part in own.group_by("budget", maintain_order=True):
+                mean = mean_over(of_graphs(part), collections, "score").value
+                seconds = float(part["seconds"].mean())  # type: ignore[arg-type]
+                found[kind].setdefault(name, []).append((seconds, mean))
+    return found
+
+
+def draw(points: Mapping[str, Points]) -> Figure:
+    """The mean score of each system against the seconds of a fit, a line where it had several."""
+    figure = Figure(figsize=(13, 5.2), layout="constrained")
+    for axes, (kind, systems) in zip(figure.subplots(1, 2), points.items(), strict=True):
+        for name, own in systems.items():
+            x, y = zip(*sorted(own), strict=True)
+            marker, size = ("*", 12) if name in OURS else ("o", 6)
+            axes.plot(x, y, marker=marker, ms=size, lw=1.2, color=_colour(name))
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.set_xlabel("seconds of a fit, one thread")
+        metric = "Kendall's tau, mean of four collections" if kind == "layout" else "top-5 score"
+        axes.set_ylabel(f"{metric}, out of fold")
+        axes.set_title(f"{kind}: score against training time")
+        axes.spines[["top", "right"]].set_visible(False)
+        _name_points(axes, {name: max(own) for name, own in systems.items()})
+    return figure
+
+
+def _name_points(axes: Axes, ends: Mapping[str, tuple[float, float]]) -> None:
+    """A name for each dot, beside the axes in the order of the scores, and a thin line to it."""
+    low, high = axes.get_ylim()
+    gap = (high - low) / MOST_NAMES
+    names = sorted(ends, key=lambda name: -ends[name][1])
+    place, places = math.inf, []
+    for name in names:
+        place = min(ends[name][1], place - gap)
+        places.append(place)
+    for number in range(len(names)):  # those that were pushed out below
+        places[-1 - number] = max(places[-1 - number], low + number * gap)
+    line = {"arrowstyle": "-", "lw": 0.5, "color": "0.7", "relpos": (0, 0.5), "shrinkB": 4}
+    for name, place in zip(names, places, strict=True):
+        axes.annotate(
+            name, ends[name], (1.06, place), textcoords=axes.get_yaxis_transform(),
+            va="center", fontsize=8, color=_colour(name), annotation_clip=False,
+            weight="bold" if name in OURS else "normal",
+            arrowprops=line,
+        )  # fmt: skip
+
+
+def _colour(name: str) -> str:
+    return "C3" if name in OURS else "C0"
+
+
+def show(title: str, rows: list[list[str]]) -> Table:
+    """A table of a header and rows."""
+    table = make_table(title)
+    for number, name in enumerate(rows[0]):
+        table.add_column(name, justify="right" if number else "left", no_wrap=number == 0)
+    for row in rows[1:]:
+        table.add_row(*row)
+    return table

@@ -1,0 +1,133 @@
+"""Every published system on the same data, with the same time: one table, one plot.
+
+    make papers      .venv/bin/python -m benchmarks.papers DATA --seconds 6
+
+A net is fitted for so many seconds on one thread, once for each budget: short fits show how long an
+epoch takes, and what is done once, and as many epochs are run as fill the time, at least one; our
+layout net runs its own epochs, which take less. Tile nets, which learn from fifteen times as many
+graphs, get four times as long. Trees and linear models take what they take. Nets with attention
+among all nodes are scored on fewer configurations (benchmarks.claims.configs_of). Scores are
+out of fold, by architecture; nothing is stopped early but trees. What a fit costs is measured
+alone. What is done lies in build/papers and is not done again.
+"""
+
+import time
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any
+
+import polars as pl
+import typer
+from rich.console import Console
+
+from benchmarks.claims import configs_of
+from benchmarks.paper_report import show_costs, show_orders, show_scores, write_report
+from benchmarks.paper_systems import LAYOUT_SYSTEMS, TILE_SYSTEMS, System
+from benchmarks.parts import (
+    FOLDS,
+    Fit,
+    Fitting,
+    begin,
+    compute,
+    keep,
+    prepare,
+    stops_early,
+)
+from benchmarks.timed_fits import unwrap, with_epochs
+from solution.commands.options import Address, ExecutorOption, make_executor
+from solution.domain.collection import LAYOUT, TILE
+from solution.system.cost import measure
+from solution.system.processes import one_thread, open_pool
+from solution.system.progress import track
+from solution.training.fold_scores import fit_without, held_out
+
+KINDS = ((LAYOUT_SYSTEMS, LAYOUT, 1), (TILE_SYSTEMS, TILE, 4))  # how many times as long
+
+
+def list_fits(budgets: Sequence[float], seeds: int, folds: int = FOLDS) -> list[Fit]:
+    """Every system, collection, fold and seed; what takes the time that it takes, once."""
+    return [
+        Fit(
+            name,
+            systems[name].settings(),
+            collection,
+            fold,
+            seed,
+            longer * seconds,
+            "last",
+            configs_of(systems[name].experiment, collection),
+        )
+        for seed, (systems, collections, longer) in product(range(seeds), KINDS)
+        for name, collection, fold in product(systems, collections, range(folds))
+        for seconds in (budgets if stops_early(systems[name].settings()) else [0.0])
+    ]
+
+
+def cost(work: Fitting, name: str, collection: str) -> dict[str, Any]:
+    """An epoch of a net, or a whole fit, in a process that does nothing else."""
+    settings = find_system(name, collection).settings()
+    if hasattr(unwrap(settings), "training"):
+        settings = with_epochs(settings, 1)
+    plan = work.plan_of(settings)
+    with one_thread(), measure() as spent:
+        ranker = fit_without(settings, plan, (collection,), 0, 0)
+        graphs = list(held_out(plan, collection, 0, settings))
+        started = time.process_time()
+        for graph in graphs:
+            ranker.predict(graph)
+        scored = sum(graph.num_configs for graph in graphs) / (time.process_time() - started)
+    net = getattr(unwrap(ranker), "net_", None)
+    parameters = sum(p.numel() for p in net.parameters()) if net is not None else None
+    return {
+        "system": name,
+        "kind": "tile" if collection in TILE else "layout",
+        "parameters": parameters,
+        "configs_per_second": scored,
+        "megabytes": spent.peak_megabytes,
+    }
+
+
+def find_system(name: str, collection: str) -> System:
+    """The system of that name, of which there may be one for layouts and one for tiles."""
+    return (TILE_SYSTEMS if collection in TILE else LAYOUT_SYSTEMS)[name]
+
+
+def measure_costs(stores: dict[bool, Path]) -> pl.DataFrame:
+    """system, kind, parameters, configs_per_second (predicting), megabytes."""
+    rows = []
+    asked = [(name, collections[-1]) for systems, collections, _ in KINDS for name in systems]
+    with track(asked, "Costs") as tracked:
+        for name, collection in tracked:
+            with open_pool(1, begin) as pool:
+                rows.append(pool.submit(cost, Fitting(stores), name, collection).result())
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def main(
+    data: Annotated[Path, typer.Argument(help="The measured CPU graphs.")],
+    seconds: Annotated[list[float], typer.Option(help="Of a fit; may be repeated.")] = [6.0],  # noqa: B006
+    seeds: int = 3,
+    folds: Annotated[int, typer.Option(help="Of the two, how many are held out.")] = FOLDS,
+    workers: int = 2,
+    executor: ExecutorOption = "local",
+    address: Address = None,
+    out: Annotated[Path, typer.Option()] = Path("build/papers"),
+    report: Annotated[Path, typer.Option(help="Where the table and the plot go.")] = Path(),
+) -> None:
+    """Measure what is missing, print, and write the report."""
+    stores = prepare(data, out)
+    known = out / "costs.parquet"
+    if not known.exists():
+        keep(measure_costs(stores), known)
+    costs = pl.read_parquet(known)
+    done_on = make_executor(executor, address, workers)
+    scores = compute(list_fits(seconds, seeds, folds), stores, out / "parts", done_on, "Fits")
+    console = Console(width=140)
+    for table in (*show_scores(scores), show_orders(scores), show_costs(costs)):
+        console.print(table)
+    write_report(scores, costs, report)
+
+
+if __name__ == "__main__":
+    typer.run(main)

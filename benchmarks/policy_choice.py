@@ -1,0 +1,51 @@
+"""By what a policy is chosen: its likeliest decisions for 36 programs that none learns from.
+
+    python -m benchmarks.policy_choice [POLICY.safetensors ...]
+
+takes two minutes of one core for the shipped policy and for each that is given. Seconds over one
+device's, less 1: each program on its own number of devices, 2, 3, 4 or 8, of which one fits in no
+decision of any and counts 100 times, and each on 5, 6 and 7.
+"""
+
+import sys
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from solution.placement.best_known import make_evaluators
+from solution.placement.evaluation import TASKS, TWO_TASKS
+from solution.placement.graphs.workloads import draw_judges
+from solution.placement.policy.saving import SHIPPED, load_policy
+from solution.placement.search import find_seconds_at_once
+from solution.system.terminal import make_table, output
+
+DEVICES = ((), (5, 6, 7))
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    table = make_table("Policies by their decisions at once: the least in both columns is chosen")
+    for header in ("Devices", "Policy", "Tasks", "Seconds / one device - 1", "Below one device",
+                   "Worst"):  # fmt: skip
+        table.add_column(header)
+    judges = draw_judges()
+    policies = [(path.name, load_policy(path)) for path in (SHIPPED, *map(Path, sys.argv[1:]))]
+    for tasks, devices in product((TASKS, TWO_TASKS), DEVICES):
+        evaluators = make_evaluators(judges, tasks, devices)
+        for name, policy in policies:
+            ratios = np.array(
+                [find_seconds_at_once(asked, policy) / asked.reference for asked in evaluators]
+            )
+            worst = ", ".join(f"{ratio:.2f}" for ratio in np.sort(ratios)[-3:])
+            numbers = ", ".join(map(str, devices)) or "its own"
+            mean = f"{np.expm1(np.log(ratios).mean()):+.1%}"
+            table.add_row(
+                numbers, name, ", ".join(tasks), mean, f"{np.mean(ratios < 1):.0%}", worst
+            )
+    output.print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,283 @@
+"""A dress rehearsal of the whole competition: an imitation of it, every stage, measured.
+
+    make rehearsal                     a fiftieth of the graphs
+    make rehearsal SHARE=1 KILLS=0     all of them
+    python -m benchmarks.rehearsal FOLDER --share 0.001 --configs 0.01    some minutes
+    python -m benchmarks.rehearsal FOLDER --share 1 --stand-ins --ranked-by RUN
+                                       all of them but the training: members score by chance, and
+                                       those of a run of a smaller rehearsal rank all test graphs
+
+Graphs, nodes, configurations and files are of real number and size (benchmarks/corpus.py);
+runtimes are a rule of layouts and tiles with noise, so that scores mean something. Each stage is
+the command that a user gives, in processes of its own. Then everything is done once more, killed
+at random moments, and has to end in the same bytes. A rehearsal that was stopped goes on after its
+last stage; another share is another folder.
+
+Core-seconds and memory are of all processes of a stage together; memory is proportional set size,
+so that a store that several map counts once.
+"""
+
+import argparse
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+
+import psutil
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import stand_in
+from benchmarks.corpus import count_graphs, write_corpus
+from benchmarks.peak import Peak
+from solution.domain.collection import LAYOUT, NAMES
+from solution.experiments import DEFAULTS
+from solution.experiments.base import find_experiment
+from solution.system.files import remove, replace_file
+from solution.system.wording import spell
+from solution.training.executors.local import count_slots
+from solution.training.forecast import forecast, foretell_merging, foretell_wall
+from solution.training.opening import open_store
+from solution.training.plan import make_plan
+
+FASTSLOW = Path(sys.executable).parent / "fastslow"
+SHARE, FOLDS, KILLS = 0.02, 5, 10
+# Stages that are killed, and which share of the kills is theirs.
+KILLED = {"prepare": 0.3, "run": 0.4, "ensemble again": 0.2, "report": 0.1}
+LEAST = 6  # graphs of a collection to train on: of fewer architectures no folds can be made
+SAMPLED_EACH = 0.5  # seconds between two looks at memory
+RESULTS = "results.json"
+NOTHING, STAND_INS = "nothing_001", ("stand_in_net.py", "stand_in_trees.py")
+SAME = ("submission.csv", "*/out_of_fold/*.parquet", "*/test/*.parquet")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a stage took."""
+
+    seconds: float
+    core_seconds: float
+    megabytes: float  # of memory, all processes together, at most
+    disk: float  # megabytes of what it wrote
+
+
+@dataclass(frozen=True)
+class Members:
+    """What ranks."""
+
+    stand_ins: bool = False  # instead of the members of a default run
+    ranked_by: Path | None = None  # a run whose members rank the test graphs as well
+
+    def list_experiments(self, folder: Path) -> list[Path]:
+        """Files of the stand-ins in the folder; none for a default run."""
+        return [folder / name for name in STAND_INS if self.stand_ins]
+
+    def write(self, folder: Path) -> None:
+        """Write these files."""
+        for path in self.list_experiments(folder):
+            shutil.copyfile(stand_in.__file__, path)
+
+
+def list_stages(place: Path, members: Members) -> dict[str, tuple[list[str], Path]]:
+    """The commands in their order, and what each writes."""
+    data, store, run = (str(place / name) for name in ("data", "store", "run"))
+    csv, ranked = str(place / "run" / "submission.csv"), place / "ranked.csv"
+    files = members.list_experiments(place)
+    own = [word for file in (NOTHING, *files) for word in ("--experiment", str(file)) if files]
+    stages = {
+        "check": (["check", data], place / "nothing"),
+        "prepare": (["prepare", data, "--out", store], place / "store"),
+        "run": (["run", store, "--run", run, *own], place / "run"),
+        "ensemble again": (["ensemble", "--run", run], place / "nothing"),
+        "report": (["report", "--run", run], place / "run" / "report.html"),
+        "verify": (["verify", csv, "--run", run], place / "nothing"),
+    }
+    if members.ranked_by:
+        tests = [str(folder) for folder in sorted((place / "data").glob("npz/**/test"))]
+        words = ["rank", *tests, "--run", str(members.ranked_by), "--csv", str(ranked)]
+        stages["rank"] = (words, ranked)
+    return stages
+
+
+def measure(words: Sequence[str], written: Path, log: Path) -> Measured:
+    """Run a command to its end. Raises CalledProcessError with the end of what it said."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    start = time.monotonic()
+    with log.open("a") as said:
+        process = subprocess.Popen([FASTSLOW, *words], stdout=said, stderr=said)
+        with Peak(partial(_list_all, process.pid), _share_memory, SAMPLED_EACH) as peak:
+            code = process.wait()
+    if code:
+        raise subprocess.CalledProcessError(code, words, log.read_text()[-2000:])
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    waited_for = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    cores = max(waited_for, peak.core_seconds)  # workers of a server are waited for by nobody
+    return Measured(time.monotonic() - start, cores, peak.megabytes, count_megabytes(written))
+
+
+def _share_memory(process: psutil.Process) -> int:
+    """Bytes of a process; what several have mapped is divided among them."""
+    return int(process.memory_full_info().pss)
+
+
+def _list_all(pid: int) -> list[psutil.Process]:
+    """A process and all that it began; none when it is over."""
+    with suppress(psutil.Error):
+        process = psutil.Process(pid)
+        return [process, *process.children(recursive=True)]
+    return []
+
+
+def count_megabytes(path: Path) -> float:
+    """Of a file, or of all files in a folder; 0 where there is none."""
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files if file.is_file()) / 2**20
+
+
+def foretell(store: Path, files: Sequence[Path]) -> float:
+    """Seconds that `fastslow run --estimate` says of the stage that trains."""
+    names = [NOTHING, *map(str, files)] if files else DEFAULTS
+    experiments = [find_experiment(name) for name in names]
+    begin = time.monotonic()
+    with open_store(store, store, experiments) as opened:  # reads all of it, as a run does
+        startup = time.monotonic() - begin
+        found = forecast(experiments, make_plan(opened, "architecture", FOLDS))
+    return foretell_wall(found, count_slots(), foretell_merging(found) + startup)
+
+
+def rehearse_kills(
+    place: Path, calm: Path, members: Members, seconds: dict[str, float], kills: int
+) -> str:
+    """Everything once more, killed so many times; what is other than in `calm`, in words."""
+    generator, log = random.Random(kills), place / "log.txt"
+    stages = list_stages(place, members)
+    for name, share in KILLED.items():
+        words, _ = stages[name]
+        times = round(kills * share)
+        for _ in range(times):
+            _kill_after(words, generator.uniform(0.1, 1) * seconds[name] / times, log)
+        measure(words, place / "nothing", log)
+    expected, found = read_results(calm / "run"), read_results(place / "run")
+    wrong = [name for name, content in expected.items() if found.get(name) != content]
+    return f"other bytes: {', '.join(wrong)}" if wrong else f"{len(expected)} files, the same bytes"
+
+
+def read_results(run: Path) -> dict[str, bytes]:
+    """What has to be the same in every run, by name."""
+    files = [file for pattern in SAME for file in sorted(run.glob(pattern))]
+    return {file.relative_to(run).as_posix(): file.read_bytes() for file in files}
+
+
+def _kill_after(words: Sequence[str], seconds: float, log: Path) -> None:
+    """Start a command, and kill it and all that it began; it may be over before."""
+    with log.open("a") as said:
+        process = subprocess.Popen(
+            [FASTSLOW, *words], stdout=said, stderr=said, start_new_session=True
+        )
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(seconds)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+class Results:
+    """What is measured already, in a file."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / RESULTS
+        self.known = json.loads(self._path.read_text()) if self._path.is_file() else {}
+
+    def keep(self, name: str, value: object) -> None:
+        self.known[name] = value
+        with replace_file(self._path) as temporary:
+            temporary.write_text(json.dumps(self.known, indent=1))
+
+
+def rehearse(folder: Path, share: float, configs: float, kills: int, members: Members) -> Results:
+    """Every stage that is not done yet."""
+    folder.mkdir(parents=True, exist_ok=True)
+    members.write(folder)
+    results, log = Results(folder), folder / "log.txt"
+    for name in NAMES:
+        if f"data {name}" not in results.known:
+            write_corpus(folder / "data", name, share, configs, least=LEAST)
+            results.keep(f"data {name}", True)
+    for name, (words, written) in list_stages(folder, members).items():
+        if name == "run" and "estimate" not in results.known:
+            files = members.list_experiments(folder)
+            results.keep("estimate", foretell(folder / "store", files))
+        if name not in results.known:
+            print(f"{name}: fastslow {' '.join(words)}", flush=True)
+            remove(written)  # of a stage that was stopped
+            results.keep(name, asdict(measure(words, written, log)))
+    if kills and "kills" not in results.known:
+        again = folder / "killed"
+        again.mkdir(exist_ok=True)
+        members.write(again)
+        with suppress(FileExistsError):
+            (again / "data").symlink_to((folder / "data").resolve())
+        seconds = {name: results.known[name]["seconds"] for name in KILLED}
+        results.keep("kills", rehearse_kills(again, folder, members, seconds, kills))
+    return results
+
+
+def find_factor(share: float) -> float:
+    """How many times as many layout graphs the competition has: they take most of all time."""
+    whole, here = (
+        sum(sum(count_graphs(name, part, LEAST).values()) for name in LAYOUT)
+        for part in (1.0, share)
+    )
+    return whole / here
+
+
+def show(results: Results, folder: Path, share: float, configs: float, members: Members) -> Table:
+    """A row a stage; the last column is the whole competition, if all grows with its graphs."""
+    files, factor = count_megabytes(folder / "data"), find_factor(share)
+    table = Table(
+        title=f"{share:g} of the competition's graphs, {configs:g} of their configurations",
+        caption=f"{files:,.0f} MB of files. The whole: seconds, {factor:,.0f} times, as there are "
+        "so many layout graphs.",
+    )
+    for name in ("stage", "seconds", "core-seconds", "memory, MB", "disk, MB", "the whole"):
+        table.add_column(name, justify="left" if name == "stage" else "right")
+    for name in list_stages(folder, members):
+        own = Measured(**results.known[name])
+        numbers = (own.seconds, own.core_seconds, own.megabytes, own.disk)
+        table.add_row(name, *(f"{value:,.0f}" for value in numbers), spell(own.seconds * factor))
+    trained = results.known["run"]["seconds"]
+    estimate = results.known["estimate"]
+    difference = f"{estimate / trained - 1:+.0%}"
+    table.add_row("run, as estimated", f"{estimate:,.0f}", "", "", "", difference)
+    return table
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--share", type=float, default=SHARE, help="Of the graphs.")
+    parser.add_argument("--configs", type=float, default=1.0, help="Of their configurations.")
+    parser.add_argument("--kills", type=int, default=KILLS)
+    parser.add_argument("--stand-ins", action="store_true", help="Members that learn nothing.")
+    parser.add_argument("--ranked-by", type=Path, help="A run that ranks the test graphs as well.")
+    given = parser.parse_args()
+    folder = given.folder / f"{given.share:g}-{given.configs:g}"
+    members = Members(given.stand_ins, given.ranked_by and given.ranked_by.resolve())
+    results = rehearse(folder, given.share, given.configs, given.kills, members)
+    Console(width=110).print(show(results, folder, given.share, given.configs, members))
+    if "kills" in results.known:
+        print(f"Done once more, killed on the way: {results.known['kills']}.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,167 @@
+"""What a step of segment training costs as the graph grows, beside the same net on full graphs.
+
+    make bench-segments         10 minutes on one core, 5 GB of memory, 20 MB of disk
+
+Every graph and way of training is measured in a process of its own, time and memory apart; they run
+in turn, so ratios hold on a noisy machine. The graphs are whole (not pruned), in segments of 1,000
+nodes, and a step is a graph with CONFIGS of its configurations.
+"""
+
+import dataclasses
+import gc
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from benchmarks.memory import memory
+from solution.system.memory import trim
+from solution.system.progress import track
+from solution.system.terminal import make_table
+
+Found = dict[str, float]
+CONFIGS = 8
+WAYS: dict[str, dict[str, int | None]] = {
+    "full graph": {"max_nodes": None},
+    "others anew": {"table_megabytes": None},
+    "table": {"table_megabytes": 16},  # of which a few steps fill little
+}
+STEPS = {"full graph": 1, "others anew": 2, "table": 10}  # that are timed, after one that is not
+# Every large tensor apart, and given back when it is freed: what counts is what is alive, not what
+# the allocator keeps. Time is measured without.
+EXACT = {"MALLOC_MMAP_THRESHOLD_": str(1 << 20), "MALLOC_TRIM_THRESHOLD_": str(1 << 20)}
+# nodes, edges, configurable nodes: in the largest graph's proportions
+GRAPHS = {5_000: (5_000, 8_470, 257), 43_615: (43_615, 73_881, 2_244)}
+BAR = 1.2  # times the peak memory of the smallest graph
+
+
+def write_graph(folder: Path, nodes: int) -> Path:
+    """The file of a made-up program, if it is not there yet; the largest is the stress graph."""
+    from benchmarks.stress import XLA, layout
+
+    path = folder / XLA / "train" / f"program_{nodes}.npz"
+    if not path.is_file():
+        layout(*GRAPHS[nodes], 1_001)(path)
+    return path
+
+
+def measure_way(path: Path, way: str) -> Found:
+    """Seconds of a training step, and megabytes before it and at most during it."""
+    import torch
+
+    from solution.data.npz import read_graph
+    from solution.domain.collection import collection
+    from solution.features.preparation import Preparation
+    from solution.models.nets.training_loop import Example, train
+    from solution.models.papers.segment_training import SegmentSettings
+    from solution.system.report import silent
+
+    torch.set_num_threads(1)
+    settings = SegmentSettings(hops=None, **WAYS[way])  # type: ignore[arg-type]
+    graph = Preparation(None)(read_graph(path, collection("layout:xla:random")))
+    inputs = settings.build(0).prepare(graph)
+    example = Example(inputs, graph.runtimes[: len(inputs.codebook.codes)], graph.key)  # type: ignore[index]
+    net = settings.build(0).make_net()
+    training = dataclasses.replace(
+        settings.training, epochs=1, patience=None, configs_per_graph=CONFIGS
+    )
+    del graph
+    train(net, [example], [], training, 0, silent)  # makes what every later step has
+    before = reset_peak()
+    start = time.perf_counter()
+    train(net, [example], [], dataclasses.replace(training, epochs=STEPS[way]), 1, silent)
+    seconds = (time.perf_counter() - start) / STEPS[way]
+    return {"seconds": seconds, "before": before, "peak": memory("VmHWM")}
+
+
+def reset_peak() -> float:
+    """Give back what is free and let the peak begin anew; returns what is in memory (Linux)."""
+    gc.collect()
+    trim()
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    return memory("VmRSS")
+
+
+def run(path: Path, way: str, environment: Mapping[str, str]) -> Found:
+    """measure_way in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.segments", str(path), "--way", way]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, env={**os.environ, **environment}
+    )
+    found: Found = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def show(times: dict[tuple[int, str], list[Found]], exact: dict[tuple[int, str], Found]) -> Table:
+    """A line a graph and way: the median time, ratios of times with their range, and memory."""
+    smallest = min(GRAPHS)
+    table = make_table(
+        Text(f"A step of {CONFIGS} configurations; its peak memory, and the rise in it, over the "
+             f"same on {smallest:,} nodes")
+    )  # fmt: skip
+    for name in ("Nodes", "Training", "Seconds", "Full over it", "Peak", "Ratio", "Rise", "Ratio"):
+        table.add_column(name, justify="left" if name == "Training" else "right", no_wrap=True)
+    for (nodes, way), rounds in times.items():
+        ratios = [
+            full["seconds"] / own["seconds"]
+            for full, own in zip(times[nodes, "full graph"], rounds, strict=True)
+        ]
+        own, small = exact[nodes, way], exact[smallest, way]
+        table.add_row(
+            f"{nodes:,}",
+            way,
+            f"{statistics.median(found['seconds'] for found in rounds):.2f}",
+            f"{statistics.median(ratios):.1f} ({min(ratios):.1f} to {max(ratios):.1f})",
+            f"{own['peak']:,.0f} MB",
+            f"{own['peak'] / small['peak']:.2f}",
+            f"{rise(own):,.0f} MB",
+            f"{rise(own) / rise(small):.2f}",
+        )
+    return table
+
+
+def rise(found: Found) -> float:
+    """What a step takes beside what is there before it."""
+    return found["peak"] - found["before"]
+
+
+def main(
+    folder: Annotated[Path, typer.Argument()] = Path("build/segments"),
+    rounds: int = 3,
+    way: Annotated[str, typer.Option(help="Measure only this, on the file FOLDER.")] = "",
+) -> None:
+    """Print every measurement when it is there, so that a run that is stopped has shown it."""
+    if way:
+        print(json.dumps(measure_way(folder, way)))
+        return
+    console = Console(width=130)
+    paths = {nodes: write_graph(folder, nodes) for nodes in GRAPHS}
+    keys = [(nodes, way) for nodes in GRAPHS for way in WAYS]
+    times: dict[tuple[int, str], list[Found]] = {key: [] for key in keys}
+    exact: dict[tuple[int, str], Found] = {}
+    with track((1 + rounds) * keys, "Measuring") as tracked:
+        for place, (nodes, name) in enumerate(tracked):
+            found = run(paths[nodes], name, EXACT if place < len(keys) else {})
+            console.print(f"{nodes:,} nodes, {name}: {found}")
+            if place < len(keys):
+                exact[nodes, name] = found
+            else:
+                times[nodes, name].append(found)
+    console.print(show(times, exact))
+    large, small = exact[max(GRAPHS), "table"], exact[min(GRAPHS), "table"]
+    worst = max(large["peak"] / small["peak"], rise(large) / rise(small))
+    console.print(f"{max(GRAPHS):,} over {min(GRAPHS):,} nodes: {worst:.2f}, bar: {BAR}")
+
+
+if __name__ == "__main__":
+    typer.run(main)

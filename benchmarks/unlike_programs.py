@@ -1,0 +1,152 @@
+"""Programs that are like none that was learned from: how rankers do, beside bytes that are copied.
+
+    python -m benchmarks.unlike_programs CPUGRAPHS COLLECTED --seeds 3
+
+Every ranker learns from all labelled layout programs of the one folder, and ranks those of the
+other; architectures that stand in both are left out. *Copied bytes* learn nothing: they are what
+our rules of layout assignment say that a configuration copies; *by stride*, each byte counts more
+where it is read far apart; *what is slow*, short loops, reductions in two steps and slow products
+count as well; *at once*, what a library makes at once with a reduction counts less, and with that
+the net of costs begins; *arguments free*, copies of arguments count nothing. Kendall's tau, means
+with 95% intervals over programs.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import polars as pl
+import typer
+
+from benchmarks.bootstrap import bootstrap_mean
+from ensembles.recipe import find_recipe
+from ensembles.votes import average, scale
+from solution.data.folders import find_files
+from solution.data.npz import read_graph
+from solution.domain.collection import LAYOUT
+from solution.domain.graph import Graph
+from solution.domain.metrics import kendall_tau
+from solution.experiments.base import find_experiment
+from solution.features.padding import repair_padding
+from solution.features.preparation import Preparation
+from solution.features.propagation.copy_table import FEATURES, propagated_rows
+from solution.features.propagation.state_table import state_tables
+from solution.models.layout.known_costs import weigh_states
+from solution.store.preparing import prepare_store
+from solution.system.progress import track
+from solution.system.terminal import output
+from solution.training.fit import split_training
+from solution.training.folds import NO_FOLD
+from solution.training.plan import Plan, make_plan
+from tests.made.costs import sum_costs
+
+COPIED = [feature.name for feature in FEATURES].index("propagated_bytes")
+RANKERS = ("layout_lightgbm_001", "layout_gnn_001", "layout_cost_net_001")
+WEIGHTS = find_recipe("best").members
+MERGED = {name: weight for name, weight in WEIGHTS.items() if name in RANKERS}
+Scores = dict[tuple[str, str], np.ndarray]  # by collection and graph: (configs,)
+
+
+def open_plan(data: Path, out: Path) -> Plan:
+    """All of the folder's graphs, whole."""
+    return make_plan(prepare_store(find_files(data), out, Preparation(None)), "architecture", 5)
+
+
+def read_unlike(folder: Path, plan: Plan) -> list[Graph]:
+    """The labelled layout graphs of other architectures than those that are learned from."""
+    known = set(plan.graphs.filter(pl.col("labelled"))["architecture"].to_list())
+    files = [file for file in find_files(folder) if file.collection.kind == "layout"]
+    graphs = [read_graph(f.path, f.collection) for f in files if f.split != "test"]
+    return [repair_padding(graph) for graph in graphs if graph.architecture not in known]
+
+
+def predict(name: str, plan: Plan, graphs: Sequence[Graph], seeds: int) -> Scores:
+    """Scores of graphs by an experiment's ranker, the mean over seeds."""
+    experiment = find_experiment(name)
+    settings, found = experiment.ranker, defaultdict(list)
+    groups = sorted({experiment.learns_from(name) for name in LAYOUT})
+    with track(list(product(groups, range(seeds))), name) as tracked:
+        for group, seed in tracked:
+            fit_on, validate_on = split_training(plan, group, NO_FOLD, seed)
+            ranker = settings.build(seed)
+            ranker.fit(plan.load(fit_on, settings), plan.load(validate_on, settings))
+            for graph in graphs:
+                if graph.collection.name in group:
+                    scores = ranker.predict(settings.preparation.prune(graph))
+                    found[graph.collection.name, graph.name].append(scores)
+    return {key: average(scores, "z_score") for key, scores in found.items()}
+
+
+def count_copied(graph: Graph) -> np.ndarray:
+    """The bytes that each configuration copies, of what our rules say."""
+    return propagated_rows(graph)[graph.layouts.rows, COPIED]
+
+
+def count_known(graphs: Sequence[Graph]) -> dict[str, Scores]:
+    """What nothing is learned for: bytes copied, slow, done at once with a reduction."""
+    found: dict[str, Scores] = defaultdict(dict)
+    for graph in graphs:
+        known = weigh_states(graph, state_tables("cpu")(graph))
+        copied = known.copying + known.arguments
+        costs = {
+            "by stride": copied,
+            "what is slow": copied + known.slowed,
+            "at once": known.total + known.arguments,
+            "arguments free": known.total,
+        }
+        key = graph.collection.name, graph.name
+        found["copied bytes"][key] = count_copied(graph)
+        for name, each in costs.items():
+            found[name][key] = sum_costs(graph, each)
+    return dict(found)
+
+
+def tabulate(columns: Mapping[str, Scores], graphs: Sequence[Graph]) -> pl.DataFrame:
+    """The mean tau of each collection and of all, with an interval over programs."""
+    taus = pl.DataFrame(
+        [
+            {"collection": graph.collection.name}
+            | {
+                name: kendall_tau(scores[graph.collection.name, graph.name], runtimes)
+                for name, scores in columns.items()
+            }
+            for graph in graphs
+            if (runtimes := graph.runtimes) is not None
+        ]
+    ).sort("collection")
+    rows = []
+    for part in (*taus.partition_by("collection", maintain_order=True), taus):
+        means = {name: f"{bootstrap_mean(part[name].to_numpy()):.3f}" for name in columns}
+        name = "all" if part is taus else part["collection"][0]
+        rows.append({"collection": name, "programs": len(part), **means})
+    return pl.DataFrame(rows)
+
+
+def main(
+    data: Annotated[Path, typer.Argument(help="What is learned from.")],
+    other: Annotated[Path, typer.Argument(help="What is ranked.")],
+    out: Path = Path("build/unlike"),
+    ranker: Annotated[list[str], typer.Option(help="Experiments.")] = list(RANKERS),  # noqa: B006, B008
+    seeds: int = 1,
+) -> None:
+    """Fit all rankers, and print the table."""
+    plan = open_plan(data, out / "store")
+    graphs = read_unlike(other, plan)
+    columns = count_known(graphs)
+    columns |= {name: predict(name, plan, graphs, seeds) for name in ranker}
+    if set(MERGED) <= set(columns):
+        columns["both nets"] = {
+            key: sum(
+                weight * scale(columns[name][key], "z_score") for name, weight in MERGED.items()
+            )
+            for key in columns["copied bytes"]
+        }
+    with pl.Config(tbl_cols=-1, tbl_width_chars=200, fmt_str_lengths=40):
+        output.print(tabulate(columns, graphs))
+
+
+if __name__ == "__main__":
+    typer.run(main)
