@@ -7,7 +7,7 @@
 #   make test                    lint, types, import order, tests; make lint, make pytest: a part
 #   make attack                  single attacks, 4,000 mutations a kind of file, kills, power cuts: 20 minutes
 #   make data                    download the competition's data and check it; COLLECTION=name DATA=folder
-#   make submit RECIPE=name      merge, check, upload, confirm, score; RUN=folder DRY_RUN=1 FORCE=1 DIRTY=1
+#   make submit RECIPE=name      merge, check, upload, confirm, score; RUN=folder DRY_RUN=1 FORCE=1 DIRTY=1 NOT_THERE=1
 #   make scores                  fetch all scores into submissions/ledger.csv and show them
 #   make leaderboard             the public leaderboard around us
 #   make notebooks               execute and rebuild the notebooks, on the bundled sample; NOTEBOOK=name
@@ -48,7 +48,7 @@ SHARE ?= 0.02
 KILLS ?= 10
 
 # A variable that is 0 or no is off; one that nothing here reads is a slip of the pen.
-KNOWN := AS BUNDLE COLLECTION DATA DIRTY DRY_RUN EXPERIMENT FORCE HOURS KILLS LIMIT NOTEBOOK OUT PYTHON RECIPE REPLACE \
+KNOWN := AS BUNDLE COLLECTION DATA DIRTY DRY_RUN EXPERIMENT FORCE HOURS KILLS LIMIT NOTEBOOK NOT_THERE OUT PYTHON RECIPE REPLACE \
 	RESUME RUN SET SHARE SHARED VENV
 GIVEN := $(foreach name,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $(name)))),$(name)))
 UNKNOWN := $(filter-out $(KNOWN) -% MAKE%,$(GIVEN))
@@ -63,7 +63,7 @@ OPTIONS = $(call given,DATA) $(call given,RUN,--run) $(call given,RECIPE,--recip
 	$(call on,LIMIT,--limit) $(call on,REPLACE,--replace) \
 	$(if $(filter command,$(origin HOURS)),--hours "$(HOURS)")
 SUBMIT = $(call given,RECIPE) $(call given,RUN,--run) $(call on,DRY_RUN,--dry-run) \
-	$(call on,FORCE,--force) $(call on,DIRTY,--allow-dirty)
+	$(call on,FORCE,--force) $(call on,DIRTY,--allow-dirty) $(call on,NOT_THERE,--not-there)
 TPU = $(if $(wildcard $(SHARED)/tpu),--tpu "$(SHARED)/tpu")
 PUSH = $(foreach pair,$(SET),--set "$(pair)") $(call on,RESUME,--resume) $(call on,DIRTY,--allow-dirty) \
 	$(call given,BUNDLE,--bundle)

@@ -19,6 +19,9 @@ app = typer.Typer()
 SAMPLE_RUN = find_runs() / "sample"
 Force = Annotated[bool, typer.Option("--force", help="The same file again, or no slot left.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Everything but the upload.")]
+NotThere = Annotated[
+    bool, typer.Option("--not-there", help="What is in doubt and not listed did not arrive.")
+]
 Dirty = Annotated[bool, typer.Option("--allow-dirty", help="Record uncommitted changes.")]
 
 
@@ -30,6 +33,7 @@ def submit(
     run_folder: Annotated[Path, typer.Option("--run", help="A run folder.")] = SAMPLE_RUN,
     force: Force = False,
     dry_run: DryRun = False,
+    not_there: NotThere = False,
     allow_dirty: Dirty = False,
 ) -> None:
     """Merge, check, upload once, confirm, wait for the score, write the ledger.
@@ -62,7 +66,7 @@ def submit(
             say(words)
         check_complete(built)
         upload = pack(built, tree)
-    outcome = send(upload, settings, force=force, dry_run=dry_run)
+    outcome = send(upload, settings, force=force, dry_run=dry_run, not_there=not_there)
     try:
         say(outcome.message)
     except OSError:  # a full disk has no room for it; the code must not say that nothing was sent

@@ -114,8 +114,13 @@ def _examine_access(settings: Settings) -> Finding:
         return Finding("Submissions", "not asked", "Needs credentials.")
     try:
         limits = Kaggle(settings).ask_limits()
+        if limits is None:
+            Kaggle(settings).list_submissions()  # or there is no such competition
     except (InputError, OSError) as error:
         return Finding("Submissions", "no answer", str(error), stops=True)
+    if limits is None:
+        advice = "Nothing: a submission can be sent all the same."
+        return Finding("Submissions", "Kaggle does not say how many are left", advice)
     found = f"{limits.numAllowedNow} left now, {limits.numToday} made today"
     if limits.numAllowedNow > 0:
         return Finding("Submissions", found)

@@ -7,6 +7,7 @@
 A download that broke off goes on where it was when the same command is given again.
 """
 
+import shutil
 from pathlib import Path
 
 from solution.domain.collection import collection
@@ -87,8 +88,7 @@ def _fetch(kaggle: Kaggle, file: DataFile, path: Path, target: Path) -> None:
         )
     folder = target / PARTS
     kaggle.download(folder, file.name)
-    # Newer versions of the CLI keep the folders of the name, older ones do not.
-    arrived = next(folder.rglob(path.name), folder / path.name)
+    arrived = _find_arrived(folder, file)
     if not _is_there(arrived, file.size):
         size = arrived.stat().st_size if arrived.is_file() else 0
         arrived.unlink(missing_ok=True)
@@ -102,6 +102,40 @@ def _fetch(kaggle: Kaggle, file: DataFile, path: Path, target: Path) -> None:
             empty.rmdir()
     if not any(folder.iterdir()):
         folder.rmdir()
+
+
+def _find_arrived(folder: Path, file: DataFile) -> Path:
+    """Return where the downloaded file lies, unpacked where Kaggle sent NAME.zip for NAME.
+
+    Newer versions of the CLI keep the folders of the name, older ones do not.
+    """
+    name = Path(file.name).name
+    arrived = _find(folder, name) or folder / name
+    zipped = _find(folder, f"{name}.zip")
+    if zipped is None or _is_there(arrived, file.size):
+        return arrived
+    unpacked = folder / f"{TEMPORARY}unpacked"
+    shutil.rmtree(unpacked, ignore_errors=True)
+    try:
+        files = unpack(zipped, unpacked, file.size)
+    except InputError as error:
+        shutil.rmtree(unpacked, ignore_errors=True)
+        raise InputError(f"{file.name}: expected {file.size} bytes, arrived as {error}") from error
+    finally:  # the CLI would take it for complete and never download it again
+        zipped.unlink()
+        zipped.with_name(f"{zipped.name}.kaggle-partial").unlink(missing_ok=True)
+    if [path.name for path in files] != [name]:
+        shutil.rmtree(unpacked)
+        raise InputError(
+            f"{file.name}: expected a zip of this file alone, found {len(files)} files, such as "
+            f"{files[0].name}. Give the same command again."
+        )
+    return files[0]
+
+
+def _find(folder: Path, name: str) -> Path | None:
+    """Return the first file of this name below the folder; a name may hold signs of patterns."""
+    return next((path for path in sorted(folder.rglob("*")) if path.name == name), None)
 
 
 def _is_there(path: Path, size: int) -> bool:

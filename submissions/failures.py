@@ -54,6 +54,7 @@ NETWORK_DOWN = Kind(
     "Check the network and the proxy variables (https_proxy), then try again.",
     passing=True,
 )
+NO_ENDPOINT = ("404", "405")  # kinds of failure where the server does not know the call
 RULES = "https://www.kaggle.com/competitions/{competition}/rules"
 
 # The first pattern that is found decides.
@@ -77,8 +78,13 @@ PATTERNS: tuple[tuple[str, Kind], ...] = (
         Kind("429", "Kaggle asks to slow down", "Wait some minutes, then try again.", passing=True),
     ),
     (
-        r"(daily|submissions?)\b.{0,60}\blimit|\blimit\b.{0,60}\bsubmission|maximum.{0,40}submiss",
-        Kind("limit", "no submission is left today", "Kaggle counts a day in UTC: wait for it."),
+        r"(daily|submissions?)\b.{0,60}\b(limit|allowance|quota)"
+        r"|\b(limit|allowance|quota)\b.{0,60}\bsubmission|maximum.{0,40}submiss",
+        Kind(
+            "limit",
+            "no submission is left today",
+            "Wait for the next day, which Kaggle counts in UTC, then run the same command again.",
+        ),
     ),
     (
         r"no longer accept|not accepting|(competition|it) (is|has) (closed|ended|over)"
@@ -103,6 +109,14 @@ PATTERNS: tuple[tuple[str, Kind], ...] = (
             "404",
             "Kaggle does not find it ({competition})",
             "Check the name of the competition: FASTSLOW_COMPETITION.",
+        ),
+    ),
+    (
+        r"\b405\b|Method Not Allowed|\b501\b|(is|are) not implemented|Unimplemented",
+        Kind(
+            "405",
+            "Kaggle does not know this call",
+            "Update the CLI: pip install --upgrade kaggle.",
         ),
     ),
     (

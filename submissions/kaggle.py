@@ -11,7 +11,7 @@ from pydantic import BaseModel, field_validator
 
 from solution.system.progress import console
 from submissions.calls import Calls, find_json, find_program, make_environment
-from submissions.failures import BAD_REPLY, tell
+from submissions.failures import BAD_REPLY, NO_ENDPOINT, KaggleError, tell
 from submissions.ledger import read_number
 
 PAGE = 200
@@ -85,15 +85,23 @@ class Kaggle(Calls):
         listed = self.insist(lambda: self._ask_page(Submission, doing, "submissions")[0])
         return list({row.ref: row for row in listed}.values())  # what stands twice counts once
 
-    def ask_limits(self) -> Limits:
-        """What is left to submit."""
+    def ask_limits(self) -> Limits | None:
+        """Return the submissions that are left; None where Kaggle has no answer to this question.
+
+        That says nothing of the competition: the list of its submissions would be missing too.
+        """
 
         def ask() -> Limits:
             doing = "asking how many submissions are left"
             printed = self._compete(doing, ["submission-limits", "--json", "-q"])
             return self.parse(Limits, find_json(printed, "{"), doing)
 
-        return self.insist(ask)
+        try:
+            return self.insist(ask)
+        except KaggleError as error:
+            if error.kind.name in NO_ENDPOINT:
+                return None
+            raise
 
     def list_leaderboard(self) -> list[Place]:
         """The whole public leaderboard, best first."""

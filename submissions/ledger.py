@@ -5,6 +5,7 @@ kept as they are. Lines are sorted, and after a merge that left two lines of one
 one, so `merge=union` in .gitattributes is all that two branches need.
 
     sending   written before the upload: nobody knows yet whether it arrives
+    accepted  Kaggle's answer said that it was submitted; the list does not show it so far
     pending   Kaggle lists it, without a score so far
     scored    Kaggle lists it with its scores
     error     Kaggle lists it and could not score it
@@ -43,7 +44,8 @@ COLUMNS = (
     "notes",
 )
 # From the least to the most that is known of a submission.
-STATES = ("", "sending", "failed", "pending", "error", "scored")
+STATES = ("", "sending", "accepted", "failed", "pending", "error", "scored")
+IN_DOUBT = ("sending", "accepted")
 CONFLICT = ("<<<<<<<", "=======", ">>>>>>>")
 
 Line = dict[str, str]
@@ -62,7 +64,7 @@ class Ledger:
 
     def in_doubt(self) -> list[Line]:
         """The lines of which nobody knows whether they arrived."""
-        return [line for line in self.lines if line["state"] == "sending"]
+        return [line for line in self.lines if line["state"] in IN_DOUBT]
 
     def of_file(self, fingerprint: str) -> list[Line]:
         """The submissions of this very file that arrived or may have."""

@@ -9,7 +9,8 @@
 5. upload, with the key in the message
 6. look again: only the list proves that it arrived, and only a list that is as long as Kaggle's
    own count, some time later, proves that it did not. What the failed call printed proves nothing:
-   words like "rate limit" may come from any server on the way, when Kaggle has acted already
+   words like "rate limit" may come from any server on the way, when Kaggle has acted already. What
+   a call printed that succeeded is evidence: for an hour only the user can say that it is missing
 7. give the lock back and wait for the score
 """
 
@@ -20,29 +21,37 @@ from pathlib import Path
 
 from solution.system.errors import InputError
 from solution.system.files import remove_leftovers
+from solution.system.terminal import say
 from submissions.calls import pause
 from submissions.failures import KaggleError
 from submissions.kaggle import Kaggle, Limits, Submission
-from submissions.ledger import Ledger, Line, edit_ledger
+from submissions.ledger import IN_DOUBT, Ledger, Line, edit_ledger
 from submissions.locks import wait_for_lock
 from submissions.outcome import DONE, NOT_SCORED, UNKNOWN, Outcome
 from submissions.provenance import Upload, make_key
 from submissions.settings import Settings
-from submissions.tracker import Tracker, UnknownError, show_time
+from submissions.tracker import ADVICE, Tracker, UnknownError, show_time
 
 LONGEST_POLL = 60.0  # seconds
 SKEW = 300.0  # seconds between two clocks that are worth a word
+LIMITS_UNKNOWN = "Kaggle does not say how many submissions are left: that is known when it is sent."
 SENT = "sent"  # of the submissions folder: what was uploaded
 
 
 def submit(
-    upload: Upload, settings: Settings, *, force: bool = False, dry_run: bool = False
+    upload: Upload,
+    settings: Settings,
+    *,
+    force: bool = False,
+    dry_run: bool = False,
+    not_there: bool = False,
 ) -> Outcome:
     """Send the upload, confirm that it arrived, and wait for its score.
 
     Args:
         force: send although the same file was sent before, or no slot seems to be left.
         dry_run: do everything but the upload.
+        not_there: earlier submissions that are in doubt and not listed did not arrive.
 
     Raises:
         InputError: nothing was sent, and the message says why.
@@ -52,7 +61,7 @@ def submit(
         with wait_for_lock(lock, settings.lock_seconds, "is submitting") as held:
             tracker = Tracker(Kaggle(settings, (held,)))
             _remove_leftovers(tracker)
-            key = find_earlier(tracker, upload, force=force)
+            key = find_earlier(tracker, upload, force=force, not_there=not_there)
             if key is None and dry_run:
                 message = upload.message(make_key(datetime.now(UTC)))
                 return Outcome(DONE, f"Nothing was sent. The message would be: {message}")
@@ -64,7 +73,9 @@ def submit(
         return Outcome(UNKNOWN, "Stopped. Run the same command again: it looks what arrived.")
 
 
-def find_earlier(tracker: Tracker, upload: Upload, *, force: bool) -> str | None:
+def find_earlier(
+    tracker: Tracker, upload: Upload, *, force: bool, not_there: bool = False
+) -> str | None:
     """The key under which this file arrived unseen, or waits for its score; else None.
 
     Raises InputError where it must not be sent: known already, or no slot left.
@@ -76,7 +87,7 @@ def find_earlier(tracker: Tracker, upload: Upload, *, force: bool) -> str | None
             return waiting
     known = {line["key"] for line in ledger.of_file(upload.fingerprint)}
     known -= {line["key"] for line in ledger.in_doubt()}
-    listed, limits = tracker.reconcile()
+    listed, limits = tracker.reconcile(not_there=not_there)
     same = tracker.read().of_file(upload.fingerprint)
     arrived = [line["key"] for line in same if line["key"] not in known]
     if arrived:  # even with force: it is what was asked for
@@ -84,8 +95,11 @@ def find_earlier(tracker: Tracker, upload: Upload, *, force: bool) -> str | None
     if not force:
         _refuse_listed(listed, upload, tracker.path)
         limits = limits or tracker.kaggle.ask_limits()
-        _check_list(listed, limits, tracker.settings.competition)
-        _check_slots(limits, tracker.settings.competition)
+        if limits is None:
+            say(LIMITS_UNKNOWN)
+        else:
+            _check_list(listed, limits, tracker.settings.competition)
+            _check_slots(limits, tracker.settings.competition)
     return None
 
 
@@ -99,13 +113,10 @@ def send(tracker: Tracker, upload: Upload) -> str:
     for left in reversed(range(settings.tries)):
         key, failure = _send_once(tracker, upload)
         state = _reconcile(tracker, key, failure)
-        if state not in ("sending", "failed"):
+        if state not in (*IN_DOUBT, "failed"):
             return key
-        if state == "sending" or failure is None:
-            raise UnknownError(
-                f"{key}: {_tell(failure)} It is not listed so far. See the competition's page, and "
-                "run the same command again in some minutes: it looks first."
-            )
+        if state in IN_DOUBT or failure is None:
+            raise UnknownError(f"{key}: {_tell(failure)} It is not listed so far. {ADVICE}")
         if not left or not failure.kind.passing:
             raise InputError(f"Nothing was submitted. {failure}")
         pause(wait, "It did not arrive, trying again soon")
@@ -177,7 +188,9 @@ def _reconcile(tracker: Tracker, key: str, failure: KaggleError | None) -> str:
     Where its line is gone again, nobody knows.
     """
     try:
-        tracker.reconcile(said_yes=key if failure is None else "")
+        if failure is None:
+            tracker.accept(key)
+        tracker.reconcile()
         return (tracker.read().find(key) or {"state": "sending"})["state"]
     except (InputError, OSError) as error:
         raise UnknownError(
@@ -196,7 +209,7 @@ def _refuse_known(ledger: Ledger, upload: Upload) -> str | None:
     for line in reversed(ledger.of_file(upload.fingerprint)):
         if line["state"] == "pending":
             return line["key"]
-        if line["state"] != "sending":
+        if line["state"] not in IN_DOUBT:
             raise InputError(
                 f"{upload.file}: the same file was submitted on {line['when']} as {line['key']} "
                 f"(public {line['public'] or '-'}, private {line['private'] or '-'}). It would "

@@ -28,6 +28,9 @@ class Settings(BaseModel):
     tries: int = Field(3, ge=1, le=20)  # of a call that failed for a passing reason
     wait_seconds: Seconds = 5.0  # before the second try; doubles with each one
     quiet_seconds: Seconds = 60.0  # how late a submission whose call failed may still appear
+    # How long what Kaggle said it took may stay out of its list before it is sent again; so long
+    # the list also has where nobody says how many submissions there are.
+    accepted_seconds: Seconds = 3600.0
     score_seconds: Seconds = 900.0  # how long to wait for a score
     poll_seconds: Seconds = 5.0  # between two looks for it; grows by half, up to a minute
     ready_seconds: Seconds = 1800.0  # how long an uploaded dataset may be processed

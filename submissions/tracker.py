@@ -8,8 +8,13 @@ from solution.system.errors import InputError
 from solution.system.wording import count
 from submissions.calls import pause
 from submissions.kaggle import SMALLEST_PAGE, Kaggle, Limits, Submission
-from submissions.ledger import Ledger, Line, edit_ledger, read_ledger
+from submissions.ledger import IN_DOUBT, Ledger, Line, edit_ledger, read_ledger
 from submissions.settings import Settings
+
+ADVICE = (
+    "Run the same command again later: it looks first. Where the competition's page, under "
+    "Submissions, shows that it is not there, give --not-there (make: NOT_THERE=1)."
+)
 
 
 class UnknownError(InputError):
@@ -44,6 +49,14 @@ class Tracker:
         with edit_ledger(self.path) as ledger:
             ledger.put(key, **self.own[key])
 
+    def accept(self, key: str) -> None:
+        """Note that Kaggle said of an upload that it was submitted."""
+        self.own[key]["state"] = "accepted"
+        with edit_ledger(self.path) as ledger:
+            line = ledger.find(key)
+            if line is None or line["state"] == "sending":  # nobody has found it listed meanwhile
+                ledger.put(key, **(self.own[key] if line is None else {"state": "accepted"}))
+
     def look(self) -> list[Submission]:
         """List the submissions and write what is known of ours into the ledger."""
         listed = self.kaggle.list_submissions()
@@ -54,19 +67,21 @@ class Tracker:
             for submission in listed:
                 line = _find_line(ledger, submission)
                 if line is not None:
-                    if line["state"] == "sending":
+                    if line["state"] in IN_DOUBT:
                         self.skew = self._find_skew(line, submission.date)
                     note(ledger, line["key"], submission)
         return listed
 
-    def reconcile(self, said_yes: str = "") -> tuple[list[Submission], Limits | None]:
-        """Look, and decide about every line in state "sending".
+    def reconcile(self, *, not_there: bool = False) -> tuple[list[Submission], Limits | None]:
+        """Look, and decide about every line in state "sending" or "accepted".
+
+        What Kaggle said just now that it took may be late, but is not missing: its line stays.
 
         Args:
-            said_yes: the key of one that Kaggle said it took: it may be late, but is not missing.
+            not_there: the user says that what is not listed did not arrive.
 
         Returns:
-            What Kaggle lists; and its limits, where they had to be asked.
+            What Kaggle lists; and its limits, where they were asked and told.
 
         Raises:
             KaggleError: Kaggle could not be asked.
@@ -83,14 +98,43 @@ class Tracker:
             in_doubt = self.read().in_doubt()
         if not in_doubt:
             return listed, None
-        limits = self.kaggle.ask_limits()
-        for line in in_doubt:
-            _check_missing(listed, limits, line, self.path)
+        limits = None
+        if not not_there:
+            limits = self.kaggle.ask_limits()
+            for line in in_doubt:
+                self._check_missing(listed, limits, line)
         with edit_ledger(self.path) as ledger:
             for line in in_doubt:
-                if line["key"] != said_yes:
+                if not self._was_just_accepted(line):
                     ledger.put(line["key"], state="failed")
         return listed, limits
+
+    def _was_just_accepted(self, line: Line) -> bool:
+        return line["state"] == "accepted" and line["key"] in self.own
+
+    def _check_missing(self, listed: list[Submission], limits: Limits | None, line: Line) -> None:
+        """Raise UnknownError where the list and the count do not prove that it did not arrive."""
+        if not _is_proven_missing(listed, limits, line):
+            counted = "does not say how many there are"
+            if limits is not None:
+                counted = f"counts {limits.numTotal}"
+            raise UnknownError(
+                f"{line['key']}: it is not known whether it arrived. Kaggle lists "
+                f"{count(len(listed), 'submission')} and {counted}. {ADVICE}"
+            )
+        if self._was_just_accepted(line) or (line["state"] != "accepted" and limits is not None):
+            return
+        begun = read_time(line["when"])
+        due = begun and begun + timedelta(seconds=self.settings.accepted_seconds)
+        if due is None or datetime.now(UTC) < due:
+            until = f" before {show_time(due)} (FASTSLOW_ACCEPTED_SECONDS)" if due else ""
+            known = "Kaggle does not list it so far, and does not say how many there are"
+            if line["state"] == "accepted":
+                known = "Kaggle said that it was submitted, and does not list it so far"
+            raise UnknownError(
+                f"{line['key']}, begun {line['when']}: {known}. It may still appear, so nothing is "
+                f"sent{until}. {ADVICE}"
+            )
 
     def _time_left(self, line: Line) -> float:
         """Seconds until a submission that is not listed will not appear any more.
@@ -146,20 +190,17 @@ def read_time(text: str) -> datetime | None:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def _check_missing(listed: list[Submission], limits: Limits, line: Line, ledger: Path) -> None:
-    """A list proves that something is missing only if it is whole, or reaches back far enough."""
-    if limits != Limits():  # all zeros: Kaggle knows nothing of us, or that was no real answer
-        if len(listed) >= limits.numTotal:
-            return
-        times = [moment for row in listed if (moment := read_time(row.date))]
-        begun = read_time(line["when"])
-        is_ordered = times == sorted(times, reverse=True)  # else a page that is cut may lack it
-        reaches_back = len(listed) >= SMALLEST_PAGE and begun and times and min(times) < begun
-        if is_ordered and reaches_back:
-            return
-    raise UnknownError(
-        f"{line['key']}: it is not known whether it arrived. Kaggle lists "
-        f"{count(len(listed), 'submission')} and counts {limits.numTotal}. Run the "
-        "same command again in some minutes. Where the competition's page shows that it is not "
-        f"there, write failed as its state in {ledger}."
-    )
+def _is_proven_missing(listed: list[Submission], limits: Limits | None, line: Line) -> bool:
+    """Whether the list is whole, or reaches back far enough, to show that it lacks the line.
+
+    A page that is shorter than the shortest is the whole list, unless Kaggle counts more.
+    """
+    if limits == Limits():  # all zeros: Kaggle knows nothing of us, or that was no real answer
+        return False
+    if limits is not None and len(listed) >= limits.numTotal:
+        return True
+    times = [moment for row in listed if (moment := read_time(row.date))]
+    begun = read_time(line["when"])
+    is_ordered = times == sorted(times, reverse=True)  # else a page that is cut may lack it
+    is_long = limits is None or len(listed) >= SMALLEST_PAGE
+    return bool(is_ordered and is_long and begun and times and min(times) < begun)

@@ -26,6 +26,7 @@ MESSAGES = {
     403: "You cannot submit until you accept the competition rules",
     404: "Competition not found",
     429: "Too Many Requests",
+    405: "Method Not Allowed",
     500: "Internal server error",
 }
 # Below the ports that systems give away by themselves: nobody is given the port of a server that

@@ -106,6 +106,60 @@ def test_one_collection(place: Place) -> None:
     assert place.world.count(GET) == len(wanted) - 1
 
 
+def _zip_the_sample(place: Place, *members: tuple[str, bytes]) -> None:
+    """Let Kaggle send NAME.zip for the sample submission, as it does for large text files."""
+    world, name = place.world, "sample_submission.csv"
+    world.files[f"{name}.zip"] = make_archive(list(members))
+    listed, sent = world.on_ListDataFiles, world.on_DownloadDataFile
+    world.on_ListDataFiles = lambda body: {  # type: ignore[method-assign]
+        **(reply := listed(body)),
+        "files": [file for file in reply["files"] if not file["name"].endswith(".zip")],
+    }
+    world.on_DownloadDataFile = lambda body: sent(  # type: ignore[method-assign]
+        {"fileName": f"{name}.zip"} if body["fileName"] == name else body
+    )
+
+
+def test_a_single_file_that_arrives_zipped(place: Place) -> None:
+    name = "sample_submission.csv"
+    _zip_the_sample(place, (name, FILES[name]))
+    options = ("data", "there", "--collection", "layout:nlp:default")
+    done = place.call(*options)
+    assert done.code == 0, done.words
+    here = found(place.folder / "there")
+    assert here == {name: FILES[name] for name in FILES if name in here}
+    assert here[name] == FILES[name]
+    calls = place.world.count(GET)
+    assert place.call(*options).code == 0
+    assert place.world.count(GET) == calls
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        [("../sample_submission.csv", FILES["sample_submission.csv"])],
+        [("sample_submission.csv", bytes(10**7))],
+        [("sample_submission.csv", b"short")],
+        [("other.csv", FILES["sample_submission.csv"])],
+        [("sample_submission.csv", b"a"), ("other.csv", b"b")],
+    ],
+    ids=["leads out", "bomb", "short", "another", "two"],
+)
+def test_a_bad_zip_of_a_single_file_harms_nothing(
+    place: Place, members: list[tuple[str, bytes]]
+) -> None:
+    _zip_the_sample(place, *members)
+    options = ("data", "there", "--collection", "layout:nlp:default")
+    done = place.call(*options)
+    assert done.code == 2, done.words
+    assert "sample_submission.csv: expected" in done.words
+    assert not [name for name in found(place.folder) if name.endswith(".csv") and "run" not in name]
+    place.world.files["sample_submission.csv.zip"] = make_archive(
+        [("sample_submission.csv", FILES["sample_submission.csv"])]
+    )
+    assert place.call(*options).code == 0
+
+
 def test_what_is_there_is_never_overwritten(place: Place) -> None:
     path = place.folder / "there" / "sample_submission.csv"
     path.parent.mkdir()

@@ -11,7 +11,7 @@ from submissions.ledger import edit_ledger
 from submissions.tracker import show_time
 from tests.kaggle.place import Place
 from tests.kaggle.test_fault_matrix import assert_made_once
-from tests.kaggle.world import CREATE, LIST, Fault
+from tests.kaggle.world import CREATE, LIMITS, LIST, Fault
 from tests.processes import KAGGLE
 
 HEADER = "key,when,state,ref,notes"
@@ -105,12 +105,70 @@ def test_what_kaggle_took_and_lists_late_is_waited_for(place: Place) -> None:
     done = place.submit()
     assert done.code == 3, done.words
     assert "Kaggle said that it was submitted. It is not listed so far." in done.words
-    assert [line["state"] for line in place.ledger.lines] == ["sending"]
+    assert [line["state"] for line in place.ledger.lines] == ["accepted"]
     place.more["FASTSLOW_QUIET_SECONDS"] = str(3 * LATE)
     again = place.submit()
     assert again.code == 0, again.words
     del place.world.submissions[0]
     assert_made_once(place)
+
+
+@pytest.mark.parametrize("force", [(), ("--force",)], ids=["", "forced"])
+def test_what_kaggle_took_and_never_lists_nor_counts_is_sent_once(
+    place: Place, force: tuple[str, ...]
+) -> None:
+    add_earlier(place)
+    place.world.late = 10**6
+    done = [place.submit(*force) for _ in range(3)]
+    (line,) = place.ledger.lines
+    for one in done:
+        assert one.code == 3, one.words
+        assert line["key"] in one.words
+        assert "NOT_THERE=1" in one.words
+    assert "FASTSLOW_ACCEPTED_SECONDS" in done[1].words
+    assert (line["state"], place.world.count(CREATE)) == ("accepted", 1)
+    # Only the user can say that it is missing, or time.
+    place.world.late = 0
+    last = place.submit("--not-there", *force)
+    assert last.code == 0, last.words
+    assert place.world.count(CREATE) == 2
+    assert {one["state"] for one in place.ledger.lines} == {"failed", "scored"}
+
+
+def test_what_kaggle_took_and_does_not_list_for_an_hour_is_sent_again(place: Place) -> None:
+    add_earlier(place)
+    place.world.late = 10**6
+    assert place.submit().code == 3
+    with edit_ledger(place.folder / "submissions" / "ledger.csv") as ledger:
+        ledger.lines[0]["when"] = show_time(datetime.now(UTC) - timedelta(minutes=61))
+    place.world.late = 0
+    assert place.submit().code == 0
+    assert place.world.count(CREATE) == 2
+
+
+def test_what_is_not_there_is_looked_for_all_the_same(place: Place) -> None:
+    """The user says that it is missing, and Kaggle lists it by now."""
+    add_earlier(place)
+    place.world.late = 2.0
+    assert place.submit().code == 3
+    place.world.submissions[1]["listed"] = 0.0
+    done = place.submit("--not-there")
+    assert done.code == 0, done.words
+    del place.world.submissions[0]
+    assert_made_once(place)
+
+
+def test_without_a_count_a_list_is_given_an_hour(place: Place) -> None:
+    add_earlier(place)
+    place.world.faults, place.world.late = [PASSING, Fault(LIMITS, "404")], 10**6
+    for _ in range(2):
+        done = place.submit()
+        assert done.code == 3, done.words
+        assert "NOT_THERE=1" in done.words
+    assert place.world.count(CREATE) == 1
+    place.world.late = 0
+    assert place.submit("--not-there").code == 0
+    assert place.world.count(CREATE) == 2
 
 
 @pytest.mark.parametrize("state", ["failed", " Failed"])

@@ -15,7 +15,7 @@ from solution.system.files import locked, write_sealed
 from submissions.ledger import edit_ledger
 from tests.kaggle.place import SECRET, UNSET, Place
 from tests.kaggle.test_fault_matrix import assert_made_once
-from tests.kaggle.world import CREATE, LIST, PUT, Fault
+from tests.kaggle.world import CREATE, LIMITS, LIST, PUT, Fault
 
 
 def test_a_submission_is_sent_confirmed_scored_and_traced(place: Place) -> None:
@@ -162,6 +162,32 @@ def test_no_slot_is_left(place: Place) -> None:
     assert done.code == 2
     assert "no submission is left now (0 made today, 0 in all)" in done.words
     assert place.world.count(PUT) == 0
+
+
+@pytest.mark.parametrize("status", ["404", "405"])
+def test_without_an_answer_how_many_are_left_it_is_sent(place: Place, status: str) -> None:
+    place.world.faults = [Fault(LIMITS, status, message="Not Found" if status == "404" else "")]
+    seen = place.call("doctor")
+    assert (seen.code, "note Submissions" in seen.words) == (0, True), seen.stdout
+    done = place.submit()
+    assert done.code == 0, done.words
+    assert "Kaggle does not say how many submissions are left" in done.words
+    assert_made_once(place)
+
+
+def test_the_daily_allowance_is_used_up(place: Place) -> None:
+    said = (
+        "Submission not allowed: Your team has used its daily Submission allowance (5) today, "
+        "please try again tomorrow UTC (4.2 hours from now)."
+    )
+    refuse = place.world.on_CreateSubmission
+    place.world.refusal = said
+    place.world.on_CreateSubmission = lambda body: {**refuse(body), "code": 400}  # type: ignore[method-assign]
+    done = place.submit()
+    assert done.code == 2
+    assert "no submission is left today" in done.words
+    assert "next day" in done.words
+    assert said in done.words
 
 
 @pytest.mark.parametrize(
