@@ -8,7 +8,7 @@ gradient of, in their order, if it is not transposed afterwards.
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from solution.domain.vocabulary import OPCODE_IDS
 from solution.features.einsum import Dimensions, Einsum
 
 TRANSPOSE = OPCODE_IDS["transpose"]
+BLOCK = 2048  # dots whose descendants are found at once
 
 
 class Dot(NamedTuple):
@@ -50,6 +51,7 @@ def find_gradients(
         if letters is not None:
             for gradient in dots.list_gradients(Dot(node, *guess[node], letters)):
                 found.setdefault(gradient.node, gradient)  # of several products, the first one's
+                dots.close(gradient.node)
     return found
 
 
@@ -61,8 +63,30 @@ def find_told(graph: Graph, node: int) -> tuple[Dimensions, Dimensions] | None:
     return left, right
 
 
+class Alike:
+    """Dots that read one tensor and look alike: what is decided of one holds for all of them.
+
+    The other tensors that they read have one shape and are made alike, too.
+    """
+
+    def __init__(self, kept: int) -> None:
+        self.kept = kept
+        self.nodes = np.empty(0, np.int64)  # ascending
+        self.slopes = np.empty(0, np.int64)  # what each of them reads beside the tensor
+        self.labels: dict[bool, Einsum | None] = {}  # by whether the slope is the left operand
+
+    def drop(self, is_kept: np.ndarray) -> None:
+        """Keep only the dots where `is_kept` (dots,) is True."""
+        if not is_kept.all():
+            self.nodes, self.slopes = self.nodes[is_kept], self.slopes[is_kept]
+
+
 class Dots:
-    """The dots of a graph and what they read."""
+    """The dots of a graph and what they read.
+
+    Time grows about as their number, also where thousands read one tensor: dots that look alike are
+    compared as one group, and those whose gradients are found leave it.
+    """
 
     def __init__(
         self, graph: Graph, ranks: np.ndarray, guess: dict[int, tuple[int, int]], label: Label
@@ -73,32 +97,104 @@ class Dots:
         self._ranks = ranks
         self._guess = guess
         self._label = label
+        self._shapes: dict[int, Dimensions] = {}
         self._producers = Neighbours.operands(graph.edges, graph.num_nodes)
         self._consumers = Neighbours.consumers(graph.edges, graph.num_nodes)
-        self._reading: dict[int, set[int]] = defaultdict(set)  # the dots that read a tensor
-        for node, pair in guess.items():
-            for tensor in pair:
-                self._reading[tensor].add(node)
+        self._ancestors = Ancestors(graph, guess)
+        self._is_open = np.ones(graph.num_nodes, bool)  # whose gradients are still looked for
+        self._is_marked = np.zeros(graph.num_nodes, bool)
+        # The dots that read a tensor and a slope, and all the slopes of a tensor.
+        self._pairs: dict[tuple[int, int], list[int]] = defaultdict(list)
+        slopes: dict[int, list[int]] = defaultdict(list)
+        for node in sorted(guess):
+            left, right = guess[node]
+            for kept, slope in {(left, right), (right, left)}:
+                self._pairs[kept, slope].append(node)
+                slopes[kept].append(slope)
+        self._slopes = {kept: np.unique(own) for kept, own in slopes.items()}
+        self._groups = self._group()
+
+    def close(self, node: int) -> None:
+        """Look for the dot no longer: it is known of what it is the gradient."""
+        self._is_open[node] = False
 
     def list_gradients(self, dot: Dot) -> Iterator[Dot]:
-        """Those of the operands of a dot: of both, or of one where its shapes leave no doubt."""
+        """Those of the operands of a dot: of both, or of one where its shapes leave no doubt.
+
+        Dots are asked for in ascending order. Those that are closed are listed only beside others.
+        """
         if dot.left == dot.right:
             return
-        # By the gradient of the dot itself, and by what they are the gradients of.
-        later: dict[int, dict[int, list[Dot]]] = defaultdict(lambda: defaultdict(list))
-        for kept, wanted in ((dot.left, dot.right), (dot.right, dot.left)):
-            for node in self._reading[kept]:
-                left, right = self._guess[node]
-                slope = right if left == kept else left
-                if node > dot.node and self._shape(slope) == self._shape(dot.node):
-                    gradient = self._match(dot, node, slope, wanted)
-                    if gradient is not None:
-                        later[slope][wanted].append(gradient)
-        for slope, by_wanted in later.items():
-            gradients = [gradient for own in by_wanted.values() for gradient in own]
-            is_sure = len(by_wanted) == 2 or all(map(self._is_certain, gradients))
-            if is_sure and self._follows(slope, dot.node):
+        for slope in self._list_slopes(dot):
+            by_wanted = [
+                [
+                    gradient
+                    for node in self._pairs.get((kept, slope), ())
+                    if node > dot.node
+                    and (gradient := self._match(dot, node, slope, wanted)) is not None
+                ]
+                for kept, wanted in ((dot.left, dot.right), (dot.right, dot.left))
+            ]
+            gradients = [gradient for own in by_wanted for gradient in own]
+            if all(by_wanted) or all(map(self._is_certain, gradients)):
                 yield from gradients
+
+    def _group(self) -> dict[tuple[int, Dimensions], list[Alike]]:
+        """The groups of each tensor, by the shape of their slopes."""
+        members: dict[tuple[Any, ...], list[tuple[int, int]]] = defaultdict(list)
+        for (kept, slope), nodes in self._pairs.items():
+            made = self._opcodes[slope], self._features[slope, vocabulary.DIMENSIONS].tobytes()
+            for node in nodes:
+                told = find_told(self._graph, node)
+                looks = (self._shape(node), told, *made, slope == kept)
+                members[kept, self._shape(slope), looks].append((node, slope))
+        groups: dict[tuple[int, Dimensions], list[Alike]] = defaultdict(list)
+        for (kept, shape, _), dots in members.items():
+            group = Alike(kept)
+            group.nodes, group.slopes = np.array(sorted(dots), np.int64).T
+            groups[kept, shape].append(group)
+        return groups
+
+    def _list_slopes(self, dot: Dot) -> list[int]:
+        """What may be the gradient of a dot, and shows gradients that are not closed: ascending.
+
+        It depends on the dot, later dots read it that fit, and these are of both operands, or one
+        of them can be certain.
+        """
+        certain, others = [], []
+        for kept, wanted in ((dot.left, dot.right), (dot.right, dot.left)):
+            for group in self._groups.get((kept, self._shape(dot.node)), ()):
+                group.drop(self._is_open[group.nodes] & (group.nodes > dot.node))
+                ways = self._list_ways(dot, group, wanted) if len(group.nodes) else []
+                if any(self._is_alike_certain(group, way) for way in ways):
+                    certain.append(group.slopes)
+                elif ways:
+                    others.append(self._keep_marked(group.slopes, self._slopes[wanted]))
+        found = [*certain, *others]
+        slopes = np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)
+        return self._ancestors.keep(slopes, dot.node).tolist() if len(slopes) else []
+
+    def _keep_marked(self, slopes: np.ndarray, listed: np.ndarray) -> np.ndarray:
+        """The slopes (k,) that are listed, too."""
+        self._is_marked[listed] = True
+        kept = slopes[self._is_marked[slopes]]
+        self._is_marked[listed] = False
+        return kept
+
+    def _list_ways(self, dot: Dot, group: Alike, wanted: int) -> list[Dot]:
+        """The first dot of a group as the gradient of `wanted`, in each way that fits."""
+        node, slope = int(group.nodes[0]), int(group.slopes[0])
+        return [
+            way for way in self._order(dot, node, slope, wanted) if self._fits(dot, way, wanted)
+        ]
+
+    def _is_alike_certain(self, group: Alike, way: Dot) -> bool:
+        """Whether shapes alone say the same of what the dots of a group sum."""
+        is_left = way.left != group.kept
+        if is_left not in group.labels:
+            group.labels[is_left] = self._label(way.node, way.left, way.right)
+        told = group.labels[is_left]
+        return told is not None and told.summed == way.letters.summed
 
     def _match(self, dot: Dot, node: int, slope: int, wanted: int) -> Dot | None:
         """A later dot as the gradient of `wanted`; None if its shape is another's.
@@ -106,16 +202,24 @@ class Dots:
         Args:
             slope: what it reads that is the gradient of `dot`; beside it the other operand.
         """
+        ways = self._order(dot, node, slope, wanted)
+        fitting = [way for way in ways if self._fits(dot, way, wanted)]
+        if len(fitting) < 2:
+            return fitting[0] if fitting else None
+        own = dot.letters.right if wanted == dot.right else dot.letters.left
+        goals = [own, self._undo(wanted, own)]  # the better one last
+        return max(fitting, key=lambda way: self._rank(way, goals))
+
+    def _order(self, dot: Dot, node: int, slope: int, wanted: int) -> list[Dot]:
+        """A later dot as the gradient of `wanted`, in both orders of what it reads."""
         letters = dot.letters
         own, kept, other = letters.left, letters.right, dot.right
         if wanted == dot.right:
             own, kept, other = kept, own, dot.left
-        sizes = dict(zip(letters.output, self._shape(dot.node), strict=True))
-        sizes |= dict(zip(kept, self._shape(other), strict=True))
         batch = letters.batch
         of_slope = [one for one in letters.output if one in own and one not in kept]
         of_kept = [one for one in kept if one in own and one not in letters.output]
-        ways = [
+        return [
             Dot(
                 node,
                 slope,
@@ -129,14 +233,16 @@ class Dots:
                 Einsum(kept, letters.output, (*batch, *of_kept, *of_slope)),
             ),
         ]
-        shape = self._shape(node)
-        fitting = [
-            way
-            for way in ways
-            if tuple(sizes[one] for one in way.letters.output) == shape and self._is_allowed(way)
-        ]
-        goals = [own, self._undo(wanted, own)]  # the better one last
-        return max(fitting, key=lambda way: self._rank(way, goals), default=None)
+
+    def _fits(self, dot: Dot, way: Dot, wanted: int) -> bool:
+        """Whether a dot has the shape of the gradient, and its module says nothing else."""
+        kept, other = dot.letters.left, dot.left
+        if wanted == dot.left:
+            kept, other = dot.letters.right, dot.right
+        sizes = dict(zip(dot.letters.output, self._shape(dot.node), strict=True))
+        sizes |= dict(zip(kept, self._shape(other), strict=True))
+        shape = tuple(sizes[one] for one in way.letters.output)
+        return shape == self._shape(way.node) and self._is_allowed(way)
 
     def _rank(self, way: Dot, goals: list[Dimensions]) -> int:
         """Which of the orders that a gradient should have it gets in the end; -1: none."""
@@ -152,18 +258,6 @@ class Dots:
         """Whether shapes alone say the same of what it sums."""
         told = self._label(gradient.node, gradient.left, gradient.right)
         return told is not None and told.summed == gradient.letters.summed
-
-    def _follows(self, slope: int, dot: int) -> bool:
-        """Whether a tensor depends on what a dot makes, as the gradient of that does mostly."""
-        seen, waiting = {slope}, [slope]
-        while waiting:
-            for read in self._producers.at(waiting.pop()).tolist():
-                if read == dot:
-                    return True
-                if read > dot and read not in seen:
-                    seen.add(read)
-                    waiting.append(read)
-        return False
 
     def _undo(self, node: int, letters: Dimensions) -> Dimensions:
         """The letters of what was transposed into a tensor."""
@@ -188,10 +282,75 @@ class Dots:
         return letters
 
     def _shape(self, node: int) -> Dimensions:
-        sizes = self._features[node, vocabulary.SHAPE_DIMENSIONS][: self._ranks[node]]
-        return tuple(sizes.astype(int).tolist())
+        if node not in self._shapes:
+            sizes = self._features[node, vocabulary.SHAPE_DIMENSIONS][: self._ranks[node]]
+            self._shapes[node] = tuple(sizes.astype(int).tolist())
+        return self._shapes[node]
 
     def _order_of(self, node: int) -> Dimensions:
         """The dimensions that a transposition puts into a new order."""
         order = self._features[node, vocabulary.DIMENSIONS][: self._ranks[node]]
         return tuple(order.astype(int).tolist())
+
+
+class Ancestors:
+    """Which tensors depend on a dot, as the gradient of what it makes does mostly.
+
+    What depends on the dots of a block is found in one sweep over all nodes, in which a number has
+    a bit for each of them.
+    """
+
+    def __init__(self, graph: Graph, guess: dict[int, tuple[int, int]]) -> None:
+        self._dots = np.array(sorted(guess), np.int64)
+        self._places = {node: place for place, node in enumerate(self._dots.tolist())}
+        self._slopes = np.unique(np.array(list(guess.values()), np.int64).reshape(-1))
+        self._producers = Neighbours.operands(graph.edges, graph.num_nodes)
+        # Of a program they do; a file may hold edges of any kind.
+        self._come_first = bool((graph.edges[:, 1] < graph.edges[:, 0]).all())
+        self._block = -1
+        self._depends = np.empty((0, 0), bool)  # (dots of the block, slopes)
+
+    def keep(self, slopes: np.ndarray, dot: int) -> np.ndarray:
+        """Those of the slopes (k,) that depend on a dot."""
+        if not self._come_first:
+            return np.array([s for s in slopes.tolist() if self._follows(s, dot)], np.int64)
+        block, place = divmod(self._places[dot], BLOCK)
+        if block != self._block:
+            self._block, self._depends = block, self._sweep(self._dots[block * BLOCK :][:BLOCK])
+        return np.asarray(slopes[self._depends[place, np.searchsorted(self._slopes, slopes)]])
+
+    def _sweep(self, dots: np.ndarray) -> np.ndarray:
+        """Whether each slope (dots, slopes) depends on each of the dots, which ascend."""
+        first, number = int(dots[0]), len(self._producers.starts) - 1
+        starts, nodes = self._producers.starts.tolist(), self._producers.nodes.tolist()
+        bits = {node: 1 << place for place, node in enumerate(dots.tolist())}
+        wanted = set(self._slopes.tolist())
+        kept: dict[int, int] = {}
+        reached = [0] * (number - first)  # of each node from the first dot on: itself with it
+        for node in range(first, number):
+            found = 0
+            for read in nodes[starts[node] : starts[node + 1]]:
+                if read >= first:
+                    found |= reached[read - first]
+            if node in wanted:
+                kept[node] = found
+            reached[node - first] = found | bits.get(node, 0)
+        size = -(-len(dots) // 8)
+        packed = b"".join(
+            kept.get(slope, 0).to_bytes(size, "little") for slope in self._slopes.tolist()
+        )
+        rows = np.frombuffer(packed, np.uint8).reshape(len(self._slopes), size)
+        unpacked = np.unpackbits(rows, axis=1, count=len(dots), bitorder="little")
+        return np.ascontiguousarray(unpacked.T).astype(bool)
+
+    def _follows(self, slope: int, dot: int) -> bool:
+        """The same by a search backwards, over edges of any kind."""
+        seen, waiting = {slope}, [slope]
+        while waiting:
+            for read in self._producers.at(waiting.pop()).tolist():
+                if read == dot:
+                    return True
+                if read > dot and read not in seen:
+                    seen.add(read)
+                    waiting.append(read)
+        return False
