@@ -6,8 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import polars as pl
 
-from ensembles.alignment import check_aligned
-from ensembles.methods import normalise
+from ensembles.methods import check_aligned, normalise
 from ensembles.scoring import read_groups
 from ensembles.votes import METHODS, Method, combine, to_shares
 from solution.domain import predictions

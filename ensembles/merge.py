@@ -1,28 +1,21 @@
-"""Apply a recipe to the predictions of a run, a few graphs at a time."""
+"""Check that a recipe fits a run, and merge predictions by it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import polars as pl
 
-from ensembles.alignment import split_by_presence
-from ensembles.methods import merge, normalise
+from ensembles.methods import merge, normalise, split_by_presence
 from ensembles.recipe import Recipe, check_members, check_place, check_recipe
-from solution.domain import predictions
 from solution.domain.predictions import RANKING_SCHEMA, REQUEST_KEYS
 from solution.runs.folder import EXPERIMENTS, QUICK_LOOK, Run
 from solution.system.errors import InputError
-from solution.system.files import remove_leftovers
-from solution.system.parquet import GRAPH, read_by_graphs, write_batches
+from solution.system.parquet import GRAPH, read_by_graphs
 from solution.system.wording import count
 
 
-def merge_run(run: Run, recipe: Recipe) -> None:
-    """Write the recipe's ranking of both parts.
-
-    Raises InputError where the recipe does not fit the run's experiments, or one that it merges is
-    not finished.
-    """
+def check_mergeable(run: Run, recipe: Recipe) -> None:
+    """Raise InputError unless the recipe fits the run and all that it merges is predicted."""
     experiments = run.experiments()
     check_recipe(recipe, experiments)
     check_place(recipe, experiments)
@@ -32,11 +25,6 @@ def merge_run(run: Run, recipe: Recipe) -> None:
             "recipe's file another name."
         )
     check_finished(run, recipe)
-    for part in predictions.PARTS:
-        path = run.ranking(recipe.name, part)
-        remove_leftovers(path.parent, ())
-        merged = merge_files(find_members(run, recipe, part), recipe)
-        write_batches(merged, RANKING_SCHEMA, path)
 
 
 def check_finished(run: Run, recipe: Recipe) -> None:

@@ -1,40 +1,18 @@
-"""The merging methods: pure functions from keyed frames to one ranking a graph.
-
-Scores of different models, folds and seeds share no scale, and even one model's scores are
-comparable only inside a graph. So a method is two steps: every model's scores are put on a scale
-inside each graph (and averaged over the folds and seeds of an experiment), then the members are
-merged configuration by configuration.
-
-    method           scale inside a graph                       merged by
-    mean_rank        rank, ties averaged, over the number       weighted mean
-    median_rank      the same                                   weighted median
-    reciprocal_rank  -1 / (60 + rank), ties averaged            weighted mean
-    borda            rank, ties share the worst, over the same  weighted mean
-    min_max          0 for the lowest score, 1 for the highest  weighted mean
-    z_score          deviations from the graph's mean           weighted mean
-
-A Borda count gives a point for every configuration that is beaten, none for a tie; without ties it
-is the mean rank. Scores that are all equal in a graph say nothing there: 0 on the last two scales.
-
-Sources: Borda, "Mémoire sur les élections au scrutin", 1784; Cormack, Clarke and Buettcher,
-"Reciprocal rank fusion outperforms Condorcet and individual rank learning methods", SIGIR 2009.
-"""
+"""The merging methods of ensembles.votes, applied to keyed frames of many graphs."""
 
 from collections.abc import Mapping
 
 import numpy as np
 import polars as pl
 
-from ensembles.alignment import check_aligned
-from ensembles.votes import RECIPROCAL_OFFSET, Method, combine
+from ensembles.votes import Method, combine, scale
 from solution.domain.predictions import KEYS, RANKING_SCHEMA, REQUEST_KEYS
+from solution.system.errors import InputError
 from solution.system.parquet import GRAPH
-
-MODEL = ["of_graph", "fold", "seed"]  # scores are comparable only inside
 
 
 def normalise(predictions: pl.DataFrame, method: Method = "mean_rank") -> pl.DataFrame:
-    """One experiment on the method's scale, its folds and seeds averaged.
+    """Return one experiment on the method's scale, its folds and seeds averaged.
 
     Args:
         predictions: collection, graph, config, fold, seed, score; in any order.
@@ -42,18 +20,23 @@ def normalise(predictions: pl.DataFrame, method: Method = "mean_rank") -> pl.Dat
     Returns:
         A frame of RANKING_SCHEMA, sorted by its keys.
     """
-    # Whole numbers are ranked and grouped several times as fast as names.
-    numbered = predictions.sort(KEYS).with_columns(
-        pl.struct(GRAPH).rle_id().alias("of_graph"),
-        pl.struct(REQUEST_KEYS).rle_id().alias("of_config"),
+    ordered = predictions.sort(KEYS)
+    numbered = ordered.select(
+        pl.struct(REQUEST_KEYS).rle_id().alias("config"),
+        pl.struct(pl.struct(GRAPH).rle_id(), "fold", "seed").rank("dense").alias("model"),
+        pl.col("score").cast(pl.Float64),
     )
-    return (
-        numbered.with_columns(_scale(method).alias("score"))
-        .group_by("of_config", maintain_order=True)
-        .agg(pl.col(REQUEST_KEYS).first(), pl.col("score").mean())
-        .drop("of_config")
-        .cast(RANKING_SCHEMA)
-    )
+    config, model, score = (numbered[name].to_numpy() for name in numbered.columns)
+    # The rows of a model in a graph are brought together and scaled; then each configuration gets
+    # the mean over its rows, added up by fold and seed.
+    scaled = np.empty(len(score))
+    by_model = np.argsort(model, kind="stable")
+    for rows in np.split(by_model, np.flatnonzero(np.diff(model[by_model])) + 1):
+        if len(rows):
+            scaled[rows] = scale(score[rows], method)
+    means = np.bincount(config, weights=scaled) / np.bincount(config)
+    keys = ordered.select(REQUEST_KEYS).unique(maintain_order=True)
+    return keys.with_columns(score=pl.Series(means)).cast(RANKING_SCHEMA)
 
 
 def merge(
@@ -61,7 +44,7 @@ def merge(
     weights: Mapping[str, float],
     method: Method = "mean_rank",
 ) -> pl.DataFrame:
-    """The members' ranking by the method.
+    """Return the ranking of the members by the method.
 
     Args:
         members: by name, the result of `normalise`; all of the same configurations.
@@ -80,18 +63,59 @@ def merge(
     return members[names[0]].with_columns(score=pl.Series(merged)).cast(RANKING_SCHEMA)
 
 
-def _scale(method: Method) -> pl.Expr:
-    """The scores on the method's scale, inside each model's scores of a graph."""
-    score, size = pl.col("score").cast(pl.Float64), pl.len().over(MODEL)
-    if method in ("mean_rank", "median_rank"):
-        return score.rank("average").over(MODEL) / size
-    if method == "reciprocal_rank":
-        return -1 / (RECIPROCAL_OFFSET + score.rank("average").over(MODEL))
-    if method == "borda":
-        return score.rank("max").over(MODEL) / size
-    low, high = score.min().over(MODEL), score.max().over(MODEL)
-    if method == "min_max":
-        scaled = (score - low) / (high - low)
-    else:
-        scaled = (score - score.mean().over(MODEL)) / score.std(ddof=0).over(MODEL)
-    return pl.when(high > low).then(scaled).otherwise(0.0)
+def check_aligned(members: Mapping[str, pl.DataFrame]) -> None:
+    """Refuse members of different configurations.
+
+    Args:
+        members: by name, frames of RANKING_SCHEMA, sorted by their keys.
+
+    Raises:
+        InputError: a member lacks predictions that others have; the message says which.
+    """
+    keys = {name: frame.select(REQUEST_KEYS) for name, frame in members.items()}
+    first = next(iter(keys.values()))
+    if all(other.equals(first) for other in keys.values()):
+        return
+    wanted = pl.concat(keys.values()).unique()
+    for name, own in sorted(keys.items()):
+        missing = wanted.join(own, on=REQUEST_KEYS, how="anti").sort(REQUEST_KEYS)
+        if len(missing):
+            lacks = missing.row(0, named=True)
+            raise InputError(
+                f"{name} has no prediction for {lacks['collection']}:{lacks['graph']}, "
+                f"configuration {lacks['config']}, and {len(missing) - 1} more that other members "
+                "have. Make its predictions again, take it out of the recipe, or let the recipe "
+                'allow_missing = ["graphs"].'
+            )
+
+
+def split_by_presence(
+    members: Mapping[str, pl.DataFrame],
+) -> list[dict[str, pl.DataFrame]]:
+    """Divide the graphs by which members rank all of their configurations.
+
+    Ranks in a part of a graph mean something else than ranks in the whole, so a member counts in a
+    graph only where it has every configuration that any member has.
+
+    Args:
+        members: by name, frames of RANKING_SCHEMA, sorted by their keys.
+
+    Returns:
+        For each set of members, what they say of the graphs that exactly they rank whole. Graphs
+        that no member ranks whole are not there.
+    """
+    wanted = pl.concat([frame.select(REQUEST_KEYS) for frame in members.values()]).unique()
+    sizes = wanted.group_by(GRAPH).agg(pl.len().alias("configs"))
+    counts = [
+        frame.group_by(GRAPH).agg(pl.len().alias("configs")).join(sizes, on=[*GRAPH, "configs"])
+        .select(*GRAPH, pl.lit(name).alias("member"))
+        for name, frame in sorted(members.items())
+    ]  # fmt: skip
+    present = pl.concat(counts).group_by(GRAPH).agg(pl.col("member").sort())
+    return [
+        {
+            name: members[name].join(graphs, on=GRAPH, how="semi").sort(REQUEST_KEYS)
+            for name in names
+        }
+        for (names,), graphs in present.sort(GRAPH).group_by("member", maintain_order=True)
+    ]

@@ -25,7 +25,7 @@ from ensembles.resampling import (
     read_scores,
     resample_means,
 )
-from ensembles.scoring import alone, labels_of, score_recipes
+from ensembles.scoring import labels_of, score_recipes
 from solution.domain import predictions
 from solution.domain.metrics import Mean, score_predictions
 from solution.runs.folder import STUDENTS, Run
@@ -35,22 +35,6 @@ from solution.system.sealing import check_any_seal
 
 MEAN = "mean"  # the row over all collections
 DIFFERENCE = ["low", "high", "standard_error", "probability", "graphs"]  # said of one
-
-
-def score_table(run: Run, recipe: Recipe) -> pl.DataFrame:
-    """The out-of-fold score of every graph by every experiment of the run, and by the recipe.
-
-    Returns:
-        A frame of TABLE_SCHEMA; the recipe is the member "ensemble NAME". The seeds of an
-        experiment are merged first, as the recipe does it, so that it is compared with what it adds
-        to the ensemble; a single seed scores less.
-
-    Raises:
-        InputError: the recipe does not fit the run, or misses what it does not allow to miss.
-    """
-    check_recipe(recipe, run.experiments())
-    members = {name: alone(name, recipe.method) for name in run.experiments()}
-    return score_recipes(run, {**members, recipe.label: recipe})
 
 
 def leave_one_out(

@@ -1,6 +1,27 @@
-"""Merge what models say of one graph, as arrays: the same numbers as frames of many graphs give.
+"""The merging methods, on the scores of one graph as arrays.
 
-Who ranks one program waits for the answer, and polars alone takes longer to import than that.
+Scores of different models, folds and seeds share no scale, and even the scores of one model are
+comparable only inside a graph. So a method is two steps: the scores of each model are put on a
+scale inside the graph (and averaged over the folds and seeds of an experiment), then the members
+are merged configuration by configuration.
+
+    method           scale inside a graph                       merged by
+    mean_rank        rank, ties averaged, over the number       weighted mean
+    median_rank      the same                                   weighted median
+    reciprocal_rank  -1 / (60 + rank), ties averaged            weighted mean
+    borda            rank, ties share the worst, over the same  weighted mean
+    min_max          0 for the lowest score, 1 for the highest  weighted mean
+    z_score          deviations from the graph's mean           weighted mean
+
+A Borda count gives a point for every configuration that is beaten, none for a tie; without ties it
+is the mean rank. Scores that are all equal in a graph say nothing there: 0 on the last two scales.
+
+A new method is one more name in `Method` and one more case in `scale`. Frames of many graphs are
+merged by the same functions (ensembles.methods). There is no polars here, because a user who ranks
+one program waits for the answer, and importing polars takes longer than ranking.
+
+Sources: Borda, "Mémoire sur les élections au scrutin", 1784; Cormack, Clarke and Buettcher,
+"Reciprocal rank fusion outperforms Condorcet and individual rank learning methods", SIGIR 2009.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +38,7 @@ RECIPROCAL_OFFSET = 60  # of the source: how little the very first places stand 
 def merge_votes(
     votes: Mapping[str, Sequence[np.ndarray]], weights: Mapping[str, float], method: Method
 ) -> np.ndarray:
-    """The scores (configs,) float32 of one graph, as ensembles.methods merges it.
+    """Return the merged scores (configs,) float32 of one graph.
 
     Args:
         votes: by member, the scores (configs,) float32 of each of its models, by fold and seed.

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from ensembles.last_recipe import is_whole, recall, remember
-from ensembles.merge import merge_run
 from ensembles.recipe import EQUAL_WEIGHTS, Recipe, find_recipe, list_recipes
+from ensembles.scoring import merge_run
 from solution.domain import predictions
 from solution.domain.collection import COLLECTIONS
 from solution.runs.folder import Run
@@ -13,7 +13,7 @@ from solution.system.files import remove_leftovers
 from solution.system.sealing import describe_file
 from solution.system.wording import count
 from submissions.checker import read_rows
-from submissions.report import Scores, collect_scores, write_scores
+from submissions.report import Scores, summarise_run, write_scores
 from submissions.writer import Written, replace_submission
 
 
@@ -60,10 +60,10 @@ def build_submission(run: Run, recipe: Recipe) -> Built:
     """
     before = _recall_last(run)
     remove_leftovers(run.folder, [f"*/{part}" for part in predictions.PARTS])  # of any recipe
-    merge_run(run, recipe)
-    scores = collect_scores(run, recipe)
-    ranking, graphs = (predictions.read(p) for p in (run.ranking(recipe.name, "test"), run.graphs))
-    with replace_submission(ranking, graphs, run.sample_submission(), run.submission) as written:
+    merged = merge_run(run, recipe)
+    scores = summarise_run(run, recipe, merged.scores)
+    graphs, sample = predictions.read(run.graphs), run.sample_submission()
+    with replace_submission(merged.orders, graphs, sample, run.submission) as written:
         files = {run.submission.name: written.description}
         remember(run, recipe, files=files)
     write_scores(scores.lines, run)

@@ -8,12 +8,11 @@ from rich.table import Table
 
 from ensembles.recipe import ENSEMBLE, Recipe, is_merge
 from ensembles.resampling import mean_of_all
-from ensembles.scoring import alone, describe_fit, score_recipes
-from ensembles.statistics import means_by_member, score_table, show_interval
-from solution.domain import predictions
+from ensembles.scoring import RunScores, describe_fit, score_run
+from ensembles.statistics import means_by_member, show_interval
 from solution.domain.collection import COLLECTIONS, Collection
-from solution.domain.metrics import Mean, score_predictions
-from solution.runs.folder import EXPERIMENTS, Run
+from solution.domain.metrics import Mean
+from solution.runs.folder import Run
 from solution.runs.job import read_trained
 from solution.system.files import replace_file
 from solution.system.terminal import make_table
@@ -63,40 +62,31 @@ class Scores:
 
 
 def collect_scores(run: Run, recipe: Recipe | None = None) -> Scores:
-    """Score everything in the run folder: the seeds of an experiment averaged, as they are merged.
+    """Score everything in the run folder, as `summarise_run` gives it.
 
     Args:
         recipe: what merges them; None, as in a session that trains some of them, for no ensemble.
 
-    Raises InputError as score_table does.
+    Raises InputError as score_run does.
     """
-    if recipe is None:
-        table = score_recipes(run, {name: alone(name) for name in run.experiments()})
-    else:
-        table = score_table(run, recipe)
+    return summarise_run(run, recipe, score_run(run, recipe))
+
+
+def summarise_run(run: Run, recipe: Recipe | None, scores: RunScores) -> Scores:
+    """The mean score of each ranker in each collection, with its interval, time and memory."""
     merged = recipe.label if recipe else ""
-    single = {name: _score_a_seed(run, name) for name in run.experiments()}
-    means = means_by_member(table)
+    means = means_by_member(scores.table)
+    single = scores.seeds.group_by("collection", "member").agg(pl.col("score").mean())
+    a_seed = {(collection, name): score for collection, name, score in single.iter_rows()}
     lines = []
     for collection in COLLECTIONS:
         for name in [*run.experiments(), merged]:
-            mean = means.get((collection.name, name))
-            if mean is not None:
-                a_seed = single.get(name, {}).get(collection.name)
-                lines.append(Line(collection, name, mean, a_seed, *_cost(run, name, collection)))
-    overall = mean_of_all(table.filter(pl.col("member") == merged).drop("member"))
+            key = collection.name, name
+            if key in means:
+                cost = _cost(run, name, collection)
+                lines.append(Line(collection, name, means[key], a_seed.get(key), *cost))
+    overall = mean_of_all(scores.table.filter(pl.col("member") == merged).drop("member"))
     return Scores(lines, overall, describe_fit(run, recipe) if recipe else "")
-
-
-def _score_a_seed(run: Run, name: str) -> dict[str, float]:
-    """The mean score of each seed for itself, by collection; nothing where there is but one."""
-    path = run.predictions(name, "out_of_fold")
-    seeds = run.record()["settings"][EXPERIMENTS].get(name, {}).get("seeds", [])
-    if len(seeds) < 2 or not path.is_file():
-        return {}
-    scores = score_predictions(predictions.read(path), predictions.read(run.labels))
-    means = scores.group_by("collection").agg(pl.col("score").mean())
-    return dict(means.iter_rows())
 
 
 def tabulate(scores: Scores) -> Table:

@@ -5,13 +5,15 @@ layout, five for tile. sample_submission.csv decides rows and their order where 
 """
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 
+from ensembles.scoring import order_graphs
 from solution.domain.collection import NAMES
 from solution.system.errors import InputError
 from solution.system.files import replace_file
@@ -52,20 +54,24 @@ class Written:
 def write_submission(
     ranking: pl.DataFrame, graphs: pl.DataFrame, sample: Path | None, path: Path
 ) -> Written:
-    """As replace_submission, at once."""
-    with replace_submission(ranking, graphs, sample, path) as written:
+    """Write and check a submission as replace_submission does, at once.
+
+    Args:
+        ranking: collection, graph, config, score of the test graphs.
+    """
+    with replace_submission(order_graphs(ranking), graphs, sample, path) as written:
         return written
 
 
 @contextmanager
 def replace_submission(
-    ranking: pl.DataFrame, graphs: pl.DataFrame, sample: Path | None, path: Path
+    orders: Mapping[str, np.ndarray], graphs: pl.DataFrame, sample: Path | None, path: Path
 ) -> Iterator[Written]:
     """Write and check a submission, atomically: a defect leaves no file, and neither does data
     that asks for no row. What is yielded takes its place when the block succeeds.
 
     Args:
-        ranking: collection, graph, config, score of the test graphs.
+        orders: by ID, the configurations of each test graph from fastest to slowest.
         graphs: collection, graph, split, configs: every graph of the run.
         sample: the competition's sample_submission.csv, or None.
 
@@ -77,13 +83,14 @@ def replace_submission(
         yield Written(path, 0, 0, 0, NOTHING)
         path.unlink(missing_ok=True)
         return
-    rankings = _order(ranking)
     rows: dict[str, str] = {}
     for name, num_configs in expected.num_configs.items():
         if num_configs is None:
             rows[name] = sampled[name]
-        elif name in rankings:
-            rows[name] = ";".join(map(str, rankings[name][: count_wanted(name, num_configs)]))
+        elif name in orders:
+            rows[name] = ";".join(
+                map(str, orders[name][: count_wanted(name, num_configs)].tolist())
+            )
         else:
             raise InputError(
                 f"{path}: the test graph {name} has no prediction. Run an experiment that predicts "
@@ -93,7 +100,7 @@ def replace_submission(
         _write_csv(rows, temporary)
         count = check_submission(temporary, expected, shown=path)
         predicted = sum(size is not None for size in expected.num_configs.values())
-        left_out = len(set(rankings) - set(rows))
+        left_out = len(orders.keys() - rows.keys())
         yield Written(path, count, count - predicted, left_out, describe_file(temporary))
 
 
@@ -109,12 +116,6 @@ def expect(graphs: pl.DataFrame, sample: Path | None) -> Expected:
     if sample is None:
         return Expected(sizes, "the test split")
     return Expected({name: sizes.get(name) for name in _read_sample(sample)}, str(sample))
-
-
-def _order(ranking: pl.DataFrame) -> dict[str, list[int]]:
-    """By ID, the configurations from fastest to slowest; ties in the order of the file."""
-    by_graph = ranking.sort("score", "config").group_by("collection", "graph").agg("config")
-    return {f"{c}:{g}": configs for c, g, configs in by_graph.iter_rows()}
 
 
 def _read_sample(sample: Path | None) -> dict[str, str]:

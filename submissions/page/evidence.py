@@ -8,7 +8,8 @@ import polars as pl
 
 from ensembles.recipe import Recipe
 from ensembles.resampling import mean_of_all
-from ensembles.statistics import bootstrap, compare, score_table
+from ensembles.scoring import score_run
+from ensembles.statistics import bootstrap, compare
 from solution.domain.collection import COLLECTIONS, Collection
 from solution.domain.metrics import Mean
 from solution.runs.folder import Run
@@ -26,7 +27,7 @@ class Evidence:
     @cached_property
     def scores(self) -> pl.DataFrame:
         """collection, graph, group, member, score."""
-        return score_table(self.run, self.recipe)
+        return score_run(self.run, self.recipe).table
 
     @cached_property
     def means(self) -> pl.DataFrame:

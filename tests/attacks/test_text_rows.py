@@ -5,8 +5,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from ensembles.merge import merge_run
 from ensembles.recipe import find_recipe
+from ensembles.scoring import merge_run
 from ensembles.votes import METHODS
 from solution.domain import predictions
 from solution.runs.folder import Run
@@ -225,7 +225,7 @@ def test_a_sample_without_rows_is_refused(text: str, tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")
     with pytest.raises(InputError, match="sample_submission.csv"):
         write_submission(
-            pl.DataFrame(),
+            pl.DataFrame(schema=predictions.RANKING_SCHEMA),
             pl.read_parquet(run.graphs).with_columns(split=pl.lit("test")),
             tmp_path / "sample_submission.csv",
             tmp_path / "submission.csv",

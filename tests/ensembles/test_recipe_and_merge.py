@@ -6,10 +6,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from ensembles.merge import merge_files, merge_run
+from ensembles.merge import merge_files
 from ensembles.methods import normalise
 from ensembles.recipe import Recipe, find_recipe, list_recipes, make_recipe
-from ensembles.scoring import alone, score_recipes
+from ensembles.scoring import alone, merge_run, score_recipes
 from solution.domain import predictions
 from solution.domain.predictions import SCHEMA, write
 from solution.experiments.base import list_experiments
@@ -189,6 +189,11 @@ def test_the_fallback_alone_ranks_everything(tmp_path: Path) -> None:
     assert [row[-1] for row in rows] == [0.75] * 4
 
 
+LABELS = {
+    "collection": pl.String, "graph": pl.String, "config": pl.Int32, "runtime": pl.Float64
+}  # fmt: skip
+
+
 def write_run(folder: Path, experiments: list[str]) -> Run:
     """Predictions of both parts by each experiment, on two configurations of one graph."""
     run = Run(folder)
@@ -199,6 +204,12 @@ def write_run(folder: Path, experiments: list[str]) -> Run:
         frame = pl.DataFrame(rows, schema=SCHEMA, orient="row")
         for part in ("out_of_fold", "test"):
             predictions.write(frame, run.predictions(name, part))
+    labels = pl.DataFrame(
+        [("tile:xla", "a", 0, 1.0), ("tile:xla", "a", 1, 3.0)], LABELS, orient="row"
+    )
+    predictions.write(labels, run.labels)
+    graphs = labels.select("collection", "graph").unique()
+    predictions.write(graphs.with_columns(group=pl.lit("a"), labelled=True), run.graphs)
     return run
 
 
@@ -213,11 +224,6 @@ def test_only_experiments_of_the_record_are_merged(tmp_path: Path) -> None:
     for part in predictions.PARTS:
         merged = (predictions.read(run.ranking(name, part)) for name in ("with", "without"))
         assert next(merged).equals(next(merged))
-    labels = pl.DataFrame({"collection": "tile:xla", "graph": "a", "config": [0, 1]})
-    runtimes = labels.with_columns(pl.col("config").cast(pl.Int32), runtime=pl.Series([1.0, 3.0]))
-    predictions.write(runtimes, run.labels)
-    graphs = labels.select("collection", "graph").unique()
-    predictions.write(graphs.with_columns(group=pl.lit("a"), labelled=True), run.graphs)
     recipe = Recipe(name="r", members={"stray": 1.0}, allow_missing=allowed)
     assert score_recipes(run, {"r": recipe}).is_empty()
 

@@ -2,11 +2,10 @@
 
 from pathlib import Path
 
-import polars as pl
 import pytest
 
-from ensembles.merge import merge_run
 from ensembles.recipe import EQUAL_WEIGHTS, Recipe, find_recipe
+from ensembles.scoring import merge_run
 from ensembles.search import MARK, check_replaceable
 from ensembles.tables import show_search
 from solution.system.errors import InputError
@@ -33,7 +32,6 @@ def test_a_member_of_which_nothing_is_to_come_is_left_out(tmp_path: Path) -> Non
         "two": {"collections": ["layout:nlp:random"]},
     }
     write_sealed({"settings": {"experiments": described}}, tmp_path / "run.json")
-    pl.DataFrame({"collection": ["tile:xla"]}).write_parquet(run.labels)
     members = {"one": 1.0, "two": 1.0}
     merge_run(run, Recipe(name="r", members=members, allow_missing=frozenset({"members"})))
     remove(tmp_path / "one")

@@ -9,12 +9,11 @@ from rich.table import Table
 
 from ensembles.merge import merge_collection
 from ensembles.recipe import Recipe, find_recipe
-from ensembles.scoring import alone, read_groups, score_recipes
+from ensembles.scoring import alone, read_groups, score_recipes, score_run
 from ensembles.statistics import (
     leave_one_out,
     rank_correlations,
     reseed_spread,
-    score_table,
 )
 from ensembles.tables import show_comparison, show_search
 from solution.domain import predictions
@@ -47,7 +46,7 @@ def show(table: Table) -> str:
 
 
 def test_the_table_scores_every_graph_by_every_experiment_and_the_recipe(run: Run) -> None:
-    table = score_table(run, RECIPE)
+    table = score_run(run, RECIPE).table
     assert table["member"].unique().sort().to_list() == [
         "ensemble two", "member_0", "member_1", "member_2", "nothing_001"
     ]  # fmt: skip
@@ -159,9 +158,9 @@ def test_the_spread_over_seeds_is_that_of_their_mean_scores(tmp_path: Path) -> N
 def test_missing_members_are_an_error_unless_the_recipe_allows_them(run: Run) -> None:
     recipe = Recipe(name="r", members={"member_0": 1.0, "absent": 1.0})
     with pytest.raises(InputError, match="merges absent, but the experiments are member_0"):
-        score_table(run, recipe)
+        score_run(run, recipe)
     allowed = recipe.model_copy(update={"allow_missing": frozenset({"members"})})
-    assert "ensemble r" in score_table(run, allowed)["member"]
+    assert "ensemble r" in score_run(run, allowed).table["member"]
 
 
 def make_frame(graphs: dict[str, list[float]]) -> pl.DataFrame:
