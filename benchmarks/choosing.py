@@ -22,11 +22,12 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from benchmarks.bootstrap import bootstrap_mean
+from benchmarks.policy_search import list_compared
 from ensembles import DEFAULT_RECIPE
 from ensembles.last_recipe import choose_recipe
 from ensembles.recipe import find_recipe
 from ensembles.votes import merge_votes
-from solution.choosing.replay import OURS, list_methods, replay_seeds
+from solution.choosing.replay import OURS, replay_seeds
 from solution.choosing.table import Table, make_table
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
@@ -73,7 +74,7 @@ def main(arguments: argparse.Namespace) -> None:
         groups = group(reader())
         for collection, scored in groups.items():
             place = arguments.out / source / collection.replace(":", "-")
-            for method in arguments.method or list_methods():
+            for method in arguments.method or list_compared():
                 run_method(place, method, scored, arguments)
         for collection, scored in groups.items():
             place = arguments.out / source / collection.replace(":", "-")
@@ -166,7 +167,7 @@ def run_method(
     place: Path, method: str, scored: Sequence[Scored], arguments: argparse.Namespace
 ) -> None:
     """Replay one proposer on all tables of a collection, a file a seed: (tables, MOST) regrets."""
-    build = list_methods()[method]
+    build = list_compared()[method]
     folder = _folder(place, method)
     for seed in range(arguments.seeds):
         path = folder / f"seed-{seed}.npy"
@@ -188,7 +189,7 @@ def show(title: str, place: Path, programs: int) -> None:
     )
     for header in ("search", "seeds", *map(str, SHOWN), *(f"within {r:.0%}" for r in REACHES)):
         table.add_column(header, justify="left" if header == "search" else "right")
-    for method in list_methods():
+    for method in list_compared():
         curves = read_curves(_folder(place, method))
         if curves is None:
             continue
@@ -214,7 +215,7 @@ def draw_all(out: Path) -> None:
 
 
 def _draw(axes: Axes, place: Path) -> None:
-    for number, method in enumerate(list_methods()):
+    for number, method in enumerate(list_compared()):
         curves = read_curves(_folder(place, method))
         if curves is not None:
             regret = np.maximum(100 * curves.mean(axis=(0, 1)), LEAST_DRAWN)
@@ -247,7 +248,7 @@ def _reach(curves: np.ndarray, share: float) -> str:
 def show_programs(place: Path, scored: Sequence[Scored]) -> None:
     """After how many measurements 90% of the seeds are within 1% of the best, by program."""
     table = make_console_table("Measurements until 90% of seeds are within 1% of the best")
-    found = {name: read_curves(_folder(place, name)) for name in list_methods()}
+    found = {name: read_curves(_folder(place, name)) for name in list_compared()}
     done = {name: curves for name, curves in found.items() if curves is not None}
     for header in ("program", "tiles", *done):
         table.add_column(header, justify="left" if header == "program" else "right")
@@ -270,5 +271,5 @@ if __name__ == "__main__":
     parser.add_argument("--products", type=Path)
     parser.add_argument("--source", action="append", choices=["cpugraphs", "tpu", "products"])
     parser.add_argument("--seeds", type=int, default=SEEDS)
-    parser.add_argument("--method", action="append", choices=list(list_methods()))
+    parser.add_argument("--method", action="append", choices=list(list_compared()))
     main(parser.parse_args())

@@ -58,12 +58,6 @@ def _build_order(space: Space, prior: Prior | None, beliefs: Beliefs, seed: int)
     return ByOrder(space, seed, prior)
 
 
-def _build_policy(space: Space, prior: Prior | None, beliefs: Beliefs, seed: int) -> Proposer:
-    from solution.choosing.policy import PolicySearch  # torch takes long to import
-
-    return PolicySearch(space, seed)
-
-
 def _build_tpe(space: Space, prior: Prior | None, beliefs: Beliefs, seed: int) -> Proposer:
     from solution.choosing.libraries import Tpe  # optuna takes long to import
 
@@ -84,7 +78,6 @@ METHODS: dict[str, Build] = {
     "annealing": lambda space, prior, beliefs, seed: Annealing(space, seed),
     "beam": lambda space, prior, beliefs, seed: Beam(space, seed),
     "cross-entropy": lambda space, prior, beliefs, seed: CrossEntropy(space, seed),
-    "policy": _build_policy,
     "tpe": _build_tpe,
     PROCESS: _build_process,
 }

@@ -19,7 +19,7 @@ FILES = {
     "solution.commands.listing": ("experiments", "runs"),
     "solution.commands.serving": ("pack", "rank", "onnx"),
     "solution.commands.choosing": ("choose",),
-    "solution.commands.placement": ("optimize",),
+    "solution.placement.command": ("optimize",),
     "submissions.commands": ("submit", "scores", "leaderboard", "doctor"),
     "solution.commands.collecting": ("collect",),
     "solution.commands.kernels": ("kernels",),

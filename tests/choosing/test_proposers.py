@@ -6,16 +6,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from benchmarks.policy_search import PolicySearch, list_compared
 from solution.choosing.evolution import grow_region
 from solution.choosing.guided import Beliefs, Guided
-from solution.choosing.policy import PolicySearch
 from solution.choosing.proposer import Proposer
-from solution.choosing.replay import TablePrior, list_methods, replay, replay_seeds
+from solution.choosing.replay import TablePrior, replay, replay_seeds
 from solution.choosing.space import Space
 from solution.choosing.table import Table
 from tests.choosing.made import make_free, make_table, names, tell_all
 
-METHODS = list_methods()
+METHODS = list_compared()
 
 
 def build(method: str, table: Table, seed: int = 0) -> Proposer:

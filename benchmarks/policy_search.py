@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from solution.choosing.proposer import Proposer
+from solution.choosing.replay import Build, list_methods
 from solution.choosing.space import MEAN, Space
 from solution.placement.policy.layers import GraphSage
 from solution.placement.policy.objective import find_gain
@@ -31,6 +32,12 @@ FAILED = 0.1  # how far at least what failed is below the slowest, in logarithms
 SAME = 1e-8
 # A policy of GO learns from thousands of decisions, this one from some tens.
 TRAINING = TrainingSettings(learning_rate=0.02)
+NAME = "policy"
+
+
+def list_compared() -> dict[str, Build]:
+    """Return every search of `choose` by name, then this one."""
+    return {**list_methods(), NAME: lambda table, prior, seed: PolicySearch(table.space, seed)}
 
 
 class SitePolicy(nn.Module):
