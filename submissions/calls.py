@@ -21,8 +21,14 @@ from pydantic import ValidationError
 
 from solution.system.errors import InputError
 from solution.system.progress import console
-from submissions.credentials import describe_credentials, find_credentials, redact
+from submissions.credentials import (
+    VARIABLES,
+    describe_credentials,
+    find_credentials,
+    redact,
+)
 from submissions.failures import (
+    BAD_CREDENTIALS,
     BAD_REPLY,
     NO_CREDENTIALS,
     TIMED_OUT,
@@ -86,6 +92,7 @@ class Calls:
         """Run one command and return what it printed; KaggleError where it failed."""
         seconds = self.settings.call_seconds if limit is None else limit
         whole = [find_program(), "-W", *command]
+        _check_credentials(doing)
         with (
             stopped_by_signals(),
             _start(whole, self.keep_open) as process,
@@ -108,6 +115,16 @@ class Calls:
             printed, kind = "", kind if find_credentials() else NO_CREDENTIALS
         facts = {"competition": self.settings.competition, "source": describe_credentials()}
         return explain(kind, doing, printed, seconds=seconds, **facts)
+
+
+def _check_credentials(doing: str) -> None:
+    """Raise KaggleError where no header can hold them: the CLI's error would quote the header."""
+    used = next(iter(find_credentials()), None)
+    if used is not None and used.defect:
+        words = BAD_CREDENTIALS.words.format(source=describe_credentials())
+        raise KaggleError(
+            BAD_CREDENTIALS, f"{doing}: {words}: {used.defect}. {BAD_CREDENTIALS.advice}"
+        )
 
 
 def _start(command: Sequence[str], keep_open: Sequence[int]) -> subprocess.Popen[str]:
@@ -173,6 +190,11 @@ def find_program() -> str:
 def make_environment() -> dict[str, str]:
     """The environment of a call: this one, without what makes the CLI leak or go elsewhere."""
     kept = {name: value for name, value in os.environ.items() if name not in NOT_PASSED_ON}
+    for name in VARIABLES:
+        if not kept.setdefault(name, "").strip():
+            del kept[name]
+        else:
+            kept[name] = kept[name].strip()  # a line break at the end would stand in a header
     return {**kept, "PYTHONUTF8": "1"}  # team names are not always ASCII
 
 

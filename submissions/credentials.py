@@ -1,18 +1,38 @@
 """Which credentials the kaggle CLI will use, found in its own order; and how secrets stay hidden.
 
-Values are read for two purposes only: to know that they are there, and to blank them out of
-everything that is printed or written. They are never passed on: the CLI finds them by itself.
+Values are read for three purposes only: to know that they are there, to find what is wrong with
+them before they are used, and to blank them out of everything that is printed or written. They are
+never passed on: the CLI finds them by itself.
 """
 
 import base64
+import html
 import json
 import os
+import re
 import stat
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote, quote_plus
 
 HIDDEN = "***"
 SHORTEST_SECRET = 6  # what is shorter would blank out ordinary words
+MAX_BYTES = 1 << 16  # of a file with credentials
+# White space around their values is left out where the CLI is called: see make_environment.
+VARIABLES = ("KAGGLE_API_TOKEN", "KAGGLE_USERNAME", "KAGGLE_KEY", "KAGGLE_API_V1_TOKEN")
+TOKEN = re.compile(r"[A-Za-z0-9._~+/=:-]+")  # what can stand in a header, as RFC 6750 has it
+# What is in the way of that, from what says most to what says least.
+OTHERS = (
+    (r"[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]", "it has more than one line"),
+    (r"\s", "there is white space in it"),
+    (r"[\x00-\x1f\x7f]", "there is a control character in it"),
+    (r"[\"'`]", "there is a quotation mark in it"),
+    (r"[{}]", "it looks like JSON, as kaggle.json has it"),
+    (r"[^\x00-\x7f]", "there is a character in it that is not ASCII"),
+    (r"", "there is a character in it that no token has"),
+)
+PASSWORD = re.compile(r"(://[^/\s:@]*:)[^/\s@]+@")  # of an address, such as a proxy's
 
 
 @dataclass(frozen=True)
@@ -22,11 +42,14 @@ class Credentials:
     source: str  # as a person would name it
     method: str  # access token, legacy key or OAuth
     path: Path | None = None  # the file, where it is one
+    defect: str = ""  # why it cannot be used; never quotes it
 
     @property
     def exposed(self) -> bool:
         """Whether other users of this machine can read the file."""
-        return self.path is not None and bool(self.path.stat().st_mode & (stat.S_IRWXG | 0o007))
+        if self.path is None or not self.path.exists():
+            return False
+        return bool(self.path.stat().st_mode & (stat.S_IRWXG | 0o007))
 
 
 def config_folder() -> Path:
@@ -50,7 +73,7 @@ def find_username() -> str:
     if not found or found[0].method != "legacy key":
         return ""
     values = _read_json(config_folder() / "kaggle.json")
-    return str(os.environ.get("KAGGLE_USERNAME") or values.get("username") or "")
+    return _ask("KAGGLE_USERNAME") or str(values.get("username") or "")
 
 
 def describe_credentials() -> str:
@@ -60,12 +83,40 @@ def describe_credentials() -> str:
 
 
 def redact(text: str) -> str:
-    """`text` with every known secret blanked out."""
-    secrets = {secret for _, values in _search() for secret in values}
-    for secret in sorted(secrets, key=len, reverse=True):
-        if len(secret) >= SHORTEST_SECRET:
-            text = text.replace(secret, HIDDEN)
-    return text
+    """Blank every known secret out of a text: whole, each of its lines, and as programs write it.
+
+    Passwords in addresses are blanked out as well.
+    """
+    forms = {form for _, secrets in _search() for secret in secrets for form in _list_forms(secret)}
+    for form in sorted(forms, key=len, reverse=True):
+        text = text.replace(form, HIDDEN)
+    return PASSWORD.sub(rf"\1{HIDDEN}@", text)
+
+
+def _list_forms(secret: str) -> Iterator[str]:
+    """How a secret and its lines may be printed: escaped, quoted, encoded."""
+    pieces = re.split(r"[\x00-\x1f\x7f]+", secret)
+    for part in {secret, *secret.splitlines(), *pieces}:
+        if len(part.strip()) < SHORTEST_SECRET:
+            continue
+        raw = part.encode("utf-8", "surrogateescape")
+        encoded = {quote(part, safe="", errors="replace"), quote(part, errors="replace")}
+        encoded.add(quote_plus(part, errors="replace"))
+        yield from (part, part.strip(), repr(part)[1:-1], repr(raw)[2:-1], html.escape(part))
+        yield from (json.dumps(part)[1:-1], json.dumps(part, ensure_ascii=False)[1:-1])
+        yield from encoded
+        yield from (re.sub(r"%..", lambda found: found[0].lower(), form) for form in encoded)
+        yield from (raw.hex(), raw.hex().upper(), *_list_base64(raw))
+
+
+def _list_base64(raw: bytes) -> Iterator[str]:
+    """Base64 of the bytes alone, and after one or two others: the letters that they decide."""
+    yield base64.b64encode(raw).decode()
+    yield base64.urlsafe_b64encode(raw).decode()
+    for before in range(3):
+        first, end = -(-before * 8 // 6), (before + len(raw)) * 8 // 6
+        for encode in (base64.b64encode, base64.urlsafe_b64encode):
+            yield encode(bytes(before) + raw).decode()[first:end]
 
 
 def _search() -> list[tuple[Credentials, set[str]]]:
@@ -74,56 +125,98 @@ def _search() -> list[tuple[Credentials, set[str]]]:
     oauth = Path.home() / ".kaggle" / "credentials.json"
     values = _read_json(oauth)
     if values:
-        secrets = {str(value) for name, value in values.items() if "token" in name}
-        found.append((Credentials(str(oauth), "OAuth", oauth), secrets))
+        secrets = {str(value) for name, value in values.items() if "token" in name and value}
+        defect = next(filter(None, map(_find_defect, sorted(secrets))), "")
+        found.append((Credentials(str(oauth), "OAuth", oauth, defect), secrets))
+    path = config_folder() / "kaggle.json"
+    if not found and path.exists():
+        defect = 'expected JSON such as {"username": "NAME", "key": "KEY"}'
+        content, _ = _read_text(path)
+        found.append((Credentials(str(path), "legacy key", path, defect), {content} - {""}))
     return found
 
 
 def _tokens() -> list[tuple[Credentials, set[str]]]:
     found = []
     notebook = {"KAGGLE_KERNEL_RUN_TYPE", "KAGGLE_DATA_PROXY_URL"} <= set(os.environ)
-    if notebook and os.environ.get("KAGGLE_API_V1_TOKEN"):
-        path = Path(os.environ["KAGGLE_API_V1_TOKEN"])
-        found.append((Credentials("KAGGLE_API_V1_TOKEN", "access token", path), _read_token(path)))
-    token = os.environ.get("KAGGLE_API_TOKEN")
-    if token:
-        path = Path(token)
-        is_file = os.path.isfile(token)  # noqa: PTH113 - Path's raises, and names, a long token
-        secrets = _read_token(path) if is_file else {token}
-        named = path if is_file else None
-        found.append((Credentials("KAGGLE_API_TOKEN", "access token", named), secrets))
+    if notebook and _ask("KAGGLE_API_V1_TOKEN"):
+        found.append(_read_token("KAGGLE_API_V1_TOKEN", Path(_ask("KAGGLE_API_V1_TOKEN"))))
+    token = _ask("KAGGLE_API_TOKEN")
+    if token and os.path.exists(token):  # noqa: PTH110 - Path's raises, and names, a long token
+        found.append(_read_token("KAGGLE_API_TOKEN", Path(token)))
+    elif token:
+        defect = _find_defect(token)
+        if token.startswith(("/", "~", "./", "../")):
+            defect = "it looks like the path of a file, and no file is there"
+        credentials = Credentials("KAGGLE_API_TOKEN", "access token", None, defect)
+        found.append((credentials, {token, os.environ["KAGGLE_API_TOKEN"]}))
     for name in ("access_token", "access_token.txt"):
         path = Path.home() / ".kaggle" / name
-        found.append((Credentials(str(path), "access token", path), _read_token(path)))
-    return [(credentials, secrets) for credentials, secrets in found if secrets]
+        found.append(_read_token(str(path), path))
+    return [(one, secrets) for one, secrets in found if secrets or one.defect]
 
 
 def _legacy_keys() -> list[tuple[Credentials, set[str]]]:
     path = config_folder() / "kaggle.json"
     values = _read_json(path)
-    user = os.environ.get("KAGGLE_USERNAME") or values.get("username")
+    user = _ask("KAGGLE_USERNAME") or str(values.get("username") or "")
     found = []
-    for source, key, file in (
-        ("KAGGLE_KEY", os.environ.get("KAGGLE_KEY"), None),
-        (str(path), values.get("key"), path),
+    for source, given, file in (
+        ("KAGGLE_KEY", _ask("KAGGLE_KEY"), None),
+        (str(path), str(values.get("key") or ""), path),
     ):
-        if user and key:
-            pair = base64.b64encode(f"{user}:{key}".encode()).decode()  # as it stands in a header
-            found.append((Credentials(source, "legacy key", file), {str(key), pair}))
+        if user and given:
+            pair = base64.b64encode(f"{user}:{given}".encode(errors="replace")).decode()
+            defect = _find_defect(given)
+            if not defect and _find_defect(user):
+                defect = f"of the user's name beside it: {_find_defect(user)}"
+            found.append((Credentials(source, "legacy key", file, defect), {given, pair}))
     return found
 
 
-def _read_token(path: Path) -> set[str]:
+def _ask(variable: str) -> str:
+    """The value of a variable as the CLI gets it."""
+    return os.environ.get(variable, "").strip()
+
+
+def _find_defect(token: str) -> str:
+    """Why a token cannot stand in a header; empty where it can."""
+    if TOKEN.fullmatch(token):
+        return ""
+    return next(words for pattern, words in OTHERS if re.search(pattern, token))
+
+
+def _read_token(source: str, path: Path) -> tuple[Credentials, set[str]]:
+    """What the file holds; no secret and no defect where it is not there or holds nothing."""
+    content, defect = _read_text(path)
+    token = content.strip()
+    defect = defect or (_find_defect(token) if token else "")
+    return Credentials(source, "access token", path, defect), {token} - {""}
+
+
+def _read_text(path: Path) -> tuple[str, str]:
+    """The text of a file, empty where it is none or not there; and why the CLI cannot read it."""
     try:
-        token = path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError):
-        return set()
-    return {token} if token else set()
+        if path.exists() and not path.is_file():
+            return "", "expected a file with it, found something else there"
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        return "", ""
+    except (OSError, ValueError) as error:
+        return "", f"the file cannot be read ({getattr(error, 'strerror', None) or 'its name'})"
+    if len(content) > MAX_BYTES:
+        return "", f"the file is larger than {MAX_BYTES:,} bytes"
+    try:
+        return content.decode("utf-8"), ""
+    except UnicodeDecodeError:
+        wide = content.decode("utf-16", errors="replace")  # as some editors and shells write it
+        return f"{wide}\n{content.decode('latin-1')}", "the file is not UTF-8 text"
 
 
 def _read_json(path: Path) -> dict[str, object]:
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        values = json.loads(_read_text(path)[0] or "{}")
+    except (ValueError, RecursionError):
         return {}
     return values if isinstance(values, dict) else {}

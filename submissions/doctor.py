@@ -23,8 +23,8 @@ from solution.system.files import check_writable
 from solution.system.terminal import make_table
 from solution.system.wording import count
 from submissions.calls import NOT_PASSED_ON, find_program
-from submissions.credentials import find_credentials
-from submissions.failures import NO_CREDENTIALS
+from submissions.credentials import VARIABLES, find_credentials
+from submissions.failures import BAD_CREDENTIALS, NO_CREDENTIALS
 from submissions.kaggle import Kaggle
 from submissions.ledger import read_ledger
 from submissions.provenance import read_tree
@@ -100,17 +100,25 @@ def _examine_credentials() -> list[Finding]:
     if not found:
         return [Finding("Credentials", "none", NO_CREDENTIALS.advice, stops=True)]
     used, *hidden = found
-    advice = []
+    shown = f"{used.method} from {used.source}"
+    if used.defect:
+        advice = BAD_CREDENTIALS.advice
+        return [Finding("Credentials", f"{shown}: {used.defect}", advice, stops=True)]
+    advices = []
     if used.exposed:
-        advice.append(f"Others can read it: chmod 600 {used.path}.")
+        advices.append(f"Others can read it: chmod 600 {used.path}.")
     if hidden:
         others = ", ".join(f"{other.method} in {other.source}" for other in hidden)
-        advice.append(f"It hides: {others}. Remove it if it is old.")
-    return [Finding("Credentials", f"{used.method} from {used.source}", " ".join(advice))]
+        advices.append(f"It hides: {others}. Remove it if it is old.")
+    padded = [name for name in VARIABLES if (value := os.environ.get(name, "")) != value.strip()]
+    if padded:
+        words = "White space around it is left out here, and breaks `kaggle` itself."
+        advices.append(f"{', '.join(padded)}: {words}")
+    return [Finding("Credentials", shown, " ".join(advices))]
 
 
 def _examine_access(settings: Settings) -> Finding:
-    if not find_credentials():
+    if not find_credentials() or find_credentials()[0].defect:
         return Finding("Submissions", "not asked", "Needs credentials.")
     try:
         limits = Kaggle(settings).ask_limits()

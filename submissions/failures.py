@@ -35,6 +35,11 @@ NO_CREDENTIALS = Kind(
     "Make a token at https://www.kaggle.com/settings/api and save it as ~/.kaggle/access_token, "
     "or run `kaggle auth login`.",
 )
+BAD_CREDENTIALS = Kind(
+    "bad credentials",
+    "the {source} cannot be used",
+    "Write it anew, on one line as Kaggle shows it: https://www.kaggle.com/settings/api.",
+)
 BAD_REPLY = Kind(
     "bad reply",
     "Kaggle's answer was not what was asked for",

@@ -11,6 +11,7 @@ from pydantic import BaseModel, field_validator
 
 from solution.system.progress import console
 from submissions.calls import Calls, find_json, find_program, make_environment
+from submissions.credentials import redact
 from submissions.failures import BAD_REPLY, NO_ENDPOINT, KaggleError, tell
 from submissions.ledger import read_number
 
@@ -141,7 +142,7 @@ class Kaggle(Calls):
             text=True,
             timeout=self.settings.call_seconds,
         )
-        return done.stdout.strip().rpartition(" ")[2] or "unknown"
+        return redact(done.stdout).strip().rpartition(" ")[2] or "unknown"
 
     def _ask_tokens(self, kind: type[Any], doing: str, *command: str) -> list[Any]:
         """Follow the page tokens to the end."""

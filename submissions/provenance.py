@@ -72,7 +72,7 @@ def read_tree() -> Tree:
     """The commit of the project's code and what differs from it, the ledger aside."""
     commit, said = (text.strip() for text in _ask_git("rev-parse", "HEAD"))
     if not commit and (PROJECT / ".git").exists():
-        return Tree("", (), "", said.partition("\n")[0] or "no commit was found")
+        return Tree("", (), "", redact(said).partition("\n")[0] or "no commit was found")
     if not commit or not (PROJECT / "pyproject.toml").is_file():  # installed, not checked out
         return Tree("", (), "")
     here = ["--", ".", f":(exclude){LEDGER}"]

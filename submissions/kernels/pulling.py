@@ -23,6 +23,7 @@ from solution.system.errors import InputError
 from solution.system.files import replace_folder
 from solution.system.progress import console
 from solution.system.terminal import make_table
+from submissions.credentials import redact
 from submissions.failures import KaggleError
 from submissions.kernels.calls import Kernels, Session
 from submissions.kernels.notebooks import Notebook, list_notebooks
@@ -221,7 +222,7 @@ def _read_log(latest: Push, kernels: Kernels) -> str:
     logs = sorted(folder.glob("*.log"))
     if not logs:
         return ""
-    lines = logs[0].read_text(encoding="utf-8", errors="replace").splitlines()
+    lines = redact(logs[0].read_text(encoding="utf-8", errors="replace")).splitlines()
     return "\n".join([f"the log, kept in {logs[0]}, ends with", *lines[-LOG_LINES:], ""])
 
 

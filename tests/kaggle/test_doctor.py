@@ -1,15 +1,18 @@
 """`fastslow doctor`, and the ways to the right credentials."""
 
+import base64
 import json
 import os
+import re
 from datetime import timedelta
 from pathlib import Path
+from urllib.parse import quote, quote_plus, unquote_plus
 
 import pytest
 
 from submissions.credentials import find_credentials, redact
 from submissions.failures import PATTERNS, explain, tell
-from tests.kaggle.place import UNSET, Place
+from tests.kaggle.place import SECRET, UNSET, Place
 from tests.kaggle.world import LIMITS, Fault
 
 
@@ -133,6 +136,132 @@ def test_the_order_of_the_sources_is_that_of_the_cli(
     (tmp_path / "elsewhere").write_text("token-elsewhere")
     monkeypatch.setenv("KAGGLE_API_TOKEN", str(tmp_path / "elsewhere"))
     assert redact("token-elsewhere") == "***"
+
+
+def _use_token_file(place: Place, content: bytes) -> None:
+    home = place.folder / "home" / ".kaggle"
+    home.mkdir(parents=True)
+    (home / "access_token").write_bytes(content)
+
+
+@pytest.mark.parametrize("in_file", [True, False], ids=["file", "variable"])
+@pytest.mark.parametrize(
+    ("token", "words"),
+    [
+        (f"{SECRET}\nsecond-line-of-it", "more than one line"),
+        (f"{SECRET}\r\n\r\n{SECRET}", "more than one line"),
+        (f"first {SECRET}", "white space"),
+        (f"{SECRET}\x1b", "control character"),
+        (f'"{SECRET}"', "quotation mark"),
+        (f"{SECRET}\u20ac", "not ASCII"),
+    ],
+)
+def test_a_token_that_no_header_can_hold_is_neither_sent_nor_shown(
+    place: Place, token: str, words: str, in_file: bool
+) -> None:
+    if in_file:
+        _use_token_file(place, token.encode())
+    else:
+        place.more["KAGGLE_API_TOKEN"] = token
+    done = [place.submit(), place.call("scores")]
+    assert place.world.calls == []
+    done.append(place.call("doctor"))
+    for one in done:
+        assert one.code == 2
+        assert SECRET not in one.words
+        assert "second-line" not in one.words
+        assert "Traceback" not in one.words
+    assert words in done[0].words
+    assert ("access_token" if in_file else "KAGGLE_API_TOKEN") in done[0].words
+    assert "stop Credentials" in done[2].words
+    assert set(words.split()) <= set(done[2].words.split())
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(SECRET.encode("utf-16"), "not UTF-8"), (b"x" * 10**6, "larger than")],
+    ids=["utf-16", "large"],
+)
+def test_a_token_file_that_the_cli_cannot_read_is_named(
+    place: Place, content: bytes, words: str
+) -> None:
+    _use_token_file(place, content)
+    done = place.call("scores")
+    assert done.code == 2
+    assert "home/.kaggle/access_token" in done.words
+    assert words in done.words
+    assert SECRET not in done.words
+
+
+@pytest.mark.parametrize("value", ["/nowhere/token", "{folder}"])
+def test_a_variable_that_names_no_file_is_told(place: Place, value: str) -> None:
+    place.more["KAGGLE_API_TOKEN"] = value.format(folder=place.folder)
+    done = place.call("scores")
+    assert done.code == 2
+    assert "KAGGLE_API_TOKEN" in done.words
+    assert "file" in done.words
+    assert place.world.calls == []
+
+
+def test_white_space_around_a_token_is_left_out(place: Place) -> None:
+    place.more["KAGGLE_API_TOKEN"] = f" {SECRET}\r\n"
+    done = place.call("doctor")
+    assert done.code == 0, done.stdout
+    assert "note Credentials" in done.words
+    assert "Bearer" in place.world.schemes
+    assert place.submit().code == 0
+
+
+FORMS = {
+    "whole": lambda secret: secret,
+    "a line": lambda secret: secret.splitlines()[-1],
+    "repr": repr,
+    "bytes": lambda secret: repr(f"Bearer {secret}".encode()),
+    "JSON": lambda secret: json.dumps({"token": secret}),
+    "percent": lambda secret: f"https://host/?t={quote(secret, safe='')}&x",
+    "plus": lambda secret: f"t={quote_plus(secret)}",
+    "base64": lambda secret: base64.b64encode(secret.encode()).decode(),
+    "hex": lambda secret: secret.encode().hex(),
+    **{
+        f"base64 after {text}": lambda secret, text=text: base64.urlsafe_b64encode(
+            f"{text}{secret}{text}".encode()
+        ).decode()
+        for text in ("u", "us", "use", "user:")
+    },
+}
+
+
+def _can_be_read(shown: str, secret: str) -> bool:
+    """Whether four letters of one of its lines can be read in a text, decoded in some way."""
+    read = {shown, unquote_plus(shown), shown.encode("latin-1").decode("unicode_escape")}
+    for word in re.findall(r"[\w+/-]{8,}", shown, re.ASCII):
+        for start in range(4):
+            part = word[start : start + (len(word) - start) // 4 * 4]
+            standard = part.replace("-", "+").replace("_", "/")
+            read.add(base64.b64decode(standard).decode(errors="replace"))
+        if re.fullmatch(r"[0-9a-f]+", word):
+            read.add(bytes.fromhex(word[: len(word) // 2 * 2]).decode(errors="replace"))
+    pieces = [line[at : at + 4] for line in secret.splitlines() for at in range(len(line) - 3)]
+    return any(piece in text for piece in pieces for text in read)
+
+
+@pytest.mark.parametrize("form", list(FORMS))
+@pytest.mark.parametrize(
+    "secret", ["KGAT_0123456789/+=abc", "7irst~line:of\n5econd\tl\u00efne"], ids=["one", "two"]
+)
+def test_a_secret_is_hidden_however_it_is_written(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, form: str, secret: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("KAGGLE_API_TOKEN", secret)
+    printed = FORMS[form](secret)
+    assert _can_be_read(printed, secret)
+    assert not _can_be_read(redact(printed), secret), redact(printed)
+
+
+def test_the_password_of_a_proxy_is_hidden() -> None:
+    assert redact("at http://me:pass-word@proxy:80/x") == "at http://me:***@proxy:80/x"
+    assert redact("at http://proxy:80/me@x") == "at http://proxy:80/me@x"
 
 
 @pytest.mark.parametrize(
