@@ -38,10 +38,10 @@ from benchmarks.paper_report import (
     show,
 )
 from benchmarks.parts import FOLDS, Fit, compute, prepare, read_parts
-from solution.analysis.published_numbers import read_published
 from solution.commands.options import Address, ExecutorOption, make_executor
 from solution.domain.collection import LAYOUT, NAMES, TILE
 from solution.domain.metrics import Mean
+from solution.papers.published_numbers import read_published
 from solution.system.wording import count
 
 Curves = Mapping[str, list[float]]  # curve_scores and curve_seconds of a fit

@@ -35,8 +35,8 @@ from solution.features.preparation import Preparation
 from solution.models.base import Ranker, RankerSettings
 from solution.models.layout.cost_net import CostNetSettings
 from solution.models.layout.layout_gnn import LayoutGnnSettings
-from solution.models.papers.tgraph import TGraphSettings
-from solution.models.wrappers import SublistAverage
+from solution.papers.tgraph import TGraphSettings
+from solution.papers.wrappers import SublistAverage
 from solution.store.preparing import prepare_store
 from solution.store.store import Store
 from solution.system.processes import open_pool

@@ -21,7 +21,7 @@ from solution.features.preparation import Preparation
 from solution.models.layout.layout_gnn import LayoutGnnSettings
 from solution.models.nets.net_ranker import NetRanker
 from solution.models.nets.training_loop import train
-from solution.models.papers.tgraph import TGraphSettings
+from solution.papers.tgraph import TGraphSettings
 from solution.system.report import silent
 from solution.system.terminal import make_table
 from solution.training.plan import IS_LABELLED, Plan

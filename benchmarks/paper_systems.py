@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from solution.analysis.published_numbers import tell
 from solution.domain.collection import LAYOUT, TILE
 from solution.experiments.base import find_experiment
 from solution.models.base import RankerSettings
-from solution.models.papers.nodes import NodeSettings
+from solution.papers.nodes import NodeSettings
+from solution.papers.published_numbers import tell
 
 FEW = NodeSettings(trained=40)  # a step keeps so few; a graph is predicted from all nodes
 

@@ -119,7 +119,7 @@ def ask_tgraph(programs: list[str]) -> dict[str, float]:
     from solution import read_graph
     from solution.features.preparation import Preparation
     from solution.models.nets.training_settings import TrainingSettings
-    from solution.models.papers.tgraph import TGraphSettings
+    from solution.papers.tgraph import TGraphSettings
     from tests.made.graphs import make_layout_graph
 
     settings = TGraphSettings(training=TrainingSettings(epochs=1, configs_per_graph=8))

@@ -63,7 +63,7 @@ def measure_way(path: Path, way: str) -> Found:
     from solution.domain.collection import collection
     from solution.features.preparation import Preparation
     from solution.models.nets.training_loop import Example, train
-    from solution.models.papers.segment_training import SegmentSettings
+    from solution.papers.segment_training import SegmentSettings
     from solution.system.report import silent
 
     torch.set_num_threads(1)

@@ -23,11 +23,11 @@ from solution.analysis.panels import (
     say,
     spread_evenly,
 )
-from solution.analysis.published_numbers import read_published
 from solution.analysis.scale import BAND
 from solution.domain.collection import NAMES
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import OPCODES, VIRTUAL
+from solution.papers.published_numbers import read_published
 from solution.system.wording import count
 
 MAX_GRAPHS = 8  # of a collection whose configurations are shown together

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from pkgutil import iter_modules
 from typing import Annotated
 
 import typer
@@ -25,16 +24,16 @@ def experiments(
     ] = False,
 ) -> None:
     """List the experiments that come with the package: what each is, in a sentence."""
-    from solution.experiments import DEFAULTS, published
-    from solution.experiments.base import describe_experiments
+    from solution.experiments import DEFAULTS
+    from solution.experiments.base import describe_experiments, list_added
 
     found = describe_experiments()
-    of_papers = {module.name for module in iter_modules(published.__path__)}
+    of_papers = list_added()
     others = [name for name in found if name not in DEFAULTS and name not in of_papers]
     _show("What `fastslow run` trains", DEFAULTS, found)
     _show("Others, for --experiment; a Python file of yours is one as well", others, found)
     if everything:
-        _show("Published systems and ablations", sorted(of_papers), found)
+        _show("Published systems and ablations", of_papers, found)
     else:
         say(f"{len(of_papers)} of published systems and ablations are left out. Give --all.")
 

@@ -1,7 +1,8 @@
 """An experiment: a ranker with its settings, on its collections, with its seeds.
 
-Each lives in a file of its own that holds one frozen value called EXPERIMENT, in this package, in
-`published` (systems of papers) or anywhere on disk. The file's name is the experiment's name.
+Each is a file that holds one frozen value called EXPERIMENT: in this package, in the packages that
+the catalogue of kinds names (published systems), or anywhere on disk. The file's name is the
+experiment's name.
 """
 
 import ast
@@ -19,9 +20,8 @@ from typing import Any
 
 from solution import experiments
 from solution.domain.collection import collection
-from solution.experiments import published
 from solution.models.base import RankerSettings
-from solution.models.catalogue import describe_settings
+from solution.models.catalogue import ADDED, describe_settings
 from solution.system.errors import InputError
 from solution.system.names import check_name, suggest
 
@@ -136,12 +136,25 @@ def describe_experiments() -> dict[str, str]:
 
 def _list_modules() -> dict[str, str]:
     """The module of each experiment of the package, by the experiment's name."""
-    found = {}
-    for package in (experiments, published):
-        for module in pkgutil.iter_modules(package.__path__):
-            if not module.ispkg and module.name != "base":
-                found[module.name] = f"{package.__name__}.{module.name}"
+    return {**_list_modules_of(experiments), **_list_added()}
+
+
+def list_added() -> list[str]:
+    """Return the names of the experiments of packages that add kinds: published systems."""
+    return sorted(_list_added())
+
+
+def _list_added() -> dict[str, str]:
+    found: dict[str, str] = {}
+    for package in ADDED:
+        found |= _list_modules_of(importlib.import_module(f"{package}.experiments"))
     return found
+
+
+def _list_modules_of(package: ModuleType) -> dict[str, str]:
+    modules = pkgutil.iter_modules(package.__path__, f"{package.__name__}.")
+    names = (module.name for module in modules if not module.ispkg)
+    return {name.rpartition(".")[2]: name for name in names if not name.endswith(".base")}
 
 
 def find_experiment(name: str) -> Experiment:

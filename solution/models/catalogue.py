@@ -29,8 +29,8 @@ from solution.system.sealing import check_files, list_checksums, read_record
 RECORD, FORMAT = "model.json", 1
 OWN = "own:"
 
-# The module of each kind's settings; only the one that is asked for is imported.
-_PLACES = {
+# The settings class of each of our kinds; only the module that is asked for is imported.
+OURS = {
     "nothing": "nothing.NothingSettings",
     "least_squares": "linear.OrdinarySettings",
     "ridge": "linear.RidgeSettings",
@@ -45,23 +45,22 @@ _PLACES = {
     "cost_kernel": "layout.cost_kernel.CostKernelSettings",
     "tile_net": "tile.tile_gnn.TileGnnSettings",
     "early_tile_net": "tile.tile_gnn.EarlyTileGnnSettings",
-    "permutation_average": "wrappers.PermutationAverageSettings",
-    "sublist_average": "wrappers.SublistAverageSettings",
-    "prepared": "prepared.PreparedSettings",
-    "tpugraphs": "papers.tpugraphs.TpuGraphsSettings",
-    "tpugraphs_tile": "papers.tpugraphs_tile.TpuGraphsTileSettings",
-    "tgraph": "papers.tgraph.TGraphSettings",
-    "residual": "papers.residual_attention.ResidualSettings",
-    "residual_tile": "papers.residual_tile.ResidualTileSettings",
-    "segment_training": "papers.segment_training.SegmentSettings",
-    "violation": "papers.violation.ViolationSettings",
-    "study_trees": "papers.lightgbm_model.StudyTreeSettings",
-    "study_least_squares": "papers.lightgbm_model.StudyOrdinarySettings",
-    "study_ridge": "papers.lightgbm_model.StudyRidgeSettings",
-    "study_lasso": "papers.lightgbm_model.StudyLassoSettings",
 }
-KINDS = tuple(_PLACES)
+# Packages that add kinds, and experiments in a package `experiments` inside them.
+ADDED = ("solution.papers",)
 _ROOM = __name__.rpartition(".")[0]
+
+
+def _list_places() -> dict[str, str]:
+    """Return the full name of the settings class of each kind."""
+    rooms = {_ROOM: OURS, **{name: importlib.import_module(name).KINDS for name in ADDED}}
+    return {
+        kind: f"{room}.{place}" for room, kinds in rooms.items() for kind, place in kinds.items()
+    }
+
+
+_PLACES = _list_places()
+KINDS = tuple(_PLACES)
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,7 @@ def kind_of(settings: RankerSettings) -> str:
     """The kind in the table, or the user's own."""
     where = f"{type(settings).__module__}.{type(settings).__qualname__}"
     for kind, place in _PLACES.items():
-        if where == f"{_ROOM}.{place}":
+        if where == place:
             return kind
     return OWN + type(settings).__qualname__
 
@@ -163,7 +162,7 @@ def load_model(folder: Path, own: Sequence[RankerSettings] = ()) -> Model:
 def _find_class(kind: object, own: Sequence[RankerSettings]) -> type[RankerSettings]:
     if isinstance(kind, str) and kind in _PLACES:
         module, _, name = _PLACES[kind].rpartition(".")
-        found: type[RankerSettings] = vars(importlib.import_module(f"{_ROOM}.{module}"))[name]
+        found: type[RankerSettings] = vars(importlib.import_module(module))[name]
         return found
     for settings in own:
         if kind == kind_of(settings):

@@ -18,8 +18,8 @@ from solution.domain.codebook_encoder import encode
 from solution.domain.graph import Graph
 from solution.features.layout.conflicts import find_constraints
 from solution.features.padding import repair_padding
-from solution.features.study_table import study_rows
 from solution.features.work import num_bytes
+from solution.papers.study_table import study_rows
 from solution.system.errors import InputError
 from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
 

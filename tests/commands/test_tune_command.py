@@ -16,10 +16,10 @@ from solution.experiments.base import Experiment, find_experiment
 from solution.features.preparation import Preparation
 from solution.models.linear import LinearRanker, RidgeSettings
 from solution.models.nothing import NothingSettings
-from solution.models.papers.residual_attention import ResidualSettings
-from solution.models.papers.tpugraphs import TpuGraphsSettings
 from solution.models.tile.tile_gnn import TileGnnSettings
 from solution.models.trees.lightgbm_ranker import LightGBMSettings
+from solution.papers.residual_attention import ResidualSettings
+from solution.papers.tpugraphs import TpuGraphsSettings
 from solution.store.preparing import prepare_store
 from solution.system.errors import InputError
 from solution.training.plan import make_plan

@@ -23,7 +23,7 @@ from solution.models.catalogue import (
 from solution.models.linear import RidgeSettings
 from solution.models.nothing import NothingSettings
 from solution.models.trees.lightgbm_ranker import LightGBMSettings
-from solution.models.wrappers import PermutationAverageSettings
+from solution.papers.wrappers import PermutationAverageSettings
 from solution.system.errors import InputError
 from solution.system.files import read_sealed, write_sealed
 from tests.made.graphs import make_layout_graph, make_tile_graph

@@ -10,13 +10,13 @@ from solution.experiments.base import find_experiment
 from solution.models.layout.layout_gnn import LayoutGnnSettings
 from solution.models.linear import LassoSettings, RidgeSettings
 from solution.models.nets.training_settings import TrainingSettings
-from solution.models.papers.lightgbm_model import StudyLassoSettings
-from solution.models.papers.nodes import NodeSettings
-from solution.models.papers.segment_training import SegmentSettings
-from solution.models.papers.tpugraphs import TpuGraphsSettings
-from solution.models.papers.tpugraphs_tile import TpuGraphsTileSettings
-from solution.models.papers.violation import ViolationSettings
 from solution.models.tile.tile_gnn import EarlyTileGnnSettings, TileGnnSettings
+from solution.papers.lightgbm_model import StudyLassoSettings
+from solution.papers.nodes import NodeSettings
+from solution.papers.segment_training import SegmentSettings
+from solution.papers.tpugraphs import TpuGraphsSettings
+from solution.papers.tpugraphs_tile import TpuGraphsTileSettings
+from solution.papers.violation import ViolationSettings
 from solution.system.errors import InputError
 
 WRONG: list[tuple[Callable[[], object], str]] = [

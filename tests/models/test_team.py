@@ -15,8 +15,8 @@ from solution.models.nets.stepping import Steps, sample
 from solution.models.nets.team import Team, lead
 from solution.models.nets.training_loop import make_optimizer
 from solution.models.nets.training_settings import TrainingSettings
-from solution.models.papers.segment_training import SegmentSettings
 from solution.models.tile.tile_gnn import TileGnnSettings
+from solution.papers.segment_training import SegmentSettings
 from solution.system.errors import InputError
 from tests.made.graphs import make_layout_graph, make_tile_graph
 

@@ -15,26 +15,26 @@ from solution.models.layout.layout_gnn import LayoutGnnSettings
 from solution.models.linear import LassoSettings, OrdinarySettings, RidgeSettings
 from solution.models.nets.training_settings import TrainingSettings
 from solution.models.nothing import NothingSettings
-from solution.models.papers.lightgbm_model import (
-    StudyLassoSettings,
-    StudyOrdinarySettings,
-    StudyRidgeSettings,
-    StudyTreeSettings,
-)
-from solution.models.papers.residual_attention import ResidualSettings
-from solution.models.papers.residual_tile import ResidualTileSettings
-from solution.models.papers.segment_training import SegmentSettings
-from solution.models.papers.tgraph import TGraphSettings
-from solution.models.papers.tpugraphs import TpuGraphsSettings
-from solution.models.papers.tpugraphs_tile import TpuGraphsTileSettings
-from solution.models.papers.violation import ViolationSettings
-from solution.models.prepared import PreparedSettings
 from solution.models.tile.tile_gnn import EarlyTileGnnSettings, TileGnnSettings
 from solution.models.trees.contraction_ranker import ContractionSettings
 from solution.models.trees.lightgbm_ranker import LightGBMSettings, PointwiseSettings
 from solution.models.trees.pairwise_ranker import PairwiseSettings
 from solution.models.trees.propagated_ranker import PropagatedTreeSettings
-from solution.models.wrappers import PermutationAverageSettings, SublistAverageSettings
+from solution.papers.lightgbm_model import (
+    StudyLassoSettings,
+    StudyOrdinarySettings,
+    StudyRidgeSettings,
+    StudyTreeSettings,
+)
+from solution.papers.prepared import PreparedSettings
+from solution.papers.residual_attention import ResidualSettings
+from solution.papers.residual_tile import ResidualTileSettings
+from solution.papers.segment_training import SegmentSettings
+from solution.papers.tgraph import TGraphSettings
+from solution.papers.tpugraphs import TpuGraphsSettings
+from solution.papers.tpugraphs_tile import TpuGraphsTileSettings
+from solution.papers.violation import ViolationSettings
+from solution.papers.wrappers import PermutationAverageSettings, SublistAverageSettings
 from solution.runs.folder import Run
 from solution.serving.packing import pack
 from solution.store.preparing import prepare_store

@@ -12,7 +12,7 @@ from solution.models.layout.layout_gnn import LayoutGnnSettings
 from solution.models.nets import fit_state, stepping
 from solution.models.nets.checkpoint import NAME, load_checkpoint, save_checkpoint
 from solution.models.nets.training_settings import TrainingSettings
-from solution.models.wrappers import SublistAverageSettings
+from solution.papers.wrappers import SublistAverageSettings
 from tests.made.graphs import make_layout_graph
 
 GRAPHS = [make_layout_graph(seed, configs=16, name=f"program_{seed}") for seed in range(4)]

@@ -1,0 +1,12 @@
+"""Our layout net, told what dots sum over."""
+
+import dataclasses
+
+from solution.experiments.layout_gnn_001 import EXPERIMENT as USUAL
+from solution.papers.prepared import PreparedSettings
+
+EXPERIMENT = dataclasses.replace(
+    USUAL,
+    name="layout_gnn_contractions_001",
+    ranker=PreparedSettings(USUAL.ranker, contractions=True),
+)

@@ -1,0 +1,13 @@
+"""The residual net of a student report with self-attention, 50 graphs a step."""
+
+from dataclasses import replace
+
+from solution.domain.collection import LAYOUT
+from solution.experiments.base import Experiment
+from solution.papers.residual_attention import TRAINING, ResidualSettings
+
+EXPERIMENT = Experiment(
+    name="layout_residual_attention_batch_50_001",
+    collections=LAYOUT,
+    ranker=ResidualSettings(training=replace(TRAINING, graphs_per_step=50)),
+)

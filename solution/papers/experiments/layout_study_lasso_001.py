@@ -1,0 +1,11 @@
+"""Lasso on padding and counts of layout values, as in the LightGBM study."""
+
+from solution.domain.collection import LAYOUT
+from solution.experiments.base import Experiment
+from solution.papers.lightgbm_model import StudyLassoSettings
+
+EXPERIMENT = Experiment(
+    name="layout_study_lasso_001",
+    collections=LAYOUT,
+    ranker=StudyLassoSettings(max_rows=66_000),
+)

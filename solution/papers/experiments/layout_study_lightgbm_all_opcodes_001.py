@@ -1,0 +1,11 @@
+"""Trees on padding, layout values and all opcodes, pruned ones too, as in the LightGBM study."""
+
+from solution.domain.collection import LAYOUT
+from solution.experiments.base import Experiment
+from solution.papers.lightgbm_model import StudyTreeSettings
+
+EXPERIMENT = Experiment(
+    name="layout_study_lightgbm_all_opcodes_001",
+    collections=LAYOUT,
+    ranker=StudyTreeSettings(max_rows=66_000, opcodes="all"),
+)

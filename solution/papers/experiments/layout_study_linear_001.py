@@ -1,0 +1,11 @@
+"""Least squares on padding and counts of layout values, as in the LightGBM study."""
+
+from solution.domain.collection import LAYOUT
+from solution.experiments.base import Experiment
+from solution.papers.lightgbm_model import StudyOrdinarySettings
+
+EXPERIMENT = Experiment(
+    name="layout_study_linear_001",
+    collections=LAYOUT,
+    ranker=StudyOrdinarySettings(max_rows=66_000),
+)

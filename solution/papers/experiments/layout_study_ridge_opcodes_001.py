@@ -1,0 +1,11 @@
+"""Ridge on padding, layout values and opcodes, as in the LightGBM study."""
+
+from solution.domain.collection import LAYOUT
+from solution.experiments.base import Experiment
+from solution.papers.lightgbm_model import StudyRidgeSettings
+
+EXPERIMENT = Experiment(
+    name="layout_study_ridge_opcodes_001",
+    collections=LAYOUT,
+    ranker=StudyRidgeSettings(max_rows=66_000, opcodes="kept"),
+)

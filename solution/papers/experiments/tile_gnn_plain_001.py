@@ -1,0 +1,10 @@
+"""Our tile net with the numbers of nodes as they are, not their logarithms."""
+
+import dataclasses
+
+from solution.experiments.tile_gnn_001 import EXPERIMENT as USUAL
+from solution.papers.prepared import PreparedSettings
+
+EXPERIMENT = dataclasses.replace(
+    USUAL, name="tile_gnn_plain_001", ranker=PreparedSettings(USUAL.ranker, encoding="plain")
+)

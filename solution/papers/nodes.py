@@ -1,0 +1,249 @@
+"""Which nodes of a layout graph a published net looks at, and the numbers that it is given.
+
+Graphs have up to 43,615 nodes, and published nets learn from a random part of them:
+
+    pruning    all but the neighbourhood of the configurable nodes is cut off, once for all
+    trained    random nodes that are kept at a step, others at each; evenly, or by their work
+    scored     nodes that a graph is predicted from: all, as the documents drop nodes in training
+               only; else subsets of so many, always the same ones, whose scores are averaged
+
+Subsets are for attention among all pairs, which costs the square of their nodes: its memory is
+bounded without them (solution.models.nets.layers.attend), its time is not. Their nodes are drawn by
+a hash of what is around each, so their numbers change nothing. Nodes that look alike are kept
+together or not at all.
+"""
+
+import dataclasses
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any, ClassVar, Self, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from solution.domain import vocabulary
+from solution.domain.graph import Graph
+from solution.domain.memo import PerGraph
+from solution.features.pruning import PRUNINGS
+from solution.features.work import num_operations
+from solution.models.base import RankerSettings
+from solution.models.nets.devices import send
+from solution.models.nets.net_ranker import NetRanker
+from solution.models.nets.training_settings import TrainingSettings
+from solution.models.settings import check_choice, check_size
+from solution.papers.node_choice import (
+    DRAWS,
+    choose_at_random,
+    choose_by_contents,
+    hash_nodes,
+    mix_keys,
+)
+from solution.papers.rows import RowInputs, prepare_rows
+
+OPCODE_WIDTH = 32
+NUM_NUMERIC = vocabulary.NUM_NODE_FEATURES  # the last six are the layout in the program
+NUM_LAYOUT = vocabulary.NUM_LAYOUT_FEATURES
+CHUNK_VALUES = 1 << 22  # of a layer that are in memory at once while predicting
+MAX_SUBSETS = 1000
+
+
+@dataclass(frozen=True)
+class NodeSettings:
+    """Which nodes are looked at."""
+
+    pruning: str = "nothing"  # a name in features.pruning.PRUNINGS
+    hops: int = 1  # kept around the configurable nodes
+    trained: int | None = None  # random nodes of a graph at each step; None: all
+    draw: str = "evenly"  # how those are drawn: a name in DRAWS
+    scored: int | None = None  # nodes of each subset that a graph is predicted from; None: all
+    subsets: int = 1  # whose scores are averaged, where `scored` is less than there are
+
+    def __post_init__(self) -> None:
+        check_choice("pruning", self.pruning, PRUNINGS)
+        check_choice("draw", self.draw, DRAWS)
+        check_size("subsets", self.subsets, MAX_SUBSETS)
+
+
+@dataclass(frozen=True)
+class NodeInputs(RowInputs):
+    """A layout graph, or some of its nodes, as tensors."""
+
+    columns: np.ndarray  # (configurable,) int64 the columns of the codes
+    keys: np.ndarray  # (nodes,) uint64 a hash of what is around each
+    work: np.ndarray  # (nodes,) float64 the operations of each, at least one
+
+    def given(self, configs: np.ndarray) -> Tensor:
+        codes = self.codebook.codes[configs][:, self.columns]
+        pairs = (codes + self.codebook.starts[self.columns]).T
+        return self.pair_tokens[send(pairs, self.pair_tokens.device)]
+
+    def keep(self, nodes: Tensor) -> Self:
+        """Only `nodes` (k,) and the edges between them; the configurations stay."""
+        position = torch.full((len(self.opcodes),), -1, device=nodes.device)
+        position[nodes] = torch.arange(len(nodes), device=nodes.device)
+        edges, configurable = position[self.edge_index], position[self.configurable]
+        return dataclasses.replace(
+            self,
+            opcodes=self.opcodes[nodes],
+            numeric=self.numeric[nodes],
+            tokens=self.tokens[nodes],
+            edge_index=edges[:, (edges >= 0).all(dim=0)],
+            configurable=configurable[configurable >= 0],
+            columns=self.columns[(configurable >= 0).cpu().numpy()],
+            keys=self.keys[nodes.cpu().numpy()],
+            work=self.work[nodes.cpu().numpy()],
+        )
+
+
+def prepare_nodes(graph: Graph, settings: NodeSettings) -> NodeInputs:
+    """Prune the graph and describe its nodes; kept as long as the graph."""
+    return _preparer(settings.pruning, settings.hops)(graph)
+
+
+@cache
+def _preparer(pruning: str, hops: int) -> PerGraph[NodeInputs]:
+    return PerGraph(partial(_prepare, pruning=pruning, hops=hops))
+
+
+def _prepare(graph: Graph, pruning: str, hops: int) -> NodeInputs:
+    pruned = PRUNINGS[pruning](graph, hops)
+    rows = prepare_rows(pruned)
+    return NodeInputs(
+        **{field.name: getattr(rows, field.name) for field in dataclasses.fields(rows)},
+        columns=np.arange(len(pruned.configurable)),
+        keys=hash_nodes(pruned),
+        work=num_operations(pruned),
+    )
+
+
+class NodeRows(nn.Module):
+    """A row for every node of every configuration: (nodes, configs, width).
+
+    What the configuration says joins the configurable nodes as 18 numbers, -1 ... 5 over 6 and
+    moved so that 0 is "not given"; it is 0 at all other nodes.
+
+    Args:
+        columns: numeric features of a node, with the six of its layout in the program.
+        activation: between the two products.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        columns: int = NUM_NUMERIC,
+        activation: Callable[[Tensor], Tensor] = functional.gelu,
+    ) -> None:
+        super().__init__()
+        self.opcode = nn.Embedding(vocabulary.NUM_OPCODES, OPCODE_WIDTH)
+        self.node = nn.Linear(OPCODE_WIDTH + columns, width)
+        self.layout = nn.Linear(NUM_LAYOUT, width, bias=False)
+        self.out = nn.Linear(width, width)
+        self.activation = activation
+
+    def forward(self, inputs: NodeInputs, given: Tensor) -> Tensor:
+        parts = [self.opcode(inputs.opcodes), inputs.numeric, _as_numbers(inputs.tokens)]
+        nodes = self.node(torch.cat(parts, dim=-1))
+        rows = nodes[:, None].expand(-1, given.shape[1], -1)
+        rows = rows.index_add(0, inputs.configurable, self.layout(given))
+        return self.out(self.activation(rows))
+
+
+def layout_numbers(inputs: NodeInputs, configs: np.ndarray) -> Tensor:
+    """The layouts (configurable, len(configs), 18) float32 as NodeRows takes them."""
+    return _as_numbers(inputs.given(configs))
+
+
+def _as_numbers(tokens: Tensor) -> Tensor:
+    return tokens.float() / vocabulary.MAX_RANK
+
+
+class NodeRankerSettings(RankerSettings):
+    """The settings of a net that may look at some nodes only; a subclass has them as fields."""
+
+    nodes: NodeSettings
+    training: TrainingSettings
+
+    @property
+    def needed_hops(self) -> int | None:
+        return self.nodes.hops if self.nodes.pruning == "neighbourhood" else None
+
+
+Settings = TypeVar("Settings", bound=NodeRankerSettings)
+Inputs = TypeVar("Inputs", bound=NodeInputs)
+
+
+class NodeRanker(NetRanker[Settings, Inputs]):
+    """The Ranker around a NodeNet."""
+
+    scaled_tables: ClassVar[tuple[str, ...]] = ("numeric",)
+
+    def prepare(self, graph: Graph) -> Any:
+        return prepare_nodes(graph, self.settings.nodes)
+
+
+class NodeNet(nn.Module):
+    """A RankingNet that scores a graph at a time; a subclass says how.
+
+    Args:
+        width: the most numbers that a layer holds of a node.
+    """
+
+    def __init__(self, nodes: NodeSettings, width: int) -> None:
+        super().__init__()
+        self.nodes = nodes
+        self.width = width
+
+    @property
+    def limit(self) -> int | None:
+        """How many nodes of a graph are looked at now."""
+        return self.nodes.trained if self.training else self.nodes.scored
+
+    @abstractmethod
+    def score(self, inputs: Any, configs: np.ndarray) -> Tensor:
+        """The scores (len(configs),) of configurations of the nodes that `take` chose."""
+
+    def preferred(self, inputs: Any) -> np.ndarray:
+        """The nodes (nodes,) bool that are kept before others."""
+        return np.zeros(len(inputs.opcodes), bool)
+
+    def take(self, inputs: Any, subset: int = 0) -> Any:
+        """The inputs with the nodes that are looked at now; while predicting, those of a subset."""
+        count, num_nodes = self.limit, len(inputs.opcodes)
+        if count is None or count >= num_nodes:
+            return inputs
+        preferred = self.preferred(inputs)
+        if self.training:
+            weights = inputs.work if self.nodes.draw == "work" else None
+            chosen = choose_at_random(count, preferred, weights)
+        else:
+            chosen = choose_by_contents(mix_keys(inputs.keys, subset), count, preferred)
+        return inputs.keep(torch.from_numpy(chosen).to(inputs.opcodes.device))
+
+    def score_batch(self, batch: Sequence[Any], configs: np.ndarray) -> Tensor:
+        """(configs, graphs), a graph at a time."""
+        scores = [self.score(self.take(item), configs[:, i]) for i, item in enumerate(batch)]
+        return torch.stack(scores, dim=1)
+
+    def count_values(self, inputs: Any) -> int:
+        """Nodes times width."""
+        return min(len(inputs.opcodes), self.limit or len(inputs.opcodes)) * self.width
+
+    @torch.inference_mode()
+    def score_graph(self, inputs: Any) -> np.ndarray:
+        """(configs,): the mean over the subsets, where not all nodes are looked at."""
+        self.eval()
+        is_whole = self.nodes.scored is None or self.nodes.scored >= len(inputs.opcodes)
+        count = 1 if is_whole else self.nodes.subsets
+        scores = [self._score_subset(self.take(inputs, number)) for number in range(count)]
+        return scores[0] if count == 1 else np.stack(scores).mean(axis=0, dtype=np.float32)
+
+    def _score_subset(self, taken: Any) -> np.ndarray:
+        """(configs,), a chunk of configurations at a time."""
+        step = max(1, CHUNK_VALUES // self.count_values(taken))
+        rows = np.arange(len(taken.codebook.codes))
+        chunks = [self.score(taken, rows[n : n + step]) for n in range(0, len(rows), step)]
+        return torch.cat(chunks).float().cpu().numpy()

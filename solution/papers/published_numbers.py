@@ -1,0 +1,54 @@
+"""What the documents report of their systems, each number with its place: published.toml."""
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from pydantic import TypeAdapter
+
+FILE = "published.toml"
+
+
+@dataclass(frozen=True)
+class Document:
+    """A report or paper."""
+
+    title: str
+    file: str = ""  # how the name of its text begins, where there is one to compare with
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number that a document reports."""
+
+    document: str
+    place: str  # a table or section
+    what: str
+    value: float
+    unit: str = ""
+    quote: str = ""  # the document's own text around it
+
+    def __str__(self) -> str:
+        return f"{self.value:,g}{self.unit}"
+
+
+@dataclass(frozen=True)
+class Published:
+    """All of them, by name."""
+
+    documents: dict[str, Document]
+    numbers: dict[str, Number]
+
+
+@cache
+def read_published() -> Published:
+    """The file that comes with the package."""
+    text = (files("solution.papers") / FILE).read_text(encoding="utf-8")
+    return TypeAdapter(Published).validate_python(tomllib.loads(text))
+
+
+def tell(*names: str) -> str:
+    """The numbers of these names in words: "top-5 slowdown of ridge on tiles: 52.5%"."""
+    numbers = [read_published().numbers[name] for name in names]
+    return "; ".join(f"{number.what}: {number}" for number in numbers)

@@ -1,0 +1,157 @@
+"""TGraph, the net of the competition's first place: a row for every configuration and node.
+
+    node features, opcode, layouts ─▶ 2 linear blocks ─▶ 2 SAGE blocks ─▶ mean ─▶ score
+
+A block is a product, an instance norm over the nodes, channel attention, and attention across the
+configurations that are scored together. So a score depends on which those are: wrap the settings in
+SublistAverageSettings (solution.papers.wrappers) to have it averaged out. With `across=False` there
+is none, and products are twice as wide: each configuration is scored by itself.
+
+Source: Khizbullin et al., "Fast or slow? TGraph ...", Frontiers in Artificial Intelligence, 2025
+(10.3389/frai.2025.1605539), and the team's description of its entry. Where these are silent (the
+activation, the residual connection of the SAGE blocks): GELU, and one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch_geometric.nn import SAGEConv
+
+from solution.domain.graph import Graph
+from solution.models.base import RankerSettings
+from solution.models.nets.layers import standardise
+from solution.models.nets.net_ranker import NetRanker
+from solution.models.nets.training_settings import TrainingSettings
+from solution.papers.rows import RowInputs, Rows, prepare_rows
+
+SCORED_TOGETHER = 128  # configurations of a graph, beyond training
+REDUCTION = 8  # of the channels inside the channel attention
+TEMPERATURE = 0.5  # at the start
+
+
+@dataclass(frozen=True)
+class TGraphSettings(RankerSettings):
+    """Settings of TGraph; those of the winners, but for the number of epochs."""
+
+    width: int = 256
+    across: bool = True  # attention across the configurations that are scored together
+    training: TrainingSettings = field(
+        default_factory=lambda: TrainingSettings(
+            graphs_per_step=1, configs_per_graph=64, max_configs=None
+        )
+    )
+
+    def build(self, seed: int) -> "TGraphRanker":
+        """Make a ranker that is not fitted yet."""
+        return TGraphRanker(self, seed)
+
+
+class TGraphRanker(NetRanker[TGraphSettings, RowInputs]):
+    """TGraph as a Ranker.
+
+    Its scores depend on the list, whose configurations attend to each other.
+    """
+
+    scaled_tables = ("numeric",)
+
+    def prepare(self, graph: Graph) -> RowInputs:
+        return prepare_rows(graph)
+
+    def make_net(self) -> "TGraph":
+        return TGraph(self.settings.width, across=self.settings.across)
+
+
+class ChannelAttention(nn.Module):
+    """Squeeze and excitation: x * sigmoid(W2 relu(W1 mean over nodes of x)).
+
+    Shapes: x (nodes, configs, width) -> as x.
+    Source: Hu et al., "Squeeze-and-excitation networks", CVPR 2018.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        narrow = max(1, width // REDUCTION)
+        self.gate = nn.Sequential(
+            nn.Linear(width, narrow), nn.ReLU(), nn.Linear(narrow, width), nn.Sigmoid()
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.gate(x.mean(dim=0))
+
+
+class ConfigAttention(nn.Module):
+    """[x, x * softmax over configurations of x / T], for each node and channel; T is learned.
+
+    Shapes: x (nodes, configs, width) -> (nodes, configs, 2 width).
+    Source: the competition's first place.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.temperature = nn.Parameter(torch.tensor(TEMPERATURE))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([x, x * functional.softmax(x / self.temperature, dim=1)], dim=-1)
+
+
+class Block(nn.Module):
+    """GELU(ConfigAttention(ChannelAttention(norm(x)))); the attention doubles the width, if any.
+
+    Shapes: x (nodes, configs, width // 2), or (..., width) without attention across configurations
+    -> (nodes, configs, width).
+    """
+
+    def __init__(self, width: int, *, across: bool = True) -> None:
+        super().__init__()
+        self.channels = ChannelAttention(width // 2 if across else width)
+        self.configs = ConfigAttention() if across else nn.Identity()
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = standardise(x, eps=1e-5)
+        return functional.gelu(self.configs(self.channels(x)))
+
+
+class TGraph(nn.Module):
+    """Scores configurations of pruned layout graphs."""
+
+    def __init__(self, width: int, *, across: bool = True) -> None:
+        super().__init__()
+        self.width = width
+        self.rows = Rows()
+        inner = width // 2 if across else width
+        self.linear = nn.ModuleList(nn.Linear(w, inner) for w in (Rows.width, width))
+        self.convolution = nn.ModuleList(SAGEConv(width, inner, node_dim=0) for _ in range(2))
+        self.blocks = nn.ModuleList(Block(width, across=across) for _ in range(4))
+        self.readout = nn.Linear(width, 1)
+
+    def score_batch(self, batch: Sequence[RowInputs], configs: np.ndarray) -> Tensor:
+        """(configs, graphs), a graph at a time."""
+        scores = [self._score(inputs, configs[:, i]) for i, inputs in enumerate(batch)]
+        return torch.stack(scores, dim=1)
+
+    def count_values(self, inputs: RowInputs) -> int:
+        """Nodes times width."""
+        return len(inputs.opcodes) * self.width
+
+    @torch.inference_mode()
+    def score_graph(self, inputs: RowInputs) -> np.ndarray:
+        """(configs,), SCORED_TOGETHER at a time."""
+        self.eval()
+        rows = np.arange(len(inputs.codebook.codes))
+        chunks = [
+            self._score(inputs, rows[first : first + SCORED_TOGETHER])
+            for first in range(0, len(rows), SCORED_TOGETHER)
+        ]
+        return torch.cat(chunks).cpu().numpy()
+
+    def _score(self, inputs: RowInputs, configs: np.ndarray) -> Tensor:
+        x = self.rows(inputs, configs)
+        for linear, block in zip(self.linear, self.blocks[:2], strict=True):
+            x = block(linear(x))
+        for convolution, block in zip(self.convolution, self.blocks[2:], strict=True):
+            x = x + block(convolution(x, inputs.edge_index))
+        return self.readout(x.mean(dim=0)).squeeze(-1)

@@ -1,0 +1,163 @@
+"""The layout baseline with attention in front and the violation ratio behind, of a student report.
+
+    nodes, opcode, layouts ─▶ MLP ─▶ mask, attention ─▶ 3 SAGE blocks ─▶ mean, two sums ─┐
+                   layouts ────────────────────────────▲ ▲ ▲                             │
+    violation ratio of the configuration ────────────────────────────────────────────────┴▶ MLP ─▶
+
+The net is the baseline of TpuGraphs (solution.papers.tpugraphs) with a block of multi-head
+attention among all nodes as its initial layer (solution.papers.soft_attention). The
+violation ratio (solution.features.layout.violations) is of the whole graph. Random nodes are
+dropped while training, so that attention can be paid for; with `importance` the configurable ones
+and the nodes of importance (solution.papers.conflict_nodes), which the report proposes,
+come before all others, and with `draw="work"` (NodeSettings) those that compute much.
+
+Source: a student report on the competition (rank 107 of 616): 1,000 nodes and 16 configurations,
+500 or 10,000 and 32, or 5,000 of 30 features chosen by hand; the weights of the epoch with the most
+ordered pairs. What it says had no effect is a setting: where attention stands, its heads, the
+width, the convolution. Where it is silent (how many blocks of attention): one.
+"""
+
+import dataclasses
+from dataclasses import dataclass, field
+from functools import cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from solution.domain.graph import Graph
+from solution.domain.memo import PerGraph
+from solution.features.layout.violations import UNSET, violation_ratios
+from solution.features.pruning import PRUNINGS
+from solution.models.nets.convolutions import both_ways
+from solution.models.nets.layers import Mlp
+from solution.models.nets.training_settings import TrainingSettings
+from solution.models.settings import MAX_DEPTH, check_choice, check_size
+from solution.papers.chosen_features import COLUMNS, NUMERIC_COLUMNS
+from solution.papers.conflict_nodes import find_important
+from solution.papers.joined_blocks import JOINED_BLOCKS
+from solution.papers.nodes import (
+    NUM_NUMERIC,
+    NodeInputs,
+    NodeRanker,
+    NodeRankerSettings,
+    NodeSettings,
+)
+from solution.papers.soft_attention import NOT_ADJACENT, SoftAttention
+from solution.papers.tpugraphs import JoinedNet, pool
+
+PLACES = ("first", "last", None)
+
+
+@dataclass(frozen=True)
+class ViolationSettings(NodeRankerSettings):
+    """Settings of the net with attention and the violation ratio."""
+
+    width: int = 64
+    block: str = "sage"  # a name in models.papers.joined_blocks.JOINED_BLOCKS
+    rounds: int = 3
+    attention: str | None = "first"  # before or after the blocks; None: the baseline's net
+    heads: int = 16
+    head_width: int = 32
+    mask: float | None = NOT_ADJACENT  # of nodes that are not adjacent; None: no mask
+    compressed: bool = False  # 30 of the 140 node features
+    ratio: bool = True  # the violation ratio
+    unset: str = "suits"  # in it, a node without a layout of its own: of features' UNSET
+    importance: bool = False  # configurable nodes and those of importance are kept first
+    nodes: NodeSettings = field(default_factory=lambda: NodeSettings(trained=1000))
+    training: TrainingSettings = field(
+        default_factory=lambda: TrainingSettings(
+            configs_per_graph=16, max_configs=None, chosen_by="opa"
+        )
+    )
+
+    def __post_init__(self) -> None:
+        check_choice("unset", self.unset, UNSET)
+        check_choice("block", self.block, JOINED_BLOCKS)
+        check_choice("attention", self.attention, PLACES)
+        check_size("heads", self.heads, MAX_DEPTH)
+
+    def build(self, seed: int) -> "ViolationRanker":
+        """Make a ranker that is not fitted yet."""
+        return ViolationRanker(self, seed)
+
+
+@dataclass(frozen=True)
+class ViolationInputs(NodeInputs):
+    """A layout graph, or some of its nodes, as tensors."""
+
+    ratio: Tensor  # (distinct configs, 1) float32
+    preferred: np.ndarray  # (nodes,) bool that are kept before others
+
+    def keep(self, nodes: Tensor) -> "ViolationInputs":
+        preferred = self.preferred[nodes.cpu().numpy()]
+        return dataclasses.replace(super().keep(nodes), preferred=preferred)
+
+
+class ViolationRanker(NodeRanker[ViolationSettings, ViolationInputs]):
+    """The net with attention and the violation ratio as a Ranker."""
+
+    scaled_tables = ("numeric", "ratio")
+
+    def prepare(self, graph: Graph) -> ViolationInputs:
+        inputs, nodes = super().prepare(graph), self.settings.nodes
+        values = {f.name: getattr(inputs, f.name) for f in dataclasses.fields(inputs)}
+        if self.settings.compressed:
+            values["numeric"] = inputs.numeric[:, NUMERIC_COLUMNS]
+        if self.settings.importance:
+            preferred = _finder(nodes.pruning, nodes.hops)(graph)
+        else:
+            preferred = np.zeros(len(inputs.opcodes), bool)
+        ratio = _ratios(self.settings.unset)(graph)
+        return ViolationInputs(**values, ratio=ratio, preferred=preferred)
+
+    def make_net(self) -> "ViolationNet":
+        return ViolationNet(self.settings)
+
+
+@cache
+def _ratios(unset: str) -> PerGraph[Tensor]:
+    return PerGraph(lambda graph: torch.from_numpy(violation_ratios(graph, unset)[:, None]).float())
+
+
+@cache
+def _finder(pruning: str, hops: int) -> PerGraph[np.ndarray]:
+    return PerGraph(lambda graph: find_preferred(PRUNINGS[pruning](graph, hops)))
+
+
+def find_preferred(graph: Graph) -> np.ndarray:
+    """The nodes (nodes,) bool that are configurable, or of importance in some configuration."""
+    preferred = find_important(graph)
+    preferred[graph.configurable] = True
+    return preferred
+
+
+class ViolationNet(JoinedNet):
+    """Scores configurations of layout graphs."""
+
+    def __init__(self, settings: ViolationSettings) -> None:
+        width = settings.width
+        columns = len(COLUMNS) if settings.compressed else NUM_NUMERIC
+        super().__init__(settings.nodes, width, settings.rounds, settings.block, columns)
+        self.place, self.ratio = settings.attention, settings.ratio
+        if self.place is not None:
+            sizes = (settings.heads, settings.head_width)
+            self.width = max(width, 3 * settings.heads * settings.head_width)
+            self.attention = SoftAttention(width, *sizes, settings.mask)
+        self.readout = Mlp(3 * width + self.ratio, width, 1)
+
+    def preferred(self, inputs: ViolationInputs) -> np.ndarray:
+        return inputs.preferred
+
+    def begin(self, inputs: NodeInputs, given: Tensor) -> Tensor:
+        x = super().begin(inputs, given)
+        return self.attention(x, inputs.edge_index) if self.place == "first" else x
+
+    def score(self, inputs: ViolationInputs, configs: np.ndarray) -> Tensor:
+        x = self.encode(inputs, configs, both_ways(inputs.edge_index))
+        if self.place == "last":
+            x = self.attention(x, inputs.edge_index)
+        embedding = [pool(x, inputs.configurable)]
+        if self.ratio:
+            embedding.append(inputs.ratio[configs])
+        return self.readout(torch.cat(embedding, dim=-1)).squeeze(-1)

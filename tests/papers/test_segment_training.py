@@ -1,0 +1,177 @@
+"""The mechanisms of segment training against full graphs and against their formulas."""
+
+import dataclasses
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from solution.domain.metrics import kendall_tau
+from solution.models.nets import fit_state
+from solution.models.nets.losses import pairwise_hinge
+from solution.models.nets.training_settings import TrainingSettings
+from solution.papers.segment_training import (
+    SegmentNet,
+    SegmentRanker,
+    SegmentSettings,
+    draw_weights,
+)
+from solution.papers.segmented_rows import SegmentedInputs, prepare_segments
+from solution.system.report import Report, silent
+from tests.made.graphs import make_layout_graph
+from tests.models.test_rankers import LAYOUT
+
+SETTINGS = SegmentSettings(width=8, rounds=2, table_megabytes=1)
+CONFIGS = np.array([[4], [0], [2], [7], [0]])
+
+
+def prepare(max_nodes: int | None, partition: str = "topological") -> SegmentedInputs:
+    return prepare_segments(LAYOUT[1], None, partition, max_nodes)
+
+
+def make_net(**changes: object) -> SegmentNet:
+    torch.manual_seed(0)
+    return SegmentNet(dataclasses.replace(SETTINGS, **changes))  # type: ignore[arg-type]
+
+
+def gradients(net: SegmentNet, inputs: SegmentedInputs) -> list[Tensor]:
+    runtimes = torch.arange(len(CONFIGS), dtype=torch.float32)[:, None]
+    loss = pairwise_hinge(net.score_batch([inputs], CONFIGS), runtimes)
+    return list(torch.autograd.grad(loss, list(net.parameters())))
+
+
+@pytest.mark.parametrize("partition", ["metis", "topological"])
+@pytest.mark.parametrize("chosen", [None, 99])
+def test_with_all_segments_chosen_gradients_are_those_of_the_full_graph(
+    partition: str, chosen: int | None
+) -> None:
+    """That is the graph in one piece without the edges between segments."""
+    cut = prepare(3, partition)
+    assert len(cut.sizes) == 3
+    net = make_net(chosen=chosen)
+    bounds = cut.bounds[:, [0, -1]]
+    edges = [cut.segment(n).edge_index + int(cut.bounds[0, n]) for n in range(3)]
+    whole = dataclasses.replace(cut, bounds=bounds, edge_index=torch.cat(edges, dim=1))
+    for ours, full in zip(gradients(net, cut), gradients(net.eval(), whole), strict=True):
+        torch.testing.assert_close(ours, full, atol=1e-6, rtol=1e-4)
+
+
+def test_one_segment_is_the_whole_graph_with_all_its_edges() -> None:
+    inputs = prepare(None)
+    assert inputs.sizes.tolist() == [LAYOUT[1].num_nodes]
+    assert inputs.edge_index.shape[1] == len(LAYOUT[1].edges)
+    net = make_net()
+    for ours, full in zip(gradients(net, inputs), gradients(net.eval(), inputs), strict=True):
+        torch.testing.assert_close(ours, full)
+
+
+def test_edges_between_segments_are_cut_and_the_others_kept() -> None:
+    inputs, graph = prepare(4), LAYOUT[1]
+    kept = sum(inputs.segment(number).edge_index.shape[1] for number in range(2))
+    assert kept == inputs.edge_index.shape[1] < len(graph.edges)
+    assert sorted(inputs.columns.tolist()) == list(range(len(graph.configurable)))
+    for number in range(2):
+        segment = inputs.segment(number)
+        opcodes = segment.opcodes[segment.configurable].tolist()
+        assert opcodes == graph.node_opcodes[graph.configurable[segment.columns]].tolist()
+        expected = graph.layouts.expand()[graph.layouts.distinct.first][:, segment.columns] + 1
+        given = segment.given(np.arange(len(expected)))
+        assert torch.equal(given, torch.from_numpy(expected).long().transpose(0, 1))
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_every_segment_is_expected_to_count_once(kept: float, size: int) -> None:
+    """Over every choice of segments, and enough configurations to average the dropping out."""
+    torch.manual_seed(0)
+    known = torch.tensor([[True] * 5, [True, False, True, False, False], [False] * 5])
+    known = known.repeat_interleave(2000, dim=0)
+    choices = [torch.tensor(choice) for choice in combinations(range(5), size)]
+    total = sum(draw_weights(known, chosen, kept) for chosen in choices)
+    mean = (total / len(choices)).view(3, 2000, 5).mean(dim=1)
+    torch.testing.assert_close(mean, torch.ones(3, 5), atol=0.03, rtol=0)
+
+
+def test_a_chosen_segment_has_the_weight_of_the_paper() -> None:
+    known = torch.tensor([[True, True, True, True], [True, True, False, True]])
+    weights = draw_weights(known, torch.tensor([2]), kept=0.5)
+    assert weights[:, 2].tolist() == [0.5 + 0.5 * 4, 4.0]
+    assert set(weights[:, [0, 1, 3]].flatten().tolist()) <= {0.0, 1.0}
+    assert draw_weights(known, torch.arange(4), kept=0.5).tolist() == [[1.0] * 4] * 2
+
+
+def test_what_is_not_chosen_comes_from_the_table_and_gets_no_gradient() -> None:
+    inputs, configs = prepare(4), np.array([0, 1, 2])
+    net = make_net(kept=1.0)
+    table = net.table
+    assert table is not None
+    other = torch.full((3, 8), 7.0)
+    for number in range(2):
+        table.write(inputs.key, configs, number, other)
+    embedded = net._embed_chosen(inputs, configs)
+    known, values = table.read(inputs.key, configs, 2)
+    assert known.all()
+    (stale,) = (n for n in range(2) if torch.equal(values[:, n], other))
+    own = net.embed_segment(inputs, 1 - stale, configs)
+    torch.testing.assert_close(values[:, 1 - stale], own.detach())  # refreshed
+    torch.testing.assert_close(embedded, inputs.shares[1 - stale] * own + inputs.shares[stale] * 7)
+
+
+def test_without_a_table_the_others_are_computed_anew() -> None:
+    inputs, configs = prepare(3), np.array([0, 3])
+    net = make_net(table_megabytes=None)
+    torch.testing.assert_close(net._embed_chosen(inputs, configs), net._embed(inputs, configs))
+    assert net.memory() == {}
+
+
+def fit(
+    settings: SegmentSettings, folder: Path | None = None, report: Report = silent
+) -> SegmentRanker:
+    ranker = settings.build(0)
+    if folder is not None:
+        ranker.keep_checkpoints(folder)
+    return ranker.fit(LAYOUT[:4], [], report)
+
+
+def test_tuning_moves_the_head_alone() -> None:
+    training = TrainingSettings(epochs=2, patience=None, configs_per_graph=8)
+    settings = dataclasses.replace(SETTINGS, max_nodes=3, head_epochs=0, training=training)
+    trained = fit(settings).net_
+    tuned = fit(dataclasses.replace(settings, head_epochs=3)).net_
+    assert trained is not None
+    assert tuned is not None
+    for name, value in tuned.state_dict().items():
+        assert torch.equal(value, trained.state_dict()[name]) != name.startswith("head."), name
+
+
+def test_a_killed_fit_goes_on_with_its_table_and_predicts_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fit_state, "SECONDS_BETWEEN", 0.0)
+    training = TrainingSettings(epochs=6, patience=None, graphs_per_step=2, configs_per_graph=8)
+    settings = dataclasses.replace(SETTINGS, max_nodes=3, head_epochs=2, training=training)
+
+    def kill(done: int, *_: object, **__: object) -> None:
+        if done == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(settings, tmp_path, kill)
+    torch.manual_seed(99)  # another process has other random numbers
+    went_on = fit(settings, tmp_path).predict(LAYOUT[5])
+    np.testing.assert_array_equal(went_on, fit(settings).predict(LAYOUT[5]))
+
+
+def test_it_learns_what_it_was_shown_from_one_segment_at_a_time() -> None:
+    training = TrainingSettings(epochs=60, patience=None, configs_per_graph=16)
+    settings = SegmentSettings(
+        width=32, rounds=2, max_nodes=4, table_megabytes=1, training=training
+    )
+    graphs = [make_layout_graph(seed, configs=20, name=f"program_{seed}") for seed in range(4)]
+    ranker = settings.build(0).fit(graphs, [])
+    assert {len(ranker.prepare(graph).sizes) for graph in graphs} == {2}
+    taus = [kendall_tau(ranker.predict(g), g.runtimes) for g in graphs if g.runtimes is not None]
+    assert np.mean(taus) > 0.5
