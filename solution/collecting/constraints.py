@@ -17,6 +17,8 @@ from solution.domain.vocabulary import LAYOUT_UNSET, MAX_RANK
 OUTPUT = 0  # of the three tensors; 1 and 2 are the first and the second operand
 MIN_RANK = 2  # below there is nothing to choose
 NUM_TENSORS = {"reshape": 2, "dot": 3, "convolution": 3}
+# By the id of an instruction: which of its three tensors, and its layout, minor to major.
+Wanted = dict[int, list[tuple[int, list[int]]]]
 
 
 def find_ranks(module: Any, configurable: np.ndarray) -> np.ndarray:
@@ -41,22 +43,34 @@ def constrain(module: Any, configurable: np.ndarray, layouts: np.ndarray) -> byt
         layouts: (configurable, 3, 6) minor to major, -1 where the compiler chooses; the first -1
             ends a layout, and the dimensions that it leaves out follow, the last ones most minor.
     """
-    copy = make_portable(module)
+    return write_constraints(make_portable(module), list_wanted(module, configurable, layouts))
+
+
+def list_wanted(module: Any, configurable: np.ndarray, layouts: np.ndarray) -> Wanted:
+    """Return the layouts (configurable, 3, 6) that are given, by instruction."""
     nodes = list(instructions(module))
-    wanted: dict[int, list[tuple[int, list[int]]]] = defaultdict(list)
+    wanted: Wanted = defaultdict(list)
     for place, row in zip(configurable, layouts, strict=True):
         for tensor, layout in enumerate(row):
             if layout[0] != LAYOUT_UNSET:
                 wanted[nodes[place].id].append((tensor, layout[layout >= 0].tolist()))
-    fresh = FreshIds(copy)
-    for computation in copy.computations:
+    return wanted
+
+
+def write_constraints(module: Any, wanted: Wanted) -> bytes:
+    """Add the constraints to a message Module, which changes, and return it serialized."""
+    fresh = FreshIds(module)
+    for computation in module.computations:
         _constrain_computation(computation, wanted, fresh)
-    return bytes(copy.SerializeToString())
+    return bytes(module.SerializeToString())
 
 
-def _constrain_computation(
-    computation: Any, wanted: dict[int, list[tuple[int, list[int]]]], fresh: FreshIds
-) -> None:
+def complete_layout(layout: list[int], rank: int) -> list[int]:
+    """Return the layout with the dimensions that it leaves out behind it, the last one first."""
+    return layout + [axis for axis in reversed(range(rank)) if axis not in layout]
+
+
+def _constrain_computation(computation: Any, wanted: Wanted, fresh: FreshIds) -> None:
     shapes = {i.id: i.shape for i in computation.instructions}
     renamed: dict[int, int] = {}  # the node that others read instead of a constrained one
     written: list[Any] = []
@@ -87,9 +101,8 @@ def _add_constraint(operand: int, shape: Any, layout: list[int], fresh: FreshIds
     tensor that ask for different layouts, the second one would be given what the first asks for.
     """
     number = fresh.take()
-    missing = [axis for axis in reversed(range(len(shape.dimensions))) if axis not in layout]
     own = MESSAGES["Shape"].FromString(shape.SerializeToString())
-    own.layout.minor_to_major[:] = layout + missing
+    own.layout.minor_to_major[:] = complete_layout(layout, len(shape.dimensions))
     return MESSAGES["Instruction"](
         id=number,
         name=f"layout.{number}",

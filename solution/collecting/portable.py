@@ -17,16 +17,24 @@ PAIR = 2
 LOCAL_BITS = 32  # of an instruction's id
 
 
-def make_portable(module: Any) -> Any:
-    """A copy of a message Module without anything that belongs to one backend."""
+def make_portable(module: Any, *, keeps_boundary: bool = False) -> Any:
+    """Return a copy of a message Module without anything that belongs to one backend.
+
+    Args:
+        keeps_boundary: keep the layouts of what crosses the program's boundary, the entry's
+            parameters and infeeds, as the module has them; by default all layouts are row-major.
+            Tiles are dropped in any case.
+    """
     copy = MESSAGES["Module"].FromString(module.SerializeToString())
     for name in ("schedule", "input_output_alias", "buffer_donor"):
         copy.ClearField(name)
     fresh = FreshIds(copy)
+    entry = find_entry(copy).id
     for computation in copy.computations:
         rewritten = []
+        boundary = ("infeed", "parameter") if computation.id == entry else ("infeed",)
         for instruction in computation.instructions:
-            _lay_out(instruction.shape)
+            _lay_out(instruction.shape, keeps=keeps_boundary and instruction.opcode in boundary)
             if instruction.opcode == "fusion":
                 instruction.opcode = "call"
             rewritten += _join_halves(instruction, fresh)
@@ -101,12 +109,15 @@ def _make_parameter(place: int, shape: Any, fresh: FreshIds) -> Any:
     )
 
 
-def _lay_out(shape: Any) -> None:
+def _lay_out(shape: Any, *, keeps: bool = False) -> None:
+    """Make a shape row-major, or keep the order of its dimensions where `keeps`; drop its tiles."""
     for part in shape.tuple_shapes:
-        _lay_out(part)
+        _lay_out(part, keeps=keeps)
     if shape.element_type not in (TUPLE, OPAQUE, TOKEN):
+        order = list(shape.layout.minor_to_major)
         shape.ClearField("layout")  # with its tiles
-        shape.layout.minor_to_major[:] = lay_out(shape)
+        is_kept = keeps and sorted(order) == list(range(len(shape.dimensions)))
+        shape.layout.minor_to_major[:] = order if is_kept else lay_out(shape)
 
 
 def _join_halves(instruction: Any, fresh: FreshIds) -> list[Any]:

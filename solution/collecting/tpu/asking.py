@@ -1,0 +1,131 @@
+"""Ask a TPU's compiler for layouts, in the meaning that TpuGraphs' configurations have.
+
+A LayoutConstraint on a single tensor is undone: layout assignment obeys it and copies the tensor
+behind it, and the pass that folds copies into convolutions then takes the layout back. TpuGraphs'
+tool set layouts on instructions and let them propagate. So here each output layout that a
+configuration gives is propagated forward, in the order of the nodes:
+
+* Element-wise instructions, windows (pooling and its gradient), slices, paddings and
+  concatenations of the same rank take the layout of their first operand that has one.
+* Constraints stand behind the configurable nodes, and again behind each propagated tensor that a
+  configurable node or a window reads, or that a window, a concatenation or a comparison writes.
+
+Calls are inlined first, so that layouts reach the readers. Of convolutions and dots only the output
+is asked for: the layouts of their operands follow from the producers, and in TpuGraphs' data they
+have no effect. Reshapes get both tensors. The layouts of what crosses the program's boundary, entry
+parameters and infeeds, stay as the module has them.
+
+Compared on one program of TpuGraphs (AlexNet training, 28 distinct runtimes on a TPU v3): Kendall's
+tau of the estimates is 0.952 with this meaning, 0.491 with constraints on the outputs alone.
+"""
+
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+
+from solution.collecting.constraints import (
+    OUTPUT,
+    Wanted,
+    complete_layout,
+    find_ranks,
+    list_wanted,
+    write_constraints,
+)
+from solution.collecting.inlining import inline_calls
+from solution.collecting.portable import make_portable
+from solution.data.hlo.messages import instructions
+from solution.domain.vocabulary import LAYOUT_UNSET
+
+MIN_RANK = 2
+WINDOWS = frozenset({"reduce-window", "select-and-scatter"})
+WRITES_FIXED = WINDOWS | {"concatenate", "compare"}
+ELEMENTWISE_NAMES = """
+abs add and atan2 bitcast-convert cbrt ceil clamp compare complex convert copy cosine
+count-leading-zeros divide exponential exponential-minus-one floor imag is-finite log log-plus-one
+logistic maximum minimum multiply negate not or popcnt power real reduce-precision remainder
+round-nearest-afz round-nearest-even rsqrt select shift-left shift-right-arithmetic
+shift-right-logical sign sine sqrt subtract tan tanh xor
+"""
+ELEMENTWISE = frozenset(ELEMENTWISE_NAMES.split())
+PROPAGATES = ELEMENTWISE | WINDOWS | {"slice", "concatenate", "pad", "reverse"}
+
+
+def find_asked_ranks(module: Any, configurable: np.ndarray) -> np.ndarray:
+    """Return the rank (configurable, 3) of each tensor that is asked for on a TPU; 0: none is."""
+    ranks = find_ranks(module, configurable)
+    nodes = list(instructions(module))
+    is_product = np.array([nodes[place].opcode != "reshape" for place in configurable], bool)
+    ranks[is_product, OUTPUT + 1 :] = 0
+    return ranks
+
+
+def ask(module: Any, configurable: np.ndarray, layouts: np.ndarray) -> bytes:
+    """Return the serialized module that asks the compiler for a configuration.
+
+    Args:
+        module: the message Module, as the graph shows it.
+        configurable: (configurable,) nodes.
+        layouts: (configurable, 3, 6) minor to major; the first -1 ends a layout, and the dimensions
+            that it leaves out follow, the last ones most minor. Operands of convolutions and dots
+            are ignored.
+    """
+    asked = np.where(find_asked_ranks(module, configurable)[..., None] > 0, layouts, LAYOUT_UNSET)
+    wanted = list_wanted(module, configurable, asked)
+    nodes = list(instructions(module))
+    settable = {nodes[place].id for place in configurable}
+    inlined = make_portable(module, keeps_boundary=True)
+    for copied, origin in inline_calls(inlined).items():
+        if origin in settable:
+            settable.add(copied)
+        if origin in wanted:
+            wanted[copied] = wanted[origin]
+    for computation in inlined.computations:
+        propagated = propagate(computation, wanted, settable)
+        for number in _find_fixed(computation, propagated, settable):
+            wanted[number] = [(OUTPUT, propagated[number])]
+    return write_constraints(inlined, wanted)
+
+
+def propagate(computation: Any, wanted: Wanted, settable: set[int]) -> dict[int, list[int]]:
+    """Return the whole layout of each instruction's result that a configuration decides.
+
+    Args:
+        wanted: what is asked for.
+        settable: ids of the configurable nodes, which take no layout from their operands.
+    """
+    found: dict[int, list[int]] = {}
+    for instruction in computation.instructions:  # operands stand before their readers
+        own, rank = instruction.id, len(instruction.shape.dimensions)
+        if rank < MIN_RANK:
+            continue
+        if own in settable:
+            given = dict(wanted.get(own, ())).get(OUTPUT)
+            if given is not None:
+                found[own] = complete_layout(given, rank)
+        elif instruction.opcode in PROPAGATES:
+            known = (found[o] for o in instruction.operand_ids if len(found.get(o, ())) == rank)
+            layout = next(known, None)
+            if layout is not None:
+                found[own] = layout
+    return found
+
+
+def _find_fixed(
+    computation: Any, propagated: dict[int, list[int]], settable: set[int]
+) -> list[int]:
+    """Return the instructions, none of them configurable, behind which a constraint stands."""
+    readers: dict[int, list[Any]] = defaultdict(list)
+    for instruction in computation.instructions:
+        for operand in instruction.operand_ids:
+            readers[operand].append(instruction)
+    return [
+        instruction.id
+        for instruction in computation.instructions
+        if instruction.id in propagated
+        and instruction.id not in settable
+        and (
+            instruction.opcode in WRITES_FIXED
+            or any(r.id in settable or r.opcode in WINDOWS for r in readers[instruction.id])
+        )
+    ]

@@ -1,0 +1,184 @@
+"""Layouts are asked of a TPU's compiler where TpuGraphs' configurations mean them."""
+
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from solution.collecting.constraints import constrain
+from solution.collecting.inlining import inline_calls
+from solution.collecting.portable import FreshIds, make_portable
+from solution.collecting.program import Program
+from solution.collecting.tpu.asking import PROPAGATES, WINDOWS, WRITES_FIXED, ask
+from solution.data.hlo.messages import MESSAGES, instructions
+from tests.made.modules import dot, module, node, shape
+
+SQUARE = (8, 8)
+UNARY, BINARY = ("tanh", "negate", "reduce-window", "transpose"), ("add", "compare", "concatenate")
+
+
+def unset(count: int) -> np.ndarray:
+    return np.full((count, 3, 6), -1, np.int8)
+
+
+def constraints(data: bytes) -> dict[int, tuple[int, ...]]:
+    """The layout of each constraint, by the id of what it constrains."""
+    return {
+        i.operand_ids[0]: tuple(i.shape.layout.minor_to_major)
+        for i in instructions(MESSAGES["Module"].FromString(data))
+        if i.custom_call_target == "LayoutConstraint"
+    }
+
+
+def product(place: int, left: int, right: int) -> Any:
+    return node(place, "dot", shape(*SQUARE), (left, right), dot=dot([1], [0], [], []))
+
+
+def test_an_output_reaches_the_product_that_reads_it_through_elementwise_nodes() -> None:
+    main = [
+        node(1, "parameter", shape(*SQUARE)),
+        product(2, 1, 1),
+        node(3, "tanh", shape(*SQUARE), (2,)),
+        node(4, "add", shape(*SQUARE), (1, 3)),
+        node(5, "transpose", shape(*SQUARE), (4,), dimensions=[1, 0]),
+        product(6, 4, 5),
+    ]
+    program = Program("p", module(("main", 6, main)), [])
+    layouts = unset(2)
+    layouts[0, 0, :2] = (0, 1)
+    asked = constraints(ask(program.module, program.configurable, layouts))
+    assert asked == {2: (0, 1), 4: (0, 1)}
+    alone = constraints(constrain(program.module, program.configurable, layouts))
+    assert alone == {2: (0, 1)}
+
+
+def test_operands_are_asked_for_of_reshapes_alone() -> None:
+    main = [
+        node(1, "parameter", shape(*SQUARE)),
+        product(2, 1, 1),
+        node(3, "reshape", shape(64, 1), (2,)),
+    ]
+    program = Program("p", module(("main", 3, main)), [])
+    layouts = unset(2)
+    layouts[0, 1, :2] = layouts[0, 2, :2] = (0, 1)
+    layouts[1, :2, :2] = (1, 0)
+    assert constraints(ask(program.module, program.configurable, layouts)) == {
+        2: (1, 0),
+        3: (1, 0),
+    }
+
+
+def test_layouts_pass_through_calls_and_each_copy_has_its_own() -> None:
+    """The function is called of a tensor that has a layout, and of one that has none."""
+    callee = [
+        node(11, "parameter", shape(*SQUARE)),
+        node(12, "tanh", shape(*SQUARE), (11,)),
+        product(13, 12, 12),
+    ]
+    main = [
+        node(1, "parameter", shape(*SQUARE)),
+        product(2, 1, 1),
+        node(3, "call", shape(*SQUARE), (2,), called_computation_ids=[1]),
+        node(4, "call", shape(*SQUARE), (1,), called_computation_ids=[1]),
+        node(5, "add", shape(*SQUARE), (3, 4)),
+    ]
+    program = Program("p", module(("callee", 13, callee), ("main", 5, main)), [])
+    layouts = unset(2)
+    layouts[:, 0, :2] = [(1, 0), (0, 1)]  # of the callee's product, and of the caller's
+    found = MESSAGES["Module"].FromString(ask(program.module, program.configurable, layouts))
+    assert "call" not in {i.opcode for i in found.computations[-1].instructions}
+    by_id = {i.id: i for i in instructions(found)}
+    behind = [
+        (by_id[o].opcode, layout) for o, layout in constraints(found.SerializeToString()).items()
+    ]
+    entry = [pair for pair in behind if pair != ("dot", (1, 0))]
+    assert sorted(entry) == [("dot", (0, 1)), ("tanh", (0, 1))]
+    assert behind.count(("dot", (1, 0))) == 3  # in the function, and in its two copies
+
+
+def test_the_layouts_of_what_crosses_the_boundary_stay() -> None:
+    infeed = MESSAGES["Shape"](element_type=13, tuple_shapes=[shape(4, 5, order=[0, 1])])
+    main = [
+        node(1, "parameter", shape(4, 5, order=[0, 1])),
+        node(2, "infeed", infeed),
+        node(3, "get-tuple-element", shape(4, 5, order=[0, 1]), (2,)),
+        node(4, "add", shape(4, 5, order=[0, 1]), (1, 3)),
+    ]
+    made = module(("main", 4, main))
+    kept = list(instructions(make_portable(made, keeps_boundary=True)))
+    orders = [list(i.shape.layout.minor_to_major) for i in kept]
+    assert orders == [[0, 1], [], [1, 0], [1, 0]]
+    assert list(kept[1].shape.tuple_shapes[0].layout.minor_to_major) == [0, 1]
+    plain = make_portable(made)
+    assert list(plain.computations[0].instructions[0].shape.layout.minor_to_major) == [1, 0]
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> tuple[Any, np.ndarray]:
+    """A module of one computation whose tensors are square, and layouts of its products."""
+    nodes = [node(1, "parameter", shape(*SQUARE))]
+    for place in range(2, draw(st.integers(2, 12))):
+        opcode = draw(st.sampled_from(("dot", *UNARY, *BINARY)))
+        operand = st.integers(1, place - 1)
+        if opcode == "dot":
+            nodes.append(product(place, draw(operand), draw(operand)))
+        else:
+            count = 1 + (opcode in BINARY)
+            operands = tuple(draw(operand) for _ in range(count))
+            nodes.append(node(place, opcode, shape(*SQUARE), operands))
+    made = module(("main", len(nodes), nodes))
+    layouts = unset(sum(own.opcode == "dot" for own in nodes))
+    for row in layouts:
+        row[0, :2] = draw(st.sampled_from(((-1, -1), (0, 1), (1, 0))))
+    return made, layouts
+
+
+@given(programs())
+@settings(max_examples=200, deadline=None)
+def test_what_is_asked_is_the_definition(drawn: tuple[Any, np.ndarray]) -> None:
+    made, layouts = drawn
+    program = Program("p", made, [])
+    rows = dict(zip((program.configurable + 1).tolist(), layouts, strict=True))
+    by_id = {own.id: own for own in instructions(made)}
+
+    def find(number: int) -> tuple[int, ...] | None:
+        """The propagated layout, by the definition: recursive, one operand after the other."""
+        if number in rows:
+            return tuple(rows[number][0, :2].tolist()) if rows[number][0, 0] >= 0 else None
+        if by_id[number].opcode not in PROPAGATES:
+            return None
+        known = [find(operand) for operand in by_id[number].operand_ids]
+        return next((layout for layout in known if layout), None)
+
+    expected = {}
+    for number, own in by_id.items():
+        readers = [r for r in by_id.values() if number in r.operand_ids]
+        is_read = any(r.opcode == "dot" or r.opcode in WINDOWS for r in readers)
+        layout = find(number)
+        if layout and (number in rows or own.opcode in WRITES_FIXED or is_read):
+            expected[number] = layout
+    assert constraints(ask(made, program.configurable, layouts)) == expected
+
+
+def test_calls_of_calls_are_inlined_once_each() -> None:
+    inner = [node(11, "parameter", shape(2, 2)), node(12, "tanh", shape(2, 2), (11,))]
+    outer = [
+        node(21, "parameter", shape(2, 2)),
+        node(22, "call", shape(2, 2), (21,), called_computation_ids=[1]),
+        node(23, "call", shape(2, 2), (22,), called_computation_ids=[1]),
+    ]
+    main = [
+        node(31, "parameter", shape(2, 2)),
+        node(32, "call", shape(2, 2), (31,), called_computation_ids=[2]),
+    ]
+    made = module(("inner", 12, inner), ("outer", 23, outer), ("main", 32, main))
+    origins = inline_calls(made)
+    entry = made.computations[-1]
+    assert [i.opcode for i in entry.instructions] == ["parameter", "tanh", "tanh"]
+    first, second = entry.instructions[1:]
+    assert (list(first.operand_ids), list(second.operand_ids)) == ([31], [first.id])
+    assert entry.root_id == second.id
+    assert {origins[first.id], origins[second.id]} == {12}
+    assert len({i.id for i in instructions(made)}) == len(list(instructions(made)))
+    assert FreshIds(made).take() not in {i.id for i in instructions(made)}
