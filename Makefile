@@ -5,6 +5,7 @@
 #   make demo                    a first minute: a few graphs, short trainings, a report that opens
 #   make report RUN=folder       one HTML page of what the run reached; RECIPE=name
 #   make test                    lint, types, import order, tests; make lint, make pytest: a part
+#   make site                    the documentation as pages for a browser, in build/site
 #   make attack                  single attacks, 4,000 mutations a kind of file, kills, power cuts: 20 minutes
 #   make data                    download the competition's data and check it; COLLECTION=name DATA=folder
 #   make submit RECIPE=name      merge, check, upload, confirm, score; RUN=folder DRY_RUN=1 FORCE=1 DIRTY=1 NOT_THERE=1
@@ -68,7 +69,7 @@ TPU = $(if $(wildcard $(SHARED)/tpu),--tpu "$(SHARED)/tpu")
 PUSH = $(foreach pair,$(SET),--set "$(pair)") $(call on,RESUME,--resume) $(call on,DIRTY,--allow-dirty) \
 	$(call given,BUNDLE,--bundle)
 
-.PHONY: help install run demo report test test-slow attack pytest lint silent-lint data submit scores leaderboard notebooks \
+.PHONY: help install run demo report test test-slow attack pytest lint silent-lint site data submit scores leaderboard notebooks \
 	kernels-package kernels-push kernels-status kernels-pull kernels-share papers papers-patient ablations bench-layout \
 	bench-tile bench-lightgbm bench-study bench-scale bench-gpu bench-segments bench-rank bench-choose bench-choose-real bench-cluster rehearsal go collect-sample \
 	release-data measured default-bundle clean
@@ -149,6 +150,11 @@ lint: $(EXTRAS)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+site: $(EXTRAS)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "build/site/index.html: the documentation, to be opened in a browser"
 
 # What a clone has not; docs/measured-programs.md says how to get it.
 measured:

@@ -1,16 +1,13 @@
-"""What the README promises is true: its commands run, its example works, its files are there.
+"""What the README and its pages promise is true: commands run, the example works, files are there.
 
 Its commands are started as users start them, each in a new interpreter; where a command stands
 there again, it is forked from a process that has its libraries, as in most other tests: see
 tests/processes.py.
 """
 
-import ast
-import io
 import re
 import shlex
 import subprocess
-import tokenize
 from pathlib import Path
 
 import pytest
@@ -21,18 +18,23 @@ from tests.conftest import REPOSITORY, FastSlow
 from tests.made import modules
 
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+COMPETE, MODEL = (
+    (REPOSITORY / "docs" / name).read_text(encoding="utf-8")
+    for name in ("compete.md", "add-a-model.md")
+)
 MAKEFILE = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
 COMMANDS = [
     words
-    for block in re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
+    for text in (README, COMPETE, MODEL)
+    for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
     for line in block.replace("\\\n", " ").splitlines()
     if (words := shlex.split(line, comments=True))
 ]
 FASTSLOW = [words[1:] for words in COMMANDS if words[0] == ".venv/bin/fastslow"]
 LOOKING = (
     "check", "inspect", "module", "prepare", "features", "experiments",
-    "rank", "choose", "optimize",
+    "rank", "choose",
 )  # fmt: skip
 ON_THE_SAMPLE = [words for words in FASTSLOW if words[0] in LOOKING]
 EXAMPLE = ("train", "run", "ensemble", "compare", "verify", "explain", "tune")
@@ -56,27 +58,6 @@ def test_make_targets_and_folders_exist() -> None:
         assert re.search(rf"^{target}:", MAKEFILE, re.MULTILINE), target
         for option in options if target not in WITH_KAGGLE else []:
             assert (REPOSITORY / option.removeprefix("DATA=")).is_dir()
-
-
-def count_lines_of_code(path: Path) -> int:
-    """Without blank lines, comments and docstrings."""
-    text, lines = path.read_text(encoding="utf-8"), set[int]()
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type not in (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE) and token.string:
-            lines |= {*range(token.start[0], token.end[0] + 1)}
-    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, documented) and ast.get_docstring(node) is not None:
-            lines -= {*range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1)}
-    return len(lines)
-
-
-def test_the_science_has_as_many_lines_as_is_said() -> None:
-    (said,) = re.findall(r"some ([\d,]+) lines of code", README)
-    rooms = ("solution/features", "solution/models", "solution/training", "ensembles")
-    files = [path for room in rooms for path in (REPOSITORY / room).rglob("*.py")]
-    counted = sum(map(count_lines_of_code, files))
-    assert counted == pytest.approx(int(said.replace(",", "")), rel=0.1)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -103,11 +84,8 @@ def test_ci_calls_the_two_commands_of_the_readme() -> None:
     assert [line for line in script if line.startswith("make")] == ["make run", "make test"]
 
 
-def test_every_link_to_a_file_leads_somewhere() -> None:
-    targets = re.findall(r"\]\(([^)#:]+)\)", README)
-    assert targets
-    for target in targets:
-        assert (REPOSITORY / target).exists(), target
+def test_the_readme_is_read_in_two_minutes() -> None:
+    assert len(README.splitlines()) <= 150
 
 
 @pytest.fixture
@@ -128,15 +106,15 @@ def test_commands_on_the_sample_run_one_after_the_other(
 ) -> None:
     (tmp_path / "solution").symlink_to(REPOSITORY / "solution")
     modules.write(modules.make_layout_record(), tmp_path / "my_program.pb")
-    for words in ON_THE_SAMPLE:
+    for words in dict.fromkeys(map(tuple, ON_THE_SAMPLE)):
         result = first_cold(*words)
         assert result.returncode == 0, result.stderr
 
 
 def test_your_own_model_in_one_file(first_cold: FastSlow, tmp_path: Path) -> None:
-    """The example and its recipe are saved, run and merged exactly as the README says."""
-    (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    (recipe,) = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
+    """The example and its recipe are saved, run and merged exactly as the page says."""
+    (example,) = re.findall(r"```python\n(.*?)```", MODEL, re.DOTALL)
+    (recipe,) = re.findall(r"```toml\n(.*?)```", MODEL, re.DOTALL)
     (tmp_path / "my_ridge.py").write_text(example, encoding="utf-8")
     (tmp_path / "mine.toml").write_text(recipe, encoding="utf-8")
     order = list(EXAMPLE)

@@ -49,7 +49,7 @@ def pack(
     out: Annotated[Path, typer.Option(help="The bundle: a folder, or NAME.zip.")],
     recipe: RecipeOption = None,
     refit: Annotated[
-        bool, typer.Option("--refit", help="Train on all labelled graphs and pack those models.")
+        bool, typer.Option("--refit", help="Train once more on all folds, and pack those models.")
     ] = False,
     distill: Annotated[
         bool,

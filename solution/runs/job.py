@@ -20,7 +20,7 @@ from solution.system.files import write_sealed
 from solution.system.sealing import check_files, list_checksums, read_record
 
 RECORD = "job.json"
-NO_FOLD = -1  # of a model that learned from all labelled graphs
+NO_FOLD = -1  # of a model that leaves out no fold
 MODEL = "model"  # the folder of the model in that of its job
 
 

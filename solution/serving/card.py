@@ -15,8 +15,9 @@ from solution.serving.record import CARD, BundleRecord, Score
 
 AVERAGED = "The bundle averages these very models, of all folds and seeds."
 REFITTED = (
-    "The scores are those of models that left out a fold each; the models in the bundle learned "
-    "from all labelled graphs, with the same settings, and can have no such score."
+    "The scores are those of models that left out a fold each. The models in the bundle left out "
+    "none, with the same settings, and can have no such score. A model that stops early learned "
+    "from 85% of the labelled graphs; the other 15% decided when it stopped."
 )
 BODY = """
 # {name}

@@ -54,7 +54,7 @@ def pack(
     """Write the bundle of a run: a zip where `out` is called so, otherwise a folder.
 
     Args:
-        refitted: take the models that learned from all labelled graphs; the scores are those of
+        refitted: take the models that left out no fold; the scores are those of
             the models of the folds all the same.
         teacher: the ensemble that the recipe's members were taught by.
 

@@ -76,7 +76,7 @@ RECIPE = Recipe(
 
 
 def list_refits(experiment: Experiment, plan: Plan) -> list[Job]:
-    """A job for each group and seed of the experiment that learns from all labelled graphs."""
+    """List a job without a held-out fold for each group and seed of the experiment."""
     found: dict[tuple[tuple[str, ...], int], list[str]] = {}
     for job in list_jobs(experiment, plan):
         ranked = found.setdefault((job.group, job.seed), [])

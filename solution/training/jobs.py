@@ -28,7 +28,7 @@ class Job:
     experiment: Experiment
     group: tuple[str, ...]  # the collections that it learns from
     collections: tuple[str, ...]  # those of them that it ranks
-    fold: int  # NO_FOLD: it learns from every labelled graph and only predicts the test graphs
+    fold: int  # NO_FOLD: no labelled graph is held out; it only predicts the test graphs
     seed: int
 
     def folder(self, run: Run) -> Path:

@@ -1,4 +1,4 @@
-"""Train what is shipped: a run's rankers on all labelled graphs, or students of its ensemble.
+"""Train what is shipped: a run's rankers without leaving out a fold, or students of its ensemble.
 
 Both are jobs of the run, beside those of its folds: stopped, the same command goes on.
 """
@@ -35,7 +35,9 @@ from solution.training.watch import ProgressBars, watch_jobs
 
 
 def refit(run: Run, recipe: Recipe, store: Store, executor: Executor = HERE) -> None:
-    """Train every ranker that the recipe merges once more, with each seed, on all labelled graphs.
+    """Train each ranker of the recipe once more with each seed, without leaving out a fold.
+
+    A ranker that stops early keeps 15% of the labelled graphs to decide when; it fits on 85%.
 
     Raises InputError where the run was made of another store, or by other code.
     """

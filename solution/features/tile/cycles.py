@@ -1,8 +1,11 @@
-"""What a configuration may take on a processor, by costs that are the same for all kernels.
+"""Estimate the cycles of a tiled kernel by costs that are the same for all kernels.
 
-A sum of what the innermost loop computes, what it takes to start it and the loop around it, and
-what the caches and the table of pages do not have. Nothing of it is learned: the costs are round
-numbers with which the sum orders the measured kernels about best, far from exact for one processor.
+The estimate sums the innermost loop's computation, the start of that loop and of the loop around
+it, and the misses of the caches and of the page table. No model fits the costs. They are six round
+numbers that were **chosen on the labelled kernels**, all folds among them, so an out-of-fold score
+of a model that reads this column is a little too high: without the column the ensemble's tile score
+falls from 0.991 to 0.989. Chosen on one half of the families, the estimate alone orders the kernels
+of the other half with 0.948 to 0.962, where it reaches 0.970 on the kernels it was chosen on.
 """
 
 from collections.abc import Mapping
