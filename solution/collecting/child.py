@@ -96,7 +96,7 @@ class Timings:
 
 def serve(connection: Connection, errors: Path, core: int | None) -> None:
     """Answer requests until the other end closes; first, tell the platform and the core."""
-    _redirect(errors)
+    redirect(errors)
     pinned = core is not None and _pin(core)
     try:
         compiler = Compiler()
@@ -199,7 +199,7 @@ def find_plausible(cpu: np.ndarray) -> np.ndarray:
     return np.asarray((cpu > 0) & (IMPLAUSIBLE * cpu >= np.median(cpu)))
 
 
-def _redirect(errors: Path) -> None:
+def redirect(errors: Path) -> None:
     """What the compiler prints goes to a file, whose end says why it died."""
     descriptor = os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     os.dup2(descriptor, 1)

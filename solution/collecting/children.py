@@ -3,7 +3,7 @@
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -37,9 +37,22 @@ class Limits:
 class Child:
     """A process that compiles and runs programs; the next request starts another where it died."""
 
-    def __init__(self, limits: Limits, core: int | None = None) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        core: int | None = None,
+        work: Callable[[Connection, Path, int | None], None] = serve,
+    ) -> None:
+        """Start nothing yet.
+
+        Args:
+            core: to stay on; None: no pinning.
+            work: what the process does, called with a connection, a file for what it prints, and
+                the core. First it sends the platform and whether it is pinned, or a Refusal.
+        """
         self.limits = limits
         self.core = core
+        self._work = work
         self.platform, self.pinned = "", False
         self.has_run_python = False  # a user's file, which may change anything in a process
         self._errors = Path(tempfile.mkstemp(prefix="fastslow-child-")[1])
@@ -97,7 +110,7 @@ class Child:
         self._said = 0  # it begins with an empty file
         self._connection, other = SPAWN.Pipe()
         # A new process: it compiles and times, and has nothing but what that takes.
-        self._process = start_child(serve, other, self._errors, self.core, context=SPAWN)
+        self._process = start_child(self._work, other, self._errors, self.core, context=SPAWN)
         other.close()
         reply = self._receive(START_SECONDS)
         if isinstance(reply, Refusal):

@@ -1,0 +1,95 @@
+"""Names for kernels and programs that say what they do, and nothing of how they are called.
+
+The name of a kernel is a hash of its canonical form: the instruction with the shapes and layouts
+of its result and operands, its attributes and the computations that it calls, without names, ids
+and what only tells where it comes from. Kernels with equal names have equal costs. Attributes that
+are not described in hlo.proto are part of it, because protobuf keeps the fields it does not know.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any
+
+from solution.data.hlo.messages import MESSAGES
+
+# Fields that say how an instruction is called, where it comes from, or when it runs.
+UNNAMED = (
+    "name", "id", "metadata", "operand_ids", "control_predecessor_ids", "called_computation_ids",
+    "sharding", "frontend_attributes", "statistics_viz", "original_value", "channel_id",
+)  # fmt: skip
+Instruction = Any  # a message of that name
+
+
+class Names:
+    """Canonical names of the instructions and computations of a message Module."""
+
+    def __init__(self, module: Any) -> None:
+        self.computations = {found.id: found for found in module.computations}
+        self.entry = self.computations[module.entry_computation_id]
+        self._sequences = {
+            number: list(sequence.instruction_ids)
+            for number, sequence in module.schedule.sequences.items()
+        }
+        self._digests: dict[int, bytes] = {}
+        self._instructions = {
+            instruction.id: instruction
+            for computation in module.computations
+            for instruction in computation.instructions
+        }
+
+    def order(self, computation: Any) -> list[Instruction]:
+        """Return the instructions in the order in which they run."""
+        sequence = self._sequences.get(computation.id)
+        if sequence is None:
+            return list(computation.instructions)
+        return [self._instructions[number] for number in sequence]
+
+    def operands(self, instruction: Instruction) -> list[Instruction]:
+        return [self._instructions[number] for number in instruction.operand_ids]
+
+    def called(self, instruction: Instruction) -> list[Any]:
+        """Return the computations that an instruction names."""
+        return [self.computations[number] for number in instruction.called_computation_ids]
+
+    def name_kernel(self, instruction: Instruction) -> str:
+        """Return the hash of an instruction's canonical form."""
+        found = hashlib.sha256(self._describe(instruction))
+        for operand in self.operands(instruction):
+            found.update(b"operand" + operand.shape.SerializeToString(deterministic=True))
+        return found.hexdigest()[:32]
+
+    @cached_property
+    def program(self) -> str:
+        """The hash of the whole program as it is run, order included."""
+        return self._digest(self.entry).hex()[:32]
+
+    def _digest(self, computation: Any) -> bytes:
+        """Return the hash of a computation: its instructions with positions for names."""
+        if computation.id not in self._digests:
+            found = hashlib.sha256()
+            ordered = self.order(computation)
+            places = {instruction.id: place for place, instruction in enumerate(ordered)}
+            for instruction in ordered:
+                operands = [places[number] for number in instruction.operand_ids]
+                found.update(f"{operands}".encode() + self._describe(instruction))
+            found.update(str(places[computation.root_id]).encode())
+            self._digests[computation.id] = found.digest()
+        return self._digests[computation.id]
+
+    def _describe(self, instruction: Instruction) -> bytes:
+        copy = MESSAGES["Instruction"]()
+        copy.CopyFrom(instruction)
+        for field in UNNAMED:
+            copy.ClearField(field)
+        called = b"".join(self._digest(computation) for computation in self.called(instruction))
+        return copy.SerializeToString(deterministic=True) + called
+
+
+def hash_texts(*parts: bytes | str | Iterable[object]) -> str:
+    """Return a hash of texts and bytes, each apart from the next one."""
+    found = hashlib.sha256()
+    for part in parts:
+        data = part if isinstance(part, bytes) else str(part).encode()
+        found.update(f"{len(data)} ".encode() + data)
+    return found.hexdigest()[:32]

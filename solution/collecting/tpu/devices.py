@@ -1,0 +1,78 @@
+"""What a module needs of a TPU before it is compiled: how many devices, which features."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from solution.collecting.arguments import NAMES
+from solution.collecting.tpu.libtpu import Devices
+from solution.data.hlo.messages import MESSAGES, instructions
+
+REFUSED_TYPES = {"f64", "c128"}
+TYPE_NAMES = NAMES.split()
+# Custom calls of this project and of XLA itself, which the TPU's compiler knows.
+CPU_CALLS = ("lapack_", "blas_", "__onednn", "__cpu", "xla_python_cpu", "xla_ffi_python_cpu",
+             "ducc_fft", "dynamic_ducc_fft", "cpu_")  # fmt: skip
+
+
+def find_devices(module: bytes) -> Devices | str:
+    """Return the devices that a serialized module is for, or why no TPU can run it.
+
+    A module of several devices says so in the groups of what communicates. Where they number
+    devices of both kinds at once (use_global_device_ids) they count as partitions, else as
+    replicas.
+    """
+    try:
+        message = MESSAGES["Module"].FromString(module)
+    except DecodeError as error:
+        return f"it is no serialized HLO module ({error})"
+    if not any(computation.instructions for computation in message.computations):
+        return "the module has no instructions"
+    if refused := find_refused(message):
+        return refused
+    replicas = partitions = 1
+    for instruction in instructions(message):
+        highest = max(_list_devices(instruction), default=0) + 1
+        if instruction.use_global_device_ids or _is_partitioned(instruction):
+            partitions = max(partitions, highest)
+        else:
+            replicas = max(replicas, highest)
+    if replicas > 1 and partitions > 1:
+        return (
+            f"it mixes groups of {replicas} replicas with groups of {partitions} partitions; "
+            "expected one kind"
+        )
+    return Devices(replicas, partitions)
+
+
+def find_refused(message: Any) -> str:
+    """Return which features of a message Module a TPU has not; empty if it has all of them."""
+    for instruction in instructions(message):
+        name = TYPE_NAMES[instruction.shape.element_type]
+        if name in REFUSED_TYPES:
+            return (
+                f"{instruction.name} has the element type {name}, which a TPU has not; "
+                "expected f32, bf16 or an integer"
+            )
+        called = instruction.custom_call_target
+        if instruction.opcode == "custom-call" and called.startswith(CPU_CALLS):
+            return f"{instruction.name} calls {called}, a function of the CPU's libraries"
+    return ""
+
+
+def _is_partitioned(instruction: Any) -> bool:
+    """True if an instruction's groups number partitions."""
+    return instruction.channel_id > 0 and instruction.opcode in (
+        "all-to-all",
+        "collective-permute",
+        "collective-permute-start",
+    )
+
+
+def _list_devices(instruction: Any) -> Iterator[int]:
+    groups = [*instruction.replica_groups, *instruction.collective_device_list.replica_groups]
+    for group in groups:
+        yield from group.replica_ids
+    for pair in instruction.source_target_pairs:
+        yield from (pair.source, pair.target)

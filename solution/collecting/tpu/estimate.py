@@ -1,0 +1,121 @@
+"""The estimate of a program's time on a TPU: the one formula, and its reasons.
+
+The time of a region is the sum of the times of its steps, in the order in which the chip runs
+them, because a TPU's core runs one kernel after the other:
+
+* a kernel takes its estimated cycles over the clock. For kernels that the compiler's cost model
+  leaves out (gathers, scatters, select-and-scatter, infeed) it takes its bytes from and to HBM
+  over HBM's bandwidth, which is less than it really takes; `CompiledProgram.unestimated` has them;
+* a copy beside computation takes its bytes over the bandwidth, in an engine that does one copy
+  after the other; the program waits for it only where it is used before it is done;
+* a loop takes trips x body + (trips + 1) x condition. Trips are those that the module tells, and
+  else 10 (`reading.DEFAULT_TRIPS`), as training loops over an infeed do not tell theirs;
+* a conditional takes as long as its longest branch, because nothing says which one is taken.
+
+Left out, because nothing in the module tells it: starting kernels, waiting for infeed and for
+other chips, contention for HBM between copies and kernels.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from solution.collecting.target import Target
+from solution.collecting.tpu.compiled import (
+    Begin,
+    Branches,
+    CompiledProgram,
+    Kernel,
+    Loop,
+    Region,
+    Step,
+    Wait,
+)
+
+
+@dataclass(frozen=True)
+class Chip:
+    """What the formula knows of a generation, for the part of it that one program runs on."""
+
+    gigahertz: float  # the clock of the core
+    gigabytes_per_second: float  # of its share of HBM
+
+
+# Clocks and bandwidths as Google's pages have them; where they have no clock, it follows from the
+# peak of products and the number of multipliers. Where a chip has two cores that run a program
+# each (v2, v3, v4, v7x), a core has half of the bandwidth.
+CHIPS = {
+    "v2": Chip(0.7, 350),
+    "v3": Chip(0.94, 450),
+    "v4": Chip(1.05, 614),
+    "v5e": Chip(1.5, 819),
+    "v5p": Chip(1.75, 2765),
+    "v6e": Chip(1.75, 1640),
+    "v7x": Chip(2.2, 3690),
+}
+
+
+@dataclass
+class _Timeline:
+    """The moment until which the core is busy, and the engine that copies."""
+
+    chip: Chip
+    factors: Mapping[str, float]
+    core: float = 0.0
+    engine: float = 0.0
+    ready: dict[str, float] = field(default_factory=dict)  # by name of a Begin
+
+    def run(self, region: Region) -> None:
+        for step in region.steps:
+            self.core = self._advance(step)
+
+    def _advance(self, step: Step) -> float:
+        """Return the moment at which the core has done a step."""
+        match step:
+            case Kernel():
+                return self.core + time_kernel(step, self.chip, self.factors)
+            case Begin():
+                self.engine = max(self.engine, self.core) + self._time_beside(step)
+                self.ready[step.name] = self.engine
+                return self.core
+            case Wait():
+                return max(self.core, self.ready.get(step.name, 0.0))
+            case Loop():
+                body = self._time(step.body)
+                return self.core + step.trips * body + (step.trips + 1) * self._time(step.condition)
+            case Branches():
+                return self.core + max((self._time(region) for region in step.regions), default=0.0)
+
+    def _time_beside(self, step: Begin) -> float:
+        if step.region is not None:
+            return self._time(step.region)
+        return step.bytes / self.chip.gigabytes_per_second
+
+    def _time(self, region: Region) -> float:
+        """Return how long a region takes by itself."""
+        other = _Timeline(self.chip, self.factors)
+        other.run(region)
+        return other.core
+
+
+def time_kernel(kernel: Kernel, chip: Chip, factors: Mapping[str, float]) -> float:
+    """Return the nanoseconds that a kernel takes, once.
+
+    Args:
+        factors: by kind of kernel, what its cycles are multiplied by; 1 for all others.
+    """
+    if kernel.cost.cycles is None:
+        return kernel.bytes / chip.gigabytes_per_second
+    return kernel.cost.cycles / chip.gigahertz * factors.get(kernel.kind, 1.0)
+
+
+def estimate_time(
+    compiled: CompiledProgram, target: Target, factors: Mapping[str, float] | None = None
+) -> float:
+    """Return the estimated nanoseconds of one run of a program.
+
+    Args:
+        factors: corrections by kind of kernel; by default none.
+    """
+    timeline = _Timeline(CHIPS[target.generation], factors or {})
+    timeline.run(compiled.region)
+    return timeline.core

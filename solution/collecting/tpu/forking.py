@@ -1,0 +1,181 @@
+"""The process that compiles for a TPU: it forks once for each compilation.
+
+It has libtpu loaded and a topology opened, which take 1.5 s, and compiles nothing itself, so every
+compilation begins in a copy of the same process. Whatever becomes of that copy, a crash, a hang or
+too much memory, costs one compilation, and nothing can leak from one to the next.
+
+The passes over HLO, after which layouts, copies and kernels are known, take a small part of a
+compilation; the rest makes machine code. Where only they are asked for, the copy is ended as soon
+as the compiler has dumped what they made.
+"""
+
+import ctypes
+import os
+import shutil
+import signal
+import tempfile
+import time
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from solution.collecting.child import Refusal, redirect
+from solution.collecting.compiler import RefusedError
+from solution.collecting.target import Target
+from solution.collecting.tpu.libtpu import (
+    GENERATED,
+    GENERATED_ENDS,
+    PASSED,
+    PASSED_ENDS,
+    Devices,
+    Libtpu,
+    prepare_environment,
+)
+from solution.system.errors import InputError
+
+LOOK_SECONDS = 0.003  # between two looks at the dumps
+MEMORY_LOOKS = 10  # looks at the dumps for each look at the memory
+DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
+LAST_BYTES = 8000  # of what the compiler printed that are looked at
+REFUSED = "refused.txt"
+PRINTED = "printed.txt"
+
+
+@dataclass(frozen=True)
+class Request:
+    """A compilation that is asked for."""
+
+    module: bytes  # a serialized HloModuleProto
+    options: tuple[tuple[str, bool | int | float | str], ...] = ()  # by XLA's names
+    devices: Devices = field(default_factory=Devices)
+    is_full: bool = True  # False: only the passes over HLO
+    seconds: float = 600.0
+    megabytes: int = 8192
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """What the compiler made: serialized messages OptimisedModule, or why it made nothing."""
+
+    passed: bytes = b""  # after the passes over HLO, with the buffers that it needs
+    generated: bytes = b""  # after machine code was made, with estimated cycles; if asked for
+    refused: str = ""
+    processor_seconds: float = 0.0
+    is_by_chance: bool = False  # a limit was reached: it may not be again
+
+
+def serve_tpu(
+    connection: Connection, errors: Path, core: int | None, *, target: Target, folder: Path
+) -> None:
+    """Answer each Request with a Compilation until the other end closes.
+
+    Args:
+        core: not used; where several compile, the system spreads them.
+        folder: for the compiler's logs and dumps; whoever starts the process removes it.
+    """
+    redirect(errors)
+    prepare_environment(folder)
+    try:
+        compiler = Libtpu(target)
+    except Exception as error:
+        connection.send(Refusal(str(error), is_input=isinstance(error, InputError)))
+        return
+    connection.send((target.name, False))
+    while True:
+        try:
+            request = connection.recv()
+        except EOFError:
+            return
+        connection.send(_compile(compiler, request, folder))
+
+
+def _compile(compiler: Libtpu, request: Request, parent: Path) -> Compilation:
+    folder = Path(tempfile.mkdtemp(dir=parent))
+    try:
+        number = os.fork()
+        if number == 0:
+            _compile_and_exit(compiler, request, folder)
+        why, seconds = _watch(number, request, folder)
+        passed, generated = (_read(folder, name) for name in (PASSED, GENERATED))
+        is_by_chance, wanted = bool(why), generated if request.is_full else passed
+        if not why and not wanted:
+            why = _read_text(folder / REFUSED) or _find_last_words(folder / PRINTED)
+        generated = generated if request.is_full else b""
+        return Compilation(passed, generated, why, seconds, is_by_chance)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _compile_and_exit(compiler: Libtpu, request: Request, folder: Path) -> None:
+    """Compile in the forked copy, which ends with this process and returns to no caller."""
+    status = 1
+    try:
+        ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
+        redirect(folder / PRINTED)
+        compiler.compile(request.module, request.options, request.devices, folder)
+        status = 0
+    except RefusedError as error:
+        (folder / REFUSED).write_text(str(error), encoding="utf-8")
+    except BaseException as error:
+        (folder / REFUSED).write_text(f"{type(error).__name__}: {error}"[:300], encoding="utf-8")
+    finally:
+        os._exit(status)
+
+
+def _watch(number: int, request: Request, folder: Path) -> tuple[str, float]:
+    """Wait until the copy has dumped what is asked for, and end it.
+
+    Returns why it was ended before, and the processor seconds that it took.
+    """
+    ends = GENERATED_ENDS if request.is_full else PASSED_ENDS
+    deadline = time.monotonic() + request.seconds
+    why, looks = "", 0
+    while True:
+        done, _, usage = os.wait4(number, os.WNOHANG)
+        if done:
+            return why, usage.ru_utime + usage.ru_stime
+        looks += 1
+        if _find(folder, ends) is None:
+            if time.monotonic() > deadline:
+                why = f"it took more than {request.seconds:g} seconds"
+            elif looks % MEMORY_LOOKS == 0 and _measure_memory(number) > request.megabytes:
+                why = f"it took more than {request.megabytes:,} MB of memory"
+            else:
+                time.sleep(LOOK_SECONDS)
+                continue
+        os.kill(number, signal.SIGKILL)
+        _, _, usage = os.wait4(number, 0)
+        return why, usage.ru_utime + usage.ru_stime
+
+
+def _measure_memory(number: int) -> float:
+    """Return the megabytes of memory that a process does not share with others."""
+    try:
+        fields = Path(f"/proc/{number}/statm").read_text().split()
+    except OSError:
+        return 0.0
+    return (int(fields[1]) - int(fields[2])) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def _find(folder: Path, end: str) -> Path | None:
+    """Return the dump whose name ends so; of several modules that of the first."""
+    return min(folder.glob(f"*.{end}"), default=None)
+
+
+def _read(folder: Path, end: str) -> bytes:
+    path = _find(folder, end)
+    return path.read_bytes() if path else b""
+
+
+def _read_text(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.is_file() else ""
+
+
+def _find_last_words(path: Path) -> str:
+    """Return what the compiler printed before it aborted."""
+    text = path.read_bytes()[-LAST_BYTES:].decode(errors="replace") if path.is_file() else ""
+    for line in reversed(text.splitlines()):
+        for word in ("Check failed: ", "LLVM ERROR: ", "Error: "):
+            if word in line:
+                return line[line.index(word) :][:300]
+    return "the compiler's process ended without a word"

@@ -1,0 +1,145 @@
+"""The cache of what was compiled: costs of kernels, and whole compilations.
+
+A kernel's cost is kept by the hash of its canonical form, a compilation by the hash of its module;
+both together with the target, the options and libtpu's version, on all of which they depend. The
+cache is one SQLite file, which several processes share. Deleting its folder clears it.
+"""
+
+import json
+import os
+import sqlite3
+import zlib
+from collections.abc import Iterable, Mapping
+from contextlib import closing, suppress
+from pathlib import Path
+
+from solution.collecting.tpu.compiled import Cost, Tile
+from solution.system.files import make_folder
+from solution.system.refusals import name_refusal
+
+VARIABLE = "FASTSLOW_TPU_CACHE"
+FILE = "compiled-1.sqlite"  # the number changes with what is kept in it
+WAIT_SECONDS = 60.0  # for another process that writes
+MOST_BYTES = 2 << 30  # of whole compilations: the oldest ones go
+TABLES = """
+CREATE TABLE IF NOT EXISTS kernels (
+    context TEXT, key TEXT, cost TEXT, PRIMARY KEY (context, key)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS compilations (
+    number INTEGER PRIMARY KEY, key TEXT UNIQUE, refused TEXT, passed BLOB, size INTEGER);
+CREATE TABLE IF NOT EXISTS conflicts (
+    context TEXT, key TEXT, cost TEXT, other TEXT, PRIMARY KEY (context, key, other));
+"""
+
+
+def find_cache_folder() -> Path:
+    """Return the folder of the cache: $FASTSLOW_TPU_CACHE, or one in the user's cache folder."""
+    if given := os.environ.get(VARIABLE):
+        return Path(given)
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return caches / "fast-or-slow" / "tpu"
+
+
+class KernelCache:
+    """The cache in a folder, or in memory alone."""
+
+    def __init__(self, folder: Path | None) -> None:
+        """Open the cache; make it if it is not there.
+
+        Args:
+            folder: None: in memory, for this object alone.
+
+        Raises InputError if the folder cannot be written to.
+        """
+        self._place = ":memory:" if folder is None else str(folder / FILE)
+        if folder is not None:
+            make_folder(folder)
+            with name_refusal(folder):
+                self._open()
+        else:
+            self._open()
+
+    def _open(self) -> None:
+        self._database = sqlite3.connect(
+            self._place, timeout=WAIT_SECONDS, isolation_level=None, check_same_thread=False
+        )
+        with suppress(sqlite3.OperationalError):  # a file system without it: slower, as safe
+            self._database.execute("PRAGMA journal_mode=WAL")
+        self._database.execute("PRAGMA synchronous=NORMAL")
+        self._database.executescript(TABLES)
+
+    def close(self) -> None:
+        self._database.close()
+
+    def find(self, context: str, keys: Iterable[str]) -> dict[str, Cost]:
+        """Return the costs that are known of kernels with these keys."""
+        found = {}
+        for key in keys:
+            row = self._database.execute(
+                "SELECT cost FROM kernels WHERE context = ? AND key = ?", (context, key)
+            ).fetchone()
+            if row:
+                found[key] = _read_cost(row[0])
+        return found
+
+    def learn(self, context: str, costs: Mapping[str, Cost]) -> int:
+        """Keep the costs of kernels; return how many are known with another cost already."""
+        conflicts = 0
+        known = self.find(context, costs)
+        database = self._database
+        database.execute("BEGIN IMMEDIATE")
+        try:
+            for key, cost in costs.items():
+                if key not in known:
+                    database.execute(
+                        "INSERT OR IGNORE INTO kernels VALUES (?, ?, ?)",
+                        (context, key, _write_cost(cost)),
+                    )
+                elif known[key] != cost:
+                    conflicts += 1
+                    row = (context, key, _write_cost(known[key]), _write_cost(cost))
+                    database.execute("INSERT OR IGNORE INTO conflicts VALUES (?, ?, ?, ?)", row)
+            database.execute("COMMIT")
+        except BaseException:
+            database.execute("ROLLBACK")
+            raise
+        return conflicts
+
+    def count_conflicts(self) -> int:
+        """Return how many kernels were ever seen with two costs."""
+        (count,) = self._database.execute("SELECT COUNT(*) FROM conflicts").fetchone()
+        return int(count)
+
+    def find_compilation(self, key: str) -> tuple[str, bytes] | None:
+        """Return why a module was refused, and what the passes over HLO made; None: unknown."""
+        row = self._database.execute(
+            "SELECT refused, passed FROM compilations WHERE key = ?", (key,)
+        ).fetchone()
+        return (str(row[0]), zlib.decompress(row[1])) if row else None
+
+    def keep_compilation(self, key: str, refused: str, passed: bytes) -> None:
+        """Keep a compilation; the oldest ones go where all of them are too large."""
+        packed = zlib.compress(passed, 1)
+        self._database.execute(
+            "INSERT OR IGNORE INTO compilations (key, refused, passed, size) VALUES (?, ?, ?, ?)",
+            (key, refused, packed, len(packed)),
+        )
+        self._shrink()
+
+    def _shrink(self) -> None:
+        with closing(self._database.cursor()) as cursor:
+            (size,) = cursor.execute("SELECT SUM(size) FROM compilations").fetchone()
+            if (size or 0) > MOST_BYTES:
+                cursor.execute(
+                    "DELETE FROM compilations WHERE number <= "
+                    "(SELECT (MIN(number) + MAX(number)) / 2 FROM compilations)"
+                )
+
+
+def _write_cost(cost: Cost) -> str:
+    tile = None if cost.tile is None else [cost.tile.kernel, cost.tile.output, cost.tile.input]
+    return json.dumps([cost.cycles, tile])
+
+
+def _read_cost(text: str) -> Cost:
+    cycles, tile = json.loads(text)
+    return Cost(cycles, None if tile is None else Tile(*(tuple(sizes) for sizes in tile)))

@@ -1,0 +1,157 @@
+"""libtpu, through jax: the only file that knows how the TPU's compiler is reached.
+
+No TPU is needed. What is used of jax: `jax.experimental.topologies`, which opens a compile-only
+client of libtpu; `jax.extend.mlir.hlo_to_stablehlo`, by which serialized modules go in; the
+options of a single compilation by XLA's names (`env_option_overrides`). What the compiler makes
+comes out as the files that XLA dumps (`xla_dump_to`), because they are there before the compiler
+has ended, and because jaxlib cannot read back every module of the newer chips.
+
+A process that has compiled cannot be forked any more: its threads would be missing. One that has
+only opened a topology can.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from solution.collecting.compiler import RefusedError
+from solution.collecting.target import Target, check_target
+
+# The name of a generation's topologies, the dimensions of its grid of chips, and how many of jax's
+# devices a chip is.
+TOPOLOGIES = {
+    "v2": ("v2", 2, 2),
+    "v3": ("v3", 2, 2),
+    "v4": ("v4", 3, 2),
+    "v5e": ("v5e", 2, 1),
+    "v5p": ("v5p", 3, 1),
+    "v6e": ("v6e", 2, 1),
+    "v7x": ("tpu7x", 3, 2),
+}
+SMALLEST = (2, 2)  # chips of the smallest grid: those of one host
+MOST_CHIPS = 2048
+MESSAGE_LENGTH = 2000  # characters of a refusal
+# What the compiler dumps, in this order. Each file is complete once the next one is there.
+PASSED = "after_optimizations.hlo.pb"
+PASSED_ENDS = "after_optimizations_after_buffer_assignment.hlo.pb"
+GENERATED = "after_codegen.hlo.pb"
+GENERATED_ENDS = "transfer_stats.pb"
+
+
+@dataclass(frozen=True)
+class Devices:
+    """How many devices a module is compiled for."""
+
+    replicas: int = 1
+    partitions: int = 1
+
+    @property
+    def count(self) -> int:
+        return self.replicas * self.partitions
+
+
+def prepare_environment(folder: Path) -> None:
+    """Set what libtpu reads from the environment, before jax is imported.
+
+    It looks for no metadata server, writes its logs into `folder` and leaves no lock file.
+    """
+    os.environ.update(
+        JAX_PLATFORMS="cpu",  # what jax computes itself; no TPU is looked for
+        JAX_ENABLE_COMPILATION_CACHE="false",
+        TPU_SKIP_MDS_QUERY="1",
+        TPU_WORKER_HOSTNAMES="localhost",
+        TPU_ACCELERATOR_TYPE="v3-8",  # else a warning; the topology decides
+        ALLOW_MULTIPLE_LIBTPU_LOAD="1",  # several processes, and no lock file
+        TPU_LOG_DIR=str(folder),
+        TPU_STDERR_LOG_LEVEL="3",
+        TPU_MIN_LOG_LEVEL="3",
+        TF_CPP_MIN_LOG_LEVEL="2",
+    )
+
+
+def name_topology(target: Target, devices: int) -> str:
+    """Return the name of the smallest topology with so many devices, such as v3:2x2.
+
+    Raises RefusedError if no topology has as many.
+    """
+    name, rank, per_chip = TOPOLOGIES[target.generation]
+    sizes = [*SMALLEST, *(1 for _ in range(rank - len(SMALLEST)))]
+    while np.prod(sizes) * per_chip < devices:
+        sizes[sizes.index(min(sizes))] *= 2
+    if np.prod(sizes) > MOST_CHIPS:
+        raise RefusedError(
+            f"it needs {devices:,} devices; the largest topology has {MOST_CHIPS * per_chip:,}"
+        )
+    return f"{name}:{'x'.join(map(str, sizes))}"
+
+
+class Libtpu:
+    """The compiler for a target, in a process that `prepare_environment` has prepared."""
+
+    def __init__(self, target: Target) -> None:
+        """Load libtpu and open the smallest topology.
+
+        Raises InputError if the target cannot be compiled for on this machine.
+        """
+        check_target(target)
+        self._target = target
+        jax = import_module("jax")
+        jax.config.update("jax_traceback_in_locations_limit", 0)
+        self._topologies = import_module("jax.experimental.topologies")
+        self._to_stablehlo = import_module("jax.extend.mlir").hlo_to_stablehlo
+        self._make_context = import_module("jax._src.interpreters.mlir").make_ir_context
+        self._ir = import_module("jaxlib.mlir.ir")
+        self._internals = import_module("jaxlib._jax")
+        self._smallest = self._open(1)
+
+    def compile(
+        self,
+        module: bytes,
+        options: Sequence[tuple[str, bool | int | float | str]],
+        devices: Devices,
+        folder: Path,
+    ) -> None:
+        """Compile a serialized module; the compiler's dumps appear in `folder`.
+
+        Raises RefusedError with what the compiler says; where it aborts, the process ends.
+        """
+        found = self._smallest if devices.count == 1 else self._open(devices.count)
+        chosen = found[: devices.count]
+        try:
+            with self._make_context():
+                program = self._ir.Module.parse(self._to_stablehlo(module))
+            chosen[0].client.compile(
+                program,
+                self._internals.DeviceList(tuple(chosen)),
+                self._make_options(options, devices, chosen, folder),
+            )
+        except Exception as error:
+            raise RefusedError(str(error)[:MESSAGE_LENGTH] or type(error).__name__) from error
+
+    def _open(self, devices: int) -> list[Any]:
+        name = name_topology(self._target, devices)
+        return list(self._topologies.get_topology_desc(platform="tpu", topology_name=name).devices)
+
+    def _make_options(
+        self,
+        options: Sequence[tuple[str, bool | int | float | str]],
+        devices: Devices,
+        chosen: Sequence[Any],
+        folder: Path,
+    ) -> Any:
+        found = self._internals.CompileOptions()
+        found.num_replicas, found.num_partitions = devices.replicas, devices.partitions
+        found.executable_build_options.num_replicas = devices.replicas
+        found.executable_build_options.num_partitions = devices.partitions
+        numbers = np.array([device.id for device in chosen])
+        found.device_assignment = self._internals.DeviceAssignment.create(
+            numbers.reshape(devices.replicas, devices.partitions)
+        )
+        dumps = [("xla_dump_to", str(folder)), ("xla_dump_hlo_as_proto", True)]
+        found.env_option_overrides = [*options, *dumps]
+        return found

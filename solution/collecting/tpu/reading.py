@@ -1,0 +1,356 @@
+"""Read a CompiledProgram from the modules that the TPU's compiler dumps."""
+
+import json
+from collections.abc import Callable, Mapping
+from math import prod
+from typing import Any
+
+from solution.collecting.arguments import NAMES, TUPLE
+from solution.collecting.tpu.canonical import Instruction, Names
+from solution.collecting.tpu.compiled import (
+    Begin,
+    Branches,
+    CompiledProgram,
+    Copy,
+    Cost,
+    Kernel,
+    Loop,
+    Region,
+    Step,
+    Tensor,
+    Tile,
+    Wait,
+)
+from solution.data.hlo.messages import MESSAGES
+
+HBM = 0  # the number of its memory space
+TYPE_NAMES = NAMES.split()
+# Instructions that only name values, or whose work their kernels do.
+FREE = {
+    "parameter", "constant", "get-tuple-element", "tuple", "bitcast", "after-all", "add-dependency",
+    "opt-barrier", "partition-id", "replica-id", "domain", "get-dimension-size",
+}  # fmt: skip
+BEGINS, WAITS, UPDATES = "-start", "-done", "-update"
+# What a fusion is called by, the first that it contains.
+MAIN = (
+    "convolution", "dot", "select-and-scatter", "reduce-window", "scatter", "gather", "sort",
+    "reduce", "dynamic-update-slice", "dynamic-slice", "transpose", "copy", "concatenate", "pad",
+    "reverse",
+)  # fmt: skip
+DEFAULT_TRIPS = 10  # of a loop whose trips the module does not tell
+BITS = {"pred": 8, "token": 0, "opaque": 0, "tuple": 0}
+
+
+class Reader:
+    """The modules of one compilation, and the kernels in it that cost something."""
+
+    def __init__(self, passed: bytes, default_trips: int = DEFAULT_TRIPS) -> None:
+        """Parse a serialized OptimisedModule: what the passes over HLO made."""
+        dump = MESSAGES["OptimisedModule"].FromString(passed)
+        self.module = dump.module
+        self.names = Names(dump.module)
+        self._buffers = dump.buffer_assignment.buffer_allocations
+        self._default_trips = default_trips
+        self._keys: dict[int, str] = {}
+        for computation in _find_run(self.names):
+            for instruction in computation.instructions:
+                if takes_time(instruction):
+                    self._keys[instruction.id] = self.names.name_kernel(instruction)
+
+    @property
+    def keys(self) -> set[str]:
+        """The canonical names of all kernels."""
+        return set(self._keys.values())
+
+    @property
+    def digest(self) -> str:
+        return self.names.program
+
+    def learn(self, generated: bytes) -> tuple[dict[str, Cost], int]:
+        """Return the cost of each kernel from what a full compilation made, by canonical name.
+
+        The number beside it counts kernels with one canonical name and two costs.
+        """
+        module = MESSAGES["OptimisedModule"].FromString(generated).module
+        found = {
+            instruction.name: read_cost(instruction)
+            for computation in module.computations
+            for instruction in computation.instructions
+        }
+        costs: dict[str, Cost] = {}
+        conflicts = 0
+        for computation in self.names.computations.values():
+            for instruction in computation.instructions:
+                key = self._keys.get(instruction.id)
+                if key is None:
+                    continue
+                cost = found.get(instruction.name, Cost())
+                conflicts += costs.setdefault(key, cost) != cost
+        return costs, conflicts
+
+    def read(self, costs: Mapping[str, Cost]) -> CompiledProgram:
+        """Return the program with the costs of its kernels, by canonical name."""
+        copies: list[Copy] = []
+        region = self._read_region(self.names.entry, costs, 1, copies.append)
+        return CompiledProgram(
+            region=region,
+            copies=tuple(copies),
+            tensors=tuple(self._read_tensors()),
+            memory_bytes=sum(
+                found.size
+                for found in self._buffers
+                if found.color == HBM and not found.is_thread_local
+            ),
+            argument_bytes=sum(
+                found.size for found in self._buffers if found.is_entry_computation_parameter
+            ),
+            digest=self.digest,
+        )
+
+    def _read_region(
+        self,
+        computation: Any,
+        costs: Mapping[str, Cost],
+        trips: int,
+        keep: Callable[[Copy], None],
+    ) -> Region:
+        steps: list[Step] = []
+        begun: dict[int, str] = {}  # by id: which Begin an instruction goes back to
+        for instruction in self.names.order(computation):
+            called = self.names.called(instruction)
+            opcode = instruction.opcode
+            if opcode == "while":
+                steps.append(self._read_loop(instruction, costs, trips, keep))
+            elif opcode == "conditional":
+                inner = (self._read_region(branch, costs, trips, keep) for branch in called)
+                steps.append(Branches(tuple(inner)))
+            elif opcode == "call":
+                steps += self._read_region(called[0], costs, trips, keep).steps
+            elif opcode.endswith(BEGINS):
+                begun[instruction.id] = instruction.name
+                steps.append(self._read_begin(instruction, costs, trips, keep))
+            elif opcode.endswith(UPDATES):
+                begun[instruction.id] = begun.get(instruction.operand_ids[0], "")
+            elif opcode.endswith(WAITS):
+                steps.append(Wait(begun.get(instruction.operand_ids[0], "")))
+            elif takes_time(instruction):
+                kernel = self._read_kernel(instruction, costs)
+                steps.append(kernel)
+                if opcode == "copy":
+                    keep(self._read_copy(instruction, kernel.cost.cycles, trips))
+        return Region(tuple(steps))
+
+    def _read_loop(
+        self,
+        instruction: Instruction,
+        costs: Mapping[str, Cost],
+        trips: int,
+        keep: Callable[[Copy], None],
+    ) -> Loop:
+        body, condition = self.names.called(instruction)
+        known = find_trips(instruction, condition)
+        count = self._default_trips if known is None else known
+        return Loop(
+            self._read_region(body, costs, trips * count, keep),
+            self._read_region(condition, costs, trips * (count + 1), keep),
+            count,
+            known is not None,
+        )
+
+    def _read_begin(
+        self,
+        instruction: Instruction,
+        costs: Mapping[str, Cost],
+        trips: int,
+        keep: Callable[[Copy], None],
+    ) -> Begin:
+        moved = self._count_bytes(instruction)
+        if instruction.opcode == "copy-start":
+            keep(self._read_copy(instruction, None, trips))
+        called = self.names.called(instruction)
+        region = None
+        if instruction.opcode == "async-start" and called:
+            region = self._read_region(called[0], costs, trips, keep)
+        return Begin(instruction.name, region, moved)
+
+    def _read_kernel(self, instruction: Instruction, costs: Mapping[str, Cost]) -> Kernel:
+        inside = sorted(set(self._list_opcodes(instruction)))
+        key = self._keys[instruction.id]
+        return Kernel(
+            name=instruction.name,
+            source=instruction.metadata.op_name,
+            opcode=instruction.opcode,
+            kind=next((name for name in MAIN if name in inside), _name_kind(instruction)),
+            computes=tuple(inside),
+            shapes=tuple(spell(shape) for shape in open_tuple(instruction.shape)),
+            bytes=self._count_bytes(instruction),
+            cost=costs.get(key, Cost()),
+            key=key,
+        )
+
+    def _list_opcodes(self, instruction: Instruction) -> list[str]:
+        """Return the opcodes that a kernel runs, those of fusions inside it included."""
+        if instruction.opcode != "fusion":
+            return [instruction.opcode]
+        return [
+            opcode
+            for computation in self.names.called(instruction)
+            for inner in computation.instructions
+            for opcode in self._list_opcodes(inner)
+            if opcode not in FREE
+        ]
+
+    def _read_copy(self, instruction: Instruction, cycles: int | None, trips: int) -> Copy:
+        (operand,) = self.names.operands(instruction)[:1]
+        target = open_tuple(instruction.shape)[0]
+        return Copy(
+            name=instruction.name,
+            tensor=operand.name,
+            shape=spell(target).partition("{")[0],
+            source_layout=_spell_layout(operand.shape),
+            target_layout=_spell_layout(target),
+            bytes=count_bytes(target),
+            cycles=cycles,
+            is_beside=instruction.opcode != "copy",
+            trips=trips,
+        )
+
+    def _count_bytes(self, instruction: Instruction) -> int:
+        """Return the bytes that are read from HBM or written to it, each tensor once."""
+        if instruction.opcode == "copy-start":  # (target, source, context)
+            shapes = open_tuple(instruction.shape)[:2]
+        else:
+            shapes = open_tuple(instruction.shape)
+            for operand in self.names.operands(instruction):
+                shapes = shapes + open_tuple(operand.shape)
+        return sum(count_bytes(shape) for shape in shapes if shape.layout.memory_space == HBM)
+
+    def _read_tensors(self) -> list[Tensor]:
+        run = {computation.id for computation in _find_run(self.names)}
+        return [
+            make_tensor(instruction, is_fused=computation.id not in run)
+            for computation in self.names.computations.values()
+            for instruction in computation.instructions
+            if instruction.shape.element_type != TUPLE
+        ]
+
+
+def takes_time(instruction: Instruction) -> bool:
+    """True if the chip runs the instruction at a time of its own, and waits for it."""
+    opcode = instruction.opcode
+    return (
+        opcode not in FREE
+        and opcode not in ("while", "conditional", "call")
+        and not opcode.endswith((BEGINS, WAITS, UPDATES))
+    )
+
+
+def _find_run(names: Names) -> list[Any]:
+    """Return the computations whose instructions run one after the other, not inside kernels."""
+    found: dict[int, Any] = {}
+    waiting = [names.entry]
+    while waiting:
+        computation = waiting.pop()
+        if computation.id in found:
+            continue
+        found[computation.id] = computation
+        for instruction in computation.instructions:
+            if instruction.opcode in ("while", "conditional", "call", "async-start"):
+                waiting += names.called(instruction)
+    return list(found.values())
+
+
+def read_cost(instruction: Instruction) -> Cost:
+    """Return what the compiler's cost model says of an instruction of the finished module."""
+    window = _read_config(instruction).get("window_config", {})
+    if not window:
+        return Cost()
+    cycles = int(window.get("estimated_cycles", 0))
+    bounds = (
+        tuple(int(size) for size in window.get(f"{name}_window_bounds", ()))
+        for name in ("kernel", "output", "input")
+    )
+    tile = Tile(*bounds)
+    return Cost(cycles or None, None if tile == Tile() else tile)
+
+
+def find_trips(instruction: Instruction, condition: Any) -> int | None:
+    """Return how often a loop's body runs; None if the module does not tell.
+
+    The compiler writes it down where it knows it. Otherwise a condition `counter < constant` tells
+    it, if the counter begins at 0 and counts by one, as jax's loops do.
+    """
+    known = _read_config(instruction).get("known_trip_count", {}).get("n")
+    if known is not None:
+        return int(known)
+    by_id = {inner.id: inner for inner in condition.instructions}
+    root = by_id[condition.root_id]
+    if root.opcode != "compare" or root.comparison_direction != "LT":
+        return None
+    bound = by_id[root.operand_ids[1]]
+    literal = bound.literal
+    values = [*literal.s32s, *literal.s64s, *literal.u32s, *literal.u64s]
+    return int(values[0]) if bound.opcode == "constant" and len(values) == 1 else None
+
+
+def _read_config(instruction: Instruction) -> dict[str, Any]:
+    try:
+        found = json.loads(instruction.backend_config or b"{}")
+    except ValueError:  # of another backend
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _name_kind(instruction: Instruction) -> str:
+    return "loop" if instruction.opcode == "fusion" else str(instruction.opcode)
+
+
+def open_tuple(shape: Any) -> list[Any]:
+    """Return the arrays of a shape, those of nested tuples included."""
+    if shape.element_type != TUPLE:
+        return [shape]
+    return [part for inner in shape.tuple_shapes for part in open_tuple(inner)]
+
+
+def count_bytes(shape: Any) -> int:
+    """Return the bytes of an array in memory: its minor dimensions fill whole tiles."""
+    sizes = [shape.dimensions[axis] for axis in shape.layout.minor_to_major]  # minor first
+    if shape.layout.tiles:
+        for place, tile in enumerate(reversed(shape.layout.tiles[0].dimensions)):
+            if place < len(sizes):
+                sizes[place] = -(-sizes[place] // tile) * tile
+    return prod(sizes) * _count_bits(shape.element_type) // 8
+
+
+def _count_bits(element_type: int) -> int:
+    name = TYPE_NAMES[element_type]
+    if name in BITS:
+        return BITS[name]
+    digits = name.lstrip("abcdefghijklmnopqrstuvwxyz")
+    return int("".join(sign for sign in digits[:3] if sign.isdigit()) if "e" not in digits else 8)
+
+
+def make_tensor(instruction: Instruction, *, is_fused: bool) -> Tensor:
+    """Describe the result of an instruction."""
+    shape = instruction.shape
+    return Tensor(
+        name=instruction.name,
+        source=instruction.metadata.op_name,
+        opcode=instruction.opcode,
+        element_type=TYPE_NAMES[shape.element_type],
+        dimensions=tuple(shape.dimensions),
+        minor_to_major=tuple(shape.layout.minor_to_major),
+        tiles=tuple(tuple(tile.dimensions) for tile in shape.layout.tiles),
+        memory_space=shape.layout.memory_space,
+        is_fused=is_fused,
+    )
+
+
+def spell(shape: Any) -> str:
+    """Return an array's shape as XLA writes it."""
+    instruction = MESSAGES["Instruction"](shape=shape)
+    return make_tensor(instruction, is_fused=False).shape
+
+
+def _spell_layout(shape: Any) -> str:
+    return "{" + spell(shape).partition("{")[2]
