@@ -12,7 +12,7 @@ def bootstrap_mean(values: np.ndarray, resamples: int = 9999) -> Mean:
     """The mean of per-graph scores (graphs,) with a percentile bootstrap interval over graphs.
 
     The interval is NaN where there are fewer than two graphs. It is too narrow where many graphs
-    are sizes of one program, as of tiles: ensembles.resampling draws these together.
+    are sizes of one program, as of tiles: ensembles.statistics draws these together.
     Source: Efron, "Bootstrap methods: another look at the jackknife", 1979.
     """
     value = float(np.mean(values)) if len(values) else float("nan")

@@ -25,7 +25,7 @@ from benchmarks.full_scale import measure
 from benchmarks.layout_speed import WIDTH, Settings, bench_speed, choose_timed
 from benchmarks.stress import write_stress_files
 from benchmarks.timed_fits import count_epochs, fit_for
-from ensembles.resampling import mean_over_collections
+from ensembles.statistics import mean_over_collections
 from solution.data.folders import find_files
 from solution.data.npz import read_graph
 from solution.domain.collection import LAYOUT, XLA

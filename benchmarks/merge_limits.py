@@ -23,7 +23,7 @@ import typer
 
 from ensembles.ballots import Ballot, read_ballots
 from ensembles.nested import divide
-from ensembles.resampling import mean_over_collections
+from ensembles.statistics import mean_over_collections
 from solution.domain.collection import LAYOUT
 from solution.runs.folder import Run
 from solution.system.terminal import output

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from benchmarks.bootstrap import bootstrap_mean
 from benchmarks.paper_systems import LAYOUT_SYSTEMS, ORDERS, TILE_SYSTEMS
-from ensembles.resampling import mean_over_collections
+from ensembles.statistics import mean_over_collections
 from solution.domain.collection import LAYOUT, TILE
 from solution.domain.metrics import Mean
 from solution.system.files import replace_file

@@ -239,8 +239,8 @@ def main() -> None:
 def pack_all(folder: Path, out: Path) -> dict[str, Path]:
     """The ensemble and each of its members as bundles."""
     from ensembles import DEFAULT_RECIPE
+    from ensembles.merge import alone
     from ensembles.recipe import find_recipe
-    from ensembles.scoring import alone
     from solution.runs.folder import Run
     from solution.serving.packing import pack
 

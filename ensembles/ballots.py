@@ -6,8 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import polars as pl
 
-from ensembles.methods import check_aligned, normalise
-from ensembles.scoring import read_groups
+from ensembles.merge import check_aligned, normalise, read_groups
 from ensembles.votes import METHODS, Method, combine, to_shares
 from solution.domain import predictions
 from solution.domain.metrics import score_ranking

@@ -1,6 +1,6 @@
 """A recipe: which experiments are merged, and how. One TOML file each, read as data.
 
-method = "mean_rank"           # see ensembles/methods.py
+method = "mean_rank"           # see ensembles/votes.py
 fallback = "nothing_001"
 allow_missing = ["members"]    # of a run; "graphs": of a member. Nothing unless it is said.
 

@@ -16,9 +16,9 @@ import numpy as np
 import polars as pl
 
 from ensembles.ballots import Ballot, read_ballots
+from ensembles.merge import TABLE_SCHEMA
 from ensembles.nested import Choose, Rule, estimate, estimate_nested, learn, mean_of_collections
 from ensembles.recipe import MAX_BYTES
-from ensembles.scoring import TABLE_SCHEMA
 from ensembles.statistics import MEAN, compare
 from ensembles.votes import METHODS, Method
 from ensembles.weights import FITS, fit_best, shrink

@@ -8,9 +8,8 @@ import polars as pl
 from rich.table import Table
 
 from ensembles.last_recipe import choose_recipe
-from ensembles.merge import describe_caveats
+from ensembles.merge import alone, describe_caveats, describe_fit, score_recipes
 from ensembles.recipe import Recipe, check_place, check_recipe, make_file_recipe
-from ensembles.scoring import alone, describe_fit, score_recipes
 from ensembles.search import (
     BEST,
     QUICK_FITS,
@@ -21,12 +20,10 @@ from ensembles.search import (
     search,
     write_recipe,
 )
-from ensembles.statistics import MEAN, compare
+from ensembles.statistics import LEVEL, MEAN, compare, is_better
 from solution.runs.folder import Run
 from solution.system.errors import InputError
 from solution.system.terminal import make_table
-
-SURE = 0.95  # the probability from which on one is called better
 
 
 def show_comparison(run: Run, a: str, b: str) -> tuple[str, Table]:
@@ -77,15 +74,15 @@ def _judge(a: str, b: str, mean: dict[str, Any]) -> str:
     """What the mean over the collections says, in a sentence."""
     if mean["low"] is None:
         return f"{a} against {b}: the graphs are too few to tell which is better."
-    difference, sure = mean["difference"], mean["probability"]
+    difference = mean["difference"]
     if difference == 0:
         return f"{a} and {b} cannot be told apart: their mean scores are the same."
     better, worse = (a, b) if difference > 0 else (b, a)
-    likely = max(sure, 1 - sure)
-    if likely < SURE:
+    likely = max(mean["probability"], 1 - mean["probability"])
+    if is_better(mean) is None:
         return (
             f"{a} and {b} cannot be told apart: {better} is {abs(difference):.4f} better here, and "
-            f"on other graphs with probability {likely:.2f}."
+            f"on other graphs with probability {likely:.2f}; the 95% interval holds 0."
         )
     return f"{better} is better than {worse}, by {abs(difference):.4f} (probability {likely:.3f})."
 
@@ -137,7 +134,7 @@ def _advise(proposal: Proposal) -> str:
     best = proposal.table.filter(pl.col("member") == BEST).group_by("collection")
     alone_score = float(best.agg(pl.col("score").mean())["score"].to_numpy().mean())
     said = f"{whole['nested']:.4f} against {alone_score:.4f} on graphs that it was not chosen on"
-    if (whole["beats_best"] or 0) >= SURE:
+    if (whole["beats_best"] or 0) > 0.5 + LEVEL / 2:  # the interval of the gain excludes 0
         return f"Take the proposed recipe: it beats the best member alone, {said}."
     names = sorted({name for shares in proposal.shares().values() for name in shares})
     if len(names) == 1:

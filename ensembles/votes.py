@@ -17,7 +17,7 @@ A Borda count gives a point for every configuration that is beaten, none for a t
 is the mean rank. Scores that are all equal in a graph say nothing there: 0 on the last two scales.
 
 A new method is one more name in `Method` and one more case in `scale`. Frames of many graphs are
-merged by the same functions (ensembles.methods). There is no polars here, because a user who ranks
+merged by the same functions (ensembles.merge). There is no polars here, because a user who ranks
 one program waits for the answer, and importing polars takes longer than ranking.
 
 Sources: Borda, "Mémoire sur les élections au scrutin", 1784; Cormack, Clarke and Buettcher,

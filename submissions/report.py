@@ -6,10 +6,9 @@ import numpy as np
 import polars as pl
 from rich.table import Table
 
+from ensembles.merge import RunScores, describe_fit, score_run
 from ensembles.recipe import ENSEMBLE, Recipe, is_merge
-from ensembles.resampling import mean_of_all
-from ensembles.scoring import RunScores, describe_fit, score_run
-from ensembles.statistics import means_by_member, show_interval
+from ensembles.statistics import mean_of_all, means_by_member, show_interval
 from solution.domain.collection import COLLECTIONS, Collection
 from solution.domain.metrics import Mean
 from solution.runs.folder import Run

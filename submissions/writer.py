@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from ensembles.scoring import order_graphs
+from ensembles.merge import order_graphs
 from solution.domain.collection import NAMES
 from solution.system.errors import InputError
 from solution.system.files import replace_file

@@ -71,7 +71,7 @@ if bundle:
 # %% [markdown]
 # ## Without one: the runs
 # They must be of one commit, on the same data with the same folds, and complete. What the ensemble
-# reaches out of fold, with 95% bootstrap intervals over programs; then member by member, what it
+# reaches out of fold, with 95% intervals over programs; then member by member, what it
 # adds.
 
 # %%

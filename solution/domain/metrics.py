@@ -163,7 +163,7 @@ def score_predictions(predictions: pl.DataFrame, labels: pl.DataFrame) -> pl.Dat
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean over graphs with its 95% bootstrap interval."""
+    """A mean over graphs with its 95% interval; NaN where there are too few graphs."""
 
     value: float
     low: float

@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ensembles.merge import check_finished, find_members, merge_files
+from ensembles.merge import check_finished, describe_fit, find_members, merge_files, score_recipes
 from ensembles.recipe import Recipe, check_recipe
-from ensembles.scoring import describe_fit, score_recipes
-from ensembles.statistics import bootstrap, compare
+from ensembles.statistics import compare, mean_scores
 from solution.domain import predictions
 from solution.features.preparation import VERSION
 from solution.models import catalogue
@@ -273,7 +272,7 @@ def _describe_teacher(run: Run, recipe: Recipe, teacher: Recipe) -> Teacher:
 def _score(table: pl.DataFrame) -> dict[str, Score]:
     return {
         row["collection"]: Score(row["value"], row["low"], row["high"], row["graphs"])
-        for row in bootstrap(table).iter_rows(named=True)
+        for row in mean_scores(table).iter_rows(named=True)
     }
 
 

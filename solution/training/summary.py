@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import polars as pl
 from rich.table import Table
 
-from ensembles.scoring import TABLE_SCHEMA, name_scores, read_groups
+from ensembles.merge import TABLE_SCHEMA, name_scores, read_draws
 from ensembles.statistics import means_by_member, show_interval
 from solution.domain import predictions
 from solution.domain.metrics import score_predictions
@@ -65,7 +65,7 @@ def train_experiment(
 
 def _tabulate(experiment: Experiment, run: Run) -> Table:
     own = predictions.read(run.predictions(experiment.name, "out_of_fold"))
-    labels, groups = predictions.read(run.labels), read_groups(run)
+    labels, groups = predictions.read(run.labels), read_draws(run)
     table = make_table(f"{experiment.name}, out of fold: the mean over graphs")
     for name in ("Collection", "Seed", "Graphs", "Score", "95% interval"):
         table.add_column(name, justify="left" if name == "Collection" else "right", no_wrap=True)

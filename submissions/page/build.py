@@ -11,9 +11,8 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from ensembles.last_recipe import recall
-from ensembles.merge import describe_caveats
+from ensembles.merge import describe_caveats, describe_fit
 from ensembles.recipe import Recipe
-from ensembles.scoring import describe_fit
 from solution.runs.folder import Run
 from solution.runs.origin import recall_origin
 from solution.system.errors import InputError

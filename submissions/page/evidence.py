@@ -6,10 +6,9 @@ from functools import cached_property
 
 import polars as pl
 
+from ensembles.merge import score_run
 from ensembles.recipe import Recipe
-from ensembles.resampling import mean_of_all
-from ensembles.scoring import score_run
-from ensembles.statistics import bootstrap, compare
+from ensembles.statistics import compare, mean_of_all, mean_scores
 from solution.domain.collection import COLLECTIONS, Collection
 from solution.domain.metrics import Mean
 from solution.runs.folder import Run
@@ -32,7 +31,7 @@ class Evidence:
     @cached_property
     def means(self) -> pl.DataFrame:
         """collection, member, value, low, high, standard_error, graphs."""
-        return bootstrap(self.scores)
+        return mean_scores(self.scores)
 
     @property
     def ensemble(self) -> str:

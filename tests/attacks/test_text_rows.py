@@ -5,8 +5,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from ensembles.merge import merge_run
 from ensembles.recipe import find_recipe
-from ensembles.scoring import merge_run
 from ensembles.votes import METHODS
 from solution.domain import predictions
 from solution.runs.folder import Run

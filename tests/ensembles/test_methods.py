@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ensembles.methods import merge, normalise
+from ensembles.merge import merge, normalise
 from ensembles.votes import METHODS, Method, to_shares
 from solution.domain.predictions import RANKING_SCHEMA
 from solution.system.errors import InputError

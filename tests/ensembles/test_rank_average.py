@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from ensembles.methods import merge, normalise
+from ensembles.merge import merge, normalise
 from solution.domain.predictions import RANKING_SCHEMA, SCHEMA
 from solution.system.errors import InputError
 

@@ -6,10 +6,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from ensembles.merge import merge_files
-from ensembles.methods import normalise
+from ensembles.merge import alone, merge_files, merge_run, normalise, score_recipes
 from ensembles.recipe import Recipe, find_recipe, list_recipes, make_recipe
-from ensembles.scoring import alone, merge_run, score_recipes
 from solution.domain import predictions
 from solution.domain.predictions import SCHEMA, write
 from solution.experiments.base import list_experiments

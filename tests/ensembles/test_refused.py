@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from ensembles.merge import merge_run
 from ensembles.recipe import EQUAL_WEIGHTS, Recipe, find_recipe
-from ensembles.scoring import merge_run
 from ensembles.search import MARK, check_replaceable
 from ensembles.tables import show_search
 from solution.system.errors import InputError

@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 from rich.console import Console
 from rich.table import Table
 
-from ensembles.merge import merge_collection
+from ensembles.merge import alone, merge_collection, read_groups, score_recipes, score_run
 from ensembles.recipe import Recipe, find_recipe
-from ensembles.scoring import alone, read_groups, score_recipes, score_run
 from ensembles.statistics import (
     leave_one_out,
     rank_correlations,
@@ -21,6 +21,7 @@ from solution.domain.metrics import score_predictions
 from solution.domain.predictions import SCHEMA
 from solution.runs.folder import Run
 from solution.system.errors import InputError
+from solution.system.files import write_sealed
 from submissions.report import collect_scores, tabulate
 from tests.made.ballots import LAYOUT, write_run
 
@@ -50,13 +51,13 @@ def test_the_table_scores_every_graph_by_every_experiment_and_the_recipe(run: Ru
     assert table["member"].unique().sort().to_list() == [
         "ensemble two", "member_0", "member_1", "member_2", "nothing_001"
     ]  # fmt: skip
-    assert len(table) == 2 * 8 * 5
+    assert len(table) == 2 * 12 * 5
     labels = predictions.read(run.labels)
     own = score_predictions(predictions.read(run.predictions("member_0", "out_of_fold")), labels)
     found = table.filter(pl.col("member") == "member_0")
     assert found.drop("member", "group").equals(own.sort("collection", "graph"))
     assert found.select("collection", "graph", "group").equals(read_groups(run))
-    assert table["group"].n_unique() == 2 * 4
+    assert table["group"].n_unique() == 2 * 6
 
 
 def test_a_collection_is_merged_by_its_own_weights(run: Run) -> None:
@@ -68,7 +69,7 @@ def test_a_collection_is_merged_by_its_own_weights(run: Run) -> None:
 
 
 def test_a_member_is_worth_what_is_lost_without_it(run: Run) -> None:
-    gains = leave_one_out(run, RECIPE, resamples=200)
+    gains = leave_one_out(run, RECIPE)
     without = Recipe(name="r", members={"member_1": 1.0})
     table = score_recipes(run, {"all": RECIPE, "without": without})
     means = table.filter(collection=LAYOUT).group_by("member").agg(pl.col("score").mean())
@@ -85,9 +86,9 @@ def test_a_member_is_worth_what_is_lost_without_it(run: Run) -> None:
 def test_the_only_member_of_a_recipe_without_a_fallback_adds_nothing_that_can_be_said(
     run: Run,
 ) -> None:
-    found = leave_one_out(run, Recipe(name="r", members={"member_0": 1.0}), resamples=50)
+    found = leave_one_out(run, Recipe(name="r", members={"member_0": 1.0}))
     assert found.is_empty()
-    assert found.columns == leave_one_out(run, RECIPE, resamples=50).columns
+    assert found.columns == leave_one_out(run, RECIPE).columns
 
 
 def test_an_experiment_that_predicts_nothing_out_of_fold_has_no_lines(tmp_path: Path) -> None:
@@ -97,7 +98,7 @@ def test_an_experiment_that_predicts_nothing_out_of_fold_has_no_lines(tmp_path: 
     predictions.write(nothing, run.predictions("member_1", "out_of_fold"))
     recipe = Recipe(name="r", members={"member_0": 1.0, "member_1": 1.0}, fallback="nothing_001")
     assert set(reseed_spread(run)["member"]) == {"member_0", "nothing_001"}
-    assert set(leave_one_out(run, recipe, resamples=50)["member"]) == {"member_0"}
+    assert set(leave_one_out(run, recipe)["member"]) == {"member_0"}
     assert "member_1" not in rank_correlations(run, run.experiments())["left"]
     for name in run.experiments():
         predictions.write(nothing, run.predictions(name, "out_of_fold"))
@@ -220,6 +221,16 @@ def test_a_comparison_shows_both_ways_of_naming(run: Run, tmp_path: Path) -> Non
         show_comparison(run, "member_0", "nobody")
     with pytest.raises(InputError, match="with itself"):
         show_comparison(run, "member_0", "member_0")
+
+
+def test_a_quick_look_has_no_interval_and_no_verdict(tmp_path: Path) -> None:
+    quick = write_run(tmp_path, [0.3, 5.0])
+    assert show(tabulate(collect_scores(quick, RECIPE.without("member_2")))).count(" to ")
+    write_sealed({**quick.record(), "quick": True}, tmp_path / "run.json")
+    scores = collect_scores(quick)
+    assert scores.lines and all(np.isnan(line.score.low) for line in scores.lines)
+    sentence, table = show_comparison(quick, "member_0", "member_1")
+    assert "too few" in sentence and "1.000" not in show(table)
 
 
 def test_a_comparison_on_one_graph_has_no_probability(tmp_path: Path) -> None:

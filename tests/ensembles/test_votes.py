@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ensembles.methods import merge, normalise
+from ensembles.merge import merge, normalise
 from ensembles.votes import METHODS, Method, merge_votes, rank
 from solution.domain.predictions import make_frame
 from tests.ensembles.test_rank_average import slow_rank

@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 
 from ensembles.ballots import Ballot, make_ballots
-from ensembles.scoring import TABLE_SCHEMA
+from ensembles.merge import TABLE_SCHEMA
 from ensembles.votes import METHODS, Method
 from solution.domain import predictions
 from solution.domain.predictions import SCHEMA
@@ -59,7 +59,7 @@ def draw_ballots(
     return make_ballots(members, labels, groups, methods)
 
 
-def write_run(folder: Path, noises: Sequence[float], graphs: int = 8, seed: int = 0) -> Run:
+def write_run(folder: Path, noises: Sequence[float], graphs: int = 12, seed: int = 0) -> Run:
     """A run of a layout and the tile collection, and nothing_001, which says nothing."""
     layout, labels = make_tables(noises, graphs, seed=seed)
     tile, tile_labels = make_tables(noises, graphs, collection="tile:xla", seed=seed + 1)

@@ -15,7 +15,7 @@ import pytest
 import torch
 import yaml
 
-from ensembles.scoring import alone, merge_run
+from ensembles.merge import alone, merge_run
 from solution import load_bundle, load_run, read_graph
 from solution.domain import predictions
 from solution.experiments.base import Experiment

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ensembles.scoring import alone
+from ensembles.merge import alone
 from solution import load_bundle
 from solution.domain.graph import Graph
 from solution.features.candidates import make_candidates

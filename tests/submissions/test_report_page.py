@@ -7,9 +7,9 @@ import numpy as np
 import polars as pl
 import pytest
 
+from ensembles.merge import merge_run
 from ensembles.recipe import find_recipe
-from ensembles.resampling import mean_over_collections
-from ensembles.scoring import merge_run
+from ensembles.statistics import mean_over_collections
 from solution.domain import predictions
 from solution.domain.metrics import kendall_tau
 from solution.experiments.base import find_experiment
