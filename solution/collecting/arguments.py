@@ -34,16 +34,6 @@ def make_arguments(module: Any, name: str, seed: int = 0) -> list[np.ndarray]:
     ]
 
 
-def check_sizes(module: Any, name: str) -> None:
-    """Raise InputError where a parameter of the entry has a dimension whose size is not fixed."""
-    for number, shape in enumerate(find_parameters(module)):
-        if any(size < 0 for size in shape.dimensions):
-            raise InputError(
-                f"{name}: parameter {number} has a dimension of unknown size. Export it with fixed "
-                "sizes."
-            )
-
-
 def find_parameters(module: Any) -> list[Any]:
     """The shapes of what the entry computation is called with; of an only tuple, its parts."""
     shapes = _find_shapes(module)

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from solution.collecting.arguments import check_sizes, make_arguments
+from solution.collecting.arguments import make_arguments
 from solution.collecting.child import Lower, Refusal
 from solution.collecting.children import Child, ChildDiedError
 from solution.collecting.portable import make_portable
 from solution.collecting.program_file import PYTHON, SUFFIXES
-from solution.data.hlo.messages import MESSAGES, read_records
+from solution.data.hlo.messages import MESSAGES, check_sizes, read_records
 from solution.data.hlo.nodes import Nodes, find_configurable, read_nodes
 from solution.domain.codebook_encoder import encode
 from solution.domain.collection import collection
@@ -129,7 +129,6 @@ def _read_protobuf(path: Path) -> Iterator[Program]:
     modules = [record.module for record in read_records(path)]
     for place, module in enumerate(modules):
         name = name_program(path, place if len(modules) > 1 else None)
-        check_sizes(module, f"{path}, {name}")
         yield Program(name, module, None)
 
 

@@ -15,10 +15,14 @@ from solution.domain import vocabulary
 from solution.domain.codebook import Codebook
 from solution.domain.collection import Collection
 from solution.domain.duplicates import Distinct, deduplicate
+from solution.domain.vocabulary import MAX_RANK
 from solution.system.wording import join_names
 
 MAX_SHOWN = 5
 LARGEST = 2.0**63  # of a whole number of 64 bits, which all node features were
+
+MOST_DIMENSIONS = 1024  # of a tensor
+ROUNDING = 1e-6  # of a sum or product in float32
 
 Checks = list[tuple[str, np.ndarray]]  # what is wrong, and where
 
@@ -223,15 +227,32 @@ def _check_features(graph: Graph) -> Checks:
     wrong = _rows_of(sizes < 0) if sizes.min() < 0 else np.flatnonzero(elements >= LARGEST)
     return [
         ("node_feat has a shape with a size below 0, or of 2^63 elements, in the nodes", wrong),
-        (f"node_feat has dimension numbers other than -1...{vocabulary.MAX_RANK - 1} in the nodes",
+        (f"node_feat has dimension numbers other than -1...{MAX_RANK - 1} in the nodes",
          _wrong_dimension_numbers(graph)),
     ]  # fmt: skip
+
+
+def find_longer(features: np.ndarray) -> np.ndarray:
+    """Whether each tensor (nodes,) has more dimensions than the six that its features describe.
+
+    All six have a size, and the sum or the product of all sizes is not theirs; or the layout lists
+    six dimensions and one of them is a later one. As in TpuGraphs, only the first six numbers of
+    each list are there.
+    """
+    sizes = features[:, vocabulary.SHAPE_DIMENSIONS].astype(np.float64)
+    totals = features[:, [vocabulary.SHAPE_SUM, vocabulary.SHAPE_PRODUCT]]
+    own = np.stack([sizes.sum(axis=1), sizes.prod(axis=1)], axis=1).astype(np.float32)
+    is_cut = (sizes > 0).all(axis=1) & (totals > own * (1 + ROUNDING)).any(axis=1)
+    listed = np.sort(features[:, vocabulary.NODE_LAYOUT], axis=1)
+    is_order = (listed[:, 1:] > listed[:, :-1]).all(axis=1) & (listed[:, 0] >= 0)
+    return np.asarray(is_cut | (is_order & (listed[:, -1] >= MAX_RANK)))
 
 
 def _wrong_dimension_numbers(graph: Graph) -> np.ndarray:
     """The nodes (k,) with one that is outside, or not whole.
 
-    A node that stands for many has the means of theirs.
+    A node that stands for many has the means of theirs. One that has or reads a tensor of more than
+    six dimensions may name the later ones, too.
     """
     is_wrong = np.zeros(graph.num_nodes, bool)
     for columns in vocabulary.DIMENSION_NUMBERS:
@@ -239,9 +260,19 @@ def _wrong_dimension_numbers(graph: Graph) -> np.ndarray:
         broken = numbers != np.rint(numbers)
         if broken.any():
             is_wrong |= broken.any(axis=1) & (graph.node_opcodes != vocabulary.VIRTUAL)
-        if numbers.min() < -1 or numbers.max() >= vocabulary.MAX_RANK:
-            is_wrong |= ((numbers < -1) | (numbers >= vocabulary.MAX_RANK)).any(axis=1)
+        if numbers.min() < -1 or numbers.max() >= MAX_RANK:
+            is_wrong |= ((numbers < -1) | (numbers >= MOST_DIMENSIONS)).any(axis=1)
+            is_wrong |= (numbers >= MAX_RANK).any(axis=1) & ~_may_name_more(graph)
     return np.flatnonzero(is_wrong)
+
+
+def _may_name_more(graph: Graph) -> np.ndarray:
+    """Whether each node (nodes,) has or reads a tensor of more than six dimensions."""
+    is_longer = find_longer(graph.node_features)
+    consumers, producers = graph.edges[(graph.edges < graph.num_nodes).all(axis=1)].T
+    found = is_longer.copy()
+    found[consumers[is_longer[producers]]] = True
+    return found
 
 
 def _rows_of(marks: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ import numpy as np
 
 from solution.domain.codebook import Codebook
 from solution.domain.codebook_encoder import LayoutEncoder
-from solution.domain.graph import Graph
+from solution.domain.graph import Graph, find_longer
 from solution.domain.vocabulary import (
     LAYOUT_TENSORS,
     LAYOUT_UNSET,
@@ -23,7 +23,7 @@ from solution.domain.vocabulary import (
     NUM_TILE_FEATURES,
     TILE_BLOCKS,
 )
-from solution.features.layout.tensors import find_tensors
+from solution.features.layout.tensors import find_tensors, list_tensors
 from solution.features.padding import repair_padding
 from solution.features.tile.fusions import inline_fusions
 from solution.features.tile.tiling import find_tiling
@@ -62,9 +62,7 @@ def _replace(graph: Graph, configs: Codebook | np.ndarray) -> Graph:
 
 
 def _draw_layouts(graph: Graph, count: int, generator: np.random.Generator) -> Graph:
-    repaired = repair_padding(graph)
-    ranks = np.stack([find_tensors(repaired, tensor).ranks for tensor in LAYOUT_TENSORS], axis=1)
-    ranks = np.where(ranks >= MIN_RANK, ranks, 0)  # (configurable, 3)
+    ranks = _find_ranks(graph)
     if not ranks.any():
         raise NothingToChooseError(
             f"{graph.name}: expected a convolution, dot or reshape of rank {MIN_RANK} to "
@@ -78,6 +76,17 @@ def _draw_layouts(graph: Graph, count: int, generator: np.random.Generator) -> G
         encoder.add(block.reshape(len(block), len(ranks), NUM_LAYOUT_FEATURES))
     drawn = _replace(graph, encoder.finish())
     return drawn.select(np.sort(drawn.distinct.first))
+
+
+def _find_ranks(graph: Graph) -> np.ndarray:
+    """The rank (configurable, 3) of each tensor whose layout may be set; 0 where none may be.
+
+    The slots of a configuration do not hold an order of more than six dimensions.
+    """
+    repaired, is_longer = repair_padding(graph), find_longer(graph.node_features)
+    ranks = np.stack([find_tensors(repaired, name).ranks for name in LAYOUT_TENSORS], axis=1)
+    nodes = np.stack([list_tensors(repaired, name) for name in LAYOUT_TENSORS], axis=1)
+    return np.where((ranks >= MIN_RANK) & ~((nodes >= 0) & is_longer[nodes]), ranks, 0)
 
 
 def _draw_layout(ranks: np.ndarray, place: int, generator: np.random.Generator) -> np.ndarray:

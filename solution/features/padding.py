@@ -21,12 +21,12 @@ ONE_DIMENSION = ("concatenate", "iota", "sort", "all-gather", "all-to-all", "rev
 def _find_ranks(graph: Graph) -> np.ndarray:
     """The last used slot of the shape decides, or of the layout where that reaches further.
 
-    A shape may end in a dimension of size 0.
+    A shape may end in a dimension of size 0. Of more than six dimensions there are six.
     """
     by_shape = _used_slots(graph.node_features[:, vocabulary.SHAPE_DIMENSIONS])
     highest_axis = graph.node_features[:, vocabulary.NODE_LAYOUT].max(axis=1)
     by_layout = np.where(highest_axis > 0, highest_axis + 1, 0).astype(np.int64)
-    ranks = np.maximum(by_shape, by_layout)
+    ranks = np.minimum(np.maximum(by_shape, by_layout), MAX_RANK)
     ranks.setflags(write=False)
     return ranks
 
@@ -36,9 +36,13 @@ tensor_ranks = PerGraph(_find_ranks)
 
 
 def repair_padding(graph: Graph) -> Graph:
-    """Set the unused slots of layouts, `dimensions` and convolution dimension numbers to -1."""
+    """Set the unused slots of layouts, `dimensions` and convolution dimension numbers to -1.
+
+    Of a tensor of more than six dimensions they name the first six.
+    """
     ranks = tensor_ranks(graph)
     features = graph.node_features.copy()
+    _leave_out_later(features, graph.node_opcodes)
     is_convolution = graph.node_opcodes == OPCODE_IDS["convolution"]
     spatial = np.where(is_convolution, np.maximum(ranks - 2, 0), 0)
     _pad(features, vocabulary.NODE_LAYOUT, ranks)
@@ -75,6 +79,24 @@ def _listed_dimensions(graph: Graph, ranks: np.ndarray) -> np.ndarray:
         listed = np.where(graph.node_opcodes == OPCODE_IDS[name], count, listed)
     # What is not 0 is used in any case.
     return np.maximum(listed, _used_slots(graph.node_features[:, vocabulary.DIMENSIONS]))
+
+
+def _leave_out_later(features: np.ndarray, opcodes: np.ndarray) -> None:
+    """Drop the numbers of dimensions after the sixth, in place.
+
+    Layouts and the orders of transpositions stay orders: what they miss then follows, the last
+    dimension first, respectively last. In other lists 0 follows, as it does in the files.
+    """
+    orders, lists = vocabulary.NODE_LAYOUT, vocabulary.DIMENSIONS
+    for columns in (orders, lists):
+        for node in np.flatnonzero((features[:, columns] >= MAX_RANK).any(axis=1)):
+            kept = [k for k in features[node, columns].astype(np.int64).tolist() if k < MAX_RANK]
+            missing = sorted(set(range(MAX_RANK)) - set(kept), reverse=columns == orders)
+            if columns == lists and opcodes[node] != OPCODE_IDS["transpose"]:
+                missing = [0] * MAX_RANK
+            features[node, columns] = (kept + missing)[:MAX_RANK]
+    convolution = features[:, vocabulary.CONVOLUTION_DIMENSIONS]
+    np.minimum(convolution, MAX_RANK - 1, out=convolution)
 
 
 def _used_slots(values: np.ndarray) -> np.ndarray:

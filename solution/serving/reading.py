@@ -1,14 +1,17 @@
 """The graphs that people have: npz files, modules of XLA, their text, prepared stores, folders."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from solution.data.folders import find_files, identify_file
+from solution.data.hlo.messages import MESSAGES, read_records
+from solution.data.hlo.records import make_records
 from solution.data.npz import read_graph as read_npz
 from solution.domain.collection import TILE
 from solution.domain.collection import collection as find_collection
@@ -147,10 +150,13 @@ def _read_folder(folder: Path, collection: str | None) -> Iterator[Question]:
 
 
 def _read_modules(path: Path, collection: str | None) -> Iterator[Graph]:
-    from solution.data.hlo.records import read_module_file
+    return _make_graphs(path, read_records(path), collection)
 
+
+def _make_graphs(path: Path, messages: Sequence[Any], collection: str | None) -> Iterator[Graph]:
+    """Of messages TuningRecord that were read from a file."""
     of_layouts = None if collection in TILE else collection
-    for record in read_module_file(path, of_layouts):
+    for record in make_records(path, messages, of_layouts):
         yield _as_kernel(record.graph) if collection in TILE else record.graph
 
 
@@ -174,19 +180,12 @@ def _as_kernel(graph: Graph) -> Graph:
 
 def _read_text(path: Path, collection: str | None) -> Graph:
     """Text is read by XLA itself, in a process of its own: on a wrong one it may abort."""
-    import tempfile
-
     from solution.collecting.children import Child, Limits
     from solution.collecting.program import read_programs
-    from solution.system.files import replace_file
 
     with Child(Limits()) as child:
         (program,) = read_programs(path, child)
-    with tempfile.TemporaryDirectory(prefix="fastslow-") as folder:
-        module = Path(folder) / path.name  # by which the graph is called
-        with replace_file(module) as temporary:
-            temporary.write_bytes(program.module.SerializeToString())
-        (graph,) = _read_modules(module, collection)
+    (graph,) = _make_graphs(path, [MESSAGES["TuningRecord"](module=program.module)], collection)
     return graph
 
 

@@ -59,6 +59,8 @@ def read_records(path: Path) -> list[Any]:
             defects.append(str(error))
             continue
         if records and all(_is_module(record.module) for record in records):
+            for record in records:
+                check_sizes(record.module, str(path))
             return records
     if _is_text(data):
         raise InputError(f"{path}: {EXPECTED}; found text. {TEXT_ADVICE}")
@@ -106,6 +108,28 @@ def _is_module(module: Any) -> bool:
     computations = module.computations
     return any(computation.instructions for computation in computations) and all(
         instruction.opcode for instruction in instructions(module)
+    )
+
+
+def check_sizes(module: Any, name: str) -> None:
+    """Raise InputError where a tensor of a module has a dimension whose size is not known.
+
+    A dimension with a bound has that for a size.
+    """
+    for instruction in instructions(module):
+        if _has_unknown_size(instruction.shape):
+            what = f"the {instruction.opcode} {instruction.name}".strip()
+            if instruction.opcode == "parameter":
+                what = f"parameter {instruction.parameter_number}"
+            raise InputError(
+                f"{name}: {what} has a dimension of unknown size. Export the program with fixed "
+                "sizes."
+            )
+
+
+def _has_unknown_size(shape: Any) -> bool:
+    return any(size < 0 for size in shape.dimensions) or any(
+        _has_unknown_size(part) for part in shape.tuple_shapes
     )
 
 

@@ -63,7 +63,13 @@ def read_module_file(path: Path, collection_name: str | None = None) -> list[Rec
     Raises:
         InputError: no such protobuf, truncated, or a record that is no graph.
     """
-    messages = read_records(path)
+    return make_records(path, read_records(path), collection_name)
+
+
+def make_records(
+    path: Path, messages: Sequence[Any], collection_name: str | None = None
+) -> list[Record]:
+    """The same of messages TuningRecord that were read from the file."""
     names = _names(path, messages)
     records = []
     named = list(zip(names, messages, strict=True))

@@ -64,17 +64,24 @@ def find_tensors(graph: Graph, tensor: str) -> Tensors:
 
     Where a node has no such tensor its rank is 0. The padding of the graph must be repaired.
     """
-    if tensor == "output":
-        nodes = graph.configurable
-    else:
-        operands = find_operands(graph)
-        nodes = (operands.input if tensor == "input" else operands.kernel)[graph.configurable]
+    nodes = list_tensors(graph, tensor)
     known = nodes >= 0
     ranks = np.where(known, tensor_ranks(graph)[nodes], 0)
     sizes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS][nodes].astype(np.int64)
     used = (np.arange(MAX_RANK) < ranks[:, None]) & (sizes > 0)
     layouts = graph.node_features[:, vocabulary.NODE_LAYOUT][nodes].astype(np.int64)
     return Tensors(np.where(used, sizes, 1), ranks, np.maximum(layouts, 0))
+
+
+def list_tensors(graph: Graph, tensor: str) -> np.ndarray:
+    """The node (configurable,) that makes one of LAYOUT_TENSORS; below 0: there is no such tensor.
+
+    The padding of the graph must be repaired.
+    """
+    if tensor == "output":
+        return graph.configurable
+    operands = find_operands(graph)
+    return (operands.input if tensor == "input" else operands.kernel)[graph.configurable]
 
 
 def _describe_tensor(tensors: Tensors, node: np.ndarray, slots: np.ndarray) -> np.ndarray:
