@@ -16,8 +16,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from solution.runs.fingerprint import fingerprint_code
 from solution.runs.folder import Run
-from solution.runs.record import fingerprint_code
 from solution.system.commit import LEDGER
 from solution.system.errors import InputError
 from solution.system.files import replace_folder, write_json

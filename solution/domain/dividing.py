@@ -1,10 +1,9 @@
 """Whole groups of graphs are divided, each collection about evenly: into folds, into parts."""
 
+import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from functools import partial
-
-from solution.system.names import draw_place
 
 
 def divide_groups(
@@ -34,3 +33,8 @@ def _cost_of_part(own: list[Counter[int]], part: int) -> tuple[int, int, int]:
     """What a group of these collections costs in `part`: first, collections left in one part."""
     undivided = sum(set(counts) == {part} for counts in own)
     return undivided, sum(counts[part] for counts in own), part
+
+
+def draw_place(name: str, seed: int) -> bytes:
+    """Return where a name stands in a random order, whatever other names there are."""
+    return hashlib.sha256(f"{seed}/{name}".encode()).digest()

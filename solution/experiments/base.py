@@ -22,6 +22,7 @@ from solution import experiments
 from solution.domain.collection import collection
 from solution.models.base import RankerSettings
 from solution.models.catalogue import ADDED, describe_settings
+from solution.runs.fingerprint import fingerprint_module, hash_source
 from solution.system.errors import InputError
 from solution.system.names import check_name, suggest
 
@@ -40,7 +41,7 @@ class Experiment:
     seeds: tuple[int, ...] = (0,)
     # Groups of collections of one source: a model learns from all of a group and ranks each.
     train_jointly: tuple[tuple[str, ...], ...] = ()
-    source: str = ""  # a hash of the file that it was found in, and of what it imports beside it
+    source: str = ""  # a hash of its code, and of what it imports that is not of all runs
     origin: str = ""  # the name or the file that it was found by; empty where it was made here
     is_quick: bool = False  # cut short, for a first look
     share: float = 1.0  # of the epochs of nets: less to end in time
@@ -194,9 +195,15 @@ def _take_experiment(module: ModuleType, name: str, origin: str) -> Experiment:
             f"{expected}, found the name {experiment.name!r}. Give the experiment the name of its "
             "file."
         )
-    content = b"".join(read_sources(Path(str(module.__file__))).values())
-    source = hashlib.sha256(content).hexdigest()[:16]
-    return dataclasses.replace(experiment, source=source, origin=origin)
+    return dataclasses.replace(experiment, source=_fingerprint(module), origin=origin)
+
+
+def _fingerprint(module: ModuleType) -> str:
+    """Return a hash of the code of an experiment, and of what it imports and no run covers."""
+    if module.__name__.partition(".")[0] == OURS[0]:
+        return fingerprint_module(module.__name__)
+    sources = read_sources(Path(str(module.__file__)))
+    return hashlib.sha256("".join(map(hash_source, sources.values())).encode()).hexdigest()[:16]
 
 
 def read_sources(path: Path) -> dict[str, bytes]:

@@ -31,35 +31,29 @@ OWN = "own:"
 
 # The settings class of each of our kinds; only the module that is asked for is imported.
 OURS = {
-    "nothing": "nothing.NothingSettings",
-    "least_squares": "linear.OrdinarySettings",
-    "ridge": "linear.RidgeSettings",
-    "lasso": "linear.LassoSettings",
-    "lambdarank": "trees.lightgbm_ranker.LightGBMSettings",
-    "pointwise": "trees.lightgbm_ranker.PointwiseSettings",
-    "pairwise": "trees.pairwise_ranker.PairwiseSettings",
-    "contraction_trees": "trees.contraction_ranker.ContractionSettings",
-    "propagated_trees": "trees.propagated_ranker.PropagatedTreeSettings",
-    "layout_net": "layout.layout_gnn.LayoutGnnSettings",
-    "cost_net": "layout.cost_net.CostNetSettings",
-    "cost_kernel": "layout.cost_kernel.CostKernelSettings",
-    "tile_net": "tile.tile_gnn.TileGnnSettings",
-    "early_tile_net": "tile.tile_gnn.EarlyTileGnnSettings",
+    "nothing": "solution.models.nothing.NothingSettings",
+    "least_squares": "solution.models.linear.OrdinarySettings",
+    "ridge": "solution.models.linear.RidgeSettings",
+    "lasso": "solution.models.linear.LassoSettings",
+    "lambdarank": "solution.models.trees.lightgbm_ranker.LightGBMSettings",
+    "pointwise": "solution.models.trees.lightgbm_ranker.PointwiseSettings",
+    "pairwise": "solution.models.trees.pairwise_ranker.PairwiseSettings",
+    "contraction_trees": "solution.models.trees.contraction_ranker.ContractionSettings",
+    "propagated_trees": "solution.models.trees.propagated_ranker.PropagatedTreeSettings",
+    "layout_net": "solution.models.layout.layout_gnn.LayoutGnnSettings",
+    "cost_net": "solution.models.layout.cost_net.CostNetSettings",
+    "cost_kernel": "solution.models.layout.cost_kernel.CostKernelSettings",
+    "tile_net": "solution.models.tile.tile_gnn.TileGnnSettings",
+    "early_tile_net": "solution.models.tile.tile_gnn.EarlyTileGnnSettings",
 }
 # Packages that add kinds, and experiments in a package `experiments` inside them.
 ADDED = ("solution.papers",)
-_ROOM = __name__.rpartition(".")[0]
-
-
-def _list_places() -> dict[str, str]:
-    """Return the full name of the settings class of each kind."""
-    rooms = {_ROOM: OURS, **{name: importlib.import_module(name).KINDS for name in ADDED}}
-    return {
-        kind: f"{room}.{place}" for room, kinds in rooms.items() for kind, place in kinds.items()
-    }
-
-
-_PLACES = _list_places()
+_PLACES: dict[str, str] = {
+    **OURS,
+    **{
+        kind: place for name in ADDED for kind, place in importlib.import_module(name).KINDS.items()
+    },
+}
 KINDS = tuple(_PLACES)
 
 

@@ -4,20 +4,20 @@ Nothing of the ranking imports this package: the catalogue of kinds and the list
 it by its name.
 """
 
-# The settings class of each kind, in this package.
+# The settings class of each kind.
 KINDS = {
-    "permutation_average": "wrappers.PermutationAverageSettings",
-    "sublist_average": "wrappers.SublistAverageSettings",
-    "prepared": "prepared.PreparedSettings",
-    "tpugraphs": "tpugraphs.TpuGraphsSettings",
-    "tpugraphs_tile": "tpugraphs_tile.TpuGraphsTileSettings",
-    "tgraph": "tgraph.TGraphSettings",
-    "residual": "residual_attention.ResidualSettings",
-    "residual_tile": "residual_tile.ResidualTileSettings",
-    "segment_training": "segment_training.SegmentSettings",
-    "violation": "violation.ViolationSettings",
-    "study_trees": "lightgbm_model.StudyTreeSettings",
-    "study_least_squares": "lightgbm_model.StudyOrdinarySettings",
-    "study_ridge": "lightgbm_model.StudyRidgeSettings",
-    "study_lasso": "lightgbm_model.StudyLassoSettings",
+    "permutation_average": "solution.papers.wrappers.PermutationAverageSettings",
+    "sublist_average": "solution.papers.wrappers.SublistAverageSettings",
+    "prepared": "solution.papers.prepared.PreparedSettings",
+    "tpugraphs": "solution.papers.tpugraphs.TpuGraphsSettings",
+    "tpugraphs_tile": "solution.papers.tpugraphs_tile.TpuGraphsTileSettings",
+    "tgraph": "solution.papers.tgraph.TGraphSettings",
+    "residual": "solution.papers.residual_attention.ResidualSettings",
+    "residual_tile": "solution.papers.residual_tile.ResidualTileSettings",
+    "segment_training": "solution.papers.segment_training.SegmentSettings",
+    "violation": "solution.papers.violation.ViolationSettings",
+    "study_trees": "solution.papers.lightgbm_model.StudyTreeSettings",
+    "study_least_squares": "solution.papers.lightgbm_model.StudyOrdinarySettings",
+    "study_ridge": "solution.papers.lightgbm_model.StudyRidgeSettings",
+    "study_lasso": "solution.papers.lightgbm_model.StudyLassoSettings",
 }

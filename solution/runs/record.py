@@ -1,6 +1,5 @@
 """The record of a run: how it was made, and whether what is there was made alike."""
 
-import hashlib
 import json
 import os
 import platform
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from solution.domain import predictions
+from solution.runs.fingerprint import fingerprint_code
 from solution.runs.folder import CHECKPOINTS, EXPERIMENTS, JOBS, QUICK, RECORD, Run, read_record
 from solution.system.buckets import send_back
 from solution.system.commit import read_commit
@@ -28,19 +28,6 @@ from solution.system.names import NAME, check_text
 from solution.system.progress import warn
 from solution.system.sealing import check_seal
 
-# The rooms and files whose code decides predictions; an experiment's own file is in its record.
-DECIDING = (
-    "domain/*.py",
-    "data/**/*.py",
-    "features/**/*.py",
-    "store/*.py",
-    "models/**/*.py",
-    "experiments/base.py",
-    "training/fit.py",
-    "training/folds.py",
-    "training/jobs.py",
-    "training/plan.py",
-)
 # Where training writes, of an experiment's folder.
 WRITTEN = (*predictions.PARTS, f"{JOBS}/*", f"{JOBS}/*/*{CHECKPOINTS}")
 LIBRARIES = ("torch", "torch-geometric", "lightgbm", "polars", "numpy", "scipy")
@@ -159,17 +146,6 @@ def _empty(folder: Path) -> None:
     # The record last: as long as it is there, the folder is known as a run.
     for path in sorted(folder.iterdir(), key=lambda path: path.name == RECORD):
         remove(path)
-
-
-def fingerprint_code() -> str:
-    """A hash of the source files that decide what a run predicts, and of no others."""
-    package = Path(__file__).parents[1]
-    files = {path for room in DECIDING for path in package.glob(room)}
-    digest = hashlib.sha256()
-    for path in sorted(files):
-        digest.update(path.relative_to(package).as_posix().encode())
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
 
 
 def compare_versions(folder: Path, record: dict[str, Any]) -> None:

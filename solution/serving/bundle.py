@@ -59,7 +59,7 @@ class Bundle:
     @property
     def caveat(self) -> str:
         """What to know before it is trusted; empty where this program's code trained it."""
-        from solution.runs.record import fingerprint_code
+        from solution.runs.fingerprint import fingerprint_code
 
         if self.record.code == fingerprint_code():
             return ""

@@ -1,6 +1,5 @@
 """Names that people type: which become folders and files, and what a misspelt one meant."""
 
-import hashlib
 import re
 import sys
 from collections.abc import Iterable, Sequence
@@ -24,11 +23,6 @@ def leads_out(name: str) -> bool:
     """Whether the name of a file, from a folder on, is of one outside that folder."""
     path = Path(name)
     return path.is_absolute() or ".." in path.parts
-
-
-def draw_place(name: str, seed: int) -> bytes:
-    """Where a name stands in a random order, whatever other names there are."""
-    return hashlib.sha256(f"{seed}/{name}".encode()).digest()
 
 
 def check_text(path: Path) -> None:

@@ -15,9 +15,8 @@ import numpy as np
 import polars as pl
 
 from solution.domain.collection import COLLECTIONS
-from solution.domain.dividing import divide_groups
+from solution.domain.dividing import divide_groups, draw_place
 from solution.runs.job import NO_FOLD as NO_FOLD  # also of graphs that are not labelled
-from solution.system.names import draw_place
 
 Scheme = Literal["architecture", "graph"]
 SOURCES = {collection.name: collection.source for collection in COLLECTIONS}

@@ -17,7 +17,7 @@ from optuna.trial import TrialState
 from rich.table import Table
 
 from solution.experiments.base import Experiment, read_sources
-from solution.runs.record import fingerprint_code
+from solution.runs.fingerprint import fingerprint_code
 from solution.system.errors import InputError
 from solution.system.files import locked, make_folder, remove_leftovers, replace_file
 from solution.system.progress import bars

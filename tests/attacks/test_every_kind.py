@@ -56,6 +56,7 @@ WRITTEN = {
     "solution/placement/policy/saving.py": ("policy",),
     "solution/placement/report.py": (),  # for people
     "solution/placement/simulation/pictures.py": (),  # for people
+    "solution/runs/fingerprint.py": (),  # what this program keeps beside its code
     "solution/runs/job.py": ("job.json",),
     "solution/runs/origin.py": ("origin.json",),
     "solution/runs/record.py": ("run.json",),

@@ -19,7 +19,7 @@ from typer.main import get_command
 
 from solution.commands.program import assemble
 from solution.data.folders import SAMPLE
-from solution.runs.record import fingerprint_code
+from solution.runs.fingerprint import fingerprint_code
 from tests.conftest import REPOSITORY
 
 DEPLOY = REPOSITORY / "deploy"
@@ -206,7 +206,7 @@ def test_the_steps_of_the_image_install_the_program(tmp_path: Path) -> None:
         subprocess.run(["/bin/sh", "-ec", step], cwd=source, env=told, check=True)
     code = (
         "import boto3, lightgbm, ray, s3fs, torch, solution.commands.training\n"
-        "from solution.runs.record import fingerprint_code\n"
+        "from solution.runs.fingerprint import fingerprint_code\n"
         "from solution.system.commit import read_commit\n"
         "print(fingerprint_code(), read_commit())"
     )

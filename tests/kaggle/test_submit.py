@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from solution.runs.record import fingerprint_code
+from solution.runs.fingerprint import fingerprint_code
 from solution.system.files import locked, write_sealed
 from submissions.ledger import edit_ledger
 from tests.kaggle.place import SECRET, UNSET, Place

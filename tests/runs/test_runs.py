@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from solution.runs.fingerprint import fingerprint_code
 from solution.runs.folder import Run
-from solution.runs.record import LIBRARIES, fingerprint_code, open_run
+from solution.runs.record import LIBRARIES, open_run
 from solution.system.errors import InputError
 from solution.system.files import replace_file, replace_folder, write_json, write_sealed
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from solution.runs.record import fingerprint_code, list_versions
+from solution.runs.fingerprint import fingerprint_code
+from solution.runs.record import list_versions
 from solution.system.errors import InputError
 from solution.training.executors.base import Work
 from solution.training.executors.local import limit_threads
