@@ -64,7 +64,7 @@ class SegmentSettings(RankerSettings):
     width: int = 128
     rounds: int = 3  # of convolution
     hops: int | None = 1  # kept around the configurable nodes; None: the whole graph
-    partition: str = "metis"  # a name in models.papers.segments.PARTITIONS
+    partition: str = "metis"  # a name in solution.papers.segments.PARTITIONS
     # Of a segment. None: one segment holds the whole graph, which is training on full graphs.
     max_nodes: int | None = 1000
     chosen: int | None = 1  # segments that gradients go through in a step; None: all

@@ -54,7 +54,7 @@ class ViolationSettings(NodeRankerSettings):
     """Settings of the net with attention and the violation ratio."""
 
     width: int = 64
-    block: str = "sage"  # a name in models.papers.joined_blocks.JOINED_BLOCKS
+    block: str = "sage"  # a name in solution.papers.joined_blocks.JOINED_BLOCKS
     rounds: int = 3
     attention: str | None = "first"  # before or after the blocks; None: the baseline's net
     heads: int = 16
