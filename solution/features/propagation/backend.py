@@ -1,23 +1,26 @@
-"""What backends do differently where layouts are assigned."""
+"""Describe how backends differ where XLA assigns layouts."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Backend:
-    """How one compiler asks for layouts.
+    """State how one backend requests layouts.
 
-    Source: CpuLayoutAssignment::AddBackendConstraints of openxla/xla asks for row-major operands of
-    every instruction and for row-major results of products; the configurations of cpugraphs go in
-    by custom calls (solution.collecting.constraints), those of TpuGraphs by constraints on the
-    instructions themselves. What stands around products: solution.features.propagation.canonical.
+    Source: `CpuLayoutAssignment::AddBackendConstraints` of openxla/xla requests row-major operands
+    for every instruction and row-major results of dots and convolutions. The configurations of
+    cpugraphs enter as custom calls (solution.collecting.constraints); those of TpuGraphs enter as
+    constraints on the instructions. solution.features.propagation.canonical describes the
+    transposes that the CPU backend adds around dots and convolutions.
     """
 
-    row_major_operands: bool  # every operand is asked for in row-major order
-    row_major_products: bool  # dots and convolutions write row-major tensors, in canonical order
-    by_custom_calls: bool  # what a configuration asks for stands in an instruction of its own
-    canonical_operands: bool  # products are made matrices of, turned, and transposed for
-    by_library: bool  # it gives reductions, and what joins them, to a library
+    row_major_operands: bool  # every operand is requested in row-major order
+    # dots and convolutions write row-major tensors in canonical dimension order
+    row_major_products: bool
+    by_custom_calls: bool  # each request of a configuration is a separate custom call
+    # operands of dots are reshaped to matrices, swapped or transposed first
+    canonical_operands: bool
+    by_library: bool  # a library computes reductions and the instructions fused with them
 
 
 CPU = Backend(

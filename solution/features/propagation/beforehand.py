@@ -1,4 +1,4 @@
-"""The layouts that instructions have from the beginning, whatever a configuration asks for."""
+"""Find the layouts that instructions have before a configuration requests any."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,8 @@ from solution.features.propagation.backend import Backend
 from solution.features.propagation.canonical import find_turned
 from solution.features.propagation.inlining import Inlined
 
-UNSET, BITS = -1, 3  # as in solution.features.propagation.orders, which needs numba
+# the same values as in solution.features.propagation.orders, which imports numba
+UNSET, BITS = -1, 3
 
 
 def fix_layouts(
@@ -23,7 +24,7 @@ def fix_layouts(
     count: int,
     backend: Backend,
 ) -> np.ndarray:
-    """The layouts that parameters and, on some backends, products have from the beginning."""
+    """Return the fixed layouts of parameters and, on some backends, of dots and convolutions."""
     fixed = np.full(len(node), UNSET, np.int64)
     opcodes = opcodes[:count]
     layouts = _read_layouts(graph)[node[:count]]
@@ -40,7 +41,7 @@ def fix_layouts(
 def turn_dots(
     inlined: Inlined, described: dict[str, np.ndarray], opcodes: np.ndarray, backend: Backend
 ) -> np.ndarray:
-    """Instructions.turned."""
+    """Return `Instructions.turned`: the layout of each dot that a transpose reads."""
     turned = np.full(len(opcodes), UNSET, np.int64)
     if backend.canonical_operands:
         found = find_turned(inlined, opcodes, described["rank"], described["dimensions"])
@@ -50,7 +51,7 @@ def turn_dots(
 
 
 def _find_canonical(graph: Graph, node: int) -> int:
-    """The layout of a convolution's output with the features innermost, the batch outermost."""
+    """Return a convolution's output layout with features innermost and the batch outermost."""
     row = graph.node_features[node].astype(np.int64)
     rank = int(min(tensor_ranks(graph)[node], MAX_RANK))
     batch, features = (
@@ -64,7 +65,7 @@ def _find_canonical(graph: Graph, node: int) -> int:
 
 
 def _read_layouts(graph: Graph) -> np.ndarray:
-    """The layout (nodes,) of each node in the program; row-major where it gives none."""
+    """Return each node's layout (nodes,) in the module; row-major where the module has none."""
     ranks = np.minimum(tensor_ranks(graph), MAX_RANK).astype(np.int64)
     given = graph.node_features[:, vocabulary.NODE_LAYOUT].astype(np.int64)
     slots = np.arange(MAX_RANK)
@@ -76,10 +77,10 @@ def _read_layouts(graph: Graph) -> np.ndarray:
 
 
 def _pack(dimensions: Sequence[int]) -> int:
-    """The number of one layout, minor to major."""
+    """Pack one layout, minor to major, into an integer."""
     return int(pack_rows(np.array([*dimensions, *[0] * (MAX_RANK - len(dimensions))])))
 
 
 def pack_rows(dimensions: np.ndarray) -> np.ndarray:
-    """The numbers of layouts (..., 6), minor to major and 0 past the rank."""
+    """Pack layouts (..., 6), minor to major and 0 past the rank, into integers."""
     return np.asarray((dimensions.astype(np.int64) << (BITS * np.arange(MAX_RANK))).sum(axis=-1))

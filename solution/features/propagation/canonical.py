@@ -1,11 +1,16 @@
-"""What XLA's CPU backend puts around products before it assigns layouts.
+"""Add the transposes and reshapes that XLA's CPU backend puts around dots and convolutions.
 
-It multiplies in one form only: behind the dimensions of a batch, the left operand's own and then
-those that are summed, of the right operand first those; convolutions with the batch first and the
-features last, by kernels that end with the features of input and output. An operand with another
-order is transposed, but for matrices that only need be turned: products read these as they are.
-What has several dimensions of its own becomes a matrix; what a dot makes is reshaped back. (What it
-reads is not reshaped here, for that moves nothing; nor are two equal transpositions taken for one.)
+The backend does this before it assigns layouts, because it computes one canonical form only:
+
+* A dot reads the left operand as (batch, free, contracted) and the right one as (batch,
+  contracted, free). An operand in another order is transposed. A matrix whose two dimensions are
+  merely swapped is not: the dot reads it as it is. Several free dimensions are merged into one,
+  and the result is reshaped back.
+* A convolution has the batch first and the features last; its kernel ends with input and output
+  features.
+
+Two simplifications: an operand is never reshaped here, because that moves no data, and two equal
+transposes of one tensor are kept apart.
 
 Source: DotDecomposer, TransposeFolding and ConvCanonicalization of openxla/xla.
 """
@@ -26,16 +31,17 @@ from solution.features.propagation.inlining import Inlined
 
 
 def transpose_operands(graph: Graph, inlined: Inlined) -> Inlined:
-    """The same instances, each behind those that the compiler adds for what it reads."""
+    """Return the instances with the transposes inserted before the dots that read them."""
     orders, matrices = find_orders(graph), find_matrices(graph)
     found = Inlined()
-    new: list[int] = []  # the number that each instance gets
+    new: list[int] = []  # the new number of each instance
     for node, reads, names in zip(inlined.node, inlined.reads, inlined.named, strict=True):
         read = [new[one] for one in reads]
         for operand, tensor, order in orders.get(node, ()):
             places = [place for place, name in enumerate(names) if name == tensor]
             if places:
-                place = places[-1 if operand else 0]  # of a square, the kernel is read second
+                # of a tensor multiplied by itself, the kernel is read second
+                place = places[-1 if operand else 0]
                 found.orders[len(found.node)] = order
                 read[place] = found.add(tensor, [read[place]], [tensor])
         new.append(found.add(node, read, names))
@@ -47,11 +53,11 @@ def transpose_operands(graph: Graph, inlined: Inlined) -> Inlined:
 
 
 def find_orders(graph: Graph) -> dict[int, list[tuple[int, int, Dimensions]]]:
-    """What each dot and convolution does not read as it is.
+    """List the operands that a dot or convolution cannot read as they are.
 
     Returns:
-        by node: 0 for its input, 1 for its kernel; the node whose tensor that is; how that is
-        transposed.
+        by node: the operand (0 input, 1 kernel), the node whose tensor it is, and the permutation
+        that transposes it.
     """
     operands, ranks = find_operands(graph), tensor_ranks(graph)
     orders = {node: _order_dot(letters) for node, letters in operands.letters.items()}
@@ -69,12 +75,12 @@ def find_orders(graph: Graph) -> dict[int, list[tuple[int, int, Dimensions]]]:
 
 
 def find_matrices(graph: Graph) -> dict[int, Dimensions]:
-    """The sizes of what each dot makes whose operands have several dimensions of their own."""
+    """Return the result sizes of each dot whose operands have several free dimensions."""
     found = {}
     for node, letters in find_operands(graph).letters.items():
         left, right, output = letters
         shape = graph.node_features[node, vocabulary.SHAPE_DIMENSIONS].astype(int).tolist()
-        sizes = list(zip(output, shape, strict=False))  # a shape is filled up with zeros
+        sizes = list(zip(output, shape, strict=False))  # a shape is padded with zeros past the rank
         batch = [size for letter, size in sizes if letter in letters.batch]
         own = [[size for letter, size in sizes if letter not in other] for other in (right, left)]
         if max(map(len, own)) > 1:
@@ -85,12 +91,12 @@ def find_matrices(graph: Graph) -> dict[int, Dimensions]:
 def find_turned(
     inlined: Inlined, opcodes: np.ndarray, rank: np.ndarray, dimensions: np.ndarray
 ) -> dict[int, Dimensions]:
-    """The dots that are turned round instead of transposed, and the orders of what reads them.
+    """Find the dots that are swapped instead of transposed, and the permutations their readers see.
 
-    AlgebraicSimplifier makes B' A' of the transposed product of A and B, if nothing else reads it.
+    AlgebraicSimplifier replaces (A B)' by B' A' if nothing else reads A B.
 
     Args:
-        opcodes, rank, dimensions: of Instructions, for the instances.
+        opcodes, rank, dimensions: fields of Instructions, one row an instance.
     """
     times_read = Counter(one for reads in [*inlined.reads, inlined.results] for one in reads)
     turned = {}
@@ -105,9 +111,9 @@ def find_turned(
 
 
 def reads_across(letters: Einsum) -> tuple[bool, bool]:
-    """Whether the left matrix of a dot is summed along its first dimension; and if turned round.
+    """Tell if the left matrix is contracted along its first dimension, as it is and if swapped.
 
-    The transposed product of A and B is that of B' and A', so its left matrix was the right one.
+    (A B)' = B' A', so the left matrix of the swapped dot was the right one.
     """
     left, right = (
         own[order[-1]] in letters.output
@@ -117,7 +123,7 @@ def reads_across(letters: Einsum) -> tuple[bool, bool]:
 
 
 def _order_dot(letters: Einsum) -> tuple[Dimensions, Dimensions]:
-    """The orders in which a dot reads its operands."""
+    """Return the permutations in which a dot reads its two operands."""
     left, right, output = letters
     batch = [*letters.batch]
     summed = [letter for letter in left if letter not in output]
@@ -130,14 +136,14 @@ def _order_dot(letters: Einsum) -> tuple[Dimensions, Dimensions]:
 
 
 def _order(own: Dimensions, batch: list[int], wanted: list[list[int]]) -> Dimensions:
-    """The order that puts an operand's letters as wanted; none where its matrices are turned."""
+    """Return the permutation to the wanted letters; None where the matrices are read swapped."""
     is_matrix = all(len(part) == 1 for part in wanted) and [*own[: len(batch)]] == batch
     letters = own if is_matrix else [*batch, *wanted[0], *wanted[1]]
     return tuple(own.index(letter) for letter in letters)
 
 
 def _order_convolution(numbers: np.ndarray, rank: int) -> tuple[Dimensions, Dimensions]:
-    """The orders in which a convolution with these features reads its input and its kernel."""
+    """Return the permutations in which a convolution reads its input and its kernel."""
     spatial = max(rank - 2, 0)
     source = (
         numbers[vocabulary.CONVOLUTION_INPUT_BATCH],

@@ -1,4 +1,4 @@
-"""Where the layouts of one configuration make the compiler copy a tensor, compiled."""
+"""Mark where the layouts of one configuration make the compiler copy a tensor (compiled)."""
 
 import numpy as np
 from numba import njit
@@ -19,16 +19,16 @@ from solution.features.propagation.worklist import assign
 
 @njit(cache=True, nogil=True)
 def run(program, free, asked, packed, starts, codes, state, layouts, copies):
-    """Assign the layouts of each configuration, and mark its copies.
+    """Assign the layouts of each configuration and mark the copies.
 
     Args:
         program: a worklist.Program.
-        free: (instructions,) bool tensors that cost nothing in another layout, such as constants.
-        asked: (instructions, 2) as of Instructions.
-        packed, starts, codes: the codebook's, whose layouts are numbers (pairs, 3).
+        free: (instructions,) bool; tensors that cost nothing in another layout, such as constants.
+        asked: (instructions, 2), the field of Instructions.
+        packed, starts, codes: fields of the codebook; its layouts as integers (pairs, 3).
         layouts: (configs, instructions) int64, written.
-        copies: (configs, uses + instructions) int8, written: how a tensor is copied before it is
-            read, or by a reshape or transpose that is no bitcast.
+        copies: (configs, uses + instructions) int8, written: how a tensor is copied before a use
+            reads it, or by a reshape or transpose that is no bitcast.
     """
     given = np.full(program.kind.size, UNSET)
     for row in range(len(codes)):
@@ -43,7 +43,7 @@ def run(program, free, asked, packed, starts, codes, state, layouts, copies):
 
 @njit(cache=True, nogil=True)
 def mark_copies(program, free, state, marks):
-    """How each use is copied before it is read, and what reshapes and transposes copy."""
+    """Mark how each use is copied before it is read, and which reshapes and transposes copy."""
     marks[:] = ALIKE
     for use in range(state.uses.size):
         base, source = program.read[use], state.source[use]
@@ -51,7 +51,7 @@ def mark_copies(program, free, state, marks):
         if wanted == UNSET or made == UNSET or free[base]:
             continue
         kind = compare(made, wanted, program.sizes[base], program.rank[base])
-        # What works element by element copies in its own loop, for each reader again.
+        # An element-wise instruction copies inside its loop, once for each reader.
         again = program.kind[program.reader[use]] == KEEPS
         if kind != ALIKE and (again or not _is_there(program, state, use)):
             marks[use] = kind
@@ -62,7 +62,7 @@ def mark_copies(program, free, state, marks):
 
 @njit(cache=True, nogil=True)
 def _is_there(program, state, use):
-    """Whether an earlier use of the same tensor is copied into the same layout."""
+    """Tell if an earlier use of the same tensor is copied into the same layout."""
     base = program.read[use]
     for k in range(program.reader_starts[base], program.reader_starts[base + 1]):
         other = program.reading[k]
@@ -75,7 +75,7 @@ def _is_there(program, state, use):
 
 @njit(cache=True, nogil=True)
 def _compare_sides(program, state, own):
-    """How a reshape or transpose goes through memory; ALIKE where it is a bitcast."""
+    """Return how a reshape or transpose moves memory; ALIKE if it is a bitcast."""
     use = program.use_starts[own]
     if program.use_starts[own + 1] != use + 1 or program.rank[own] < 2:
         return ALIKE
@@ -96,13 +96,13 @@ def _compare_sides(program, state, own):
 
 @njit(cache=True, nogil=True)
 def pack_given(rows, ranks, packed):
-    """The numbers of what configurations ask for.
+    """Pack the layouts that configurations request into integers.
 
     Args:
-        rows: (pairs, 3, 6) of a codebook, minor to major; the first -1 ends a layout, and the
-            dimensions that it leaves out follow, the last ones most minor.
-        ranks: (pairs, 3) int64 of the tensors.
-        packed: (pairs, 3) int64, written; UNSET where nothing is asked, or no layout of that rank.
+        rows: (pairs, 3, 6) of a codebook, minor to major. The first -1 ends a layout; the
+            remaining dimensions follow, the last one most minor.
+        ranks: (pairs, 3) int64, the tensors' ranks.
+        packed: (pairs, 3) int64, written; UNSET where nothing is requested or the rank is wrong.
     """
     order = np.zeros(rows.shape[2], np.int64)
     for pair in range(len(rows)):

@@ -1,8 +1,8 @@
-"""What layout assignment works on, as arrays: instructions, what each reads, what is asked of them.
+"""Build the arrays that layout assignment works on: instructions, operands, requests.
 
-Beside the instances of nodes (solution.features.propagation.inlining) stand the custom calls by
-which a configuration asks for layouts: one for each tensor that it may set. Where it leaves a
-tensor to the compiler, its custom call is passed over.
+Instances of nodes (solution.features.propagation.inlining) come first. Each tensor that a
+configuration may set adds a custom call, which requests its layout. If the configuration leaves
+the tensor to the compiler, the custom call passes the tensor on.
 """
 
 from dataclasses import dataclass, replace
@@ -23,9 +23,9 @@ from solution.features.propagation.inlining import Inlined, inline
 from solution.features.work import num_bytes
 
 NO_OPCODE = -1
-# What an instruction does with a layout.
+# How an instruction treats a layout.
 CHANGES, KEEPS, CONCATENATES, REDUCES, RESHAPES, TRANSPOSES, BROADCASTS, ASKS, GIVES = range(9)
-# LayoutAssignment::InstructionCanChangeLayout says so of these as well; they stand in few programs.
+# LayoutAssignment::InstructionCanChangeLayout lists these as well; few programs have them.
 RARE = """
 add-dependency all-gather all-gather-start all-gather-done all-reduce-start all-reduce-done cholesky
 opt-barrier reduce-scatter set-dimension-size
@@ -41,28 +41,29 @@ KINDS[OPCODE_IDS["broadcast"]] = BROADCASTS
 
 @dataclass(frozen=True)
 class Instructions:
-    """Instances of nodes, then custom calls, then one that reads what the program gives back."""
+    """Instances of nodes, then custom calls, then an instruction that reads the results."""
 
-    node: np.ndarray  # (instructions,) int64 whose tensor it makes; NONE: no node's
-    opcodes: np.ndarray  # (instructions,) int64; NO_OPCODE of what makes no node's tensor
+    node: np.ndarray  # (instructions,) int64, the node whose tensor is computed; NONE for no node
+    opcodes: np.ndarray  # (instructions,) int64; NO_OPCODE where no node's tensor is computed
     kind: np.ndarray  # (instructions,) int8
     rank: np.ndarray  # (instructions,) int64
-    sizes: np.ndarray  # (instructions, 6) int64, 1 past the rank
-    dimensions: np.ndarray  # (instructions, 6) int64 that it lists, NONE past their number
-    fixed: np.ndarray  # (instructions,) int64 its own layout; UNSET: nobody gives one beforehand
-    # (instructions,) int64 the layout that a dot has instead where a transposition reads it, and
-    # no custom call: the compiler multiplies the other way round then. UNSET of others.
+    sizes: np.ndarray  # (instructions, 6) int64; 1 past the rank
+    # (instructions, 6) int64, the `dimensions` attribute; NONE past its length
+    dimensions: np.ndarray
+    fixed: np.ndarray  # (instructions,) int64, a layout fixed beforehand; UNSET if none
+    # (instructions,) int64, the layout of a dot that a transpose reads without a custom call
+    # between them: the compiler then swaps the operands. UNSET for others.
     turned: np.ndarray
-    use_starts: np.ndarray  # (instructions + 1,) int64 the first use of each
-    read: np.ndarray  # (uses,) int64 the instance that is read, custom calls passed over
-    reader: np.ndarray  # (uses,) int64 the instruction that reads it
-    before: np.ndarray  # (uses,) int64 the custom call in front of that operand, or NONE
-    behind: np.ndarray  # (instructions,) int64 the custom call behind it, or NONE
-    asked: np.ndarray  # (instructions, 2) int64 of a custom call: configurable node, tensor
-    # (instructions,) int64 by their nodes; what is inlined may stand before what it reads
+    use_starts: np.ndarray  # (instructions + 1,) int64, the first use of each instruction
+    read: np.ndarray  # (uses,) int64, the instance that is read, past any custom call
+    reader: np.ndarray  # (uses,) int64, the instruction that reads
+    before: np.ndarray  # (uses,) int64, the custom call before that operand, or NONE
+    behind: np.ndarray  # (instructions,) int64, the custom call on the result, or NONE
+    asked: np.ndarray  # (instructions, 2) int64, a custom call's configurable node and tensor
+    # (instructions,) int64, sorted by node; an inlined instance may precede what it reads
     order: np.ndarray
-    # (instructions, 2) int64 the uses that say most of each: input and kernel of a product, the two
-    # largest tensors of another (what a reduction sums, before what it begins with); or NONE.
+    # (instructions, 2) int64, the two most telling uses: input and kernel of a product, or the two
+    # largest operands (of a reduction the summed tensor comes first); NONE if there are none.
     main: np.ndarray
 
     @property
@@ -71,12 +72,12 @@ class Instructions:
 
     @property
     def is_programs(self) -> np.ndarray:
-        """(instructions,) bool: not a custom call, of which there are as many as anybody uses."""
+        """(instructions,) bool; False for custom calls, which depend on the configurations."""
         return self.kind != ASKS
 
 
 def list_instructions(graph: Graph, backend: Backend) -> Instructions:
-    """The instructions of a whole graph whose padding is repaired."""
+    """Return the instructions of a whole graph whose padding is repaired."""
     inlined = _repeat_squares(graph, inline(graph))
     if backend.canonical_operands:
         inlined = transpose_operands(graph, inlined)
@@ -127,12 +128,12 @@ def list_instructions(graph: Graph, backend: Backend) -> Instructions:
     )
 
 
-BEHIND = -1  # the place of a custom call that asks for what an instruction makes
-Call = tuple[int, int, int, int]  # instance, place of the operand, configurable node, tensor
+BEHIND = -1  # operand number of a custom call that requests the layout of a result
+Call = tuple[int, int, int, int]  # instance, operand number, configurable node, tensor
 
 
 def _repeat_squares(graph: Graph, inlined: Inlined) -> Inlined:
-    """The same, but what is multiplied by itself is read twice."""
+    """Return the instances with the operand of x * x listed twice."""
     operands = find_operands(graph)
     reads, named = [], []
     for node, read, names in zip(inlined.node, inlined.reads, inlined.named, strict=True):
@@ -143,7 +144,7 @@ def _repeat_squares(graph: Graph, inlined: Inlined) -> Inlined:
 
 
 def _list_calls(graph: Graph, inlined: Inlined) -> list[Call]:
-    """The custom calls for all tensors of rank 2 and more that any configuration orders."""
+    """Return a custom call for each tensor of rank >= 2 that any configuration sets."""
     nodes, reads, named = inlined.node, inlined.reads, inlined.named
     operands, pairs = find_operands(graph), graph.layouts
     given = pairs.layouts[:, ::MAX_RANK] >= 0  # (pairs, tensors)
@@ -182,7 +183,7 @@ def _choose_main(
     named: list[list[int]],
     starts: np.ndarray,
 ) -> np.ndarray:
-    """Instructions.main: edges do not say which operand is which, their names and sizes do."""
+    """Return `Instructions.main`, found by opcode names and sizes, since edges have no order."""
     operands, size = find_operands(graph), np.append(num_bytes(graph), 0.0)
     main = np.full((len(node), 2), NONE)
     for own, row in enumerate(rows):
@@ -198,7 +199,7 @@ def _choose_main(
 
 
 def _describe(graph: Graph, node: np.ndarray) -> dict[str, np.ndarray]:
-    """Ranks, sizes and listed dimensions; of what makes no node's tensor, those of a scalar."""
+    """Return ranks, sizes and `dimensions`; a scalar's where no node's tensor is computed."""
     ranks = np.where(node == NONE, 0, np.minimum(tensor_ranks(graph), MAX_RANK)[node])
     slots = np.arange(MAX_RANK)
     sizes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS][node].astype(np.int64)
@@ -211,7 +212,7 @@ def _describe(graph: Graph, node: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _distrust(kind: np.ndarray, described: dict[str, np.ndarray], rows: list[list[int]]) -> None:
-    """Let what lists dimensions that its shapes cannot have hand nothing on."""
+    """Stop propagation through instructions whose `dimensions` contradict their shapes."""
     rank, dimensions = described["rank"], described["dimensions"]
     for own in np.flatnonzero(kind == TRANSPOSES):
         listed = dimensions[own, : rank[own]].tolist()
@@ -228,10 +229,10 @@ def _distrust(kind: np.ndarray, described: dict[str, np.ndarray], rows: list[lis
 
 
 def _order(inlined: Inlined, calls: list[Call]) -> np.ndarray:
-    """Instructions by the numbers of their nodes; custom calls stand beside what they are for."""
+    """Sort instructions by node; a custom call stands next to the tensor that it is for."""
     node = list(inlined.node)
     for added in sorted(inlined.orders, reverse=True):
-        node[added] = node[added + 1]  # it was put in front of what reads it
+        node[added] = node[added + 1]  # a call on an operand precedes the instruction that reads it
     keys = [(own, instance, 0) for instance, own in enumerate(node)]
     for instance, place, _, _ in calls:
         keys.append((node[instance], instance, 1 if place == BEHIND else -1))

@@ -1,11 +1,11 @@
-"""How many elements an instruction works on one after the other, where few are slow.
+"""Find how many elements a loop works on consecutively, where short runs are slow.
 
-XLA gives reductions to a library, and with each what lies around it
-(solution.features.propagation.library). Its kernels run along the contiguous dimension, and take
-several times as long where that is short (`python -m benchmarks.short_loops`). Where a
-configuration asks for another layout, loops of XLA's own do what lies around, and do not care: a
-program may be faster with copies. Small windows of a pooling are slow along the contiguous
-dimension as well.
+XLA's CPU backend gives reductions, and the instructions around each, to a library
+(solution.features.propagation.library). The library's kernels run along the contiguous dimension
+and take several times as long if that is short (`python -m benchmarks.short_loops`). If a
+configuration requests another layout, XLA's loops compute the instructions around the reduction
+instead, at the same speed for any layout; so a program may be faster with copies. Pooling with
+small windows is slow along the contiguous dimension as well.
 """
 
 from dataclasses import dataclass
@@ -26,34 +26,34 @@ from solution.features.propagation.library import (
 from solution.features.propagation.places import Places, lay_out, list_dimensions, list_windows
 from solution.features.propagation.states import FIRST, MADE
 
-ENOUGH = 16  # elements one after the other, from which on a loop is no longer short
-UNROLLED = 4  # elements of a window at most; larger ones are as slow in any layout
+ENOUGH = 16  # consecutive elements from which on a loop is not short
+UNROLLED = 4  # window size up to which the layout matters; larger windows are slow in any
 BROADCAST = OPCODE_IDS["broadcast"]
 
 
 @dataclass(frozen=True)
 class Loops:
-    """The loops of the instructions that are in some states; of uses, nothing."""
+    """The loops of instructions in given layout assignments; uses have none."""
 
-    sums: np.ndarray  # (states,) bool: of several elements it makes one
-    contiguous: np.ndarray  # (states,) bool: the first of them lie beside each other
-    # (states,) bool: the library makes it at once with a reduction, so it is never in memory.
+    sums: np.ndarray  # (states,) bool: several elements are reduced to one
+    contiguous: np.ndarray  # (states,) bool: the innermost elements summed are contiguous in memory
+    # (states,) bool: the library fuses it with a reduction, so it is never in memory.
     at_once: np.ndarray
-    run: np.ndarray  # (states,) float64 log2 elements one after the other; 0 of others
-    short: np.ndarray  # (states,) float64 how short that is: 0 from ENOUGH on, near 1 for one
-    works_on: np.ndarray  # (states,) int64 the instruction whose tensor that is
+    run: np.ndarray  # (states,) float64, log2 of consecutive elements; 0 for others
+    short: np.ndarray  # (states,) float64, 0 for runs of ENOUGH or more, near 1 for a run of one
+    works_on: np.ndarray  # (states,) int64, the instruction whose tensor the loop runs over
 
 
 def find_loops(
     graph: Graph, own: Instructions, places: Places, layouts: np.ndarray, joins: np.ndarray
 ) -> Loops:
-    """The loops of the states at `places` with `layouts` (states, 4).
+    """Return the loops of `places` (instructions or uses) under `layouts` (states, 4).
 
     Args:
-        joins: (states,) what it has joined in the library, see features.propagation.library.
+        joins: (states,) what the library fuses with each; see features.propagation.library.
     """
     opcodes = own.opcodes.copy()
-    opcodes[~own.is_programs] = NO_OPCODE  # a custom call makes no tensor of its own
+    opcodes[~own.is_programs] = NO_OPCODE  # a custom call computes no tensor
     at = np.where(places.is_copy, NO_OPCODE, opcodes[places.instruction])
     windows = list_windows(graph, own)[places.instruction]
     sums, contiguous, run = _follow_sums(own, places, layouts[:, FIRST], at, windows)
@@ -70,10 +70,10 @@ def find_loops(
 def _follow_sums(
     own: Instructions, places: Places, layouts: np.ndarray, at: np.ndarray, windows: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What makes one element of several, whether they lie beside each other, and the run.
+    """Return which reduce, if their innermost elements are contiguous, and the run length.
 
-    A run is what is summed, as far as it is contiguous, or else what lies inside: so many sums are
-    taken at once.
+    The run is the contiguous part of the reduced dimensions. If they are not contiguous, it is what
+    lies inside of them: that many sums are computed together.
     """
     read = places.read[:, 0]
     dimensions = list_dimensions(layouts, own.rank[read])
@@ -85,7 +85,7 @@ def _follow_sums(
     first = np.argmax(sizes > 0, axis=1)
     rows = np.arange(len(layouts))
     contiguous = summed[rows, first]
-    # Up to the first dimension that is summed, and up to the first that is not.
+    # Up to the first reduced dimension, and up to the first kept one.
     inside = (sizes * (np.cumsum(summed, axis=1) == 0)).sum(axis=1)
     along = (sizes * (np.cumsum(~summed & (sizes > 0), axis=1) == 0)).sum(axis=1)
     along = np.where(at == WINDOWS, moved[rows, first], along)
@@ -93,6 +93,6 @@ def _follow_sums(
 
 
 def _follow_elements(own: Instructions, places: Places, layouts: np.ndarray) -> np.ndarray:
-    """Log2 of the contiguous dimension (states,) of what is made."""
+    """Return log2 of the size of the result's contiguous dimension (states,)."""
     _, sizes = lay_out(layouts[:, MADE], own.sizes[places.made], own.rank[places.made])
     return np.asarray(sizes[np.arange(len(sizes)), np.argmax(sizes > 0, axis=1)])

@@ -1,7 +1,7 @@
-"""Layouts as one number each: dimensions from minor to major, three bits a dimension.
+"""Compute with layouts packed into one integer: dimensions minor to major, three bits each.
 
-Source: what happens to a layout at a transpose, broadcast or reshape is XLA's
-(LayoutAssignment::ChooseOperandLayoutFromOutputLayout, ShapeUtil::AlignLayouts).
+Source: how a layout changes at a transpose, broadcast or reshape is XLA's
+(`LayoutAssignment::ChooseOperandLayoutFromOutputLayout`, `ShapeUtil::AlignLayouts`).
 """
 
 import numpy as np
@@ -11,13 +11,13 @@ from solution.domain.vocabulary import MAX_RANK
 
 UNSET = -1
 BITS, MASK = 3, 7
-# How a copy goes through memory.
+# How a copy moves through memory.
 ALIKE, BLOCKS, SWAPPED, SCATTERED = range(4)
 
 
 @njit(cache=True, nogil=True)
 def pack(dimensions, rank):
-    """The number of the layout whose `rank` dimensions stand from minor to major."""
+    """Pack a layout whose `rank` dimensions are listed minor to major."""
     number = np.int64(0)
     for place in range(rank):
         number |= np.int64(dimensions[place]) << (BITS * place)
@@ -26,13 +26,13 @@ def pack(dimensions, rank):
 
 @njit(cache=True, nogil=True)
 def unpack(number, place):
-    """The dimension at that place, 0 being the contiguous one."""
+    """Return the dimension at position `place`; position 0 is the contiguous one."""
     return (number >> (BITS * place)) & MASK
 
 
 @njit(cache=True, nogil=True)
 def row_major(rank):
-    """The last dimension is the contiguous one."""
+    """Return the layout whose last dimension is contiguous."""
     number = 0
     for place in range(rank):
         number |= (rank - 1 - place) << (BITS * place)
@@ -41,10 +41,10 @@ def row_major(rank):
 
 @njit(cache=True, nogil=True)
 def transposed(number, order, rank):
-    """The layout of a transpose's output whose operand has the layout `number`.
+    """Return the layout of a transpose's output if its operand has the layout `number`.
 
     Args:
-        order: (6,) the operand's dimension that each of the output's is.
+        order: (6,) the operand dimension of each output dimension.
     """
     result = 0
     for place in range(rank):
@@ -57,7 +57,7 @@ def transposed(number, order, rank):
 
 @njit(cache=True, nogil=True)
 def untransposed(number, order, rank):
-    """The layout of a transpose's operand whose output has the layout `number`."""
+    """Return the layout of a transpose's operand if its output has the layout `number`."""
     result = np.int64(0)
     for place in range(rank):
         result |= np.int64(order[unpack(number, place)]) << (BITS * place)
@@ -66,7 +66,7 @@ def untransposed(number, order, rank):
 
 @njit(cache=True, nogil=True)
 def filtered(number, kept, count, rank):
-    """The layout of what is left where only the dimensions `kept` (count,), ascending, stay."""
+    """Return the layout with only the ascending dimensions `kept` (count,), renumbered."""
     result, filled = 0, 0
     for place in range(rank):
         dimension = unpack(number, place)
@@ -79,7 +79,7 @@ def filtered(number, kept, count, rank):
 
 @njit(cache=True, nogil=True)
 def without_ones(number, sizes, rank):
-    """The layout without dimensions of size 1, which keep their names; and how many are left."""
+    """Return the layout without dimensions of size 1 (numbers unchanged), and its rank."""
     result, filled = 0, 0
     for place in range(rank):
         dimension = unpack(number, place)
@@ -91,7 +91,7 @@ def without_ones(number, sizes, rank):
 
 @njit(cache=True, nogil=True)
 def compare(one, other, sizes, rank):
-    """How a copy from one layout to the other goes through memory: ALIKE where none is needed."""
+    """Return how a copy between two layouts moves memory; ALIKE if no copy is needed."""
     if one == other:
         return ALIKE
     first, count = without_ones(one, sizes, rank)
@@ -107,12 +107,11 @@ def compare(one, other, sizes, rank):
 
 @njit(cache=True, nogil=True)
 def aligned(number, sizes, rank, new_sizes, new_rank):
-    """The layout of a reshape's other side that makes it a bitcast; UNSET where none does.
+    """Return the layout of a reshape's other side that makes it a bitcast, or UNSET.
 
     Args:
-        number: the layout of the side that is known, with dimensions `sizes` (6,).
-        new_sizes: (6,) of the other side; where dimensions of size 1 stand does not matter, they
-            are put outermost as XLA does.
+        number: the known side's layout; its dimensions have `sizes` (6,).
+        new_sizes: (6,) of the other side. Dimensions of size 1 are put outermost, as XLA does.
     """
     known, count = without_ones(number, sizes, rank)
     start, part_of = np.zeros((2, MAX_RANK + 1), np.int64), np.zeros(MAX_RANK, np.int64)
@@ -138,7 +137,7 @@ def aligned(number, sizes, rank, new_sizes, new_rank):
 
 @njit(cache=True, nogil=True)
 def list_dimensions(sizes, rank, found):
-    """Write the dimensions that are not of size 1 into `found`; how many there are."""
+    """Write the dimensions whose size is not 1 into `found`; return their number."""
     count = 0
     for dimension in range(rank):
         if sizes[dimension] != 1:
@@ -149,9 +148,9 @@ def list_dimensions(sizes, rank, found):
 
 @njit(cache=True, nogil=True)
 def _divide(sizes, own, own_count, new_sizes, new, new_count, start):
-    """The fewest dimensions at a time with equal products: where each part starts, on both sides.
+    """Split both sides into the smallest groups of dimensions with equal products.
 
-    Returns their number, or -1 where the products never meet.
+    Returns the number of groups and writes where each starts; -1 if the products never meet.
     """
     parts, i, j = 0, 0, 0
     while i < own_count or j < new_count:
@@ -173,7 +172,7 @@ def _divide(sizes, own, own_count, new_sizes, new, new_count, start):
 
 @njit(cache=True, nogil=True)
 def _keeps_parts(known, count, own, start, parts, part_of):
-    """Whether the dimensions of each part lie one inside the next; `part_of` each is written."""
+    """Tell if each group's dimensions are adjacent in memory; write each dimension's `part_of`."""
     for part in range(parts):
         place = -1
         for k in range(start[0, part], start[0, part + 1]):
