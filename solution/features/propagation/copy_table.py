@@ -1,9 +1,8 @@
-"""What the compiler makes of each configuration, as columns: copies and layouts of the whole graph.
+"""Describe what the compiler does with each configuration as columns: copies and layouts.
 
-Copies are told apart by how they go through memory, by how large they are, and by what they are
-made for; each column is what a configuration adds to what the compiler copies when nothing is
-asked of it, so that rows of different programs mean the same. The graph must be whole: what a
-request does reaches as far as it is handed on.
+Copies are counted by how they move memory, by size, and by what reads the copy. Each column is the
+difference to the program without requests, so that rows of different programs compare. The graph
+must be whole, because a request reaches as far as it propagates.
 """
 
 import numpy as np
@@ -24,7 +23,7 @@ from solution.features.propagation.instructions import (
 from solution.features.propagation.propagation import Assigned, Propagation
 from solution.features.work import num_bytes
 
-BLOCK_ENTRIES = 1 << 22  # (configuration, place of a copy) entries that are described at once
+BLOCK_ENTRIES = 1 << 22  # (configuration, copy) entries that are described in one block
 WAYS = {
     "blocks": "whose contiguous dimension stays",
     "swapped": "that swap the two minor dimensions",
@@ -76,10 +75,11 @@ propagated_rows = PerGraph(_compute_rows)
 
 
 def describe(propagation: Propagation, assigned: Assigned) -> np.ndarray:
-    """The columns FEATURES (configs, columns) float64, whatever is copied when nothing is asked."""
+    """Return the columns FEATURES (configs, columns) float64, without subtracting the default."""
     graph, own = propagation.graph, propagation.instructions
     copied = propagation.copied
-    tensor_bytes = np.append(num_bytes(graph), 0)  # of what is no node's, 0
+    # 0 for instructions that compute no node's tensor
+    tensor_bytes = np.append(num_bytes(graph), 0)
     programs = own.node[own.is_programs]
     count, total = len(programs), max(1.0, float(tensor_bytes[programs].sum()))
     size = tensor_bytes[copied]
@@ -98,7 +98,7 @@ def describe(propagation: Propagation, assigned: Assigned) -> np.ndarray:
 
 
 def classify_readers(propagation: Propagation) -> np.ndarray:
-    """For whom a copy at each place (uses + instructions,) is made: a number among READERS."""
+    """Return what reads a copy (uses + instructions,), as an index into READERS."""
     own = propagation.instructions
     names = list(READERS)
     made = np.maximum(own.opcodes, 0)
@@ -113,7 +113,7 @@ def classify_readers(propagation: Propagation) -> np.ndarray:
 
 
 def _describe_layouts(propagation: Propagation, assigned: Assigned) -> np.ndarray:
-    """Shares (configs, 4) of bytes that are not worked on along the last dimension, and sums."""
+    """Return shares (configs, 4) of bytes not processed along the last dimension, and sums."""
     own = propagation.instructions
     tensor_bytes = np.append(num_bytes(propagation.graph), 0)[own.node]
     total = max(1.0, float(tensor_bytes[own.is_programs].sum()))

@@ -1,10 +1,11 @@
-"""The instructions of a graph as layout assignment sees them: calls inlined, tuples looked through.
+"""List a graph's instructions as layout assignment sees them: calls inlined, tuples resolved.
 
-What is equal, such as two tanh of one tensor, is there once (HloCSE of openxla/xla): where features
-say all that an operation does (EQUAL), and no configuration sets its layouts.
+Equal instructions, such as two tanh of one tensor, are merged (HloCSE of openxla/xla) if their
+features determine the result (EQUAL) and no configuration sets their layouts.
 
-The competition's arrays do not say which operand an edge is, nor which part of a tuple is taken:
-arguments are given to parameters, and parts to what takes them, in order among those of one shape.
+The competition's arrays do not say which operand an edge is, nor which element of a tuple is read.
+Arguments are matched to parameters, and tuple elements to their readers, in order among equal
+shapes.
 """
 
 from dataclasses import dataclass, field
@@ -24,37 +25,38 @@ CALL, WHILE, PARAMETER, TUPLE, PART, BARRIER = (
     OPCODE_IDS[name]
     for name in ("call", "while", "parameter", "tuple", "get-tuple-element", "opt-barrier")
 )
-# What gives the same for the same operands, and says all that it does in its features.
+# Operations whose operands and features determine the result.
 EQUAL = """
 abs add and broadcast convert divide exponential exponential-minus-one iota log log-plus-one
 logistic maximum minimum multiply negate not or power reshape rsqrt select sign sqrt subtract tanh
 transpose
 """
 PURE = [OPCODE_IDS[name] for name in EQUAL.split()]
-# A call stays as it is where calls are nested deeper, or inlining them all would take more room.
+# A call nested deeper than this, or beyond this growth of the graph, is not inlined.
 MAX_DEPTH = 50
-MAX_GROWTH = 4  # times the nodes of the graph
+MAX_GROWTH = 4  # instances / nodes, at most
 
-Shape = tuple[float, ...]  # of an element and of its dimensions, as the node features have them
-Value = int | tuple["Value", ...]  # what an instruction gives: an instance, or a tuple of values
+Shape = tuple[float, ...]  # element type and dimensions, as in the node features
+Value = int | tuple["Value", ...]  # a result: an instance, or a tuple of results
 
 
 @dataclass
 class Inlined:
-    """Instances of nodes: one of a node, or one for each call of the computation that has it."""
+    """Instances of nodes: one for a node, or one for each call of its computation."""
 
-    node: list[int] = field(default_factory=list)  # of each instance
-    reads: list[list[int]] = field(default_factory=list)  # instances, in order of their nodes
-    named: list[list[int]] = field(default_factory=list)  # the nodes that the edges name for them
-    results: list[int] = field(default_factory=list)  # instances that the program gives back
-    # What the compiler adds: how an instance transposes the one that it reads, the sizes of a dot
-    # that multiplies matrices, and what gives these the node's own shape again.
+    node: list[int] = field(default_factory=list)  # the node of each instance
+    reads: list[list[int]] = field(default_factory=list)  # the instances it reads, sorted by node
+    # the nodes at the other ends of these edges
+    named: list[list[int]] = field(default_factory=list)
+    results: list[int] = field(default_factory=list)  # instances that are results of the program
+    # Added by the compiler: the permutation of an inserted transpose, the matrix sizes of a dot,
+    # and the reshape that restores the node's shape.
     orders: dict[int, tuple[int, ...]] = field(default_factory=dict)
     matrices: dict[int, tuple[int, ...]] = field(default_factory=dict)
     reshapes: set[int] = field(default_factory=set)
 
     def add(self, node: int, reads: list[int], named: list[int]) -> int:
-        """Add an instance, and tell its number."""
+        """Add an instance and return its number."""
         self.node.append(node)
         self.reads.append(reads)
         self.named.append(named)
@@ -62,7 +64,7 @@ class Inlined:
 
 
 def inline(graph: Graph) -> Inlined:
-    """The instructions that the program's results depend on, each after those that it reads."""
+    """Return the instructions that the program's results depend on, operands first."""
     return _Inliner(graph).run()
 
 
@@ -79,12 +81,13 @@ class _Inliner:
             calls = self._opcodes[consumer] in CALLS and is_root[producer]
             (self._called if calls else self._operands)[consumer].append(producer)
         self._inlined = Inlined()
-        # How many parts of a shape were taken of a tuple; the tuple stays, for ids are used again.
+        # How many elements of a shape were taken from a tuple. The tuple is kept alive, because its
+        # id is the key.
         self._taken: dict[tuple[int, Shape], tuple[Value, int]] = {}
         self._is_pure = np.isin(graph.node_opcodes, PURE)
         self._is_pure[graph.configurable] = False
         self._features = graph.node_features[:, vocabulary.IS_ROOT + 1 :]
-        # What others are equal to, in the program itself and in each body of a loop.
+        # Known instances by content, for the program and for each loop body.
         self._known: dict[tuple[int, int, bytes, tuple[int, ...]], int] = {}
         self._scope, self._scopes = 0, 1
 
@@ -96,7 +99,7 @@ class _Inliner:
         return self._inlined
 
     def _find_results(self) -> list[int]:
-        """The roots of what nobody calls; where a graph marks none, what nobody reads."""
+        """Return the roots of uncalled computations; if none is marked, the nodes nobody reads."""
         is_root = self._graph.node_features[:, vocabulary.IS_ROOT] > 0
         read = np.zeros(len(is_root), bool)
         read[self._graph.edges[:, 1]] = True
@@ -104,7 +107,7 @@ class _Inliner:
         return (found if len(found) else np.flatnonzero(~read)).tolist()
 
     def _evaluate(self, root: int, known: dict[int, Value], depth: int) -> Value:
-        """The value of a node, and of all that it reads; `known` is of its computation."""
+        """Evaluate a node and its operands; `known` holds the results of its computation."""
         waiting = [root]
         while waiting:
             node = waiting[-1]
@@ -128,13 +131,13 @@ class _Inliner:
         inlines = depth < MAX_DEPTH and len(self._inlined.node) < MAX_GROWTH * len(self._opcodes)
         if opcode == CALL and len(self._called[node]) == 1 and inlines:
             return self._call(self._called[node][0], values, depth)
-        if opcode == WHILE and inlines:  # what its computations give has the program's layouts
+        if opcode == WHILE and inlines:  # a loop's results have the layouts of the module
             for root in self._called[node]:
                 self._inlined.results += flatten(self._evaluate_body(root, depth + 1))
         return self._add(node, values)
 
     def _evaluate_body(self, root: int, depth: int) -> Value:
-        """What a computation gives that shares nothing with the one that names it."""
+        """Return the result of a called computation that shares nothing with its caller."""
         outside, self._scope = self._scope, self._scopes
         self._scopes += 1
         value = self._evaluate(root, {}, depth)
@@ -153,12 +156,12 @@ class _Inliner:
         return self._known[key]
 
     def _call(self, root: int, values: list[Value], depth: int) -> Value:
-        """What a computation gives for these arguments, whose shapes say which is which."""
+        """Return a computation's result for these arguments, matched to parameters by shape."""
         left = list(values)
         known: dict[int, Value] = {}
         for parameter in self._parameters(root):
             fitting = [v for v in left if self._shape(v) == self._shapes[parameter]]
-            if not fitting:  # one that stands for two parameters has one edge
+            if not fitting:  # one argument that stands for two parameters has a single edge
                 fitting = [v for v in values if self._shape(v) == self._shapes[parameter]]
             if fitting:
                 known[parameter] = fitting[0]
@@ -166,7 +169,7 @@ class _Inliner:
         return self._evaluate(root, known, depth + 1)
 
     def _parameters(self, root: int) -> list[int]:
-        """Of the computation with that root, by their numbers."""
+        """Return the parameters of the computation with that root, by number."""
         seen, waiting = {root}, [root]
         while waiting:
             for read in self._operands[waiting.pop()]:
@@ -181,7 +184,7 @@ class _Inliner:
         return () if isinstance(value, tuple) else self._shapes[self._inlined.node[value]]
 
     def _take(self, node: int, parts: tuple[Value, ...]) -> Value:
-        """The part of a tuple of the node's shape: the second node of a shape takes the second."""
+        """Return the tuple element with the node's shape; the n-th reader gets the n-th one."""
         fitting = [part for part in parts if self._shape(part) == self._shapes[node]]
         if not fitting:
             return self._add(node, [parts])
@@ -192,7 +195,7 @@ class _Inliner:
 
 
 def flatten(value: Value) -> list[int]:
-    """The instances in a value."""
+    """Return all instances in a result."""
     if isinstance(value, tuple):
         return [one for part in value for one in flatten(part)]
     return [value]

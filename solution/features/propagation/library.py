@@ -1,18 +1,19 @@
-"""Which instructions XLA's CPU backend gives to a library (YNNPACK) together with a reduction.
+"""Find the instructions that XLA's CPU backend gives to a library (YNNPACK) with a reduction.
 
-One fusion begins with each reduction, or pooling whose windows do not overlap. It takes along what
-is read, as far back as all of it is row-major, nothing stands in between and nobody else reads it:
-what is done element by element, and products. It grows forwards, too, while a single instruction
-reads what it makes. So a layout that a configuration asks for cuts off all that lies before it,
-even where it is what the tensor has, and so does a copy. What the library does at once is not
-written to memory in between, and takes less time in most programs that were measured, where it ends
-in a reduction; but for loops that are too short (solution.features.propagation.loops).
+A fusion starts at each reduction, and at each pooling whose windows do not overlap. It grows
+backwards over element-wise operations and dots, as long as every tensor is row-major, no copy or
+custom call stands between, and nobody outside the fusion reads the tensor. It grows forwards while
+a single instruction reads its result. A requested layout therefore cuts the fusion, even if the
+tensor already has that layout, and so does a copy. The library does not write the tensors inside a
+fusion to memory. Most measured programs are faster for it if the fusion ends in a reduction, unless
+its loops are too short (solution.features.propagation.loops).
 
-What it does not take is slower: reductions in two steps (solution.features.propagation.splitting),
-and products whose left matrix is summed along its first dimension. Such is one that is turned round
-to save a transposition, for instance the gradient of weights; a request for its layout prevents it.
+Slower is what the library leaves out: reductions in two steps
+(solution.features.propagation.splitting), and dots whose left matrix is contracted along its first
+dimension. Swapping a dot's operands to save a transpose causes that, for instance in the gradient
+of weights; requesting the dot's layout prevents it.
 
-Seen in what jaxlib 0.10.2 compiles (tests/collecting/test_library.py).
+Source: programs compiled by jaxlib 0.10.2 (tests/collecting/test_library.py).
 """
 
 from typing import NamedTuple
@@ -41,34 +42,36 @@ SHAPING = [OPCODE_IDS[name] for name in ("broadcast", "reshape", "bitcast")]
 PRODUCTS = [OPCODE_IDS[name] for name in ("dot", "convolution")]
 REDUCE, WINDOWS = OPCODE_IDS["reduce"], OPCODE_IDS["reduce-window"]
 FLOAT32 = vocabulary.ELEMENT_TYPE.start + 11
-FEWEST = 4096  # elements that are read or made, below which XLA's own loops do it
-MOST = 96  # instructions of one fusion, with what it reads from outside; XLA counts scalars, too
-# What the library does of an instruction: nothing; it joins another, a reduction or a pooling; or
-# windows of a reduction, which it leaves in two steps.
+FEWEST = 4096  # elements read or written, below which XLA's loops compute it
+MOST = 96  # instructions in a fusion and operands from outside, as XLA counts, scalars included
+# What the library can do with an instruction: nothing; compute it inside a fusion; start a fusion
+# at a reduction or a pooling; or compute the windows of a reduction in two steps.
 NOTHING, JOINS, REDUCTION, POOLING, SPLIT = range(5)
-NOBODY = -1  # whose fusion an instruction is in that has joined none
+NOBODY = -1  # owner of an instruction that is in no fusion
 
 
 class Reads(NamedTuple):
-    """Who reads what, and what the library does of it."""
+    """The readers of each tensor, and what the library can do with each instruction."""
 
     ability: np.ndarray  # (instructions,) int8
-    inside: np.ndarray  # (instructions,) int8 what each counts in a fusion, and ...
-    outside: np.ndarray  # (instructions,) int8 where it is read from outside
-    passed: np.ndarray  # (instructions,) bool custom calls, which read nothing themselves
-    use_starts: np.ndarray  # as of Instructions
+    inside: np.ndarray  # (instructions,) int8, its count inside a fusion
+    outside: np.ndarray  # (instructions,) int8, its count as an operand from outside
+    passed: np.ndarray  # (instructions,) bool, custom calls, which do not count as readers
+    use_starts: np.ndarray  # as in Instructions
     read: np.ndarray
     reader: np.ndarray
-    before: np.ndarray  # as of Instructions, too
+    before: np.ndarray  # as in Instructions
     behind: np.ndarray
-    reader_starts: np.ndarray  # (instructions + 1,) where the uses of an instance begin in ...
-    reading: np.ndarray  # (uses,) those that read the first instance, the second, ...
+    # (instructions + 1,), the start of each instance's readers in `reading`
+    reader_starts: np.ndarray
+    reading: np.ndarray  # (uses,), uses sorted by the instance they read
 
 
 def join_library(propagation: Propagation, numbered: Numbered) -> np.ndarray:
-    """What each instruction has joined or is: (configs, instructions) int8.
+    """Return which fusion kind each instruction is in: (configs, instructions) int8.
 
-    NOTHING, REDUCTION, POOLING or SPLIT; what joins one that is split has joined a pooling.
+    The values are NOTHING, REDUCTION, POOLING or SPLIT. Instructions fused with a split reduction
+    count as POOLING.
     """
     own, layouts = propagation.instructions, numbered.layouts
     joined = np.full((len(numbered.numbers), own.count), NOTHING, np.int8)
@@ -92,11 +95,11 @@ def join_library(propagation: Propagation, numbered: Numbered) -> np.ndarray:
 def find_slow_products(
     graph: Graph, own: Instructions, place: np.ndarray, made: np.ndarray
 ) -> np.ndarray:
-    """Whether the library leaves a product out (states,) bool.
+    """Tell if the library leaves a dot out (states,) bool.
 
     Args:
-        place: (states,) of instructions and then of uses, as of Numbered.
-        made: (states,) the layouts that are made there.
+        place: (states,) an instruction or a use, as in Numbered.
+        made: (states,) the layout of its result.
     """
     across = {node: reads_across(each) for node, each in find_operands(graph).letters.items()}
     is_dot = own.is_programs & (own.opcodes == OPCODE_IDS["dot"])
@@ -111,18 +114,18 @@ def find_slow_products(
 def _list_abilities(
     graph: Graph, own: Instructions, opcodes: np.ndarray, largest: np.ndarray
 ) -> np.ndarray:
-    """What the library does of each instruction (instructions,) int8."""
+    """Return what the library can do with each instruction (instructions,) int8."""
     is_known = own.is_programs & (np.append(graph.node_features[:, FLOAT32], 0)[own.node] > 0)
     is_large = is_known & (np.maximum(own.sizes.prod(axis=1), largest) >= FEWEST)
     ability = np.full(own.count, NOTHING, np.int8)
     ability[is_large & np.isin(opcodes, [*MAKING, *PRODUCTS])] = JOINS
     ability[is_known & np.isin(opcodes, SHAPING)] = JOINS
-    # With more than one tensor, such as a maximum and where it is, it is no plain reduction.
+    # A reduction of several tensors, such as a maximum with its position, is not supported.
     is_plain = is_large & (np.diff(own.use_starts) <= 2)
     ability[is_plain & (opcodes == REDUCE)] = REDUCTION
     ability[is_plain & (opcodes == WINDOWS) & _find_tiling(graph, own)] = POOLING
     ability[_find_extremes(opcodes, own)] = JOINS
-    # Instead of dividing by each of a few numbers, XLA multiplies by what one divided by it is.
+    # XLA replaces a division by few numbers with a multiplication by their reciprocals.
     by = own.read[opcodes[own.reader] == OPCODE_IDS["divide"]]
     is_few = (opcodes[by] == OPCODE_IDS["broadcast"]) & (largest[by] < FEWEST)
     ability[by[is_few]] = NOTHING
@@ -130,20 +133,20 @@ def _list_abilities(
 
 
 def _find_extremes(opcodes: np.ndarray, own: Instructions) -> np.ndarray:
-    """Maxima of a reduction's result and where it begins (instructions,), which XLA leaves out."""
+    """Return maxima of a reduction and its initial value (instructions,), which XLA drops."""
     reads_reduction = np.zeros(own.count, bool)
     np.logical_or.at(reads_reduction, own.reader, opcodes[own.read] == REDUCE)
     return reads_reduction & np.isin(opcodes, [OPCODE_IDS["maximum"], OPCODE_IDS["minimum"]])
 
 
 def _find_tiling(graph: Graph, own: Instructions) -> np.ndarray:
-    """Whose windows (instructions,) neither overlap nor reach over the edge."""
+    """Return windows (instructions,) that neither overlap nor cross the border."""
     read = np.append(own.read, 0)[own.main[:, 0]]
     return np.asarray((own.sizes * list_windows(graph, own) == own.sizes[read]).all(axis=1))
 
 
 def _find_largest(own: Instructions) -> np.ndarray:
-    """The elements (instructions,) of the largest tensor that each reads; 1 where it reads none."""
+    """Return the elements of the largest operand (instructions,); 1 if it has none."""
     found = np.ones(own.count, np.int64)
     np.maximum.at(found, own.reader, own.sizes.prod(axis=1)[own.read])
     return found
@@ -152,7 +155,7 @@ def _find_largest(own: Instructions) -> np.ndarray:
 def _count(
     own: Instructions, opcodes: np.ndarray, largest: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Reads.inside and Reads.outside: XLA has simplified shapes and scalars when it fuses."""
+    """Return Reads.inside and Reads.outside; XLA fuses after simplifying shapes and scalars."""
     elements = own.sizes.prod(axis=1)
     inside = ~np.isin(opcodes, SHAPING)
     inside |= (opcodes == OPCODE_IDS["broadcast"]) & (largest > 1) & (largest < elements)
@@ -161,13 +164,13 @@ def _count(
 
 @njit(cache=True, nogil=True)
 def _join(reads, row_major, apart, split, numbers, joined):
-    """Mark what is joined (configs, instructions).
+    """Mark what is fused (configs, instructions).
 
     Args:
-        row_major: (states,) bool what is made is row-major.
-        apart: (states,) bool a copy is made or read, or a custom call asks for a layout.
-        split: (configs, instructions) bool reductions that are taken in two steps.
-        numbers: (configs, places) the states of the instructions, then of the uses.
+        row_major: (states,) bool, the result is row-major.
+        apart: (states,) bool, a copy is written or read, or a custom call requests a layout.
+        split: (configs, instructions) bool, reductions computed in two steps.
+        numbers: (configs, places) state numbers of the instructions, then of the uses.
     """
     count = reads.ability.size
     owner, outside = np.empty(count, np.int64), np.empty(count, np.int64)
@@ -188,7 +191,7 @@ def _join(reads, row_major, apart, split, numbers, joined):
 
 @njit(cache=True, nogil=True)
 def _grow(reads, row_major, apart, states, owner, outside, queue, first):
-    """Give all that joins the reduction `first` to it: what it reads, then who reads it, ..."""
+    """Grow the fusion of the reduction `first`: operands, then readers, breadth first."""
     last, size = first, 0
     while last != NOBODY:
         size, end = _add(reads, owner, outside, queue, 0, size, first, last)
@@ -207,14 +210,14 @@ def _grow(reads, row_major, apart, states, owner, outside, queue, first):
 
 @njit(cache=True, nogil=True)
 def _may_join(reads, row_major, apart, states, owner, found):
-    """Whether nobody has it yet, the library does it and it makes a row-major tensor."""
+    """Tell if an instruction is in no fusion, supported, and row-major."""
     able = reads.ability[found] != NOTHING and owner[found] == NOBODY
     return able and row_major[states[found]] and not apart[states[found]]
 
 
 @njit(cache=True, nogil=True)
 def _add(reads, owner, outside, queue, end, size, first, found):
-    """Add one; the fusion's size, what it reads from outside included, and the queue's end."""
+    """Add an instruction; return the fusion's size with outside operands, and the queue's end."""
     owner[found] = first
     size += reads.inside[found]
     if outside[found] == first:
@@ -232,7 +235,7 @@ def _add(reads, owner, outside, queue, end, size, first, found):
 
 @njit(cache=True, nogil=True)
 def _is_apart(reads, apart, states, use):
-    """Whether a copy is read, or what a configuration asks for stands in between."""
+    """Tell if the use reads a copy, or a custom call stands before it."""
     before, behind = reads.before[use], reads.behind[reads.read[use]]
     return (
         apart[states[reads.ability.size + use]]
@@ -243,7 +246,7 @@ def _is_apart(reads, apart, states, use):
 
 @njit(cache=True, nogil=True)
 def _is_read_inside(reads, apart, states, owner, first, found):
-    """Whether all that read it have joined `first`, and nothing stands in between."""
+    """Tell if all readers are in the fusion of `first`, with nothing in between."""
     for place in range(reads.reader_starts[found], reads.reader_starts[found + 1]):
         use = reads.reading[place]
         reader = reads.reader[use]
@@ -256,7 +259,7 @@ def _is_read_inside(reads, apart, states, owner, first, found):
 
 @njit(cache=True, nogil=True)
 def _find_reader(reads, apart, states, found):
-    """The only instruction that reads it, unless something stands in between; or NOBODY."""
+    """Return the only reader of a tensor; NOBODY if there are more or something stands between."""
     only = NOBODY
     for place in range(reads.reader_starts[found], reads.reader_starts[found + 1]):
         use = reads.reading[place]

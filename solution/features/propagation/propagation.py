@@ -1,9 +1,9 @@
-"""What the compiler makes of configurations: a layout for every tensor, and the copies in between.
+"""Compute what the compiler makes of configurations: every tensor's layout, and the copies.
 
-The configuration's constraints and the backend's are handed through the whole graph in the order in
-which XLA does it (solution.features.propagation.worklist). Where what makes a tensor and what reads
-it end up with different layouts, the tensor is copied; a reshape or transpose that moves nothing is
-a bitcast, any other is a copy as well.
+The requests of the configuration and of the backend are propagated through the whole graph in XLA's
+order (solution.features.propagation.worklist). A tensor is copied where its producer and its reader
+end up with different layouts. A reshape or transpose that moves no data is a bitcast; any other
+copies as well.
 """
 
 from dataclasses import dataclass
@@ -20,25 +20,25 @@ from solution.features.propagation.backend import CPU, Backend
 from solution.features.propagation.beforehand import UNSET
 from solution.features.propagation.instructions import Instructions, list_instructions
 
-ROOM = 8  # states for each place, to begin with
-CAPACITY = 8  # constraints that wait, for each instruction and use
+ROOM = 8  # initial capacity: states for each instruction and use
+CAPACITY = 8  # capacity of the worklist: constraints for each instruction and use
 
 
 @dataclass(frozen=True)
 class Assigned:
     """The layouts and copies of some configurations."""
 
-    layouts: np.ndarray  # (configs, instructions) int64 numbers of layouts; -1: none
-    copies: np.ndarray  # (configs, uses + instructions) int8: how a tensor is copied, 0 if not
+    layouts: np.ndarray  # (configs, instructions) int64, packed layouts; -1: none
+    copies: np.ndarray  # (configs, uses + instructions) int8, the kind of copy, 0 if none
 
 
 @dataclass(frozen=True)
 class Numbered:
-    """The states of the places, instructions and then uses, in some configurations."""
+    """The states of all instructions and uses in some configurations."""
 
-    numbers: np.ndarray  # (configs, places) int32 rows of the others
+    numbers: np.ndarray  # (configs, places) int32, rows of the other arrays
     place: np.ndarray  # (states,) int64
-    layouts: np.ndarray  # (states, 4) int64, see solution.features.propagation.states
+    layouts: np.ndarray  # (states, 4) int64, columns of solution.features.propagation.states
 
 
 class Propagation:
@@ -51,33 +51,33 @@ class Propagation:
 
     @cached_property
     def copied(self) -> np.ndarray:
-        """The node (uses + instructions,) whose tensor is copied at each place; -1: no node's."""
+        """The node (uses + instructions,) whose tensor a copy would copy; -1: no node's."""
         own = self.instructions
         return np.concatenate([own.node[own.read], own.node])
 
     @cached_property
     def readings(self) -> Neighbours:
-        """Of each instruction the uses that read it."""
+        """The uses that read each instruction."""
         own = self.instructions
         return Neighbours.of(own.read, np.arange(len(own.read)), own.count)
 
     def assign(self, rows: np.ndarray | slice = slice(None)) -> Assigned:
-        """What becomes of the distinct configurations `rows` (k,) of the codebook."""
+        """Return layouts and copies of the distinct configurations `rows` (k,) of the codebook."""
         codes = np.ascontiguousarray(self.graph.layouts.codes[rows], np.int64)
         return self._run(codes, self._packed)
 
     def assign_nothing(self) -> Assigned:
-        """What becomes of the program where nothing is asked of the compiler: one configuration."""
+        """Return layouts and copies of the program without any request: one configuration."""
         codes = np.zeros((1, len(self.graph.configurable)), np.int64)
         return self._run(codes, np.full_like(self._packed, UNSET))
 
     def number(self, rows: np.ndarray | slice = slice(None)) -> Numbered:
-        """The states of the distinct configurations `rows` (k,) of the codebook."""
+        """Return the states of the distinct configurations `rows` (k,) of the codebook."""
         codes = np.ascontiguousarray(self.graph.layouts.codes[rows], np.int64)
         return self._number(codes, self._packed)
 
     def number_nothing(self) -> Numbered:
-        """The states of the program where nothing is asked of the compiler: one configuration."""
+        """Return the states of the program without any request: one configuration."""
         codes = np.zeros((1, len(self.graph.configurable)), np.int64)
         return self._number(codes, np.full_like(self._packed, UNSET))
 
@@ -98,7 +98,7 @@ class Propagation:
         return Numbered(numbers, states.place[:count], states.layouts[:count])
 
     def _run(self, codes: np.ndarray, packed: np.ndarray) -> Assigned:
-        from solution.features.propagation.copies import run  # numba takes long to import
+        from solution.features.propagation.copies import run  # importing numba is slow
 
         own = self.instructions
         layouts = np.empty((len(codes), own.count), np.int64)
@@ -132,7 +132,7 @@ class Propagation:
 
     @cached_property
     def _packed(self) -> np.ndarray:
-        """The layout (pairs, 3) that each pair of the codebook asks for, as a number."""
+        """The packed layouts (pairs, 3) that each pair of the codebook requests."""
         from solution.features.propagation.copies import pack_given
 
         graph, pairs, operands = self.graph, self.graph.layouts, find_operands(self.graph)
@@ -147,7 +147,7 @@ class Propagation:
 
     @cached_property
     def _free(self) -> np.ndarray:
-        """Instructions (instructions,) whose tensors the compiler writes in any layout at once."""
+        """Instructions whose tensors the compiler writes in any layout without a copy."""
         own, made = self.instructions, self.instructions.opcodes
         ranks = np.append(tensor_ranks(self.graph), 0)
         free = (own.node != NONE) & np.isin(made, [OPCODE_IDS["constant"], OPCODE_IDS["iota"]])

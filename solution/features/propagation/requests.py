@@ -1,4 +1,4 @@
-"""What is asked of one configuration's layouts so far, and how more is asked, compiled.
+"""Hold the layout constraints of one configuration, and add constraints (compiled).
 
 Source: LayoutAssignment::SetBufferLayout and SetOperandLayout of openxla/xla.
 """
@@ -10,12 +10,12 @@ from numba import njit
 
 from solution.features.propagation.orders import UNSET
 
-MANDATORY, URGENT = 1, 2  # marks of what a buffer or a use is asked for
-STACK, QUEUE_END, QUEUE_BEGIN, ADDED, STEPS = range(5)  # of State.ends
+MANDATORY, URGENT = 1, 2  # flags of a constraint on a buffer or a use
+STACK, QUEUE_END, QUEUE_BEGIN, ADDED, STEPS = range(5)  # indices into State.ends
 
 
 class Program(NamedTuple):
-    """What the arrays of Instructions are to compiled code, and who reads what."""
+    """The arrays of Instructions for compiled code, and the readers of each instance."""
 
     kind: np.ndarray
     rank: np.ndarray
@@ -29,26 +29,27 @@ class Program(NamedTuple):
     before: np.ndarray
     behind: np.ndarray
     order: np.ndarray
-    reader_starts: np.ndarray  # (instructions + 1,) where the uses of an instance begin in ...
-    reading: np.ndarray  # (uses,) those that read the first instance, the second, ...
-    flags: np.ndarray  # (3,) bool, as the fields of Backend
+    # (instructions + 1,), the start of each instance's readers in `reading`
+    reader_starts: np.ndarray
+    reading: np.ndarray  # (uses,), uses sorted by the instance they read
+    flags: np.ndarray  # (3,) bool, the fields of Backend
 
 
 class State(NamedTuple):
-    """What is known of one configuration so far."""
+    """The constraints on one configuration so far."""
 
-    buffers: np.ndarray  # (instructions,) int64 layouts of what is made
-    uses: np.ndarray  # (uses,) int64 layouts of what is read
-    source: np.ndarray  # (uses,) int64 the buffer that is read
+    buffers: np.ndarray  # (instructions,) int64, layouts of results
+    uses: np.ndarray  # (uses,) int64, layouts in which operands are read
+    source: np.ndarray  # (uses,) int64, the buffer that is read
     marks: np.ndarray  # (instructions + uses,) int8
-    waiting: np.ndarray  # (2, capacity) int64 a stack of urgent ones, a queue of others
-    added: np.ndarray  # (capacity,) int64 constraints that are not in either yet
+    waiting: np.ndarray  # (2, capacity) int64, a stack of urgent constraints and a queue of others
+    added: np.ndarray  # (capacity,) int64, new constraints that are in neither yet
     ends: np.ndarray  # (5,) int64
 
 
 @njit(cache=True, nogil=True)
 def set_buffer(program, state, own, layout, mandatory, urgent):
-    """Ask that `own` makes its tensor in a layout; what is tensor-like of rank 2 and more."""
+    """Constrain the layout of the result of `own`; ignored below rank 2."""
     if program.rank[own] < 2:
         return
     mark, known = mandatory | urgent, state.buffers[own]
@@ -64,7 +65,7 @@ def set_buffer(program, state, own, layout, mandatory, urgent):
 
 @njit(cache=True, nogil=True)
 def set_use(program, state, use, layout, mandatory, urgent):
-    """Ask that a tensor is read in a layout."""
+    """Constrain the layout in which a use reads its operand."""
     if program.rank[program.read[use]] < 2:
         return
     if state.uses[use] == UNSET or (mandatory and state.uses[use] != layout):

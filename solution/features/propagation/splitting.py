@@ -1,17 +1,16 @@
-"""Which reductions XLA's CPU backend takes in two steps, and so not by its library in one.
+"""Find the reductions that XLA's CPU backend computes in two steps, not by its library in one.
 
-A reduction of more than 32 elements along a dimension becomes one of windows of 32, and then one of
-what these leave, unless the library takes it (TreeReductionRewriter; the order of sums is better
-so). That is decided before layouts are assigned. Until then a tensor has the layout that the
-program is read with: what a custom call asks for, what a transposition makes of that of its
-operand, element by element that of the first operand; else it is row-major, as are arguments of a
-call. Of a tensor that has another one the library is not asked. So behind a request a softmax may
-be taken in two steps, whatever it reads in the end; and a request for a row-major tensor may save
-it from that.
+A reduction of more than 32 elements along a dimension becomes a reduction of windows of 32, and one
+of their results, unless the library computes it (TreeReductionRewriter, for the accuracy of sums).
+XLA decides this before it assigns layouts. At that point a tensor has its layout in the module:
+what a custom call requests; after a transpose, the transposed layout of the operand; after an
+element-wise instruction, the layout of the first operand; otherwise row-major, also for arguments
+of a call. The library is asked for row-major tensors only. A request may therefore split the
+reduction of a softmax behind it, and a request for a row-major tensor may prevent the split.
 
-Where the windows do not fill a dimension the tensor is padded, which takes several times as long.
+If the windows do not fill the dimension, the tensor is padded, which takes several times as long.
 
-Source: what jaxlib 0.10.2 compiles (tests/collecting/test_library.py).
+Source: programs compiled by jaxlib 0.10.2 (tests/collecting/test_library.py).
 """
 
 import numpy as np
@@ -25,9 +24,9 @@ from solution.features.propagation.orders import UNSET, row_major, transposed
 from solution.features.propagation.propagation import Numbered
 from solution.features.propagation.states import MADE
 
-WINDOW = 32  # elements along a dimension that are taken at once
-FULL = 0.25  # what a reduction in two steps costs whose windows fill the dimension; 1 of others
-# Of what hands its operand's layout on once layouts are assigned, the others are read as row-major.
+WINDOW = 32  # elements along a dimension in one window
+FULL = 0.25  # relative cost of two steps if the windows fill the dimension; 1 if not
+# Of the instructions that propagate their operand's layout, the others count as row-major here.
 UNLIKE = """
 all-reduce all-to-all collective-permute dynamic-slice dynamic-update-slice fft pad reduce-window
 scatter select-and-scatter slice sort triangular-solve
@@ -37,7 +36,7 @@ REDUCE, FILLED = OPCODE_IDS["reduce"], [OPCODE_IDS[name] for name in ("broadcast
 
 
 def weigh_windows(own: Instructions) -> np.ndarray:
-    """What splitting each costs (instructions,): 1 or FULL of a long reduction, 0 of all others."""
+    """Return the cost of splitting each (instructions,): 1 or FULL for a long reduction, else 0."""
     weights = np.zeros(own.count)
     for place in np.flatnonzero((own.opcodes == REDUCE) & own.is_programs & (own.main[:, 0] >= 0)):
         read = own.read[own.main[place, 0]]
@@ -50,13 +49,13 @@ def weigh_windows(own: Instructions) -> np.ndarray:
 
 
 def mark_split(own: Instructions, numbered: Numbered, long: np.ndarray) -> np.ndarray:
-    """Which of the reductions `long` (instructions,) are split: (configs, instructions) bool."""
+    """Return which of the reductions `long` are split: (configs, instructions) bool."""
     split = np.zeros((len(numbered.numbers), own.count), bool)
     if long.any():
         hands_on = (own.kind == KEEPS) & np.isin(own.opcodes, ALIKE) & own.is_programs
         hands_on |= own.kind == TRANSPOSES
         first = np.where(long, own.main[:, 0], np.where(hands_on, _find_first(own), NONE))
-        place = np.argsort(own.order)  # what is called is read before who calls it
+        place = np.argsort(own.order)  # a called computation precedes its caller
         behind = np.where(place[own.read] < place[own.reader], own.behind[own.read], NONE)
         _mark(
             own.kind, own.rank, own.dimensions, own.read, own.before, behind,
@@ -66,16 +65,16 @@ def mark_split(own: Instructions, numbered: Numbered, long: np.ndarray) -> np.nd
 
 
 def _find_first(own: Instructions) -> np.ndarray:
-    """The use (instructions,) whose layout each has; NONE where there is none of its rank.
+    """Return the use whose layout each instruction takes (instructions,); NONE if no rank fits.
 
-    Edges do not say which operand is the first. What is filled with one value mostly is not.
+    Edges do not say which operand comes first. An operand that is a broadcast is mostly not first.
     """
     first = np.full(own.count, NONE)
     rank = own.rank[own.read]
     is_filled = np.isin(own.opcodes[own.read], FILLED)
     order = np.lexsort((own.node[own.read], is_filled))[::-1]
     fits = order[rank[order] == own.rank[own.reader[order]]]
-    first[own.reader[fits]] = fits  # the last one that is written stays
+    first[own.reader[fits]] = fits  # the last assignment wins
     return first
 
 
@@ -83,13 +82,13 @@ def _find_first(own: Instructions) -> np.ndarray:
 def _mark(
     kind, rank, dimensions, read, before, behind, order, first, long, made, numbers, split
 ):  # fmt: skip
-    """Mark the reductions (configs, instructions) that read what is not row-major.
+    """Mark the reductions (configs, instructions) that read a tensor that is not row-major.
 
     Args:
-        behind: (uses,) the custom call behind what is read; NONE of an argument of a call.
-        first: (instructions,) the use whose layout each hands on, or reduces; NONE of others.
-        made: (states,) the layouts that custom calls ask for, UNSET where they are passed over.
-        numbers: (configs, places) the states of the instructions, then of the uses.
+        behind: (uses,) the custom call on the operand; NONE for an argument of a call.
+        first: (instructions,) the use whose layout each propagates or reduces; NONE for others.
+        made: (states,) the layouts that custom calls request, UNSET if they pass.
+        numbers: (configs, places) state numbers of the instructions, then of the uses.
     """
     plain = np.array([row_major(one) for one in rank])
     for row in range(len(numbers)):

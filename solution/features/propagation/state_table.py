@@ -1,9 +1,9 @@
-"""What every state of an instruction or a use is like, as columns: what costs can be learned of.
+"""Describe every state of an instruction or a use as columns, from which costs are learned.
 
-A configuration is the states of its places (solution.features.propagation.states), and its runtime
-is near to the sum of what they cost. Places that are in one state in all configurations say nothing
-about their order and are left out. The graph must be whole: what a request does reaches as far as
-it is handed on.
+A configuration is one state for each instruction and each use
+(solution.features.propagation.states). Its runtime is close to the sum of the states' costs. A
+state that all configurations share does not change their order and is left out. The graph must be
+whole, because a request reaches as far as it propagates.
 """
 
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ from solution.features.propagation.splitting import weigh_windows
 from solution.features.propagation.states import COPY, FIRST, MADE, SECOND
 from solution.features.work import num_bytes, num_operations
 
-LAST = 4  # dimensions that are described, the last first
+LAST = 4  # dimensions described, last first
 LAYOUT_COLUMNS = {
     "known": ("flag", "somebody asked for its layout, or nothing else is left"),
     "row_major": ("flag", "it is row-major"),
@@ -77,8 +77,8 @@ FEATURES = (
     Feature("state_own", "flag", "it is in this state where nothing is asked of the compiler"),
 )  # fmt: skip
 LEAST_SHARE = 1e-9
-JOINED = SPLIT + 1  # values of what an instruction has joined
-NUM_SHARES, BYTES = 3, 1  # 1 / instructions, bytes that are made and read, and their root
+JOINED = SPLIT + 1  # number of fusion kinds
+NUM_SHARES, BYTES = 3, 1  # columns: 1 / instructions, bytes written and read, their square root
 
 
 @dataclass(frozen=True)
@@ -86,32 +86,33 @@ class StateTable:
     """The states that tell the distinct configurations of a graph apart."""
 
     numbers: np.ndarray  # (distinct configs, places) int32 rows of the other arrays
-    instructions: int  # places of instructions, before those of uses
-    layouts: np.ndarray  # (states, 4) int64, see solution.features.propagation.states
-    tensors: np.ndarray  # (states, 3) int64 the nodes whose tensors are made or there, and read
-    node: np.ndarray  # (states,) int64 whose tensor is made or copied; graph.num_nodes: no node's
-    reader: np.ndarray  # (states,) int64 for whom it is copied, else the same
+    instructions: int  # number of instructions; uses are numbered after them
+    layouts: np.ndarray  # (states, 4) int64, columns of solution.features.propagation.states
+    # (states, 3) int64, nodes of the written or copied tensor and of those read
+    tensors: np.ndarray
+    node: np.ndarray  # (states,) int64, the node of the written or copied tensor; num_nodes: none
+    reader: np.ndarray  # (states,) int64, the node that reads the copy, else the same
     features: np.ndarray  # (states, len(FEATURES)) float32
-    shares: np.ndarray  # (states, NUM_SHARES) float32 what each counts in a sum
-    # (states,) float32: log2 of the elements between two that a copy of a use reads one after the
-    # other, for it writes along the contiguous dimension of what it makes; 0 where none is copied.
+    shares: np.ndarray  # (states, NUM_SHARES) float32, weights of each state in a sum
+    # (states,) float32, log2 of the distance in elements between two consecutive reads of a copy,
+    # which writes along its contiguous dimension; 0 without a copy.
     strides: np.ndarray
-    # (states,) float32: the bytes that an instruction works on in loops that are too short, of
-    # those of all tensors (solution.features.propagation.loops); 0 where there is no library.
+    # (states,) float32, the share of all bytes that runs through loops that are too short
+    # (solution.features.propagation.loops); 0 without a library.
     short_loops: np.ndarray
-    # (states,) float32: the bytes of what the library makes at once with a reduction, of those of
-    # all tensors (solution.features.propagation.library).
+    # (states,) float32, the share of all bytes that the library fuses with a reduction
+    # (solution.features.propagation.library).
     at_once: np.ndarray
-    # (states,) float32: the bytes of what is reduced in two steps, of those of all tensors; fewer
-    # where its windows fill it (solution.features.propagation.splitting).
+    # (states,) float32, the share of all bytes that is reduced in two steps; less if the windows
+    # fill the dimension (solution.features.propagation.splitting).
     split: np.ndarray
-    # (states,) float32: the multiplications of products that the library leaves out, for the bytes
-    # of all tensors (solution.features.propagation.library).
+    # (states,) float32, multiplications of dots that the library leaves out, over all bytes
+    # (solution.features.propagation.library).
     slow_products: np.ndarray
 
     @property
     def is_copied(self) -> np.ndarray:
-        """Whether something is copied (states,) bool."""
+        """(states,) bool, the state has a copy."""
         return np.asarray(self.layouts[:, COPY] > 0)
 
 
@@ -133,7 +134,7 @@ def _describe_states(graph: Graph, backend: Backend) -> StateTable:
     size = np.append(num_bytes(graph), 0.0)[node]
     total = max(1.0, float(size[own.is_programs].sum()))
     loops = find_loops(graph, own, places, layouts, joins)
-    short = loops.short * backend.by_library  # of other backends nobody has timed them
+    short = loops.short * backend.by_library  # measured for the CPU backend only
     is_split = joins == SPLIT
     split = np.where(is_split, weigh_windows(own)[places.instruction], 0)
     slow = backend.by_library * find_slow_products(graph, own, place, layouts[:, MADE])
@@ -157,7 +158,7 @@ def _describe_states(graph: Graph, backend: Backend) -> StateTable:
 
 @cache
 def state_tables(backend: str) -> PerGraph[StateTable]:
-    """The function from a whole graph to the states of its distinct configurations.
+    """Return the function from a whole graph to the states of its distinct configurations.
 
     Args:
         backend: a name in solution.features.propagation.backend.BACKENDS.
@@ -176,7 +177,7 @@ def _describe(
     joins: np.ndarray,
     slow: np.ndarray,
 ) -> np.ndarray:
-    """The columns FEATURES (states, columns) float32."""
+    """Return the columns FEATURES (states, columns) float32."""
     tensors = np.column_stack([places.made, places.read])  # (states, 3)
     described = [
         describe_layouts(layouts[:, column], own.sizes[instruction], own.rank[instruction])
@@ -196,7 +197,7 @@ def _describe(
 def _share(
     own: Instructions, places: Places, layouts: np.ndarray, size: np.ndarray, total: float
 ) -> np.ndarray:
-    """What each state counts (states, NUM_SHARES) float32 in the sums of a configuration."""
+    """Return the weights (states, NUM_SHARES) float32 of each state in a configuration's sums."""
     first, second = size[places.read].T
     more = np.where(layouts[:, SECOND] >= 0, second, 0)
     moved = np.where(places.is_copy, size[places.made], size[places.made] + first + more) / total
@@ -206,7 +207,7 @@ def _share(
 
 
 def _find_strides(own: Instructions, places: Places, layouts: np.ndarray) -> np.ndarray:
-    """How far apart each copy reads (states,) float32, see StateTable.strides."""
+    """Return the read distance of each copy (states,) float32; see StateTable.strides."""
     sizes, rank = own.sizes[places.made], own.rank[places.made]
     there, _ = lay_out(layouts[:, MADE], sizes, rank)
     _, written = lay_out(layouts[:, FIRST], sizes, rank)
@@ -217,7 +218,7 @@ def _find_strides(own: Instructions, places: Places, layouts: np.ndarray) -> np.
 
 
 def describe_layouts(layouts: np.ndarray, sizes: np.ndarray, rank: np.ndarray) -> np.ndarray:
-    """The columns LAYOUT_COLUMNS (states, columns) of layouts (states,) of tensors.
+    """Return the columns LAYOUT_COLUMNS (states, columns) of tensors' layouts (states,).
 
     Args:
         sizes: (states, 6), 1 past the rank (states,).

@@ -1,9 +1,10 @@
-"""The states that instructions and copies are in, over all configurations, compiled.
+"""Number the states that instructions and copies take over all configurations (compiled).
 
-A place is an instruction or a use of one. An instruction's state is the layout of what it makes,
-those in which it reads its two main operands, and how it copies if it is a reshape or transpose.
-A use's state is the layout that is there, the one that is read, and how the tensor is copied in
-between; all uses without a copy are in one state. Configurations agree in most of their states.
+An instruction's state is the layout of its result, the layouts in which it reads its two main
+operands, and how it copies if it is a reshape or transpose. A use's state is the layout of the
+tensor, the layout in which it is read, and how it is copied in between; all uses without a copy
+share one state. Configurations agree in most of their states. "Place" means an instruction or a
+use.
 """
 
 from typing import NamedTuple
@@ -20,17 +21,17 @@ NO_STATE = -1
 
 
 class States(NamedTuple):
-    """Distinct states, in the order in which they were found."""
+    """Distinct states in the order in which they were found."""
 
     place: np.ndarray  # (room,) int64
     layouts: np.ndarray  # (room, 4) int64 columns MADE ... COPY
-    following: np.ndarray  # (room,) int64 the next one of the same place
-    first: np.ndarray  # (places,) int64 the first one of each place
-    total: np.ndarray  # (1,) int64 how many there are
+    following: np.ndarray  # (room,) int64, the next state of the same place
+    first: np.ndarray  # (places,) int64, the first state of each place
+    total: np.ndarray  # (1,) int64, the number of states
 
 
 def make_states(places: int, room: int) -> States:
-    """No state yet, and room for so many."""
+    """Return an empty table with capacity for `room` states."""
     return States(
         np.empty(room, np.int64), np.empty((room, 4), np.int64), np.empty(room, np.int64),
         np.full(places, NO_STATE), np.zeros(1, np.int64),
@@ -38,7 +39,7 @@ def make_states(places: int, room: int) -> States:
 
 
 def grow(states: States) -> States:
-    """The same states, and room for as many again."""
+    """Return the same states with twice the capacity."""
     grown, count = make_states(len(states.first), 2 * len(states.place)), int(states.total[0])
     for new, old in zip(grown[:3], states[:3], strict=True):
         new[:count] = old[:count]
@@ -48,11 +49,11 @@ def grow(states: States) -> States:
 
 @njit(cache=True, nogil=True)
 def number_states(program, free, main, asked, packed, starts, codes, state, states, numbers):
-    """The states of configurations, until there is no room for those of another one.
+    """Number the states of configurations until the capacity may not hold another one's.
 
     Args:
-        program ... state: as solution.features.propagation.copies.run takes them.
-        main: (instructions, 2) as of Instructions.
+        program ... state: arguments of solution.features.propagation.copies.run.
+        main: (instructions, 2), the field of Instructions.
         states: a States, written.
         numbers: (configs, instructions + uses) int32, written: the state of each place.
 
@@ -87,7 +88,7 @@ def number_states(program, free, main, asked, packed, starts, codes, state, stat
 
 @njit(cache=True, nogil=True)
 def _find(states, place, made, first, second, copy):
-    """The number of a state, which is a new one if it is not there."""
+    """Return the number of a state, adding it if it is new."""
     last, number = NO_STATE, states.first[place]
     while number != NO_STATE:
         known = states.layouts[number]

@@ -1,15 +1,16 @@
-"""Layout assignment of one configuration, compiled.
+"""Assign the layouts of one configuration with XLA's worklist algorithm (compiled).
 
-Constraints are on what an instruction makes (a buffer) and on what it reads (a use). Those that are
-new or have changed wait in a list, urgent ones before others, and each is handed on to its
-neighbours: from a use to the buffer that it reads and to the other operands of the instruction,
-from a buffer to what its instruction reads. What must hold displaces what was there, a wish does
-not. What nobody asked for becomes row-major in the end, and that is handed on as well.
+A constraint is on the result of an instruction (a buffer) or on one of its operands (a use). New
+and changed constraints wait in a worklist, urgent ones first. Each is propagated to its neighbours:
+from a use to the buffer that it reads and to the instruction's other operands; from a buffer to the
+operands of its instruction and to its readers. A mandatory constraint replaces an earlier one, an
+optional one does not. Buffers without a constraint become row-major at the end, which is propagated
+as well.
 
 Source: LayoutAssignment of openxla/xla (xla/service/layout_assignment.cc): SetBufferLayout,
 SetOperandLayout, PropagateOperandConstraint, PropagateBufferConstraint, PropagateConstraints,
-AssignLayoutsToUnconstrainedBuffers. In a round all priorities are equal, and these backends do not
-negotiate, so a wish that comes second is always refused.
+AssignLayoutsToUnconstrainedBuffers. All priorities in a round are equal, and these backends do not
+negotiate, so the second optional constraint on a tensor is always rejected.
 """
 
 from numba import njit
@@ -45,14 +46,14 @@ from solution.features.propagation.requests import (
 )
 
 NONE = -1
-# A program whose constraints chase each other ends all the same: after so many steps for each of
-# its instructions and uses what is left is not handed on.
+# Steps for each instruction and use, after which propagation stops: constraints may replace each
+# other forever.
 MAX_STEPS = 64
 
 
 @njit(cache=True, nogil=True)
 def assign(program, given, state):
-    """Assign layouts, where each custom call asks for those `given` (instructions,), or UNSET."""
+    """Assign layouts; each custom call requests its layout in `given` (instructions,), or UNSET."""
     state.buffers[:], state.uses[:], state.marks[:], state.ends[:] = UNSET, UNSET, 0, 0
     _find_sources(program, given, state.source)
     _ask_for_fixed(program, state)
@@ -68,7 +69,7 @@ def assign(program, given, state):
 
 @njit(cache=True, nogil=True)
 def _find_sources(program, given, source):
-    """The buffer that each use reads: of the custom call in between, where there is one."""
+    """Write the buffer that each use reads: the custom call's, if one stands between."""
     for use in range(source.size):
         base, reader = program.read[use], program.reader[use]
         source[use] = base
@@ -82,7 +83,7 @@ def _find_sources(program, given, source):
 
 @njit(cache=True, nogil=True)
 def _ask_for_fixed(program, state):
-    """Parameters have their layouts, and so has what the program gives back."""
+    """Add the constraints of parameters and of the program's results."""
     last = program.kind.size - 1
     for own in range(last):
         if program.fixed[own] != UNSET and program.use_starts[own] == program.use_starts[own + 1]:
@@ -92,7 +93,7 @@ def _ask_for_fixed(program, state):
 
 @njit(cache=True, nogil=True)
 def _read_rows(program, state, own):
-    """All that an instruction reads must be row-major."""
+    """Constrain every operand of an instruction to be row-major."""
     for use in range(program.use_starts[own], program.use_starts[own + 1]):
         rank = program.rank[program.read[use]]
         set_use(program, state, use, row_major(rank), MANDATORY, URGENT)
@@ -120,14 +121,14 @@ def _ask_of_backend(program, given, state):
 
 @njit(cache=True, nogil=True)
 def _is_turned(program, given, own):
-    """Whether a dot writes what a transposition would make of it, as nobody asks for its layout."""
+    """Tell if a dot writes its transposed result, because no request fixes its layout."""
     behind = program.behind[own]
     return program.turned[own] != UNSET and (behind == NONE or given[behind] == UNSET)
 
 
 @njit(cache=True, nogil=True)
 def _ask_of_configuration(program, given, state):
-    """By custom calls, or of the instruction's own buffer and uses."""
+    """Add the configuration's requests: on custom calls, or on the instruction and its uses."""
     if program.flags[2]:
         for own in program.order:
             if program.kind[own] == ASKS and given[own] != UNSET:
@@ -146,7 +147,7 @@ def _ask_of_configuration(program, given, state):
 
 @njit(cache=True, nogil=True)
 def _hand_on_all(program, state):
-    """Hand on what waits until nothing does: the urgent one that came last, then the others."""
+    """Propagate pending constraints until none is left: the urgent stack, then the queue."""
     ends, waiting = state.ends, state.waiting
     capacity, limit = waiting.shape[1], MAX_STEPS * state.marks.size
     _sort_in(state)
@@ -170,7 +171,7 @@ def _hand_on_all(program, state):
 
 @njit(cache=True, nogil=True)
 def _sort_in(state):
-    """What was added goes on the stack if it is urgent, else into the queue."""
+    """Push new constraints on the stack if they are urgent, else append them to the queue."""
     ends, waiting = state.ends, state.waiting
     for k in range(ends[ADDED]):
         item = state.added[k]
@@ -186,7 +187,7 @@ def _sort_in(state):
 
 @njit(cache=True, nogil=True)
 def _hand_on_use(program, state, use):
-    """To the buffer that is read, then to the reader's other operands or to what it makes."""
+    """Propagate a use to its buffer, then to the reader's other operands or its result."""
     own, base, layout = program.reader[use], program.read[use], state.uses[use]
     rank, kind = program.rank[base], program.kind[own]
     set_buffer(program, state, state.source[use], layout, 0, URGENT)
@@ -205,7 +206,7 @@ def _hand_on_use(program, state, use):
 
 @njit(cache=True, nogil=True)
 def _hand_on_to_others(program, state, use):
-    """All operands of one rank, and a result of that rank, have one layout."""
+    """Give the layout to all other operands, and to the result, of the same rank."""
     own, layout, rank = program.reader[use], state.uses[use], program.rank[program.read[use]]
     for other in range(program.use_starts[own], program.use_starts[own + 1]):
         same = state.source[other] == state.source[use]
@@ -217,7 +218,7 @@ def _hand_on_to_others(program, state, use):
 
 @njit(cache=True, nogil=True)
 def _is_largest(program, use):
-    """Whether no other operand of a concatenation is larger along the dimension that grows."""
+    """Tell if no other operand of a concatenation is larger along the concatenated dimension."""
     own = program.reader[use]
     along = program.dimensions[own, 0]
     if along < 0:
@@ -230,7 +231,7 @@ def _is_largest(program, use):
 
 @njit(cache=True, nogil=True)
 def _are_vectors(program, one, other):
-    """Whether both have a single dimension that is not of size 1: then no layout is handed on."""
+    """Tell if both have at most one dimension whose size is not 1: then nothing propagates."""
     return _count_dimensions(program, one) == 1 and _count_dimensions(program, other) == 1
 
 
@@ -244,7 +245,7 @@ def _count_dimensions(program, own):
 
 @njit(cache=True, nogil=True)
 def only_ones_differ(program, one, other):
-    """Whether the shapes of two instructions are the same but for dimensions of size 1."""
+    """Tell if the shapes of two instructions differ in dimensions of size 1 only."""
     k = 0
     for j in range(program.rank[one]):
         if program.sizes[one, j] == 1:
@@ -261,7 +262,7 @@ def only_ones_differ(program, one, other):
 
 @njit(cache=True, nogil=True)
 def _hand_on_buffer(program, state, own):
-    """To what its instruction reads, then to those that read it and were asked for nothing."""
+    """Propagate a buffer to its instruction's operands, then to readers without a constraint."""
     layout, kind, rank = state.buffers[own], program.kind[own], program.rank[own]
     for use in range(program.use_starts[own], program.use_starts[own + 1]):
         base = program.read[use]
@@ -288,7 +289,7 @@ def _hand_on_buffer(program, state, own):
 @njit(cache=True, nogil=True)
 def _hand_on_to_readers(program, state, own):
     if program.flags[0]:
-        return  # each has been asked for something already
+        return  # every reader has a constraint already
     base = program.read[program.use_starts[own]] if program.kind[own] == ASKS else own
     for k in range(program.reader_starts[base], program.reader_starts[base + 1]):
         use = program.reading[k]
