@@ -12,8 +12,9 @@ from pathlib import Path, PurePosixPath
 
 from solution.system.errors import InputError
 from solution.system.files import make_folder, replace_file
+from solution.system.names import place_below
 from solution.system.progress import track
-from solution.system.zips import leads_out, open_untrusted
+from solution.system.zips import open_untrusted
 
 BLOCK = 1 << 20  # bytes
 RESERVE = 1 << 28  # bytes of the disk that stay free
@@ -47,16 +48,6 @@ def unpack(archive: Path, target: Path, max_bytes: int) -> list[Path]:
 
 class DamagedError(InputError):
     """The archive cannot be read to its end."""
-
-
-def place_below(target: Path, name: str, source: Path | str) -> Path:
-    """The path of `name` below `target`; InputError where it leads elsewhere."""
-    if leads_out(name):
-        raise InputError(f"{source}: refused, the name {name!r} leads out of the folder {target}.")
-    path = target / name
-    if not path.resolve().is_relative_to(target.resolve()):
-        raise InputError(f"{source}: refused, {name!r} leads out of {target} through a link there.")
-    return path
 
 
 def _check_names(archive: Path, entries: list[zipfile.ZipInfo]) -> None:

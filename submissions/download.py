@@ -13,8 +13,9 @@ from pathlib import Path
 from solution.domain.collection import collection
 from solution.system.errors import InputError
 from solution.system.files import TEMPORARY, make_folder, read_sealed, replace_file, write_sealed
+from solution.system.names import place_below
 from solution.system.progress import track
-from submissions.archive import DamagedError, place_below, unpack
+from submissions.archive import DamagedError, unpack
 from submissions.kaggle import DataFile, Kaggle
 
 RECEIPT = "downloaded.json"

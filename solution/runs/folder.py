@@ -33,7 +33,7 @@ from solution.domain.collection import SAMPLE_SUBMISSION
 from solution.runs.job import read_trained
 from solution.system.addresses import refuse_address_variable
 from solution.system.errors import InputError
-from solution.system.names import check_text
+from solution.system.names import check_name, check_text
 from solution.system.sealing import check_any_seal
 from solution.system.sealing import read_record as read_sealed_record
 
@@ -156,4 +156,9 @@ def read_record(folder: Path) -> dict[str, Any]:
             f"{path}: expected the record of a run, found something else. Choose another folder "
             "with --run."
         )
+    for name in settings.get(EXPERIMENTS, {}):
+        try:
+            check_name(name)
+        except ValueError as error:  # it becomes a folder of the run
+            raise InputError(f"{path}: of an experiment {error}. Choose another run.") from error
     return found

@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import AfterValidator, TypeAdapter, ValidationError
 
 from solution.system.errors import InputError
 from solution.system.files import write_sealed
+from solution.system.names import check_name
 from solution.system.sealing import check_files, list_checksums, read_record
 
 RECORD = "job.json"
@@ -28,7 +30,7 @@ MODEL = "model"  # the folder of the model in that of its job
 class JobRecord:
     """A trained model of a run, and how it came to be."""
 
-    experiment: str
+    experiment: Annotated[str, AfterValidator(check_name)]
     source: str  # a hash of the experiment's file
     collections: tuple[str, ...]  # that it ranks
     learned_from: tuple[str, ...]  # the collections that it learned from

@@ -24,7 +24,7 @@ from solution.system.files import (
     remove_leftovers,
     write_sealed,
 )
-from solution.system.names import NAME, check_text
+from solution.system.names import check_text
 from solution.system.progress import warn
 from solution.system.sealing import check_seal
 
@@ -117,8 +117,7 @@ def _add_experiments(record: Path, settings: dict[str, Any]) -> None:
 def _remove_leftovers(folder: Path) -> None:
     """Those of training; merging by a recipe removes its own."""
     names = read_record(folder)["settings"].get(EXPERIMENTS, {})
-    sound = filter(NAME.fullmatch, names)  # in a record that is anybody's, one might lead elsewhere
-    remove_leftovers(folder, [f"{name}/{place}" for name in sound for place in WRITTEN])
+    remove_leftovers(folder, [f"{name}/{place}" for name in names for place in WRITTEN])
 
 
 def _holds_something(folder: Path) -> bool:

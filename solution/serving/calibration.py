@@ -24,7 +24,7 @@ from solution.system.errors import InputError
 
 REGRET, CONFIDENCE = 0.02, 0.9
 ROUNDING = 1e-12  # of sums of weights
-BLOCK = 512  # programs whose distances to all others are kept at once
+FEW = 512  # programs whose distances to all others are computed faster than a tree is imported
 MOST_TIMES = 16  # as many configurations as were seen; beyond nothing is promised
 
 
@@ -136,12 +136,12 @@ class Learned:
         Graphs of one group are one program, and never each other's nearest.
         """
         _, groups = np.unique([program.group for program in self.programs], return_inverse=True)
-        nearest = np.zeros(len(groups))
-        for first in range(0, len(groups), BLOCK):  # all at once would take their number squared
-            block = slice(first, first + BLOCK)
-            distances = _distances(self._sizes[block, None], self._sizes)
-            distances[groups[block, None] == groups] = np.inf
-            nearest[block] = distances.min(axis=1)
+        if len(groups) > FEW:
+            nearest = _find_nearest(self._sizes, groups)
+        else:
+            distances = _distances(self._sizes[:, None], self._sizes)
+            distances[groups[:, None] == groups] = np.inf
+            nearest = distances.min(axis=1)
         return float(nearest.max(initial=0.0, where=nearest < np.inf))
 
     @cached_property
@@ -204,6 +204,26 @@ def measure(
 
 def _sizes(program: Facts | Program) -> list[float]:
     return [math.log1p(n) for n in (program.nodes, program.edges, program.configurable)]
+
+
+def _find_nearest(points: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """Return each point's distance (points,) to the nearest of another group; inf: there is none.
+
+    Two numbers of groups differ in a bit. So for each bit the points that have it ask a tree of
+    those that lack it, and the other way round; the least distance is to the nearest.
+    """
+    from scipy.spatial import cKDTree  # takes long to import
+
+    nearest = np.full(len(points), np.inf)
+    for bit in range(int(groups.max()).bit_length()):
+        has_bit = (groups >> bit & 1).astype(bool)
+        for asking in (has_bit, ~has_bit):
+            others = points[~asking]
+            if asking.any() and len(others):
+                _, found = cKDTree(others).query(points[asking])
+                distances = _distances(points[asking], others[found])
+                nearest[asking] = np.minimum(nearest[asking], distances)
+    return nearest
 
 
 def _distances(one: np.ndarray, others: np.ndarray) -> np.ndarray:

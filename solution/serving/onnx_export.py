@@ -21,10 +21,12 @@ from solution.models.nets.sparse_rows import SparseRows
 from solution.models.tile.inputs import describe_kernel
 from solution.models.tile.tile_forward import NEEDED
 from solution.serving.bundle import Bundle
+from solution.serving.checks import naming
 from solution.serving.onnx_graph import Writer
 from solution.serving.record import Member
 from solution.system.errors import InputError
 from solution.system.files import make_folder, replace_file
+from solution.system.names import place_below
 from solution.system.sealing import read_record
 
 Arrays = Mapping[str, np.ndarray]
@@ -43,9 +45,11 @@ def export(bundle: Bundle, folder: Path) -> list[Path]:
     make_folder(folder)
     paths = []
     for member in bundle.record.members:
-        path = folder / f"{name_file(member)}.onnx"
+        path = place_below(folder, f"{name_file(member)}.onnx", bundle.source)
+        with naming(bundle.source, member, "cannot be written as ONNX"):
+            content = write_model(bundle, member).SerializeToString()
         with replace_file(path) as temporary:
-            temporary.write_bytes(write_model(bundle, member).SerializeToString())
+            temporary.write_bytes(content)
         paths.append(path)
     return paths
 

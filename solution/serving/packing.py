@@ -40,7 +40,7 @@ from solution.serving.record import (
 from solution.system.errors import InputError
 from solution.system.files import check_writable, replace_folder
 from solution.system.refusals import name_full_disk
-from solution.system.sealing import list_checksums, read_record
+from solution.system.sealing import check_files, list_checksums, read_record
 
 TEACHER, STUDENT = "teacher", "student"
 Steps = dict[tuple[str, str], tuple[tuple[tuple[int, float], ...], int]]
@@ -168,6 +168,7 @@ def _copy_model(job: JobRecord, place: Path, folder: Path) -> Member:
         read_settings(described)
     except InputError as error:
         raise InputError(f"{place}: cannot be packed: {error}") from error
+    check_files(place / MODEL, described.get("files"), place / MODEL / catalogue.RECORD)
     for file in [*described["files"], catalogue.RECORD]:
         (target / file).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(place / MODEL / file, target / file)

@@ -15,19 +15,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
 from ensembles.recipe import Recipe
 from solution.domain.collection import NAMES
 from solution.features.preparation import VERSION
 from solution.models import catalogue
+from solution.models.light import KINDS as STUDENTS
+from solution.models.settings import MAX_DEPTH, MAX_WIDTH, SIZES
 from solution.system.errors import InputError
 from solution.system.files import write_sealed
+from solution.system.names import check_inside, check_name
 from solution.system.sealing import read_record
 
 RECORD, CARD, MODELS, FORMAT = "bundle.json", "README.md", "models", 1
 MAX_BYTES = 4 << 30  # of all files together
+MAX_MEMBERS, MAX_PROGRAMS = 10_000, 100_000  # models; programs of a collection
+Name = Annotated[str, AfterValidator(check_name)]  # becomes a folder or a file
+FileName = Annotated[str, AfterValidator(check_inside)]  # from the bundle's folder on
 Count = Annotated[int, Field(ge=0, le=1 << 60)]
+Fold = Annotated[int, Field(ge=-1, le=1 << 60)]
 Slowdown = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -35,11 +42,11 @@ Slowdown = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 class Member:
     """One trained model."""
 
-    folder: str  # below the bundle
-    experiment: str
+    folder: FileName  # below the bundle
+    experiment: Name
     collections: tuple[str, ...]  # that it ranks
-    fold: int  # that it has not seen
-    seed: int
+    fold: Fold  # that it has not seen
+    seed: Fold
 
 
 @dataclass(frozen=True)
@@ -67,7 +74,7 @@ class Score:
     value: float
     low: float | None
     high: float | None
-    graphs: int
+    graphs: Count
 
 
 @dataclass(frozen=True)
@@ -89,15 +96,17 @@ class BundleRecord:
     code: str  # a fingerprint of the code that trained
     commit: str | None
     versions: dict[str, str]  # of the libraries that it was trained with
-    members: tuple[Member, ...]
-    programs: dict[str, tuple[Program, ...]]  # by collection
+    members: Annotated[tuple[Member, ...], Field(max_length=MAX_MEMBERS)]
+    programs: dict[  # by collection
+        str, Annotated[tuple[Program, ...], Field(max_length=MAX_PROGRAMS)]
+    ]
     scores: dict[str, Score]  # by collection
     families: dict[str, dict[str, Score]]  # by collection and family
     # Whether its models learned from all graphs; the scores are those of models of the folds.
     refitted: bool
     teacher: Teacher | None
-    files: dict[str, str]  # checksums
-    sizes: dict[str, Count]  # bytes
+    files: dict[FileName, str]  # checksums
+    sizes: dict[FileName, Count]  # bytes
     caveat: str = ""  # why the scores are too high, where they are
 
     def collections(self) -> list[str]:
@@ -171,10 +180,26 @@ def check_model_record(found: dict[str, Any], place: str, named: Path) -> None:
             f"{named}: {place} is of the kind {kind!r}, expected one of "
             f"{', '.join(catalogue.KINDS)}."
         )
+    if kind in STUDENTS:
+        _check_sizes(found.get("settings"), place, named)
     preparation = found.get("preparation")
     version = preparation.get("version") if isinstance(preparation, dict) else None
     if version != VERSION:
         raise InputError(_other_features(named, version))
+
+
+def _check_sizes(settings: object, place: str, named: Path) -> None:
+    """Refuse a student of more layers, or of wider ones, than any net has."""
+    for name, most in SIZES.items():
+        given = settings.get(name, 0) if isinstance(settings, dict) else settings
+        numbers = given if isinstance(given, list) else [given]
+        most_of_each = MAX_WIDTH if isinstance(given, list) else most
+        is_number = [type(number) is int and 0 <= number <= most_of_each for number in numbers]
+        if len(numbers) > MAX_DEPTH or not all(is_number):
+            raise InputError(
+                f"{named}: {place} has the setting {name} = {str(given)[:100]}, expected a number "
+                f"from 0 to {most_of_each:,}, or at most {MAX_DEPTH} of them."
+            )
 
 
 def check_places(folder: Path, record: BundleRecord, source: Path) -> None:

@@ -28,6 +28,7 @@ from solution.system.files import (
     replace_file,
     write_sealed,
 )
+from solution.system.names import place_below
 from solution.system.refusals import FULL
 from solution.system.transfers import RECORDS, Files, is_record, lies_under, part, transfer_each
 from solution.system.wording import count
@@ -233,6 +234,8 @@ class Mirror:
         if not sidecar.is_file():
             return {}
         known: Facts = _read_sidecar(sidecar)["files"]
+        for name in known:
+            place_below(self.folder, name, sidecar)
         return known
 
     def _remember(self, known: Facts) -> None:

@@ -20,9 +20,33 @@ def make_safe(name: str) -> str:
 
 
 def leads_out(name: str) -> bool:
-    """Whether the name of a file, from a folder on, is of one outside that folder."""
-    path = Path(name)
-    return path.is_absolute() or ".." in path.parts
+    """Whether a file of this name may lie outside of the folder that it is put into."""
+    steps = name.replace("\\", "/").split("/")
+    is_absolute = name.startswith("/") or ":" in steps[0]  # a drive
+    return not name or is_absolute or ".." in steps or "\\" in name or "\0" in name
+
+
+def check_inside(name: str) -> str:
+    """Return the name of a file, from a folder on; ValueError where it leads out of the folder."""
+    if leads_out(name):
+        raise ValueError(f"expected the name of a file inside its folder, found {name!r}")
+    return name
+
+
+def place_below(folder: Path, name: str, source: Path | str) -> Path:
+    """Return the path of `name` below `folder`, whoever gave the name.
+
+    Args:
+        source: which file, list or server gave it, for messages.
+
+    Raises InputError where it leads elsewhere, also through a link that lies there.
+    """
+    if leads_out(name):
+        raise InputError(f"{source}: refused, the name {name!r} leads out of the folder {folder}.")
+    path = folder / name
+    if not path.resolve().is_relative_to(folder.resolve()):
+        raise InputError(f"{source}: refused, {name!r} leads out of {folder} through a link there.")
+    return path
 
 
 def check_text(path: Path) -> None:
@@ -38,11 +62,11 @@ def check_text(path: Path) -> None:
 
 
 def check_name(name: str) -> str:
-    """Returns the name; ValueError where it could lead anywhere but to a folder of its own."""
-    if not NAME.fullmatch(name):
+    """Return the name; ValueError where it could lead anywhere but to a folder with this name."""
+    if not NAME.fullmatch(name) or len(name.encode()) > MAX_NAME:
         raise ValueError(
             f"expected a name of letters, digits, _, . and - that begins with a letter, a digit "
-            f"or _, found {name!r}"
+            f"or _, at most {MAX_NAME} bytes long, found {name[:MAX_NAME]!r}"
         )
     return name
 

@@ -5,9 +5,11 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from solution.system.errors import InputError
 from solution.system.files import replace_file, replace_folder
+from solution.system.names import place_below
 from solution.system.zips import describe_member
+
+WHAT = "files from another machine"
 
 
 def pack_folder(folder: Path) -> bytes:
@@ -28,7 +30,7 @@ def unpack_folder(parcel: bytes, folder: Path) -> None:
     """
     with replace_folder(folder) as temporary:
         for name, content in _read(parcel):
-            path = _lead(name, temporary)
+            path = place_below(temporary, name, WHAT)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
 
@@ -36,7 +38,7 @@ def unpack_folder(parcel: bytes, folder: Path) -> None:
 def add_files(parcel: bytes, folder: Path) -> None:
     """Write what `pack_folder` took beside what is in the folder, each file atomically."""
     for name, content in _read(parcel):
-        with replace_file(_lead(name, folder)) as temporary:
+        with replace_file(place_below(folder, name, WHAT)) as temporary:
             temporary.write_bytes(content)
 
 
@@ -44,10 +46,3 @@ def _read(parcel: bytes) -> Iterator[tuple[str, bytes]]:
     with zipfile.ZipFile(io.BytesIO(parcel)) as archive:
         for name in archive.namelist():
             yield name, archive.read(name)
-
-
-def _lead(name: str, folder: Path) -> Path:
-    path = folder / name
-    if not path.resolve().is_relative_to(folder.resolve()):
-        raise InputError(f"{folder}: expected files of it, found {name!r}.")
-    return path

@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from solution.system.errors import InputError
+from solution.system.names import leads_out
 from solution.system.progress import bars
 from solution.system.wording import how_to_install
 
@@ -52,7 +53,7 @@ class Files:
             if path.endswith("/"):  # the mark of an empty folder
                 continue
             name = PurePosixPath(path).relative_to(PurePosixPath(self.root)).as_posix()
-            if ".." in PurePosixPath(name).parts:
+            if leads_out(name):
                 raise InputError(f"{self.url}: has a file called {name!r}, which leads out of it.")
             found[name] = name_version(info)
         return found

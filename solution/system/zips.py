@@ -15,6 +15,7 @@ from typing import BinaryIO
 
 from solution.system.errors import InputError
 from solution.system.files import open_regular
+from solution.system.names import leads_out
 from solution.system.refusals import FULL, name_full_disk
 
 END = struct.Struct("<4s4H2LH")  # signature, disks, members of this disk and of all, ...
@@ -73,13 +74,6 @@ def refuse_member(member: zipfile.ZipInfo, path: Path) -> None:
         )
     if member.flag_bits & 1:
         raise InputError(f"{path}: refused, {name!r} is encrypted.")
-
-
-def leads_out(name: str) -> bool:
-    """Whether a file of this name may lie outside of the folder that it is put into."""
-    steps = name.replace("\\", "/").split("/")
-    is_absolute = name.startswith("/") or ":" in steps[0]  # a drive
-    return not name or is_absolute or ".." in steps or "\\" in name or "\0" in name
 
 
 def check_directory(archive: zipfile.ZipFile, file: BinaryIO) -> None:

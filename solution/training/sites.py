@@ -20,6 +20,7 @@ from solution.store.store import RECORD, Store
 from solution.system.errors import InputError
 from solution.system.files import checksum, locked_until_free
 from solution.system.mirrors import Mirror
+from solution.system.names import place_below
 from solution.training.executors.base import Executor
 from solution.training.jobs import Job
 from solution.training.plan import Plan
@@ -179,7 +180,7 @@ def _write_once(files: Mapping[str, bytes]) -> Path:
     if digest not in _written:
         _written[digest] = tempfile.TemporaryDirectory(prefix="fastslow-")
         for name, content in files.items():
-            path = Path(_written[digest].name, name)
+            path = place_below(Path(_written[digest].name), name, "files of an experiment")
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
     return Path(_written[digest].name)

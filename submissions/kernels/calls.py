@@ -39,6 +39,8 @@ UPLOAD_FAILED = Kind(
     passing=True,
 )
 PAGE = 200
+# Names of outputs that stay in their folder: the CLI writes wherever the name of a file leads.
+INSIDE = r"^(?!/)(?!(.*/)?\.\.(/|$))[^\\]+$"
 RUNNING, FAILED = ("QUEUED", "RUNNING", "NEW_SCRIPT"), ("ERROR", "CANCEL")
 
 
@@ -122,14 +124,15 @@ class Kernels(Calls):
 
     def fetch_source(self, name: str, folder: Path) -> str:
         """The source of the newest version; empty where the user has no such kernel."""
-        doing = f"looking at the source of {name}"
+        doing, file = f"looking at the source of {name}", folder / "source"
+        file.touch()  # into a folder the CLI writes by the name that it is sent
         try:
-            self.insist(lambda: self.run(doing, ["kernels", "pull", name, "-p", str(folder)]))
+            self.insist(lambda: self.run(doing, ["kernels", "pull", name, "-p", str(file)]))
         except KaggleError as error:
             if error.kind is REFUSED:
                 return ""
             raise
-        return "".join(path.read_text(encoding="utf-8") for path in sorted(folder.iterdir()))
+        return file.read_text(encoding="utf-8")
 
     def find_session(self, name: str) -> Session:
         """The latest session of the kernel."""
@@ -152,10 +155,10 @@ class Kernels(Calls):
 
         What is sent is saved as it is, be it a page with an error: see solution.sessions.record.
         """
-        chosen = ["--file-pattern", pattern] if pattern else []
         command = ["kernels", "output", name, "-p", str(folder), "-q", "--page-size", str(PAGE)]
+        command += ["--file-pattern", pattern or INSIDE]
         limit = self.settings.download_seconds
-        self.insist(lambda: self.run("downloading outputs", [*command, *chosen], limit, report))
+        self.insist(lambda: self.run("downloading outputs", command, limit, report))
 
     def explain(self, kind: Kind, doing: str, printed: str, seconds: float = 0) -> KaggleError:
         if kind.name in ("403", "404", "rules") or re.search(r"Cannot access kernel", printed):

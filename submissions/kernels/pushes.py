@@ -10,25 +10,27 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
-from pydantic import BaseModel, FiniteFloat, ValidationError
+from pydantic import AfterValidator, BaseModel, Field, FiniteFloat, ValidationError
 
 from solution.runs.folder import find_runs
 from solution.system.errors import InputError
 from solution.system.files import read_sealed, write_sealed
+from solution.system.names import check_name
 from submissions.locks import wait_for_lock
 from submissions.settings import Settings
 
 Model = TypeVar("Model", bound=BaseModel)
+ADDRESS = r"^\w[\w-]*/\w[\w-]*$"
 State = Literal["pushing", "failed", "pushed", "pulled"]
 
 
 class Push(BaseModel):
     """One push of a notebook."""
 
-    key: str
-    kernel: str  # USER/SLUG
+    key: Annotated[str, AfterValidator(check_name)]  # becomes a folder
+    kernel: str = Field(pattern=ADDRESS)  # USER/SLUG
     commit: str
     when: str  # UTC, ISO 8601
     values: dict[str, str | int | FiniteFloat | bool]  # that were set; JSON has no others

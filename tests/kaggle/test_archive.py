@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from solution.system.errors import InputError
-from submissions.archive import DamagedError, place_below, unpack
+from solution.system.names import place_below
+from submissions.archive import DamagedError, unpack
 
 LIMIT = 10_000_000
 Entries = list[tuple[str | zipfile.ZipInfo, bytes]]

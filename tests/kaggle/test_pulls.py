@@ -66,6 +66,38 @@ def test_a_record_deletes_nothing_outside_of_the_outputs(shop: Place, way: str) 
     assert mine.read_text() == "mine"
 
 
+@pytest.mark.parametrize("name", ["../escaped", "run/../../../escaped", "/{folder}/escaped"])
+def test_an_output_whose_name_leads_elsewhere_is_not_fetched(shop: Place, name: str) -> None:
+    """The CLI writes it wherever its name leads."""
+    assert push(shop).code == DONE
+    kernel = finish_session(shop)
+    listed = shop.world.on_ListKernelSessionOutput
+    kernel.outputs["escaped"] = b"harm"
+    shop.world.on_ListKernelSessionOutput = lambda body: {  # type: ignore[method-assign]
+        **(reply := listed(body)),
+        "files": [
+            {**file, "fileName": name.format(folder=shop.folder)}
+            if file["fileName"] == "escaped"
+            else file
+            for file in reply["files"]
+        ],
+    }
+    done = pull(shop)
+    assert done.code == DONE, done.words
+    assert not list(shop.folder.rglob("escaped"))
+
+
+@pytest.mark.parametrize("key", ["../evil", "/tmp/evil", ""])
+def test_a_push_whose_key_leads_elsewhere_is_refused(shop: Place, key: str) -> None:
+    assert push(shop).code == DONE
+    finish_session(shop)
+    path = shop.folder / "runs" / "kernels" / f"{NAME}.json"
+    record = read_sealed(path, "a record")
+    record["pushes"][0]["key"] = key
+    write_sealed(record, path)
+    assert_refused(pull(shop), f"{NAME}.json", "found something else")
+
+
 @pytest.mark.parametrize("name", ["notes.txt", ".notes", "run/notes.txt"])
 def test_a_file_of_the_users_is_not_lost_to_the_next_push(
     shop: Place, pulled: Path, name: str

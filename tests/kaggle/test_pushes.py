@@ -53,6 +53,20 @@ def test_what_kaggle_took_runs_once_whatever_it_answered(
     assert len(shop.world.kernels[KERNEL].saved) == 1
 
 
+def test_the_source_of_a_kernel_is_written_where_the_name_from_kaggle_cannot_lead(
+    shop: Place,
+) -> None:
+    shop.world.faults = [Fault(SAVE, "503", times=1, counted=True)]
+    shown = shop.world.on_GetKernel
+    escaped = str(shop.folder / "escaped")
+    shop.world.on_GetKernel = lambda body: {  # type: ignore[method-assign]
+        "blob": {**shown(body)["blob"], "slug": escaped}
+    }
+    assert push(shop).code == DONE
+    assert len(shop.world.kernels[KERNEL].saved) == 1
+    assert not list(shop.folder.glob("escaped*"))
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("call", [SAVE, OUTPUT])
 def test_a_signal_ends_the_kaggle_cli_as_well(

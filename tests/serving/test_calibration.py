@@ -1,12 +1,19 @@
 """k covers the programs it promises to cover; nothing is promised where little is known."""
 
 import dataclasses
+import math
 import re
+import time
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from solution.serving import calibration
 from solution.serving.calibration import (
+    FEW,
     Facts,
     Learned,
     Measure,
@@ -92,6 +99,50 @@ def test_programs_of_folds_not_calibrated_on_are_covered(graphs: int) -> None:
             assert k is not None
             covered += [needed(p.steps, 0.02) <= k for p in programs if p.group in held]
     assert 0.89 <= np.mean(covered) <= 0.95
+
+
+def find_gap(programs: Sequence[Program]) -> float:
+    """The largest distance of a program to the nearest of another group, pair by pair."""
+    sizes = [[math.log1p(n) for n in (p.nodes, p.edges, p.configurable)] for p in programs]
+    scale = np.std(sizes, axis=0)
+    points = np.array(sizes) / np.where(scale == 0, 1, scale)
+    nearest = []
+    for program, point in zip(programs, points, strict=True):
+        away = [other.group != program.group for other in programs]
+        if any(away):
+            nearest.append(np.sqrt(((points[away] - point) ** 2).sum(axis=1)).min())
+    return max(nearest, default=0.0)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, 9), st.integers(0, 9), st.integers(0, 5)), max_size=40),
+    st.sampled_from([0, FEW]),
+)
+def test_the_gap_is_the_largest_distance_to_the_nearest_other_program(
+    drawn: list[tuple[int, int, int]], few: int
+) -> None:
+    """By a tree as by all pairs."""
+    (one,) = make_programs(1, 0)
+    programs = [
+        dataclasses.replace(one, nodes=nodes, edges=edges, group=str(group))
+        for nodes, edges, group in drawn
+    ]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(calibration, "FEW", few)
+        assert not programs or Learned(programs).gap == find_gap(programs)
+
+
+def test_many_programs_take_seconds() -> None:
+    """A record may name as many; all pairs of these would take minutes and gigabytes."""
+    (one,) = make_programs(1, 0)
+    programs = [
+        dataclasses.replace(one, nodes=1 + n * 7919 % 10007, edges=n, group=str(n % 20_000))
+        for n in range(40_000)
+    ]
+    begun = time.monotonic()
+    assert 0 < Learned(programs).gap < 10
+    assert time.monotonic() - begun < 30
 
 
 def test_an_unlike_program_is_abstained_from_in_words() -> None:

@@ -25,7 +25,7 @@ from solution.models.nets.training_settings import TrainingSettings
 from solution.models.tile.tile_gnn import TileGnnSettings
 from solution.models.trees.lightgbm_ranker import LightGBMSettings
 from solution.serving.archive import write_archive
-from solution.serving.bundle import load_bundle
+from solution.serving.bundle import DEFAULT, load_bundle
 from solution.serving.record import RECORD, BundleRecord, Member, write_bundle_record
 from solution.system.errors import InputError
 from solution.system.files import read_sealed, write_sealed
@@ -263,11 +263,78 @@ def test_other_features(made: Path) -> None:
         ({"members": [dataclasses.asdict(MEMBER) | {"collections": ["tile:tpu"]}]}, "'tile:tpu'"),
         ({"programs": {"tile:xla": [ENDLESS | {"nodes": -7}]}}, "record of a bundle"),
         ({"recipe": {"name": "r", "members": {}}}, "record of a bundle"),
+        ({"members": [dataclasses.asdict(MEMBER) | {"seed": 10**300}]}, "record of a bundle"),
+        ({"members": [dataclasses.asdict(MEMBER) | {"fold": -7}]}, "record of a bundle"),
+        ({"programs": {"tile:xla": [ENDLESS | {"configs": 1e300}]}}, "record of a bundle"),
     ],
 )
 def test_a_record_of_something_else(change: dict[str, Any], words: str, made: Path) -> None:
     seal(made, **change)
     refused(made, words)
+
+
+NAMES = ["../evil", "/tmp/evil", "a/b", "a\\b", ".", "..", "", ".hidden", "a\0b", "x" * 300, "-o"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_that_leads_elsewhere(name: str, made: Path) -> None:
+    """An experiment's name becomes a file's, as in `fastslow onnx`."""
+    seal(made, members=[dataclasses.asdict(MEMBER) | {"experiment": name}])
+    refused(made, "record of a bundle, but members.0.experiment")
+
+
+@pytest.mark.parametrize("name", ["../README.md", "/etc/hostname", "models/../../x", "a\0b"])
+def test_a_file_outside_of_the_bundle(name: str, made: Path) -> None:
+    found = read_sealed(made / RECORD, "a bundle")
+    seal(made, files=found["files"] | {name: "1:0"}, sizes=found["sizes"] | {name: 1})
+    refused(made, "record of a bundle, but files")
+
+
+def change_student(folder: Path, kind: str, change: dict[str, Any]) -> None:
+    """Unpack the default bundle, and give a student other settings than it was trained with."""
+    zipfile.ZipFile(DEFAULT).extractall(folder)
+    models = list(folder.rglob(catalogue.RECORD))
+    found = {path: read_sealed(path, "a model") for path in models}
+    path, model = next((path, model) for path, model in found.items() if model["kind"] == kind)
+    write_sealed(model | {"settings": model["settings"] | change}, path)
+    record = read_sealed(folder / RECORD, "a bundle")
+    files = list_checksums(folder, leave_out=[RECORD])
+    sizes = {name: (folder / name).stat().st_size for name in files}
+    write_sealed(record | {"files": files, "sizes": sizes}, folder / RECORD)
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        ("layout_net", {"hops": 10**9}),
+        ("layout_net", {"hops": 1e300}),
+        ("layout_net", {"hops": 1.5}),
+        ("layout_net", {"hops": None}),
+        ("layout_net", {"rounds": [10**9]}),
+        ("layout_net", {"rounds": [8] * 1000}),
+        ("tile_net", {"blocks": 10**9}),
+        ("tile_net", {"blocks": "9"}),
+        ("tile_net", {"width": -1}),
+    ],
+)
+def test_a_student_that_says_it_is_huge(kind: str, change: dict[str, Any], tmp_path: Path) -> None:
+    change_student(tmp_path, kind, change)
+    (name,) = change
+    refused(tmp_path, f"has the setting {name} = .*, expected a number from 0 to")
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"), [("tile_net", {"blocks": 60}), ("layout_net", {"rounds": [8] * 9})]
+)
+def test_a_student_that_is_larger_than_its_weights_is_not_exported(
+    kind: str, change: dict[str, Any], tmp_path: Path
+) -> None:
+    pytest.importorskip("onnx")
+    from solution.serving.onnx_export import export
+
+    change_student(tmp_path / "bundle", kind, change)
+    with pytest.raises(InputError, match=r"bundle: models/.* cannot be (written|loaded)"):
+        export(load_bundle(tmp_path / "bundle"), tmp_path / "out")
 
 
 def test_a_file_that_nobody_listed_among_the_models(made: Path) -> None:
