@@ -1,9 +1,9 @@
-"""Configurations for a program that brings none: layouts or tiles that a search would try.
+"""Draw configurations for a program that has none: layouts or tiles that a search would try.
 
-Layouts: half of them set a random share of the tensors and leave the rest to the compiler, half
-lie around the compiler's own choice, with a few tensors set anew; the first one leaves everything
-to the compiler. Tiles: all products of divisors of the sizes that are cut, or a random part of
-them. What is drawn depends on the graph and the seed alone.
+Layouts: the first configuration leaves everything to the compiler. Of the others, one half sets a
+random share of the tensors and leaves the rest to the compiler; the other half changes a few
+tensors of the compiler's default. Tiles: all combinations of divisors of the tiled dimensions, or a
+random part of them. The result depends on the graph and the seed alone.
 """
 
 import dataclasses
@@ -30,24 +30,25 @@ from solution.features.tile.tiling import find_tiling
 from solution.system.errors import InputError
 
 DEFAULT, MOST = 1000, 100_000  # configurations
-# In every search a random configuration sets this share of its tensors, evenly on a logarithmic
-# scale, and one around the compiler's choice at most so many: as most measured for the sample do.
+# In every search a random configuration sets a share of its tensors from this range, uniform on a
+# logarithmic scale; one around the default sets at most this many. Most configurations measured for
+# the sample are like that.
 SHARES, CHANGES = (0.03, 0.7), 4
-MIN_RANK = 2  # below there is nothing to order
-BLOCK_VALUES = 1 << 24  # of the config tensor that are in memory at once
+MIN_RANK = 2  # a tensor of lower rank has one layout
+BLOCK_VALUES = 1 << 24  # values of the configuration tensor in memory at once
 MAX_FACTOR = 1 << 16
-MAX_GRID = 1 << 20  # tiles that are listed, of which some are drawn
+MAX_GRID = 1 << 20  # tiles that are listed before some are drawn
 
 
 class NothingToChooseError(InputError):
-    """Nothing of the program may be configured."""
+    """Nothing in the program can be configured."""
 
 
 def make_candidates(graph: Graph, count: int = DEFAULT, seed: int = 0) -> Graph:
-    """The same program with at most `count` configurations, each another.
+    """Return the program with at most `count` distinct configurations.
 
-    Raises NothingToChooseError where nothing of the program may be configured, InputError where
-    the count is out of range.
+    Raises NothingToChooseError if nothing in the program can be configured, InputError if the count
+    is out of range.
     """
     if not 1 <= count <= MOST:
         raise InputError(f"--configs is {count}, expected a number from 1 to {MOST:,}.")
@@ -79,9 +80,9 @@ def _draw_layouts(graph: Graph, count: int, generator: np.random.Generator) -> G
 
 
 def _find_ranks(graph: Graph) -> np.ndarray:
-    """The rank (configurable, 3) of each tensor whose layout may be set; 0 where none may be.
+    """Return the rank (configurable, 3) of each tensor whose layout may be set; 0 if it may not.
 
-    The slots of a configuration do not hold an order of more than six dimensions.
+    A configuration has no slots for more than six dimensions.
     """
     repaired, is_longer = repair_padding(graph), find_longer(graph.node_features)
     ranks = np.stack([find_tensors(repaired, name).ranks for name in LAYOUT_TENSORS], axis=1)
@@ -90,7 +91,7 @@ def _find_ranks(graph: Graph) -> np.ndarray:
 
 
 def _draw_layout(ranks: np.ndarray, place: int, generator: np.random.Generator) -> np.ndarray:
-    """(configurable, 3, 6) int8: by turns random and around the compiler's choice; first that."""
+    """Return a configuration (configurable, 3, 6) int8: random or near the default, alternating."""
     layout = np.full((*ranks.shape, MAX_RANK), LAYOUT_UNSET, np.int8)
     if place == 0:
         return layout
@@ -101,7 +102,7 @@ def _draw_layout(ranks: np.ndarray, place: int, generator: np.random.Generator) 
     else:
         number = min(len(tensors), int(generator.integers(1, CHANGES + 1)))
     node, tensor = tensors[generator.choice(len(tensors), number, replace=False)].T
-    # A random order of as many slots as the tensor has: those past its rank are sorted last.
+    # Sort random keys to permute a tensor's dimensions; slots past the rank get the highest keys.
     past = np.arange(MAX_RANK) >= ranks[node, tensor][:, None]
     order = np.argsort(generator.random((number, MAX_RANK)) + past, axis=1)
     layout[node, tensor] = np.where(past, LAYOUT_UNSET, order)
@@ -109,7 +110,7 @@ def _draw_layout(ranks: np.ndarray, place: int, generator: np.random.Generator) 
 
 
 def _draw_tiles(graph: Graph, count: int, generator: np.random.Generator) -> np.ndarray:
-    """(configs, 24) float32: bounds of the tensor that is cut, and the step of a sum."""
+    """Return tiles (configs, 24) float32: bounds of the tiled tensor, and the step of a sum."""
     kernel = inline_fusions(_replace(repair_padding(graph), np.zeros((1, NUM_TILE_FEATURES), "f4")))
     tiling = find_tiling(kernel)
     sizes = [int(size) for size in tiling.extents[: tiling.rank]]
@@ -124,14 +125,14 @@ def _draw_tiles(graph: Graph, count: int, generator: np.random.Generator) -> np.
 
 
 def divide(size: int) -> list[int]:
-    """The divisors of a size, ascending; of huge ones those of which a factor is small."""
+    """Return the ascending divisors of a size; of a huge size those with a small factor."""
     largest = min(isqrt(size), MAX_FACTOR)
     small = [number for number in range(1, largest + 1) if size % number == 0]
     return sorted({*small, *(size // number for number in small)})
 
 
 def _choose(choices: list[list[int]], count: int, generator: np.random.Generator) -> np.ndarray:
-    """At most `count` different rows that take one of each of the choices."""
+    """Return at most `count` distinct rows, each with one value of every list of choices."""
     if prod(map(len, choices)) <= MAX_GRID:
         grid = np.array(list(product(*choices)))
         return grid[np.sort(generator.permutation(len(grid))[:count])]
@@ -140,7 +141,7 @@ def _choose(choices: list[list[int]], count: int, generator: np.random.Generator
 
 
 def _fill(block: np.ndarray, bounds: np.ndarray) -> None:
-    """Sizes, their sum and their product, as the competition's tiles have them."""
+    """Write bounds, their sum and their product, as the competition's tile configurations do."""
     block[:, : bounds.shape[1]] = bounds
     block[:, MAX_RANK] = bounds.sum(axis=1)
     block[:, MAX_RANK + 1] = bounds.prod(axis=1)

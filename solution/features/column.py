@@ -1,11 +1,11 @@
-"""What a column of a feature table is called, what it counts, and why it is there."""
+"""Describe the columns of a feature table: name, unit, reason."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-Columns = Mapping[str, np.ndarray | float]  # (configs,) each, or one number for all of them
+Columns = Mapping[str, np.ndarray | float]  # (configs,) each, or one number for all configurations
 
 
 @dataclass(frozen=True)
@@ -13,17 +13,17 @@ class Feature:
     """One column of a feature table."""
 
     name: str
-    unit: str  # log means a natural logarithm
-    reason: str  # one line
+    unit: str  # "log" means a natural logarithm
+    reason: str  # one line: why the column helps
 
 
 def numbered(name: str, unit: str, reason: str, count: int) -> tuple[Feature, ...]:
-    """Features NAME_0 ... of a list, one for each of its entries."""
+    """Return features NAME_0, NAME_1, ... for a list of `count` entries."""
     return tuple(Feature(f"{name}_{number}", unit, reason) for number in range(count))
 
 
 def as_rows(columns: Columns, features: Sequence[Feature], count: int) -> np.ndarray:
-    """The columns of the `features`, in their order, as rows (count, features) float32."""
+    """Return the columns as rows (count, features) float32, in the order of `features`."""
     rows = np.empty((count, len(features)), np.float32)
     for place, feature in enumerate(features):
         rows[:, place] = columns[feature.name]

@@ -1,4 +1,4 @@
-"""Every column of the tables that rankers learn from: its name, its unit, and why it is there."""
+"""List every column of the tables that rankers learn from, with name, unit and reason."""
 
 from solution.features.column import Feature
 from solution.features.layout import layout_table

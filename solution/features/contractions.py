@@ -1,14 +1,15 @@
-"""Which dimensions a dot sums over: the npz files do not say it, but its shapes and its readers do.
+"""Infer which dimensions a dot contracts, which the npz files do not say.
 
-How: solution.features.einsum and solution.features.gradients. Of 1,144 dots and convolutions of 72
-programs of JAX, half of them training steps, 29 come out wrong, all but one of them in the loops of
-recurrent nets (`python -m benchmarks.operands`); by shapes alone 144 did.
+The shapes and the readers of a dot tell (solution.features.einsum, solution.features.gradients). Of
+1,144 dots and convolutions of 72 JAX programs, half of them training steps, 29 come out wrong, all
+but one in the loops of recurrent nets (`python -m benchmarks.operands`); by shapes alone it was
+144.
 
-A graph of layouts or tiles that was read from a module has them as the module says (Graph.summed).
+A graph that was read from a module has the contracted dimensions from there (Graph.summed).
 
-The competition's best solutions took the dimensions from the protobuf files, and its organisers
-name them among what helped. Here they are found for every file, and put where a convolution has the
-same: its input feature and its kernel's input feature are what it sums over.
+The competition's best solutions read the dimensions from the protobuf files, and the organisers
+name them among the features that helped. Here every file gets them, in the columns where a
+convolution has its equivalent: the input feature dimensions of its input and of its kernel.
 """
 
 import dataclasses
@@ -25,7 +26,7 @@ from solution.features.operands import NONE, find_operands
 from solution.features.padding import PADDING
 from solution.features.work import num_operations
 
-LEFT = [vocabulary.CONVOLUTION_INPUT_FEATURE, *range(95, 99)]  # and the spatial ones
+LEFT = [vocabulary.CONVOLUTION_INPUT_FEATURE, *range(95, 99)]  # and the spatial dimensions
 RIGHT = [vocabulary.CONVOLUTION_KERNEL_INPUT, *range(101, 105)]
 
 FEATURES = tuple(
@@ -39,7 +40,7 @@ FEATURES = tuple(
 
 
 def _find_contractions(graph: Graph) -> np.ndarray:
-    if graph.summed is not None:  # its module says it
+    if graph.summed is not None:  # the module says it
         return graph.summed
     found = np.full((graph.num_nodes, 2, SUMMED), NONE)
     for node, letters in find_operands(graph).letters.items():
@@ -49,12 +50,12 @@ def _find_contractions(graph: Graph) -> np.ndarray:
     return found
 
 
-# What each dot sums over (nodes, 2, SUMMED) int64: dimensions of its input, then of its kernel.
+# The contracted dimensions (nodes, 2, SUMMED) int64 of each dot: of its input, then of its kernel.
 contractions = PerGraph(_find_contractions)
 
 
 def mark_contractions(graph: Graph) -> Graph:
-    """Write what dots sum over where convolutions have the same. The padding must be repaired."""
+    """Write what dots contract into the columns of convolutions. Repair padding first."""
     summed = contractions(graph)
     features = graph.node_features.copy()
     is_dot = graph.node_opcodes == OPCODE_IDS["dot"]
@@ -65,7 +66,7 @@ def mark_contractions(graph: Graph) -> Graph:
 
 
 def contraction_rows(graph: Graph) -> np.ndarray:
-    """The columns FEATURES of each distinct configuration of a layout graph: float32."""
+    """Return the columns FEATURES float32, a row for each distinct configuration."""
     pairs = graph.layouts
     operations = np.where(graph.node_opcodes == OPCODE_IDS["dot"], num_operations(graph), 0)
     weights = operations[graph.configurable] / max(float(operations[graph.configurable].sum()), 1)
@@ -82,6 +83,6 @@ def contraction_rows(graph: Graph) -> np.ndarray:
             columns.append(is_summed * weights[pairs.node])
     described = np.stack(columns, axis=1)
     sums = np.zeros((len(pairs.codes), len(FEATURES)))
-    for used in pairs.pairs(slice(None)).T:  # a node at a time, so that memory stays small
+    for used in pairs.pairs(slice(None)).T:  # one node at a time, to save memory
         sums += described[used]
     return sums.astype(np.float32)

@@ -1,8 +1,8 @@
-"""Which dimensions of a dot's operands and of its output are one: as einsum's letters say it.
+"""Infer which dimensions of a dot's operands and output correspond, as einsum letters.
 
-The npz files do not say what a dot sums, but shapes whose sizes differ do: an output has the
-dimensions of the batch, then the left operand's own, then the right one's, each in their order;
-what either operand has besides is summed.
+The npz files do not say what a dot contracts. Sizes that differ do: the output has the batch
+dimensions first, then the left operand's free dimensions, then the right one's, each in order. Any
+other dimension of an operand is contracted.
 """
 
 import math
@@ -14,7 +14,7 @@ Dimensions = tuple[int, ...]
 
 
 class Einsum(NamedTuple):
-    """A letter for each dimension; what the output has not is summed."""
+    """A letter for each dimension; letters missing in the output are contracted."""
 
     left: Dimensions
     right: Dimensions
@@ -22,12 +22,12 @@ class Einsum(NamedTuple):
 
     @property
     def batch(self) -> Dimensions:
-        """The letters that both operands and the output have, as the output has them."""
+        """The letters that both operands and the output have, in the output's order."""
         return tuple(one for one in self.output if one in self.left and one in self.right)
 
     @property
     def summed(self) -> tuple[Dimensions, Dimensions]:
-        """The dimensions of the left operand that are summed, and those of the right one."""
+        """The contracted dimensions of the left operand, and those of the right one."""
         left, right = (
             tuple(place for place, letter in enumerate(own) if letter not in self.output)
             for own in (self.left, self.right)
@@ -36,9 +36,9 @@ class Einsum(NamedTuple):
 
     @property
     def is_usual(self) -> bool:
-        """Whether the last dimensions of the left operand and the first of the right are summed.
+        """Whether the left operand contracts its last and the right one its first dimensions.
 
-        But for those of the batch, which come before. So it is where matrices are multiplied.
+        Batch dimensions, which come first, do not count. This is the usual matrix product.
         """
         left, right = self.summed
         batch = len(self.batch)
@@ -55,16 +55,16 @@ def label_dot(
     is_alike: bool = False,
     summed: tuple[Dimensions, Dimensions] | None = None,
 ) -> Einsum | None:
-    """The letters of a dot whose operands and output have these sizes; None where none fit.
+    """Label a dot whose operands and output have these sizes; None if no labels fit.
 
-    Where sizes repeat, several ways fit: then the fewest batch dimensions, which come first, and of
-    the others the last ones of the left operand and the first ones of the right are summed, which
-    is how products are written mostly.
+    If sizes repeat, several labellings fit. Then prefer the fewest batch dimensions, which come
+    first; contract the last dimensions of the left operand and the first ones of the right, because
+    products are mostly written so.
 
     Args:
-        is_alike: both operands were made in the same way, so the same dimensions of both are summed
-            where that fits, as in the product of queries and keys.
-        summed: what is summed, where a module says it.
+        is_alike: both operands were computed in the same way, so the same dimensions of both are
+            contracted if that fits, as in the product of queries and keys.
+        summed: the contracted dimensions, if a module says them.
     """
     for batch in range(min(len(left), len(right), len(output)) + 1):
         count, odd = divmod(len(left) + len(right) - len(output) - batch, 2)
@@ -90,9 +90,9 @@ def label_dot(
 
 
 def _label(shape: Dimensions, output: Dimensions, kept: list[int], batch: int) -> list[Dimensions]:
-    """The ways to give the letters `kept` to an operand, the first `batch` of them anywhere.
+    """List the ways to label an operand with the letters `kept`, the first `batch` anywhere.
 
-    The others keep their order. What is left is summed; its letters follow by size.
+    The others keep their order. Unlabelled dimensions are contracted; their letters follow by size.
     """
     found = []
     for summed in combinations(range(len(shape)), len(shape) - len(kept)):
@@ -109,7 +109,7 @@ def _label(shape: Dimensions, output: Dimensions, kept: list[int], batch: int) -
 
 
 def _sizes(letters: Dimensions, shape: Dimensions, output: Dimensions) -> list[int]:
-    """Of what is summed, ascending."""
+    """Return the sizes of the contracted dimensions in ascending order."""
     return sorted(
         size for letter, size in zip(letters, shape, strict=True) if letter >= len(output)
     )
@@ -117,13 +117,13 @@ def _sizes(letters: Dimensions, shape: Dimensions, output: Dimensions) -> list[i
 
 @lru_cache(maxsize=1 << 14)
 def count_terms(left: Dimensions, right: Dimensions, output: Dimensions) -> int | None:
-    """How many products an element of a dot sums, by the sizes of its operands and its output.
+    """Return the number of products that each output element of a dot sums.
 
-    Unlike label_dot it finds dimensions of an operand in any order. None where nothing fits; of
-    several ways the one with the smallest batch.
+    Unlike label_dot it accepts an operand's dimensions in any order. None if nothing fits; of
+    several solutions the one with the smallest batch.
     """
     for batch in range(len(output) + 1):
-        # Both operands have as many dimensions left to sum, which leaves one place to divide.
+        # Contracted sizes are equal in both operands, which leaves one split to try for each batch.
         first_right, odd = divmod(len(left) - len(right) + len(output) + batch, 2)
         if odd or not batch <= first_right <= len(output):
             continue
@@ -135,7 +135,7 @@ def count_terms(left: Dimensions, right: Dimensions, output: Dimensions) -> int 
 
 
 def _take(sizes: Dimensions, taken: Dimensions) -> list[int] | None:
-    """What is left of the sizes, ascending; None where some that are taken are not among them."""
+    """Remove `taken` from the sizes and sort the rest; None if some are missing."""
     left = sorted(sizes)
     for size in taken:
         if size not in left:

@@ -1,7 +1,7 @@
-"""Numeric node features for the nets: compressed to logarithms, then standardised.
+"""Return numeric node features for the nets: compressed by logarithms, then standardised.
 
-The raw features run from 0 to 3e8; scaling them is what every top solution calls essential. The
-scaler is fitted on training graphs only and saved with the model.
+Raw features run from 0 to 3e8; every top solution of the competition scales them. The scaler is
+fitted on training graphs only and saved with the model.
 """
 
 from collections.abc import Iterable
@@ -19,23 +19,24 @@ NUM_NUMERIC = vocabulary.NUM_NODE_FEATURES + NUM_DERIVED
 
 
 def compress(values: np.ndarray) -> np.ndarray:
-    """sign(x) log(1 + |x|): keeps 0 and the sign, tames sizes."""
+    """Return sign(x) log(1 + |x|), which keeps 0 and the sign and shrinks large values."""
     return np.sign(values) * np.log1p(np.abs(values))
 
 
 def expand(values: np.ndarray) -> np.ndarray:
-    """What `compress` was given."""
+    """Invert `compress`."""
     return np.sign(values) * np.expm1(np.abs(values))
 
 
-# How the nets are told the numbers of nodes, before they are standardised.
+# Compressed node features, before standardisation.
 ENCODINGS = ("logarithms", "plain")
 
 
 def numeric_features(graph: Graph) -> np.ndarray:
-    """Features (nodes, NUM_NUMERIC) float32 of a graph with repaired padding, not yet scaled.
+    """Return features (nodes, NUM_NUMERIC) float32, unscaled, of a graph with repaired padding.
 
-    The 140 columns of the file and: rank, bytes, operations, operands, consumers, configurable.
+    These are the 140 columns of the file, and: rank, bytes, operations, operands, consumers,
+    configurable.
     """
     consumers = np.bincount(graph.edges[:, 1], minlength=graph.num_nodes)
     operands = np.bincount(graph.edges[:, 0], minlength=graph.num_nodes)
@@ -55,18 +56,18 @@ def numeric_features(graph: Graph) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Scaler:
-    """Standardises columns; a column that never varies becomes 0."""
+    """Standardise columns; a constant column becomes 0."""
 
     mean: np.ndarray  # (columns,) float32
     scale: np.ndarray  # (columns,) float32; 0 for a constant column
 
     def __call__(self, rows: np.ndarray) -> np.ndarray:
-        """Scale `rows` (rows, columns) to float32."""
+        """Return `rows` (rows, columns) scaled, as float32."""
         return ((rows - self.mean) * self.scale).astype(np.float32)
 
 
 def fit_scaler(tables: Iterable[np.ndarray]) -> Scaler:
-    """Fit on the rows of all `tables`, each (rows, columns), one table at a time."""
+    """Fit on the rows of all `tables` (rows, columns), one table at a time."""
     count, total, squares = 0, np.zeros(1), np.zeros(1)
     for table in tables:
         wide = table.astype(np.float64)

@@ -1,8 +1,8 @@
-"""Which producer is a node's input and which its kernel.
+"""Infer which operand of a node is its input and which its kernel.
 
-The edges do not say: in the competition's files the producers of a node stand in the order of their
-numbers, and the root of a computation that the node calls stands among them. The shapes give most
-of it away; of dots that are gradients, what else reads the same tensors does.
+Edges have no order: the competition's files sort a node's operands by number, and list the roots of
+the computations that it calls among them. Shapes decide most cases. For a dot that is a gradient,
+the other readers of the same tensors decide.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from solution.features.gradients import find_gradients, find_told
 from solution.features.padding import tensor_ranks
 
 NONE = -1
-HEADS = 3  # dimensions at least of what heads attend to
+HEADS = 3  # fewest dimensions of queries and keys with heads
 MADE_ALIKE = [OPCODE_IDS[name] for name in ("add", "dot", "reshape", "transpose")]
 
 
@@ -31,17 +31,18 @@ MADE_ALIKE = [OPCODE_IDS[name] for name in ("add", "dot", "reshape", "transpose"
 class Operands:
     """The two tensors that a convolution, dot or reshape reads.
 
-    They are called as the tensors of a layout are (solution.domain.vocabulary.LAYOUT_TENSORS), so
-    a kernel here is the weights of a convolution; elsewhere it is a small program that is tiled.
+    They are named as in a configuration (solution.domain.vocabulary.LAYOUT_TENSORS): "kernel" means
+    the second operand, such as the weights of a convolution. Elsewhere a kernel is a fused program.
     """
 
     input: np.ndarray  # (nodes,) node ids; NONE for other nodes
-    kernel: np.ndarray  # (nodes,) of a dot its second operand; NONE for a reshape
-    letters: dict[int, Einsum] = field(default_factory=dict)  # of each dot whose shapes fit
+    kernel: np.ndarray  # (nodes,) second operand of a dot or convolution; NONE for a reshape
+    # einsum letters of each dot whose shapes fit
+    letters: dict[int, Einsum] = field(default_factory=dict)
 
 
 def _find_operands(graph: Graph) -> Operands:
-    """Tell input from kernel for every convolution, dot and reshape, and label the dots."""
+    """Find input and kernel of every convolution, dot and reshape, and label the dots."""
     found = _guess(graph)
     dots = np.flatnonzero((graph.node_opcodes == OPCODE_IDS["dot"]) & (found.kernel != NONE))
     guess = {node: (int(found.input[node]), int(found.kernel[node])) for node in dots.tolist()}
@@ -58,7 +59,7 @@ def _find_operands(graph: Graph) -> Operands:
 
 
 def _label(graph: Graph, ranks: np.ndarray, node: int, left: int, right: int) -> Einsum | None:
-    """Of a dot and what it reads, by their shapes, and by its module where that says more."""
+    """Label a dot with these operands by shapes, and by its module if that says more."""
     shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
     sizes = [tuple(shapes[k, : ranks[k]].astype(int).tolist()) for k in (left, right, node)]
     is_alike = _is_alike(graph, left, right)
@@ -66,9 +67,9 @@ def _label(graph: Graph, ranks: np.ndarray, node: int, left: int, right: int) ->
 
 
 def _is_alike(graph: Graph, left: int, right: int) -> bool:
-    """Whether two tensors may be queries and keys: of three dimensions or more, made alike.
+    """Tell if two tensors may be queries and keys: three or more dimensions, computed alike.
 
-    That is, by one operation, and by one order of dimensions if it is a transposition.
+    Alike means by the same operation and, for a transpose, with the same permutation.
     """
     made = graph.node_opcodes[left], graph.node_opcodes[right]
     listed = graph.node_features[[left, right], vocabulary.DIMENSIONS]
@@ -77,10 +78,10 @@ def _is_alike(graph: Graph, left: int, right: int) -> bool:
 
 
 def _guess(graph: Graph) -> Operands:
-    """By shapes alone.
+    """Return input and kernel of each node, guessed from shapes alone.
 
-    Of the ordered pairs of producers the one whose shapes fit best is chosen; where several fit as
-    well, the larger producer is the input, and of equal ones that with the lower number.
+    The ordered pair whose shapes fit best wins. Among equal fits the larger operand is the input,
+    then the one with the lower number.
     """
     found = Operands(np.full(graph.num_nodes, NONE), np.full(graph.num_nodes, NONE))
     fits = {
@@ -94,7 +95,7 @@ def _guess(graph: Graph) -> Operands:
         if len(read) == 0:
             continue
         fit = fits[int(graph.node_opcodes[node])]
-        # A reshape reads one tensor; x times x has one edge.
+        # A reshape reads one tensor; x * x has a single edge.
         pairs = list(permutations(read, 2)) or [(read[0], read[0])]
         best = pairs[0]
         if len(pairs) > 1:
@@ -114,7 +115,7 @@ def _choose(
     features: np.ndarray,
     node: np.intp,
 ) -> tuple[int, int]:
-    """The pair that is likeliest to be input and kernel."""
+    """Return the ordered pair that is most likely input and kernel."""
     shapes = [features[list(pair), vocabulary.SHAPE_DIMENSIONS].astype(np.int64) for pair in pairs]
     fits = [fit(features[node], shape) for shape in shapes]
     most = max(fits)
@@ -122,7 +123,7 @@ def _choose(
     if len(best) == 1:
         return pairs[best[0]]
 
-    def order(place: int) -> tuple[Any, ...]:  # the nodes' numbers last, for they are free
+    def order(place: int) -> tuple[Any, ...]:  # node numbers last: they are arbitrary
         size = np.maximum(shapes[place][0], 1).prod()
         layouts = features[list(pairs[place]), vocabulary.NODE_LAYOUT]
         return size, *shapes[place].ravel(), *layouts.ravel(), -pairs[place][0]
@@ -131,7 +132,7 @@ def _choose(
 
 
 def _fit_convolution(node: np.ndarray, shapes: np.ndarray) -> int:
-    """How many facts agree if `shapes` (2, 6) are input and kernel of the convolution."""
+    """Count the facts that agree if `shapes` (2, 6) are input and kernel of the convolution."""
     output = node[vocabulary.SHAPE_DIMENSIONS]
     numbers = np.clip(node, 0, vocabulary.MAX_RANK - 1).astype(np.int64)
     input_batch = numbers[vocabulary.CONVOLUTION_INPUT_BATCH]
@@ -150,9 +151,9 @@ def _fit_convolution(node: np.ndarray, shapes: np.ndarray) -> int:
 
 
 def _fit_dot(node: np.ndarray, shapes: np.ndarray) -> int:
-    """As _fit_convolution: a dot's output has the left operand's dimensions first.
+    """Count the facts that agree for a dot: its output has the left operand's dimensions first.
 
-    Of two orders that are possible, the one that sums as a product of matrices does.
+    Of two possible orders, the one that is a usual matrix product counts more.
     """
     three = [shape[shape > 0] for shape in (*shapes, node[vocabulary.SHAPE_DIMENSIONS])]
     left, right, output = three
@@ -169,7 +170,7 @@ def _sizes(shape: np.ndarray) -> tuple[int, ...]:
 
 
 def terms_of_dots(graph: Graph) -> np.ndarray:
-    """How many products (nodes,) each element of a dot sums; 1 for other nodes."""
+    """Return how many products (nodes,) each output element of a dot sums; 1 for other nodes."""
     terms = np.ones(graph.num_nodes)
     operands = find_operands(graph)
     shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
@@ -181,7 +182,7 @@ def terms_of_dots(graph: Graph) -> np.ndarray:
 
 
 def _fit_reshape(node: np.ndarray, shapes: np.ndarray) -> int:
-    """As _fit_convolution: a reshape keeps the number of elements."""
+    """Count the facts that agree for a reshape: it keeps the number of elements."""
     sizes = [
         np.maximum(shape, 1).prod() for shape in (node[vocabulary.SHAPE_DIMENSIONS], shapes[0])
     ]

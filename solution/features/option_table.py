@@ -1,7 +1,7 @@
-"""A row for each configuration of compile options: the choices, and the program that they meet.
+"""Return a row for each configuration of compile options: choices, and the program they act on.
 
-What an option is worth depends on what the program consists of, so each choice stands alone and
-times the shares of the program's work that it can act on.
+The effect of an option depends on the program, so each choice is a column alone, and times the
+shares of the program's work that the option can change.
 """
 
 import numpy as np
@@ -40,7 +40,7 @@ FEATURES = (
 
 
 def option_rows(graph: Graph) -> np.ndarray:
-    """The columns FEATURES (configs, columns) float32, a row for each configuration in order.
+    """Return the columns FEATURES (configs, columns) float32, one row for each configuration.
 
     The graph must have options.
     """
@@ -54,7 +54,7 @@ def option_rows(graph: Graph) -> np.ndarray:
 
 
 def _mark_choices(options: np.ndarray) -> np.ndarray:
-    """A column (configs,) of 0 and 1 for each choice that is not the compiler's own."""
+    """Return a column (configs,) of 0 and 1 for each choice other than the default."""
     columns = [
         options[:, place] == choice
         for place, choices in enumerate(OPTION_CHOICES.values())
@@ -64,7 +64,7 @@ def _mark_choices(options: np.ndarray) -> np.ndarray:
 
 
 def _describe_program(graph: Graph) -> np.ndarray:
-    """The columns CONTEXT of the graph."""
+    """Return the columns CONTEXT of the graph."""
     written = num_bytes(graph)
     opcodes, total = graph.node_opcodes, max(1.0, float(written.sum()))
     ids = [[OPCODE_IDS[name] for name in names] for names in PARTS.values()]

@@ -1,8 +1,8 @@
-"""Cut a layout graph down to what the configurations touch: pure functions from Graph to Graph.
+"""Prune a layout graph to what the configurations touch: pure functions from Graph to Graph.
 
-Only a few hundred of up to 43,615 nodes are configurable, and the rest is the same for every
-configuration. The winners kept the configurable nodes and their direct neighbours: a quarter of the
-memory, up to five times faster.
+Of up to 43,615 nodes only a few hundred are configurable; the rest is the same for every
+configuration. The winners kept the configurable nodes and their direct neighbours, which takes a
+quarter of the memory and is up to five times as fast.
 """
 
 import dataclasses
@@ -14,8 +14,10 @@ from solution.domain.graph import Graph
 
 
 def keep_neighbourhood(graph: Graph, hops: int = 1) -> Graph:
-    """Keep the configurable nodes, every node within `hops` edges of one in either direction, and
-    the edges between kept nodes. Node order stays; a tile graph comes back whole."""
+    """Keep the nodes within `hops` edges of a configurable node, in either direction.
+
+    Edges between kept nodes stay, and so does the order of nodes. A tile graph is returned whole.
+    """
     if len(graph.configurable) == 0:
         return graph
     return keep_nodes(graph, np.flatnonzero(neighbourhood(graph, hops)))
@@ -24,8 +26,8 @@ def keep_neighbourhood(graph: Graph, hops: int = 1) -> Graph:
 def keep_nodes(graph: Graph, kept: np.ndarray) -> Graph:
     """Keep the nodes `kept` (k,), in this order, and the edges between them.
 
-    All configurable nodes must be among them. Where all nodes stay as they are, so does the graph:
-    what is kept for it (solution.domain.memo) is found again.
+    All configurable nodes must be among them. If nothing changes, return the same graph, so that
+    what is cached for it (solution.domain.memo) is found.
     """
     if np.array_equal(kept, np.arange(graph.num_nodes)):
         return graph
@@ -43,10 +45,10 @@ def keep_nodes(graph: Graph, kept: np.ndarray) -> Graph:
 
 
 def merge_rest(graph: Graph, hops: int = 1) -> Graph:
-    """As keep_neighbourhood, but every connected piece of the rest becomes one virtual node.
+    """Prune as keep_neighbourhood does, but merge each connected rest into one virtual node.
 
-    A virtual node has the mean features of the nodes that it stands for and the opcode
-    vocabulary.VIRTUAL; it is linked, once each way, where one of them was.
+    A virtual node has the mean features of its nodes and the opcode vocabulary.VIRTUAL. It is
+    linked, once in each direction, wherever one of its nodes was.
     """
     if len(graph.configurable) == 0:
         return graph
@@ -75,7 +77,7 @@ def merge_rest(graph: Graph, hops: int = 1) -> Graph:
 
 
 def keep_everything(graph: Graph, hops: int = 0) -> Graph:
-    """Prune nothing; `hops` is there so that all prunings are called alike."""
+    """Return the graph; `hops` is ignored and makes all prunings callable alike."""
     return graph
 
 
@@ -97,8 +99,8 @@ def neighbourhood(graph: Graph, hops: int) -> np.ndarray:
 
 
 def _connected_pieces(graph: Graph, rest: np.ndarray) -> np.ndarray:
-    """Number (len(rest),) the connected pieces that the nodes `rest` form among themselves."""
-    from scipy.sparse import coo_array  # takes long to import
+    """Number (len(rest),) the connected components of the nodes `rest`."""
+    from scipy.sparse import coo_array  # importing it is slow
     from scipy.sparse.csgraph import connected_components
 
     local = np.full(graph.num_nodes, -1)
@@ -110,7 +112,7 @@ def _connected_pieces(graph: Graph, rest: np.ndarray) -> np.ndarray:
 
 
 def _append_none(summed: np.ndarray, count: int) -> np.ndarray:
-    """With so many nodes more, which sum nothing."""
+    """Append rows for `count` nodes that contract nothing."""
     return np.concatenate([summed, np.full((count, *summed.shape[1:]), -1, np.int8)])
 
 
@@ -121,7 +123,7 @@ def _group_means(rows: np.ndarray, groups: np.ndarray) -> np.ndarray:
 
 
 def _drop_repeated(edges: np.ndarray, first_virtual: int) -> np.ndarray:
-    """Drop loops at virtual nodes and all but the first of equal edges that touch one."""
+    """Drop self-loops of virtual nodes, and repeated edges that touch one."""
     edges = edges[(edges[:, 0] != edges[:, 1]) | (edges[:, 0] < first_virtual)]
     _, first = np.unique(edges, axis=0, return_index=True)
     is_first = np.isin(np.arange(len(edges)), first)

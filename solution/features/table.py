@@ -1,4 +1,4 @@
-"""The feature table of a graph: a row a configuration, or a distinct one."""
+"""Return the feature table of a graph, one row for each configuration or distinct configuration."""
 
 from typing import TYPE_CHECKING
 
@@ -13,13 +13,13 @@ from solution.features.tile import tile_table
 if TYPE_CHECKING:
     import polars as pl
 
-# Tables of layouts, and frames, are imported where they are asked for: each takes long to import.
+# Importing layout tables and polars is slow, so functions import them.
 
 
 def feature_rows(graph: Graph) -> np.ndarray:
-    """The columns of solution.features.columns, a row for each configuration in order.
+    """Return the columns of solution.features.columns, one row for each configuration in order.
 
-    Where the compiler was told options, those of solution.features.option_table.
+    A graph of compile options has the columns of solution.features.option_table.
 
     Returns:
         (configs, columns) float32.
@@ -35,14 +35,14 @@ def feature_rows(graph: Graph) -> np.ndarray:
 
 
 def feature_table(graph: Graph) -> "pl.DataFrame":
-    """The rows of feature_rows with the names of their columns."""
+    """Return feature_rows as a frame with the names of the columns."""
     import polars as pl
 
     return pl.DataFrame(feature_rows(graph), schema=[f.name for f in list_features(graph)])
 
 
 def list_features(graph: Graph) -> tuple[Feature, ...]:
-    """The columns of feature_rows, in their order."""
+    """Return the columns of feature_rows in their order."""
     if graph.options is not None:
         return option_table.FEATURES
     from solution.features.columns import FEATURES
@@ -55,7 +55,7 @@ def _compute_distinct(graph: Graph) -> np.ndarray:
     if graph.options is None and graph.collection.kind == "layout":
         from solution.features.layout.layout_table import layout_rows
 
-        return layout_rows(graph, first)  # most may be copies, of which no rows are made
+        return layout_rows(graph, first)  # no rows for duplicates, which may be most configurations
     return feature_rows(graph)[first]
 
 

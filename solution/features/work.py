@@ -1,4 +1,4 @@
-"""How much work each operation is: elements, bytes, floating-point operations."""
+"""Count the work of each operation: elements, bytes, floating-point operations."""
 
 import numpy as np
 
@@ -28,7 +28,7 @@ num_bytes = PerGraph(_count_bytes)
 
 
 def _contract(graph: Graph) -> np.ndarray:
-    """A convolution sums over its kernel: its elements over the output's feature dimension."""
+    """Return terms of a convolution: kernel elements over the output's feature dimension."""
     kernel = find_operands(graph).kernel
     right = np.where(kernel >= 0, num_elements(graph)[kernel], 1)
     features = graph.node_features[:, vocabulary.CONVOLUTION_OUTPUT_FEATURE].astype(np.int64)
@@ -39,26 +39,26 @@ def _contract(graph: Graph) -> np.ndarray:
     return _fix(np.where(is_convolution, convolution, terms_of_dots(graph)))
 
 
-# The length (nodes,) of the sum behind each output element of a dot or convolution, else 1.
+# Terms (nodes,) in the sum behind each output element of a dot or convolution, else 1.
 contracted_size = PerGraph(_contract)
 
 
 def num_operations(graph: Graph) -> np.ndarray:
-    """Multiply-adds (nodes,) of dots and convolutions; one operation an element for the rest."""
+    """Return multiply-adds (nodes,) of dots and convolutions; of others one per element."""
     return num_elements(graph) * np.maximum(contracted_size(graph), 1)
 
 
 def configurable_shares(graph: Graph) -> np.ndarray:
-    """Each configurable node's share of their operations and of their bytes: (configurable, 2)."""
+    """Return each configurable node's share of operations and of bytes (configurable, 2)."""
     operations = num_operations(graph)[graph.configurable]
     size = num_bytes(graph)[graph.configurable]
     return np.stack([operations / operations.sum(), size / size.sum()], axis=1)
 
 
 def tensor_shares(graph: Graph) -> np.ndarray:
-    """How many bytes each configurable node's output, input and kernel hold: (configurable, 3).
+    """Return the bytes of each configurable node's output, input and kernel (configurable, 3).
 
-    As shares of all of them together: a copy costs as much as the tensor is large.
+    They are shares of their total, because a copy costs in proportion to the tensor's size.
     """
     size, operands = num_bytes(graph), find_operands(graph)
     read = [np.where(nodes >= 0, size[nodes], 0) for nodes in (operands.input, operands.kernel)]
@@ -67,6 +67,6 @@ def tensor_shares(graph: Graph) -> np.ndarray:
 
 
 def _fix(values: np.ndarray) -> np.ndarray:
-    """The same, read only: whoever asks again is given it."""
+    """Return the array as read-only, because callers share it."""
     values.setflags(write=False)
     return values
