@@ -1,16 +1,16 @@
-"""Where layout constraints on one tensor conflict: that costs a copy.
+"""Find conflicting layout constraints on one tensor, which cost a copy.
 
-A configuration may order a tensor several times: as the output of the node that makes it and as
-the input or kernel of every node that reads it. A node that works element by element hands an order
-on, and so does a transpose, with its dimensions renamed; a copy or a custom call does not, for what
-it makes may be ordered anew. Where the orders that are given disagree, the compiler has to copy the
-tensor in between, and the cost grows with its size.
+A configuration may constrain a tensor several times: as the output of the node that computes it,
+and as the input or kernel of each node that reads it. An element-wise operation propagates a
+layout, and so does a transpose, with renamed dimensions. A copy or a custom call does not, because
+its result may have any layout. If constraints disagree, the compiler must copy the tensor, at a
+cost that grows with its size.
 
-Sources: the copies between neighbours are a feature of the competition's 11th place (LightGBM);
-what hands an order on are XLA's operations that cannot change a layout
+Sources: the 11th place of the competition counts copies between neighbours (LightGBM). The
+operations that propagate are XLA's that cannot change a layout
 (LayoutAssignment::InstructionCanChangeLayout), and calls: XLA inlines them before it assigns
-layouts, and what is called on one tensor and gives one of its shape is an activation. Without
-them trees lose 0.025 on layout:xla:default (see the log).
+layouts, and a call whose result has its operand's shape is an activation. Without calls, trees lose
+0.025 on layout:xla:default (see the log).
 """
 
 from collections import defaultdict
@@ -28,9 +28,9 @@ from solution.features.operands import NONE, find_operands
 from solution.features.padding import tensor_ranks
 
 FEATURES = (
-    "constrained",  # 1 where the configuration gives the tensor any order
-    "minor_differs",  # 1 where two of the given orders make different dimensions contiguous
-    "order_differs",  # 1 where they differ in the two most minor dimensions
+    "constrained",  # 1 if the configuration gives the tensor any layout
+    "minor_differs",  # 1 if two constraints make different dimensions contiguous
+    "order_differs",  # 1 if two constraints differ in the two most minor dimensions
 )
 CONSTRAINED, MINOR_DIFFERS, ORDER_DIFFERS = range(len(FEATURES))  # in their order
 OUTPUT, INPUT, KERNEL = range(len(LAYOUT_TENSORS))
@@ -44,25 +44,27 @@ reverse round-nearest-afz round-nearest-even rsqrt scatter select select-and-sca
 shift-right-arithmetic shift-right-logical sign sine slice sort sqrt stochastic-convert subtract tan
 tanh triangular-solve xor
 """
-KEEPS_ORDER = np.zeros(vocabulary.NUM_OPCODES, bool)  # of an operand that has the same shape
+# propagates the layout of an operand of equal shape
+KEEPS_ORDER = np.zeros(vocabulary.NUM_OPCODES, bool)
 KEEPS_ORDER[[OPCODE_IDS[name] for name in (*KEEPING.split(), "call")]] = True
 
 
 @dataclass(frozen=True)
 class Constraints:
-    """The layout constraints on tensors that have several, and what each layout makes of them."""
+    """The tensors with several layout constraints, and each constraint under every layout."""
 
-    nodes: np.ndarray  # (tensors,) int64 the node whose output each tensor is
-    starts: np.ndarray  # (tensors,) int64 the first constraint of each
-    configurable: np.ndarray  # (constraints,) int64 position of the configurable node that orders
-    offsets: np.ndarray  # (constraints,) int64 where its layouts begin in `minor` and `order`
+    nodes: np.ndarray  # (tensors,) int64, the node that computes each tensor
+    starts: np.ndarray  # (tensors,) int64, the first constraint of each
+    configurable: np.ndarray  # (constraints,) int64, index of the configurable node
+    offsets: np.ndarray  # (constraints,) int64, start of its layouts in `minor` and `order`
     minor: np.ndarray  # (constraints x layouts of the node,) int8 contiguous dimension, or UNSET
-    order: np.ndarray  # (...,) int8 a number for the two most minor dimensions, or UNSET
+    order: np.ndarray  # the same, the two most minor dimensions as one number, or UNSET
 
     def describe(self, codes: np.ndarray) -> np.ndarray:
-        """Features (configs, tensors, len(FEATURES)) uint8 of `codes` (configs, configurable).
+        """Return features (configs, tensors, len(FEATURES)) uint8.
 
-        The codes are a codebook's: which of its node's layouts a configuration gives it.
+        Args:
+            codes: (configs, configurable), a codebook's: the layout of each node, by index.
         """
         entries = codes[:, self.configurable] + self.offsets
         return describe_orders(self.minor[entries], self.order[entries], self.starts)
@@ -70,32 +72,32 @@ class Constraints:
 
 @dataclass(frozen=True)
 class Ordered:
-    """The constraints on tensors that have several, whatever the layouts are."""
+    """The tensors with several layout constraints, for any layouts."""
 
-    nodes: np.ndarray  # (tensors,) int64 the node whose output each tensor is
-    starts: np.ndarray  # (tensors + 1,) int64 the first constraint of each, and their number
-    configurable: np.ndarray  # (constraints,) int64 position of the configurable node that orders
-    tensor: np.ndarray  # (constraints,) int64 which of its own: OUTPUT, INPUT or KERNEL
-    renamed: np.ndarray  # (constraints, 6) int64 what its dimensions there are called
-    sizes: np.ndarray  # (constraints, 6) float of the dimensions of the tensor
+    nodes: np.ndarray  # (tensors,) int64, the node that computes each tensor
+    starts: np.ndarray  # (tensors + 1,) int64, the first constraint of each, and the number of all
+    configurable: np.ndarray  # (constraints,) int64, index of the configurable node
+    tensor: np.ndarray  # (constraints,) int64, that node's OUTPUT, INPUT or KERNEL
+    renamed: np.ndarray  # (constraints, 6) int64, the tensor's name of each of its dimensions
+    sizes: np.ndarray  # (constraints, 6) float, the tensor's sizes
 
     def number(self, which: np.ndarray, layouts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """What `layouts` (n, 18) make of the constraints `which` (n,): minor and order (n,) int8.
+        """Return what `layouts` (n, 18) request by constraints `which` (n,): two arrays (n,) int8.
 
-        The contiguous dimension, and a number for the two most minor ones; UNSET where nothing is
-        given. A dimension of size 1 is passed over: where it stands changes nothing in memory.
+        `minor` is the contiguous dimension, `order` a number for the two most minor ones; UNSET
+        where nothing is requested. Dimensions of size 1 are skipped: they change nothing in memory.
         """
         slots = self.tensor[which, None] * MAX_RANK + np.arange(MAX_RANK)
         given = np.take_along_axis(layouts, slots, axis=1)
-        # What is not set, -1, is some dimension here.
+        # An unset dimension, -1, counts as any dimension here.
         dimensions = np.take_along_axis(self.renamed[which], given % MAX_RANK, axis=1)
         counts = np.take_along_axis(self.sizes[which], dimensions, axis=1) > 1
         counts &= given >= 0
-        # Those that count, moved to the front: the minor one, the second, then whatever is left.
+        # Move dimensions larger than 1 to the front, keeping their order.
         front = np.argsort(~counts, axis=1, kind="stable")[:, :2]
         minor, second = np.take_along_axis(dimensions, front, axis=1).T
         number = counts.sum(axis=1)
-        # Both as one number in base 7; the digit 6 where there is no second one.
+        # Both as one number in base 7; the digit 6 if there is no second one.
         order = minor * (MAX_RANK + 1) + np.where(number > 1, second, MAX_RANK)
         unset = number == 0
         return (
@@ -105,7 +107,7 @@ class Ordered:
 
 
 def describe_orders(minor: np.ndarray, order: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """Features (..., tensors, len(FEATURES)) uint8 of numbered orders (..., constraints).
+    """Return features (..., tensors, len(FEATURES)) uint8 of numbered orders (..., constraints).
 
     Args:
         starts: (tensors,) the first constraint of each tensor.
@@ -118,22 +120,22 @@ def describe_orders(minor: np.ndarray, order: np.ndarray, starts: np.ndarray) ->
 
 
 def _differ(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """Whether those of a tensor's `values` (..., constraints) that are set differ."""
+    """Tell if the set `values` (..., constraints) of a tensor differ."""
     largest = np.maximum.reduceat(values, starts, axis=-1)
     given = np.where(values == UNSET, np.int8(np.iinfo(np.int8).max), values)
     return np.asarray(np.minimum.reduceat(given, starts, axis=-1) < largest)
 
 
 class Constraint(NamedTuple):
-    """A configurable node whose layout orders the output tensor of some node."""
+    """A configurable node whose layout constrains another node's output tensor."""
 
-    position: int  # among the configurable nodes
-    tensor: int  # which of its own tensors that is: OUTPUT, INPUT or KERNEL
-    renamed: np.ndarray  # (6,) what the dimensions there are called in the output tensor
+    position: int  # index among the configurable nodes
+    tensor: int  # the node's OUTPUT, INPUT or KERNEL
+    renamed: np.ndarray  # (6,) the output tensor's name of each dimension
 
 
 def _find_ordered(graph: Graph) -> Ordered:
-    """The constraints on every tensor of the graph on which there are at least two."""
+    """Return the constraints on every tensor that has at least two."""
     found = sorted(_list_constraints(graph).items())
     several = {node: constraints for node, constraints in found if len(constraints) > 1}
     flat = [one for constraints in several.values() for one in constraints]
@@ -153,7 +155,7 @@ find_ordered = PerGraph(_find_ordered)
 
 
 def _find_constraints(graph: Graph) -> Constraints:
-    """The same constraints under each layout of the codebook."""
+    """Return these constraints under each layout of the codebook."""
     ordered, pairs = find_ordered(graph), graph.layouts
     first, count = pairs.starts[:-1][ordered.configurable], np.diff(pairs.starts)
     counts = count[ordered.configurable]
@@ -174,7 +176,7 @@ SAME_NAMES = np.arange(MAX_RANK)
 
 
 def _list_constraints(graph: Graph) -> dict[int, list[Constraint]]:
-    """What orders the output tensor of each node."""
+    """List the constraints on the output tensor of each node."""
     found: dict[int, list[Constraint]] = defaultdict(list)
     operands = find_operands(graph)
     for position, node in enumerate(graph.configurable.tolist()):
@@ -194,7 +196,7 @@ def _list_constraints(graph: Graph) -> dict[int, list[Constraint]]:
 
 
 def _hands_on(graph: Graph, producer: int, consumer: int) -> np.ndarray | None:
-    """What the producer's dimensions (6,) are called in the consumer; None: other dimensions."""
+    """Return the consumer's dimension for each of the producer's (6,); None if none correspond."""
     shape, before = graph.node_features[[consumer, producer], vocabulary.SHAPE_DIMENSIONS]
     if graph.node_opcodes[consumer] != OPCODE_IDS["transpose"]:
         keeps = KEEPS_ORDER[graph.node_opcodes[consumer]] and (shape == before).all()

@@ -1,7 +1,7 @@
-"""How many copies a layout configuration makes the compiler insert, and how large they are.
+"""Count the copies that a layout configuration makes the compiler insert, and their bytes.
 
-A tensor that its producer and its consumers order differently (solution.features.layout.conflicts)
-is copied. What counts is how many there are, and how many bytes.
+The compiler copies a tensor that its producer and its consumers want in different layouts
+(solution.features.layout.conflicts).
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from solution.features.column import Feature
 from solution.features.layout import conflicts
 from solution.features.work import num_bytes
 
-BLOCK_ENTRIES = 1 << 22  # (configuration, tensor) entries that are described at once
+BLOCK_ENTRIES = 1 << 22  # (configuration, tensor) entries in one block
 
 FEATURES = (
     Feature("copies_constrained", "share", "tensors between configurable nodes that get any order"),
@@ -26,7 +26,7 @@ FEATURES = (
 
 
 def count_copies(graph: Graph) -> np.ndarray:
-    """The columns FEATURES: (distinct configs, len(FEATURES)) float64."""
+    """Return the columns FEATURES: (distinct configs, len(FEATURES)) float64."""
     constraints, codes = conflicts.find_constraints(graph), graph.layouts.codes
     if len(constraints.nodes) == 0:
         return np.zeros((len(codes), len(FEATURES)))

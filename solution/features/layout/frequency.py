@@ -1,10 +1,10 @@
-"""How common each node's layout is among the graph's own candidates.
+"""Measure how common each node's layout is among the graph's candidates.
 
-A search visits good layouts again and again, so in the collections of the default search what is
-common is likely to be fast; in the random collections it says nothing. These features use the
-candidates of the graph itself, which are known before anything is timed: they change when the list
-of candidates does. Where only some of the configurations are the list (Graph.listed), those count;
-a layout that none of them has is as rare as can be.
+A search visits good layouts repeatedly. In collections of the default search a common layout is
+therefore likely fast; in random collections frequency says nothing. The features use only the
+candidates, which are known before anything is timed, and change with the list of candidates. If
+only some configurations are the list (Graph.listed), those count; a layout that none of them has is
+as rare as possible.
 """
 
 import numpy as np
@@ -23,10 +23,10 @@ FEATURES = (
 
 
 def measure_frequency(pairs: Codebook, listed: np.ndarray | None = None) -> np.ndarray:
-    """The columns FEATURES: (distinct configs, len(FEATURES)) float64.
+    """Return the columns FEATURES: (distinct configs, len(FEATURES)) float64.
 
     Args:
-        listed: (configs,) bool: which of them are the list; by default all.
+        listed: (configs,) bool, the configurations that count; by default all.
     """
     configs, nodes = pairs.codes.shape
     if nodes == 0:
@@ -45,10 +45,10 @@ def measure_frequency(pairs: Codebook, listed: np.ndarray | None = None) -> np.n
 
 
 def share_of_pairs(pairs: Codebook, listed: np.ndarray | None = None) -> np.ndarray:
-    """The share (pairs,) of all candidates that use each pair; identical ones count each time.
+    """Return the share (pairs,) of candidates that use each pair; duplicates count each time.
 
     Args:
-        listed: (configs,) bool: which of them are the list; by default all.
+        listed: (configs,) bool, the configurations that count; by default all.
     """
     weights = np.bincount(pairs.rows, listed, len(pairs.codes)).astype(np.float64)
     uses = np.zeros(len(pairs.layouts))

@@ -1,10 +1,10 @@
-"""A row for each configuration of a layout graph, for LightGBM.
+"""Return a row for each configuration of a layout graph, for LightGBM.
 
-Every distinct (node, layout) pair is described once; a configuration's row sums the descriptions of
-its pairs, weighted by each node's share of the graph's work, so that rows of a small and of a large
-graph mean the same. Beside them stand what the configuration as a whole costs: copies where
-neighbours disagree, and how common its layouts are among the graph's candidates, so a row depends
-on the list of candidates too (solution.features.layout.frequency).
+Each distinct (node, layout) pair is described once. A configuration's row sums the descriptions of
+its pairs, weighted by each node's share of the graph's work, so that rows of small and large graphs
+compare. Other columns describe the whole configuration: copies between neighbours that disagree,
+and how common its layouts are among the candidates. A row therefore depends on the list of
+candidates (solution.features.layout.frequency).
 """
 
 import numpy as np
@@ -27,7 +27,7 @@ _TENSOR = {
     "waste": ("log ratio", "padding to the (8, 128) register tile"),
     "displacement": ("share", "how far out the once contiguous dimension moved"),
 }
-# Features of a tensor that say nothing new once they are averaged over nodes are left out.
+# Features that say nothing new once they are averaged over nodes are left out.
 SUMMED = tuple(f"{tensor}_{name}" for tensor in LAYOUT_TENSORS for name in _TENSOR)
 _WEIGHTS = {
     "count": "each node alike",
@@ -57,11 +57,11 @@ CONTEXT = (
     Feature("graph_bytes", "log bytes", "output tensors in all"),
 )  # fmt: skip
 FEATURES = (*WEIGHTED, *COUNTS, *copies.FEATURES, *frequency.FEATURES, *CONTEXT)
-BLOCK_ENTRIES = 1 << 22  # (configuration, node) entries that are summed at once
+BLOCK_ENTRIES = 1 << 22  # (configuration, node) entries summed in one block
 
 
 def layout_rows(graph: Graph, configs: np.ndarray | None = None) -> np.ndarray:
-    """The columns FEATURES, a row for each configuration in order, or each of `configs` (k,).
+    """Return the columns FEATURES, one row for each configuration, or for each of `configs` (k,).
 
     Columns OPCODE_FEATURE are weighted by the share of operations among the configurable nodes,
     bytes_FEATURE by the share of bytes, count_FEATURE by 1 / configurable nodes. The graph_ columns
@@ -82,13 +82,13 @@ def layout_rows(graph: Graph, configs: np.ndarray | None = None) -> np.ndarray:
     features = [f.name for f in (*WEIGHTED, *COUNTS, *copies.FEATURES, *frequency.FEATURES)]
     summed = np.concatenate(blocks, axis=1)
     moved = features.index("moved_bytes")
-    summed[:, moved] = np.log1p(summed[:, moved])  # so far the padding alone
+    summed[:, moved] = np.log1p(summed[:, moved])  # it held the padding alone
     columns = dict(zip(features, summed.astype(np.float32)[distinct].T, strict=True))
     return as_rows({**columns, **context}, FEATURES, len(distinct))
 
 
 def _weigh_pairs(graph: Graph, pairs: Codebook) -> np.ndarray:
-    """What each pair (a row) contributes to the columns WEIGHTED and COUNTS."""
+    """Return the contribution of each pair (a row) to the columns WEIGHTED and COUNTS."""
     described = layouts.describe_layouts(graph, pairs)
     summed = described[:, [layouts.FEATURES.index(feature) for feature in SUMMED]]
     weights = [weight[pairs.node, None] * summed for weight in _weigh_nodes(graph).values()]
@@ -96,7 +96,7 @@ def _weigh_pairs(graph: Graph, pairs: Codebook) -> np.ndarray:
 
 
 def _count_pairs(graph: Graph, pairs: Codebook, described: np.ndarray) -> np.ndarray:
-    """Columns COUNTS of each pair; moved_bytes is the padding alone, over all real bytes."""
+    """Return columns COUNTS of each pair; moved_bytes is only the padding, over all real bytes."""
     opcode = graph.node_opcodes[graph.configurable][pairs.node]
     columns = []
     for mark in ("given", "changed"):
@@ -111,12 +111,12 @@ def _count_pairs(graph: Graph, pairs: Codebook, described: np.ndarray) -> np.nda
 
 
 def _of_tensors(described: np.ndarray, name: str) -> np.ndarray:
-    """The feature of that name (pairs, 3) of each tensor."""
+    """Return the feature of that name of each tensor: (pairs, 3)."""
     return described[:, [layouts.FEATURES.index(f"{tensor}_{name}") for tensor in LAYOUT_TENSORS]]
 
 
 def _weigh_nodes(graph: Graph) -> dict[str, np.ndarray]:
-    """Each configurable node's share, by several measures of how much it matters."""
+    """Return each configurable node's weight by several measures."""
     operations, size = configurable_shares(graph).T
     opcode = graph.node_opcodes[graph.configurable]
     by_opcode = {
@@ -129,8 +129,8 @@ def _weigh_nodes(graph: Graph) -> dict[str, np.ndarray]:
 def _sum_over_nodes(graph: Graph, weighted: np.ndarray) -> np.ndarray:
     """Sum the rows of `weighted` (pairs, columns) that each distinct configuration uses.
 
-    A product with a sparse 0/1 matrix adds in the order of the nodes, every time. Nodes of one
-    opcode at a time, for most columns are 0 for all others.
+    A product with a sparse 0/1 matrix always adds in the order of the nodes. It handles one opcode
+    at a time, because most columns are 0 for all other opcodes.
 
     Returns:
         (distinct configs, columns)

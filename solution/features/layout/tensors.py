@@ -1,8 +1,7 @@
-"""What a layout does to the tensors of the node that takes it.
+"""Describe what a layout does to the tensors of its node.
 
-A layout configuration gives, minor to major, the dimension order of a node's output, input and
-kernel. What matters for speed is not the numbers but which dimension becomes contiguous and how far
-that is from what the program had before.
+A configuration lists the dimensions of a node's output, input and kernel, minor to major. Speed
+depends on which dimension becomes contiguous, and how far that is from the program's layout.
 """
 
 from dataclasses import dataclass
@@ -17,16 +16,16 @@ from solution.features.operands import find_operands
 from solution.features.padding import tensor_ranks
 
 TENSOR_FEATURES = (
-    "given",  # 1 where the configuration says anything
-    "changed",  # 1 where it differs from the layout in the program
-    "minor_changed",  # 1 where another dimension becomes contiguous
+    "given",  # 1 if the configuration gives a layout
+    "changed",  # 1 if it differs from the program's layout
+    "minor_changed",  # 1 if another dimension becomes contiguous
     "minor_size",  # log size of the contiguous dimension
     "minor_ratio",  # log of that size over the contiguous size in the program
-    "violation",  # 1 where the largest dimension is not the contiguous one
-    "waste",  # log of the padded over the true size on the register tile
+    "violation",  # 1 if the largest dimension is not the contiguous one
+    "waste",  # log of the size padded to register tiles over the true size
     "distance",  # share of the given slots that differ from the program's
-    "size",  # log of its elements
-    "displacement",  # how far out the once contiguous dimension moved, 0 to 1
+    "size",  # log of the number of elements
+    "displacement",  # how far out the program's contiguous dimension moved, 0 to 1
 )
 FEATURES = tuple(f"{tensor}_{name}" for tensor in LAYOUT_TENSORS for name in TENSOR_FEATURES)
 
@@ -41,9 +40,9 @@ class Tensors:
 
 
 def describe_layouts(graph: Graph, pairs: Codebook) -> np.ndarray:
-    """Features (pairs, len(FEATURES)) float32 of each (node, layout) pair.
+    """Return features (pairs, len(FEATURES)) float32 of each (node, layout) pair.
 
-    What a configurable node reads is looked up in `graph`, so it must have its neighbours.
+    The operands of configurable nodes are read from `graph`, so it must contain their neighbours.
     """
     node = pairs.node
     blocks = [
@@ -60,9 +59,9 @@ def _slots(number: int) -> slice:
 
 
 def find_tensors(graph: Graph, tensor: str) -> Tensors:
-    """What is read or written of LAYOUT_TENSORS by each configurable node.
+    """Return one of LAYOUT_TENSORS of each configurable node.
 
-    Where a node has no such tensor its rank is 0. The padding of the graph must be repaired.
+    The rank is 0 if a node has no such tensor. The padding of the graph must be repaired.
     """
     nodes = list_tensors(graph, tensor)
     known = nodes >= 0
@@ -74,7 +73,7 @@ def find_tensors(graph: Graph, tensor: str) -> Tensors:
 
 
 def list_tensors(graph: Graph, tensor: str) -> np.ndarray:
-    """The node (configurable,) that makes one of LAYOUT_TENSORS; below 0: there is no such tensor.
+    """Return the node (configurable,) that computes one of LAYOUT_TENSORS; below 0 if none.
 
     The padding of the graph must be repaired.
     """
@@ -85,7 +84,7 @@ def list_tensors(graph: Graph, tensor: str) -> np.ndarray:
 
 
 def _describe_tensor(tensors: Tensors, node: np.ndarray, slots: np.ndarray) -> np.ndarray:
-    """Features (pairs, len(TENSOR_FEATURES)) of one tensor under `slots` (pairs, 6)."""
+    """Return features (pairs, len(TENSOR_FEATURES)) of one tensor under `slots` (pairs, 6)."""
     sizes, ranks, before = tensors.sizes[node], tensors.ranks[node], tensors.layouts[node]
     said = slots >= 0
     given = said[:, 0]
@@ -94,10 +93,10 @@ def _describe_tensor(tensors: Tensors, node: np.ndarray, slots: np.ndarray) -> n
     second = np.where(ranks > 1, second, 1)
     minor_before = _size_at(sizes, before[:, 0])
     differs = said & (slots != before)
-    position = np.argmax(slots == before[:, :1], axis=1)  # of the once contiguous dimension
+    position = np.argmax(slots == before[:, :1], axis=1)  # of the program's contiguous dimension
     stays = ~(slots == before[:, :1]).any(
         axis=1
-    )  # partial layouts may not list it: then it is last
+    )  # a partial layout that does not list it has it last
     moved = np.where(stays, np.maximum(ranks - 1, 0), position) / np.maximum(ranks - 1, 1)
     columns = {
         "given": given,

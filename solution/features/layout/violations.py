@@ -1,6 +1,6 @@
-"""How many nodes a layout configuration gives a layout that does not suit their shape.
+"""Count the nodes whose layout does not suit their shape.
 
-Memory is read fastest along the largest dimension, so that should be the contiguous one.
+Reading along the contiguous dimension is fastest, so the largest dimension should be contiguous.
 
 Source: the violation ratio is a feature of a student report on the competition (rank 107 of 616),
 section 5.2: "the fraction of times over all configurable nodes that the largest dimension size of
@@ -13,19 +13,20 @@ from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import LAYOUT_UNSET
 
-OUTPUT_MINOR = 0  # the slot of a layout that names the minor-most dimension of the output
+OUTPUT_MINOR = 0  # the slot with the output's most minor dimension
 UNSET = ("suits", "program")
-BLOCK_ENTRIES = 1 << 22  # (configuration, node) entries that are counted at once
+BLOCK_ENTRIES = 1 << 22  # (configuration, node) entries in one block
 
 
 def violation_ratios(graph: Graph, unset: str = "suits") -> np.ndarray:
-    """The share (distinct configs,) float64 of all configurable nodes that violate.
+    """Return the share (distinct configs,) float64 of configurable nodes that violate.
 
-    A node violates where its largest output dimension is not the minor-most one of its layout.
+    A node violates if its largest output dimension is not the most minor one of its layout.
 
     Args:
-        unset: of a node whose layout is left to the compiler the report is silent: it "suits", or
-            it has that of the "program" (UNSET).
+        unset: how a node counts whose layout is left to the compiler, which the report does not
+        say:
+            it "suits", or it has the layout of the "program" (UNSET).
     """
     layouts = graph.layouts
     features = graph.node_features[graph.configurable]

@@ -1,9 +1,9 @@
-"""How the loops of a kernel walk each of its tensors.
+"""Trace how the loops of a kernel move along each of its tensors.
 
-The tile is given for the tensor that is cut. Walking from there back through the kernel graph
-gives, for every dimension of every parameter, the loop that moves along it; so the part of each
-parameter that a tile reads is known: how many bytes, cache lines and pages, and how long its
-contiguous runs are. That is what decides how fast a tile is, on any machine with caches.
+A tile is given for one tensor, the tiled one. Tracing from there back through the kernel's graph
+finds the loop that moves along each dimension of each parameter. This tells which part of each
+parameter a tile reads: bytes, cache lines, pages, and the length of contiguous runs. On any machine
+with caches these decide how fast a tile is.
 """
 
 import numpy as np
@@ -21,11 +21,11 @@ from solution.features.work import num_bytes, num_elements
 
 
 def _find_walks(graph: Graph) -> list[Walk]:
-    """Of the tensor that is cut, first, and of every parameter that is no scalar."""
+    """Return the walks of the tiled tensor, then of every parameter but scalars."""
     tiling = find_tiling(graph)
     order = physical_order(graph, tiling.node)
     start: list[Axis] = [Axis()] * len(order)
-    for loop, dimension in enumerate(order):  # those of the output come first
+    for loop, dimension in enumerate(order):  # dimensions of the output come first
         start[dimension] = Axis(loop)
     axes = _trace(graph, tiling.node, tuple(start))
     parameters = np.flatnonzero(graph.node_opcodes == OPCODE_IDS["parameter"])
@@ -38,7 +38,7 @@ find_walks = PerGraph(_find_walks)
 
 
 def _make_walk(graph: Graph, node: int, axes: Axes | None) -> Walk:
-    """A tensor that was not reached is read whole."""
+    """Make the walk of a tensor; one that was not reached is read whole."""
     order = physical_order(graph, node)
     dimensions = graph.node_features[node, vocabulary.SHAPE_DIMENSIONS].astype(np.float64)
     sizes = np.maximum(dimensions[order], 1)
@@ -49,9 +49,9 @@ def _make_walk(graph: Graph, node: int, axes: Axes | None) -> Walk:
 
 
 def _trace(graph: Graph, node: int, start: Axes) -> dict[int, Axes]:
-    """The axes of every node that `node` is computed from, dimensions in their logical order.
+    """Return the axes of every node that `node` is computed from, dimensions in logical order.
 
-    The first way by which a node is reached counts.
+    If several paths reach a node, the first one counts.
     """
     found = {node: start}
     waiting = [node]

@@ -1,6 +1,7 @@
-"""Which loops move along what an operation reads, by those that move along what it makes.
+"""Derive which loops move along an operand from the loops that move along the result.
 
-One rule for each opcode that reads other elements than it makes; all others read the same ones.
+There is one rule for each opcode whose result elements depend on operand elements at other indices.
+All other opcodes read the same indices that they write.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,7 +23,7 @@ from solution.features.tile.walk import Axes, Axis
 
 
 def step_back(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
-    """The axes of what `node` reads from `producer`."""
+    """Return the axes of the operand `producer` of `node`."""
     shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
     ranks = tensor_ranks(graph)
     made, read = shapes[node, : ranks[node]], shapes[producer, : ranks[producer]]
@@ -36,7 +37,7 @@ def step_back(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
 
 
 def _match_ends(made: np.ndarray, read: np.ndarray, axes: Axes) -> Axes:
-    """Dimensions of a reshape: equal ones from either end are the same, the others unknown."""
+    """Match dimensions of a reshape from both ends while sizes are equal; others are unknown."""
     kept = [dimension for dimension in range(len(made)) if made[dimension] > 1]
     wanted = [dimension for dimension in range(len(read)) if read[dimension] > 1]
     found = [Axis()] * len(read)
@@ -71,7 +72,7 @@ def _walk_broadcast(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
 
 def _walk_reduce(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
     rank = int(tensor_ranks(graph)[producer])
-    if rank < len(axes):  # the initial value, or the root of the computation that it calls
+    if rank < len(axes):  # the initial value, or the root of the called computation
         return (Axis(),) * rank
     folded = set(_listed(graph, node, rank - len(axes)))
     left = iter(axes)
@@ -81,7 +82,7 @@ def _walk_reduce(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
 
 
 def _walk_dot(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
-    """Batch dimensions lead; of the last two, the one that is not the sum's is the output's."""
+    """Trace a dot: batch dimensions first; of the last two, one is contracted, one the output's."""
     shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
     rank = int(tensor_ranks(graph)[producer])
     is_left = int(find_operands(graph).input[node]) == producer
@@ -97,7 +98,7 @@ def _walk_dot(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
 
 
 def _walk_convolution(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
-    """A convolution reads an image and weights; only the largest one of a kernel has loops."""
+    """Trace a convolution; only the largest one of a kernel has loops."""
     rank = int(tensor_ranks(graph)[producer])
     convolved = find_convolved(graph)
     if convolved is None or convolved.node != node or rank != len(axes) or rank == 0:
@@ -108,7 +109,7 @@ def _walk_convolution(graph: Graph, node: int, producer: int, axes: Axes) -> Axe
 
 
 def _walk_weights(graph: Graph, convolved: Convolved, axes: Axes) -> Axes:
-    """Each dimension has a loop that sums, but for the output features: those are the output's."""
+    """Trace the weights: every dimension is a loop of the sum, except the output features."""
     numbers, last = _dimension_numbers(graph, convolved.node, len(axes)), len(axes) - 1
     found = [Axis(window=_loop_of(graph, convolved, d)) for d in range(len(axes))]
     made = min(numbers[vocabulary.CONVOLUTION_OUTPUT_FEATURE], last)
@@ -117,7 +118,7 @@ def _walk_weights(graph: Graph, convolved: Convolved, axes: Axes) -> Axes:
 
 
 def _walk_image(graph: Graph, convolved: Convolved, image: int, axes: Axes) -> Axes:
-    """Images of a batch move with the output's, features with the weights', and space with both."""
+    """Trace the image: batch as in the output, features as in the weights, space as in both."""
     numbers, last = _dimension_numbers(graph, convolved.node, len(axes)), len(axes) - 1
     found = [Axis()] * len(axes)
     for made, read, of_weights in _spatial_dimensions(numbers, len(axes)):
@@ -129,7 +130,7 @@ def _walk_image(graph: Graph, convolved: Convolved, image: int, axes: Axes) -> A
     of_weights = numbers[vocabulary.CONVOLUTION_KERNEL_INPUT]
     shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
     if shapes[convolved.weights, of_weights] < shapes[image, feature]:
-        # A depthwise convolution sums over no features: each of the output's reads one.
+        # A depthwise convolution sums over no features: each output feature reads one.
         found[feature] = axes[min(numbers[vocabulary.CONVOLUTION_OUTPUT_FEATURE], last)]
     else:
         found[feature] = Axis(window=_loop_of(graph, convolved, of_weights))
@@ -137,23 +138,23 @@ def _walk_image(graph: Graph, convolved: Convolved, image: int, axes: Axes) -> A
 
 
 def _dimension_numbers(graph: Graph, node: int, rank: int) -> np.ndarray:
-    """The node's features (140,) as numbers of `rank` dimensions, whatever stands there."""
+    """Return the node's features (140,) as valid dimension numbers of a tensor of this rank."""
     return np.clip(graph.node_features[node], 0, rank - 1).astype(int)
 
 
 def _loop_of(graph: Graph, convolved: Convolved, dimension: int) -> int:
-    """The loop that moves along a dimension of the weights: loops follow their physical order."""
+    """Return the loop along a dimension of the weights; loops follow the physical order."""
     positions = np.flatnonzero(physical_order(graph, convolved.weights) == dimension)
     return WINDOW + (int(positions[0]) if len(positions) else 0)
 
 
 def _spatial_dimensions(numbers: np.ndarray, rank: int) -> Iterator[tuple[int, int, int]]:
-    """Which dimension of the output, of the image and of the weights belong together."""
+    """Return which spatial dimensions of the output, the image and the weights correspond."""
     others = (
         numbers[vocabulary.CONVOLUTION_OUTPUT_BATCH],
         numbers[vocabulary.CONVOLUTION_OUTPUT_FEATURE],
     )
-    # Files do not tell the output's spatial dimensions: they are what is left, in order.
+    # Files do not name the output's spatial dimensions: they are the remaining ones, in order.
     made = (dimension for dimension in range(rank) if dimension not in others)
     read = numbers[vocabulary.CONVOLUTION_INPUT_SPATIAL]
     of_weights = numbers[vocabulary.CONVOLUTION_KERNEL_SPATIAL]
@@ -161,7 +162,7 @@ def _spatial_dimensions(numbers: np.ndarray, rank: int) -> Iterator[tuple[int, i
 
 
 def _stride(graph: Graph, node: int, made: int, producer: int, read: int) -> float:
-    """Elements of the producer's dimension that one of the node's dimension moves: at least 1."""
+    """Return how many operand elements one step along the result's dimension moves, at least 1."""
     shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
     return float(max(1.0, np.floor(shapes[producer, read] / max(shapes[node, made], 1))))
 
@@ -183,7 +184,7 @@ def _walk_window(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
 
 
 def _walk_slice(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
-    """Slices at several offsets are how a stencil reads its neighbours: up to the difference."""
+    """Trace a slice; slices at several offsets read a stencil's neighbours, a halo."""
     shapes = graph.node_features[:, vocabulary.SHAPE_DIMENSIONS]
     rank = int(tensor_ranks(graph)[producer])
     if rank != len(axes):
@@ -196,7 +197,7 @@ def _walk_slice(graph: Graph, node: int, producer: int, axes: Axes) -> Axes:
     )
 
 
-MAX_HALO = 16  # a slice that cuts off more than this reads a part, no neighbours
+MAX_HALO = 16  # a slice that cuts off more reads a part of the tensor, not neighbours
 RULES: dict[str, Callable[[Graph, int, int, Axes], Axes]] = {
     "transpose": _walk_transpose,
     "broadcast": _walk_broadcast,

@@ -1,10 +1,10 @@
-"""Cache misses of a tiled loop nest, by counting which loops' data stay in the cache.
+"""Count the cache misses of a tiled loop nest.
 
-The loops of a kernel nest: inside a tile its own loops, around them the loops over tiles. Going
-from the innermost loop outwards, data is reused as long as all that the loops so far touch fits;
-the first loop with which it does not fit brings each of its lines anew at every execution. Caches
-do not always throw out what was used longest ago, so the same is counted once more with a part of
-what does not fit that stays.
+Inside a tile run the kernel's loops, around them the loops over tiles. Going outwards from the
+innermost loop, data is reused as long as everything that the loops so far touch fits into the
+cache. The first loop that no longer fits loads each of its lines again in every execution. Caches
+do not always evict the least recently used line, so a second count keeps a part of what does not
+fit.
 
 Source: the reuse analysis of Wolf and Lam, "A data locality optimizing algorithm", PLDI 1991; cache
 sets that a power-of-two stride leaves unused as in Lam, Rothberg and Wolf, "The cache performance
@@ -27,7 +27,7 @@ FIRST_LEVEL, SECOND_LEVEL = 48 << 10, 1 << 20  # bytes of a processor's data cac
 
 @dataclass(frozen=True)
 class Cache:
-    """A cache or a table of pages with `sets` sets of `ways` blocks."""
+    """A cache or a TLB with `sets` sets of `ways` blocks."""
 
     block: int  # bytes
     ways: int
@@ -40,38 +40,39 @@ class Cache:
 
 @dataclass(frozen=True)
 class Nest:
-    """The loops of a kernel that go round, from the innermost outwards."""
+    """The loops of a kernel that have several iterations, innermost first."""
 
     configs: int
-    levels: np.ndarray  # (levels, configs, NUM_LOOPS): iterations inside each level
-    mean_levels: np.ndarray  # the same, the tiles on the borders with what is left for them
-    executions: np.ndarray  # (levels, configs): how often each level is run
+    levels: np.ndarray  # (levels, configs, NUM_LOOPS): iterations of each loop inside a level
+    mean_levels: np.ndarray  # the same averaged over tiles; tiles at the border are smaller
+    executions: np.ndarray  # (levels, configs): executions of each level
 
 
 class Reached(NamedTuple):
-    """What each level of a nest touches of one tensor: boxes (levels x configs, rank)."""
+    """The box of one tensor that each level of a nest touches: (levels x configs, rank)."""
 
     walk: Walk
-    box: np.ndarray  # by a whole tile
-    mean_box: np.ndarray  # by all tiles, on average
+    box: np.ndarray  # elements along each dimension, for a whole tile
+    mean_box: np.ndarray  # the same, averaged over all tiles
 
 
 class Blocks(NamedTuple):
-    """How many blocks the boxes of one tensor touch: (levels x configs,)."""
+    """The number of blocks that boxes of one tensor touch: (levels x configs,)."""
 
     whole: np.ndarray
     mean: np.ndarray
 
 
 class Misses(NamedTuple):
-    """Blocks (configs,) that are brought in by all tensors together."""
+    """Blocks (configs,) that all tensors together load."""
 
-    least_recent: np.ndarray  # what was used longest ago is thrown out: all stays, or nothing
-    gradual: np.ndarray  # as much stays as there is room for
+    # the least recently used block is evicted: everything stays, or nothing
+    least_recent: np.ndarray
+    gradual: np.ndarray  # as much stays as fits
 
 
 def make_nest(tiling: Tiling, inner: int) -> Nest:
-    """Inside a tile: outer dimensions, then sums, then the loop `inner`; tiles around them."""
+    """Order the loops of a tile: `inner`, sums, outer dimensions; loops over tiles outside."""
     active = [loop for loop in _order(tiling, inner) if tiling.extents[loop] > 1]
     around = [loop for loop in _order(tiling, tiling.rank - 1) if loop in active]
     configs, counts = len(tiling.tiles), tiling.counts
@@ -90,7 +91,7 @@ def make_nest(tiling: Tiling, inner: int) -> Nest:
 
 
 def _order(tiling: Tiling, inner: int) -> list[int]:
-    """Loops from the innermost outwards."""
+    """Return the loops, innermost first."""
     sums = [REDUCTION, *range(NUM_LOOPS - 1, WINDOW - 1, -1)]
     output = list(range(MAX_RANK - 1, -1, -1))
     rest = [tiling.rank - 1, *sums, *(loop for loop in output if loop != tiling.rank - 1)]
@@ -98,32 +99,32 @@ def _order(tiling: Tiling, inner: int) -> list[int]:
 
 
 def reach(walks: Sequence[Walk], nest: Nest) -> list[Reached]:
-    """What each level of the nest touches of each tensor."""
-    # All levels at once: the arrays are small.
+    """Return the boxes that each level of the nest touches, for each tensor."""
+    # All levels in one array operation: the arrays are small.
     whole, mean = (part.reshape(-1, NUM_LOOPS) for part in (nest.levels, nest.mean_levels))
     return [Reached(walk, walk.box(whole), walk.box(mean)) for walk in walks]
 
 
 def count_blocks_of(reached: Reached, block: int) -> Blocks:
-    """Blocks of that many bytes that are touched at each level."""
+    """Count the blocks of `block` bytes that each level touches."""
     walk, box, mean_box = reached
     aligned = _align(walk, box, block)
     return Blocks(*(_count_aligned(walk, part, aligned, block) for part in (box, mean_box)))
 
 
 def count_blocks(walk: Walk, box: np.ndarray, block: int) -> np.ndarray:
-    """Blocks (configs,) that boxes (configs, rank) touch; long strides take one for each step.
+    """Count the blocks (configs,) that boxes (configs, rank) touch; long strides need more.
 
-    On average over all places of such a box in the tensor, if it is cut into such boxes.
+    The count is averaged over all positions of such a box, if the tensor is cut into such boxes.
     """
     return _count_aligned(walk, box, _align(walk, box, block), block)
 
 
 def _align(walk: Walk, box: np.ndarray, block: int) -> np.ndarray:
-    """Bytes (configs, rank) of which all places where such boxes begin are multiples.
+    """Return the alignment (bytes) of box starts per dimension, at most one block: (configs, rank).
 
-    Of blocks, if they are shorter; of dimensions with steps as long as a block nobody asks. What a
-    tile of 16 numbers begins with is where a line does.
+    It is not needed where the stride is a block or more. A tile of 16 float32 numbers, for
+    instance, starts where a cache line does.
     """
     aligned, outer = np.full(box.shape, block, np.float64), block
     for dimension, stride in enumerate(walk.strides.tolist()):
@@ -135,7 +136,7 @@ def _align(walk: Walk, box: np.ndarray, block: int) -> np.ndarray:
 
 
 def _count_aligned(walk: Walk, box: np.ndarray, aligned: np.ndarray, block: int) -> np.ndarray:
-    """Blocks (configs,) of boxes (configs, rank) that begin at multiples of `aligned` bytes."""
+    """Count the blocks (configs,) of boxes (configs, rank) aligned to `aligned` bytes."""
     count = np.ones(len(box))
     for dimension, stride in enumerate(walk.strides):
         steps = box[:, dimension]
@@ -149,10 +150,10 @@ def _count_aligned(walk: Walk, box: np.ndarray, aligned: np.ndarray, block: int)
 def count_misses(
     reached: Sequence[Reached], blocks: Sequence[Blocks], nest: Nest, cache: Cache
 ) -> Misses:
-    """What all levels of the nest bring into the cache; 1 where there is none.
+    """Count what all levels of the nest load into the cache; 1 if nothing.
 
     Args:
-        blocks: of the cache, that each of `reached` touches.
+        blocks: the blocks of the cache that each of `reached` touches.
     """
     configs = nest.configs
     if not len(nest.levels) or not reached:
@@ -163,10 +164,10 @@ def count_misses(
     shape = nest.executions.shape
     brought = np.reshape(sum(own.mean for own in blocks), shape) * nest.executions
     room = np.reshape(cache.blocks / np.maximum(occupied, 1), shape)
-    # As long as all inner levels fit, a level brings each of its blocks once: the last such counts.
+    # While all inner levels fit, a level loads each of its blocks once: the last such level counts.
     fit = np.logical_and.accumulate(room >= 1, axis=0)
     level = np.minimum(fit.sum(axis=0), shape[0] - 1)
-    # What a level keeps of all that it touches, the loop around it need not bring anew.
+    # The loop around a level does not load again what the level keeps.
     kept = np.minimum.accumulate(np.minimum(room, 1), axis=0)[:-1]
     least = np.minimum.accumulate(brought, axis=0)
     gradual = least[0] - (kept * (least[:-1] - least[1:])).sum(axis=0)
@@ -174,7 +175,7 @@ def count_misses(
 
 
 def _occupy(walk: Walk, box: np.ndarray, blocks: np.ndarray, cache: Cache) -> np.ndarray:
-    """Blocks (configs,) of the cache that the boxes keep busy, those of unused sets with them.
+    """Return the blocks (configs,) that boxes occupy, with sets that a stride leaves unused.
 
     Args:
         blocks: (configs,) that the boxes touch.
@@ -191,7 +192,7 @@ def _occupy(walk: Walk, box: np.ndarray, blocks: np.ndarray, cache: Cache) -> np
 
 
 def distinct_sets(stride: float, cache: Cache) -> float:
-    """Sets that a walk with this stride (bytes) reaches: few where it is a power of two."""
+    """Return how many sets a stride (bytes) reaches: few if it is a power of two."""
     if stride < cache.block or stride % cache.block:
         return cache.sets
     return cache.sets / math.gcd(cache.sets, int(stride // cache.block))

@@ -17,18 +17,18 @@ from solution.features.tile.cache import Nest
 from solution.features.tile.loops import count_tails, innermost_loop, is_unit
 from solution.features.tile.tiling import find_tiling
 
-NUMBERS = 16  # float32 of a vector
-VECTOR, NUMBER = 4.0, 1.0  # cycles of an iteration, with vectors and without
+NUMBERS = 16  # float32 numbers in a vector
+VECTOR, NUMBER = 4.0, 1.0  # cycles of an iteration, with and without vectors
 START = 20.0  # cycles to start the innermost loop, or the loop around it
 MISS = {"first_level": 4.0, "second_level": 15.0, "page_table": 20.0}  # cycles
 
 
 def estimate_cycles(graph: Graph, nest: Nest, misses: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Cycles (configs,) of one iteration.
+    """Return the estimated cycles (configs,) of one iteration.
 
     Args:
-        nest: the graph's.
-        misses: (configs,) blocks that each cache brings in.
+        nest: the graph's loop nest.
+        misses: (configs,) blocks that each cache loads.
     """
     tiling = find_tiling(graph)
     work = NUMBER * np.ones(len(tiling.tiles))

@@ -1,9 +1,9 @@
-"""A kernel with its fusions inlined: the one computation that runs.
+"""Inline the fusions of a kernel, so that one computation remains.
 
-In the files a fusion stands beside what it fuses. It is linked to its operands and to the root of
-the computation that it calls; the parameters of that computation are nodes of their own, and no
-edge says which operand each of them is. So a tensor that a kernel reads stands there once for every
-fusion around it, and the way from a loop to what it reads ends inside.
+In the files a fusion is a node beside the computation that it fuses. It has edges to its operands
+and to the root of that computation. The computation's parameters are separate nodes, and no edge
+tells which operand each of them is. A tensor that a kernel reads therefore appears once for every
+fusion around it, and a path from a loop to what it reads ends at a parameter.
 """
 
 import dataclasses
@@ -20,17 +20,17 @@ from solution.features.pruning import keep_nodes
 
 
 def inline_fusions(graph: Graph) -> Graph:
-    """Put the root of its computation in each fusion's place, and operands in its parameters'.
+    """Replace each fusion by the root of its computation, and parameters by operands.
 
-    An operand and a parameter are the same tensor where type, shape and layout agree; which of
-    several alike is which, only their numbers say. Nodes keep their order. A fusion that is not
-    linked to a computation of its own stays, and a graph without others comes back itself.
+    A parameter matches the operand with the same type, shape and layout; among equal ones the order
+    of numbers decides. Nodes keep their order. A fusion without an edge to a computation stays. A
+    graph with no other fusions is returned itself.
     """
     return _inlined(graph) or graph
 
 
 def _inline(graph: Graph) -> Graph | None:
-    """None where there is nothing to inline, since a graph must not keep itself in memory."""
+    """Return None if there is nothing to inline: a graph must not cache a reference to itself."""
     fusions = np.flatnonzero(graph.node_opcodes == OPCODE_IDS["fusion"]).tolist()
     if not fusions:
         return None
@@ -54,7 +54,7 @@ _inlined = PerGraph(_inline)
 
 
 def _resolve(graph: Graph, fusions: Sequence[int]) -> np.ndarray:
-    """The node (nodes,) that each node is when fusions are inlined, itself for most."""
+    """Return which node (nodes,) replaces each node; for most the node itself."""
     producers = _list_producers(graph)
     is_root = graph.node_features[:, vocabulary.IS_ROOT] > 0
     called = {fusion: [n for n in producers[fusion] if is_root[n]] for fusion in fusions}
@@ -83,7 +83,7 @@ def _list_producers(graph: Graph) -> dict[int, list[int]]:
 def _find_parameters(
     graph: Graph, producers: dict[int, list[int]], is_root: np.ndarray, root: int
 ) -> list[int]:
-    """The parameters of the computation of `root`, not of those that it calls."""
+    """Return the parameters of the computation of `root`, not of computations it calls."""
     found, waiting = {root}, [root]
     while waiting:
         new = {node for node in producers[waiting.pop()] if not is_root[node]} - found
@@ -96,7 +96,7 @@ def _find_parameters(
 def _match(
     graph: Graph, parameters: Sequence[int], operands: Sequence[int]
 ) -> list[tuple[int, int]]:
-    """Pairs of a parameter and the operand that it is."""
+    """Return pairs of a parameter and its operand."""
     columns = np.r_[vocabulary.ELEMENT_TYPE, vocabulary.SHAPE_DIMENSIONS, vocabulary.NODE_LAYOUT]
     numbers = graph.node_features[:, vocabulary.PARAMETER_NUMBER]
     left = defaultdict(list)
@@ -105,6 +105,6 @@ def _match(
     pairs = []
     for parameter in sorted(parameters, key=lambda node: (numbers[node], node)):
         alike = left[graph.node_features[parameter, columns].tobytes()]
-        if alike:  # the last one stays: what is read twice is one operand
+        if alike:  # the last operand stays available: an operand that is read twice has one edge
             pairs.append((parameter, alike.pop() if len(alike) > 1 else alike[0]))
     return pairs

@@ -1,4 +1,4 @@
-"""What a kernel is: the same in every row of its table.
+"""Describe a kernel by columns that are the same in every row of its table.
 
 Node features are summed, averaged and maximised by groups of opcodes, so that trees can tell
 kernels that move data from kernels that compute.
@@ -14,7 +14,7 @@ from solution.features.padding import tensor_ranks
 from solution.features.tile.tiling import Tiling, find_tiling
 from solution.features.work import contracted_size, num_bytes, num_elements, num_operations
 
-# Opcodes that set the shape of a kernel's loops are counted one by one, the rest together.
+# Opcodes that determine a kernel's loops are counted separately, the others together.
 COUNTED = (
     "parameter",
     "constant",
@@ -41,7 +41,7 @@ GROUPS = {
     "slow": ("exponential", "exponential-minus-one", "log", "log-plus-one", "tanh", "logistic",
              "power", "sqrt", "rsqrt", "cbrt", "divide", "sine", "cosine", "erf", "remainder"),
 }  # fmt: skip
-OTHER = "other"  # whatever is left works element by element
+OTHER = "other"  # the remaining opcodes are element-wise
 WINDOWS = 4
 
 FEATURES = (
@@ -63,7 +63,7 @@ FEATURES = (
 
 
 def describe_kernel(graph: Graph) -> Columns:
-    """The columns FEATURES."""
+    """Return the columns FEATURES."""
     tiling = find_tiling(graph)
     return {**_describe(graph, tiling), **_count_opcodes(graph), **_aggregate(graph)}
 

@@ -1,4 +1,4 @@
-"""The loops of a kernel as tokens for a net: one for each dimension that a tile may cut."""
+"""Return the loops of a kernel as tokens for a net, one for each dimension that a tile may cut."""
 
 import numpy as np
 
@@ -10,14 +10,14 @@ TOKEN_FEATURES = 9
 
 
 def dimension_tokens(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
-    """How every configuration cuts every loop.
+    """Describe how every configuration tiles every loop.
 
     Returns:
         tokens (configs, NUM_LOOPS, TOKEN_FEATURES) float32 of about unit size: logarithms of the
-        loop's length, of its tile, of the number of tiles, of what an uneven last tile adds, of the
-        tail of a vector of 16; distance from the contiguous dimension; whether it is the output's,
-        a sum's or a kernel's.
-        active (NUM_LOOPS,) float32: 1 where the loop goes round.
+        loop's length, of its tile, of the number of tiles, of the surplus of an uneven last tile,
+        of the tail of a vector of 16; distance from the contiguous dimension; whether the loop
+        belongs to the output, a sum, or a convolution's kernel. active (NUM_LOOPS,) float32: 1
+        where the loop has several iterations.
     """
     tiling = find_tiling(graph)
     tile, count = tiling.tiles, tiling.counts

@@ -1,8 +1,8 @@
-"""How the loops of a tile run: trips of the innermost one, starts, remainders, passes.
+"""Describe how the loops of a tile run: trip counts, starts, vector tails, passes.
 
-A kernel is a nest of loops (solution.features.tile.tiling) that a compiler vectorises where the
-innermost one runs along contiguous memory. A short inner loop starts often, a length that is no
-multiple of the vector leaves a tail, and every operation of a fused kernel passes over the tile.
+A kernel is a loop nest (solution.features.tile.tiling). A compiler vectorises it if the innermost
+loop runs along contiguous memory. A short inner loop starts often; a length that is no multiple of
+the vector leaves a tail; every operation of a fused kernel passes over the tile.
 """
 
 import numpy as np
@@ -16,10 +16,10 @@ from solution.features.tile.cache import FIRST_LEVEL, SECOND_LEVEL, Nest, make_n
 from solution.features.tile.tiling import REDUCTION, WINDOW, Tiling, find_tiling
 from solution.features.work import num_elements
 
-VECTORS = (8, 16)  # float32 numbers in a vector of 256 and of 512 bits
-OUTER = 3  # loops around the innermost that are described one by one
-SPATIAL = 3  # dimensions of a convolution's kernel that are
-# Nodes that no pass over the tile computes.
+VECTORS = (8, 16)  # float32 numbers in vectors of 256 and 512 bits
+OUTER = 3  # number of loops around the innermost one that have columns
+SPATIAL = 3  # spatial dimensions of a convolution's kernel
+# Nodes that need no pass over the tile.
 FREE = ("parameter", "constant", "broadcast", "tuple", "fusion", "iota", "bitcast")
 
 FEATURES = (
@@ -50,9 +50,9 @@ FEATURES = (
 
 
 def innermost_loop(graph: Graph) -> int:
-    """The loop that a compiler of C puts inside: the output's minor one, or the sum's.
+    """Return the loop that a C compiler puts innermost: the output's minor one, or the sum's.
 
-    The sum's where all that is summed lies together along it, as in A times B transposed.
+    It is the sum's if everything summed is contiguous along it, as in A times B transposed.
     """
     summed = [walk for walk in find_walks(graph)[1:] if walk.follows()[REDUCTION]]
     if summed and all(walk.axes[-1].loop == REDUCTION for walk in summed):
@@ -61,15 +61,15 @@ def innermost_loop(graph: Graph) -> int:
 
 
 def find_nest(graph: Graph) -> Nest:
-    """The kernel's loops, from the innermost outwards."""
+    """Return the kernel's loops, innermost first."""
     return make_nest(find_tiling(graph), innermost_loop(graph))
 
 
 def describe_loops(graph: Graph, nest: Nest) -> Columns:
-    """The columns FEATURES.
+    """Return the columns FEATURES.
 
     Args:
-        nest: the graph's.
+        nest: the graph's loop nest.
     """
     tiling, inner = find_tiling(graph), innermost_loop(graph)
     trips, counts = tiling.tiles, tiling.counts
@@ -95,13 +95,13 @@ def describe_loops(graph: Graph, nest: Nest) -> Columns:
 
 
 def is_unit(graph: Graph) -> bool:
-    """Whether the innermost loop runs along contiguous memory in all tensors that it moves in."""
+    """Tell if the innermost loop runs along contiguous memory in every tensor it moves in."""
     inner = innermost_loop(graph)
     return all(w.inner_stride(inner) in (0.0, w.element_bytes) for w in find_walks(graph))
 
 
 def count_tails(tiling: Tiling, loop: int, vector: int) -> np.ndarray:
-    """Vector iterations and those of the tails (configs,), over what a loop without tails takes."""
+    """Return vector and tail iterations (configs,), relative to a loop without tails."""
     extent, trip = tiling.extents[loop], tiling.tiles[:, loop]
     full = np.floor(extent / trip)
     last = extent - full * trip
@@ -137,7 +137,7 @@ def _outer_loops(tiling: Tiling) -> dict[str, np.ndarray]:
 
 
 def count_passes(graph: Graph) -> int:
-    """Operations whose result is about as large as the tensor that is cut."""
+    """Count the operations whose result is about as large as the tiled tensor."""
     cut = find_tiling(graph).extents[:MAX_RANK].prod()
     computed = ~np.isin(graph.node_opcodes, [OPCODE_IDS[name] for name in FREE])
     return int((computed & (num_elements(graph) >= cut / 2)).sum())

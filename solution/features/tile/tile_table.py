@@ -1,9 +1,9 @@
-"""A row for each configuration of a tile graph: the tile, the kernel, and how they fit.
+"""Return a row for each configuration of a tile graph: the tile, the kernel, and how they fit.
 
-The table feeds LightGBM as it is and the tile net after scaling. Tile sizes mean little alone; they
-are set against the tensor that they cut up: how many tiles, how much is wasted at the borders, how
-much work there is for each byte that is moved, what stays in the caches. Bounds that count register
-tiles of a TPU are turned into elements first (solution.features.tile.tiling).
+LightGBM reads the table as it is, the tile net after scaling. Tile sizes alone mean little. They
+are compared with the tiled tensor: number of tiles, work wasted at the borders, work per byte
+moved, what stays in the caches. Bounds that count a TPU's register tiles are first converted to
+elements (solution.features.tile.tiling).
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ from solution.features.tile import loops, traffic
 from solution.features.tile.fusions import inline_fusions
 from solution.features.tile.tiling import REDUCTION, Tiling, find_tiling
 
-MINOR = 3  # dimensions that are told from the contiguous one, whatever the rank
+MINOR = 3  # dimensions counted from the contiguous one, for any rank
 
 _BLOCKS = {
     "kernel": "the tile of a convolution's kernel",
@@ -57,7 +57,7 @@ FEATURES = (*CONFIGURATION, *FIT, *REUSE, *loops.FEATURES, *traffic.FEATURES, *k
 
 
 def tile_rows(graph: Graph) -> np.ndarray:
-    """The columns FEATURES (configs, columns) float32, a row for each configuration in order."""
+    """Return the columns FEATURES (configs, columns) float32, one row for each configuration."""
     graph = inline_fusions(graph)
     tiling, nest = find_tiling(graph), loops.find_nest(graph)
     fit = _fit(graph, tiling)
@@ -78,10 +78,10 @@ def _configuration(graph: Graph) -> dict[str, np.ndarray]:
 
 
 def _fit(graph: Graph, tiling: Tiling) -> dict[str, np.ndarray]:
-    """How the tile fits the tensor that it cuts."""
+    """Return the columns FIT: how the tile fits the tiled tensor."""
     sizes, tiles = tiling.extents[:MAX_RANK], tiling.tiles[:, :MAX_RANK]
     counts = tiling.counts[:, :MAX_RANK]
-    # Times the inverse, not over the size: models were trained on what that rounds to.
+    # Multiply by the inverse instead of dividing: trained models depend on its rounding.
     inverse = 1 / sizes
     wastes = counts * tiles * inverse
     shares, logs = np.log(tiles * inverse), np.log(counts)
@@ -110,18 +110,18 @@ def _fit(graph: Graph, tiling: Tiling) -> dict[str, np.ndarray]:
 
 
 def _pad(tile: np.ndarray, unit: int) -> np.ndarray:
-    """The tile (configs,) filled up to whole units, over itself."""
+    """Return log of the tile (configs,) padded to whole units, over the tile."""
     return np.log(np.ceil(tile / unit) * unit / tile)
 
 
 def _reuse(tiling: Tiling, minor: np.ndarray) -> dict[str, np.ndarray]:
-    """Arithmetic intensity of a tile seen as a matrix product: rows x columns x step.
+    """Return the columns REUSE, with the tile seen as a matrix product: rows x columns x step.
 
     Args:
         minor: (configs,) log1p of the tile along the contiguous dimension.
     """
     volume, tiles = (part[:, :MAX_RANK].prod(axis=1) for part in (tiling.tiles, tiling.counts))
-    # The loops of the sum behind an element: of a dot or reduce, over a convolution's kernel.
+    # The loops of the sum: of a dot or reduce, or over a convolution's kernel.
     step, reductions = (part[:, REDUCTION:].prod(axis=1) for part in (tiling.tiles, tiling.counts))
     columns = np.maximum(np.exp(minor) - 1, 1)
     rows, step = np.maximum(volume / columns, 1), np.maximum(step, 1)

@@ -1,9 +1,9 @@
-"""Which tensor a tile cuts up, and how large the tile is in elements.
+"""Find the tensor that a tile cuts, and the tile's size in elements.
 
-The files do not say either. On a CPU a tile counts elements of the kernel's output. In the kernels
-of the TPU its two minor bounds count register tiles (8, 16 or 32 sublanes by 128 lanes, by the
-element's width), and where a kernel ends in a reduction it is the reduced tensor that is cut. The
-candidates of a kernel give it away: no bound may exceed the tensor that it cuts.
+The files say neither. On a CPU a tile counts elements of the kernel's output. On a TPU its two
+minor bounds count register tiles (8, 16 or 32 sublanes by 128 lanes, by the element's width), and
+if a kernel ends in a reduction, the tile cuts the reduced tensor. The candidates tell: no bound
+exceeds the tensor that it cuts.
 """
 
 from dataclasses import dataclass
@@ -20,8 +20,8 @@ from solution.features.operands import NONE, find_operands, terms_of_dots
 from solution.features.padding import tensor_ranks
 from solution.features.work import num_elements
 
-# The loops of a kernel: one for each dimension of the tensor that is cut, from major to minor, one
-# for the sum behind an element, one for each dimension of a convolution's weights.
+# The loops of a kernel: one for each dimension of the tiled tensor, major to minor; one for the sum
+# behind an element; one for each dimension of a convolution's weights.
 REDUCTION = MAX_RANK
 WINDOW = MAX_RANK + 1
 NUM_LOOPS = 2 * MAX_RANK + 1
@@ -31,15 +31,15 @@ NUM_LOOPS = 2 * MAX_RANK + 1
 class Tiling:
     """How the candidates of a kernel divide its loops."""
 
-    node: int  # whose tensor is cut
-    rank: int  # of that tensor; a scalar counts as one dimension
+    node: int  # the node of the tiled tensor
+    rank: int  # rank of that tensor; 1 for a scalar
     in_registers: bool  # the two minor bounds count register tiles
     extents: np.ndarray  # (NUM_LOOPS,) float64: iterations of each loop, at least 1
-    tiles: np.ndarray  # (configs, NUM_LOOPS) float64: iterations inside a tile, 1 ... extents
+    tiles: np.ndarray  # (configs, NUM_LOOPS) float64: iterations inside a tile, from 1 to extents
 
     @cached_property
     def counts(self) -> np.ndarray:
-        """Tiles along each loop: (configs, NUM_LOOPS)."""
+        """The number of tiles along each loop: (configs, NUM_LOOPS)."""
         return np.ceil(self.extents / self.tiles)
 
 
@@ -55,14 +55,15 @@ def _find_tiling(graph: Graph) -> Tiling:
         extents[REDUCTION] = _reduction_length(graph)
     else:
         extents[WINDOW:] = physical_sizes(graph, convolved.weights)
-        extents[WINDOW + convolved.output_position] = 1  # the output has a loop for its features
+        # the output's features have a loop of the output
+        extents[WINDOW + convolved.output_position] = 1
     window = tiles[:, TILE_BLOCKS["kernel"]][:, :MAX_RANK]
     if in_registers:
         bounds = bounds * _register_shape(graph, node)
         window = window * _register_shape(graph, node if convolved is None else convolved.weights)
     step = tiles[:, TILE_BLOCKS["input"]][:, :1]
     given = np.concatenate([bounds, step, window], axis=1)
-    whole = (given == 0) & (np.arange(NUM_LOOPS) >= REDUCTION)  # a bound that is not given
+    whole = (given == 0) & (np.arange(NUM_LOOPS) >= REDUCTION)  # bounds that the file does not give
     tiles = np.clip(np.where(whole, extents, given), 1, extents)
     return Tiling(node, max(1, int(tensor_ranks(graph)[node])), in_registers, extents, tiles)
 
@@ -71,10 +72,10 @@ find_tiling = PerGraph(_find_tiling)
 
 
 def output_node(graph: Graph) -> int:
-    """The node whose tensor the kernel writes.
+    """Return the node whose tensor the kernel writes.
 
-    The largest tensor that nobody in the kernel consumes; where that is a tuple, its largest part;
-    where there is none, the largest tensor at all.
+    It is the largest tensor without a reader in the kernel; for a tuple, its largest element; if
+    every tensor is read, the largest of all.
     """
     ranks, elements = tensor_ranks(graph), num_elements(graph)
     consumed = np.zeros(graph.num_nodes, bool)
@@ -89,7 +90,7 @@ def output_node(graph: Graph) -> int:
 
 
 def physical_sizes(graph: Graph, node: int) -> np.ndarray:
-    """The sizes (6,) of the node's dimensions from major to minor, the order that tiles have.
+    """Return the sizes (6,) of a node's dimensions, major to minor, as tiles list them.
 
     1 past the rank.
     """
@@ -101,7 +102,7 @@ def physical_sizes(graph: Graph, node: int) -> np.ndarray:
 
 
 def physical_order(graph: Graph, node: int) -> np.ndarray:
-    """The node's dimensions (rank,) from major to minor."""
+    """Return a node's dimensions (rank,) from major to minor."""
     rank = int(tensor_ranks(graph)[node])
     layout = graph.node_features[node, vocabulary.NODE_LAYOUT][:rank].astype(np.int64)
     if sorted(layout) != list(range(rank)):
@@ -110,11 +111,11 @@ def physical_order(graph: Graph, node: int) -> np.ndarray:
 
 
 def _find_cut_tensor(graph: Graph, largest: np.ndarray) -> tuple[int, bool]:
-    """The node, and whether bounds of at most `largest` (6,) count its register tiles.
+    """Return the tiled node, and whether bounds up to `largest` (6,) count its register tiles.
 
-    Only tiles of a TPU are so small that register tiles of a tensor may be meant. Best is a tensor
-    that the largest bounds just cover, then one that they stay inside. The output comes first, then
-    larger tensors, and of equal ones the furthest from the inputs: the others lead to it.
+    Only a TPU's tiles are small enough to count register tiles. The best node is one that the
+    largest bounds exactly cover, then one that contains them. Among equals the output comes first,
+    then larger tensors, then those furthest from the inputs, because the others lead to it.
     """
     output, ranks = output_node(graph), tensor_ranks(graph)
     used = int(np.count_nonzero(largest))

@@ -1,8 +1,8 @@
-"""What a tile costs the memory: working set, cache lines, pages, traffic, misses.
+"""Describe what a tile costs the memory: working set, cache lines, pages, traffic, misses.
 
-For every tensor that a kernel reads or writes (solution.features.tile.access) the box that a tile
-touches is counted in blocks of a cache line or a page. Traffic is the tiles times that, over what
-has to be moved at least once: 1 is perfect on any kernel, however large.
+For every tensor that a kernel reads or writes (solution.features.tile.access), the box that a tile
+touches is counted in cache lines and pages. Traffic is that count times the number of tiles, over
+the count of the whole tensor: 1 is the optimum for any kernel.
 """
 
 from dataclasses import dataclass
@@ -37,12 +37,12 @@ CACHES = {
     "page_table": Cache(PAGE, 4, 16),  # 64 pages
 }
 BLOCKS = sorted({cache.block for cache in CACHES.values()})
-SIZES = {  # bytes; the scratchpad is what a TPU core fills with tiles
+SIZES = {  # bytes; a TPU core fills the scratchpad with tiles
     "first_level": FIRST_LEVEL,
     "second_level": SECOND_LEVEL,
     "scratchpad": 16 << 20,
 }
-READ = 2  # tensors that are described one by one: the largest, then the one walked worst
+READ = 2  # tensors with columns: the largest, then the one with the worst access
 
 _OF_ALL = (
     Feature("working_set", "log1p bytes", "all that a tile touches has to stay in the cache"),
@@ -89,16 +89,16 @@ class Touch:
     elements: np.ndarray
     lines: np.ndarray
     pages: np.ndarray
-    run: np.ndarray  # elements that lie together
-    trips: np.ndarray  # tiles for which it is read anew, where the last one's part is kept
+    run: np.ndarray  # contiguous elements
+    trips: np.ndarray  # how often it is read again over all tiles, if the last tile's part is kept
     least: float  # cache lines of the whole tensor
 
 
 def describe_traffic(graph: Graph, nest: Nest) -> Columns:
-    """The columns FEATURES.
+    """Return the columns FEATURES.
 
     Args:
-        nest: the graph's.
+        nest: the graph's loop nest.
     """
     tiling, inner = find_tiling(graph), find_tiling(graph).rank - 1
     walks = find_walks(graph)
@@ -113,7 +113,7 @@ def describe_traffic(graph: Graph, nest: Nest) -> Columns:
 
 
 def touch(walk: Walk, tiling: Tiling) -> Touch:
-    """Count what every configuration's tile touches of the tensor."""
+    """Count what each configuration's tile touches of the tensor."""
     box = walk.box(tiling.tiles)
     return Touch(
         walk,
@@ -127,7 +127,7 @@ def touch(walk: Walk, tiling: Tiling) -> Touch:
 
 
 def _contiguous(walk: Walk, box: np.ndarray) -> np.ndarray:
-    """Elements (configs,) that follow each other in memory."""
+    """Return the length (configs,) of contiguous runs in elements."""
     run, whole = np.ones(len(box)), np.ones(len(box), bool)
     for dimension in reversed(range(len(walk.sizes))):
         run = np.where(whole, run * box[:, dimension], run)
@@ -136,7 +136,7 @@ def _contiguous(walk: Walk, box: np.ndarray) -> np.ndarray:
 
 
 def _count_trips(walk: Walk, tiling: Tiling) -> np.ndarray:
-    """How often (configs,) its part changes, tiles from the output's major dimension inwards."""
+    """Count how often (configs,) a part changes; the output's major dimension is outermost."""
     follows, counts = walk.follows(), tiling.counts
     trips, runs = np.ones(len(counts)), np.ones(len(counts))
     for loop in (*range(MAX_RANK), *range(WINDOW, NUM_LOOPS), REDUCTION):
@@ -175,9 +175,9 @@ def _describe_misses(graph: Graph, walks: list[Walk], nest: Nest) -> dict[str, n
 
 
 def _count_misses(walks: list[Walk], nest: Nest) -> dict[str, Misses]:
-    """Of each of CACHES."""
+    """Return the misses of each of CACHES."""
     reached = reach(walks, nest)
-    blocks = {  # caches of equal blocks count the same ones
+    blocks = {  # caches with equal blocks share a count
         block: [count_blocks_of(own, block) for own in reached] for block in BLOCKS
     }
     return {n: count_misses(reached, blocks[c.block], nest, c) for n, c in CACHES.items()}
@@ -186,7 +186,7 @@ def _count_misses(walks: list[Walk], nest: Nest) -> dict[str, Misses]:
 def _describe_one(
     item: Touch | None, name: str, tiling: Tiling, number: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Of one tensor; zeros where there is none."""
+    """Return the columns of one tensor; zeros if there is none."""
     if item is None:
         return {f"{name}_{key}": np.zeros(len(number)) for key, _, _ in _OF_ONE}
     inner, cache = tiling.rank - 1, CACHES["first_level"]

@@ -1,4 +1,4 @@
-"""How the loops of a kernel move along one tensor, and which part of it they touch."""
+"""Describe how the loops of a kernel move along one tensor, and which part they touch."""
 
 from dataclasses import dataclass
 
@@ -9,12 +9,12 @@ from solution.features.tile.tiling import NUM_LOOPS
 
 @dataclass(frozen=True)
 class Axis:
-    """Which loops move along one dimension of a tensor. No loop: it is always read whole."""
+    """The loops that move along one dimension of a tensor; without a loop it is read whole."""
 
     loop: int | None = None
     window: int | None = None  # the loop over a convolution's weights
     step: float = 1.0  # elements that one iteration of `loop` moves
-    halo: float = 0.0  # elements that an iteration reads beside its own
+    halo: float = 0.0  # neighbouring elements that an iteration reads as well
 
 
 Axes = tuple[Axis, ...]
@@ -22,7 +22,7 @@ Axes = tuple[Axis, ...]
 
 @dataclass(frozen=True)
 class Walk:
-    """How the loops move along one tensor, dimensions from major to minor."""
+    """How the loops move along one tensor; dimensions from major to minor."""
 
     node: int
     sizes: np.ndarray  # (rank,) float64
@@ -31,7 +31,7 @@ class Walk:
     element_bytes: float
 
     def box(self, iterations: np.ndarray) -> np.ndarray:
-        """Elements that `iterations` (configs, NUM_LOOPS) touch along each dimension.
+        """Return how many elements `iterations` (configs, NUM_LOOPS) touch along each dimension.
 
         Returns:
             (configs, rank)
@@ -42,7 +42,7 @@ class Walk:
         return np.stack(columns, axis=1) if columns else np.ones((len(iterations), 0))
 
     def follows(self) -> np.ndarray:
-        """Which loops move along it: (NUM_LOOPS,) bool."""
+        """The loops that move along the tensor: (NUM_LOOPS,) bool."""
         found = np.zeros(NUM_LOOPS, bool)
         for axis in self.axes:
             for loop in (axis.loop, axis.window):
@@ -51,7 +51,7 @@ class Walk:
         return found
 
     def inner_stride(self, loop: int) -> float:
-        """Bytes from one iteration of the loop to the next; 0 where it stays."""
+        """Return the bytes between two iterations of the loop; 0 if it does not move."""
         moved = [
             stride * axis.step
             for axis, stride in zip(self.axes, self.strides, strict=True)
