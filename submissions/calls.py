@@ -7,6 +7,8 @@ files). Its answers are trusted only as far as they can be read: see submissions
 import json
 import os
 import re
+import resource
+import selectors
 import shutil
 import subprocess
 import sys
@@ -32,6 +34,7 @@ from submissions.failures import (
     BAD_REPLY,
     NO_CREDENTIALS,
     TIMED_OUT,
+    TOO_LARGE,
     KaggleError,
     Kind,
     explain,
@@ -43,8 +46,11 @@ from submissions.stopping import stopped_by_signals
 Answer = TypeVar("Answer")
 
 REPORT_SECONDS = 1.0  # between two looks at the progress of a download
-# For what a killed call printed: a child of its own may hold the pipes for ever.
-DRAIN_SECONDS = 1.0
+# A compressed answer of a few megabytes may inflate to any size, and the CLI keeps it whole. What
+# its libraries take before it asks anything is part of this.
+MOST_OF_AN_ANSWER = 2 << 30  # bytes
+MOST_PRINTED = 16 << 20  # bytes; a page of 200 submissions takes a hundred thousand
+BLOCK = 1 << 16  # bytes that are read at once
 # VERBOSE prints every request with its key; the others change what a command does.
 NOT_PASSED_ON = (
     "VERBOSE",
@@ -88,8 +94,18 @@ class Calls:
         command: Sequence[str],
         limit: float | None = None,
         report: Callable[[], None] | None = None,
+        *,
+        memory: int = MOST_OF_AN_ANSWER,
+        file: int = MOST_OF_AN_ANSWER,
     ) -> str:
-        """Run one command and return what it printed; KaggleError where it failed."""
+        """Run one command and return what it printed; KaggleError where it failed.
+
+        Args:
+            limit: seconds; by default those of a question.
+            report: called now and then meanwhile.
+            memory: bytes that the command may take.
+            file: bytes of each file that it writes.
+        """
         seconds = self.settings.call_seconds if limit is None else limit
         whole = [find_program(), "-W", *command]
         _check_credentials(doing)
@@ -98,13 +114,16 @@ class Calls:
             _start(whole, self.keep_open) as process,
         ):
             try:
+                _bound(process, memory, file)
                 output = _await(process, seconds, report)
             except BaseException:  # a stopped command must not go on by itself
                 process.kill()
                 raise
         if output is None:
             raise self.explain(TIMED_OUT, doing, "", seconds)
-        printed = redact(output)
+        if len(output) > MOST_PRINTED:
+            raise self.explain(TOO_LARGE, doing, "")
+        printed = redact(output.decode("utf-8", "replace"))
         if process.returncode:
             raise self.explain(tell(printed), doing, printed)
         return printed
@@ -127,7 +146,7 @@ def _check_credentials(doing: str) -> None:
         )
 
 
-def _start(command: Sequence[str], keep_open: Sequence[int]) -> subprocess.Popen[str]:
+def _start(command: Sequence[str], keep_open: Sequence[int]) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
             command,
@@ -135,8 +154,7 @@ def _start(command: Sequence[str], keep_open: Sequence[int]) -> subprocess.Popen
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            encoding="utf-8",
-            errors="replace",
+            bufsize=0,
             pass_fds=keep_open,
         )
     except OSError as error:  # it is there; what its first line names may not be
@@ -146,25 +164,52 @@ def _start(command: Sequence[str], keep_open: Sequence[int]) -> subprocess.Popen
         ) from error
 
 
+def _bound(process: subprocess.Popen[bytes], memory: int, file: int) -> None:
+    """Limit the memory of a process that has just begun, and the size of each file it writes."""
+    if not hasattr(resource, "prlimit"):  # of Linux
+        return
+    for kind, most in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_FSIZE, file)):
+        with suppress(ProcessLookupError):  # it has ended already
+            soft, hard = resource.prlimit(process.pid, kind)
+            allowed = [most, *(n for n in (soft, hard) if n != resource.RLIM_INFINITY)]
+            resource.prlimit(process.pid, kind, (min(allowed), hard))
+
+
 def _await(
-    process: subprocess.Popen[str], seconds: float, report: Callable[[], None] | None
-) -> str | None:
-    """What the process prints until it ends; None where it was killed after `seconds`."""
+    process: subprocess.Popen[bytes], seconds: float, report: Callable[[], None] | None
+) -> bytes | None:
+    """Return what the process prints until it ends, and its errors after that.
+
+    It is killed after `seconds`, of which nothing is returned, and when it prints too much.
+    """
+    assert process.stdout is not None
+    assert process.stderr is not None
+    printed = {process.stdout.fileno(): bytearray(), process.stderr.fileno(): bytearray()}
     deadline = time.monotonic() + seconds
-    while True:
-        left = deadline - time.monotonic()
-        try:
-            out, err = process.communicate(timeout=max(0.01, min(left, REPORT_SECONDS)))
-        except subprocess.TimeoutExpired:
-            if time.monotonic() >= deadline:
+    with selectors.DefaultSelector() as selector:
+        for pipe in printed:
+            selector.register(pipe, selectors.EVENT_READ)
+        while selector.get_map() and sum(map(len, printed.values())) <= MOST_PRINTED:
+            left = deadline - time.monotonic()
+            if left <= 0:
                 process.kill()
-                with suppress(subprocess.TimeoutExpired):
-                    process.communicate(timeout=DRAIN_SECONDS)
                 return None
-            if report is not None:
+            ready = selector.select(min(left, REPORT_SECONDS))
+            for key, _ in ready:
+                block = os.read(key.fd, BLOCK)
+                printed[key.fd] += block
+                if not block:
+                    selector.unregister(key.fd)
+            if not ready and report is not None:
                 report()
-        else:
-            return f"{out}\n{err}"
+        if selector.get_map():
+            process.kill()
+    try:
+        process.wait(max(0.01, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return None
+    return b"\n".join(printed.values())
 
 
 def find_program() -> str:

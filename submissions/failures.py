@@ -47,6 +47,12 @@ BAD_REPLY = Kind(
     passing=True,
     undecided=True,
 )
+TOO_LARGE = Kind(
+    "too large",
+    "Kaggle's answer is larger than it can be",
+    "Look at the network: something may stand between. Then run the same command again.",
+    undecided=True,
+)
 UNKNOWN = Kind(
     "unknown",
     "the kaggle CLI failed",
@@ -64,6 +70,7 @@ RULES = "https://www.kaggle.com/competitions/{competition}/rules"
 
 # The first pattern that is found decides.
 PATTERNS: tuple[tuple[str, Kind], ...] = (
+    (r"\bMemoryError\b|Cannot allocate memory|File too large", TOO_LARGE),
     (r"Tunnel connection failed", NETWORK_DOWN),  # with the proxy's own 403 or 407
     (
         r"Authentication required|\b401\b|Unauthori[sz]ed|Unauthenticated|Invalid credentials",

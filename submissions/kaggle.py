@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel, field_validator
 
 from solution.system.progress import console
-from submissions.calls import Calls, find_json, find_program, make_environment
+from submissions.calls import MOST_OF_AN_ANSWER, Calls, find_json, find_program, make_environment
 from submissions.credentials import redact
 from submissions.failures import BAD_REPLY, NO_ENDPOINT, KaggleError, tell
 from submissions.ledger import read_number
@@ -120,8 +120,12 @@ class Kaggle(Calls):
         if SUCCESS not in printed:
             raise self.explain(tell(printed), doing, printed)
 
-    def download(self, folder: Path, name: str | None = None) -> None:
-        """Download the archive of everything, or one file, into `folder`; resumes."""
+    def download(self, folder: Path, most: int, name: str | None = None) -> None:
+        """Download the archive of everything, or one file, into `folder`; resumes.
+
+        Args:
+            most: bytes that what is in it may have.
+        """
         command = ["download", "-p", str(folder), "-q", *(["-f", name] if name else [])]
         limit = self.settings.download_seconds
         with console.status("Downloading") as status:
@@ -131,7 +135,8 @@ class Kaggle(Calls):
                 status.update(f"Downloading: {bytes_here / 1e6:,.0f} MB are here")
 
             shown = None if name else report  # single files have a bar of their own
-            self.insist(lambda: self._compete("downloading", command, limit, shown))
+            file = most + most // 100 + (1 << 20)  # a zip may be larger than what is in it
+            self.insist(lambda: self._compete("downloading", command, limit, shown, file=file))
 
     def version(self) -> str:
         """The CLI's own version, such as 2.2.4."""
@@ -175,8 +180,9 @@ class Kaggle(Calls):
         command: Sequence[str],
         limit: float | None = None,
         report: Callable[[], None] | None = None,
+        file: int = MOST_OF_AN_ANSWER,
     ) -> str:
         """Run a command of the competition; see Calls.run."""
         action, *rest = command
         whole = ["competitions", action, self.settings.competition, *rest]
-        return self.run(doing, whole, limit, report)
+        return self.run(doing, whole, limit, report, file=file)

@@ -39,6 +39,7 @@ UPLOAD_FAILED = Kind(
     passing=True,
 )
 PAGE = 200
+MOST_OF_OUTPUTS = 24 << 30  # bytes; Kaggle keeps 20 GB of a session
 # Names of outputs that stay in their folder: the CLI writes wherever the name of a file leads.
 INSIDE = r"^(?!/)(?!(.*/)?\.\.(/|$))[^\\]+$"
 RUNNING, FAILED = ("QUEUED", "RUNNING", "NEW_SCRIPT"), ("ERROR", "CANCEL")
@@ -158,7 +159,8 @@ class Kernels(Calls):
         command = ["kernels", "output", name, "-p", str(folder), "-q", "--page-size", str(PAGE)]
         command += ["--file-pattern", pattern or INSIDE]
         limit = self.settings.download_seconds
-        self.insist(lambda: self.run("downloading outputs", command, limit, report))
+        bounds = {"memory": MOST_OF_OUTPUTS, "file": MOST_OF_OUTPUTS}  # it keeps a file whole
+        self.insist(lambda: self.run("downloading outputs", command, limit, report, **bounds))
 
     def explain(self, kind: Kind, doing: str, printed: str, seconds: float = 0) -> KaggleError:
         if kind.name in ("403", "404", "rules") or re.search(r"Cannot access kernel", printed):

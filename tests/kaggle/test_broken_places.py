@@ -13,6 +13,7 @@ from submissions.locks import wait_for_lock
 from tests.kaggle.place import Place
 from tests.kaggle.test_fault_matrix import assert_made_once
 from tests.kaggle.world import CREATE, LIST, Fault
+from tests.processes import KAGGLE
 
 SAMPLE = "sample_submission.csv"
 
@@ -44,6 +45,44 @@ def test_what_a_killed_call_began_is_not_waited_for(place: Place) -> None:
     done = place.call("scores")
     assert time.monotonic() - begun < 20
     assert "Kaggle did not answer within 0.5 seconds" in done.words
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no limit can be given to another process")
+def test_an_answer_that_inflates_to_gigabytes_is_not_kept(place: Place) -> None:
+    place.more["FASTSLOW_KAGGLE"] = str(KAGGLE.program)  # which a limit reaches
+    place.world.faults = [Fault(LIST, "bomb")]
+    done = place.call("scores")
+    assert done.code == 2
+    assert "Kaggle's answer is larger than it can be" in done.words
+    assert "Traceback" not in done.words
+
+
+def test_a_cli_that_prints_without_end_is_ended(place: Place) -> None:
+    use_program(place, "#!/bin/sh\nyes 'No submissions found'\n")
+    begun = time.monotonic()
+    done = place.call("scores")
+    assert done.code == 2
+    assert "Kaggle's answer is larger than it can be" in done.words
+    assert time.monotonic() - begun < 30
+
+
+def test_a_file_that_is_larger_than_kaggle_lists_does_not_fill_the_disk(place: Place) -> None:
+    if sys.platform != "linux":
+        pytest.skip("no limit can be given to another process")
+    place.more["FASTSLOW_KAGGLE"] = str(KAGGLE.program)
+    # The CLI tries again for a minute by itself.
+    place.more |= {"FASTSLOW_DOWNLOAD_SECONDS": "6", "FASTSLOW_TRIES": "1"}
+    name = f"npz_all/npz/layout/nlp/default/test/{SAMPLE}"
+    world = place.world
+    world.files = {name: bytes(20 << 20)}
+    listed = world.on_ListDataFiles
+    world.on_ListDataFiles = lambda body: {  # type: ignore[method-assign]
+        "files": [{**file, "totalBytes": 10} for file in listed(body)["files"]]
+    }
+    done = place.call("data", "there", "--collection", "layout:nlp:default")
+    assert done.code == 2, done.words
+    sizes = [path.stat().st_size for path in (place.folder / "there").rglob("*") if path.is_file()]
+    assert 0 < sum(sizes) < 3 << 20
 
 
 def test_a_disk_that_is_full_before_the_upload_is_named(place: Place) -> None:
