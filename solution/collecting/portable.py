@@ -38,7 +38,7 @@ def make_portable(module: Any, *, keeps_boundary: bool = False) -> Any:
             if instruction.opcode == "fusion":
                 instruction.opcode = "call"
             rewritten += _join_halves(instruction, fresh)
-        replace_instructions(computation, rewritten)
+        replace_instructions(computation, _write_old_forms(rewritten, fresh))
     if is_tupled(copy):
         _take_apart(copy, fresh)
     return copy
@@ -118,6 +118,39 @@ def _lay_out(shape: Any, *, keeps: bool = False) -> None:
         shape.ClearField("layout")  # with its tiles
         is_kept = keeps and sorted(order) == list(range(len(shape.dimensions)))
         shape.layout.minor_to_major[:] = order if is_kept else lay_out(shape)
+
+
+def _write_old_forms(instructions: list[Any], fresh: FreshIds) -> list[Any]:
+    """Write forms that only the compiler of the time took as what they stand for.
+
+    A copy changes the layout alone, so it is a reshape to the same sizes. A reshape that also
+    changes the element type is a reshape, and a conversion of what that gives.
+    """
+    types = {instruction.id: instruction.shape.element_type for instruction in instructions}
+    written = []
+    for instruction in instructions:
+        is_array = instruction.shape.element_type not in (TUPLE, OPAQUE, TOKEN)
+        if instruction.opcode == "copy" and is_array:
+            instruction = _as(instruction, "reshape", list(instruction.operand_ids))
+        elif instruction.opcode == "reshape":
+            before = types[instruction.operand_ids[0]]
+            if before != instruction.shape.element_type:
+                shape = MESSAGES["Shape"](
+                    element_type=before, dimensions=instruction.shape.dimensions
+                )
+                _lay_out(shape)
+                number = fresh.take()
+                reshaped = MESSAGES["Instruction"](
+                    id=number,
+                    name=f"reshape.{number}",
+                    opcode="reshape",
+                    shape=shape,
+                    operand_ids=instruction.operand_ids,
+                )
+                written.append(reshaped)
+                instruction = _as(instruction, "convert", [number])
+        written.append(instruction)
+    return written
 
 
 def _join_halves(instruction: Any, fresh: FreshIds) -> list[Any]:

@@ -1,17 +1,25 @@
 """Estimates of the TPU's own compiler, on a machine without a TPU."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import psutil
 import pytest
 
-from solution.collecting.compiler import Compiler
+from solution.collecting.children import Limits
+from solution.collecting.compiler import Compiler, Flags
 from solution.collecting.target import Target
-from solution.collecting.tpu.estimator import Estimator
+from solution.collecting.tpu.devices import find_entry_layouts
+from solution.collecting.tpu.estimator import Answer, Estimator
+from solution.data.hlo.messages import MESSAGES
+from solution.system.errors import InputError
 
 pytest.importorskip("libtpu", reason="the extra `tpu` is not installed: no TPU's compiler")
 
-V3 = Target("tpu:v3")
+V3, V5E = Target("tpu:v3"), Target("tpu:v5e")
 PRODUCT = """HloModule product
 ENTRY main {
   left = f32[256,512]{1,0} parameter(0)
@@ -20,6 +28,86 @@ ENTRY main {
   ROOT result = f32[256,384]{1,0} tanh(product)
 }
 """
+# The same program, other names.
+RENAMED = PRODUCT.replace("product", "other").replace("result", "end")
+# Two products, one of them that of PRODUCT.
+TWICE = """HloModule twice
+ENTRY main {
+  left = f32[256,512]{1,0} parameter(0)
+  right = f32[512,384]{1,0} parameter(1)
+  last = f32[384,640]{1,0} parameter(2)
+  product = f32[256,384]{1,0} dot(left, right), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  first = f32[256,384]{1,0} tanh(product)
+  ROOT end = f32[256,640]{1,0} dot(first, last), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+HUGE = """HloModule huge
+ENTRY main {
+  left = f32[65536,65536]{1,0} parameter(0)
+  right = f32[65536,65536]{1,0} parameter(1)
+  ROOT end = f32[65536,65536]{1,0} dot(left, right),
+    lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+LOOP = """HloModule loop
+body {
+  before = (s32[], f32[256,256]{1,0}) parameter(0)
+  count = s32[] get-tuple-element(before), index=0
+  one = s32[] constant(1)
+  next = s32[] add(count, one)
+  value = f32[256,256]{1,0} get-tuple-element(before), index=1
+  product = f32[256,256]{1,0} dot(value, value), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT after = (s32[], f32[256,256]{1,0}) tuple(next, product)
+}
+condition {
+  state = (s32[], f32[256,256]{1,0}) parameter(0)
+  counter = s32[] get-tuple-element(state), index=0
+  bound = s32[] constant(7)
+  ROOT less = pred[] compare(counter, bound), direction=LT
+}
+ENTRY main {
+  start = f32[256,256]{1,0} parameter(0)
+  zero = s32[] constant(0)
+  state = (s32[], f32[256,256]{1,0}) tuple(zero, start)
+  end = (s32[], f32[256,256]{1,0}) while(state), condition=condition, body=body
+  ROOT value = f32[256,256]{1,0} get-tuple-element(end), index=1
+}
+"""
+EIGHT = """HloModule eight, replica_count=8
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT sum = f32[] add(a, b)
+}
+ENTRY main {
+  value = f32[256,512]{1,0} parameter(0)
+  ROOT all = f32[256,512]{1,0} all-reduce(value), replica_groups={{0,1,2,3,4,5,6,7}}, to_apply=add
+}
+"""
+WIDE = """HloModule wide
+ENTRY main {
+  value = f64[16]{0} parameter(0)
+  ROOT end = f64[16]{0} tanh(value)
+}
+"""
+CALL = """HloModule call
+ENTRY main {
+  value = f32[4,4]{1,0} parameter(0)
+  ROOT end = (f32[4,4]{0,1}, s32[4]{0}, s32[]) custom-call(value),
+    custom_call_target="lapack_sgetrf_ffi"
+}
+"""
+TURNED = """HloModule turned
+ENTRY main {
+  value = f32[256,384]{0,1} parameter(0)
+  ROOT end = f32[256,384]{1,0} tanh(value)
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def compiler() -> Compiler:
+    return Compiler()
 
 
 @pytest.fixture(scope="module")
@@ -33,18 +121,209 @@ def estimator(folder: Path) -> Iterator[Estimator]:
         yield opened
 
 
-@pytest.fixture(scope="module")
-def product() -> bytes:
-    return Compiler().parse_hlo(PRODUCT)
-
-
 def test_the_same_program_has_the_same_estimate_in_another_process(
-    estimator: Estimator, product: bytes, tmp_path: Path
+    estimator: Estimator, compiler: Compiler, tmp_path: Path
 ) -> None:
-    first = estimator.estimate(product)
+    first = estimator.estimate(compiler.parse_hlo(PRODUCT))
     with Estimator(V3, cache=tmp_path) as other:
-        second = other.estimate(product)
+        second = other.estimate(compiler.parse_hlo(RENAMED))
     assert first.nanoseconds is not None
     assert first.nanoseconds > 0
     assert (first.nanoseconds, first.program) == (second.nanoseconds, second.program)
     assert second.is_full
+
+
+def test_a_known_kernel_costs_no_full_compilation_and_the_same_time(
+    estimator: Estimator, compiler: Compiler, folder: Path
+) -> None:
+    estimator.estimate(compiler.parse_hlo(PRODUCT))
+    estimator.estimate(compiler.parse_hlo(TWICE))
+    module = compiler.parse_hlo(TWICE.replace("first", "middle"))
+    quick = estimator.estimate(module)
+    with Estimator(V3, cache=folder, is_always_full=True) as other:
+        full = other.estimate(module)
+    assert (quick.is_full, full.is_full) == (False, True)
+    assert quick.nanoseconds == full.nanoseconds
+    assert quick.compiled == full.compiled
+    assert quick.processor_seconds < full.processor_seconds
+    assert estimator.conflicts == other.conflicts == 0
+
+
+def test_two_processes_share_the_cache(
+    estimator: Estimator, compiler: Compiler, folder: Path
+) -> None:
+    estimator.estimate(compiler.parse_hlo(PRODUCT))
+    with Estimator(V3, cache=folder) as other:
+        answer = other.estimate(compiler.parse_hlo(PRODUCT))
+        assert answer.processor_seconds == 0  # nothing was compiled
+        assert answer.nanoseconds
+        # Options and targets have costs of their own.
+        changed = other.estimate(
+            compiler.parse_hlo(PRODUCT), [("xla_tpu_scoped_vmem_limit_kib", 4096)]
+        )
+        assert changed.is_full
+    with Estimator(V5E, cache=folder) as newer:
+        assert newer.estimate(compiler.parse_hlo(PRODUCT)).nanoseconds < answer.nanoseconds
+
+
+def test_what_was_compiled_is_described(estimator: Estimator, compiler: Compiler) -> None:
+    compiled = estimator.estimate(compiler.parse_hlo(PRODUCT)).compiled
+    assert compiled is not None
+    (kernel,) = compiled.kernels
+    assert kernel.kind == "convolution"  # as which this compiler writes products
+    assert "tanh" in kernel.computes
+    assert kernel.shapes == ("f32[256,384]{1,0:T(8,128)}",)
+    assert kernel.cost.cycles is not None
+    assert kernel.cost.tile is not None
+    assert all(kernel.cost.tile.output)
+    sizes = np.array([256 * 512, 512 * 384, 256 * 384]) * 4
+    assert kernel.bytes == kernel.hbm_bytes == sizes.sum()
+    assert compiled.argument_bytes == sizes[:2].sum()
+    assert compiled.memory_bytes >= sizes.sum()
+
+
+def test_a_layout_of_the_entry_is_copied_or_kept(estimator: Estimator, compiler: Compiler) -> None:
+    module = compiler.parse_hlo(TURNED)
+    layouts = find_entry_layouts(MESSAGES["Module"].FromString(module))
+    assert layouts == (("{0,1}",), ("{1,0}",))
+    kept, plain = estimator.estimate(module, layouts=layouts), estimator.estimate(module)
+    (copy,) = _compiled(kept).copies
+    assert copy.source_layout == "{0,1:T(8,128)}"
+    assert copy.target_layout == "{1,0:T(8,128)}"
+    assert copy.bytes == 256 * 384 * 4
+    assert copy.cycles
+    assert not copy.is_beside
+    assert _compiled(plain).copies == ()
+    assert kept.nanoseconds > plain.nanoseconds
+    entry = {tensor.opcode: tensor for tensor in _compiled(kept).tensors if not tensor.is_fused}
+    assert entry["parameter"].minor_to_major == (0, 1)
+
+
+def test_a_loop_takes_its_trips(estimator: Estimator, compiler: Compiler) -> None:
+    seven = _compiled(estimator.estimate(compiler.parse_hlo(LOOP)))
+    assert {kernel.trips for kernel in seven.kernels if kernel.kind == "convolution"} == {7}
+    nine = estimator.estimate(compiler.parse_hlo(LOOP.replace("constant(7)", "constant(70)")))
+    assert {k.trips for k in _compiled(nine).kernels if k.kind == "convolution"} == {70}
+    assert nine.nanoseconds > 5 * estimator.estimate(compiler.parse_hlo(LOOP)).nanoseconds
+
+
+def test_too_little_memory_is_an_answer(estimator: Estimator, compiler: Compiler) -> None:
+    answer = estimator.estimate(compiler.parse_hlo(HUGE))
+    assert answer.nanoseconds is None
+    assert answer.is_out_of_memory
+    assert "48.00G" in answer.refused  # that it wanted
+    assert estimator.estimate(compiler.parse_hlo(PRODUCT)).nanoseconds
+
+
+def test_several_chips_take_a_topology_that_has_them(
+    estimator: Estimator, compiler: Compiler
+) -> None:
+    assert estimator.estimate(compiler.parse_hlo(EIGHT)).nanoseconds
+    sixteen = EIGHT.replace("6,7}", "6,7,8,9,10,11,12,13,14,15}").replace("=8", "=16")
+    assert estimator.estimate(compiler.parse_hlo(sixteen)).nanoseconds
+    too_many = EIGHT.replace("6,7}", f"6,{','.join(map(str, range(7, 9000)))}}}")
+    assert "9,000" in estimator.estimate(compiler.parse_hlo(too_many)).refused
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [(WIDE, "f64"), (WIDE.replace("f64", "c128"), "c128"), (CALL, "lapack_sgetrf_ffi")],
+)
+def test_what_a_tpu_has_not_is_refused_by_name(
+    text: str, expected: str, estimator: Estimator, compiler: Compiler
+) -> None:
+    answer = estimator.estimate(compiler.parse_hlo(text))
+    assert answer.nanoseconds is None
+    assert expected in answer.refused
+    assert answer.processor_seconds == 0
+
+
+@pytest.mark.parametrize("module", [b"", b"no module", MESSAGES["Module"]().SerializeToString()])
+def test_an_empty_module_is_refused(module: bytes, estimator: Estimator) -> None:
+    answer = estimator.estimate(module)
+    assert answer.nanoseconds is None
+    assert answer.refused
+
+
+def test_a_module_optimised_for_the_cpu_is_said_to_be_so(
+    estimator: Estimator, compiler: Compiler
+) -> None:
+    optimised = compiler.compile(compiler.parse_hlo(TWICE), Flags()).optimised()
+    answer = estimator.estimate(optimised)
+    assert answer.nanoseconds is None
+    assert "optimised already" in answer.refused
+
+
+def test_a_hang_costs_one_answer(compiler: Compiler, tmp_path: Path) -> None:
+    with Estimator(V3, Limits(seconds=0.01), cache=tmp_path) as limited:
+        answer = limited.estimate(compiler.parse_hlo(PRODUCT))
+        assert answer.nanoseconds is None
+        assert "0.01 seconds" in answer.refused
+    with Estimator(V3, cache=tmp_path) as other:  # a limit is not remembered
+        assert other.estimate(compiler.parse_hlo(PRODUCT)).nanoseconds
+
+
+def test_too_much_memory_costs_one_answer(compiler: Compiler, tmp_path: Path) -> None:
+    with Estimator(V3, Limits(megabytes=1), cache=tmp_path) as limited:
+        answer = limited.estimate(compiler.parse_hlo(PRODUCT))
+    assert answer.nanoseconds is None
+    assert "1 MB" in answer.refused
+
+
+def test_a_compiler_that_dies_is_started_again(compiler: Compiler, tmp_path: Path) -> None:
+    known = psutil.Process().children()
+    with Estimator(V3, cache=tmp_path) as opened:
+        first = opened.estimate(compiler.parse_hlo(PRODUCT))
+        (child,) = set(psutil.Process().children()) - set(known)
+        child.kill()
+        second = opened.estimate(compiler.parse_hlo(TWICE))
+        third = opened.estimate(compiler.parse_hlo(TWICE))
+    assert first.nanoseconds
+    assert second.nanoseconds or "process" in second.refused
+    assert third.nanoseconds
+
+
+def test_several_are_compiled_side_by_side_in_order(compiler: Compiler, tmp_path: Path) -> None:
+    texts = [PRODUCT.replace("256", str(size)) for size in (128, 512, 1024)]
+    modules = [(compiler.parse_hlo(text), (), None) for text in texts]
+    with Estimator(V3, cache=tmp_path, processes=2) as opened:
+        answers = list(opened.estimate_many(modules))
+        alone = [opened.estimate(*module) for module in modules]
+    assert [a.nanoseconds for a in answers] == [a.nanoseconds for a in alone]
+    assert sorted(a.nanoseconds or 0 for a in answers) == [a.nanoseconds for a in answers]
+
+
+def test_nothing_is_written_outside_its_folder(
+    compiler: Compiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    known = {path.name for path in Path("/tmp").iterdir()}
+    lock = Path("/tmp/libtpu_lockfile")
+    before = lock.stat().st_mtime_ns if lock.exists() else None
+    with Estimator(V3, cache=tmp_path / "cache") as opened:
+        assert opened.estimate(compiler.parse_hlo(PRODUCT)).nanoseconds
+    after = lock.stat().st_mtime_ns if lock.exists() else None
+    assert before == after
+    assert list(home.iterdir()) == []
+    left = {path.name for path in Path("/tmp").iterdir()} - known
+    assert not [name for name in left if name.startswith("fastslow-tpu")]
+
+
+def test_the_cpu_is_not_estimated(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cpu"):
+        Estimator(Target("cpu"), cache=tmp_path)
+
+
+def test_threads_share_one_cache(compiler: Compiler, folder: Path, estimator: Estimator) -> None:
+    module = compiler.parse_hlo(PRODUCT)
+    expected = estimator.estimate(module).nanoseconds
+    with Estimator(V3, cache=folder, processes=2) as opened, ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda _: list(opened.estimate_many([(module, (), None)])), range(4)))
+    assert {answer.nanoseconds for answers in found for answer in answers} == {expected}
+
+
+def _compiled(answer: Answer) -> Any:
+    assert answer.compiled is not None, answer.refused
+    return answer.compiled

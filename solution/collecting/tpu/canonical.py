@@ -7,7 +7,6 @@ are not described in hlo.proto are part of it, because protobuf keeps the fields
 """
 
 import hashlib
-from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
@@ -86,7 +85,7 @@ class Names:
         return copy.SerializeToString(deterministic=True) + called
 
 
-def hash_texts(*parts: bytes | str | Iterable[object]) -> str:
+def hash_texts(*parts: object) -> str:
     """Return a hash of texts and bytes, each apart from the next one."""
     found = hashlib.sha256()
     for part in parts:

@@ -64,7 +64,8 @@ class Kernel:
     kind: str  # what it computes above all: convolution, reduce, loop, copy, ...
     computes: tuple[str, ...]  # the opcodes inside, each once, in alphabetical order
     shapes: tuple[str, ...]  # of its results
-    bytes: int  # that it moves from and to HBM, padding of tiles included
+    bytes: int  # that it reads and writes, padding of tiles included
+    hbm_bytes: int  # those of them that lie in HBM
     cost: Cost
     key: str  # a hash of its canonical form: equal kernels have equal costs
     trips: int = 1  # how often a run of the program runs it

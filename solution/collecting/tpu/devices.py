@@ -1,12 +1,14 @@
 """What a module needs of a TPU before it is compiled: how many devices, which features."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from solution.collecting.arguments import NAMES
-from solution.collecting.tpu.libtpu import Devices
+from solution.collecting.arguments import NAMES, find_entry
+from solution.collecting.tpu.libtpu import Devices, EntryLayouts
+from solution.collecting.tpu.reading import open_tuple
 from solution.data.hlo.messages import MESSAGES, instructions
 
 REFUSED_TYPES = {"f64", "c128"}
@@ -16,8 +18,16 @@ CPU_CALLS = ("lapack_", "blas_", "__onednn", "__cpu", "xla_python_cpu", "xla_ffi
              "ducc_fft", "dynamic_ducc_fft", "cpu_")  # fmt: skip
 
 
-def find_devices(module: bytes) -> Devices | str:
-    """Return the devices that a serialized module is for, or why no TPU can run it.
+@dataclass(frozen=True)
+class CheckedModule:
+    """A module that a TPU may run."""
+
+    devices: Devices
+    content: bytes  # the same for modules that differ by the number of their process alone
+
+
+def check_module(module: bytes) -> CheckedModule | str:
+    """Return what a serialized module needs, or why no TPU can run it.
 
     A module of several devices says so in the groups of what communicates. Where they number
     devices of both kinds at once (use_global_device_ids) they count as partitions, else as
@@ -43,12 +53,37 @@ def find_devices(module: bytes) -> Devices | str:
             f"it mixes groups of {replicas} replicas with groups of {partitions} partitions; "
             "expected one kind"
         )
-    return Devices(replicas, partitions)
+    message.ClearField("id")
+    content = message.SerializeToString(deterministic=True)
+    return CheckedModule(Devices(replicas, partitions), content)
+
+
+def find_entry_layouts(message: Any) -> EntryLayouts:
+    """Return the layouts that the entry of a message Module gives its parameters and results."""
+    entry = find_entry(message)
+    parameters = sorted(
+        (i for i in entry.instructions if i.opcode == "parameter"), key=lambda i: i.parameter_number
+    )
+    (root,) = (i for i in entry.instructions if i.id == entry.root_id)
+    groups = ([part for i in parameters for part in open_tuple(i.shape)], open_tuple(root.shape))
+    arguments, results = (tuple(map(_name_layout, shapes)) for shapes in groups)
+    return arguments, results
+
+
+def _name_layout(shape: Any) -> str:
+    """Return a layout as jax names it; `default` where the shape has none."""
+    order = list(shape.layout.minor_to_major)
+    return f"{{{','.join(map(str, order))}}}" if order else "default"
 
 
 def find_refused(message: Any) -> str:
     """Return which features of a message Module a TPU has not; empty if it has all of them."""
     for instruction in instructions(message):
+        if instruction.opcode == "fusion":
+            return (
+                f"{instruction.name} is a fusion: the module was optimised already, for this or "
+                "another backend; expected the program before that"
+            )
         name = TYPE_NAMES[instruction.shape.element_type]
         if name in REFUSED_TYPES:
             return (

@@ -3,11 +3,12 @@
 The time of a region is the sum of the times of its steps, in the order in which the chip runs
 them, because a TPU's core runs one kernel after the other:
 
-* a kernel takes its estimated cycles over the clock. For kernels that the compiler's cost model
-  leaves out (gathers, scatters, select-and-scatter, infeed) it takes its bytes from and to HBM
-  over HBM's bandwidth, which is less than it really takes; `CompiledProgram.unestimated` has them;
-* a copy beside computation takes its bytes over the bandwidth, in an engine that does one copy
-  after the other; the program waits for it only where it is used before it is done;
+* a kernel takes its estimated cycles over the clock. Some kernels have no estimate (gathers,
+  scatters, select-and-scatter, some reshapes, infeed; `CompiledProgram.unestimated` has them):
+  they take their bytes over the bandwidth of HBM, as if they did nothing but move them;
+* what starts beside computation takes the bytes that it moves in HBM over the bandwidth, in an
+  engine that does one copy after the other; the program waits for it only where it is used before
+  it is done;
 * a loop takes trips x body + (trips + 1) x condition. Trips are those that the module tells, and
   else 10 (`reading.DEFAULT_TRIPS`), as training loops over an infeed do not tell theirs;
 * a conditional takes as long as its longest branch, because nothing says which one is taken.
@@ -29,6 +30,7 @@ from solution.collecting.tpu.compiled import (
     Region,
     Step,
     Wait,
+    list_kernels,
 )
 
 
@@ -38,20 +40,30 @@ class Chip:
 
     gigahertz: float  # the clock of the core
     gigabytes_per_second: float  # of its share of HBM
+    gigabytes: float  # of its share of HBM, as the compiler has it
 
 
 # Clocks and bandwidths as Google's pages have them; where they have no clock, it follows from the
 # peak of products and the number of multipliers. Where a chip has two cores that run a program
-# each (v2, v3, v4, v7x), a core has half of the bandwidth.
+# each (v2, v3, v4, v7x), a core has half of the bandwidth
+# and of the memory.
 CHIPS = {
-    "v2": Chip(0.7, 350),
-    "v3": Chip(0.94, 450),
-    "v4": Chip(1.05, 614),
-    "v5e": Chip(1.5, 819),
-    "v5p": Chip(1.75, 2765),
-    "v6e": Chip(1.75, 1640),
-    "v7x": Chip(2.2, 3690),
+    "v2": Chip(0.7, 350, 8),
+    "v3": Chip(0.94, 450, 16),
+    "v4": Chip(1.05, 614, 16),
+    "v5e": Chip(1.5, 819, 16),
+    "v5p": Chip(1.75, 2765, 95),
+    "v6e": Chip(1.75, 1640, 32),
+    "v7x": Chip(2.2, 3690, 96),
 }
+
+
+@dataclass(frozen=True)
+class Corrections:
+    """What is added to the compiler's cost model. By default nothing."""
+
+    start: float = 0.0  # nanoseconds that starting a kernel takes
+    factors: Mapping[str, float] = field(default_factory=dict)  # of cycles, by kind of kernel
 
 
 @dataclass
@@ -59,7 +71,7 @@ class _Timeline:
     """The moment until which the core is busy, and the engine that copies."""
 
     chip: Chip
-    factors: Mapping[str, float]
+    corrections: Corrections
     core: float = 0.0
     engine: float = 0.0
     ready: dict[str, float] = field(default_factory=dict)  # by name of a Begin
@@ -72,7 +84,7 @@ class _Timeline:
         """Return the moment at which the core has done a step."""
         match step:
             case Kernel():
-                return self.core + time_kernel(step, self.chip, self.factors)
+                return self.core + time_kernel(step, self.chip, self.corrections)
             case Begin():
                 self.engine = max(self.engine, self.core) + self._time_beside(step)
                 self.ready[step.name] = self.engine
@@ -86,36 +98,30 @@ class _Timeline:
                 return self.core + max((self._time(region) for region in step.regions), default=0.0)
 
     def _time_beside(self, step: Begin) -> float:
-        if step.region is not None:
-            return self._time(step.region)
-        return step.bytes / self.chip.gigabytes_per_second
+        moved = step.bytes
+        if step.region is not None:  # slices of an array, in the same engine
+            moved = sum(kernel.hbm_bytes for kernel in list_kernels(step.region))
+        return moved / self.chip.gigabytes_per_second
 
     def _time(self, region: Region) -> float:
         """Return how long a region takes by itself."""
-        other = _Timeline(self.chip, self.factors)
+        other = _Timeline(self.chip, self.corrections)
         other.run(region)
         return other.core
 
 
-def time_kernel(kernel: Kernel, chip: Chip, factors: Mapping[str, float]) -> float:
-    """Return the nanoseconds that a kernel takes, once.
-
-    Args:
-        factors: by kind of kernel, what its cycles are multiplied by; 1 for all others.
-    """
+def time_kernel(kernel: Kernel, chip: Chip, corrections: Corrections) -> float:
+    """Return the nanoseconds that a kernel takes, once."""
     if kernel.cost.cycles is None:
-        return kernel.bytes / chip.gigabytes_per_second
-    return kernel.cost.cycles / chip.gigahertz * factors.get(kernel.kind, 1.0)
+        return corrections.start + kernel.bytes / chip.gigabytes_per_second
+    factor = corrections.factors.get(kernel.kind, 1.0)
+    return corrections.start + kernel.cost.cycles / chip.gigahertz * factor
 
 
 def estimate_time(
-    compiled: CompiledProgram, target: Target, factors: Mapping[str, float] | None = None
+    compiled: CompiledProgram, target: Target, corrections: Corrections | None = None
 ) -> float:
-    """Return the estimated nanoseconds of one run of a program.
-
-    Args:
-        factors: corrections by kind of kernel; by default none.
-    """
-    timeline = _Timeline(CHIPS[target.generation], factors or {})
+    """Return the estimated nanoseconds of one run of a program."""
+    timeline = _Timeline(CHIPS[target.generation], corrections or Corrections())
     timeline.run(compiled.region)
     return timeline.core

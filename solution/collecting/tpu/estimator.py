@@ -6,7 +6,7 @@ are learned.
 """
 
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,14 +18,16 @@ from solution.collecting.children import Child, ChildDiedError, Limits
 from solution.collecting.target import Target, check_target, find_libtpu_version
 from solution.collecting.tpu.canonical import hash_texts
 from solution.collecting.tpu.compiled import CompiledProgram
-from solution.collecting.tpu.devices import find_devices
-from solution.collecting.tpu.estimate import estimate_time
+from solution.collecting.tpu.devices import check_module
+from solution.collecting.tpu.estimate import CHIPS, Corrections, estimate_time
 from solution.collecting.tpu.forking import Compilation, Request, serve_tpu
 from solution.collecting.tpu.kernels import KernelCache, find_cache_folder
+from solution.collecting.tpu.libtpu import EntryLayouts
 from solution.collecting.tpu.reading import Reader
 from solution.system.errors import InputError
 
 DEFAULT_LIMITS = Limits(seconds=600.0, megabytes=8192)  # of one compilation
+FULL_MEMORY = 0.8  # of HBM: a program that needs more may be refused
 GRACE_SECONDS = 30.0  # for the child to say that the limit was reached
 Option = tuple[str, bool | int | float | str]
 
@@ -41,6 +43,11 @@ class Answer:
     is_full: bool = False  # it was compiled in full, because a kernel was new
     compiled: CompiledProgram | None = None
 
+    @property
+    def is_out_of_memory(self) -> bool:
+        """True if the chip's memory does not suffice; `refused` says how much it takes."""
+        return self.refused.startswith("RESOURCE_EXHAUSTED")
+
 
 class Estimator:
     """Children that compile for a target, and the cache of what was compiled."""
@@ -53,7 +60,7 @@ class Estimator:
         processes: int = 1,
         *,
         is_always_full: bool = False,
-        factors: Mapping[str, float] | None = None,
+        corrections: Corrections | None = None,
     ) -> None:
         """Start nothing yet.
 
@@ -63,7 +70,7 @@ class Estimator:
             cache: the folder of the cache; by default `kernels.find_cache_folder`.
             processes: how many compile side by side in `estimate_many`.
             is_always_full: compile every program in full, and look nothing up.
-            factors: corrections by kind of kernel, see `estimate.estimate_time`.
+            corrections: of the compiler's cost model; by default none.
 
         Raises InputError if this machine cannot compile for the target.
         """
@@ -74,7 +81,7 @@ class Estimator:
         self.conflicts = 0  # kernels that were seen with two costs
         self._limits = limits
         self._is_always_full = is_always_full
-        self._factors = factors
+        self._corrections = corrections
         self._version = find_libtpu_version()
         self._cache = KernelCache(find_cache_folder() if cache is None else cache)
         self._folder = tempfile.TemporaryDirectory(prefix="fastslow-tpu-")
@@ -94,41 +101,66 @@ class Estimator:
         self._cache.close()
         self._folder.cleanup()
 
-    def estimate(self, module: bytes, options: Iterable[Option] = ()) -> Answer:
+    def estimate(
+        self,
+        module: bytes,
+        options: Iterable[Option] = (),
+        layouts: EntryLayouts | None = None,
+    ) -> Answer:
         """Return what becomes of a serialized module (HloModuleProto) with XLA's options.
 
         However the compiler fails, there is an answer that says why.
 
+        Args:
+            layouts: of the entry's parameters and results, see `devices.find_entry_layouts`; by
+                default those that the chip gives to arrays of their sizes, as in programs of jax.
+
         Raises InputError if the compiler cannot be started.
         """
-        return self._estimate(self._children[0], module, tuple(options))
+        return self._estimate(self._children[0], (module, tuple(options), layouts))
 
-    def estimate_many(self, modules: Iterable[tuple[bytes, Sequence[Option]]]) -> Iterator[Answer]:
+    def estimate_many(self, given: Iterable[tuple[bytes, Sequence[Option]]]) -> Iterator[Answer]:
         """Yield the answers of modules with their options, in order, compiled side by side."""
         idle: SimpleQueue[Child] = SimpleQueue()
         for child in self._children:
             idle.put(child)
 
-        def work(given: tuple[bytes, Sequence[Option]]) -> Answer:
+        def work(asked: tuple[bytes, Sequence[Option], EntryLayouts | None]) -> Answer:
             child = idle.get()
             try:
-                return self._estimate(child, given[0], tuple(given[1]))
+                return self._estimate(child, asked)
             finally:
                 idle.put(child)
 
         with ThreadPoolExecutor(len(self._children)) as pool:
-            yield from pool.map(work, modules)
+            yield from pool.map(work, given)
 
-    def _estimate(self, child: Child, module: bytes, options: tuple[Option, ...]) -> Answer:
+    def _estimate(
+        self, child: Child, asked: tuple[bytes, Sequence[Option], EntryLayouts | None]
+    ) -> Answer:
+        module, options, layouts = asked
+        checked = check_module(module)
+        if isinstance(checked, str):
+            return Answer(None, checked)
         context = hash_texts(self.target.name, self._version, sorted(options))
-        key = hash_texts(context, module)
+        key = hash_texts(context, checked.content, layouts)
         if not self._is_always_full:
             kept = self._cache.find_compilation(key)
             if kept is not None and (answer := self._look_up(context, *kept)) is not None:
                 return answer
-        request = self._make_request(module, options)
-        if isinstance(request, Answer):
-            return request
+        limits = self._limits
+        request = Request(
+            module,
+            tuple(options),
+            checked.devices,
+            layouts,
+            seconds=limits.seconds,
+            megabytes=limits.megabytes,
+        )
+        return self._compile(child, request, context, key)
+
+    def _compile(self, child: Child, request: Request, context: str, key: str) -> Answer:
+        """Return the answer for a module that is not known: by the passes alone, or in full."""
         spent = 0.0
         if not self._is_always_full:
             made = self._ask(child, replace(request, is_full=False))
@@ -142,21 +174,21 @@ class Estimator:
         if made.refused:
             self._keep(key, made)
             return Answer(None, made.refused, processor_seconds=spent, is_full=True)
-        reader = Reader(made.passed)
-        costs, conflicts = reader.learn(made.generated)
-        self.conflicts += conflicts + self._cache.learn(context, costs)
-        self._keep(key, made)
-        compiled = reader.read(costs)
-        nanoseconds = estimate_time(compiled, self.target, self._factors)
-        return Answer(nanoseconds, "", compiled.digest, spent, True, compiled)
+        return replace(self._learn(context, key, made), processor_seconds=spent)
 
-    def _make_request(self, module: bytes, options: tuple[Option, ...]) -> Request | Answer:
-        """Return what to ask a child; an Answer where it is known that it would be refused."""
-        devices = find_devices(module)
-        if isinstance(devices, str):
-            return Answer(None, devices)
-        limits = self._limits
-        return Request(module, options, devices, seconds=limits.seconds, megabytes=limits.megabytes)
+    def _learn(self, context: str, key: str, made: Compilation) -> Answer:
+        """Return the answer of a full compilation, and keep what it tells of its kernels."""
+        reader = Reader(made.passed)
+        learned = reader.learn(made.generated)
+        if learned.is_same:
+            self.conflicts += learned.conflicts + self._cache.learn(context, learned.costs)
+            self._keep(key, made)
+        else:  # other kernels than the passes made: they say nothing about those
+            reader = Reader(made.generated)
+            learned = reader.learn(made.generated)
+        compiled = reader.read(learned.costs)
+        nanoseconds = estimate_time(compiled, self.target, self._corrections)
+        return Answer(nanoseconds, "", compiled.digest, is_full=True, compiled=compiled)
 
     def _ask(self, child: Child, request: Request) -> Compilation:
         try:
@@ -171,7 +203,10 @@ class Estimator:
             self._cache.keep_compilation(key, made.refused, made.passed)
 
     def _look_up(self, context: str, refused: str, passed: bytes) -> Answer | None:
-        """Return the answer if all kernels are known; None if one is new."""
+        """Return the answer if all kernels are known; None if one is new.
+
+        None as well if the memory may not suffice: the compiler refuses that after the passes.
+        """
         if refused:
             return Answer(None, refused)
         reader = Reader(passed)
@@ -179,5 +214,7 @@ class Estimator:
         if len(costs) < len(reader.keys):
             return None
         compiled = reader.read(costs)
-        nanoseconds = estimate_time(compiled, self.target, self._factors)
+        if compiled.memory_bytes > FULL_MEMORY * CHIPS[self.target.generation].gigabytes * 1e9:
+            return None
+        nanoseconds = estimate_time(compiled, self.target, self._corrections)
         return Answer(nanoseconds, "", compiled.digest, compiled=compiled)

@@ -28,6 +28,7 @@ from solution.collecting.tpu.libtpu import (
     PASSED,
     PASSED_ENDS,
     Devices,
+    EntryLayouts,
     Libtpu,
     prepare_environment,
 )
@@ -48,6 +49,7 @@ class Request:
     module: bytes  # a serialized HloModuleProto
     options: tuple[tuple[str, bool | int | float | str], ...] = ()  # by XLA's names
     devices: Devices = field(default_factory=Devices)
+    layouts: EntryLayouts | None = None  # by default the chip's
     is_full: bool = True  # False: only the passes over HLO
     seconds: float = 600.0
     megabytes: int = 8192
@@ -112,7 +114,7 @@ def _compile_and_exit(compiler: Libtpu, request: Request, folder: Path) -> None:
     try:
         ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
         redirect(folder / PRINTED)
-        compiler.compile(request.module, request.options, request.devices, folder)
+        compiler.compile(request.module, request.options, request.devices, request.layouts, folder)
         status = 0
     except RefusedError as error:
         (folder / REFUSED).write_text(str(error), encoding="utf-8")

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from solution.collecting.compiler import RefusedError
+from solution.collecting.compiler import RefusedError, shorten
 from solution.collecting.target import Target, check_target
 
 # The name of a generation's topologies, the dimensions of its grid of chips, and how many of jax's
@@ -35,7 +35,9 @@ TOPOLOGIES = {
 }
 SMALLEST = (2, 2)  # chips of the smallest grid: those of one host
 MOST_CHIPS = 2048
-MESSAGE_LENGTH = 2000  # characters of a refusal
+# By layout mode, such as {1,0} or default: of the entry's parameters, and of its results.
+EntryLayouts = tuple[tuple[str, ...], tuple[str, ...]]
+LAYOUT_MODE = "mhlo.layout_mode"
 # What the compiler dumps, in this order. Each file is complete once the next one is there.
 PASSED = "after_optimizations.hlo.pb"
 PASSED_ENDS = "after_optimizations_after_buffer_assignment.hlo.pb"
@@ -114,9 +116,14 @@ class Libtpu:
         module: bytes,
         options: Sequence[tuple[str, bool | int | float | str]],
         devices: Devices,
+        layouts: EntryLayouts | None,
         folder: Path,
     ) -> None:
         """Compile a serialized module; the compiler's dumps appear in `folder`.
+
+        Args:
+            layouts: of the entry's parameters and results; by default those that the chip gives
+                to arrays of their sizes, as in a program of jax.
 
         Raises RefusedError with what the compiler says; where it aborts, the process ends.
         """
@@ -125,13 +132,25 @@ class Libtpu:
         try:
             with self._make_context():
                 program = self._ir.Module.parse(self._to_stablehlo(module))
+                if layouts is not None:
+                    self._pin(program, layouts)
             chosen[0].client.compile(
                 program,
                 self._internals.DeviceList(tuple(chosen)),
                 self._make_options(options, devices, chosen, folder),
             )
         except Exception as error:
-            raise RefusedError(str(error)[:MESSAGE_LENGTH] or type(error).__name__) from error
+            raise RefusedError(shorten(error)) from error
+
+    def _pin(self, program: Any, layouts: EntryLayouts) -> None:
+        """Fix the layouts of what a program's entry takes and returns."""
+        ir = self._ir
+        for function in program.body.operations:
+            if function.attributes["sym_name"].value == "main":
+                for name, modes in zip(("arg_attrs", "res_attrs"), layouts, strict=True):
+                    values = [{LAYOUT_MODE: ir.StringAttr.get(mode)} for mode in modes]
+                    found = [ir.DictAttr.get(value) for value in values]
+                    function.attributes[name] = ir.ArrayAttr.get(found)
 
     def _open(self, devices: int) -> list[Any]:
         name = name_topology(self._target, devices)

@@ -1,7 +1,8 @@
 """Read a CompiledProgram from the modules that the TPU's compiler dumps."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -30,6 +31,14 @@ FREE = {
     "parameter", "constant", "get-tuple-element", "tuple", "bitcast", "after-all", "add-dependency",
     "opt-barrier", "partition-id", "replica-id", "domain", "get-dimension-size",
 }  # fmt: skip
+# Custom calls that only reserve or name memory, or promise something.
+FREE_CALLS = {
+    "AllocateBuffer", "AssumeGatherIndicesInBound", "ConcatBitcast", "Sharding",
+    "SPMDFullToShardShape", "SPMDShardToFullShape", "LayoutConstraint",
+}  # fmt: skip
+# Kinds of kernels that read no more of an operand than they write.
+PICKING = {"slice", "dynamic-slice", "gather"}
+MAJOR_REDUCE = "major-reduce"  # a reduction that leaves the minor dimension as it is
 BEGINS, WAITS, UPDATES = "-start", "-done", "-update"
 # What a fusion is called by, the first that it contains.
 MAIN = (
@@ -39,6 +48,15 @@ MAIN = (
 )  # fmt: skip
 DEFAULT_TRIPS = 10  # of a loop whose trips the module does not tell
 BITS = {"pred": 8, "token": 0, "opaque": 0, "tuple": 0}
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What a full compilation tells of the kernels that the passes over HLO made."""
+
+    costs: dict[str, Cost]  # by canonical name
+    conflicts: int  # kernels with one canonical name and two costs
+    is_same: bool  # False: the compiler began anew, and made other kernels
 
 
 class Reader:
@@ -54,7 +72,7 @@ class Reader:
         self._keys: dict[int, str] = {}
         for computation in _find_run(self.names):
             for instruction in computation.instructions:
-                if takes_time(instruction):
+                if self.takes_time(instruction):
                     self._keys[instruction.id] = self.names.name_kernel(instruction)
 
     @property
@@ -66,11 +84,8 @@ class Reader:
     def digest(self) -> str:
         return self.names.program
 
-    def learn(self, generated: bytes) -> tuple[dict[str, Cost], int]:
-        """Return the cost of each kernel from what a full compilation made, by canonical name.
-
-        The number beside it counts kernels with one canonical name and two costs.
-        """
+    def learn(self, generated: bytes) -> Learned:
+        """Return the cost of each kernel from what a full compilation made."""
         module = MESSAGES["OptimisedModule"].FromString(generated).module
         found = {
             instruction.name: read_cost(instruction)
@@ -78,15 +93,16 @@ class Reader:
             for instruction in computation.instructions
         }
         costs: dict[str, Cost] = {}
-        conflicts = 0
-        for computation in self.names.computations.values():
+        conflicts, is_same = 0, True
+        for computation in _find_run(self.names):
             for instruction in computation.instructions:
                 key = self._keys.get(instruction.id)
                 if key is None:
                     continue
+                is_same &= instruction.name in found
                 cost = found.get(instruction.name, Cost())
                 conflicts += costs.setdefault(key, cost) != cost
-        return costs, conflicts
+        return Learned(costs, conflicts, is_same)
 
     def read(self, costs: Mapping[str, Cost]) -> CompiledProgram:
         """Return the program with the costs of its kernels, by canonical name."""
@@ -133,7 +149,7 @@ class Reader:
                 begun[instruction.id] = begun.get(instruction.operand_ids[0], "")
             elif opcode.endswith(WAITS):
                 steps.append(Wait(begun.get(instruction.operand_ids[0], "")))
-            elif takes_time(instruction):
+            elif instruction.id in self._keys:
                 kernel = self._read_kernel(instruction, costs)
                 steps.append(kernel)
                 if opcode == "copy":
@@ -164,7 +180,7 @@ class Reader:
         trips: int,
         keep: Callable[[Copy], None],
     ) -> Begin:
-        moved = self._count_bytes(instruction)
+        moved = self._count_moved(instruction)
         if instruction.opcode == "copy-start":
             keep(self._read_copy(instruction, None, trips))
         called = self.names.called(instruction)
@@ -174,31 +190,65 @@ class Reader:
         return Begin(instruction.name, region, moved)
 
     def _read_kernel(self, instruction: Instruction, costs: Mapping[str, Cost]) -> Kernel:
-        inside = sorted(set(self._list_opcodes(instruction)))
+        inside = self._list_inside(instruction)
+        opcodes = sorted({inner.opcode for inner in inside})
         key = self._keys[instruction.id]
+        kind = self._name_kind(instruction, inside)
+        results = open_tuple(instruction.shape)
+        operands = [
+            part for found in self.names.operands(instruction) for part in open_tuple(found.shape)
+        ]
+        written = sum(count_bytes(shape) for shape in results)
+        most = written if kind in PICKING else None
         return Kernel(
             name=instruction.name,
             source=instruction.metadata.op_name,
             opcode=instruction.opcode,
-            kind=next((name for name in MAIN if name in inside), _name_kind(instruction)),
-            computes=tuple(inside),
-            shapes=tuple(spell(shape) for shape in open_tuple(instruction.shape)),
-            bytes=self._count_bytes(instruction),
+            kind=kind,
+            computes=tuple(opcodes),
+            shapes=tuple(spell(shape) for shape in results),
+            bytes=written + _sum_bytes(operands, most),
+            hbm_bytes=_sum_bytes(_in_hbm(results), None) + _sum_bytes(_in_hbm(operands), most),
             cost=costs.get(key, Cost()),
             key=key,
         )
 
-    def _list_opcodes(self, instruction: Instruction) -> list[str]:
-        """Return the opcodes that a kernel runs, those of fusions inside it included."""
+    def _list_inside(self, instruction: Instruction) -> list[Instruction]:
+        """Return the instructions that a kernel runs, those of fusions inside it included."""
         if instruction.opcode != "fusion":
-            return [instruction.opcode]
+            return [instruction]
         return [
-            opcode
+            found
             for computation in self.names.called(instruction)
             for inner in computation.instructions
-            for opcode in self._list_opcodes(inner)
-            if opcode not in FREE
+            for found in self._list_inside(inner)
+            if found.opcode not in FREE
         ]
+
+    def _name_kind(self, instruction: Instruction, inside: Sequence[Instruction]) -> str:
+        """Return what a kernel computes above all."""
+        by_opcode = {inner.opcode: inner for inner in inside}
+        kind = next((name for name in MAIN if name in by_opcode), "")
+        if kind == "reduce":
+            reduction = by_opcode[kind]
+            order = self.names.operands(reduction)[0].shape.layout.minor_to_major
+            return MAJOR_REDUCE if order and order[0] not in reduction.dimensions else kind
+        return kind or ("loop" if instruction.opcode == "fusion" else str(instruction.opcode))
+
+    def takes_time(self, instruction: Instruction) -> bool:
+        """True if the chip runs the instruction at a time of its own, and waits for it.
+
+        What works on single numbers does not: that is a few cycles of the scalar unit.
+        """
+        opcode = instruction.opcode
+        if opcode in FREE or opcode in ("while", "conditional", "call"):
+            return False
+        if opcode.endswith((BEGINS, WAITS, UPDATES)):
+            return False
+        if opcode == "custom-call" and instruction.custom_call_target in FREE_CALLS:
+            return False
+        shapes = [instruction.shape, *(found.shape for found in self.names.operands(instruction))]
+        return any(part.dimensions for shape in shapes for part in open_tuple(shape))
 
     def _read_copy(self, instruction: Instruction, cycles: int | None, trips: int) -> Copy:
         (operand,) = self.names.operands(instruction)[:1]
@@ -215,15 +265,10 @@ class Reader:
             trips=trips,
         )
 
-    def _count_bytes(self, instruction: Instruction) -> int:
-        """Return the bytes that are read from HBM or written to it, each tensor once."""
-        if instruction.opcode == "copy-start":  # (target, source, context)
-            shapes = open_tuple(instruction.shape)[:2]
-        else:
-            shapes = open_tuple(instruction.shape)
-            for operand in self.names.operands(instruction):
-                shapes = shapes + open_tuple(operand.shape)
-        return sum(count_bytes(shape) for shape in shapes if shape.layout.memory_space == HBM)
+    def _count_moved(self, instruction: Instruction) -> int:
+        """Return the bytes of HBM that an asynchronous copy reads and writes."""
+        shapes = open_tuple(instruction.shape)[:2]  # (target, source, context)
+        return _sum_bytes(_in_hbm(shapes), None)
 
     def _read_tensors(self) -> list[Tensor]:
         run = {computation.id for computation in _find_run(self.names)}
@@ -233,16 +278,6 @@ class Reader:
             for instruction in computation.instructions
             if instruction.shape.element_type != TUPLE
         ]
-
-
-def takes_time(instruction: Instruction) -> bool:
-    """True if the chip runs the instruction at a time of its own, and waits for it."""
-    opcode = instruction.opcode
-    return (
-        opcode not in FREE
-        and opcode not in ("while", "conditional", "call")
-        and not opcode.endswith((BEGINS, WAITS, UPDATES))
-    )
 
 
 def _find_run(names: Names) -> list[Any]:
@@ -301,10 +336,6 @@ def _read_config(instruction: Instruction) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _name_kind(instruction: Instruction) -> str:
-    return "loop" if instruction.opcode == "fusion" else str(instruction.opcode)
-
-
 def open_tuple(shape: Any) -> list[Any]:
     """Return the arrays of a shape, those of nested tuples included."""
     if shape.element_type != TUPLE:
@@ -320,6 +351,16 @@ def count_bytes(shape: Any) -> int:
             if place < len(sizes):
                 sizes[place] = -(-sizes[place] // tile) * tile
     return prod(sizes) * _count_bits(shape.element_type) // 8
+
+
+def _in_hbm(shapes: Iterable[Any]) -> list[Any]:
+    return [shape for shape in shapes if shape.layout.memory_space == HBM]
+
+
+def _sum_bytes(shapes: Iterable[Any], most: int | None) -> int:
+    """Return the bytes of arrays, of each at most `most`."""
+    sizes = (count_bytes(shape) for shape in shapes)
+    return sum(size if most is None else min(size, most) for size in sizes)
 
 
 def _count_bits(element_type: int) -> int:
