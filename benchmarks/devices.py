@@ -48,7 +48,6 @@ from solution.models.nets.devices import pick_precision
 from solution.models.nets.fit_state import FitState
 from solution.models.nets.net_ranker import NetRanker
 from solution.models.nets.stepping import Steps, list_visits, sample
-from solution.models.nets.team import Team
 from solution.models.nets.training_loop import make_optimizer
 from solution.system.progress import track
 from solution.system.terminal import make_table
@@ -115,7 +114,7 @@ def measure(name: str, device: str, precision: Any, larger: int, nodes: int) -> 
     net = ranker.make_net().to(device)
     fabric = Fabric(accelerator=device, devices=1, precision=precision)
     wrapped, optimizer = fabric.setup(net, make_optimizer(net, settings))
-    steps = Steps(Team(fabric), wrapped, optimizer, settings, net)
+    steps = Steps(fabric, wrapped, optimizer, settings, net)
     state = FitState(net, optimizer, 0, "")
     steps.run_epoch(examples, state, lambda _: None)  # the first one compiles and allocates
     epochs = [
@@ -220,7 +219,7 @@ def time_planning(steps: Steps, examples: list[Any]) -> float:
 
 def find_waits(steps: Steps, examples: list[Any]) -> int | None:
     """How often a step waits for the GPU; None without one."""
-    if steps.team.fabric.device.type != "cuda":
+    if steps.fabric.device.type != "cuda":
         return None
     plan = draw(steps, examples[: steps.settings.graphs_per_step])
     torch.cuda.set_sync_debug_mode("warn")

@@ -35,7 +35,6 @@ class Asked:
     collections: Sequence[str]
     executor: str
     workers: int | None
-    devices: int = 1
 
     @property
     def folds(self) -> int:
@@ -48,7 +47,7 @@ class Asked:
 
         if self.executor != "local":
             return self.workers
-        return LocalExecutor(self.workers, self.devices).slots
+        return LocalExecutor(self.workers).slots
 
     def check_folder(
         self, found: "Sequence[Experiment]", folder: Path, hours: float | None

@@ -111,9 +111,6 @@ Megabytes = Annotated[int, typer.Option(min=256, help="That a compilation may ta
 Seconds = Annotated[
     float, typer.Option(min=1, callback=check_finite, help="That a compilation may take.")
 ]
-Devices = Annotated[
-    int, typer.Option(min=1, help="GPUs, or cores, of a machine on which each net is trained.")
-]
 # What every generator takes, those of the libraries too.
 Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Decides everything random.")]
 RunOption = Annotated[Path, typer.Option("--run", help="A run folder.")]
@@ -156,12 +153,11 @@ def make_executor(
     address: str | None,
     workers: int | None,
     gpu_share: float = 1.0,
-    devices: int = 1,
 ) -> "Executor":
     """Where work is done; what cannot be is refused as by choose_executor."""
     from solution.training.executors.choose import choose_executor
 
-    return choose_executor(kind, address, workers, gpu_share, devices)
+    return choose_executor(kind, address, workers, gpu_share)
 
 
 def name_of(data: Path, *, limit: bool) -> str:

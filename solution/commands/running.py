@@ -14,7 +14,6 @@ from solution.commands.asking import Asked, settle_budget, show_estimate
 from solution.commands.options import (
     Address,
     DataOrAddress,
-    Devices,
     ExecutorOption,
     FoldScheme,
     GpuShare,
@@ -108,16 +107,15 @@ def run(
     executor: ExecutorOption = "local",
     address: Address = None,
     gpu_share: GpuShare = 1.0,
-    devices: Devices = 1,
 ) -> None:
     """Train, predict, merge, write a submission. A run that was stopped goes on where it was."""
     members = _list_members(recipe)  # before what takes seconds to import
     from solution.training.forecast import foretell_briefly
     from solution.training.out_of_fold import run_experiments
 
-    asked = Asked(scheme, folds, limit, replace, collections, executor, workers, devices)
+    asked = Asked(scheme, folds, limit, replace, collections, executor, workers)
     found = _find_experiments(experiments or members, recipe, asked.folds, limit=limit)
-    trains_on = make_executor(executor, address, workers, gpu_share, devices)
+    trains_on = make_executor(executor, address, workers, gpu_share)
     with ExitStack() as stack:
         source = check_exists(stack.enter_context(on_this_machine(data, sends=False)))
         name = name_of(source, limit=limit)
@@ -193,7 +191,7 @@ def demo() -> None:
     run(
         str(SAMPLE), str(folder), [], None, "architecture", None,
         limit=True, replace=False, workers=None, collections=[], store_folder=None,
-        estimate=False, hours=None, executor="local", address=None, gpu_share=1.0, devices=1,
+        estimate=False, hours=None, executor="local", address=None, gpu_share=1.0,
     )  # fmt: skip
     opened = Run.existing(folder)
     path = write_page(opened, choose_recipe(opened, None))

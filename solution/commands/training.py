@@ -8,7 +8,6 @@ import typer
 from solution.commands.options import (
     Address,
     DataOption,
-    Devices,
     ExecutorOption,
     FoldScheme,
     GpuShare,
@@ -48,7 +47,6 @@ def train(
     executor: ExecutorOption = "local",
     address: Address = None,
     gpu_share: GpuShare = 1.0,
-    devices: Devices = 1,
 ) -> None:
     """Train one experiment and watch it: loss, inner score, rate, time left. Stopped, it goes on.
 
@@ -65,7 +63,7 @@ def train(
     place = run_folder or str(find_runs() / name_of(source, limit=False))
     if not is_address(place):
         check_writable(Path(place))
-    trains_on = make_executor(executor, address, workers, gpu_share, devices)
+    trains_on = make_executor(executor, address, workers, gpu_share)
     known = {EXPERIMENTS: {found.name: found.describe()}, "scheme": scheme, "folds": folds}
     with on_this_machine(place, alone=True) as folder:
         check_folder(folder, known)  # before the data is prepared

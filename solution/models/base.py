@@ -59,9 +59,6 @@ class Ranker(ABC):
         A ranker that is fitted in seconds leaves it empty.
         """
 
-    def use_devices(self, count: int) -> None:  # noqa: B027 - most need one
-        """Fit on so many devices of this machine; what is no net takes no notice."""
-
     @abstractmethod
     def predict(self, graph: Graph) -> np.ndarray:
         """The scores (num_configs,) float32, finite."""
@@ -110,9 +107,9 @@ class RankerSettings(ABC):
         return Preparation(self.needed_hops)
 
     @property
-    def most_devices(self) -> int:
-        """On how many devices at once it can be fitted; 0: it, and no ranker in it, is a net."""
-        return max(getattr(value, "most_devices", 0) for value in (0, *self._values().values()))
+    def trains_a_net(self) -> bool:
+        """Whether it, or a ranker in it, is a net, which is trained on a GPU where there is one."""
+        return any(getattr(value, "trains_a_net", False) for value in self._values().values())
 
     def _values(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]

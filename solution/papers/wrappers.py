@@ -101,9 +101,6 @@ class ListAverage(Ranker):
     def keep_checkpoints(self, folder: Path) -> None:
         self.ranker.keep_checkpoints(folder)
 
-    def use_devices(self, count: int) -> None:
-        self.ranker.use_devices(count)
-
     def predict(self, graph: Graph) -> np.ndarray:
         distinct = graph.distinct
         single = graph.select(distinct.first)

@@ -40,7 +40,6 @@ class AwayTrainer:
 
     site: Site
     run: Shared
-    devices: int = 1  # of each net
 
     def __call__(self, address: JobAddress, report: Report) -> bytes:
         """Train the job; the files of its folder, packed."""
@@ -48,10 +47,7 @@ class AwayTrainer:
         with tempfile.TemporaryDirectory(prefix="fastslow-") as scratch:
             run = Run(Path(scratch))
             with self._checkpoints(job, run) as checkpoints:
-                train_job(
-                    job, self.site.plan, run, report,
-                    checkpoints=checkpoints, devices=self.devices,
-                )  # fmt: skip
+                train_job(job, self.site.plan, run, report, checkpoints=checkpoints)
             return pack_folder(job.folder(run))
 
     @contextmanager
@@ -120,7 +116,7 @@ def share_run(run: Run) -> Iterator[Shared]:
 
 
 def estimate_needs(jobs: Sequence[Job], plan: Plan, executor: Executor) -> list[Needs]:
-    """What each fit takes: a core and a share of a GPU, or several of both, and memory.
+    """What each fit takes: a core, a share of a GPU where it trains a net, and memory.
 
     Nobody asks on this machine, where the files of all graphs need not be looked at.
     """
@@ -139,8 +135,6 @@ def estimate_memory(group: Sequence[str], plan: Plan) -> int:
 
 def choose_needs(ranker: RankerSettings, memory: int, executor: Executor) -> Needs:
     """What a fit of so many bytes asks a cluster for."""
-    devices = min(executor.devices, ranker.most_devices)
-    if not devices:
+    if not ranker.trains_a_net:
         return Needs(bytes=memory)
-    gpus = float(devices) if devices > 1 else executor.gpu_share
-    return Needs(devices, gpus, devices * memory)
+    return Needs(1, executor.gpu_share, memory)

@@ -40,20 +40,18 @@ def train_job(
     teach: Teach | None = None,
     *,
     checkpoints: Path | None = None,
-    devices: int = 1,
 ) -> None:
     """Fit the model, predict, write the job's folder, and remove its checkpoints.
 
     Args:
         teach: gives graphs, the test graphs too, what is learned in the place of their runtimes.
         checkpoints: where they lie while it lasts; by default in the run.
-        devices: of this machine, for a net; fewer where its steps have fewer graphs.
     """
     checkpoints = checkpoints or run.checkpoints(job.folder(run))
     checkpoints.mkdir(parents=True, exist_ok=True)
     try:
         with one_thread(), name_failure(job.experiment, job.describe()):
-            _train(job, plan, run, report, teach, checkpoints, devices)
+            _train(job, plan, run, report, teach, checkpoints)
     except InputError:  # the next start must not go on from what diverged
         remove(checkpoints)
         raise
@@ -67,13 +65,11 @@ def _train(
     report: Report,
     teach: Teach | None,
     checkpoints: Path,
-    devices: int,
 ) -> None:
     settings = job.experiment.ranker
     fit_on, validate_on = split_training(plan, job.group, job.fold, job.seed)
     ranker, curve = settings.build(job.seed), LearningCurve(report)
     ranker.keep_checkpoints(checkpoints)
-    ranker.use_devices(min(devices, max(1, settings.most_devices)))
     with measure() as cost:
         if teach is None:
             ranker.fit(plan.load(fit_on, settings), plan.load(validate_on, settings), curve)

@@ -18,9 +18,8 @@ from solution.system.files import remove
 from solution.system.mirrors import Mirror
 from solution.system.parcel import unpack_folder
 from solution.system.parquet import read_by_graphs, write_batches
-from solution.system.progress import console, warn
+from solution.system.progress import console
 from solution.system.report import Report
-from solution.system.wording import count
 from solution.training.away import AwayTrainer, estimate_needs, share_run
 from solution.training.executors.base import Executor, Task
 from solution.training.executors.local import HERE
@@ -42,23 +41,11 @@ def run_experiments(
     """Train every chosen job that is not there yet; then gather what is complete."""
     for experiment in experiments:
         rehearse(experiment, plan)
-    warn_about_devices(experiments, executor.devices)
     jobs = [job for experiment in experiments for job in list_jobs(experiment, plan, choice)]
     with watch_jobs(len(jobs), count_missing(jobs, run), run.log) as watch:
         train_jobs(jobs, plan, run, watch, executor)
     for experiment in experiments:
         gather(experiment, plan, run)
-
-
-def warn_about_devices(experiments: Sequence[Experiment], devices: int) -> None:
-    """Say which nets are trained on fewer devices than were asked for."""
-    for experiment in experiments:
-        most = experiment.ranker.most_devices
-        if 0 < most < devices:
-            warn(
-                f"{experiment.name}: its steps have {count(most, 'graph')}, so each fit takes "
-                f"{count(most, 'device')} and not {devices}."
-            )
 
 
 def train_jobs(
@@ -116,10 +103,10 @@ def _train_elsewhere(
     tasks = [Task(j.describe(), (JobAddress.of(j),), n) for j, n in zip(jobs, needs, strict=True)]
     site = choose_site(executor, plan, [job.experiment for job in jobs])
     if not executor.is_away:
-        executor.run(Trainer(site, run, executor.devices), tasks, watch, keep)
+        executor.run(Trainer(site, run), tasks, watch, keep)
     else:
         with share_run(run) as shared:
-            executor.run(AwayTrainer(site, shared, executor.devices), tasks, watch, keep)
+            executor.run(AwayTrainer(site, shared), tasks, watch, keep)
 
 
 @dataclass(frozen=True)
@@ -128,12 +115,11 @@ class Trainer:
 
     site: Site
     run: Run
-    devices: int = 1  # of each net
 
     def __call__(self, address: JobAddress, report: Report) -> None:
         """Train the job; InputError where its experiment was changed meanwhile."""
         job = address.find(self.site)
-        train_job(job, self.site.plan, self.run, report, devices=self.devices)
+        train_job(job, self.site.plan, self.run, report)
 
 
 def gather(experiment: Experiment, plan: Plan, run: Run) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from solution.training.executors.base import Executor
 from solution.training.executors.local import HERE
 from solution.training.failures import rehearse
 from solution.training.jobs import Choice, list_jobs
-from solution.training.out_of_fold import count_missing, gather, train_jobs, warn_about_devices
+from solution.training.out_of_fold import count_missing, gather, train_jobs
 from solution.training.plan import Plan
 from solution.training.watch import watch_jobs
 
@@ -55,7 +55,6 @@ def train_experiment(
             "Choose other collections or other data."
         )
     rehearse(experiment, plan)
-    warn_about_devices([experiment], executor.devices)
     missing = count_missing(jobs, run)
     with watch_jobs(len(jobs), missing, run.log, title=experiment.name) as watch:
         train_jobs(jobs, plan, run, watch, executor)

@@ -113,7 +113,7 @@ def test_a_node_with_other_code_is_refused(watch: Watched, tmp_path: Path) -> No
 
     shutil.copytree(REPOSITORY / "solution", tmp_path / "other" / "solution")
     changed = tmp_path / "other" / "solution" / "models" / "nothing.py"
-    changed.write_text(changed.read_text("utf-8") + "# changed\n", encoding="utf-8")
+    changed.write_text(changed.read_text("utf-8") + "CHANGED = 1\n", encoding="utf-8")
     (tmp_path / "script.py").write_text(f"""
 from tests.cluster.conftest import open_cluster
 from tests.cluster.watching import Watched

@@ -74,7 +74,7 @@ def test_every_command_of_the_page_is_one_of_the_program() -> None:
     for words in typed:
         assert_parses(get_command(assemble()), words)
     options = set(re.findall(r"--[a-z-]+", " ".join(" ".join(words) for words in typed)))
-    assert {"--executor", "--address", "--gpu-share", "--devices", "--store"} <= options
+    assert {"--executor", "--address", "--gpu-share", "--store"} <= options
 
 
 def test_an_option_that_is_not_there_is_noticed() -> None:

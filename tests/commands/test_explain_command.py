@@ -170,7 +170,7 @@ def test_a_file_that_was_changed_does_not_read_the_models_of_before(
     how = ("--folds", "2", "--scheme", "graph", "--run", "out")
     assert fastslow("train", "mine.py", "--data", data, *how).returncode == 0
     assert fastslow("explain", "mine.py", "k0", "--run", "out").returncode == 0
-    (tmp_path / "mine.py").write_text(f"{text}# changed\n", encoding="utf-8")
+    (tmp_path / "mine.py").write_text(f"{text}CHANGED = 1\n", encoding="utf-8")
     done = fastslow("explain", "mine.py", "k0", "--run", "out")
     assert done.returncode == 2
     assert "mine.py: was changed after out was trained by it" in done.stderr

@@ -11,7 +11,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from solution.features.nodes import fit_scaler
 from solution.models.nets.devices import make_fabric
 from solution.models.nets.stepping import Steps
-from solution.models.nets.team import Team
 from solution.models.nets.training_loop import make_optimizer
 from tests.made.elsewhere import compute_as_elsewhere
 from tests.models.test_device import NETS, build, make_graph
@@ -63,10 +62,10 @@ def test_a_step_waits_for_nothing_that_need_not_be(
         table: fit_scaler([getattr(example.inputs, table).numpy() for example in examples])
         for table in ranker.scaled_tables
     }
-    net, settings, team = ranker.make_net().train(), ranker.settings.training, Team(make_fabric())
+    net, settings, fabric = ranker.make_net().train(), ranker.settings.training, make_fabric()
     step = [ranker._scaled(example) for example in examples[: settings.graphs_per_step]]
-    wrapped, optimizer = team.fabric.setup(net, make_optimizer(net, settings))
-    steps = Steps(team, wrapped, optimizer, settings, net)
+    wrapped, optimizer = fabric.setup(net, make_optimizer(net, settings))
+    steps = Steps(fabric, wrapped, optimizer, settings, net)
     rows = np.tile(np.arange(settings.configs_per_graph) % 2, (len(step), 1))
     steps.take(steps.plan(step, rows))  # the first one makes what is kept
     with Waits() as waits:

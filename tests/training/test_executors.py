@@ -23,7 +23,7 @@ from solution.system.progress import bars
 from solution.system.report import Report, silent
 from solution.training.executors import local
 from solution.training.executors.base import Task
-from solution.training.executors.local import LocalExecutor, choose_gpus, count_slots
+from solution.training.executors.local import LocalExecutor, choose_gpu, count_slots
 from solution.training.executors.screen import Screen
 from solution.training.out_of_fold import Trainer
 from solution.training.sites import Address, Here, JobAddress
@@ -119,16 +119,15 @@ def end(
 
 
 def test_each_worker_has_a_gpu_of_those_that_may_be_used() -> None:
-    assert [choose_gpus(place, 1, 2, None) for place in range(3)] == ["0", "1", "0"]
-    assert [choose_gpus(place, 1, 2, "3,MIG-5") for place in range(2)] == ["3", "MIG-5"]
-    assert [choose_gpus(place, 2, 4, None) for place in range(3)] == ["0,1", "2,3", "0,1"]
+    assert [choose_gpu(place, 2, None) for place in range(3)] == ["0", "1", "0"]
+    assert [choose_gpu(place, 2, "3,MIG-5") for place in range(2)] == ["3", "MIG-5"]
 
 
 def test_an_experiment_that_is_changed_meanwhile_is_not_trained_on(tmp_path: Path) -> None:
     file = tmp_path / "quick_tile_gnn.py"
     shutil.copyfile(EXPERIMENTS / "quick_tile_gnn.py", file)
     source = find_experiment(str(file)).source
-    file.write_text(file.read_text(encoding="utf-8") + "# changed\n", encoding="utf-8")
+    file.write_text(file.read_text(encoding="utf-8") + "CHANGED = 1\n", encoding="utf-8")
     with pytest.raises(InputError, match=r"quick_tile_gnn.py: was changed"):
         Trainer(Here(pl.DataFrame(), NO_STORE), Run(tmp_path))(
             JobAddress(Address(str(file), source, is_quick=False), TILE, TILE, 0, 0), silent

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from solution.commands.asking import Asked
 from solution.experiments.base import Experiment, find_experiment
 from solution.models.linear import RidgeSettings
 from solution.runs.folder import Run
@@ -78,9 +77,6 @@ def test_a_forecast_trains_nothing(fastslow: FastSlow, tmp_path: Path) -> None:
     assert not (tmp_path / "out" / "submission.csv").exists()
 
     assert "In --hours 5: all of it." in fastslow(*words, "--estimate", "--hours", "5").stdout
-    # As many models are trained at once as there are groups of so many cores.
-    said = fastslow(*words, "--estimate", "--devices", "64").stdout
-    assert "1 model at once" in " ".join(said.split())
 
     done = fastslow(*words, "--hours", "0.0001")
     assert done.returncode == 2
@@ -115,10 +111,3 @@ def test_the_first_line_says_what_is_left_and_of_much_data_how_long(
     assert foretell_briefly(ridge, plan, run, 1).startswith("2 models to train, 1 at once; how")
     monkeypatch.setattr("solution.training.forecast.MUCH", 0)
     assert foretell_briefly(ridge, plan, run, 2).startswith("About ")
-
-
-def test_models_on_several_devices_are_fewer_at_once() -> None:
-    words = ("architecture", None, False, False, (), "local")
-    asked = [Asked(*words, workers, devices) for workers, devices in ((None, 64), (3, 64))]
-    assert [one.slots for one in asked] == [1, 3]
-    assert Asked(*words[:-1], "ray", None, 2).slots is None

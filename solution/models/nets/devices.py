@@ -11,8 +11,6 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor
 
-from solution.models.nets.ranking_net import Example
-
 logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it greets every fit
 
 
@@ -62,11 +60,6 @@ def take_rows(tensors: Sequence[Tensor], rows: np.ndarray) -> list[Tensor]:
     """
     sent = send(rows, tensors[0].device)
     return [tensor[sent[:, place]] for place, tensor in enumerate(tensors)]
-
-
-def move_examples(examples: Sequence[Example[Any]], device: Any) -> list[Example[Any]]:
-    """The same examples, their tensors on another device."""
-    return [replace(e, inputs=move_inputs(e.inputs, device)) for e in examples]
 
 
 def move_inputs(inputs: Any, device: Any) -> Any:

@@ -51,7 +51,6 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
         self.seed = seed
         self.device = pick_device()
         self.checkpoints: Path | None = None
-        self.devices = 1
         self.encoding = "logarithms"  # of solution.features.nodes.ENCODINGS
         self.net_: nn.Module | None = None
         self.scalers_: dict[str, Scaler] = {}
@@ -101,16 +100,12 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
                 report,
                 self.checkpoints,
                 f"{self.settings} {self.seed} {[e.key for e in (*examples, *held_out)]}",
-                self.devices,
             )
             self.finish(self.net_, examples, held_out, report)
         return self
 
     def keep_checkpoints(self, folder: Path) -> None:
         self.checkpoints = folder
-
-    def use_devices(self, count: int) -> None:
-        self.devices = count
 
     def predict(self, graph: Graph) -> np.ndarray:
         if self.net_ is None:

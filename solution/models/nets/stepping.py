@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from solution.models.nets.devices import send
 from solution.models.nets.fit_state import FitState
 from solution.models.nets.losses import blend
 from solution.models.nets.ranking_net import Example, Inputs, Planning, Regularised
-from solution.models.nets.team import Team
 from solution.models.nets.training_settings import TrainingSettings
 from solution.system.memory import SpareMemory
 
@@ -35,7 +35,7 @@ Drawn = tuple[Example[Inputs], np.ndarray]  # a graph and the rows (configs,) th
 class Steps:
     """The optimizer's steps over the examples."""
 
-    team: Team
+    fabric: Fabric
     net: Any  # as Fabric wrapped it
     optimizer: Any
     settings: TrainingSettings
@@ -45,7 +45,7 @@ class Steps:
     def __post_init__(self) -> None:
         self.loss = blend(self.settings.loss, self.settings.regression)
         # The next steps are planned while the device is at this one.
-        self._ahead = PLANNED_AHEAD if works_by_itself(self.team.fabric.device) else 0
+        self._ahead = PLANNED_AHEAD if works_by_itself(self.fabric.device) else 0
 
     def run_epoch(
         self, examples: Sequence[Example[Inputs]], state: FitState, look: Callable[[float], None]
@@ -113,7 +113,7 @@ class Steps:
                 yield planned.popleft()
 
     def _draw(self, graphs: Sequence[Example[Inputs]], state: FitState) -> np.ndarray:
-        """Rows (graphs, configs) to learn from, drawn alike in every process of a team."""
+        """Draw rows (graphs, configs) to learn from."""
         size = self.settings.configs_per_graph
         return np.stack([sample(len(e.runtimes), size, state.generator) for e in graphs])
 
@@ -123,12 +123,12 @@ class Steps:
         rows: np.ndarray,
         ahead: ThreadPoolExecutor | None = None,
     ) -> "Plan[Inputs]":
-        """A step on rows (graphs, configs) of some graphs, of which this process takes its share.
+        """Return a step on rows (graphs, configs) of some graphs.
 
         Args:
             ahead: plans it in a thread; None: it is planned when it is taken.
         """
-        parts = list(self._divide(self.team.share(list(zip(graphs, rows, strict=True)))))
+        parts = list(self._divide(list(zip(graphs, rows, strict=True))))
         return [(len(part) / len(graphs), part, self._begin(part, ahead)) for part in parts]
 
     def _begin(
@@ -150,14 +150,13 @@ class Steps:
     def find_gradients(self, plan: "Plan[Inputs]") -> Tensor:
         """Give the parameters the gradients of the graphs' mean loss; the loss, float64."""
         self.optimizer.zero_grad(set_to_none=True)
-        total = torch.zeros((), dtype=torch.float64, device=self.team.fabric.device)
+        total = torch.zeros((), dtype=torch.float64, device=self.fabric.device)
         for share, part, planned in plan:
-            with self.team.fabric.autocast():
+            with self.fabric.autocast():
                 loss, penalty = self._find_losses(part, planned())
-            self.team.fabric.backward(share * (loss + penalty))
+            self.fabric.backward(share * (loss + penalty))
             total += share * loss.detach().double()
-        self.team.add_up(self.net.parameters())
-        return self.team.sum_number(total)
+        return total
 
     def _divide(self, drawn: Sequence[Drawn[Inputs]]) -> Iterator[list[Drawn[Inputs]]]:
         """Divide a step's graphs so that their activations fit; gradients add up to the same."""

@@ -6,28 +6,19 @@ the epoch that was best on validation graphs; without, with the last ones.
 Device and precision are Lightning Fabric's business.
 """
 
-import copy
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
 
-from solution.models.nets.devices import (
-    make_fabric,
-    move_examples,
-    pick_device,
-    pick_precision,
-)
-from solution.models.nets.fit_state import FitState, Remembering
+from solution.models.nets.devices import make_fabric
+from solution.models.nets.fit_state import FitState
 from solution.models.nets.ranking_net import Example, Inputs
 from solution.models.nets.stepping import Steps
-from solution.models.nets.team import Team, lead
 from solution.models.nets.training_settings import TrainingSettings
 from solution.models.nets.validation import validate
-from solution.system.errors import InputError
-from solution.system.report import Report, silent
+from solution.system.report import Report
 
 
 def train(
@@ -39,7 +30,6 @@ def train(
     report: Report,
     checkpoints: Path | None = None,
     fit: str = "",
-    devices: int = 1,
 ) -> None:
     """Train `net`, a RankingNet, in place.
 
@@ -48,45 +38,7 @@ def train(
         checkpoints: a folder of this fit alone, in which its state is kept while it lasts; a fit
             that was stopped goes on from there and, on a CPU, ends with the same weights.
         fit: names the fit, so that it does not go on from what another one left.
-        devices: of this machine, among which each step's graphs are divided.
-
-    Raises InputError where a net cannot be trained on several devices.
     """
-    given = (net, examples, validation, settings, seed, checkpoints, fit)
-    if devices == 1:
-        _train(Team(make_fabric()), report, *given)
-        return
-    if isinstance(net, Remembering):
-        raise InputError(
-            f"{type(net).__name__} remembers what it saw of each graph, so it cannot be trained on "
-            f"{devices} devices: leave out --devices."
-        )
-    moved = (move_examples(part, "cpu") for part in (examples, validation))
-    apart = (copy.deepcopy(net).cpu(), *moved, *given[3:])
-    with lead(devices, pick_device().type, pick_precision(), _train_too, *apart) as team:
-        _train(team, report, *given)
-
-
-def _train_too(team: Team, *given: Any) -> None:
-    """What the other processes of a fit do: the same, and they say nothing."""
-    net, examples, validation, settings, seed, *rest = given
-    net.to(team.fabric.device)
-    torch.manual_seed(seed + 1000 * team.rank)  # of the units that are dropped
-    here = [move_examples(part, team.fabric.device) for part in (examples, validation)]
-    _train(team, silent, net, here[0], here[1], settings, seed, *rest)
-
-
-def _train(
-    team: Team,
-    report: Report,
-    net: nn.Module,
-    examples: Sequence[Example[Inputs]],
-    validation: Sequence[Example[Inputs]],
-    settings: TrainingSettings,
-    seed: int,
-    checkpoints: Path | None,
-    fit: str,
-) -> None:
     optimizer = make_optimizer(net, settings)
     state = FitState(net, optimizer, seed, fit)
     if checkpoints is not None:
@@ -95,23 +47,20 @@ def _train(
             note = f"validation {known:.3f}"
             report(done, settings.epochs, note, known, measures=measures, is_recalled=True)
     # Only what computes is wrapped: the state's own net keeps its names.
-    wrapped, wrapped_optimizer = team.fabric.setup(net, optimizer)
-    steps = Steps(team, wrapped, wrapped_optimizer, settings, net)
-    team.wait()  # nobody writes a checkpoint that another one has not read
-    note, kept_in = "", checkpoints if team.rank == 0 else None
+    fabric, note = make_fabric(), ""
+    wrapped, wrapped_optimizer = fabric.setup(net, optimizer)
+    steps = Steps(fabric, wrapped, wrapped_optimizer, settings, net)
 
     def look(share: float) -> None:
-        if kept_in is not None:
-            state.save_now_and_then(kept_in)
+        if checkpoints is not None:
+            state.save_now_and_then(checkpoints)
         report(state.epoch + share, settings.epochs, note)
 
     for _ in range(state.epoch, settings.epochs):
         loss, rate = steps.run_epoch(examples, state, look)
         score, measures, note = None, {"loss": loss}, f"loss {loss:.3f}"
         if len(validation):
-            found = team.from_leader(
-                lambda: validate(net, validation, steps.loss, settings.configs_per_graph)
-            )
+            found = validate(net, validation, steps.loss, settings.configs_per_graph)
             score, measures = getattr(found, settings.chosen_by), measures | found.measures()
             state.keep_if_best(score, measures)
             note += f", validation {score:.3f}"
@@ -119,8 +68,8 @@ def _train(
         report(state.epoch, settings.epochs, note, score, loss=loss, rate=rate, measures=measures)
         if settings.patience is not None and state.epochs_since_best >= settings.patience:
             break
-        if kept_in is not None:
-            state.save_now_and_then(kept_in)
+        if checkpoints is not None:
+            state.save_now_and_then(checkpoints)
     state.take_chosen_weights()
 
 

@@ -42,9 +42,9 @@ class TrainingSettings:
         check_choice("chosen_by", self.chosen_by, METRICS)
 
     @property
-    def most_devices(self) -> int:
-        """The graphs of a step are divided among devices."""
-        return self.graphs_per_step
+    def trains_a_net(self) -> bool:
+        """These settings are of nets alone."""
+        return True
 
     def quick(self) -> "TrainingSettings":
         """A tenth of the epochs, each of one visit to a graph."""

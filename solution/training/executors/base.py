@@ -50,11 +50,6 @@ class Executor(Protocol):
         ...
 
     @property
-    def devices(self) -> int:
-        """On how many devices of a machine each net is trained."""
-        ...
-
-    @property
     def slots(self) -> int:
         """How many tasks of one core are done at once; known while it is open."""
         ...

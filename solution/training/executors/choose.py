@@ -14,7 +14,6 @@ def choose_executor(
     address: str | None = None,
     workers: int | None = None,
     gpu_share: float = 1.0,
-    devices: int = 1,
 ) -> Executor:
     """Where work is done.
 
@@ -25,9 +24,9 @@ def choose_executor(
         raise InputError(f"{kind!r}: expected the executor {LOCAL} or {RAY}.")
     if kind == RAY:
         check_cluster(address)
-        return RayExecutor(address, workers, gpu_share, devices)
+        return RayExecutor(address, workers, gpu_share)
     if address is not None:
         raise InputError(f"The address {address} is of a cluster: choose the executor {RAY}.")
     if gpu_share != 1:
         raise InputError(f"--gpu-share {gpu_share:g} is for a cluster: choose the executor {RAY}.")
-    return LocalExecutor(workers, devices)
+    return LocalExecutor(workers)

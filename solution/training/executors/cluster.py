@@ -52,13 +52,11 @@ class RayExecutor:
         address: of the cluster, auto or HOST:PORT; None: one is started here, and ended.
         workers: cores of the one that is started; None: all.
         gpu_share: of a GPU, for each net; 1 where several would be in each other's way.
-        devices: of a node, for each net: where one fit alone would take too long.
     """
 
     address: str | None = None
     workers: int | None = None
     gpu_share: float = 1.0
-    devices: int = 1
 
     @property
     def is_away(self) -> bool:

@@ -49,7 +49,6 @@ class LocalExecutor:
     """Processes of this machine, or this very process where one is enough."""
 
     workers: int | None = None  # at once; None: as count_slots says
-    devices: int = 1  # GPUs or cores of each net
 
     @property
     def is_away(self) -> bool:
@@ -61,7 +60,7 @@ class LocalExecutor:
 
     @property
     def slots(self) -> int:
-        return self.workers or max(1, count_slots() // self.devices)
+        return self.workers or count_slots()
 
     def open(self) -> AbstractContextManager[object]:
         """Nothing is kept between two calls of `run`."""
@@ -71,7 +70,7 @@ class LocalExecutor:
         """Do all tasks; see Executor."""
         count = min(self.slots, len(tasks))
         if count > 1:
-            _run_apart(work, tasks, watch, keep, count, self.devices)
+            _run_apart(work, tasks, watch, keep, count)
             return
         for number, task in enumerate(tasks):
             with watch.job(task.name) as report:
@@ -83,13 +82,11 @@ class LocalExecutor:
 HERE = LocalExecutor()
 
 
-def _run_apart(
-    work: Work, tasks: Sequence[Task], watch: Watch, keep: Keep, count: int, devices: int
-) -> None:
+def _run_apart(work: Work, tasks: Sequence[Task], watch: Watch, keep: Keep, count: int) -> None:
     context = choose_context(otherwise=LIBRARIES)
     messages, slots = context.Queue(), context.Value("i", 0)
     screen = Screen(watch, [task.name for task in tasks])
-    begin = (_begin, messages, slots, count, count_gpus(), devices, work)
+    begin = (_begin, messages, slots, count, count_gpus(), work)
     with screen, open_pool(count, *begin, context=context) as pool:
         with interrupted_later():
             running = {
@@ -115,7 +112,6 @@ def _begin(
     slots: "Synchronized[int]",
     count: int,
     gpus: int,
-    devices: int,
     work: Work,
 ) -> None:
     global _messages, _task_work
@@ -128,7 +124,7 @@ def _begin(
     os.environ["OMP_NUM_THREADS"] = str(threads)  # for libraries that are loaded from now on
     limit_threads(threads)
     if gpus:
-        os.environ[VISIBLE] = choose_gpus(slot, devices, gpus, os.environ.get(VISIBLE))
+        os.environ[VISIBLE] = choose_gpu(slot, gpus, os.environ.get(VISIBLE))
 
 
 def limit_threads(threads: int) -> None:
@@ -139,11 +135,10 @@ def limit_threads(threads: int) -> None:
     threadpool_limits(limits=threads)
 
 
-def choose_gpus(slot: int, devices: int, gpus: int, visible: str | None) -> str:
-    """The GPUs of the worker number `slot`, of those that may be used, by name or number."""
+def choose_gpu(slot: int, gpus: int, visible: str | None) -> str:
+    """Return the name or number of the GPU of the worker `slot`, of those that may be used."""
     names = visible.split(",") if visible else [str(number) for number in range(gpus)]
-    first = slot * devices
-    return ",".join(names[number % gpus] for number in range(first, first + min(devices, gpus)))
+    return names[slot % gpus]
 
 
 def _work(number: int, arguments: tuple[Any, ...]) -> Any:
