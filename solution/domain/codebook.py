@@ -19,11 +19,13 @@ LOWEST, HIGHEST = vocabulary.LAYOUT_UNSET, vocabulary.MAX_RANK - 1
 
 @dataclass(frozen=True, eq=False)
 class Codebook:
-    """The layouts of every configurable node, and which of them each configuration gives it."""
+    """The layouts that each configurable node takes, and which of them each configuration uses."""
 
-    layouts: np.ndarray  # (pairs, 18) int8: those of the first configurable node, the second, ...
+    # (pairs, 18) int8: the layouts of the first configurable node, then of the second, ...
+    layouts: np.ndarray
     starts: np.ndarray  # (configurable + 1,) int64: node n has layouts[starts[n]:starts[n + 1]]
-    codes: np.ndarray  # (distinct configs, configurable) uint8, 16 or 32: which of its node's
+    # (distinct configs, configurable) uint8, 16 or 32: index among the node's layouts
+    codes: np.ndarray
     rows: np.ndarray  # (configs,) integers: the row of `codes` of each configuration
 
     def __post_init__(self) -> None:
@@ -32,50 +34,50 @@ class Codebook:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """That of the config tensor: (configs, configurable, 18)."""
+        """The shape of the config tensor: (configs, configurable, 18)."""
         return len(self.rows), self.codes.shape[1], vocabulary.NUM_LAYOUT_FEATURES
 
     @property
     def node(self) -> np.ndarray:
-        """The position (pairs,) among the configurable nodes of each pair's node."""
+        """The index (pairs,) of each pair's node among the configurable nodes."""
         return np.repeat(np.arange(self.codes.shape[1]), np.diff(self.starts))
 
     @property
     def distinct(self) -> Distinct:
-        """Which configurations differ; the distinct ones stand in the order of the codes."""
+        """The distinct configurations, in the order of the codes."""
         return Distinct(np.unique(self.rows, return_index=True)[1], self.rows)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Its four arrays by name."""
+        """The four arrays by name."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     def pairs(self, rows: np.ndarray | slice) -> np.ndarray:
-        """Positions in `layouts` (k, configurable) int64 for the k `rows` of codes.
+        """Return the indices into `layouts` (k, configurable) int64 of the k `rows` of codes.
 
-        Only these rows are read, which matters where `codes` is a memory-mapped file.
+        Only these rows are read, which matters if `codes` is a memory-mapped file.
         """
         return self.codes[rows] + self.starts[:-1]
 
     def expand(self) -> np.ndarray:
-        """The config tensor (configs, configurable, 18) int8 again."""
+        """Return the whole config tensor (configs, configurable, 18) int8."""
         return self.layouts[self.pairs(self.rows)]
 
     def select(self, configs: np.ndarray) -> "Codebook":
-        """Only the configurations at the positions `configs` (k,); the layouts stay."""
+        """Return the codebook of the configurations `configs` (k,); the layouts stay."""
         used, rows = np.unique(self.rows[configs], return_inverse=True)
-        # All of them: the codes stay where they are, in memory or in a file.
+        # For all configurations the codes are not copied.
         codes = self.codes if len(used) == len(self.codes) else self.codes[used]
         return dataclasses.replace(self, codes=codes, rows=rows.astype(np.int64))
 
 
 def check_codebook(book: Codebook, *, with_codes: bool = True) -> None:
-    """Compare the four arrays with each other, where they come from a file.
+    """Check that the four arrays of a file fit each other.
 
     Args:
-        with_codes: whether every code is looked at; of a mapped file that reads all of it.
+        with_codes: whether every code is checked, which reads all of a memory-mapped file.
 
     Raises:
-        ValueError: a layout, node or row that is named is not there.
+        ValueError: an index into the layouts, nodes or rows is out of range.
     """
     dimensions = {name: array.ndim for name, array in book.arrays().items()}
     if dimensions != {"layouts": 2, "starts": 1, "codes": 2, "rows": 1}:

@@ -1,7 +1,7 @@
-"""From a config tensor to a codebook, a block of configurations at a time.
+"""Encode a config tensor as a codebook, one block of configurations at a time.
 
 block ──▶ 18 numbers as one key ──▶ number of the layout ──▶ number among its node's layouts
-          base 7, exact            KeyTable: all nodes       when all blocks are there
+          base 7, exact            KeyTable: all nodes       after the last block
 """
 
 from collections.abc import Iterator
@@ -13,14 +13,14 @@ from solution.domain.codebook import HIGHEST, LOWEST, Codebook
 from solution.domain.duplicates import deduplicate
 from solution.domain.key_table import KeyTable
 
-TABLE_ENTRIES = 1 << 23  # (node, layout) entries of a table
-BLOCK_ENTRIES = 1 << 18  # (configuration, node) entries that are worked on at once
+TABLE_ENTRIES = 1 << 23  # (node, layout) entries of one table
+BLOCK_ENTRIES = 1 << 18  # (configuration, node) entries in one block
 SLOTS, NUM_TENSORS = vocabulary.MAX_RANK, len(vocabulary.LAYOUT_TENSORS)
 TOKENS = vocabulary.NUM_LAYOUT_TOKENS
 
 
 class LayoutValueError(ValueError):
-    """A value that no layout has; `index` is its (config, node, slot)."""
+    """A value that no layout has, at `index` (config, node, slot)."""
 
     def __init__(self, index: tuple[int, ...], value: float) -> None:
         super().__init__(f"layout slot {index} is {value}")
@@ -29,7 +29,8 @@ class LayoutValueError(ValueError):
 
 
 def encode(configs: np.ndarray) -> Codebook:
-    """The codebook of a whole config tensor (configs, configurable, 18) of numbers -1 ... 5."""
+    """Return the codebook of a whole config tensor (configs, configurable, 18) of numbers -1 to
+    5."""
     encoder = LayoutEncoder(*configs.shape[:2])
     step = max(1, BLOCK_ENTRIES // max(1, configs.shape[1]))
     for first in range(0, len(configs), step):
@@ -38,18 +39,18 @@ def encode(configs: np.ndarray) -> Codebook:
 
 
 class LayoutEncoder:
-    """Builds a codebook from blocks of the config tensor, which is never whole in memory."""
+    """Build a codebook from blocks of the config tensor, which is never whole in memory."""
 
     def __init__(self, num_configs: int, num_nodes: int) -> None:
         self._table = KeyTable()
-        # The number of each layout in the table of all nodes; widened when there are more.
+        # The number of each layout over all nodes; a wider type is taken when there are more.
         self._ids = np.empty((num_configs, num_nodes), np.uint16)
         self._filled = 0
 
     def add(self, block: np.ndarray) -> None:
-        """Take the next configurations (k, configurable, 18).
+        """Add the next configurations (k, configurable, 18).
 
-        Raises LayoutValueError where a value is not a whole number from -1 to 5.
+        Raises LayoutValueError if a value is not a whole number from -1 to 5.
         """
         _check_values(block, self._filled)
         ids = self._table.number(_pack(block))
@@ -60,12 +61,12 @@ class LayoutEncoder:
         self._filled = last
 
     def finish(self) -> Codebook:
-        """The codebook of everything that was added; it does not depend on the blocks."""
+        """Return the codebook of all blocks; it does not depend on how they were divided."""
         distinct = deduplicate(self._ids)
         ids = self._ids if len(distinct.first) == len(self._ids) else self._ids[distinct.first]
         del self._ids
-        order = np.argsort(self._table.keys)  # by contents, whichever came first
-        # A table of nodes and all layouts must not grow with both.
+        order = np.argsort(self._table.keys)  # by content, not by first appearance
+        # Split the nodes, so that the table does not grow with nodes times layouts.
         step = max(1, TABLE_ENTRIES // max(1, len(order)))
         parts = [_number_layouts(ids[:, n : n + step], order) for n in range(0, ids.shape[1], step)]
         codes, positions, counts = zip(*parts, strict=True) if parts else ([ids], [order[:0]], [])
@@ -87,11 +88,11 @@ def _number_layouts(
         node's layouts, node after node; and how many each node has (nodes,).
     """
     used = np.zeros((ids.shape[1], len(order)), bool)  # (nodes, all layouts)
-    rows = np.arange(ids.shape[1]) * len(order)  # where each node's row begins in the flat table
+    rows = np.arange(ids.shape[1]) * len(order)  # start of each node's row in the flat table
     for block in _blocks(ids):
         used.ravel()[block + rows] = True
     ordered = used[:, order]
-    # A layout's number among those of its node is how many of them come before it.
+    # A layout's number within its node is the count of the node's layouts before it.
     number = np.empty(used.shape, np.int32)
     number[:, order] = ordered.cumsum(axis=1, dtype=np.int32) - 1
     counts = ordered.sum(axis=1)
@@ -107,7 +108,8 @@ def _blocks(rows: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _check_values(block: np.ndarray, first: int) -> None:
-    """Raise LayoutValueError for the first wrong value; `first` is the block's first config."""
+    """Raise LayoutValueError for the first wrong value; the block starts at configuration
+    `first`."""
     if block.size == 0:
         return
     inside = block.min() >= LOWEST and block.max() <= HIGHEST  # False for NaN
@@ -126,14 +128,15 @@ _SHIFT = (TOKENS**vocabulary.NUM_LAYOUT_FEATURES - 1) // (TOKENS - 1)  # a 1 in 
 
 
 def _pack(block: np.ndarray) -> np.ndarray:
-    """Read the 18 values of each layout (k, configurable, 18), shifted, as one number in base 7."""
+    """Return the 18 values of each layout (k, configurable, 18), shifted, as one number in base
+    7."""
     tensors = block.reshape(-1, SLOTS).astype(np.float32, copy=False) @ _POWERS
     keys = tensors.reshape(-1, NUM_TENSORS).astype(np.float64) @ _TENSORS
     return keys.astype(np.int64) + _SHIFT
 
 
 def _unpack(keys: np.ndarray) -> np.ndarray:
-    """The layouts (k, 18) int8 that were packed: the digits of each key."""
+    """Return the layouts (k, 18) int8 of packed keys: their digits."""
     slots = np.empty((len(keys), vocabulary.NUM_LAYOUT_FEATURES), np.int8)
     for slot in reversed(range(vocabulary.NUM_LAYOUT_FEATURES)):
         keys, slots[:, slot] = np.divmod(keys, TOKENS)

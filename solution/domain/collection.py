@@ -1,4 +1,4 @@
-"""The five collections of the competition: their names, their scores, where they lie."""
+"""Name the five collections of the competition, their scores and their folders."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -7,7 +7,8 @@ from solution.system.errors import InputError
 from solution.system.names import suggest
 
 SPLITS = ("train", "valid", "test")
-SAMPLE_SUBMISSION = "sample_submission.csv"  # beside the npz folder: the rows that Kaggle asks for
+# stands beside the npz folder and lists the rows that Kaggle wants
+SAMPLE_SUBMISSION = "sample_submission.csv"
 
 
 @dataclass(frozen=True)
@@ -16,16 +17,16 @@ class Collection:
 
     name: str  # as in the submission's ID column, such as layout:xla:random
     kind: Literal["layout", "tile"]
-    test_rows: int  # rows that the real competition asks for
+    test_rows: int  # rows in the real competition
 
     @property
     def folder(self) -> str:
-        """Where its splits lie below the npz folder, such as layout/xla/random."""
+        """The path of its splits below the npz folder, such as layout/xla/random."""
         return self.name.replace(":", "/")
 
     @property
     def source(self) -> str:
-        """xla or nlp for layout, tile for tile: where its programs are from."""
+        """The kind of its programs: xla or nlp for layout, tile for tile."""
         return "tile" if self.kind == "tile" else self.name.split(":")[1]
 
     @property
@@ -59,9 +60,9 @@ def collection(name: str) -> Collection:
 
 
 def collection_of(key: str) -> Collection:
-    """The collection of COLLECTION:GRAPH; InputError where it is of none.
+    """Return the collection of COLLECTION:GRAPH; raise InputError if there is none of that name.
 
-    A name of a graph may have colons itself.
+    The name of a graph may contain colons.
     """
     found = next((c for c in COLLECTIONS if key.startswith(f"{c.name}:")), None)
     return found or collection(key.rpartition(":")[0])

@@ -1,4 +1,4 @@
-"""Whole groups of graphs are divided, each collection about evenly: into folds, into parts."""
+"""Divide whole groups of graphs into parts, such as folds, so that each collection is balanced."""
 
 import hashlib
 from collections import Counter, defaultdict
@@ -9,15 +9,15 @@ from functools import partial
 def divide_groups(
     members: Mapping[str, Sequence[str]], num_parts: int, seed: int
 ) -> dict[str, int]:
-    """The part of each group, 0 ... num_parts - 1.
+    """Return the part of each group, from 0 to num_parts - 1.
 
-    Every group goes, largest first, to the part that holds the fewest graphs of the group's own
-    collections, but not where one of them would stay in a single part. A collection with fewer
+    Groups are assigned largest first, each to the part with the fewest graphs of the group's
+    collections, unless one of these would then stay in a single part. A collection with fewer
     groups than parts leaves some parts empty.
 
     Args:
-        members: of each group the collection of each of its graphs.
-        seed: of equally large groups, decides the order.
+        members: of each group, the collection of each of its graphs.
+        seed: decides the order of groups of equal size.
     """
     counts: dict[str, Counter[int]] = defaultdict(Counter)
     parts: dict[str, int] = {}
@@ -30,11 +30,11 @@ def divide_groups(
 
 
 def _cost_of_part(own: list[Counter[int]], part: int) -> tuple[int, int, int]:
-    """What a group of these collections costs in `part`: first, collections left in one part."""
+    """Return the cost of adding a group of these collections to `part`, compared as a tuple."""
     undivided = sum(set(counts) == {part} for counts in own)
     return undivided, sum(counts[part] for counts in own), part
 
 
 def draw_place(name: str, seed: int) -> bytes:
-    """Return where a name stands in a random order, whatever other names there are."""
+    """Return a name's position in a random order; it does not depend on other names."""
     return hashlib.sha256(f"{seed}/{name}".encode()).digest()

@@ -1,4 +1,4 @@
-"""Find identical configurations: 44% of layout:xla:default are, with differing runtimes."""
+"""Find identical configurations: 44% of layout:xla:default are, with different runtimes."""
 
 import hashlib
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Distinct:
-    """Which configurations differ.
+    """The distinct configurations, and the distinct one that each configuration equals.
 
-    `configs[first]` are the distinct ones, in order of appearance or, of a codebook, of its codes;
+    `configs[first]` are the distinct ones, in order of appearance or, for a codebook, of its codes;
     `configs[first][inverse]` are all of them again, so scores of the distinct ones expand by the
     same indexing.
     """

@@ -1,8 +1,9 @@
-"""Which configurations of a labelled graph are predicted out of fold.
+"""Choose which configurations of a labelled graph are predicted out of fold.
 
-A fixed, seeded choice per graph, the same for every experiment, so that predictions always align.
-A ranker is shown them alone, for a score may depend on the list. 1,000 is the official evaluation
-protocol of TpuGraphs, and about what layout graphs of the test split have.
+The choice is fixed and seeded by graph, and the same for every experiment, so that predictions
+align. A ranker is given these configurations only, because a score may depend on the list. 1,000 is
+the official evaluation protocol of TpuGraphs, and about the number in layout graphs of the test
+split.
 """
 
 import hashlib

@@ -1,13 +1,13 @@
-"""A hash table of integers that works on whole arrays."""
+"""Number distinct integers with a hash table that works on whole arrays."""
 
 import numpy as np
 
 
 class KeyTable:
-    """Numbers distinct integers from 0, the known ones first.
+    """Number distinct integers from 0 in order of insertion.
 
     An open-addressing hash table with linear probing (Knuth, "The Art of Computer Programming",
-    volume 3, 6.4), a whole array at a time: four times as fast as sorting.
+    volume 3, 6.4), applied to a whole array at a time: four times as fast as sorting.
     """
 
     EMPTY = -1
@@ -18,7 +18,7 @@ class KeyTable:
         self._rebuild()
 
     def number(self, keys: np.ndarray) -> np.ndarray:
-        """The numbers (n,) int32 of `keys` (n,) int64; new keys are added."""
+        """Return the numbers (n,) int32 of `keys` (n,) int64; add new keys."""
         numbers = self._find(keys)
         unknown = np.flatnonzero(numbers == self.EMPTY)
         if len(unknown):
@@ -28,11 +28,11 @@ class KeyTable:
         return numbers
 
     def _find(self, keys: np.ndarray) -> np.ndarray:
-        """The numbers (n,) int32 of `keys` (n,); EMPTY for those that are not there."""
+        """Return the numbers (n,) int32 of `keys` (n,); EMPTY for unknown keys."""
         slots = self._slots(keys)
         numbers = self._numbers[slots]
-        # Most are found at once. Those that met another key go on together, a slot a step, until
-        # each has met its own or an empty slot; they get fewer with each step.
+        # Most keys are found in the first slot. The others probe the next slot together, until each
+        # has met its key or an empty slot; every step leaves fewer of them.
         other = np.flatnonzero((self._keys[slots] != keys) & (numbers != self.EMPTY))
         while len(other):
             slots[other] = (slots[other] + 1) & self._mask
@@ -42,17 +42,18 @@ class KeyTable:
         return numbers
 
     def _slots(self, keys: np.ndarray) -> np.ndarray:
-        """Where to begin to look: the highest bits of a product (multiplicative hashing)."""
+        """Return the first slot of each key: the highest bits of a product (multiplicative
+        hashing)."""
         return ((keys.view(np.uint64) * self.MULTIPLIER) >> self._shift).view(np.int64)
 
     def _rebuild(self) -> None:
-        """Make the table anew for all `keys`."""
-        bits = max(10, int(4 * len(self.keys)).bit_length())  # at most a quarter is taken
+        """Build the table again with all `keys`."""
+        bits = max(10, int(4 * len(self.keys)).bit_length())  # load factor of at most a quarter
         self._shift, self._mask = np.uint64(64 - bits), (1 << bits) - 1
         self._numbers = np.full(1 << bits, self.EMPTY, np.int32)
         self._keys = np.zeros(1 << bits, np.int64)
-        # All keys are put in at once: those that find their slot empty write their number there, of
-        # several that want one slot the last stays, and whoever did not stay tries the next slot.
+        # Insert all keys at once: each writes its number into its slot if that is empty. Of several
+        # keys for one slot the last write stays; the others try the next slot.
         waiting, slots = np.arange(len(self.keys)), self._slots(self.keys)
         while len(waiting):
             free = waiting[self._numbers[slots[waiting]] == self.EMPTY]

@@ -1,4 +1,4 @@
-"""Results of functions of a graph, kept as long as the graph while they take little memory."""
+"""Cache results of functions of a graph for as long as the graph lives, within a memory budget."""
 
 import dataclasses
 import weakref
@@ -15,13 +15,13 @@ T = TypeVar("T")
 
 
 class Budget:
-    """How many bytes of what could be computed again may still be kept."""
+    """Remaining byte budget of the caches."""
 
     def __init__(self, left: int) -> None:
         self._left = left
 
     def take(self, count: int) -> bool:
-        """Whether `count` bytes may be kept."""
+        """Reserve `count` bytes; return False if the budget does not allow it."""
         if count > self._left:
             return False
         self._left -= count
@@ -33,24 +33,24 @@ class Budget:
 
 @contextmanager
 def naming(graph: Graph) -> Iterator[None]:
-    """Note in whatever fails meanwhile with which graph it was."""
+    """Add the graph's name to any error raised inside."""
     try:
         yield
     except Exception as error:
         note = f"It happened with the graph {':'.join(graph.key)}."
-        if note not in getattr(error, "__notes__", ()):  # of one memo inside another
+        if note not in getattr(error, "__notes__", ()):  # nested calls add the note once
             error.add_note(note)
         raise
 
 
 class PerGraph(Generic[T]):
-    """A function of a graph whose results are kept as long as the graph itself, while they fit.
+    """A function of a graph whose results are cached for as long as the graph lives, if they fit.
 
-    Folds and seeds share their graphs, so what depends on the graph alone is computed once. Where
-    the function fails, its error names the graph.
+    Folds and seeds share their graphs, so what depends on the graph alone is computed once. An
+    error of the function names the graph.
     """
 
-    budget = Budget(1 << 30)  # of all functions together
+    budget = Budget(1 << 30)  # shared by all functions
 
     def __init__(self, function: Callable[[Graph], T]) -> None:
         self._function = function
@@ -69,7 +69,7 @@ class PerGraph(Generic[T]):
 
 
 def count_bytes(value: Any) -> int:
-    """The bytes in memory of an array or tensor, or of all that are fields of a dataclass."""
+    """Return the bytes in memory of an array or tensor, or of all fields of a dataclass."""
     if dataclasses.is_dataclass(value):
         return sum(count_bytes(getattr(value, field.name)) for field in dataclasses.fields(value))
     is_mapped = isinstance(getattr(value, "base", None), np.memmap)

@@ -1,6 +1,6 @@
-"""How good a ranking is: Kaggle's two scores, per graph, then their mean with its uncertainty.
+"""Score rankings by Kaggle's two metrics per graph, and average them with an interval.
 
-And three that papers give: ordered pair accuracy, top-k slowdown, the list's likelihood.
+Three more metrics are from papers: ordered pair accuracy, top-k slowdown, list likelihood.
 """
 
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ import polars as pl
 
 from solution.domain.collection import collection
 
-# scipy.stats waits inside the functions that need it: it takes longer to import than all the rest.
+# Functions import scipy.stats when they need it: it is slow to import.
 
 TOP_K = 5
-FEW = 128  # configurations whose pairs are compared at once, which takes a tenth of sorting them
+FEW = 128  # up to this many configurations, comparing all pairs takes a tenth of sorting
 
 
 def kendall_tau(scores: np.ndarray, runtimes: np.ndarray) -> float:
@@ -37,7 +37,7 @@ def kendall_tau(scores: np.ndarray, runtimes: np.ndarray) -> float:
 
 
 def _tau_of_few(scores: np.ndarray, runtimes: np.ndarray) -> float:
-    """The same from the signs of all differences; every pair is there twice."""
+    """Compute kendall_tau from the signs of all differences; every pair counts twice."""
     above, slower = (
         (values[:, None] > values).astype(np.float32) - (values[:, None] < values)
         for values in (scores, runtimes)
@@ -57,21 +57,22 @@ def top_k_score(scores: np.ndarray, runtimes: np.ndarray, k: int = TOP_K) -> flo
 
 
 def top_k_slowdown(scores: np.ndarray, runtimes: np.ndarray, k: int) -> float:
-    """Best runtime among the k lowest scores / best of all - 1: what trying k of them costs."""
+    """Return best runtime among the k lowest scores / best of all - 1: the cost of trying only
+    k."""
     return 1 - top_k_score(scores, runtimes, k)
 
 
 def ordered_pair_accuracy(
     scores: np.ndarray, runtimes: np.ndarray, *, tie: float = 0.5, tau: float | None = None
 ) -> float:
-    """The share of the pairs with different runtimes that are ordered rightly.
+    """Return the share of pairs with different runtimes that are ordered correctly.
 
-    NaN where no two runtimes differ. In n log n: pairs are counted by Kendall's tau.
+    NaN if no two runtimes differ. Pairs are counted in n log n by Kendall's tau.
 
     Args:
-        tie: what a pair with equal scores counts. Half, so no ranking at all has 0.5; the
-            published baselines count it as wrong, 0.
-        tau: `kendall_tau` of the same, where it is known.
+        tie: how much a pair with equal scores counts. With 0.5 a constant score has 0.5; the
+            published baselines use 0.
+        tau: `kendall_tau` of the same arrays, if it is known.
     """
     ordered = _count_apart(runtimes)
     if ordered == 0:
@@ -104,19 +105,19 @@ def list_mle(scores: np.ndarray, runtimes: np.ndarray) -> float:
     given. Source: Xia et al., "Listwise approach to learning to rank", ICML 2008.
     """
     strength = -np.asarray(scores, np.float64)[np.argsort(runtimes, kind="stable")]
-    # The sum over those not yet placed runs from the slowest backwards.
+    # The sum over items not yet placed, accumulated from the slowest backwards.
     remaining = np.logaddexp.accumulate(strength[::-1])[::-1]
     return float((remaining - strength).mean())
 
 
 def _count_apart(values: np.ndarray) -> float:
-    """How many pairs of `values` (n,) differ."""
+    """Count the pairs of `values` (n,) that differ."""
     _, ties = np.unique(values, return_counts=True)
     return _count_pairs(np.array([len(values)])) - _count_pairs(ties)
 
 
 def _count_apart_in_both(scores: np.ndarray, runtimes: np.ndarray) -> float:
-    """How many pairs differ in their scores and in their runtimes."""
+    """Count the pairs that differ in both score and runtime."""
     both = np.stack([np.unique(v, return_inverse=True)[1].ravel() for v in (scores, runtimes)])
     _, ties = np.unique(both, axis=1, return_counts=True)
     tied_in_both = _count_pairs(ties)
@@ -125,7 +126,7 @@ def _count_apart_in_both(scores: np.ndarray, runtimes: np.ndarray) -> float:
 
 
 def _count_pairs(sizes: np.ndarray) -> float:
-    """How many pairs there are inside groups of these sizes."""
+    """Count the pairs inside groups of these sizes."""
     return float((sizes * (sizes - 1) / 2).sum())
 
 
@@ -171,6 +172,7 @@ class Mean:
     graphs: int
 
     def __format__(self, spec: str) -> str:
-        """Each number by `spec`: f"{mean:.3f}" is such as 0.571 (0.542 to 0.600)."""
+        """Format each number by `spec`: f"{mean:.3f}" gives, for instance, 0.571 (0.542 to
+        0.600)."""
         value, low, high = (format(number, spec) for number in (self.value, self.low, self.high))
         return f"{value} ({low} to {high})"

@@ -1,4 +1,4 @@
-"""Hashes of 64 bits that depend on every bit of a number, the same on every machine."""
+"""Hash numbers to 64 bits, the same on every machine."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ FACTORS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))  # odd
 
 
 def mix(values: np.ndarray, number: int = 1) -> np.ndarray:
-    """A hash of each of `values` uint64 that scatters over 64 bits; another for each `number`.
+    """Return a 64-bit hash of each of `values` uint64; every `number` gives another hash function.
 
     Source: splitmix64, of Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
     2014.

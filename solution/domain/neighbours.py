@@ -1,4 +1,4 @@
-"""The operands and the consumers of all nodes of a graph, and how deep a node lies among them."""
+"""List the operands and consumers of all nodes of a graph, and compute the depth of each node."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,14 +9,14 @@ from solution.domain.ragged import offsets, places_in, starts_of
 
 
 class Neighbours(NamedTuple):
-    """Of all nodes, one node after the other; node v has nodes[starts[v] : starts[v + 1]]."""
+    """CSR adjacency: the neighbours of node v are nodes[starts[v] : starts[v + 1]]."""
 
     starts: np.ndarray  # (nodes + 1,) int64
     nodes: np.ndarray  # (edges,) int64
 
     @classmethod
     def of(cls, targets: np.ndarray, sources: np.ndarray, num_nodes: int) -> "Neighbours":
-        """The sources (edges,) of each target (edges,), in their order."""
+        """Build the CSR adjacency: source nodes per target, in edge order."""
         order = np.argsort(targets, kind="stable")
         starts = starts_of(np.bincount(targets, minlength=num_nodes))
         return cls(starts, np.ascontiguousarray(sources[order]))
@@ -33,7 +33,7 @@ class Neighbours(NamedTuple):
 
     @classmethod
     def join(cls, parts: Sequence["Neighbours"]) -> "Neighbours":
-        """Those of several graphs that become one, its nodes numbered on."""
+        """Join the adjacencies of several graphs into one graph with consecutive node numbers."""
         if len(parts) == 1:
             return parts[0]
         sizes, edges = [len(part.starts) - 1 for part in parts], [len(part.nodes) for part in parts]
@@ -42,32 +42,33 @@ class Neighbours(NamedTuple):
         return cls(np.concatenate([*starts, [sum(edges)]]), np.concatenate(nodes))
 
     def at(self, node: int | np.intp) -> np.ndarray:
-        """Those of one node."""
+        """Return the neighbours of one node."""
         return self.nodes[self.starts[node] : self.starts[node + 1]]
 
     def cut(self, nodes: slice) -> "Neighbours":
-        """Those of some nodes that follow each other, whose starts are not at 0."""
+        """Return the adjacency of a range of nodes; its starts do not begin at 0."""
         return Neighbours(self.starts[nodes.start : nodes.stop + 1], self.nodes)
 
     def counts(self) -> np.ndarray:
-        """How many each node (nodes,) has."""
+        """The number of neighbours of each node (nodes,)."""
         return np.diff(self.starts)
 
     def spread(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """All neighbours of `nodes` (rows,): the row (n,), ascending, and the neighbour (n,)."""
+        """Return all neighbours of `nodes` (rows,): ascending row indices (n,) and neighbours
+        (n,)."""
         first = self.starts[nodes]
         rows, inside = places_in(self.starts[nodes + 1] - first)
         return rows, self.nodes[first[rows] + inside]
 
 
 def find_depths(edges: np.ndarray, num_nodes: int) -> np.ndarray:
-    """Edges (nodes,) int64 on the longest path to each node; -1 on a cycle and behind it.
+    """Return the edges (nodes,) int64 on the longest path to each node; -1 on and behind a cycle.
 
     Args:
         edges: (edges, 2), rows [consumer, producer].
     """
     consumers = Neighbours.consumers(edges, num_nodes)
-    waiting = np.bincount(edges[:, 0], minlength=num_nodes)  # for so many operands
+    waiting = np.bincount(edges[:, 0], minlength=num_nodes)  # operands not yet visited
     depths = np.full(num_nodes, -1)
     front, depth = np.flatnonzero(waiting == 0), 0
     while len(front):

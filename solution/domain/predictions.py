@@ -20,18 +20,18 @@ SCHEMA = pl.Schema(
         "collection": pl.String(),
         "graph": pl.String(),
         "config": pl.Int32(),
-        "fold": pl.Int16(),  # the fold that the model did not see
+        "fold": pl.Int16(),  # the fold that was held out
         "seed": pl.Int32(),
         "score": pl.Float32(),
     }
 )
-PARTS = ("out_of_fold", "test")  # each a file of its own: a name may stand in both
+PARTS = ("out_of_fold", "test")  # separate files, because a name may occur in both
 KEYS = ["collection", "graph", "config", "fold", "seed"]
 # One score per configuration, after folds and seeds are merged.
 RANKING_SCHEMA = pl.Schema(
     {name: SCHEMA[name] for name in ("collection", "graph", "config", "score")}
 )
-# Which configurations of which graphs are requested.
+# The requested configurations of each graph.
 REQUEST_KEYS = ["collection", "graph", "config"]
 
 MAX_SHOWN = 3
@@ -40,7 +40,7 @@ MAX_SHOWN = 3
 def make_frame(
     key: tuple[str, str], configs: np.ndarray, scores: np.ndarray, fold: int, seed: int
 ) -> pl.DataFrame:
-    """The frame of one model's `scores` (rows,) of `configs` (rows,) of the graph `key`."""
+    """Return one model's `scores` (rows,) of the configurations `configs` (rows,) of a graph."""
     frame = pl.DataFrame({"config": configs, "score": scores}).with_columns(
         pl.lit(key[0]).alias("collection"),
         pl.lit(key[1]).alias("graph"),
@@ -51,15 +51,15 @@ def make_frame(
 
 
 def check_predictions(predictions: pl.DataFrame, questions: pl.DataFrame, source: str) -> None:
-    """Refuse predictions that are not exactly what was asked.
+    """Raise InputError unless the predictions are exactly those requested.
 
-    Every asked graph must be predicted, and each model (fold, seed) that predicts a graph must
-    score each of its asked configurations once.
+    Every requested graph must be predicted, and each model (fold, seed) that predicts a graph must
+    score each of its requested configurations once.
 
     Args:
         predictions: a frame of SCHEMA.
-        questions: collection, graph, config: what was asked.
-        source: the file or experiment that the message should name.
+        questions: collection, graph, config of every request.
+        source: the file or experiment that the message names.
 
     Raises:
         InputError: wrong columns, NaN or infinite scores, duplicates, unknown graphs or
@@ -101,7 +101,8 @@ def check_predictions(predictions: pl.DataFrame, questions: pl.DataFrame, source
 
 
 def _is_exact(predictions: pl.DataFrame, questions: pl.DataFrame) -> bool:
-    """Whether one model answers exactly the questions, in their order: the usual case, and fast."""
+    """Tell if one model answers exactly the requests, in their order: the usual case, tested
+    fast."""
     return (
         len(predictions) == len(questions)
         and predictions.select("fold", "seed").n_unique() <= 1
@@ -111,10 +112,10 @@ def _is_exact(predictions: pl.DataFrame, questions: pl.DataFrame) -> bool:
 
 
 def write(predictions: pl.DataFrame, path: Path, *, sealed: bool = True) -> None:
-    """Write the frame atomically as Parquet, sorted by its keys: equal frames give equal bytes.
+    """Write the frame atomically as Parquet, sorted by its keys; equal frames give equal bytes.
 
     Args:
-        sealed: its seal stands beside it; otherwise another record has to say what it is.
+        sealed: whether to write a checksum file beside it; otherwise another record must hold it.
     """
     ordered = predictions.sort([key for key in KEYS if key in predictions.columns])
     replace = replace_sealed if sealed else replace_file
@@ -125,9 +126,9 @@ def write(predictions: pl.DataFrame, path: Path, *, sealed: bool = True) -> None
 
 
 def read(path: Path, columns: Sequence[str] = ("collection", "graph")) -> pl.DataFrame:
-    """Read a Parquet file; raise InputError where it is missing, broken or lacks `columns`.
+    """Read a Parquet file; raise InputError if it is missing, damaged or lacks `columns`.
 
-    Where it has a seal it must be what was written, before the reader of Parquet sees it.
+    If it has a checksum file, the checksum is verified before the Parquet reader sees the file.
     """
     if not path.is_file():
         raise InputError(f"{path}: there is no such file. Make it with `fastslow run`.")

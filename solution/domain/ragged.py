@@ -1,4 +1,4 @@
-"""Rows of different lengths, kept one after the other in one array."""
+"""Index ragged arrays: rows of different lengths, stored one after the other."""
 
 from collections.abc import Sequence
 
@@ -6,17 +6,19 @@ import numpy as np
 
 
 def starts_of(counts: Sequence[int] | np.ndarray) -> np.ndarray:
-    """Where each row (rows + 1,) of so many entries begins, and where the last one ends."""
+    """Return the start of each row (rows + 1,) with counts[i] entries, and the end of the last."""
     return np.concatenate([[0], np.cumsum(counts)])
 
 
 def offsets(sizes: Sequence[int] | np.ndarray) -> np.ndarray:
-    """Where each of several parts (parts,) begins when they are put one after the other."""
+    """Return the start of each part (parts,) when the parts are concatenated."""
     return starts_of(sizes)[:-1].astype(np.int64)
 
 
 def places_in(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of all entries of rows of so many (rows,), one row after the other: the row (entries,) of
-    each, and its place (entries,) inside that row."""
+    """Return the row index and the index within the row of every entry of a ragged array.
+
+    Row i has counts[i] entries; both results have the shape (entries,).
+    """
     rows = np.repeat(np.arange(len(counts)), counts)
     return rows, np.arange(len(rows)) - np.repeat(offsets(counts), counts)

@@ -1,4 +1,4 @@
-"""What the numbers in the competition's arrays mean: opcodes, node feature columns, layout slots.
+"""Define what the numbers in the competition's arrays mean: opcodes, feature columns, layout slots.
 
 Source: the README and featurizers.h of google-research-datasets/tpu_graphs (Phothilimthana et al.,
 "TpuGraphs: A Performance Prediction Dataset on Large Tensor Computational Graphs", NeurIPS 2023).
@@ -6,7 +6,7 @@ Source: the README and featurizers.h of google-research-datasets/tpu_graphs (Pho
 
 import numpy as np
 
-# Opcode ids are dense from 1; 0 is reserved for an opcode that the extractor did not know.
+# Opcode ids start at 1; 0 is an opcode that the extractor did not know.
 OPCODE_NAMES = """
 unknown abs add add-dependency after-all all-reduce all-to-all atan2 batch-norm-grad
 batch-norm-inference batch-norm-training bitcast bitcast-convert broadcast call ceil cholesky clamp
@@ -25,7 +25,7 @@ async-done round-nearest-even stochastic-convert tan
 """
 OPCODES = dict(enumerate(OPCODE_NAMES.split()))
 OPCODE_IDS = {name: index for index, name in OPCODES.items()}
-VIRTUAL = len(OPCODES)  # the opcode of a node that stands for many merged ones
+VIRTUAL = len(OPCODES)  # the opcode of a node that replaces several merged nodes
 NUM_OPCODES = len(OPCODES) + 1
 
 CONFIGURABLE_OPCODES = ("convolution", "dot", "reshape")
@@ -35,7 +35,7 @@ NUM_LAYOUT_FEATURES = 18
 NUM_TILE_FEATURES = 24
 MAX_RANK = 6
 
-SUMMED = 5  # dimensions of an operand that a dot may sum, as many as a convolution can name
+SUMMED = 5  # dimensions of an operand that a dot may contract, as many as a convolution can name
 
 # Columns of the node features.
 IS_ROOT = 0
@@ -57,7 +57,7 @@ CONVOLUTION_INPUT_SPATIAL = slice(95, 99)
 CONVOLUTION_KERNEL_SPATIAL = slice(101, 105)
 CONVOLUTION_DIMENSIONS = slice(93, 107)
 NODE_LAYOUT = slice(134, 140)  # minor to major
-# All that number the dimensions of a tensor: 0 ... 5, or -1 where a slot is not used.
+# Columns that hold dimension numbers of a tensor: 0 to 5, or -1 in an unused slot.
 DIMENSION_NUMBERS = (DIMENSIONS, CONVOLUTION_DIMENSIONS, NODE_LAYOUT)
 
 # Bytes of one element: invalid pred s8 s16 s32 s64 u8 u16 u32 u64 f16 f32 f64 bf16 c64 c128
@@ -73,7 +73,7 @@ NUM_LAYOUT_TOKENS = MAX_RANK + 1  # -1 ... 5, shifted by one
 # A tile configuration has three blocks of eight: six sizes, their sum, their product.
 TILE_BLOCKS = {"kernel": slice(0, 8), "output": slice(8, 16), "input": slice(16, 24)}
 
-# A register tile of the TPU: 8 sublanes by 128 lanes. Minor dimensions are padded up to it.
+# A TPU's register tile has 8 sublanes and 128 lanes; minor dimensions are padded to it.
 SUBLANES, LANES = 8, 128
 
 # Our own extension: what the compiler is told beside layouts. A choice is its position; the first
