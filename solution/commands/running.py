@@ -1,16 +1,17 @@
 """Commands that do all of it, from files to a submission: run, demo."""
 
 import sys
+import time
 import webbrowser
 from collections.abc import Sequence
 from contextlib import ExitStack
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
+from psutil import Process
 
-from solution.commands.asking import Asked, settle_budget, show_estimate
 from solution.commands.options import (
     Address,
     DataOrAddress,
@@ -28,22 +29,27 @@ from solution.commands.options import (
 from solution.commands.results import finish
 from solution.data.folders import SAMPLE, check_exists
 from solution.experiments import DEFAULTS
-from solution.runs.folder import QUICK_LOOK, Run, find_runs, find_stores
+from solution.runs.folder import EXPERIMENTS, QUICK_LOOK, Run, find_runs, find_stores
 from solution.runs.origin import remember_origin
 from solution.system.buckets import on_this_machine
 from solution.system.errors import InputError
 from solution.system.files import check_writable
-from solution.system.terminal import is_screen, say
+from solution.system.terminal import is_screen, output, say
+from solution.training.folds import Scheme
 
 if TYPE_CHECKING:
     from ensembles.recipe import Recipe
     from solution.experiments.base import Experiment
+    from solution.store.store import Store
+    from solution.training.forecast import Budget
+    from solution.training.plan import Plan
 
 # Heavy imports (torch, lightgbm, matplotlib, polars) wait inside the commands that need them.
 
 app = typer.Typer()
 
 NOTHING = "nothing_001"
+FOLDS, QUICK_FOLDS = 5, 2
 
 
 def _name_once(names: list[str]) -> list[str]:
@@ -110,34 +116,144 @@ def run(
 ) -> None:
     """Train, predict, merge, write a submission. A run that was stopped goes on where it was."""
     members = _list_members(recipe)  # before what takes seconds to import
-    from solution.training.forecast import foretell_briefly
+    from solution.training.forecast import recall_budget
+    from solution.training.opening import describe_run, open_planned, open_store
     from solution.training.out_of_fold import run_experiments
 
-    asked = Asked(scheme, folds, limit, replace, collections, executor, workers)
-    found = _find_experiments(experiments or members, recipe, asked.folds, limit=limit)
+    folds = folds or (QUICK_FOLDS if limit else FOLDS)
+    found = _find_experiments(experiments or members, recipe, folds, limit=limit)
     trains_on = make_executor(executor, address, workers, gpu_share)
+    slots = workers if trains_on.is_away else trains_on.slots
     with ExitStack() as stack:
         source = check_exists(stack.enter_context(on_this_machine(data, sends=False)))
         name = name_of(source, limit=limit)
-        default = find_runs() / "-".join([name, *(c.replace(":", "-") for c in asked.collections)])
+        default = find_runs() / "-".join([name, *(c.replace(":", "-") for c in collections)])
         folder = stack.enter_context(on_this_machine(run_folder or default, alone=True))
         check_writable(folder)
+        began = None if replace or estimate else recall_budget(folder, found, folds)
         if not estimate:
-            asked.check_folder(found, folder, hours)
+            _check_folder(folder, scheme, began, found, folds, hours=hours, replace=replace)
         merging = _choose_recipe(folder, recipe, [item.name for item in found])
         place = stack.enter_context(on_this_machine(store_folder or find_stores() / name))
+        chosen: Chosen = {"limit": limit, "collections": collections}
         named = store_folder is not None
-        store = stack.enter_context(asked.prepare(found, source, place, named=named))
+        store = stack.enter_context(
+            open_store(source, place, found, named=named, workers=workers, **chosen)
+        )
+        plan = _make_plan(found, store, scheme, folds, chosen)
         if estimate:
-            show_estimate(found, asked, store, hours)
+            show_estimate(found, plan, slots, folds, hours)
             return
-        budget, known = settle_budget(found, asked, store, folder, hours)
+        budget = began or choose_budget(found, plan, slots, folds, hours)
+        _say_budget(budget, found, folds, hours, began=began is not None)
+        if budget.folds != folds:
+            plan = _make_plan(found, store, scheme, budget.folds, chosen)
         found = budget.apply(found)
-        plan, opened = stack.enter_context(asked.open(found, store, folder, budget.folds))
-        say(foretell_briefly(found, plan, opened, asked.slots, known))
+        settings = describe_run(found, plan, scheme, budget.folds)
+        how = {"quick": limit, "replace": replace}
+        opened = stack.enter_context(
+            open_planned(found, plan, folder, settings, **how, collections=collections)
+        )
         remember_origin(opened, source, store.folder)
         run_experiments(found, plan, opened, trains_on)
         finish(opened, merging)
+
+
+class Chosen(TypedDict):
+    """Which graphs of the data are meant."""
+
+    limit: bool
+    collections: Sequence[str]
+
+
+def _check_folder(
+    folder: Path,
+    scheme: Scheme,
+    began: "Budget | None",
+    found: "list[Experiment]",
+    folds: int,
+    *,
+    hours: float | None,
+    replace: bool,
+) -> None:
+    """Raise InputError for the folder of another run, before the data is prepared."""
+    from solution.runs.record import check_folder
+    from solution.training.forecast import list_budgets
+
+    known: dict[str, object] = {"scheme": scheme}
+    if began or hours is None:  # otherwise what is given up is chosen later
+        budget = began or list_budgets(found, folds)[0]
+        described = {item.name: item.describe() for item in budget.apply(found)}
+        known |= {"folds": budget.folds, EXPERIMENTS: described}
+    check_folder(folder, known, replace=replace)
+
+
+def _make_plan(
+    found: "list[Experiment]", store: "Store", scheme: Scheme, folds: int, chosen: Chosen
+) -> "Plan":
+    """The plan; of graphs that are there twice it is told.
+
+    Raises InputError where nothing has labels, or none of the experiments ranks anything here.
+    """
+    from solution.analysis.equal_graphs import find_equal_graphs
+    from solution.system.progress import warn
+    from solution.training.opening import check_experiments, check_labels
+    from solution.training.plan import make_plan
+
+    plan = make_plan(store, scheme, folds, **chosen)
+    check_labels(plan)
+    check_experiments(found, plan)
+    for words in find_equal_graphs(store.graphs):
+        warn(words)
+    return plan
+
+
+def show_estimate(
+    found: "list[Experiment]", plan: "Plan", slots: int | None, folds: int, hours: float | None
+) -> None:
+    """Print what all of it takes, and what of it fits into the hours."""
+    from solution.training import forecast
+
+    startup, slots = time.time() - Process().create_time(), slots or 1
+    lines = forecast.forecast(found, plan, slots)
+    output.print(forecast.show_forecast(lines, plan, slots, startup))
+    if hours is not None:
+        chosen = forecast.choose_budget(lines, found, folds, hours, slots, startup)
+        _say_budget(chosen, found, folds, hours)
+
+
+def choose_budget(
+    found: "list[Experiment]", plan: "Plan", slots: int | None, folds: int, hours: float | None
+) -> "Budget":
+    """Return what fits into the hours; everything where there is no limit."""
+    from solution.training import forecast
+
+    if hours is None:
+        return forecast.list_budgets(found, folds)[0]
+    if slots is None:
+        raise InputError("--hours: how many models a cluster trains at once? Give --workers.")
+    say("Watching the first steps of each kind of model, to say what fits ...")
+    begin = time.monotonic()
+    lines = forecast.forecast(found, plan, slots)
+    return forecast.choose_budget(lines, found, folds, hours, slots, time.monotonic() - begin)
+
+
+def _say_budget(
+    budget: "Budget",
+    found: "list[Experiment]",
+    folds: int,
+    hours: float | None,
+    *,
+    began: bool = False,
+) -> None:
+    from solution.training.forecast import list_budgets
+
+    given_up = budget.describe(list_budgets(found, folds)[0])
+    if began and (given_up or hours is not None):
+        unchanged = "" if hours is None else " --hours changes nothing of it."
+        say(f"As this run began: {given_up or 'with all of it'}.{unchanged}")
+    elif hours is not None:
+        say(f"In --hours {hours:g}: {given_up or 'all of it'}.")
 
 
 def _list_members(recipe: str | None) -> list[str]:
@@ -188,11 +304,7 @@ def demo() -> None:
     from submissions.page.build import write_page
 
     folder = find_runs() / "demo"
-    run(
-        str(SAMPLE), str(folder), [], None, "architecture", None,
-        limit=True, replace=False, workers=None, collections=[], store_folder=None,
-        estimate=False, hours=None, executor="local", address=None, gpu_share=1.0,
-    )  # fmt: skip
+    run(run_folder=str(folder), limit=True)
     opened = Run.existing(folder)
     path = write_page(opened, choose_recipe(opened, None))
     say(f"Report: {path}")

@@ -1,40 +1,51 @@
-"""How long a run will take, before it starts: a model of every experiment is begun.
+"""How long a run will take, before it starts, and what it gives up to end in so many hours.
 
-A fit is watched for some seconds, and the rest of its steps is taken to be as long as those that
-were seen. Fits that stop early end sooner.
+One fit of each experiment and group of collections is watched for some seconds, as many at once as
+the run will train, because fits slow each other down. The rest of its steps is taken to be as long
+as those that were seen; a fit that stops early ends sooner.
+
+To end in time a run gives up seeds first, because they move a score least; then folds, with which a
+model learns from fewer graphs; then epochs. A run keeps to what it began with: what it gave up is
+found again in its record.
 """
 
-import heapq
+import json
 import shutil
-from collections import Counter
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
+import numpy as np
+import polars as pl
 from rich.table import Table
 
+from solution.domain.evaluated_configs import MAX_CONFIGS
 from solution.experiments.base import Experiment
-from solution.runs.folder import Run
+from solution.runs.folder import EXPERIMENTS, RECORD, read_record
+from solution.system.errors import InputError
 from solution.system.processes import one_thread
 from solution.system.progress import bars
 from solution.system.report import Report
-from solution.system.terminal import make_table, say
+from solution.system.terminal import make_table
 from solution.system.wording import count, spell
 from solution.training.executors.base import Task
-from solution.training.executors.local import BYTES_OF_A_WORKER, LocalExecutor, count_slots
-from solution.training.first_steps import count_predictions, foretell_fit, foretell_predictions
-from solution.training.jobs import Job, list_jobs, list_missing
-from solution.training.plan import Plan
+from solution.training.executors.local import LocalExecutor
+from solution.training.fit import split_training
+from solution.training.jobs import Job, list_jobs
+from solution.training.plan import IS_TEST, Plan
 from solution.training.sites import Here, JobAddress
 from solution.training.watch import ProgressBars
 
 PATIENCE = 20.0  # seconds in which a fit is watched; one step at least
-WORKERS_SECONDS = 6.0  # until they have imported what they need
-MERGING_SECONDS = 5.0  # of the ensemble, its scores and the submission, of the sample
+WORKERS_SECONDS, MERGING_SECONDS = 6.0, 5.0  # until workers are there; of merging a small run
 MERGED_EACH_SECOND = 500_000  # predictions, of large runs
 BYTES_OF_A_PREDICTION = 6  # in a run's folder: of its job, and gathered
-BRIEF_PATIENCE = 5.0  # where nobody asked for a forecast
-MUCH = 256 << 20  # bytes of a store that is worth a forecast that nobody asked for
-MACHINES = (1, 2, 8, 100)  # workers, for which it is said: of cores like these
+FEW, TRIED = 8, 2000  # graphs that a model learns from to be tried; configurations it predicts
+WORK = pl.col("nodes").cast(pl.Float64) * pl.col("configs")  # what a prediction costs, about
+FEWEST_FOLDS, SHARES = 3, (0.75, 0.5, 0.35, 0.25, 0.15, 0.1)  # the least folds; shares of epochs
 
 
 @dataclass(frozen=True)
@@ -43,78 +54,32 @@ class Forecast:
 
     experiment: str
     models: int
-    fit_seconds: float  # of one model
-    predict_seconds: float
+    seconds: float  # of one model
     predictions: int = 0  # of all of them
 
-    @property
-    def seconds(self) -> float:
-        """Of one model."""
-        return self.fit_seconds + self.predict_seconds
 
-
-def forecast(
-    experiments: Sequence[Experiment],
-    plan: Plan,
-    patience: float = PATIENCE,
-    slots: int | None = None,
-) -> list[Forecast]:
+def forecast(experiments: Sequence[Experiment], plan: Plan, slots: int) -> list[Forecast]:
     """Begin to fit models of each group of collections, and predict a few graphs with one.
 
-    As many at once as a run fits: they share caches and memory, and slow each other down.
-
     Args:
-        patience: seconds in which the models of a group are watched.
-        slots: how many are fitted at once; None: as many as this machine can.
+        slots: how many are fitted at once.
     """
-    executor = LocalExecutor(slots or count_slots())
-    groups = [jobs for experiment in experiments for jobs in _group(experiment, plan)]
-    trials = [_list_trials(jobs, patience, executor.slots) for jobs in groups]
-    answers = iter(_try_all([trial for own in trials for trial in own], plan, executor))
-    return [
-        _join(jobs, [next(answers) for _ in own], plan)
-        for jobs, own in zip(groups, trials, strict=True)
-    ]
-
-
-def _group(experiment: Experiment, plan: Plan) -> list[list[Job]]:
-    """The jobs by what they learn from."""
-    groups: dict[tuple[str, ...], list[Job]] = {}
-    for job in list_jobs(experiment, plan):
-        groups.setdefault(job.group, []).append(job)
-    return list(groups.values())
-
-
-# Seconds in which a fit of the job is watched; None: its predictions are timed.
-Trial = tuple[Job, float | None]
-
-
-def _list_trials(jobs: Sequence[Job], patience: float, slots: int) -> list[Trial]:
-    """What is tried of a group: a few fits, and one model's predictions."""
-    # Fits that stop early do so at another epoch each.
-    tried = [jobs[place] for place in sorted({0, len(jobs) // 2, len(jobs) - 1})]
-    seconds = min(patience, slots * patience / len(tried))
-    return [*((job, seconds) for job in tried), (jobs[0], None)]
-
-
-def _try_all(trials: Sequence[Trial], plan: Plan, executor: LocalExecutor) -> list[float]:
-    """The seconds that each foretells."""
-    # An experiment that was made in this process cannot be found in another.
-    away = [number for number, (job, _) in enumerate(trials) if job.experiment.origin]
-    tasks = [
-        Task(trials[n][0].describe(), (JobAddress.of(trials[n][0]), trials[n][1])) for n in away
-    ]
+    groups: dict[tuple[str, tuple[str, ...]], list[Job]] = {}
+    for job in (job for experiment in experiments for job in list_jobs(experiment, plan)):
+        groups.setdefault((job.experiment.name, job.group), []).append(job)
     answers: dict[int, float] = {}
+    # An experiment that was made in this process is found in no other by its name.
+    first = [jobs[0] for jobs in groups.values()]
+    given = [JobAddress.of(job) if job.experiment.origin else job for job in first]
+    tasks = [Task(job.describe(), (one,)) for job, one in zip(first, given, strict=True)]
     with bars() as progress:
-        executor.run(
-            Watcher(Here(plan.graphs, plan.store)), tasks,
-            ProgressBars(progress, len(tasks), "Watching first steps"),
-            lambda number, answer: answers.update({away[number]: answer}),
-        )  # fmt: skip
-    for number in range(len(trials)):
-        if number not in answers:
-            answers[number] = _answer(*trials[number], plan)
-    return [answers[number] for number in range(len(trials))]
+        watch = ProgressBars(progress, len(tasks), "Watching the first steps")
+        watcher = Watcher(Here(plan.graphs, plan.store))
+        LocalExecutor(slots).run(watcher, tasks, watch, answers.__setitem__)
+    return [
+        Forecast(name, len(jobs), answers[number], sum(_count(job, plan) for job in jobs))
+        for number, ((name, _), jobs) in enumerate(groups.items())
+    ]
 
 
 @dataclass(frozen=True)
@@ -123,110 +88,213 @@ class Watcher:
 
     site: Here
 
-    def __call__(self, address: JobAddress, seconds: float | None, report: Report) -> float:
-        """What a fit would take, watched for so many seconds; of predictions, for None."""
-        return _answer(address.find(self.site), seconds, self.site.plan)
+    def __call__(self, given: Job | JobAddress, report: Report) -> float:
+        """Return the seconds that a job would take: its fit and its predictions."""
+        job = given.find(self.site) if isinstance(given, JobAddress) else given
+        with one_thread():
+            return foretell_fit(job, self.site.plan) + foretell_predictions(job, self.site.plan)
 
 
-def _answer(job: Job, seconds: float | None, plan: Plan) -> float:
-    with one_thread():
-        return (
-            foretell_predictions(job, plan) if seconds is None else foretell_fit(job, plan, seconds)
-        )
+class SeenEnoughError(Exception):
+    """Ends a fit that was watched for long enough."""
 
 
-def _join(jobs: Sequence[Job], answers: Sequence[float], plan: Plan) -> Forecast:
-    *fits, predict_seconds = answers
-    predicted = sum(count_predictions(job, plan) for job in jobs)
-    mean = sum(fits) / len(fits)
-    return Forecast(jobs[0].experiment.name, len(jobs), mean, predict_seconds, predicted)
+class Stopwatch:
+    """A Report that ends the fit when its time is over, and says how long all of it would take."""
+
+    def __init__(self) -> None:
+        self._begin = self._model = time.monotonic()  # of the fit, and of the model it is at
+        self._seen: list[tuple[float, float]] = []  # when how many steps of it were done
+        self._total = 0
+
+    def __call__(self, done: float, total: int, *_: object, **__: object) -> None:
+        if self._seen and done <= self._seen[-1][1]:  # the ranker fits another model
+            self._model, self._seen = self._seen[-1][0], []
+        self._seen.append((time.monotonic(), done))
+        self._total = total
+        # A part of a step says nothing alone: before it stands what is done once.
+        is_enough = done >= 1 or len(self._seen) > 1
+        if is_enough and self._seen[-1][0] - self._begin > PATIENCE and done < total:
+            raise SeenEnoughError
+
+    def extrapolate(self) -> float:
+        """Return the seconds of the whole fit, if no other model comes after the present one."""
+        (first, begun), (last, done) = self._seen[0], self._seen[-1]
+        if done == begun:
+            first, begun = self._model, 0
+        return last - self._begin + (self._total - done) * (last - first) / (done - begun)
+
+
+def foretell_fit(job: Job, plan: Plan) -> float:
+    """Return the seconds that a fit would take, watched for PATIENCE of them and not kept."""
+    settings, stopwatch = job.experiment.ranker, Stopwatch()
+    fit_on, validate_on = split_training(plan, job.group, job.fold, job.seed)
+    begin = time.monotonic()
+    with suppress(SeenEnoughError):
+        graphs = plan.load(fit_on, settings), plan.load(validate_on, settings)
+        settings.build(job.seed).fit(*graphs, stopwatch)
+        return time.monotonic() - begin
+    return stopwatch.extrapolate()
+
+
+def foretell_predictions(job: Job, plan: Plan) -> float:
+    """Return the seconds of its predictions, out of fold and of the test graphs.
+
+    A model that learned for a moment predicts the graph of median work and the one of most, which
+    takes most of all time; 0 where there is nothing to predict.
+    """
+    asked = _find_predicted(job, plan).sort(WORK)
+    if asked.is_empty():
+        return 0.0
+    tried = asked[sorted({len(asked) // 2, len(asked) - 1})]
+    counts = tried["configs"].clip(0, TRIED)
+    work = float(tried.with_columns(configs=counts).select(WORK.sum()).item())
+    settings = job.experiment.ranker.quick()
+    fit_on, validate_on = (
+        plan.load(rows.sort("configs")[:FEW], settings)
+        for rows in split_training(plan, job.group, job.fold, job.seed)
+    )
+    ranker = settings.build(job.seed)
+    ranker.fit(fit_on, validate_on)
+    graphs = [
+        graph.select(np.arange(wanted))
+        for graph, wanted in zip(plan.load(tried, settings), counts, strict=True)
+    ]
+    begin = time.monotonic()
+    for graph in graphs:
+        ranker.predict(graph)
+    share = asked.select(WORK.sum()).item() / max(1.0, work)
+    return float(share * (time.monotonic() - begin))
+
+
+def _count(job: Job, plan: Plan) -> int:
+    return int(_find_predicted(job, plan)["configs"].sum())
+
+
+def _find_predicted(job: Job, plan: Plan) -> pl.DataFrame:
+    """Rows of the graphs that it predicts, with as many configurations as it predicts of each."""
+    tests = pl.concat([plan.rows(name, IS_TEST) for name in job.collections])
+    own = pl.concat([plan.held_out(name, job.fold) for name in job.collections])
+    return pl.concat([tests, own.with_columns(pl.col("configs").clip(0, MAX_CONFIGS))])
 
 
 def foretell_wall(found: Sequence[Forecast], workers: int, beside: float = 0.0) -> float:
-    """Seconds of a run whose workers each take the next model until all are trained.
+    """Return the seconds of a run with so many workers.
 
     Args:
-        beside: seconds of what is done before and after the training.
+        beside: seconds before and after, without what merging takes.
     """
-    begin = beside + (WORKERS_SECONDS if workers > 1 else 0.0)
-    free = [begin] * workers
-    for line in found:
-        for _ in range(line.models):
-            heapq.heapreplace(free, free[0] + line.seconds)
-    return max(free)
+    merging = MERGING_SECONDS + sum(line.predictions for line in found) / MERGED_EACH_SECOND
+    work = sum(line.models * line.seconds for line in found) / workers
+    longest = max(line.seconds for line in found)  # one model is trained by one worker
+    return beside + merging + max(work, longest) + (WORKERS_SECONDS if workers > 1 else 0.0)
 
 
-def foretell_merging(found: Sequence[Forecast]) -> float:
-    """Seconds of the ensemble, its scores and the submission."""
-    return MERGING_SECONDS + sum(line.predictions for line in found) / MERGED_EACH_SECOND
-
-
-def show_forecast(
-    found: Sequence[Forecast], plan: Plan, workers: int | None, startup: float = 0.0
-) -> Table:
-    """The forecast as a table, with what the machine has.
+def show_forecast(found: Sequence[Forecast], plan: Plan, slots: int, startup: float = 0.0) -> Table:
+    """Make the table of a forecast, with what the disk has.
 
     Args:
         startup: seconds that a run takes until it begins to train.
     """
-    slots = workers or count_slots()
     free = shutil.disk_usage(plan.store.folder).free
     written = BYTES_OF_A_PREDICTION * sum(line.predictions for line in found)
     table = make_table(
         f"What the run will take on this machine, {count(slots, 'model')} at once",
-        f"Of each group of collections up to three models were watched for {PATIENCE:.0f} "
-        f"seconds, {slots} at once; those that stop early take far less, and what else the "
-        "machine does adds to it. More workers are cores like these, here or of a cluster. "
-        f"The store takes {plan.store.size / 2**20:,.0f} MB, predictions "
-        f"{written / 2**20:,.0f} MB, {free / 2**30:,.0f} GB are free there; a worker takes "
-        f"at most {BYTES_OF_A_WORKER / 2**30:.0f} GB of memory.",
+        "More workers are cores like these, here or of a cluster; models that stop early take "
+        f"less. The store takes {plan.store.size / 2**20:,.0f} MB, predictions "
+        f"{written / 2**20:,.0f} MB, {free / 2**30:,.0f} GB are free there.",
     )
     for name in ("Stage", "Models", "One model", "All of them"):
         table.add_column(name, justify="left" if name == "Stage" else "right", no_wrap=True)
-    table.add_row("preparing the data", "", "", "is done")
-    for name in dict.fromkeys(line.experiment for line in found):
-        own = [line for line in found if line.experiment == name]
-        models = sum(line.models for line in own)
-        mean = sum(line.models * line.seconds for line in own) / models
-        table.add_row(name, str(models), spell(mean), spell(foretell_wall(own, slots)))
-    merging = foretell_merging(found)
-    table.add_row("merging and writing", "", "", spell(merging))
-    for number in sorted({slots, *MACHINES}):
-        words = f"together, {count(number, 'worker')}"
-        wall = foretell_wall(found, number, startup + merging)
-        table.add_row(words, "", "", spell(wall), style="bold" if number == slots else "")
+    for line in found:
+        everything = spell(line.seconds * line.models / slots)
+        table.add_row(line.experiment, str(line.models), spell(line.seconds), everything)
+    for number in sorted({slots, 1, 8, 100}):
+        wall = spell(foretell_wall(found, number, startup))
+        words = f"all with merging, {count(number, 'worker')}"
+        table.add_row(words, "", "", wall, style="bold" if number == slots else "")
     return table
 
 
-def foretell_briefly(
-    experiments: Sequence[Experiment],
-    plan: Plan,
-    run: Run,
-    slots: int | None,
-    found: Sequence[Forecast] | None = None,
-) -> str:
-    """The first line of a run: how many models are left, and of much data how long it will take.
+@dataclass(frozen=True)
+class Budget:
+    """What is trained of some experiments."""
 
-    Args:
-        slots: how many are trained at once; None: nobody knows, elsewhere.
-        found: what is known already of these experiments.
+    seeds: int  # of each experiment, at most
+    folds: int
+    share: float = 1.0  # of the epochs of nets
+
+    def apply(self, experiments: Sequence[Experiment]) -> list[Experiment]:
+        """Return the experiments as they are trained."""
+        return [item.cut(self.seeds, self.share) for item in experiments]
+
+    def describe(self, whole: "Budget") -> str:
+        """Say what is given up of the whole; empty where nothing is."""
+        return ", ".join(
+            words
+            for mine, of_all, words in (
+                (self.seeds, whole.seeds, f"{count(self.seeds, 'seed')} instead of {whole.seeds}"),
+                (self.folds, whole.folds, f"{self.folds} folds instead of {whole.folds}"),
+                (self.share, whole.share, f"{self.share:.0%} of the epochs of nets"),
+            )
+            if mine < of_all
+        )
+
+
+def list_budgets(experiments: Sequence[Experiment], folds: int) -> list[Budget]:
+    """List all that may be trained, from the whole to the least."""
+    seeds, fewest = max(len(item.seeds) for item in experiments), min(folds, FEWEST_FOLDS)
+    fewer_seeds = [Budget(number, folds) for number in range(seeds, 0, -1)]
+    fewer_folds = [Budget(1, number) for number in range(folds - 1, fewest - 1, -1)]
+    return [*fewer_seeds, *fewer_folds, *(Budget(1, fewest, share) for share in SHARES)]
+
+
+def choose_budget(
+    found: Sequence[Forecast],
+    experiments: Sequence[Experiment],
+    folds: int,
+    hours: float,
+    workers: int,
+    beside: float = 0.0,
+) -> Budget:
+    """Return the first budget that fits into the hours, of a forecast of all seeds and folds.
+
+    Raises InputError where not even the least does.
     """
-    jobs = [job for experiment in experiments for job in list_jobs(experiment, plan)]
-    # As the run itself asks: one whose record is gone, or another's, is trained again.
-    left = Counter(job.experiment.name for job in list_missing(experiments, plan, run))
-    if not left:
-        return f"All {count(len(jobs), 'model')} are trained."
-    words = f"{count(left.total(), 'model')} to train" + (f", {slots} at once" if slots else "")
-    if plan.store.size < MUCH or slots is None:
-        return f"{words}; how long it takes is said as they are trained."
-    if found is None:
-        say(f"{words}. Watching the first steps of each kind, to say how long it will take ...")
-        untrained = [experiment for experiment in experiments if left[experiment.name]]
-        found = forecast(untrained, plan, BRIEF_PATIENCE, slots)
-    merging, all_of = foretell_merging(found), Counter(job.experiment.name for job in jobs)
-    found = [
-        replace(line, models=round(line.models * left[line.experiment] / all_of[line.experiment]))
-        for line in found
-    ]
-    seconds = foretell_wall(found, slots, merging)
-    return f"About {spell(seconds)} until everything is written, less where nets stop early."
+    budgets = list_budgets(experiments, folds)
+    named = {item.name: item for item in experiments}
+    for budget in budgets:
+        left = [_scale(line, named[line.experiment], budget, folds) for line in found]
+        seconds = foretell_wall(left, workers, beside)
+        if seconds <= hours * 3600:
+            return budget
+    raise InputError(
+        f"{hours:g} hours are not enough: with {budgets[-1].describe(budgets[0])} it takes "
+        f"{spell(seconds)} on {count(workers, 'worker')} still. Give it more --hours, or choose "
+        "collections with --collection, or fewer members with --experiment."
+    )
+
+
+def _scale(line: Forecast, item: Experiment, budget: Budget, folds: int) -> Forecast:
+    kept = len(item.seeds[: budget.seeds]) / len(item.seeds) * budget.folds / folds
+    share = budget.share if item.ranker.shortened(budget.share) != item.ranker else 1.0
+    return replace(line, models=max(1, round(line.models * kept)), seconds=line.seconds * share)
+
+
+def describe_as_recorded(experiments: Sequence[Experiment]) -> dict[str, Any]:
+    """Return by name what a run's record says of each, which went through JSON."""
+    described = {experiment.name: experiment.describe() for experiment in experiments}
+    return dict(json.loads(json.dumps(described)))
+
+
+def recall_budget(folder: Path, experiments: Sequence[Experiment], folds: int) -> Budget | None:
+    """Return what the run in the folder began with; None where there is none, or another one."""
+    settings = read_record(folder)["settings"] if (folder / RECORD).is_file() else {}
+    known = settings.get(EXPERIMENTS, {})
+    for budget in list_budgets(experiments, folds):
+        wanted = describe_as_recorded(budget.apply(experiments))
+        there = wanted.keys() & known.keys()
+        same = settings.get("folds") == budget.folds and bool(there)
+        if same and all(wanted[name] == known[name] for name in there):
+            return budget
+    return None

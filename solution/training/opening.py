@@ -50,10 +50,34 @@ def open_experiments(
     plan = make_plan(store, scheme, folds, limit=limit, collections=collections)
     check_labels(plan)
     settings = describe_run(experiments, plan, scheme, folds)
-    with open_run(folder, settings, replace=replace, quick=limit) as run:
+    with open_planned(
+        experiments, plan, folder, settings, quick=limit, replace=replace, collections=collections
+    ) as run:
+        yield plan, run
+
+
+@contextmanager
+def open_planned(
+    experiments: Sequence[Experiment],
+    plan: Plan,
+    folder: Path,
+    settings: dict[str, Any],
+    *,
+    quick: bool = False,
+    replace: bool = False,
+    collections: Sequence[str] = (),
+) -> Iterator[Run]:
+    """Begin or go on with the run of a plan in `folder`, as open_experiments does.
+
+    Args:
+        settings: by describe_run.
+        quick: it is a quick look.
+        collections: that were asked for; empty: all.
+    """
+    with open_run(folder, settings, replace=replace, quick=quick) as run:
         warn_about_gaps(plan, collections or NAMES, experiments)
         save_split(plan, run)
-        yield plan, run
+        yield run
 
 
 @contextmanager

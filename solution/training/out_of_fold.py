@@ -20,6 +20,8 @@ from solution.system.parcel import unpack_folder
 from solution.system.parquet import read_by_graphs, write_batches
 from solution.system.progress import console
 from solution.system.report import Report
+from solution.system.terminal import say
+from solution.system.wording import count
 from solution.training.away import AwayTrainer, estimate_needs, share_run
 from solution.training.executors.base import Executor, Task
 from solution.training.executors.local import HERE
@@ -42,7 +44,9 @@ def run_experiments(
     for experiment in experiments:
         rehearse(experiment, plan)
     jobs = [job for experiment in experiments for job in list_jobs(experiment, plan, choice)]
-    with watch_jobs(len(jobs), count_missing(jobs, run), run.log) as watch:
+    missing = count_missing(jobs, run)
+    say(f"{count(missing.total(), 'model')} to train of {len(jobs)}.")
+    with watch_jobs(len(jobs), missing, run.log) as watch:
         train_jobs(jobs, plan, run, watch, executor)
     for experiment in experiments:
         gather(experiment, plan, run)

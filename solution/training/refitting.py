@@ -15,7 +15,6 @@ from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.system.progress import bars
 from solution.system.report import Report
-from solution.training.budget import describe_as_recorded, list_budgets
 from solution.training.distilling import (
     STUDENTS,
     Teacher,
@@ -26,6 +25,7 @@ from solution.training.distilling import (
 from solution.training.executors.base import Executor, Task
 from solution.training.executors.local import HERE
 from solution.training.fit import train_job
+from solution.training.forecast import describe_as_recorded, list_budgets
 from solution.training.jobs import Job, list_jobs
 from solution.training.opening import open_experiments
 from solution.training.out_of_fold import count_missing, gather, skip_trained, train_jobs

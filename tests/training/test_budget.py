@@ -12,9 +12,14 @@ from solution.models.tile.tile_gnn import TileGnnSettings
 from solution.runs.folder import Run
 from solution.store.store import Store
 from solution.system.errors import InputError
-from solution.training.budget import Budget, choose_budget, find_whole, list_budgets, recall_budget
 from solution.training.executors.local import LocalExecutor
-from solution.training.forecast import Forecast
+from solution.training.forecast import (
+    Budget,
+    Forecast,
+    choose_budget,
+    list_budgets,
+    recall_budget,
+)
 from solution.training.opening import open_experiments
 from solution.training.out_of_fold import run_experiments
 from tests.conftest import REPOSITORY
@@ -22,8 +27,8 @@ from tests.conftest import REPOSITORY
 NET = Experiment("net", ("tile:xla",), TileGnnSettings(), seeds=(0, 1, 2))
 TABLE = Experiment("table", ("tile:xla",), RidgeSettings())
 FOUND = [
-    Forecast("net", models=15, fit_seconds=3600, predict_seconds=0),
-    Forecast("table", models=5, fit_seconds=360, predict_seconds=0),
+    Forecast("net", models=15, seconds=3600),
+    Forecast("table", models=5, seconds=360),
 ]
 
 
@@ -43,20 +48,15 @@ def test_seeds_go_first_then_folds_then_epochs() -> None:
 
 
 def test_what_does_not_fit_at_all_is_refused_with_what_it_takes() -> None:
-    with pytest.raises(InputError, match=r"0\.5 hours are not enough: with 1 seed instead of 3, 3"):
+    with pytest.raises(InputError, match=r"0\.5 hours .* 1 seed instead of 3, 3 folds"):
         choose(0.5)
 
 
 def test_every_budget_asks_for_less_than_the_one_before() -> None:
     budgets = list_budgets([NET, TABLE], 5)
-    assert budgets[0] == find_whole([NET, TABLE], 5)
-    assert not budgets[0].describe(budgets[0])
-    seconds = [
-        sum(line.models * line.seconds for line in budget.scale(FOUND, [NET, TABLE], 5))
-        for budget in budgets
-    ]
-    assert seconds == sorted(seconds, reverse=True)
-    assert len(set(seconds)) == len(seconds)
+    assert budgets[0] == Budget(3, 5) and not budgets[0].describe(budgets[0])
+    asked = [(budget.seeds, budget.folds, budget.share) for budget in budgets]
+    assert asked == sorted(set(asked), reverse=True)
     assert list_budgets([TABLE], 2)[1] == Budget(1, 2, 0.75)  # nothing else is left to give up
 
 

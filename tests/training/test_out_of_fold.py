@@ -28,9 +28,7 @@ from solution.store.preparing import prepare_store
 from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.system.report import Report, silent
-from solution.training import first_steps, fit
-from solution.training.first_steps import count_predictions
-from solution.training.jobs import list_jobs
+from solution.training import fit, forecast
 from solution.training.opening import save_split
 from solution.training.out_of_fold import run_experiments
 from solution.training.plan import Plan, make_plan
@@ -125,7 +123,7 @@ def test_a_model_is_shown_the_configurations_that_are_scored(
     tmp_path: Path, sample_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the test split all, out of fold no others: a score may depend on the list. No labels."""
-    for module in (fit, first_steps):
+    for module in (fit, forecast):
         monkeypatch.setattr(module, "MAX_CONFIGS", 20)
     monkeypatch.setattr(choose_configs, "__defaults__", (20,))
     witness, plan, run = run_witness(tmp_path / "run", sample_store, "architecture")
@@ -136,8 +134,8 @@ def test_a_model_is_shown_the_configurations_that_are_scored(
     assert max(witness.shown.values()) > 20
     assert not witness.labelled
     scored = sum(len(pl.read_parquet(path)) for path in run.folder.rglob("jobs/**/*.parquet"))
-    jobs = list_jobs(witness_of(witness), plan)
-    assert sum(count_predictions(job, plan) for job in jobs) == scored
+    found = forecast.forecast([witness_of(witness)], plan, 1)
+    assert sum(line.predictions for line in found) == scored
 
 
 def test_early_stopping_and_fitting_share_no_graph(tmp_path: Path, sample_store: Store) -> None:
