@@ -1,13 +1,15 @@
 """Commands that do all of it, from files to a submission: run, demo."""
 
+import dataclasses
 import sys
 import time
 import webbrowser
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypedDict
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from psutil import Process
@@ -116,11 +118,10 @@ def run(
 ) -> None:
     """Train, predict, merge, write a submission. A run that was stopped goes on where it was."""
     members = _list_members(recipe)  # before what takes seconds to import
-    from solution.training.forecast import recall_budget
-    from solution.training.opening import describe_run, open_planned, open_store
     from solution.training.out_of_fold import run_experiments
 
     folds = folds or (QUICK_FOLDS if limit else FOLDS)
+    divided = Division(scheme, folds, limit, collections)
     found = _find_experiments(experiments or members, recipe, folds, limit=limit)
     trains_on = make_executor(executor, address, workers, gpu_share)
     slots = workers if trains_on.is_away else trains_on.slots
@@ -130,82 +131,116 @@ def run(
         default = find_runs() / "-".join([name, *(c.replace(":", "-") for c in collections)])
         folder = stack.enter_context(on_this_machine(run_folder or default, alone=True))
         check_writable(folder)
-        began = None if replace or estimate else recall_budget(folder, found, folds)
-        if not estimate:
-            _check_folder(folder, scheme, began, found, folds, hours=hours, replace=replace)
+        began = None if estimate else _recall(folder, divided, found, hours=hours, afresh=replace)
         merging = _choose_recipe(folder, recipe, [item.name for item in found])
         place = stack.enter_context(on_this_machine(store_folder or find_stores() / name))
-        chosen: Chosen = {"limit": limit, "collections": collections}
-        named = store_folder is not None
-        store = stack.enter_context(
-            open_store(source, place, found, named=named, workers=workers, **chosen)
-        )
-        plan = _make_plan(found, store, scheme, folds, chosen)
+        how = store_folder is not None, workers
+        store = stack.enter_context(divided.prepare(found, source, place, *how))
         if estimate:
-            show_estimate(found, plan, slots, folds, hours)
+            show_estimate(found, divided.plan(found, store), slots, folds, hours)
             return
-        budget = began or choose_budget(found, plan, slots, folds, hours)
-        _say_budget(budget, found, folds, hours, began=began is not None)
-        if budget.folds != folds:
-            plan = _make_plan(found, store, scheme, budget.folds, chosen)
-        found = budget.apply(found)
-        settings = describe_run(found, plan, scheme, budget.folds)
-        how = {"quick": limit, "replace": replace}
-        opened = stack.enter_context(
-            open_planned(found, plan, folder, settings, **how, collections=collections)
-        )
+        found, divided, plan = _settle(found, store, divided, began, slots, hours)
+        opened = stack.enter_context(divided.open(found, plan, folder, afresh=replace))
         remember_origin(opened, source, store.folder)
         run_experiments(found, plan, opened, trains_on)
         finish(opened, merging)
 
 
-class Chosen(TypedDict):
-    """Which graphs of the data are meant."""
+@dataclass(frozen=True)
+class Division:
+    """Which graphs are taken, and how they are divided into folds."""
 
+    scheme: Scheme
+    folds: int
     limit: bool
     collections: Sequence[str]
 
+    def prepare(
+        self, found: "list[Experiment]", source: Path, place: Path, named: bool, workers: int | None
+    ) -> "AbstractContextManager[Store]":
+        """Prepare the data; see open_store."""
+        from solution.training.opening import open_store
 
-def _check_folder(
+        return open_store(
+            source, place, found, collections=self.collections, limit=self.limit, named=named,
+            workers=workers,
+        )  # fmt: skip
+
+    def plan(self, found: "list[Experiment]", store: "Store") -> "Plan":
+        """Draw the folds.
+
+        Raises InputError where nothing has labels, or none of the experiments ranks anything here.
+        """
+        from solution.training.opening import check_experiments, check_labels
+        from solution.training.plan import make_plan
+
+        plan = make_plan(
+            store, self.scheme, self.folds, limit=self.limit, collections=self.collections
+        )
+        check_labels(plan)
+        check_experiments(found, plan)
+        return plan
+
+    @contextmanager
+    def open(
+        self, found: "list[Experiment]", plan: "Plan", folder: Path, *, afresh: bool
+    ) -> "Iterator[Run]":
+        """Begin or go on with the run; of graphs that are there twice it is told first."""
+        from solution.analysis.equal_graphs import find_equal_graphs
+        from solution.system.progress import warn
+        from solution.training.opening import describe_run, open_planned
+
+        for words in find_equal_graphs(plan.store.graphs):
+            warn(words)
+        settings = describe_run(found, plan, self.scheme, self.folds)
+        with open_planned(
+            found, plan, folder, settings, quick=self.limit, replace=afresh,
+            collections=self.collections,
+        ) as run:  # fmt: skip
+            yield run
+
+
+def _recall(
     folder: Path,
-    scheme: Scheme,
-    began: "Budget | None",
+    divided: Division,
     found: "list[Experiment]",
-    folds: int,
     *,
     hours: float | None,
-    replace: bool,
-) -> None:
-    """Raise InputError for the folder of another run, before the data is prepared."""
-    from solution.runs.record import check_folder
-    from solution.training.forecast import list_budgets
+    afresh: bool,
+) -> "Budget | None":
+    """Return what the run in the folder began with; None where none did.
 
-    known: dict[str, object] = {"scheme": scheme}
+    Raises InputError for the folder of another run, before the data is prepared.
+    """
+    from solution.runs.record import check_folder
+    from solution.training.forecast import list_budgets, recall_budget
+
+    began = None if afresh else recall_budget(folder, found, divided.folds)
+    known: dict[str, object] = {"scheme": divided.scheme}
     if began or hours is None:  # otherwise what is given up is chosen later
-        budget = began or list_budgets(found, folds)[0]
+        budget = began or list_budgets(found, divided.folds)[0]
         described = {item.name: item.describe() for item in budget.apply(found)}
         known |= {"folds": budget.folds, EXPERIMENTS: described}
-    check_folder(folder, known, replace=replace)
+    check_folder(folder, known, replace=afresh)
+    return began
 
 
-def _make_plan(
-    found: "list[Experiment]", store: "Store", scheme: Scheme, folds: int, chosen: Chosen
-) -> "Plan":
-    """The plan; of graphs that are there twice it is told.
-
-    Raises InputError where nothing has labels, or none of the experiments ranks anything here.
-    """
-    from solution.analysis.equal_graphs import find_equal_graphs
-    from solution.system.progress import warn
-    from solution.training.opening import check_experiments, check_labels
-    from solution.training.plan import make_plan
-
-    plan = make_plan(store, scheme, folds, **chosen)
-    check_labels(plan)
-    check_experiments(found, plan)
-    for words in find_equal_graphs(store.graphs):
-        warn(words)
-    return plan
+def _settle(
+    found: "list[Experiment]",
+    store: "Store",
+    divided: Division,
+    began: "Budget | None",
+    slots: int | None,
+    hours: float | None,
+) -> "tuple[list[Experiment], Division, Plan]":
+    """Return what is trained, as the run began, as it fits into the hours, or all of it."""
+    plan = divided.plan(found, store)
+    budget = began or choose_budget(found, plan, slots, divided.folds, hours)
+    _say_budget(budget, found, divided.folds, hours, began=began is not None)
+    if budget.folds != divided.folds:
+        divided = dataclasses.replace(divided, folds=budget.folds)
+        plan = divided.plan(found, store)
+    return budget.apply(found), divided, plan
 
 
 def show_estimate(
