@@ -15,7 +15,21 @@ import numpy as np
 
 from solution.domain.graph import Graph
 from solution.features.preparation import Preparation
+from solution.system.errors import InputError
 from solution.system.report import Report, silent
+
+
+def check_no_options(graph: Graph) -> None:
+    """Raise InputError where the graph's configurations are compile options beside layouts.
+
+    Nets, cost models and propagated columns are of layouts; other tables have options as columns.
+    """
+    if graph.options is not None:
+        raise InputError(
+            f"{graph.name}: expected layouts or tiles, found compile options. Nets, cost "
+            "models, propagated or contraction columns and students do not read them. Train others "
+            "on such graphs: --experiment linear_ridge_001 --experiment layout_lightgbm_001."
+        )
 
 
 class Ranker(ABC):

@@ -31,6 +31,7 @@ from solution.domain.predictions import make_frame
 from solution.experiments.base import Experiment
 from solution.features.candidates import make_candidates
 from solution.features.preparation import Preparation
+from solution.models.base import check_no_options
 from solution.models.catalogue import OWN, RECORD, Model, load_model
 from solution.models.layout.layout_gnn import LayoutGnnSettings
 from solution.models.nets.training_settings import TrainingSettings
@@ -194,6 +195,7 @@ class Teacher:
 
 def _add_layouts(graph: Graph) -> Graph:
     """The graph with made configurations beside as many of its own as a net learns from."""
+    check_no_options(graph)
     own = graph.select(choose_configs(graph.key, graph.num_configs, OWN_LAYOUTS))
     try:
         made = make_candidates(graph, MADE_LAYOUTS)

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from solution.domain import vocabulary
 from solution.domain.codebook_encoder import encode
 from solution.domain.graph import Graph
 from solution.models.base import Ranker, RankerSettings
@@ -36,6 +37,7 @@ from solution.papers.tpugraphs import TpuGraphsSettings
 from solution.papers.tpugraphs_tile import TpuGraphsTileSettings
 from solution.papers.violation import ViolationSettings
 from solution.papers.wrappers import PermutationAverageSettings, SublistAverageSettings
+from solution.system.errors import InputError
 from tests.made.graphs import make_layout_graph, make_tile_graph, renumber_nodes
 from tests.made.places import PlacesSettings
 
@@ -262,3 +264,32 @@ def test_ranker_learns_what_it_was_shown(settings: RankerSettings, graphs: list[
     ranker = settings.build(seed=0).fit(graphs, [])
     taus = [kendall_tau(ranker.predict(g), g.runtimes) for g in graphs if g.runtimes is not None]
     assert np.mean(taus) > 0.6
+
+
+def add_options(graph: Graph) -> Graph:
+    """The graph, each configuration with other compile options."""
+    counts = [len(choices) for choices in vocabulary.OPTION_CHOICES.values()]
+    places = np.arange(graph.num_configs)[:, None] + np.arange(len(counts))
+    return dataclasses.replace(graph, options=(places % counts).astype(np.int8))
+
+
+READS_OPTIONS = ("nothing", "layout LightGBM", "pairwise LightGBM", "ridge")
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [case[:2] for case in CASES if case[2] is LAYOUT],
+    ids=lambda x: str(x)[:40],
+)
+def test_compile_options_are_read_or_refused(name: str, settings: RankerSettings) -> None:
+    graphs = [add_options(settings.preparation(graph)) for graph in LAYOUT[:3]]
+    try:
+        ranker = settings.build(0).fit(graphs, [])
+    except InputError as error:
+        assert name not in READS_OPTIONS
+        assert "program_0: " in str(error)
+        assert "found compile options" in str(error)
+        return
+    scores = ranker.predict(graphs[0])
+    assert scores.shape == (graphs[0].num_configs,)
+    assert np.isfinite(scores).all()

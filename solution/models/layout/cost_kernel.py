@@ -38,7 +38,7 @@ from solution.domain.graph import Graph
 from solution.features.nodes import Scaler, fit_scaler
 from solution.features.propagation.backend import BACKENDS
 from solution.features.propagation.state_table import FEATURES, StateTable, state_tables
-from solution.models.base import CostRanker, RankerSettings
+from solution.models.base import CostRanker, RankerSettings, check_no_options
 from solution.models.layout.known_costs import LEAST, KnownCosts, list_opcodes, weigh_states
 from solution.models.sampling import choose_rows
 from solution.models.settings import check_choice, check_penalties, check_size
@@ -192,6 +192,7 @@ class CostKernelRanker(CostRanker):
         return self
 
     def _table(self, graph: Graph) -> StateTable:
+        check_no_options(graph)
         return state_tables(self.settings.backend)(graph)
 
     def _list_columns(

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from solution.domain.graph import Graph
 from solution.features.nodes import Scaler, expand, fit_scaler
-from solution.models.base import Ranker
+from solution.models.base import Ranker, check_no_options
 from solution.models.nets.devices import move_inputs, one_thread, pick_device
 from solution.models.nets.ranking_net import Example, as_ranking
 from solution.models.nets.training_loop import train
@@ -166,6 +166,7 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
 
     def _encoded(self, graph: Graph) -> Inputs:
         """What the net takes of the graph, its nodes in the encoding that is asked for."""
+        check_no_options(graph)
         inputs = self.prepare(graph)
         if self.encoding == "logarithms":
             return inputs

@@ -8,6 +8,7 @@ from solution.domain.graph import Graph
 from solution.features import contractions
 from solution.features.column import Feature
 from solution.features.table import distinct_rows
+from solution.models.base import check_no_options
 from solution.models.trees.lightgbm_ranker import PointwiseRanker, PointwiseSettings
 
 
@@ -24,6 +25,7 @@ class ContractionRanker(PointwiseRanker):
     """Regression of the normalised rank, of layouts only. Scores depend on the list."""
 
     def rows_of(self, graph: Graph) -> np.ndarray:
+        check_no_options(graph)
         return np.concatenate([distinct_rows(graph), contractions.contraction_rows(graph)], axis=1)
 
     def features_of(self, graph: Graph) -> tuple[Feature, ...]:

@@ -9,6 +9,7 @@ from solution.features.column import Feature
 from solution.features.propagation import copy_table
 from solution.features.pruning import keep_neighbourhood
 from solution.features.table import distinct_rows
+from solution.models.base import check_no_options
 from solution.models.trees.lightgbm_ranker import LightGBMRanker, LightGBMSettings
 
 
@@ -32,6 +33,7 @@ class PropagatedTrees(LightGBMRanker):
     reads_program_order = True
 
     def rows_of(self, graph: Graph) -> np.ndarray:
+        check_no_options(graph)
         asked = distinct_rows(keep_neighbourhood(graph, 1))
         return np.concatenate([asked, copy_table.propagated_rows(graph)], axis=1)
 
