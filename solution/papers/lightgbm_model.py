@@ -32,7 +32,7 @@ import numpy as np
 from solution.domain.graph import Graph
 from solution.domain.memo import PerGraph
 from solution.features.column import Feature
-from solution.models.base import RankerSettings
+from solution.models.base import RankerSettings, check_no_options
 from solution.models.labels import scaled_runtime
 from solution.models.linear import LassoSettings, LinearRanker, OrdinarySettings, RidgeSettings
 from solution.models.sampling import share_rows
@@ -72,6 +72,7 @@ class StudyRows:
 
     def rows_of(self, graph: Graph) -> np.ndarray:
         """The table (distinct configs, columns) float32 that it learns from."""
+        check_no_options(graph)
         return study_rows(self.settings.opcodes)(graph)
 
     def features_of(self, graph: Graph) -> tuple[Feature, ...]:
