@@ -43,7 +43,6 @@ KINDS = (
     "layout_study_lightgbm_001",
     "layout_lightgbm_001",
     "layout_pointwise_001",
-    "layout_pairwise_001",
     "linear_ridge_001",
 )
 ROWS, CONFIGS = 1_000_000, 1842  # a tile graph of the competition has 1,842 tiles on average

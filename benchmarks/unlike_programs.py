@@ -22,6 +22,7 @@ import polars as pl
 import typer
 
 from benchmarks.bootstrap import bootstrap_mean
+from benchmarks.copied_columns import FEATURES, propagated_rows
 from ensembles.recipe import find_recipe
 from ensembles.votes import average, scale
 from solution.data.folders import find_files
@@ -32,7 +33,6 @@ from solution.domain.metrics import kendall_tau
 from solution.experiments.base import find_experiment
 from solution.features.padding import repair_padding
 from solution.features.preparation import Preparation
-from solution.features.propagation.copy_table import FEATURES, propagated_rows
 from solution.features.propagation.state_table import state_tables
 from solution.models.layout.known_costs import weigh_states
 from solution.store.preparing import prepare_store

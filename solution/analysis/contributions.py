@@ -12,7 +12,6 @@ import numpy as np
 from solution.models.base import Ranker
 from solution.models.linear import LinearRanker
 from solution.models.trees.boosted_trees import BoostedTrees
-from solution.models.trees.pairwise_ranker import PairwiseRanker
 from solution.system.errors import InputError
 
 
@@ -20,16 +19,12 @@ def explain_difference(ranker: Ranker, rows: np.ndarray, reference: np.ndarray) 
     """What makes each of `rows` (k, columns) score higher, slower, than `reference` (columns,).
 
     Returns:
-        (k, columns); the sum over columns is the difference of scores, for pairs of rows the
-        log odds that the row is the slower one.
+        (k, columns); the sum over columns is the difference of scores.
 
     Raises InputError where the ranker is neither trees nor linear.
     """
     ranker = check_explained(ranker)
     both = np.concatenate([reference[None], rows])
-    if isinstance(ranker, PairwiseRanker):
-        forth, back = rows - reference, reference - rows
-        return (_contributions(ranker, forth) - _contributions(ranker, back)) / 2
     if isinstance(ranker, BoostedTrees):
         # What one unit of output does to the score: -1 where the trees predict relevance.
         sign = ranker.score(np.ones(1), 1)[0] - ranker.score(np.zeros(1), 1)[0]

@@ -21,7 +21,6 @@ from solution.experiments.base import Experiment, find_experiment, list_experime
 from solution.features.column import Feature
 from solution.models.base import CostRanker, Ranker, RankerSettings
 from solution.models.catalogue import Model, load_model
-from solution.models.trees.pairwise_ranker import PairwiseRanker
 from solution.runs.folder import Run
 from solution.runs.job import MODEL
 from solution.runs.origin import recall_command
@@ -62,13 +61,6 @@ class Explanation(Comparison):
     features: tuple[Feature, ...]
     contributions: np.ndarray  # (columns,) to how much slower `slow` is than `fast`
     importance: np.ndarray  # (columns,) shares of the ranker's gain
-
-    @property
-    def total(self) -> str:
-        """What the contributions add up to."""
-        if isinstance(self.ranker, PairwiseRanker):
-            return f"log odds that {self.slow} is slower"
-        return "difference of the two scores"
 
     @property
     def order(self) -> np.ndarray:
@@ -229,8 +221,8 @@ def show_contributions(explanation: Explanation) -> Table:
     slow, fast = explanation.slow, explanation.fast
     table = make_table(
         Text(f"Why {slow} is predicted slower than {fast}: + slower, - faster"),
-        f"Contributions add up to the {explanation.total}. A column with the same value in both "
-        "may add to it as well: trees weigh columns together.",
+        "Contributions add up to the difference of the two scores. A column with the same value in "
+        "both may add to it as well: trees weigh columns together.",
         expendable=("Unit and reason",),
     )
     table.add_column("Feature", no_wrap=True)

@@ -42,7 +42,7 @@ def draw_contributions(explanation: Explanation, path: Path) -> None:
     axes[0].set_title(
         f"{show_name(explanation.graph)}: configuration {explanation.slow} over {explanation.fast}"
     )
-    axes[0].set_xlabel(f"contribution to the {explanation.total} (red: slower, blue: faster)")
+    axes[0].set_xlabel("contribution to the difference of scores (red: slower, blue: faster)")
     _draw_importance(axes[1], explanation.features, explanation.importance)
     save_figure(figure, path)
     plt.close(figure)

@@ -37,14 +37,10 @@ OURS = {
     "lasso": "solution.models.linear.LassoSettings",
     "lambdarank": "solution.models.trees.lightgbm_ranker.LightGBMSettings",
     "pointwise": "solution.models.trees.lightgbm_ranker.PointwiseSettings",
-    "pairwise": "solution.models.trees.pairwise_ranker.PairwiseSettings",
-    "contraction_trees": "solution.models.trees.contraction_ranker.ContractionSettings",
-    "propagated_trees": "solution.models.trees.propagated_ranker.PropagatedTreeSettings",
     "layout_net": "solution.models.layout.layout_gnn.LayoutGnnSettings",
     "cost_net": "solution.models.layout.cost_net.CostNetSettings",
     "cost_kernel": "solution.models.layout.cost_kernel.CostKernelSettings",
     "tile_net": "solution.models.tile.tile_gnn.TileGnnSettings",
-    "early_tile_net": "solution.models.tile.tile_gnn.EarlyTileGnnSettings",
 }
 # Packages that add kinds, and experiments in a package `experiments` inside them.
 ADDED = ("solution.papers",)

@@ -6,7 +6,7 @@ it by its name.
 
 # The settings class of each kind.
 KINDS = {
-    "permutation_average": "solution.papers.wrappers.PermutationAverageSettings",
+    "contraction_trees": "solution.papers.contraction_ranker.ContractionSettings",
     "sublist_average": "solution.papers.wrappers.SublistAverageSettings",
     "prepared": "solution.papers.prepared.PreparedSettings",
     "tpugraphs": "solution.papers.tpugraphs.TpuGraphsSettings",

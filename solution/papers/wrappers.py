@@ -1,17 +1,14 @@
-"""Rankers that average another ranker over lists of configurations.
+"""A ranker that averages another ranker over short lists of configurations.
 
 A model may look at all configurations of a graph at once, so that a configuration's score depends
-on which others stand in the list and where. Such scores gain from being averaged over lists:
-
-    PermutationAverage   the whole list, in several random orders
-    SublistAverage       the list divided at random into short ones, several times
+on which others stand in the list. Such scores gain from being averaged: SublistAverage divides the
+list at random into short ones, several times.
 
 A ranker whose scores do not depend on the list is left as it is. What is random is decided by the
 contents of the configurations, so the order in which they come changes nothing.
 """
 
 import hashlib
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,28 +47,13 @@ class WrapperSettings(RankerSettings):
 
 
 @dataclass(frozen=True)
-class ListAverageSettings(WrapperSettings):
-    """A ranker, and how often its list is drawn."""
-
-    times: int = 4
-
-
-@dataclass(frozen=True)
-class PermutationAverageSettings(ListAverageSettings):
-    """A ranker, and in how many orders of the list it scores."""
-
-    def build(self, seed: int) -> "PermutationAverage":
-        """Make it; the seed is also the ranker's."""
-        return PermutationAverage(self.ranker.build(seed), times=self.times, seed=seed)
-
-
-@dataclass(frozen=True)
-class SublistAverageSettings(ListAverageSettings):
+class SublistAverageSettings(WrapperSettings):
     """A ranker, how often the list is divided, and into lists of at most how many configurations.
 
     Take about as many as the ranker was trained on at once.
     """
 
+    times: int = 4
     size: int = 100
 
     def build(self, seed: int) -> "SublistAverage":
@@ -79,18 +61,14 @@ class SublistAverageSettings(ListAverageSettings):
         return SublistAverage(self.ranker.build(seed), self.size, times=self.times, seed=seed)
 
 
-class ListAverage(Ranker):
-    """The mean of a ranker's scores over lists; a subclass says which lists."""
+class SublistAverage(Ranker):
+    """The mean over random divisions into lists of at most `size`, as even as they can be."""
 
-    def __init__(self, ranker: Ranker, *, times: int, seed: int) -> None:
+    def __init__(self, ranker: Ranker, size: int, *, times: int, seed: int) -> None:
         check_size("times", times, MAX_TIMES)
-        self.ranker = ranker
-        self.times = times
-        self.seed = seed
-
-    @abstractmethod
-    def divide(self, order: np.ndarray) -> list[np.ndarray]:
-        """The lists that a random order (configs,) of positions is scored in; each once in all."""
+        check_size("size", size, MAX_SIZE)
+        self.ranker, self.size = ranker, size
+        self.times, self.seed = times, seed
 
     def fit(
         self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
@@ -106,7 +84,8 @@ class ListAverage(Ranker):
         single = graph.select(distinct.first)
         total = np.zeros(single.num_configs)
         for time in range(self.times):
-            for positions in self.divide(_shuffle(single, f"{self.seed}/{time}")):
+            order = _shuffle(single, f"{self.seed}/{time}")
+            for positions in np.array_split(order, -(-len(order) // self.size)):
                 total[positions] += self.ranker.predict(single.select(positions))
         return (total / self.times).astype(np.float32)[distinct.inverse]
 
@@ -118,25 +97,6 @@ class ListAverage(Ranker):
     def load(self, folder: Path) -> Self:
         self.ranker.load(folder / INNER)
         return self
-
-
-class PermutationAverage(ListAverage):
-    """The mean over random orders of the whole list."""
-
-    def divide(self, order: np.ndarray) -> list[np.ndarray]:
-        return [order]
-
-
-class SublistAverage(ListAverage):
-    """The mean over random divisions into lists of at most `size`, as even as they can be."""
-
-    def __init__(self, ranker: Ranker, size: int, *, times: int, seed: int) -> None:
-        super().__init__(ranker, times=times, seed=seed)
-        check_size("size", size, MAX_SIZE)
-        self.size = size
-
-    def divide(self, order: np.ndarray) -> list[np.ndarray]:
-        return np.array_split(order, -(-len(order) // self.size))
 
 
 def _shuffle(graph: Graph, key: str) -> np.ndarray:

@@ -24,7 +24,6 @@ from solution.models.base import RankerSettings
 from solution.models.linear import LassoSettings, OrdinarySettings, RidgeSettings
 from solution.models.nothing import NothingSettings
 from solution.models.trees.lightgbm_ranker import LightGBMSettings, PointwiseSettings
-from solution.models.trees.pairwise_ranker import PairwiseSettings
 from solution.system.errors import InputError
 from tests.commands.test_first_minutes import make_data
 from tests.conftest import REPOSITORY, FastSlow
@@ -59,16 +58,6 @@ def test_contributions_add_up_to_the_difference_of_the_scores(
     importance = measure_importance(ranker)
     assert importance.shape == (rows.shape[1],)
     assert importance.sum() == pytest.approx(1)
-
-
-def test_of_a_pair_what_speaks_for_one_speaks_against_the_other() -> None:
-    ranker = PairwiseSettings(**TREES).build(0).fit(TILE[:4], [])
-    rows = feature_table(TILE[5]).to_numpy()
-    forth = explain_difference(ranker, rows[[3]], rows[4])
-    back = explain_difference(ranker, rows[[4]], rows[3])
-    np.testing.assert_allclose(forth, -back, atol=1e-6)
-    slower = ranker.predict_rows(rows[[3]] - rows[4]) - ranker.predict_rows(rows[[4]] - rows[3])
-    assert np.sign(forth.sum()) == np.sign(slower[0])
 
 
 def test_the_sentence_names_places_and_runtimes() -> None:

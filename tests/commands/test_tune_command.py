@@ -92,7 +92,7 @@ def assert_lint_is_content(path: Path) -> None:
         assert done.returncode == 0, done.stdout + path.read_text()
 
 
-@pytest.mark.parametrize("name", ["layout_gnn_001", "tile_gnn_001", "tile_pairwise_001"])
+@pytest.mark.parametrize("name", ["layout_gnn_001", "tile_gnn_001", "tile_lightgbm_001"])
 def test_what_is_found_is_written_as_people_would(name: str, tmp_path: Path) -> None:
     searched = find_experiment(name)
     values = {"training.learning_rate": 0.0012345678901234567} if "gnn" in name else {}

@@ -23,7 +23,7 @@ from solution.models.catalogue import (
 from solution.models.linear import RidgeSettings
 from solution.models.nothing import NothingSettings
 from solution.models.trees.lightgbm_ranker import LightGBMSettings
-from solution.papers.wrappers import PermutationAverageSettings
+from solution.papers.wrappers import SublistAverageSettings
 from solution.system.errors import InputError
 from solution.system.files import read_sealed, write_sealed
 from tests.made.graphs import make_layout_graph, make_tile_graph
@@ -54,7 +54,7 @@ def test_every_kind_of_the_table_is_there() -> None:
 
 
 def test_a_wrapped_ranker_comes_back_with_what_it_wraps(tmp_path: Path) -> None:
-    settings = PermutationAverageSettings(TREES, times=2)
+    settings = SublistAverageSettings(TREES, times=2)
     model = load_model(save(settings, tmp_path))
     assert model.settings == settings
     assert model.seed == 3

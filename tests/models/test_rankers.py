@@ -17,11 +17,9 @@ from solution.models.layout.layout_gnn import LayoutGnnSettings
 from solution.models.linear import LassoSettings, OrdinarySettings, RidgeSettings
 from solution.models.nets.training_settings import TrainingSettings
 from solution.models.nothing import NothingSettings
-from solution.models.tile.tile_gnn import EarlyTileGnnSettings, TileGnnSettings
-from solution.models.trees.contraction_ranker import ContractionSettings
+from solution.models.tile.tile_gnn import TileGnnSettings
 from solution.models.trees.lightgbm_ranker import LightGBMSettings, PointwiseSettings
-from solution.models.trees.pairwise_ranker import PairwiseSettings
-from solution.models.trees.propagated_ranker import PropagatedTreeSettings
+from solution.papers.contraction_ranker import ContractionSettings
 from solution.papers.lightgbm_model import (
     StudyLassoSettings,
     StudyRidgeSettings,
@@ -36,7 +34,7 @@ from solution.papers.tgraph import TGraphSettings
 from solution.papers.tpugraphs import TpuGraphsSettings
 from solution.papers.tpugraphs_tile import TpuGraphsTileSettings
 from solution.papers.violation import ViolationSettings
-from solution.papers.wrappers import PermutationAverageSettings, SublistAverageSettings
+from solution.papers.wrappers import SublistAverageSettings
 from solution.system.errors import InputError
 from tests.made.graphs import make_layout_graph, make_tile_graph, renumber_nodes
 from tests.made.places import PlacesSettings
@@ -54,9 +52,6 @@ CASES: list[tuple[str, RankerSettings, list[Graph]]] = [
     ("layout LightGBM", TREES, LAYOUT),
     ("tile LightGBM", TREES, TILE),
     ("pointwise LightGBM", PointwiseSettings(rounds=20, min_data_in_leaf=3), TILE),
-    ("pairwise LightGBM", PairwiseSettings(rounds=20, min_data_in_leaf=3), LAYOUT),
-    ("pairwise LightGBM, few opponents", PairwiseSettings(
-        rounds=20, min_data_in_leaf=3, all_below=10, opponents=6), TILE),
     ("ordinary least squares", OrdinarySettings(), TILE),
     ("ridge", RidgeSettings(), LAYOUT),
     ("lasso", LassoSettings(), TILE),
@@ -122,8 +117,6 @@ CASES: list[tuple[str, RankerSettings, list[Graph]]] = [
     ("tile net", TileGnnSettings(width=16, training=TRAINING), TILE),
     ("tile net, GraphSAGE", TileGnnSettings(width=16, block="sage", training=TRAINING), TILE),
     ("tile net, GCN", TileGnnSettings(width=16, block="gcn", training=TRAINING), TILE),
-    ("tile net, early join", EarlyTileGnnSettings(
-        width=16, block="sage", training=TRAINING), TILE),
     ("tile net, tokens and rivals", TileGnnSettings(
         width=16, tokens=True, heads=2, training=TRAINING), TILE),
     ("layout net, otherwise prepared", PreparedSettings(
@@ -132,10 +125,7 @@ CASES: list[tuple[str, RankerSettings, list[Graph]]] = [
         rounds=20, min_data_in_leaf=3), LAYOUT),
     ("net of costs", CostNetSettings(width=16, training=TRAINING), LAYOUT),
     ("kernel of costs", CostKernelSettings(cosines=32), LAYOUT),
-    ("trees on propagated copies", PropagatedTreeSettings(rounds=20, min_data_in_leaf=3), LAYOUT),
-    ("mean over orders", PermutationAverageSettings(TREES, times=2), LAYOUT),
     ("mean over short lists", SublistAverageSettings(TREES, size=6, times=2), TILE),
-    ("mean over orders of a list", PermutationAverageSettings(PlacesSettings(), times=3), TILE),
     ("mean over parts of a list", SublistAverageSettings(PlacesSettings(), size=7), LAYOUT),
 ]  # fmt: skip
 
@@ -234,7 +224,6 @@ def test_a_net_ranks_a_graph_without_configurable_nodes(settings: RankerSettings
     [
         (LightGBMSettings(rounds=60, min_data_in_leaf=3), LAYOUT),
         (PointwiseSettings(rounds=60, min_data_in_leaf=3), TILE),
-        (PairwiseSettings(rounds=60, min_data_in_leaf=3), TILE),
         (RidgeSettings(), TILE),
         (LayoutGnnSettings(width=32, rounds=(32,), training=TrainingSettings(epochs=40)), LAYOUT),
         (TileGnnSettings(width=32, training=TrainingSettings(epochs=60)), TILE),
@@ -247,7 +236,6 @@ def test_a_net_ranks_a_graph_without_configurable_nodes(settings: RankerSettings
     ids=[
         "layout LightGBM",
         "pointwise",
-        "pairwise",
         "ridge",
         "layout net",
         "tile net",

@@ -10,7 +10,7 @@ from solution.experiments.base import find_experiment
 from solution.models.layout.layout_gnn import LayoutGnnSettings
 from solution.models.linear import LassoSettings, RidgeSettings
 from solution.models.nets.training_settings import TrainingSettings
-from solution.models.tile.tile_gnn import EarlyTileGnnSettings, TileGnnSettings
+from solution.models.tile.tile_gnn import TileGnnSettings
 from solution.papers.lightgbm_model import StudyLassoSettings
 from solution.papers.nodes import NodeSettings
 from solution.papers.segment_training import SegmentSettings
@@ -46,7 +46,7 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: LayoutGnnSettings(rounds=64), "rounds is 64, expected a tuple"),  # type: ignore[arg-type]
     (lambda: TileGnnSettings(block="sagee"),
      "block is 'sagee', expected one of both_ways, sage, gcn. Did you mean sage"),
-    (lambda: EarlyTileGnnSettings(block="GCN "), "block is 'GCN ', expected one of"),
+    (lambda: TileGnnSettings(block="GCN "), "block is 'GCN ', expected one of"),
     (lambda: NodeSettings(pruning="none"), "pruning is 'none', expected one of"),
     (lambda: TpuGraphsTileSettings(block="mlp"),
      "block is 'mlp', expected one of both_ways, sage, gcn, None"),

@@ -15,11 +15,9 @@ from solution.models.layout.layout_gnn import LayoutGnnSettings
 from solution.models.linear import LassoSettings, OrdinarySettings, RidgeSettings
 from solution.models.nets.training_settings import TrainingSettings
 from solution.models.nothing import NothingSettings
-from solution.models.tile.tile_gnn import EarlyTileGnnSettings, TileGnnSettings
-from solution.models.trees.contraction_ranker import ContractionSettings
+from solution.models.tile.tile_gnn import TileGnnSettings
 from solution.models.trees.lightgbm_ranker import LightGBMSettings, PointwiseSettings
-from solution.models.trees.pairwise_ranker import PairwiseSettings
-from solution.models.trees.propagated_ranker import PropagatedTreeSettings
+from solution.papers.contraction_ranker import ContractionSettings
 from solution.papers.lightgbm_model import (
     StudyLassoSettings,
     StudyOrdinarySettings,
@@ -34,7 +32,7 @@ from solution.papers.tgraph import TGraphSettings
 from solution.papers.tpugraphs import TpuGraphsSettings
 from solution.papers.tpugraphs_tile import TpuGraphsTileSettings
 from solution.papers.violation import ViolationSettings
-from solution.papers.wrappers import PermutationAverageSettings, SublistAverageSettings
+from solution.papers.wrappers import SublistAverageSettings
 from solution.runs.folder import Run
 from solution.serving.packing import pack
 from solution.store.preparing import prepare_store
@@ -52,11 +50,9 @@ BOTH: dict[str, RankerSettings] = {
     "nothing": NothingSettings(),
     "lambdarank": TREES,
     "pointwise": PointwiseSettings(rounds=3, min_data_in_leaf=2),
-    "pairwise": PairwiseSettings(rounds=3, min_data_in_leaf=2),
     "least_squares": OrdinarySettings(max_configs=8),
     "ridge": RidgeSettings(max_configs=8, grid=(1.0,)),
     "lasso": LassoSettings(max_configs=8, grid=(0.01,)),
-    "permutation_average": PermutationAverageSettings(TREES, times=2),
     "sublist_average": SublistAverageSettings(TREES, times=2, size=5),
 }
 OF_LAYOUTS: dict[str, RankerSettings] = {
@@ -72,13 +68,11 @@ OF_LAYOUTS: dict[str, RankerSettings] = {
         LayoutGnnSettings(width=8, rounds=(8,), training=NET), padding=0, contractions=True
     ),
     "contraction_trees": ContractionSettings(rounds=3, min_data_in_leaf=2),
-    "propagated_trees": PropagatedTreeSettings(rounds=3, min_data_in_leaf=2),
     "cost_net": CostNetSettings(width=8, training=NET),
     "cost_kernel": CostKernelSettings(cosines=8),
 }
 OF_TILES: dict[str, RankerSettings] = {
     "tile_net": TileGnnSettings(width=8, blocks=1, training=NET),
-    "early_tile_net": EarlyTileGnnSettings(width=8, blocks=1, training=NET),
     "tpugraphs_tile": TpuGraphsTileSettings(width=8, rounds=1, training=NET),
     "residual_tile": ResidualTileSettings(width=8, rounds=1, training=NET),
     "study_trees": StudyTreeSettings(rounds=3, min_data_in_leaf=2, trials=0),

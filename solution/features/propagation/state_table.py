@@ -16,7 +16,6 @@ from solution.domain.memo import PerGraph
 from solution.features.column import Feature
 from solution.features.operands import NONE
 from solution.features.propagation.backend import BACKENDS, Backend
-from solution.features.propagation.copy_table import WAYS
 from solution.features.propagation.instructions import Instructions
 from solution.features.propagation.library import (
     POOLING,
@@ -52,6 +51,11 @@ LAYOUT_COLUMNS = {
        for k in range(1, LAST + 1)},
 }  # fmt: skip
 TENSORS = {"made": "what is made or there", "first": "what is read", "second": "the other operand"}
+WAYS = {
+    "blocks": "whose contiguous dimension stays",
+    "swapped": "that swap the two minor dimensions",
+    "scattered": "that reorder more",
+}
 KINDS = (
     "changes", "keeps", "concatenates", "reduces", "reshapes", "transposes", "broadcasts", "asks",
     "gives",

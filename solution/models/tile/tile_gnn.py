@@ -1,15 +1,12 @@
-"""Graph nets for tile: where the configuration joins the kernel.
+"""The tile net: the configuration joins the pooled kernel.
 
-    late     kernel graph ─▶ convolutions ─▶ pooled (graphs, width) ──┐
-             tile table, tokens ───────────────────────────▶ MLP ─────┴─▶ MLP ─▶ scores
-    early    tile table, tokens ─▶ MLP ─┬─▶ convolutions over every configuration ─▶ MLP ─▶ scores
-             kernel graph ──────────────┘
+    kernel graph ─▶ convolutions ─▶ pooled (graphs, width) ──┐
+    tile table, tokens ─────────────────────────────▶ MLP ───┴─▶ MLP ─▶ scores
 
-Late, the kernel is encoded once for all its configurations. Early, every node sees the tile, for
-many times the work.
+The kernel is encoded once for all its configurations.
 
-Source: the early-join and late-join GraphSAGE baselines of TpuGraphs (Phothilimthana et al., 2023),
-with the tile table instead of the 24 raw numbers.
+Source: the late-join GraphSAGE baseline of TpuGraphs (Phothilimthana et al., 2023), with the tile
+table instead of the 24 raw numbers.
 """
 
 import dataclasses
@@ -37,12 +34,11 @@ from solution.models.settings import check_choice
 from solution.models.tile.inputs import describe_kernel
 
 OPCODE_WIDTH = 16
-MAX_VALUES = 1 << 21  # of a layer that are in memory at once while predicting with an early join
 
 
 @dataclass(frozen=True)
 class TileGnnSettings(RankerSettings):
-    """Settings of the tile net that joins late."""
+    """Settings of the tile net."""
 
     width: int = 64
     blocks: int = 2
@@ -61,15 +57,6 @@ class TileGnnSettings(RankerSettings):
 
 
 @dataclass(frozen=True)
-class EarlyTileGnnSettings(TileGnnSettings):
-    """Settings of the tile net that joins early."""
-
-    def build(self, seed: int) -> "EarlyTileGnnRanker":
-        """Make a ranker that is not fitted yet."""
-        return EarlyTileGnnRanker(self, seed)
-
-
-@dataclass(frozen=True)
 class TileInputs:
     """A kernel and its tile configurations as tensors."""
 
@@ -84,7 +71,7 @@ class TileInputs:
 
 
 class TileGnnRanker(NetRanker[TileGnnSettings, TileInputs]):
-    """The tile net that joins late as a Ranker.
+    """The tile net as a Ranker.
 
     With `heads` its scores depend on the list, whose configurations attend to each other.
     """
@@ -104,13 +91,6 @@ class TileGnnRanker(NetRanker[TileGnnSettings, TileInputs]):
 
     def make_net(self) -> "TileGnn":
         return TileGnn(self.settings, len(self.scalers_["table"].mean))
-
-
-class EarlyTileGnnRanker(TileGnnRanker):
-    """The tile net that joins early as a Ranker."""
-
-    def make_net(self) -> "EarlyTileGnn":
-        return EarlyTileGnn(self.settings, len(self.scalers_["table"].mean))
 
 
 def _prepare(graph: Graph) -> TileInputs:
@@ -220,38 +200,6 @@ class TileGnn(nn.Module):
         if self.rivals is not None:
             joined = self.rivals(joined)
         return self.joint(joined).squeeze(-1)
-
-
-class EarlyTileGnn(TileGnn):
-    """Scores tile configurations of kernels; the configuration joins every node."""
-
-    def score_batch(self, batch: Sequence[TileInputs], configs: np.ndarray) -> Tensor:
-        """(configs, graphs)."""
-        return self._finish(self._join(batch, configs))
-
-    def count_values(self, inputs: TileInputs) -> int:
-        return self.width * len(inputs.opcodes)
-
-    @torch.inference_mode()
-    def score_graph(self, inputs: TileInputs) -> np.ndarray:
-        """(configs,): convolutions some configurations at a time, then all beside each other."""
-        self.eval()
-        everything = np.arange(len(inputs.table))
-        size = max(1, MAX_VALUES // self.count_values(inputs))
-        parts = [
-            self._join([inputs], everything[first : first + size, None])
-            for first in range(0, len(everything), size)
-        ]
-        return self._finish(torch.cat(parts))[:, 0].cpu().numpy()
-
-    def _join(self, batch: Sequence[TileInputs], configs: np.ndarray) -> Tensor:
-        """(configs, graphs, 2 width)."""
-        of_config = self._encode_configs(batch, configs)
-        outputs, edge_index, member = _merge(batch)
-        of_node = of_config.transpose(0, 1)[member]  # (nodes, configs, width)
-        x = self._convolve(self._encode_nodes(batch).unsqueeze(1) + of_node, edge_index)
-        pooled = self._pool(x, outputs, member).transpose(0, 1)  # (configs, graphs, width)
-        return torch.cat([of_config, pooled], dim=-1)
 
 
 def _find_most(x: Tensor, member: Tensor, graphs: int) -> Tensor:

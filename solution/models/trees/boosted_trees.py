@@ -93,7 +93,6 @@ class BoostedTrees(Ranker):
     """
 
     grouped: ClassVar[bool] = False  # the loss compares the rows of a graph
-    questions_per_row: ClassVar[int] = 1
 
     def __init__(self, settings: Any, seed: int) -> None:
         self.settings = settings
@@ -125,8 +124,7 @@ class BoostedTrees(Ranker):
         callbacks = [_reporter(report, settings.rounds)]
         valid_sets, metric = [], None
         if len(validation):
-            rows = settings.max_rows // self.questions_per_row
-            limit = share_rows(settings.max_configs, rows, len(validation))
+            limit = share_rows(settings.max_configs, settings.max_rows, len(validation))
             held_out = [self._rows(graph, limit) for graph in validation]
             questions = [self.questions(graph.features) for graph in held_out]
             sizes = [len(part) for part in questions]

@@ -21,14 +21,10 @@ from solution.features.propagation.instructions import (
     TRANSPOSES,
 )
 from solution.features.propagation.propagation import Assigned, Propagation
+from solution.features.propagation.state_table import WAYS
 from solution.features.work import num_bytes
 
 BLOCK_ENTRIES = 1 << 22  # (configuration, copy) entries that are described in one block
-WAYS = {
-    "blocks": "whose contiguous dimension stays",
-    "swapped": "that swap the two minor dimensions",
-    "scattered": "that reorder more",
-}
 SIZES = {"small": (0, 1 << 15), "medium": (1 << 15, 1 << 20), "large": (1 << 20, np.inf)}  # bytes
 READERS = {
     "product": "dots and convolutions",

@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.copied_columns import FEATURES, propagated_rows
 from solution.domain.codebook_encoder import encode
 from solution.domain.graph import Graph
-from solution.features.propagation.copy_table import FEATURES, propagated_rows
 from solution.features.propagation.instructions import ASKS
 from solution.features.propagation.propagation import Propagation
 from solution.features.work import num_bytes

@@ -2,7 +2,7 @@
 
 from solution.domain.collection import LAYOUT
 from solution.experiments.base import Experiment
-from solution.models.trees.contraction_ranker import ContractionSettings
+from solution.papers.contraction_ranker import ContractionSettings
 
 EXPERIMENT = Experiment(
     name="layout_pointwise_contractions_001", collections=LAYOUT, ranker=ContractionSettings()

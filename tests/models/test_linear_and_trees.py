@@ -1,4 +1,4 @@
-"""Linear baselines against numpy, the opponents of the pairwise trees, and lists of lambdarank."""
+"""Linear baselines against numpy, and lists of lambdarank."""
 
 from pathlib import Path
 
@@ -14,7 +14,6 @@ from solution.models.labels import normalised_rank, relevance
 from solution.models.linear import LassoSettings, OrdinarySettings, RidgeSettings
 from solution.models.trees.boosted_trees import GraphRows
 from solution.models.trees.lightgbm_ranker import LightGBMSettings, chunk
-from solution.models.trees.pairwise_ranker import PairwiseSettings, choose_opponents
 from tests.made.graphs import make_tile_graph
 
 GRAPHS = [make_tile_graph(seed, configs=30, name=f"kernel_{seed}") for seed in range(6)]
@@ -59,35 +58,6 @@ def test_a_lasso_leaves_columns_out_and_least_squares_does_not() -> None:
     assert ordinary.penalty_ is None
 
 
-@given(st.integers(1, 40), st.integers(1, 50), st.integers(0, 1000))
-@settings(max_examples=50, deadline=None)
-def test_opponents_do_not_depend_on_the_order(rows: int, number: int, seed: int) -> None:
-    generator = np.random.default_rng(seed)
-    features = generator.normal(size=(rows, 3)).astype(np.float32)
-    order = generator.permutation(rows)
-    chosen = features[choose_opponents(features, number)]
-    again = features[order][choose_opponents(features[order], number)]
-    assert len(chosen) == min(rows, number)
-    assert {row.tobytes() for row in chosen} == {row.tobytes() for row in again}
-
-
-@pytest.mark.parametrize("all_below", [1000, 5])
-def test_pairwise_scores_are_wins_against_opponents(all_below: int) -> None:
-    trees = PairwiseSettings(
-        rounds=60, min_data_in_leaf=3, pairs_per_config=8, all_below=all_below, opponents=12
-    )
-    ranker = trees.build(0).fit(GRAPHS, [])
-    rows = feature_table(GRAPHS[0]).to_numpy()
-    opponents = rows[choose_opponents(rows, 12 if all_below == 5 else len(rows))]
-    slow = [
-        np.mean([ranker.predict_rows(row[None] - o)[0] - ranker.predict_rows(o - row[None])[0]
-                 for o in opponents])
-        for row in rows[:4]
-    ]  # fmt: skip
-    np.testing.assert_allclose(ranker.score_rows(rows)[:4], slow, atol=1e-6)
-    assert kendall_tau(ranker.predict(GRAPHS[0]), GRAPHS[0].runtimes) > 0.6
-
-
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=6), st.integers(1, 20), st.integers(0, 9))
 @settings(max_examples=100, deadline=None)
 def test_chunks_stay_inside_their_graph(sizes: list[int], length: int, seed: int) -> None:
@@ -129,10 +99,8 @@ def test_lambdarank_on_chunks_learns_as_well() -> None:
     [
         (LightGBMSettings(max_rows=50), LightGBMSettings(max_configs=10)),
         (RidgeSettings(max_rows=50), RidgeSettings(max_configs=10)),
-        (PairwiseSettings(max_rows=200), PairwiseSettings(pairs_per_config=1)),
-        (PairwiseSettings(max_rows=25), PairwiseSettings(max_configs=5, pairs_per_config=1)),
     ],
-    ids=["trees", "linear", "pairs", "few pairs"],
+    ids=["trees", "linear"],
 )
 def test_a_table_has_no_more_rows_than_it_may(
     bounded: RankerSettings, spelled_out: RankerSettings
