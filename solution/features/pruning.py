@@ -92,8 +92,11 @@ def neighbourhood(graph: Graph, hops: int) -> np.ndarray:
     """Mark (nodes,) the nodes within `hops` edges of a configurable node, in either direction."""
     reached = np.zeros(graph.num_nodes, bool)
     reached[graph.configurable] = True
+    touched = np.zeros(len(graph.edges), bool)
     for _ in range(hops):
-        touched = reached[graph.edges].any(axis=1)
+        before, touched = touched, reached[graph.edges].any(axis=1)
+        if np.array_equal(touched, before):  # whatever can be reached is, however far it may be
+            break
         reached[graph.edges[touched].ravel()] = True
     return reached
 

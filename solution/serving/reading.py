@@ -22,6 +22,7 @@ from solution.serving.calibration import Facts, describe_graph
 from solution.store.graph_file import SUFFIX, read_prepared, read_record
 from solution.system.errors import InputError
 
+MOST = 1 << 60  # nodes, edges
 NPZ, PROTOBUF = ".npz", (".pb", ".binpb")
 REPORT = "-memory-usage-report.pb"  # what XLA dumps beside a module, and is none
 TEXT = (".hlo", ".txt", ".mlir", ".stablehlo", ".py")  # what jax makes a module of
@@ -197,12 +198,15 @@ def _read_prepared(path: Path, seal: str | None = None) -> Question:
     """A store's graphs are pruned; what is compared of them is in their records."""
     graph, summary = read_prepared(path, seal), read_record(path).get("summary", {})
     try:
-        facts = Facts(
-            str(summary["architecture"]),
-            int(summary["nodes"]),
-            int(summary["edges"]),
-            int(summary["configurable"]),
-        )
+        counts = [_read_count(summary[name]) for name in ("nodes", "edges", "configurable")]
+        facts = Facts(str(summary["architecture"]), *counts)
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path}: lacks its summary. Prepare the data again.") from error
     return Question(graph, facts, path)
+
+
+def _read_count(value: object) -> int:
+    """Return the number; ValueError where it is none that a file can count."""
+    if type(value) is not int or not 0 <= value <= MOST:
+        raise ValueError(f"expected a number from 0 to {MOST}, found {str(value)[:50]}")
+    return value

@@ -86,6 +86,13 @@ def graphs(draw: st.DrawFn) -> Graph:
     return make_graph(nodes, edges, draw(st.lists(ends, min_size=1, max_size=3, unique=True)))
 
 
+def test_hops_without_end_reach_all_that_is_connected() -> None:
+    """A file may ask for any number of them."""
+    graph = make_graph(6, [(1, 0), (2, 1), (3, 2), (5, 4)], [0])
+    assert neighbourhood(graph, 10**12).tolist() == [True] * 4 + [False] * 2
+    assert neighbourhood(graph, 10**12).tolist() == neighbourhood(graph, 3).tolist()
+
+
 @given(graphs(), st.integers(0, 3))
 @settings(max_examples=60, deadline=None)
 def test_the_kept_nodes_are_those_of_torch_geometric(graph: Graph, hops: int) -> None:

@@ -12,10 +12,12 @@ from solution.data.hlo.writing import write_record
 from solution.features.preparation import Preparation
 from solution.serving.bundle import Bundle
 from solution.serving.reading import read_questions
+from solution.store.graph_file import write_prepared
 from solution.store.preparing import prepare_store
 from solution.store.store import Store
 from solution.system.errors import InputError
 from tests.made import modules
+from tests.made.graphs import make_layout_graph
 
 TEXT = """HloModule product
 
@@ -119,6 +121,15 @@ def test_a_folder_that_xla_dumped_has_programs_with_nothing_to_choose(
     assert "jit_key.before_optimizations.hlo.pb: left out" in capsys.readouterr().err
     with pytest.raises(InputError, match="expected a number from 1 to"):
         list(read_questions(tmp_path, configs=10**6))
+
+
+@pytest.mark.parametrize("nodes", [-1, 10**400, 1e300, "9", None])
+def test_a_prepared_graph_of_impossible_size(tmp_path: Path, nodes: object) -> None:
+    summary = {"architecture": "a", "nodes": nodes, "edges": 1, "configurable": 1}
+    path = tmp_path / "program.safetensors"
+    write_prepared(make_layout_graph(0), {"summary": summary}, path)
+    with pytest.raises(InputError, match=r"program\.safetensors: lacks its summary"):
+        read_graph(path)
 
 
 def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
