@@ -5,6 +5,7 @@ A dump of a TPU holds fusions of its own kinds, layouts in tiles, and 64-bit int
 as the plain program that they stand for. Instructions keep their ids.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from solution.collecting.arguments import find_entry, is_tupled
@@ -12,7 +13,7 @@ from solution.data.hlo.messages import MESSAGES
 from solution.data.hlo.nodes import find_places
 
 TUPLE, OPAQUE, TOKEN = 13, 14, 17  # of XLA's PrimitiveType: they have no layout
-U32 = 8
+U32, U64 = 8, 9
 PAIR = 2
 LOCAL_BITS = 32  # of an instruction's id
 
@@ -33,11 +34,12 @@ def make_portable(module: Any, *, keeps_boundary: bool = False) -> Any:
     for computation in copy.computations:
         rewritten = []
         boundary = ("infeed", "parameter") if computation.id == entry else ("infeed",)
+        shapes = {i.id: copy_shape(i.shape) for i in computation.instructions}
         for instruction in computation.instructions:
             _lay_out(instruction.shape, keeps=keeps_boundary and instruction.opcode in boundary)
             if instruction.opcode == "fusion":
                 instruction.opcode = "call"
-            rewritten += _join_halves(instruction, fresh)
+            rewritten += _write_plainly(instruction, shapes, fresh)
         replace_instructions(computation, _write_old_forms(rewritten, fresh))
     if is_tupled(copy):
         _take_apart(copy, fresh)
@@ -135,30 +137,79 @@ def _write_old_forms(instructions: list[Any], fresh: FreshIds) -> list[Any]:
         elif instruction.opcode == "reshape":
             before = types[instruction.operand_ids[0]]
             if before != instruction.shape.element_type:
-                shape = MESSAGES["Shape"](
-                    element_type=before, dimensions=instruction.shape.dimensions
-                )
-                _lay_out(shape)
-                number = fresh.take()
-                reshaped = MESSAGES["Instruction"](
-                    id=number,
-                    name=f"reshape.{number}",
-                    opcode="reshape",
-                    shape=shape,
-                    operand_ids=instruction.operand_ids,
+                reshaped = _make(
+                    "reshape",
+                    instruction.shape.dimensions,
+                    instruction.operand_ids,
+                    fresh,
+                    before,
                 )
                 written.append(reshaped)
-                instruction = _as(instruction, "convert", [number])
+                instruction = _as(instruction, "convert", [reshaped.id])
         written.append(instruction)
     return written
 
 
-def _join_halves(instruction: Any, fresh: FreshIds) -> list[Any]:
-    """64-bit integers cut into halves and joined again, by conversions that all backends have."""
-    write = {"X64SplitLow": _split, "X64SplitHigh": _split, "X64Combine": _combine}
-    if instruction.opcode != "custom-call" or instruction.custom_call_target not in write:
-        return [instruction]
-    return write[instruction.custom_call_target](instruction, fresh)
+def copy_shape(shape: Any) -> Any:
+    """Return a shape that does not change with another message."""
+    return MESSAGES["Shape"].FromString(shape.SerializeToString())
+
+
+def _write_plainly(instruction: Any, shapes: dict[int, Any], fresh: FreshIds) -> list[Any]:
+    """Return the instructions of all backends that compute the same, the last with its id.
+
+    Args:
+        shapes: with the module's layouts, by the ids of the computation's instructions.
+    """
+    halves = {"X64SplitLow": _split, "X64SplitHigh": _split, "X64Combine": _combine}
+    if instruction.opcode == "custom-call" and instruction.custom_call_target in halves:
+        return halves[instruction.custom_call_target](instruction, fresh)
+    read = [shapes[operand] for operand in instruction.operand_ids if operand in shapes]
+    if instruction.opcode == "bitcast" and read:
+        return _reinterpret(instruction, read[0], shapes[instruction.id], fresh)
+    if instruction.opcode == "rng-bit-generator" and read and len(read[0].tuple_shapes) == PAIR:
+        return _draw_bits(instruction, read[0], fresh)
+    return [instruction]
+
+
+def _reinterpret(instruction: Any, read: Any, made: Any, fresh: FreshIds) -> list[Any]:
+    """A bitcast: the dimensions in the order of memory, reshaped, and in their own order again."""
+    sizes, result = list(read.dimensions), list(made.dimensions)
+    before, after = (
+        list(shape.layout.minor_to_major)[::-1] or list(range(len(shape.dimensions)))
+        for shape in (read, made)
+    )
+    if made.element_type != read.element_type or sorted(before) != list(range(len(sizes))):
+        return [_as(instruction, "bitcast-convert", list(instruction.operand_ids))]
+    kind = made.element_type
+    first = _make("transpose", [sizes[a] for a in before], instruction.operand_ids, fresh, kind)
+    first.dimensions[:] = before
+    middle = _make("reshape", [result[a] for a in after], [first.id], fresh, kind)
+    last = _as(instruction, "transpose", [middle.id])
+    last.dimensions[:] = [after.index(axis) for axis in range(len(result))]
+    return [first, middle, last]
+
+
+def _draw_bits(instruction: Any, state: Any, fresh: FreshIds) -> list[Any]:
+    """Random bits of a state in two halves: of the two joined, and without the new state."""
+    written = []
+    for place, half in enumerate(state.tuple_shapes):
+        sizes = list(half.dimensions)
+        part = _make("get-tuple-element", sizes, instruction.operand_ids, fresh, half.element_type)
+        part.tuple_index = place
+        written += [part, _make("reshape", [*sizes, 1], [part.id], fresh, half.element_type)]
+    sizes = list(state.tuple_shapes[0].dimensions)
+    pairs = _make("concatenate", [*sizes, PAIR], [i.id for i in written[1::2]], fresh)
+    pairs.dimensions[:] = [len(sizes)]
+    joined = _make("bitcast-convert", sizes, [pairs.id], fresh, U64)
+    drawn = _make("rng-bit-generator", [], [joined.id], fresh)
+    drawn.shape.CopyFrom(
+        MESSAGES["Shape"](element_type=TUPLE, tuple_shapes=[joined.shape, instruction.shape])
+    )
+    drawn.rng_algorithm = instruction.rng_algorithm
+    bits = _as(instruction, "get-tuple-element", [drawn.id])
+    bits.tuple_index = 1
+    return [*written, pairs, joined, drawn, bits]
 
 
 def _split(instruction: Any, fresh: FreshIds) -> list[Any]:
@@ -182,8 +233,10 @@ def _combine(instruction: Any, fresh: FreshIds) -> list[Any]:
     return [*halves, pairs, _as(instruction, "bitcast-convert", [pairs.id])]
 
 
-def _make(opcode: str, sizes: list[int], operands: list[int], fresh: FreshIds) -> Any:
-    shape = MESSAGES["Shape"](element_type=U32, dimensions=sizes)
+def _make(
+    opcode: str, sizes: Sequence[int], operands: Sequence[int], fresh: FreshIds, kind: int = U32
+) -> Any:
+    shape = MESSAGES["Shape"](element_type=kind, dimensions=sizes)
     _lay_out(shape)
     number = fresh.take()
     return MESSAGES["Instruction"](
