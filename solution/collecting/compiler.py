@@ -114,8 +114,7 @@ class Compiler:
     def parse_hlo(self, text: str) -> bytes:
         """The module of HLO in XLA's text form."""
         try:
-            place = "jaxlib._hlo" if find_spec("jaxlib._hlo") else "jaxlib._jax"
-            module = import_module(place).hlo_module_from_text(text)
+            module = _import_hlo().hlo_module_from_text(text)
         except Exception as error:
             raise RefusedError(shorten(error)) from error
         return bytes(module.as_serialized_hlo_module_proto())
@@ -192,6 +191,29 @@ class Executable:
     def run(self, arguments: list[Any]) -> list[np.ndarray]:
         """Run once; the results as numpy arrays."""
         return [np.asarray(array) for array in self.call(arguments)]
+
+
+def print_hlo(module: bytes) -> str:
+    """Return a serialized module as text, with the values of all constants.
+
+    Raises:
+        InputError: jax is not installed, or too old.
+        RefusedError: XLA does not take the module.
+    """
+    check_installed()
+    try:
+        hlo = _import_hlo()
+        options = hlo.HloPrintOptions()
+        options.print_large_constants = True
+        read = hlo.HloModule.from_serialized_hlo_module_proto(module)
+        return str(read.to_string(options))
+    except Exception as error:
+        raise RefusedError(shorten(error)) from error
+
+
+def _import_hlo() -> Any:
+    """Import the part of jaxlib that reads and writes HLO; older versions have it elsewhere."""
+    return import_module("jaxlib._hlo" if find_spec("jaxlib._hlo") else "jaxlib._jax")
 
 
 def _find_lapack() -> None:

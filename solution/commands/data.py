@@ -27,9 +27,13 @@ from solution.system.terminal import output, say
 from solution.system.wording import count
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from solution.data.hlo.records import Record
 
 # Heavy imports (torch, lightgbm, matplotlib, polars) wait inside the commands that need them.
+
+NPZ = ".npz"
 
 app = typer.Typer()
 
@@ -235,9 +239,16 @@ def features(
 
 @app.command()
 def module(
-    file: Annotated[Path, typer.Argument(help="TuningData, ModuleTuningData or a dump of XLA's.")],
+    file: Annotated[
+        Path,
+        typer.Argument(help="TuningData, ModuleTuningData, a dump of XLA's, or an npz file."),
+    ],
     to: Annotated[
-        Path | None, typer.Option(help="Write npz files below this folder, beside what is there.")
+        Path | None,
+        typer.Option(
+            help="Write npz files below this folder, beside what is there. Of an npz file: the "
+            "program, .hlo or .txt as text, .pb as protobuf."
+        ),
     ] = None,
     collection: Annotated[
         str | None, typer.Option(help="Of layout graphs. Default: layout:xla:random.")
@@ -253,8 +264,12 @@ def module(
     """Show the programs of a protobuf file as a table, and make them files to rank.
 
     XLA dumps them where XLA_FLAGS has --xla_dump_to=FOLDER --xla_dump_hlo_as_proto. One without
-    runs gets one configuration, in which the compiler chooses all.
+    runs gets one configuration, in which the compiler chooses all. An npz file is written back as
+    a program, and what had to be guessed is listed.
     """
+    if file.suffix == NPZ:
+        _lift_file(file, to, collection, is_plain=split is None and features_file is None)
+        return
     from solution.analysis.module_table import write_module_tables
     from solution.data.hlo.listing import show_records
     from solution.data.hlo.records import read_module_file
@@ -269,15 +284,44 @@ def module(
     for table in show_records(file.name, records):
         output.print(table)
     if to is not None:
-        paths = [_write_beside(record, to, split) for record in records]
-        say(f"{to}: {count(len(paths), 'graph')}, such as {paths[0]}")
-        if records[0].graph.options is None:
-            say(f"Rank its configurations with `fastslow rank {quote(str(paths[0]))}`.")
-        else:
-            say(f"Choose among its options with `fastslow choose {quote(str(paths[0]))} --replay`.")
+        _write_graphs(records, to, split)
     if features_file is not None:
         rows = write_module_tables(records, features_file)
         say(f"{features_file}: {rows:,} rows.")
+
+
+def _write_graphs(records: "Sequence[Record]", to: Path, split: str | None) -> None:
+    """Write an npz file for each record, and say what to do with them."""
+    paths = [_write_beside(record, to, split) for record in records]
+    say(f"{to}: {count(len(paths), 'graph')}, such as {paths[0]}")
+    if records[0].graph.options is None:
+        say(f"Rank its configurations with `fastslow rank {quote(str(paths[0]))}`.")
+    else:
+        say(f"Choose among its options with `fastslow choose {quote(str(paths[0]))} --replay`.")
+
+
+def _lift_file(file: Path, to: Path | None, collection: str | None, *, is_plain: bool) -> None:
+    """Write the graph of an npz file as a program, and show what was guessed.
+
+    Args:
+        is_plain: no option was given that only protobuf files have.
+    """
+    from solution.analysis.guess_table import show_guesses
+    from solution.analysis.named_graph import read_file
+    from solution.collecting.lifting.lift import lift
+    from solution.collecting.lifting.program_files import write_program
+
+    if not is_plain:
+        raise InputError(f"{file}: --split and --features are for protobuf. Leave them out.")
+    check_ending(to, ".hlo", ".txt", ".pb")
+    check_outputs(file, to=to)
+    graph = read_file(file, collection)
+    lifted = lift(graph)
+    if to is not None:
+        write_program(lifted, graph, to)
+    output.print(show_guesses(file.name, lifted))
+    if to is not None:
+        say(f"{to}: {count(graph.num_nodes, 'instruction')}.")
 
 
 def _write_beside(record: "Record", folder: Path, split: str | None) -> Path:

@@ -1,0 +1,237 @@
+"""A graph's nodes as plain lists, divided into computations: what lifting works on."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from solution.data.hlo.nodes import ELEMENT_TYPES
+from solution.domain import vocabulary
+from solution.domain.graph import Graph
+from solution.domain.vocabulary import MAX_RANK, OPCODES
+from solution.features.padding import repair_padding, tensor_ranks
+from solution.features.propagation.inlining import CALLING
+from solution.system.errors import InputError
+
+CALLERS = frozenset([*CALLING.split(), "custom-call"])
+TUPLE_COUNT = 29  # columns of the node features that vocabulary does not name
+WINDOW_COUNTS = slice(91, 93)  # reversed dimensions of a window, and others
+PRED, S32, S64, U32, U64 = 1, 4, 5, 8, 9  # XLA's PrimitiveType
+TUPLE, OPAQUE, TOKEN = 13, 14, 17
+INTEGERS = frozenset(range(2, 10))
+FLOATS = frozenset({10, 11, 12, 16})
+UNKNOWN_TYPE = -1
+
+
+class NotLiftedError(InputError):
+    """The graph holds a node that no program can be made of."""
+
+
+@dataclass
+class Guesses:
+    """What the graph does not say, by kind: the nodes where it was guessed."""
+
+    nodes: dict[str, list[int]] = field(default_factory=dict)
+
+    def add(self, kind: str, node: int) -> None:
+        self.nodes.setdefault(kind, []).append(node)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """The nodes of a graph; lists have an entry a node."""
+
+    graph: Graph  # with the padding of its dimension numbers
+    features: np.ndarray  # (nodes, 140) int64
+    listed: np.ndarray  # (nodes, 6) int64 `dimensions` as the file has them, padded with 0
+    opcodes: list[str]
+    kinds: list[int]  # element types, by XLA's numbers
+    sizes: list[tuple[int, ...]]  # of tensors; of tuples none
+    layouts: list[tuple[int, ...]]  # minor to major
+    parts: list[int]  # elements of a tuple
+    numbers: list[int]  # of parameters
+    operands: list[list[int]]  # distinct, ascending
+    called: list[list[int]]  # roots of the computations that a node calls, ascending
+    users: list[list[int]]  # readers of each node inside its computation
+    roots: list[int]  # of each computation
+    ranges: list[range]  # the nodes of each computation
+    computation: list[int]  # of each node
+    callers: dict[int, int]  # of each computation that is called, the first node that calls it
+    guesses: Guesses
+
+    def key(self, node: int) -> tuple[int, tuple[int, ...], int]:
+        """Element type, sizes and number of elements: the type as far as the features say it."""
+        return self.kinds[node], self.sizes[node], self.parts[node]
+
+    def refuse(self, node: int, reason: str) -> NotLiftedError:
+        """An error that names the node."""
+        return NotLiftedError(
+            f"{self.graph.name}: node {node} ({self.opcodes[node]}) cannot be lifted: {reason}."
+        )
+
+    def parameters(self, root: int) -> list[int]:
+        """The parameters of the computation with that root, in order."""
+        own = self.ranges[self.computation[root]]
+        found = [node for node in own if self.opcodes[node] == "parameter"]
+        return sorted(found, key=self.numbers.__getitem__)
+
+
+def make_draft(graph: Graph) -> Draft:
+    """Read a graph into lists.
+
+    Raises:
+        NotLiftedError: an opcode or element type is not known, or no node is a root.
+    """
+    listed = np.rint(graph.node_features).astype(np.int64)  # with dimensions after the sixth
+    graph = repair_padding(graph)
+    features = np.rint(graph.node_features).astype(np.int64)
+    opcodes = [OPCODES.get(number, "virtual") for number in graph.node_opcodes.tolist()]
+    sizes, layouts = _read_shapes(features, listed[:, vocabulary.NODE_LAYOUT], tensor_ranks(graph))
+    types = features[:, vocabulary.ELEMENT_TYPE]
+    codes = np.where(types.any(axis=1), np.array(ELEMENT_TYPES)[types.argmax(axis=1)], UNKNOWN_TYPE)
+    operands, called = _divide_edges(graph, features[:, vocabulary.IS_ROOT], opcodes)
+    roots = np.flatnonzero(features[:, vocabulary.IS_ROOT]).tolist()
+    if not roots:
+        raise NotLiftedError(f"{graph.name}: cannot be lifted: no node is the root of a program.")
+    numbers = features[:, vocabulary.PARAMETER_NUMBER].tolist()
+    ranges = find_computations(roots, operands, opcodes, numbers)
+    computation = [place for place, own in enumerate(ranges) for _ in own]
+    draft = Draft(
+        graph,
+        features,
+        listed[:, vocabulary.DIMENSIONS],
+        opcodes,
+        codes.tolist(),
+        sizes,
+        layouts,
+        features[:, TUPLE_COUNT].tolist(),
+        numbers,
+        operands,
+        called,
+        [[] for _ in opcodes],
+        roots,
+        ranges,
+        computation,
+        {},
+        Guesses(),
+    )
+    _link(draft)
+    _check(draft)
+    return draft
+
+
+def _link(draft: Draft) -> None:
+    """Find users and callers; a root that its own computation reads is an operand, not called."""
+    place = draft.computation
+    for node, (operands, called) in enumerate(zip(draft.operands, draft.called, strict=True)):
+        for root in [one for one in called if place[one] == place[node]]:
+            called.remove(root)
+            operands.append(root)
+        for producer in operands:
+            draft.users[producer].append(node)
+        for root in called:
+            draft.callers.setdefault(place[root], node)
+
+
+def _check(draft: Draft) -> None:
+    for node, (opcode, kind) in enumerate(zip(draft.opcodes, draft.kinds, strict=True)):
+        if opcode in ("unknown", "virtual"):
+            raise draft.refuse(node, "its opcode is none of XLA's that the competition knows")
+        if kind == UNKNOWN_TYPE:
+            raise draft.refuse(node, "the graph does not say its element type")
+        place = draft.computation[node]
+        for producer in draft.operands[node]:
+            if producer >= node or draft.computation[producer] != place:
+                raise draft.refuse(
+                    node, f"it reads node {producer}, which is not before it in its computation"
+                )
+
+
+def _read_shapes(
+    features: np.ndarray, layouts: np.ndarray, ranks: np.ndarray
+) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
+    """Sizes and layouts of all tensors, each distinct row made a tuple once."""
+    shapes = features[:, vocabulary.SHAPE_DIMENSIONS]
+    rest = features[:, vocabulary.SHAPE_SUM] - shapes.sum(axis=1)
+    table = np.column_stack([ranks, rest, features[:, vocabulary.SHAPE_PRODUCT], shapes, layouts])
+    rows, inverse = np.unique(table, axis=0, return_inverse=True)
+    read = [_read_shape(row.tolist()) for row in rows]
+    places = inverse.reshape(-1).tolist()
+    return [read[place][0] for place in places], [read[place][1] for place in places]
+
+
+def _read_shape(row: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Sizes and layout of a row: rank, rest of the sum, product, six sizes, six of the layout."""
+    rank, rest, product = row[:3]
+    sizes, order = row[3 : 3 + MAX_RANK], row[3 + MAX_RANK :]
+    if rank < MAX_RANK or rest <= 0:
+        return tuple(sizes[:rank]), tuple(order[:rank])
+    beyond = complete(rest, product // max(1, int(np.prod(sizes, dtype=object))))
+    missing = [axis for axis in range(MAX_RANK + len(beyond)) if axis not in order]
+    return (*sizes, *beyond), (*order, *missing[::-1])
+
+
+def complete(total: int, product: int) -> list[int]:
+    """One or two sizes with that sum and product, which follow the six that the features list."""
+    root = math.isqrt(max(0, total * total - 4 * product))
+    first, second = (total - root) // 2, (total + root) // 2
+    if total != product and first > 0 and first * second == product:
+        return [first, second]
+    return [total]
+
+
+def _divide_edges(
+    graph: Graph, is_root: np.ndarray, opcodes: Sequence[str]
+) -> tuple[list[list[int]], list[list[int]]]:
+    """The operands of each node and the roots that it calls, ascending."""
+    operands: list[list[int]] = [[] for _ in opcodes]
+    called: list[list[int]] = [[] for _ in opcodes]
+    calls = np.array([opcode in CALLERS for opcode in opcodes])
+    order = np.lexsort(graph.edges.T[::-1])
+    edges = graph.edges[order]
+    is_call = calls[edges[:, 0]] & (is_root[edges[:, 1]] > 0)
+    for (consumer, producer), names in zip(edges.tolist(), is_call.tolist(), strict=True):
+        (called if names else operands)[consumer].append(producer)
+    return operands, called
+
+
+def find_computations(
+    roots: Sequence[int],
+    operands: Sequence[Sequence[int]],
+    opcodes: Sequence[str],
+    numbers: Sequence[int],
+) -> list[range]:
+    """The nodes of each computation, which follow each other; each has one root.
+
+    Between two roots a node belongs to the first computation up to the last one that reads
+    something of it.
+    """
+    starts = [0]
+    for root, following in zip(roots, roots[1:], strict=False):
+        last = root
+        for node in range(root + 1, following):
+            if any(producer <= last for producer in operands[node]):
+                last = node
+        last = _take_unread(last, following, operands, opcodes, numbers)
+        starts.append(last + 1)
+    return [
+        range(begin, end) for begin, end in zip(starts, [*starts[1:], len(opcodes)], strict=True)
+    ]
+
+
+def _take_unread(
+    last: int,
+    following: int,
+    operands: Sequence[Sequence[int]],
+    opcodes: Sequence[str],
+    numbers: Sequence[int],
+) -> int:
+    """Move the border behind parameters whose number the next computation has once more."""
+    later = [node for node in range(last + 1, following + 1) if opcodes[node] == "parameter"]
+    seen: dict[int, int] = {}
+    for node in later:
+        if numbers[node] in seen:
+            return seen[numbers[node]]
+        seen[numbers[node]] = node
+    return last

@@ -1,0 +1,312 @@
+"""Put the operands of each node into their order, and repeat those that are read twice.
+
+The edges of a graph are a set: an operand that is read twice stands there once, and the operands
+stand in the order of their numbers. Types and shapes mostly say which is which.
+"""
+
+from collections.abc import Callable, Sequence
+
+from solution.collecting.lifting.draft import INTEGERS, PRED, TOKEN, Draft
+from solution.collecting.lifting.products import order_convolution, order_dots
+
+COMMUTATIVE = ("add", "multiply", "maximum", "minimum", "and", "or", "xor")
+ORDERED_NAMES = """
+    subtract divide power remainder atan2 complex compare shift-left shift-right-arithmetic
+    shift-right-logical
+"""
+ORDERED = frozenset(ORDERED_NAMES.split())
+CALLS = ("call", "fusion")  # may be called with nothing
+
+
+def order_operands(draft: Draft) -> list[list[int]]:
+    """The operands of each node as its instruction names them.
+
+    Raises:
+        NotLiftedError: some that an operation needs are missing.
+    """
+    ordered = [list(operands) for operands in draft.operands]
+    dots = [node for node, opcode in enumerate(draft.opcodes) if opcode == "dot"]
+    for node, opcode in enumerate(draft.opcodes):
+        rule = RULES.get(opcode)
+        if rule is not None:
+            if not ordered[node] and opcode not in CALLS:
+                raise draft.refuse(node, "no edge says what it reads")
+            ordered[node] = rule(draft, node, ordered[node])
+    for node, pair in order_dots(draft, dots).items():
+        ordered[node] = pair
+    return ordered
+
+
+def _order_binary(draft: Draft, node: int, operands: list[int]) -> list[int]:
+    """Both operands; of quotients and differences the order of the nodes is a guess.
+
+    A quotient whose lower operand is a broadcast constant is taken as a division by it, because
+    a reciprocal is the rarer of the two.
+    """
+    if len(operands) == 1:
+        return operands * 2
+    opcode = draft.opcodes[node]
+    if opcode in ORDERED:
+        draft.guesses.add(f"order of the operands of {opcode}", node)
+    first, second = operands[:2]
+    is_constant = _is_constant(draft, first), _is_constant(draft, second)
+    return [second, first] if opcode == "divide" and is_constant == (True, False) else operands
+
+
+def _is_constant(draft: Draft, node: int) -> bool:
+    while draft.opcodes[node] in ("broadcast", "reshape", "convert") and draft.operands[node]:
+        node = draft.operands[node][0]
+    return draft.opcodes[node] == "constant"
+
+
+def _order_select(draft: Draft, node: int, operands: list[int]) -> list[int]:
+    flags = [one for one in operands if draft.kinds[one] == PRED]
+    if not flags:
+        raise draft.refuse(node, "none of its operands is a predicate")
+    rest = [one for one in operands if one != flags[0]] or [flags[0]]
+    if len(operands) == len(flags) > 1 or len(rest) == 2:
+        draft.guesses.add("order of the operands of select", node)
+    return [flags[0], rest[0], rest[-1]]
+
+
+def _order_clamp(draft: Draft, node: int, operands: list[int]) -> list[int]:
+    """Lower bound, value, upper bound: the value has the node's shape and is no constant."""
+    fitting = [one for one in operands if draft.key(one) == draft.key(node)] or operands
+    value = min(fitting, key=lambda one: _is_constant(draft, one))
+    bounds = [one for one in operands if one != value] or [value]
+    draft.guesses.add("order of the operands of clamp", node)
+    return [bounds[0], value, bounds[-1]]
+
+
+def _order_reduction(draft: Draft, node: int, operands: list[int]) -> list[int]:
+    """Tensors, then as many initial values; of several the called computation says the types."""
+    if len(operands) == 1:
+        return operands * 2
+    count = max(1, draft.parts[node])
+    by_rank = sorted(operands, key=lambda one: -len(draft.sizes[one]))
+    if count == 1:
+        return [by_rank[0], by_rank[-1]]
+    rank = len(draft.sizes[by_rank[0]])
+    tensors = [one for one in operands if len(draft.sizes[one]) == rank]
+    initial = [one for one in operands if one not in tensors] or tensors
+    called = draft.called[node]
+    kinds = [draft.kinds[one] for one in draft.parameters(called[0])] if called else []
+    wanted = kinds[:count] if len(kinds) == 2 * count else [draft.kinds[one] for one in tensors]
+    draft.guesses.add("order of the operands of a reduction of several tensors", node)
+    return [*_match_kinds(draft, wanted, tensors), *_match_kinds(draft, wanted, initial)]
+
+
+def _match_kinds(draft: Draft, wanted: Sequence[int], pool: Sequence[int]) -> list[int]:
+    return _match(wanted, pool, lambda one: draft.kinds[one])[0]
+
+
+def _match(
+    wanted: Sequence[object], pool: Sequence[int], describe: Callable[[int], object]
+) -> tuple[list[int], bool]:
+    """A node of the pool for each wanted type, in order, and whether there was a choice.
+
+    A node is taken again where no other one has the type.
+    """
+    by_type: dict[object, list[int]] = {}
+    for one in pool:
+        by_type.setdefault(describe(one), []).append(one)
+    taken: dict[object, int] = {}
+    found = []
+    for own in wanted:
+        fitting = by_type.get(own) or list(pool)
+        place = taken.get(own, 0)
+        found.append(fitting[min(place, len(fitting) - 1)])
+        taken[own] = place + 1
+    return found, any(len(fitting) > 1 for fitting in by_type.values())
+
+
+def _order_scattered_window(draft: Draft, node: int, operands: list[int]) -> list[int]:
+    """Of select-and-scatter: operand, source, initial value."""
+    whole = [one for one in operands if draft.sizes[one] == draft.sizes[node]]
+    initial = [one for one in operands if not draft.sizes[one]]
+    if not whole or not initial:
+        raise draft.refuse(node, "its operand or its initial value is missing")
+    sources = [one for one in operands if one not in (whole[0], initial[0])] or whole[:1]
+    draft.called[node].sort(key=lambda root: draft.kinds[root] != PRED)  # selects, then scatters
+    return [whole[0], sources[0], initial[0]]
+
+
+def _order_padding(draft: Draft, node: int, operands: list[int]) -> list[int]:
+    if len(operands) == 1:
+        return operands * 2
+    return sorted(operands, key=lambda one: -len(draft.sizes[one]))[:2]
+
+
+def _order_slice(draft: Draft, node: int, operands: list[int]) -> list[int]:
+    """Of dynamic slices and updates: tensor, update, then an index for each dimension.
+
+    Where whole dimensions are taken the index is 0, which is one constant for all of them.
+    """
+    is_update = draft.opcodes[node] == "dynamic-update-slice"
+    rank = len(draft.sizes[node])
+    tensors = [
+        one
+        for one in operands
+        if draft.kinds[one] == draft.kinds[node] and len(draft.sizes[one]) == rank
+    ]
+    if is_update:
+        tensors.sort(key=lambda one: draft.sizes[one] != draft.sizes[node])
+    tensors = tensors[: 1 + is_update]
+    if len(tensors) < 1 + is_update:
+        tensors *= 2
+    tensors = tensors[: 1 + is_update]
+    indices = [one for one in operands if one not in tensors] or operands[:1]
+    if not tensors:
+        raise draft.refuse(node, "none of its operands has its rank")
+    if len(draft.sizes[indices[0]]) == 1 and rank != 0:
+        return [*tensors, indices[0]]  # the older form: one tensor of indices
+    whole = draft.sizes[tensors[0]]
+    part = draft.sizes[tensors[1]] if is_update else draft.sizes[node]
+    return [*tensors, *_spread_indices(draft, node, indices, whole, part)]
+
+
+def _spread_indices(
+    draft: Draft, node: int, indices: list[int], whole: Sequence[int], part: Sequence[int]
+) -> list[int]:
+    rank = len(whole)
+    if len(indices) == rank:
+        if rank > 1:
+            draft.guesses.add(f"order of the indices of {draft.opcodes[node]}", node)
+        return indices
+    draft.guesses.add(f"which index of {draft.opcodes[node]} is read twice", node)
+    fixed = [one for one in indices if draft.opcodes[one] == "constant"] or indices
+    moving = [one for one in indices if one is not fixed[0]]
+    found = [fixed[0]] * rank
+    cut = [axis for axis in range(rank) if whole[axis] != part[axis]]
+    others = [axis for axis in range(rank) if axis not in cut]
+    for axis, one in zip([*cut, *others], moving, strict=False):
+        found[axis] = one
+    return found
+
+
+def _order_gather(draft: Draft, node: int, operands: list[int]) -> list[int]:
+    """Tensor, indices: they are integers, and the tensor has the node's type."""
+    if len(operands) == 1:
+        return operands * 2
+    indices = [one for one in operands if draft.kinds[one] in INTEGERS]
+    tensors = [one for one in operands if draft.kinds[one] == draft.kinds[node]]
+    if not indices or not tensors:
+        raise draft.refuse(node, "it reads no integers, or no tensor of its type")
+    if len(indices) == len(tensors) == 2:
+        draft.guesses.add("order of the operands of gather", node)
+        tensors.sort(key=lambda one: -len(draft.sizes[one]))
+    return [tensors[0], next(one for one in indices[::-1] if one != tensors[0])]
+
+
+def _order_scatter(draft: Draft, node: int, operands: list[int]) -> list[int]:
+    """Tensor, indices, updates."""
+    whole = [one for one in operands if draft.key(one) == draft.key(node)]
+    if not whole or draft.parts[node]:
+        raise draft.refuse(node, "it scatters into several tensors, or into none of its shape")
+    rest = [one for one in operands if one != whole[0]] or whole
+    indices = [one for one in rest if draft.kinds[one] in INTEGERS] or rest
+    updates = [one for one in rest if one != indices[0]] or [indices[0]]
+    if draft.kinds[node] in INTEGERS:
+        draft.guesses.add("order of the operands of scatter", node)
+    return [whole[0], indices[0], updates[0]]
+
+
+def _order_arguments(draft: Draft, node: int, operands: list[int]) -> list[int]:
+    """The arguments of a call: the types of the parameters say which is which."""
+    called = draft.called[node]
+    if not called:
+        return operands
+    wanted = [draft.key(one) for one in draft.parameters(called[0])]
+    if wanted and not operands:
+        raise draft.refuse(node, "no edge says what it is called with")
+    if draft.opcodes[node] == "map":
+        return _match_kinds(draft, [kind for kind, _, _ in wanted], operands)
+    found, is_guess = _match(wanted, operands, draft.key)
+    if is_guess:
+        draft.guesses.add(f"order of the arguments of {draft.opcodes[node]}", node)
+    return found
+
+
+def _order_sort(draft: Draft, node: int, operands: list[int]) -> list[int]:
+    """The tensors, as the comparator's pairs of parameters have their types."""
+    called = draft.called[node]
+    kinds = [draft.kinds[one] for one in draft.parameters(called[0])][::2] if called else []
+    count = max(1, draft.parts[node])
+    if len(kinds) != count:
+        return (operands * count)[:count]
+    if count > 1:
+        draft.guesses.add("order of the operands of sort", node)
+    return _match_kinds(draft, kinds, operands)
+
+
+def _order_outfeed(draft: Draft, node: int, operands: list[int]) -> list[int]:
+    """Values first, then the token that orders them."""
+    return sorted(operands, key=lambda one: draft.kinds[one] == TOKEN)
+
+
+def _order_random(draft: Draft, node: int, operands: list[int]) -> list[int]:
+    """The two bounds of random numbers."""
+    if len(operands) > 1:
+        draft.guesses.add("order of the operands of rng", node)
+    return [operands[0], operands[-1]]
+
+
+def _order_normalization(draft: Draft, node: int, operands: list[int]) -> list[int]:
+    """Of a batch normalization: the tensor, then vectors; of its gradient, the other tensor."""
+    counts = {"batch-norm-training": 3, "batch-norm-inference": 5, "batch-norm-grad": 5}
+    tensors = [one for one in operands if len(draft.sizes[one]) > 1]
+    vectors = [one for one in operands if one not in tensors]
+    if not tensors or not vectors:
+        raise draft.refuse(node, "its tensor or its scale is missing")
+    is_gradient = draft.opcodes[node] == "batch-norm-grad"
+    number = counts[draft.opcodes[node]] - 1 - is_gradient
+    filled = [*vectors, *[vectors[-1]] * number][:number]
+    draft.guesses.add(f"order of the operands of {draft.opcodes[node]}", node)
+    return [tensors[0], *filled, *tensors[-1:][:is_gradient]]
+
+
+def _order_concatenation(draft: Draft, node: int, operands: list[int]) -> list[int]:
+    """All that is joined; what the sizes lack is a part that is joined several times."""
+    axis = int(draft.features[node, 31])
+    missing = draft.sizes[node][axis] - sum(draft.sizes[one][axis] for one in operands)
+    found = list(operands)
+    while missing > 0:
+        fitting = [one for one in operands if missing % draft.sizes[one][axis] == 0]
+        if not fitting:
+            raise draft.refuse(node, "the sizes of its parts do not add up to its size")
+        found += [fitting[0]] * (missing // draft.sizes[fitting[0]][axis])
+        draft.guesses.add("part of concatenate that is joined several times", node)
+        missing = 0
+    if len(found) > 1:
+        draft.guesses.add("order of the parts of concatenate", node)
+    return found
+
+
+def _order_solver(draft: Draft, node: int, operands: list[int]) -> list[int]:
+    """Of a triangular solve: the square matrix, then what has the node's shape."""
+    other = [one for one in operands if draft.key(one) == draft.key(node)] or operands
+    matrix = [one for one in operands if one != other[-1]] or operands
+    return [matrix[0], other[-1]]
+
+
+RULES: dict[str, Callable[[Draft, int, list[int]], list[int]]] = {
+    **dict.fromkeys([*COMMUTATIVE, *ORDERED], _order_binary),
+    **dict.fromkeys(["reduce", "reduce-window"], _order_reduction),
+    **dict.fromkeys(["dynamic-slice", "dynamic-update-slice"], _order_slice),
+    **dict.fromkeys(["call", "fusion", "map"], _order_arguments),
+    **dict.fromkeys(
+        ["batch-norm-training", "batch-norm-inference", "batch-norm-grad"], _order_normalization
+    ),
+    "select": _order_select,
+    "clamp": _order_clamp,
+    "convolution": order_convolution,
+    "select-and-scatter": _order_scattered_window,
+    "pad": _order_padding,
+    "gather": _order_gather,
+    "scatter": _order_scatter,
+    "sort": _order_sort,
+    "outfeed": _order_outfeed,
+    "rng": _order_random,
+    "concatenate": _order_concatenation,
+    "triangular-solve": _order_solver,
+}

@@ -1,0 +1,144 @@
+"""Which operand of a convolution or a dot is which, and which dimensions they share."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+
+from solution.collecting.lifting.draft import WINDOW_COUNTS, Draft
+from solution.domain import vocabulary
+from solution.features.einsum import Einsum
+from solution.features.operands import find_operands
+
+WINDOW_COLUMNS = {"size": 37, "stride": 45, "padding_low": 53, "padding_high": 61,
+                  "window_dilation": 69, "base_dilation": 77}  # fmt: skip
+REVERSAL = 85
+FEATURE_GROUPS, BATCH_GROUPS = 107, 108
+
+
+@dataclass(frozen=True)
+class WindowDimension:
+    """A window along a dimension, named as XLA does."""
+
+    size: int
+    stride: int
+    padding_low: int
+    padding_high: int
+    window_dilation: int
+    base_dilation: int
+    window_reversal: bool
+
+    def count(self, size: int) -> int:
+        """How many windows there are along a dimension of that size."""
+        dilated = (size - 1) * self.base_dilation + 1 if size else 0
+        length = (self.size - 1) * self.window_dilation + 1
+        room = dilated + self.padding_low + self.padding_high - length
+        return room // max(1, self.stride) + 1 if room >= 0 else 0
+
+
+def read_window(draft: Draft, node: int) -> list[WindowDimension]:
+    """The window of a node, a dimension each; empty where it has none."""
+    row = draft.features[node]
+    return [
+        WindowDimension(
+            **{name: int(row[column + axis]) for name, column in WINDOW_COLUMNS.items()},
+            window_reversal=bool(row[REVERSAL + axis]),
+        )
+        for axis in range(int(row[WINDOW_COUNTS].sum()))
+    ]
+
+
+def order_convolution(draft: Draft, node: int, operands: list[int]) -> list[int]:
+    """Input and kernel; where shapes allow both orders, the larger tensor is the input."""
+    pairs = [list(pair) for pair in permutations(operands, 2)] or [operands * 2]
+    fitting = [pair for pair in pairs if find_output_dimensions(draft, node, pair) is not None]
+    if not fitting:
+        raise draft.refuse(node, "no two of its operands have sizes that it can convolve")
+    if len(fitting) > 1:
+        draft.guesses.add("order of the operands of convolution", node)
+        operands_found = find_operands(draft.graph)
+        guess = [int(operands_found.input[node]), int(operands_found.kernel[node])]
+        return guess if guess in fitting else fitting[0]
+    return fitting[0]
+
+
+def find_output_dimensions(draft: Draft, node: int, pair: Sequence[int]) -> list[int] | None:
+    """The spatial dimensions of a convolution's output, in the order of its window.
+
+    None where the operands' sizes do not fit.
+    """
+    left, right = (draft.sizes[one] for one in pair)
+    output, window, row = draft.sizes[node], read_window(draft, node), draft.features[node]
+    rank = len(window) + 2
+    if {len(left), len(right), len(output)} != {rank}:
+        return None
+    batch, feature = int(row[vocabulary.CONVOLUTION_INPUT_BATCH]), int(row[94])
+    given, made = int(row[99]), int(row[100])
+    out_batch, out_feature = int(row[105]), int(row[106])
+    groups, batches = (max(1, int(row[column])) for column in (FEATURE_GROUPS, BATCH_GROUPS))
+    spatial = row[vocabulary.CONVOLUTION_INPUT_SPATIAL].tolist()[: len(window)]
+    kernel = row[vocabulary.CONVOLUTION_KERNEL_SPATIAL].tolist()[: len(window)]
+    dimensions = (batch, feature, *spatial), (given, made, *kernel)
+    if any(sorted(own) != list(range(rank)) for own in dimensions) or out_batch == out_feature:
+        return None
+    counts = [own.count(left[axis]) for own, axis in zip(window, spatial, strict=True)]
+    is_fit = (
+        [right[axis] for axis in kernel] == [own.size for own in window]
+        and left[feature] == right[given] * groups
+        and left[batch] == output[out_batch] * batches
+        and right[made] == output[out_feature]
+    )
+    rest = [axis for axis in range(rank) if axis not in (out_batch, out_feature)]
+    orders = (list(order) for order in permutations(rest)) if is_fit else iter(())
+    return next((own for own in orders if [output[axis] for axis in own] == counts), None)
+
+
+def order_dots(draft: Draft, dots: Sequence[int]) -> dict[int, list[int]]:
+    """Both operands of each dot.
+
+    Raises:
+        NotLiftedError: the sizes of a dot's operands do not fit its own.
+    """
+    if not dots:
+        return {}
+    found = find_operands(draft.graph)
+    for node in dots:
+        if node not in found.letters:
+            raise draft.refuse(node, "the sizes of its operands do not fit its own")
+    return {node: [int(found.input[node]), int(found.kernel[node])] for node in dots}
+
+
+@dataclass(frozen=True)
+class DotDimensions:
+    """Dimensions of a dot's operands; the n-th of each pair of lists belong together."""
+
+    left_summed: list[int]
+    right_summed: list[int]
+    left_batch: list[int]
+    right_batch: list[int]
+
+
+def find_dot_dimensions(draft: Draft, node: int) -> DotDimensions:
+    """What a dot sums and what are its batch dimensions."""
+    letters = find_operands(draft.graph).letters[node]
+    if not is_ordered(letters):
+        raise draft.refuse(node, "its output has the dimensions of its operands in another order")
+    summed = [letter for letter in letters.left if letter not in letters.output]
+    return DotDimensions(
+        [*find_each(summed, letters.left)],
+        [*find_each(summed, letters.right)],
+        [*find_each(letters.batch, letters.left)],
+        [*find_each(letters.batch, letters.right)],
+    )
+
+
+def find_each(letters: Iterable[int], own: Sequence[int]) -> Iterable[int]:
+    """The dimension that each letter names."""
+    return (own.index(letter) for letter in letters)
+
+
+def is_ordered(letters: Einsum) -> bool:
+    """True if the output has the batch, then the left dimensions, then the right ones."""
+    batch = letters.batch
+    left = [one for one in letters.left if one in letters.output and one not in batch]
+    right = [one for one in letters.right if one in letters.output and one not in batch]
+    return [*batch, *left, *right] == list(letters.output)

@@ -1,0 +1,365 @@
+"""The types of tuples, and which element of a tuple each get-tuple-element reads.
+
+The features of a tuple say how many elements it has and nothing of them; their types follow from
+the nodes that make the tuple, or from those that read it. Where several elements have one type,
+the n-th reader of that type reads the n-th of them. In loops an element belongs to the reader that
+lies nearest before the node that computes its next value.
+"""
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from solution.collecting.lifting.draft import PRED, S32, TOKEN, TUPLE, Draft
+
+NEAR = 6  # steps back from the next value of a loop's element to its present one
+SEEN = 64  # nodes at most that are looked at on the way
+READ = "get-tuple-element"
+
+
+class Tensor(NamedTuple):
+    """The type of an array or a token."""
+
+    kind: int
+    sizes: tuple[int, ...]
+    layout: tuple[int, ...]
+
+    @property
+    def key(self) -> tuple[int, tuple[int, ...], int]:
+        return self.kind, self.sizes, 0
+
+
+class Parts(NamedTuple):
+    """The type of a tuple."""
+
+    parts: tuple["Type", ...]
+
+    @property
+    def key(self) -> tuple[int, tuple[int, ...], int]:
+        return TUPLE, (), len(self.parts)
+
+
+Type = Tensor | Parts
+TOKEN_TYPE = Tensor(TOKEN, (), ())
+UNREAD = Tensor(S32, (), ())  # stands for an element that nobody reads
+PASSED = ("opt-barrier", "add-dependency", "copy", "all-reduce")
+
+
+class Loop(NamedTuple):
+    """A while, and the nodes that its elements are in."""
+
+    node: int
+    condition: int  # root
+    body: int  # root
+    counter: int | None  # the element that counts the iterations
+
+
+class TupleTypes:
+    """Finds the types of tuples; orders the operands of the tuples that loops start from."""
+
+    def __init__(self, draft: Draft, operands: list[list[int]]) -> None:
+        self._draft = draft
+        self.operands = operands  # of each node, in order; changed here
+        self.index: dict[int, int] = {}  # of each get-tuple-element
+        self.loops: dict[int, Loop] = {}  # of each while
+        self._types: dict[int, Type] = {}
+        self._open: set[int] = set()  # whose types are being looked for
+
+    def resolve(self) -> None:
+        """Find all types and indices.
+
+        Raises:
+            NotLiftedError: nothing says what a tuple holds.
+        """
+        draft = self._draft
+        for node, opcode in enumerate(draft.opcodes):
+            if opcode == "while":
+                self._resolve_loop(node)
+        for node, kind in enumerate(draft.kinds):
+            if kind == TUPLE:
+                self.type_of(node)
+        for node in range(len(draft.opcodes)):
+            if draft.kinds[node] == TUPLE:
+                self._number_readers(node)
+        for node, opcode in enumerate(draft.opcodes):
+            if opcode == READ and node not in self.index:
+                raise draft.refuse(node, "it reads no tuple")
+
+    def type_of(self, node: int) -> Type:
+        """The type of a node."""
+        draft = self._draft
+        if draft.kinds[node] != TUPLE:
+            return Tensor(draft.kinds[node], draft.sizes[node], draft.layouts[node])
+        if node not in self._types:
+            if node in self._open:
+                return self._read_from_readers(node)
+            self._open.add(node)
+            self._types[node] = self._find(node)
+            self._open.discard(node)
+        return self._types[node]
+
+    def _find(self, node: int) -> Type:
+        draft, opcode = self._draft, self._draft.opcodes[node]
+        operands = self.operands[node]
+        if opcode == "tuple":
+            self._fill(node)
+            return Parts(tuple(self.type_of(one) for one in self.operands[node]))
+        if opcode == "parameter":
+            return self._find_parameter(node)
+        if opcode == "while":
+            return self.type_of(self.loops[node].body)
+        if opcode in ("call", "fusion") and draft.called[node]:
+            return self.type_of(draft.called[node][0])
+        if opcode == READ:
+            return self._find_element(node)
+        if opcode in PASSED and len(operands) == 1:
+            return self.type_of(operands[0])
+        if opcode in PASSED or opcode == "sort":
+            return Parts(tuple(self.type_of(one) for one in operands))
+        if opcode == "infeed":
+            return self._find_infeed(node)
+        if opcode in ("reduce", "reduce-window"):
+            return self._find_reduction(node)
+        return self._read_from_readers(node)
+
+    def _find_element(self, node: int) -> Type:
+        """A tuple in a tuple: what the outer one says, else what its readers say."""
+        (outer,) = self.operands[node]
+        if self._draft.opcodes[outer] == "infeed" or outer in self._open:
+            return self._read_from_readers(node)
+        whole = self.type_of(outer)
+        self._number_readers(outer)
+        place = self.index.get(node)
+        if isinstance(whole, Parts) and place is not None:
+            return whole.parts[place]
+        return self._read_from_readers(node)
+
+    def _find_parameter(self, node: int) -> Type:
+        """What its computation is called with; of the program's, what is read of it."""
+        draft = self._draft
+        place = draft.computation[node]
+        caller = draft.callers.get(place)
+        if caller is None:
+            return self._read_from_readers(node)
+        if draft.opcodes[caller] == "while":
+            return self.type_of(self.loops[caller].body)
+        given, number = self.operands[caller], draft.numbers[node]
+        return self.type_of(given[number]) if number < len(given) else UNREAD
+
+    def _find_infeed(self, node: int) -> Type:
+        data: Type = UNREAD
+        for reader in self._readers(node):
+            is_token = self._draft.kinds[reader] == TOKEN
+            self.index[reader] = int(is_token)
+            if not is_token:
+                data = self.type_of(reader)
+        return Parts((data, TOKEN_TYPE))
+
+    def _find_reduction(self, node: int) -> Type:
+        """The kinds of the tensors that are reduced, and the sizes that are left."""
+        draft = self._draft
+        tensors = self.operands[node][: draft.parts[node]]
+        sizes = draft.sizes[tensors[0]]
+        gone = {axis for axis in draft.features[node, 31:37].tolist() if axis >= 0}
+        left = tuple(size for axis, size in enumerate(sizes) if axis not in gone)
+        readers = [one for one in self._readers(node) if draft.kinds[one] != TUPLE]
+        if readers:  # of which every one has the sizes and the layout
+            left, layout = draft.sizes[readers[0]], draft.layouts[readers[0]]
+        else:
+            layout = tuple(range(len(left)))[::-1]
+        return Parts(tuple(Tensor(draft.kinds[one], left, layout) for one in tensors))
+
+    def _read_from_readers(self, node: int) -> Type:
+        draft = self._draft
+        readers = self._readers(node)[: draft.parts[node]]
+        parts = [self.type_of(reader) for reader in readers]
+        for place, reader in enumerate(readers):
+            self.index[reader] = place
+        missing = draft.parts[node] - len(parts)
+        if missing > 0:
+            draft.guesses.add("type of elements of a tuple that nobody reads", node)
+        return Parts((*parts, *[UNREAD] * missing))
+
+    def _readers(self, node: int) -> list[int]:
+        draft = self._draft
+        return [one for one in draft.users[node] if draft.opcodes[one] == READ]
+
+    def _fill(self, node: int) -> None:
+        """Repeat operands of a tuple until it has as many as the features say."""
+        draft, found = self._draft, self.operands[node]
+        missing = draft.parts[node] - len(found)
+        if missing > 0 and not found:
+            raise draft.refuse(node, "no edge says what its elements are")
+        if missing > 0:
+            draft.guesses.add("element of a tuple that stands in it several times", node)
+            read = Counter(draft.key(one) for one in self._readers(node))
+            read.subtract(Counter(draft.key(one) for one in found))
+            wanted = [key for key, count in read.items() for _ in range(count)]
+            again = [one for key in wanted for one in found if draft.key(one) == key]
+            found += [*again, *[found[-1]] * missing][:missing]
+
+    def _number_readers(self, node: int) -> None:
+        """Give each reader of a tuple that has no index yet one of its type."""
+        whole = self.type_of(node)
+        readers = [one for one in self._readers(node) if one not in self.index]
+        if readers and isinstance(whole, Parts):
+            self._give(node, readers, [part.key for part in whole.parts], set())
+
+    def _give(
+        self, node: int, readers: Iterable[int], keys: Sequence[object], taken: set[int]
+    ) -> None:
+        """The n-th reader of a type reads the n-th element of it that is not `taken`."""
+        draft = self._draft
+        places: dict[object, list[int]] = defaultdict(list)
+        for place, key in enumerate(keys):
+            if place not in taken:
+                places[key].append(place)
+        used: Counter[object] = Counter()
+        for reader in readers:
+            key = draft.key(reader)
+            fitting = places[key] or [place for place, own in enumerate(keys) if own == key]
+            if not fitting:
+                raise draft.refuse(reader, f"node {node} has no element of its type and sizes")
+            if len(fitting) > 1:
+                draft.guesses.add("index of get-tuple-element", reader)
+            self.index[reader] = fitting[used[key] % len(fitting)]
+            used[key] += 1
+
+    def _resolve_loop(self, node: int) -> None:
+        """Order the state of a loop as its body returns it."""
+        draft = self._draft
+        is_flag = [draft.key(root) == (PRED, (), 0) for root in draft.called[node]]
+        if sorted(is_flag) != [False, True]:
+            raise draft.refuse(node, "no edge says which computation is its condition")
+        condition, body = (draft.called[node][is_flag.index(flag)] for flag in (True, False))
+        draft.called[node][:] = [body, condition]  # as XLA has them
+        self.loops[node] = Loop(node, condition, body, None)
+        if draft.opcodes[body] != "tuple":
+            return
+        self._order_by_start(node, body)
+        keys = [draft.key(one) for one in self.operands[body]]
+        (parameter,) = draft.parameters(body)
+        self._match_state(parameter, self.operands[body], keys)
+        counter = self._find_counter(parameter, self.operands[body])
+        self.loops[node] = Loop(node, condition, body, counter)
+        self._read_counter(condition, counter, keys)
+        (start,) = self.operands[node]
+        if draft.opcodes[start] == "tuple":
+            draft.guesses.add("order of a loop's state", start)
+            self._reorder(start, keys, counter)
+
+    def _order_by_start(self, node: int, body: int) -> None:
+        """Complete the body's result, and bring it into the order that its start has if it must."""
+        draft = self._draft
+        self._complete_state(node, body)
+        (start,) = self.operands[node]
+        if draft.opcodes[start] in ("tuple", "parameter"):
+            return
+        whole = self.type_of(start)
+        if isinstance(whole, Parts):
+            self._reorder(body, [part.key for part in whole.parts])
+
+    def _complete_state(self, node: int, body: int) -> None:
+        """Repeat elements of the body's result whose types its parameter's readers need."""
+        draft, found = self._draft, self.operands[body]
+        missing = draft.parts[body] - len(found)
+        if missing <= 0:
+            return
+        draft.guesses.add("element of a loop's state that stands in it several times", body)
+        (parameter,) = draft.parameters(body)
+        have = Counter(draft.key(one) for one in found)
+        need: Counter[object] = Counter()
+        for tuples in (parameter, node):
+            need |= Counter(draft.key(one) for one in self._readers(tuples))
+        need |= Counter(draft.key(one) for one in self.operands[self.operands[node][0]])
+        need.subtract(have)
+        wanted = [key for key, count in need.items() for _ in range(count)]
+        again = [next((one for one in found if draft.key(one) == key), None) for key in wanted]
+        added = [one for one in again if one is not None]
+        if not found:
+            raise draft.refuse(body, "no edge says what its elements are")
+        found += [*added, *[found[-1]] * missing][:missing]
+
+    def _reorder(self, node: int, keys: Sequence[object], counter: int | None = None) -> None:
+        """Order the operands of a tuple by their types; one is repeated where none is left.
+
+        A counter starts from a constant where the tuple has one of its type.
+        """
+        draft = self._draft
+        pool: dict[object, list[int]] = defaultdict(list)
+        for one in self.operands[node]:
+            pool[draft.key(one)].append(one)
+        ordered: dict[int, int] = {}
+        first = [] if counter is None else [counter]
+        for place in [*first, *(place for place in range(len(keys)) if place != counter)]:
+            fitting = pool[keys[place]]
+            if not fitting:
+                raise draft.refuse(node, "it has no element of a type that its loop needs")
+            constants = [one for one in fitting if draft.opcodes[one] == "constant"]
+            chosen = constants[0] if place == counter and constants else fitting[0]
+            if len(fitting) > 1:
+                fitting.remove(chosen)
+            ordered[place] = chosen
+        self.operands[node][:] = [ordered[place] for place in range(len(keys))]
+
+    def _match_state(self, parameter: int, results: Sequence[int], keys: Sequence[object]) -> None:
+        """Give each reader of a body's parameter the element whose next value is nearest."""
+        draft = self._draft
+        readers = self._readers(parameter)
+        places: dict[int, int] = {}
+        steps = sorted(
+            (distance, reader, place)
+            for place, result in enumerate(results)
+            for reader, distance in self._look_back(result, parameter).items()
+            if draft.key(reader) == keys[place]
+        )
+        taken: set[int] = set()
+        for _, reader, place in steps:
+            if reader not in places and place not in taken:
+                places[reader] = place
+                taken.add(place)
+        self.index |= places
+        draft.guesses.nodes.setdefault("element of a loop's state, by distance", []).extend(places)
+        self._give(parameter, [one for one in readers if one not in places], keys, taken)
+
+    def _look_back(self, result: int, parameter: int) -> dict[int, int]:
+        """The readers of the parameter that a result is computed from, and how far they are."""
+        draft = self._draft
+        found: dict[int, int] = {}
+        distance, waiting = {result: 0}, deque([result])
+        while waiting and len(distance) < SEEN:
+            node = waiting.popleft()
+            if draft.opcodes[node] == READ and draft.operands[node] == [parameter]:
+                found[node] = distance[node]
+                continue
+            for one in draft.operands[node] if distance[node] < NEAR else ():
+                if one not in distance:
+                    distance[one] = distance[node] + 1
+                    waiting.append(one)
+        return found
+
+    def _find_counter(self, parameter: int, results: Sequence[int]) -> int | None:
+        """The element to which a constant is added in each iteration."""
+        draft = self._draft
+        for place, result in enumerate(results):
+            read = draft.operands[result]
+            if draft.opcodes[result] == "add" and not draft.sizes[result] and len(read) == 2:
+                own = [one for one in read if self.index.get(one) == place]
+                step = [one for one in read if draft.opcodes[one] == "constant"]
+                if own and step and draft.operands[own[0]] == [parameter]:
+                    return place
+        return None
+
+    def _read_counter(self, condition: int, counter: int | None, keys: Sequence[object]) -> None:
+        """The condition compares the counter, if it reads one element of its type."""
+        draft = self._draft
+        for parameter in draft.parameters(condition):
+            readers = self._readers(parameter)
+            first = [
+                one for one in readers if counter is not None and draft.key(one) == keys[counter]
+            ][:1]
+            for one in first:
+                self.index[one] = counter or 0
+            rest = [one for one in readers if one not in first]
+            taken = {counter} if first and counter is not None else set()
+            self._give(parameter, rest, keys, taken)

@@ -1,0 +1,179 @@
+"""The values of constants: they are lost, and some decide what the compiler makes of a program.
+
+A neutral value is kept neutral (the start of a sum is 0), and any other value is one that no
+simplification removes.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from solution.collecting.arguments import DTYPES
+from solution.collecting.lifting.draft import FLOATS, INTEGERS, PRED, Draft
+from solution.collecting.lifting.tuple_types import TupleTypes
+from solution.data.hlo.messages import MESSAGES
+
+TRIPS = 10  # of a loop that does not say how often it runs
+# The neutral element of what a reduction computes; infinite for an extreme of the type.
+NEUTRAL = {"add": 0.0, "or": 0.0, "xor": 0.0, "multiply": 1.0, "and": 1.0,
+           "maximum": -np.inf, "minimum": np.inf}  # fmt: skip
+# Fields of a literal by XLA's element types; numpy's name of the type where bytes are written.
+LISTS = {1: "preds", 4: "s32s", 5: "s64s", 8: "u32s", 9: "u64s", 11: "f32s", 12: "f64s"}
+BYTES = {2: ("s8s", "<i1"), 3: ("s16s", "<i2"), 6: ("u8s", "<u1"), 7: ("u16s", "<u2"),
+         10: ("f16s", "<f2"), 16: ("bf16s", "bfloat16")}  # fmt: skip
+PERIOD = 53  # values of an array repeat after so many
+
+
+def find_values(draft: Draft, types: TupleTypes) -> dict[int, float]:
+    """Values of scalar constants that their readers fix, by node."""
+    values: dict[int, float] = {}
+    for node, opcode in enumerate(draft.opcodes):
+        rule = RULES.get(opcode)
+        for place, one in enumerate(types.operands[node]) if rule is not None else ():
+            source = _find_constant(draft, one)
+            value = rule(draft, node, place) if rule and source is not None else None
+            if source is not None and value is not None:
+                values.setdefault(source, value)
+    for node in types.loops:
+        _count_loop(draft, types, node, values)
+    return values
+
+
+def _find_constant(draft: Draft, node: int) -> int | None:
+    """The constant behind a node, through broadcasts and conversions; None where there is none."""
+    while draft.opcodes[node] in ("broadcast", "convert", "reshape") and draft.operands[node]:
+        node = draft.operands[node][0]
+    return node if draft.opcodes[node] == "constant" else None
+
+
+def _start_reduction(draft: Draft, node: int, place: int) -> float | None:
+    count = max(1, draft.parts[node])
+    if place < count:
+        return None
+    roots = draft.called[node]
+    if draft.opcodes[node] == "select-and-scatter":
+        return 0.0
+    known = [NEUTRAL[draft.opcodes[root]] for root in roots if draft.opcodes[root] in NEUTRAL]
+    return known[0] if known else 0.0
+
+
+def _shift(draft: Draft, node: int, place: int) -> float | None:
+    return 3.0 + node % 5 if place == 1 else None
+
+
+def _index(draft: Draft, node: int, place: int) -> float | None:
+    return 0.0 if place else None
+
+
+def _bound(draft: Draft, node: int, place: int) -> float | None:
+    return float(place)
+
+
+def _rectify(draft: Draft, node: int, place: int) -> float | None:
+    return 0.0 if draft.kinds[node] in FLOATS and draft.sizes[node] else None
+
+
+def _let_through(draft: Draft, node: int, place: int) -> float | None:
+    return 1.0 if draft.kinds[node] == PRED else None
+
+
+RULES: dict[str, Callable[[Draft, int, int], float | None]] = {
+    **dict.fromkeys(["reduce", "reduce-window"], _start_reduction),
+    "select-and-scatter": lambda draft, node, place: 0.0 if place == 2 else None,
+    "pad": _index,
+    **dict.fromkeys(["dynamic-slice", "dynamic-update-slice"], _index),
+    **dict.fromkeys(["shift-left", "shift-right-logical", "shift-right-arithmetic"], _shift),
+    "rng": _bound,
+    "maximum": _rectify,
+    "and": _let_through,
+}
+
+
+def _count_loop(draft: Draft, types: TupleTypes, node: int, values: dict[int, float]) -> None:
+    """Count from 0 to the number of iterations in steps of 1."""
+    loop = types.loops[node]
+    trips = find_trips(draft, types, node)
+    for one in types.operands[loop.condition]:
+        if draft.opcodes[one] == "constant":
+            values[one] = trips
+    if loop.counter is None:
+        return
+    (start,) = types.operands[node]
+    if draft.opcodes[start] == "tuple":
+        first = types.operands[start][loop.counter]
+        if draft.opcodes[first] == "constant":
+            values[first] = 0.0
+    result = types.operands[loop.body][loop.counter]
+    for one in types.operands[result]:
+        if draft.opcodes[one] == "constant":
+            values[one] = 1.0
+
+
+def find_trips(draft: Draft, types: TupleTypes, node: int) -> int:
+    """How often a loop runs: as long as the dimension is of which its body takes one at a time."""
+    lengths = []
+    for one in draft.ranges[draft.computation[types.loops[node].body]]:
+        if draft.opcodes[one] in ("dynamic-slice", "dynamic-update-slice"):
+            operands = types.operands[one]
+            whole = draft.sizes[operands[0]]
+            is_update = draft.opcodes[one] == "dynamic-update-slice"
+            part = draft.sizes[operands[1] if is_update else one]
+            lengths += [own for own, size in zip(whole, part, strict=False) if size == 1 < own]
+    draft.guesses.add(
+        "iterations of a loop, by what it slices" if lengths else f"iterations of a loop: {TRIPS}",
+        node,
+    )
+    return max(set(lengths), key=lengths.count) if lengths else TRIPS
+
+
+def make_literal(draft: Draft, node: int, shape: Any, values: Mapping[int, float]) -> Any:
+    """The message Literal of a constant of that shape.
+
+    Raises:
+        NotLiftedError: constants of its type are not known.
+    """
+    kind, sizes = draft.kinds[node], draft.sizes[node]
+    count = int(np.prod(sizes, dtype=np.int64))
+    literal = MESSAGES["Literal"](shape=shape)
+    if kind in (15, 18):  # complex: pairs
+        numbers = _draw(node, 2 * count, 11, None).tolist()
+        (literal.c64s if kind == 15 else literal.c128s).extend(numbers)
+        return literal
+    if kind not in DTYPES:
+        raise draft.refuse(node, f"constants of XLA's element type {kind} cannot be written")
+    drawn = _draw(node, count, kind, values.get(node))
+    if kind in LISTS:
+        getattr(literal, LISTS[kind]).extend(drawn.tolist())
+    else:
+        name, dtype = BYTES[kind]
+        setattr(literal, name, _to_bytes(drawn, dtype))
+    return literal
+
+
+def _draw(node: int, count: int, kind: int, value: float | None) -> np.ndarray:
+    """Numbers (count,) of an element type: all `value` if it is given, else various ones."""
+    steps = (np.arange(count) + node) % PERIOD
+    if value is not None:
+        numbers = np.full(count, value)
+    elif kind == PRED:
+        numbers = steps % 2 if count > 1 else np.zeros(count)
+    elif kind in INTEGERS:
+        numbers = 2 + steps % 7
+    else:
+        numbers = 0.11 + 0.0137 * steps
+    if kind == PRED:
+        return numbers.astype(bool)
+    if kind in INTEGERS:
+        limits = np.iinfo(DTYPES[kind])
+        if not np.isfinite(numbers).all():
+            return np.full(count, limits.min if numbers[0] < 0 else limits.max, DTYPES[kind])
+        return numbers.astype(DTYPES[kind])
+    return numbers.astype(np.float32)
+
+
+def _to_bytes(numbers: np.ndarray, dtype: str) -> bytes:
+    """Little endian; bfloat16 is the upper half of a float32."""
+    if dtype == "bfloat16":
+        return (numbers.astype("<f4").view("<u4") >> 16).astype("<u2").tobytes()
+    return numbers.astype(dtype).tobytes()

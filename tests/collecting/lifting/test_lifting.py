@@ -1,0 +1,129 @@
+"""Graphs are written back as programs that have the same features."""
+
+import time
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from solution.collecting.compiler import Compiler, Flags
+from solution.collecting.lifting.draft import NotLiftedError
+from solution.collecting.lifting.gathers import find_indexing
+from solution.collecting.lifting.lift import lift
+from solution.collecting.portable import make_portable
+from solution.collecting.program import Program, make_graph
+from solution.data.folders import SAMPLE, find_files
+from solution.data.hlo.messages import MESSAGES, instructions
+from solution.data.hlo.records import read_module_file
+from solution.data.npz import read_graph
+from solution.domain import vocabulary
+from solution.domain.graph import Graph
+from solution.domain.vocabulary import OPCODE_IDS
+from tests.conftest import FastSlow
+from tests.made import modules
+from tests.made.lifted import find_lost
+
+CASES = Path(__file__).parents[2] / "programs" / "cases"
+CHECKED = 24  # graphs of the bundled sample; tests/benchmarks/lifting.py checks all there are
+SAMPLED = [file for file in find_files(SAMPLE) if file.collection.kind == "layout"]
+
+
+def draw_graphs(count: int) -> list[Graph]:
+    chosen = np.random.default_rng(0).choice(len(SAMPLED), count, replace=False)
+    return [read_graph(SAMPLED[place].path, SAMPLED[place].collection) for place in chosen]
+
+
+def make_long_graph(products: int, sums: int) -> Graph:
+    """A chain of products of matrices, behind each of which stand so many sums."""
+    nodes = [modules.node(1, "parameter", modules.shape(64, 64))]
+    for _ in range(products):
+        last = len(nodes)
+        summed = modules.dot([1], [0], [], [])
+        nodes.append(modules.node(last + 1, "dot", modules.shape(64, 64), (last, last), dot=summed))
+        for place in range(last + 2, last + 2 + sums):
+            nodes.append(modules.node(place, "add", modules.shape(64, 64), (place - 1, last)))
+    module = modules.module(("main", len(nodes), nodes), name="long")
+    return make_graph(Program("long", module, None), "layout:xla:random")
+
+
+def test_the_features_come_back() -> None:
+    for graph in draw_graphs(CHECKED):
+        assert find_lost(graph, lift(graph)) == Counter(), graph.name
+
+
+def test_a_lifted_program_is_compiled_and_has_the_shapes_of_the_graph() -> None:
+    """Shapes are checked by XLA, which infers them anew where it reads a module."""
+    compiler = Compiler()
+    for graph in draw_graphs(4):
+        module = make_portable(lift(graph).module)
+        compiler.compile(bytes(module.SerializeToString()), Flags())
+
+
+def test_twenty_thousand_nodes_are_lifted_in_seconds() -> None:
+    graph = make_long_graph(1000, 19)
+    assert graph.num_nodes > 20_000
+    begin = time.process_time()
+    lift(graph)
+    assert time.process_time() - begin < 6  # a second on a machine that does nothing else
+
+
+@pytest.mark.parametrize(
+    ("opcode", "column", "words"),
+    [("send", None, "send"), (None, vocabulary.ELEMENT_TYPE, "element type")],
+)
+def test_what_cannot_be_lifted_is_named(opcode: str | None, column: slice, words: str) -> None:
+    (graph,) = draw_graphs(1)
+    features, opcodes = graph.node_features.copy(), graph.node_opcodes.copy()
+    place = int(np.flatnonzero(opcodes == OPCODE_IDS["multiply"])[0])
+    if opcode is not None:
+        opcodes[place] = OPCODE_IDS[opcode]
+    else:
+        features[place, column] = 0
+    with pytest.raises(NotLiftedError, match=f"node {place} .*") as caught:
+        lift(replace(graph, node_features=features, node_opcodes=opcodes))
+    assert words in str(caught.value)
+    assert graph.name in str(caught.value)
+
+
+def test_embeddings_and_rows_are_gathered_along_the_first_dimension() -> None:
+    found = find_indexing((30522, 1024), (4096,), (4096, 1024))
+    assert found == ([1], [0], [0], 1, [1, 1024])
+    found = find_indexing((19656, 128), (512, 13), (512, 13, 128))
+    assert found == ([2], [0], [0], 2, [1, 128])
+    assert find_indexing((4, 4), (3, 2), (3,)) == ([], [0, 1], [0, 1], 1, [1, 1])
+    assert find_indexing((4, 4), (3, 3), (5, 5)) is None
+
+
+def test_a_program_is_written_as_text_and_as_protobuf(fastslow: FastSlow, tmp_path: Path) -> None:
+    file = SAMPLED[0]
+    graph = read_graph(file.path, file.collection)
+    for name in ("program.hlo", "program.pb"):
+        result = fastslow("module", file.path, "--to", name)
+        assert result.returncode == 0, result.stderr
+        assert f"{graph.num_nodes:,} nodes" in result.stdout
+    (record,) = read_module_file(tmp_path / "program.pb")
+    assert np.array_equal(record.graph.node_features, graph.node_features)
+    assert np.array_equal(record.graph.configurable, graph.configurable)
+    parsed = Compiler().parse_hlo((tmp_path / "program.hlo").read_text(encoding="utf-8"))
+    opcodes = Counter(i.opcode for i in instructions(MESSAGES["Module"].FromString(parsed)))
+    assert opcodes == Counter(i.opcode for i in instructions(record.module))
+
+
+def test_an_ending_that_is_no_program_is_refused(fastslow: FastSlow) -> None:
+    result = fastslow("module", SAMPLED[0].path, "--to", "program.exe")
+    assert result.returncode == 2
+    assert ".hlo" in result.stderr
+    assert ".pb" in result.stderr
+
+
+def test_more_than_six_dimensions_come_back() -> None:
+    text = (CASES / "rank_seven.hlo").read_text(encoding="utf-8")
+    module = MESSAGES["Module"].FromString(Compiler().parse_hlo(text))
+    graph = make_graph(Program("rank_seven", module, None), "layout:xla:random")
+    assert graph.node_features[:, vocabulary.SHAPE_SUM].max() > 6
+    lifted = lift(graph)
+    assert find_lost(graph, lifted) == Counter()
+    shapes = [tuple(i.shape.dimensions) for i in instructions(lifted.module)]
+    assert shapes == [tuple(i.shape.dimensions) for i in instructions(module)]

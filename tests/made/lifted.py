@@ -1,0 +1,24 @@
+"""What a graph that was written back as a program has lost."""
+
+from collections import Counter
+
+import numpy as np
+
+from solution.collecting.lifting.lift import Lifted
+from solution.data.hlo.nodes import find_configurable, read_nodes
+from solution.domain.graph import Graph
+
+
+def find_lost(graph: Graph, lifted: Lifted) -> Counter[int]:
+    """Count the nodes whose features differ, by column; columns -1 to -3 are no features.
+
+    -1: opcodes. -2: edges. -3: configurable nodes that the module's would not be. A file may let
+    fewer nodes be configured than the rule does.
+    """
+    nodes = read_nodes(lifted.module)
+    lost = Counter(np.nonzero(nodes.features != graph.node_features)[1].tolist())
+    edges = graph.edges[np.lexsort(graph.edges.T[::-1])]
+    lost[-1] = int((nodes.opcodes != graph.node_opcodes).sum())
+    lost[-2] = int(not np.array_equal(nodes.edges, edges))
+    lost[-3] = len(np.setdiff1d(graph.configurable, find_configurable(nodes.opcodes)))
+    return +lost
