@@ -1,4 +1,4 @@
-"""Sums over the nodes of the graphs on a CPU, from the colours that the nodes have."""
+"""Sum the values of colours over the nodes of each graph, compiled for a CPU."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,10 +15,10 @@ from solution.models.layout.steps import NUM_SHARES, Structure, list_shares
 
 
 class CompiledPooling:
-    """What solution.models.layout.computation.DevicePooling does, without a matrix.
+    """Compute what solution.models.layout.computation.DevicePooling does, without a matrix.
 
     Args:
-        colours: after all rounds.
+        colours: the colours after the last round.
     """
 
     def __init__(self, graphs: Sequence[Structure], colours: Colours) -> None:
@@ -27,12 +27,12 @@ class CompiledPooling:
         self._entries = (colours.numbers, firsts, *list_shares(graphs))
 
     def prepare_gradient(self) -> None:
-        """A gradient needs nothing more."""
+        """Do nothing: the gradient needs no preparation."""
 
     def pool(self, x: Tensor) -> Tensor:
-        """As DevicePooling.pool, in float32.
+        """Sum as DevicePooling.pool does, in float32.
 
-        Raises ValueError where there is not a row for each colour.
+        Raises ValueError unless x has one row for each colour.
         """
         if len(x) != self._num_colours:
             raise ValueError(f"sums were asked of {len(x)} colours, expected {self._num_colours}")
@@ -54,15 +54,15 @@ class _Pool(torch.autograd.Function):
 
 @njit(**FAST)
 def _sum(x, num_rows, numbers, firsts, nodes, rows, weights):
-    """Sums (rows, configs, width) of x (colours, width).
+    """Return sums (rows, configs, width) of x (colours, width).
 
-    A node's first colour is summed as if all configurations had it, and then of each what its own
-    differs from that: what they have in common is rounded alike, with every node, in all.
+    A node's first colour is added for all configurations at once, then each configuration's
+    difference to it. What all configurations share is so rounded alike in all of them.
     """
     num_configs, width = numbers.shape[1], x.shape[1]
     sums = np.zeros((num_rows, num_configs, width), FLOAT)
     common = np.zeros((num_rows, width), FLOAT)
-    changes = np.empty((num_configs, width), FLOAT)  # of a node's colours
+    changes = np.empty((num_configs, width), FLOAT)  # differences between a node's colours
     for entry in range(len(nodes)):
         node, row, weight = nodes[entry], rows[entry], weights[entry]
         first, end = firsts[node], firsts[node + 1]
@@ -86,7 +86,7 @@ def _sum(x, num_rows, numbers, firsts, nodes, rows, weights):
 
 @njit(**FAST)
 def _hand_back(gradient, numbers, firsts, nodes, rows, weights):
-    """The gradient of x (colours, width) from that of the sums."""
+    """Return the gradient of x (colours, width) from the gradient of the sums."""
     num_configs, width = numbers.shape[1], gradient.shape[2]
     to_x = np.zeros((firsts[-1], width), FLOAT)
     every = gradient.sum(axis=1)

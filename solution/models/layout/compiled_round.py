@@ -1,8 +1,8 @@
-"""A round of the layout net on a CPU, each colour once from its messages to its values.
+"""Compute a round of the layout net on a CPU, one colour at a time from messages to values.
 
-torch goes over all colours for each of the operations of solution.models.layout.computation: a sum,
-a norm, a GELU, a choice. Compiled, a colour is done before the next one is begun, and what comes
-between does not leave the processor's cache. The values are the same but for rounding.
+torch passes over all colours once for each operation of solution.models.layout.computation: sum,
+norm, GELU, selection. Here one colour is finished before the next one starts, so that intermediate
+values stay in the processor's cache. The values agree up to rounding.
 """
 
 from typing import Any
@@ -16,30 +16,30 @@ from solution.models.layout.steps import Round
 
 FLOAT = np.float32
 ROOT_HALF, DENSITY_AT_ZERO = FLOAT(np.sqrt(0.5)), FLOAT(1 / np.sqrt(2 * np.pi))
-MOST_ERF = FLOAT(4)  # beyond, erf is 1 in float32
+MOST_ERF = FLOAT(4)  # erf is 1 in float32 from here on
 MOST_EXPONENT, PARTS = FLOAT(32), FLOAT(64)
-# Sums may be taken in any order, which vectors need; numbers that are none stay so. Loops over a
-# row stay loops of unknown length: those of a known one are unrolled, and no vectors then.
+# Sums may be reordered, which vectorising needs; NaN stays NaN. Loops over a row must have a length
+# that the compiler does not know: it unrolls others and then does not vectorise them.
 FAST: dict[str, Any] = {
     "nogil": True, "cache": True, "error_model": "numpy", "fastmath": {"reassoc", "contract"}
 }  # fmt: skip
 
 
 class CompiledRound:
-    """What solution.models.layout.layout_gnn.ColourBlock does after its products, on a CPU."""
+    """The part of solution.models.layout.layout_gnn.ColourBlock behind its matrix products, on a
+    CPU."""
 
     def __init__(self, own: Round) -> None:
         self.own = own
         self.known = torch.from_numpy(own.marks.values)
 
     def prepare_gradient(self) -> None:
-        """A gradient needs nothing more."""
+        """Do nothing: the gradient needs no preparation."""
 
     def receive(self, messages: Tensor, kept: Tensor, extra: Tensor, norm: nn.LayerNorm) -> Tensor:
-        """As solution.models.layout.computation.DeviceRound.receive, in float32.
+        """Compute solution.models.layout.computation.DeviceRound.receive in float32.
 
-        Raises ValueError where the tensors are not those of this round: what is compiled would read
-        beyond them.
+        Raises ValueError if shapes do not fit the round; compiled code would read out of bounds.
         """
         half, senders = messages.shape[1], self.own.aggregation.num_columns
         given = [tuple(tensor.shape) for tensor in (messages, kept, extra, norm.weight)]
@@ -77,7 +77,7 @@ def _list_entries(own: Round) -> tuple[np.ndarray, ...]:
 
 @njit(**FAST)
 def _erf(x):
-    """The error function, to 4e-7: a quotient of polynomials, which vectors can compute.
+    """Return erf(x) with an error below 4e-7: a quotient of polynomials, which can be vectorised.
 
     Source: the coefficients of Eigen's `erf` for float32 (MPL 2).
     """
@@ -100,8 +100,9 @@ def _erf(x):
 
 @njit(**FAST)
 def _density(x):
-    """That of the normal distribution, to 2e-6: the 64th power of exp(-x^2 / 128)."""
-    part = -min(FLOAT(0.5) * x * x, MOST_EXPONENT) / PARTS  # -0.5 ... 0, where five terms do
+    """Return the standard normal density, error below 2e-6: the 64th power of exp(-x^2 / 128)."""
+    # from -0.5 to 0, where five terms suffice
+    part = -min(FLOAT(0.5) * x * x, MOST_EXPONENT) / PARTS
     power = part * FLOAT(1 / 120) + FLOAT(1 / 24)
     power = power * part + FLOAT(1 / 6)
     power = power * part + FLOAT(1 / 2)
@@ -115,8 +116,9 @@ def _density(x):
 def _receive(
     messages, kept, extra, weight, bias, epsilon, marked, starts, columns, values, parents
 ):  # fmt: skip
-    """Values (after, 2 x half) of the colours; and of their sums (after, half) what the norm makes
-    of them before weight and bias, and 1 over their deviation (after,)."""
+    """Return the values (after, 2 x half) of the colours, and for the gradient: the normalised
+    sums (after, half) before weight and bias, and 1 / standard deviation (after,).
+    """
     count, half = len(parents), messages.shape[1]
     found = np.empty((count, 2 * half), FLOAT)
     normed, scales = np.empty((count, half), FLOAT), np.empty(count, FLOAT)
@@ -155,7 +157,7 @@ def _receive(
 def _hand_back(
     gradient, normed, scales, weight, bias, senders, marked, starts, columns, values, parents
 ):  # fmt: skip
-    """The gradients of messages, kept, extra, weight and bias from that of the values."""
+    """Return the gradients of messages, kept, extra, weight and bias from that of the values."""
     count, half = normed.shape
     to_messages = np.zeros((senders, half), FLOAT)
     to_kept = np.zeros((senders // 3, 2 * half), FLOAT)

@@ -1,7 +1,7 @@
-"""What solution.models.layout.steps counts and sorts, compiled: for nets that learn, step by step.
+"""Compute solution.models.layout.steps with numba, for training, where it runs at every step.
 
-It takes a third of the time. Whoever only ranks with a trained net does without: numba takes longer
-to import than such a net to answer. The colours are the same ones, numbered in another order.
+It takes a third of the time. Prediction does not use it, because importing numba takes longer than
+a prediction. The colours are the same, numbered in another order.
 """
 
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ NOTHING = -1
 
 
 def derive_steps(graphs: Sequence[Structure], configs: np.ndarray, rounds: int) -> Steps:
-    """The same as solution.models.layout.steps.derive_steps, but for the order of the colours."""
+    """Return what solution.models.layout.steps.derive_steps does, with colours in another order."""
     operands = Neighbours.join([graph.operands for graph in graphs])
     consumers = Neighbours.join([graph.consumers for graph in graphs])
     edges = (operands.starts, operands.nodes, consumers.starts, consumers.nodes)
@@ -60,8 +60,9 @@ def derive_steps(graphs: Sequence[Structure], configs: np.ndarray, rounds: int) 
 
 
 def _list_pairs(graphs: Sequence[Structure]) -> tuple[np.ndarray, np.ndarray]:
-    """Of each node its place among the configurable ones (nodes,), or NOTHING; of each of these its
-    first pair, and behind them the number of all pairs."""
+    """Return the index (nodes,) of each node among the configurable ones, or NOTHING, and the first
+    pair of each configurable node, followed by the number of pairs.
+    """
     sizes = [graph.num_nodes for graph in graphs]
     configurable = _join([graph.configurable for graph in graphs], sizes)
     places = np.full(sum(sizes), NOTHING)
@@ -72,7 +73,8 @@ def _list_pairs(graphs: Sequence[Structure]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _join_constraints(graphs: Sequence[Structure]) -> tuple[np.ndarray, ...]:
-    """Of each node the tensor that it makes (nodes,), or NOTHING, and what is known of tensors."""
+    """Return the constrained tensor (nodes,) of each node, or NOTHING, and the tensors'
+    constraints."""
     own, sizes = [graph.constraints for graph in graphs], [graph.num_nodes for graph in graphs]
     held, counts = _join([one.nodes for one in own], sizes), [len(one.offsets) for one in own]
     tensors = np.full(sum(sizes), NOTHING)
@@ -88,18 +90,18 @@ def _join_constraints(graphs: Sequence[Structure]) -> tuple[np.ndarray, ...]:
 
 
 def _join(parts: Sequence[np.ndarray], sizes: Sequence[int]) -> np.ndarray:
-    """The numbers (n,) of several graphs as those of one, in which each has so many."""
+    """Concatenate the indices of several graphs, shifted by the sizes of the graphs before."""
     return np.concatenate([part + first for part, first in zip(parts, offsets(sizes), strict=True)])
 
 
 @njit(cache=True, nogil=True)
 def _number_pairs(places, firsts, codes):
-    """The colours before any round: numbers, and of each its node and its (node, layout) pair."""
+    """Return the colours before the first round: numbers, nodes, and (node, layout) pairs."""
     num_nodes, num_configs = len(places), len(codes)
     numbers = np.empty((num_nodes, num_configs), np.int32)
     most = num_nodes + firsts[-1]
     nodes, pairs = np.empty(most, np.int64), np.full(most, NOTHING, np.int64)
-    found = np.full(firsts[-1], NOTHING, np.int32)  # the number of a pair
+    found = np.full(firsts[-1], NOTHING, np.int32)  # the colour of a pair
     count = 0
     for node in range(num_nodes):
         place = places[node]
@@ -118,12 +120,14 @@ def _number_pairs(places, firsts, codes):
 
 @njit(cache=True, nogil=True)
 def _mark(nodes, configs, codes, tensors, starts, configurable, firsts, minors, orders):
-    """As solution.features.layout.conflicts.Constraints.describe: which colours, and their marks.
+    """Compute solution.features.layout.conflicts.Constraints.describe for colours.
+
+    Returns which colours have constraints, and their features.
 
     Args:
-        nodes, configs: (colours,) of each, where it is.
-        tensors: (nodes,) the tensor that a node makes, or NOTHING.
-        starts: (tensors + 1,) of the constraints, which are what is named after it.
+        nodes, configs: (colours,) node and configuration of each.
+        tensors: (nodes,) the tensor that a node computes, or NOTHING.
+        starts: (tensors + 1,) into the constraints, which are the arguments after it.
     """
     marked, marks = np.empty(len(nodes), np.int64), np.zeros((len(nodes), NUM_MARKS), np.float32)
     count = 0
@@ -151,7 +155,7 @@ def _mark(nodes, configs, codes, tensors, starts, configurable, firsts, minors, 
 
 @njit(cache=True, nogil=True)
 def _mix(value):
-    """As solution.domain.mixing.mix."""
+    """Compute solution.domain.mixing.mix of one value."""
     value += GOLDEN
     value = (value ^ (value >> np.uint64(30))) * MIX_FIRST
     value = (value ^ (value >> np.uint64(27))) * MIX_SECOND
@@ -160,9 +164,9 @@ def _mix(value):
 
 @njit(cache=True, nogil=True)
 def _refine(numbers, operand_starts, operands, consumer_starts, consumers):
-    """The colours after one more round: their numbers, and of each its node and a configuration.
+    """Return the colours after one more round: numbers, and a node and a configuration of each.
 
-    A node's colours are found in a table of hashes, which each node begins anew.
+    The colours of a node are looked up in a hash table, which is reset for each node.
     """
     num_nodes, num_configs = numbers.shape
     mixed = np.empty((num_nodes, num_configs), np.uint64)
@@ -177,7 +181,7 @@ def _refine(numbers, operand_starts, operands, consumer_starts, consumers):
         bits += 1
     last_slot = (1 << bits) - 1
     keys, found = np.empty(1 << bits, np.uint64), np.empty(1 << bits, np.int32)
-    begun = np.full(1 << bits, -1, np.int64)  # the node that a slot was last used for
+    begun = np.full(1 << bits, -1, np.int64)  # the node that last used a slot
     labels = np.empty(num_configs, np.uint64)
     count = 0
     for node in range(num_nodes):
@@ -203,7 +207,7 @@ def _refine(numbers, operand_starts, operands, consumer_starts, consumers):
 
 @njit(cache=True, nogil=True)
 def _aggregate(before, nodes, configs, operand_starts, operands, consumer_starts, consumers):
-    """As solution.models.layout.colour_refinement.aggregate: starts, columns and values."""
+    """Compute solution.models.layout.colour_refinement.aggregate: starts, columns and values."""
     starts = np.zeros(len(nodes) + 1, np.int32)
     for row, node in enumerate(nodes):
         count = operand_starts[node + 1] - operand_starts[node]
@@ -227,7 +231,7 @@ def _aggregate(before, nodes, configs, operand_starts, operands, consumer_starts
 
 
 def find_pooling(graphs: Sequence[Structure], colours: Colours) -> SparseRows:
-    """As solution.models.layout.steps.find_pooling."""
+    """Compute solution.models.layout.steps.find_pooling."""
     entries = list_shares(graphs)
     num_rows = len(graphs) * NUM_SHARES
     sizes, columns, values = _add_up(colours.numbers, len(colours.nodes), *entries, num_rows)
@@ -236,7 +240,7 @@ def find_pooling(graphs: Sequence[Structure], colours: Colours) -> SparseRows:
 
 @njit(cache=True, nogil=True)
 def _add_up(numbers, num_colours, nodes, rows, weights, num_rows):
-    """The entries of each row, columns and values; of nodes (n,) in ascending rows (n,)."""
+    """Return columns and values of each row, for `nodes` (n,) in ascending `rows` (n,)."""
     num_configs = numbers.shape[1]
     usual, is_steady = _find_usual(numbers, num_colours)
     steady, others = np.flatnonzero(is_steady[nodes]), np.flatnonzero(~is_steady[nodes])
@@ -269,7 +273,8 @@ def _add_up(numbers, num_colours, nodes, rows, weights, num_rows):
 
 @njit(cache=True, nogil=True)
 def _find_usual(numbers, num_colours):
-    """The most frequent colour (nodes,) of each node, and whether half of all have it (nodes,)."""
+    """Return each node's most frequent colour (nodes,), and if at least half of all have it
+    (nodes,)."""
     num_nodes, num_configs = numbers.shape
     frequency = np.zeros(num_colours, np.int64)
     usual = np.empty(num_nodes, np.int32)

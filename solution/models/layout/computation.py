@@ -1,4 +1,4 @@
-"""What a net on colours has to compute: compiled for a CPU, as tensors on any other device."""
+"""Hold what a net on colours computes: compiled on a CPU, as tensors on any other device."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,15 +20,15 @@ from solution.models.nets.sparse_rows import select
 
 
 class Receiving(Protocol):
-    """A round of the net, but for its products with weights."""
+    """A round of the net without its products with weights."""
 
-    known: Tensor  # (marked, extras) float32 what some colours know of the constraints on them
+    known: Tensor  # (marked, extras) float32: features of the constraints on a colour's tensor
 
     def prepare_gradient(self) -> None:
-        """Do now what a gradient needs."""
+        """Prepare what the gradient needs."""
 
     def receive(self, messages: Tensor, kept: Tensor, extra: Tensor, norm: nn.LayerNorm) -> Tensor:
-        """kept of each colour's parent + [GELU(u), GELU(-u)], u = norm(sum of messages + extra).
+        """Return kept of the parent + [GELU(u), GELU(-u)], u = norm(sum of messages + extra).
 
         Shapes: messages (3 x colours before, half), kept (colours before, 2 x half), extra (marked,
         half) -> (colours after, 2 x half).
@@ -36,7 +36,7 @@ class Receiving(Protocol):
 
 
 class DeviceRound:
-    """A round in torch's operations."""
+    """A round in torch operations."""
 
     def __init__(self, own: Round, device: torch.device) -> None:
         self.aggregation = SparseMatrix(own.aggregation, device)
@@ -59,13 +59,13 @@ class DeviceRound:
 
 
 class Pooling(Protocol):
-    """The sums over the nodes of each graph, of their last colours."""
+    """Weighted sums over the nodes of each graph, of the colours after the last round."""
 
     def prepare_gradient(self) -> None:
-        """Do now what a gradient needs."""
+        """Prepare what the gradient needs."""
 
     def pool(self, x: Tensor) -> Tensor:
-        """Sums (configs, graphs, NUM_SHARES x width) of x (colours, width)."""
+        """Return sums (configs, graphs, NUM_SHARES x width) of x (colours, width)."""
 
 
 class DevicePooling:
@@ -89,16 +89,17 @@ class DevicePooling:
 
 @dataclass(frozen=True)
 class Computation:
-    """The nodes of the graphs, and their (node, layout) pairs, are numbered one after the other."""
+    """All steps of a batch; nodes and (node, layout) pairs of its graphs are numbered
+    consecutively."""
 
-    nodes: Tensor  # (colours 0,) int64 the node of each
-    configured: Tensor  # (configured,) int64 those colours 0 that have a layout
-    pairs: Tensor  # (configured,) int64 their (node, layout) pair
+    nodes: Tensor  # (colours 0,) int64, the node of each
+    configured: Tensor  # (configured,) int64, the colours 0 that have a layout
+    pairs: Tensor  # (configured,) int64, their (node, layout) pairs
     rounds: Sequence[Receiving]
     pooling: Pooling
 
     def prepare_gradients(self) -> None:
-        """Do now what gradients need."""
+        """Prepare what gradients need."""
         for receiving in self.rounds:
             receiving.prepare_gradient()
         self.pooling.prepare_gradient()
@@ -107,7 +108,7 @@ class Computation:
 def derive_computation(
     graphs: Sequence[Structure], configs: np.ndarray, rounds: int, device: torch.device
 ) -> Computation:
-    """What the net computes for `configs` (configs, graphs), rows of the codes of each graph."""
+    """Return the computation for `configs` (configs, graphs), rows of each graph's codes."""
     steps = derive_steps(graphs, configs, rounds)
     return Computation(
         nodes=send(steps.nodes, device),
@@ -119,12 +120,12 @@ def derive_computation(
 
 
 def make_round(own: Round, device: torch.device) -> Receiving:
-    """A round: compiled for a CPU, in torch's operations elsewhere."""
+    """Return a round: compiled on a CPU, in torch operations elsewhere."""
     return CompiledRound(own) if device.type == "cpu" else DeviceRound(own, device)
 
 
 def make_pooling(graphs: Sequence[Structure], last: Colours, device: torch.device) -> Pooling:
-    """The sums: compiled for a CPU, a matrix elsewhere."""
+    """Return the sums: compiled on a CPU, a sparse matrix elsewhere."""
     if device.type == "cpu":
         return CompiledPooling(graphs, last)
     return DevicePooling(graphs, last, device)

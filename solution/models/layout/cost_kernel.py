@@ -1,25 +1,25 @@
-"""Costs of states, where states that are alike cost alike: a kernel instead of a net.
+"""An additive cost model with random features: similar states cost alike.
 
-    cost of a state = what is copied or slow x (1 + f(state)) - what is spared + bytes x g(state)
+    cost of a state = copied or slow bytes x (1 + f(state)) - spared bytes + bytes x g(state)
 
-As in the net of costs (solution.models.layout.cost_net) a score adds up what the states of a
-program cost, which the compiler's own rules say, and what is known of them beforehand
-(solution.models.layout.known_costs) holds where nothing else was learned. Here f, of what is copied
-or slow, and g, of instructions, are no nets but smooth functions: draws of a Gaussian process in
-which two states covary as their columns are near to each other, and less where the opcodes of what
-is made or of who reads differ. Its mean is a ridge regression on sums over the states of each
-configuration, which has one solution, found in seconds; the covariance is that of random cosines.
+As in the additive cost net (solution.models.layout.cost_net), a score sums the costs of a program's
+states, which follow from the compiler's rules, and prior costs
+(solution.models.layout.known_costs) apply where nothing was learned. Here f and g are smooth
+functions instead of nets: f of copied or slow states, g of instructions. They are draws of a
+Gaussian process, in which two states covary if their columns are close, and less if the opcodes of
+the producers or readers differ. The covariance is that of random cosines, so the mean is a ridge
+regression on sums over each configuration's states. It has one solution, found in seconds.
 
-Programs differ: what a state costs in one of them is what it costs everywhere and a draw of the
-program's own. So one in which few tensors decide everything says little of others, however many
-configurations it has. Nobody asks for these draws; because of them the configurations of a program
-are not independent, and are weighed by the inverse of their covariance (a mixed model, as
-generalised least squares solves it).
+Programs differ, so each training program has random effects: the cost of a state is a shared value
+plus a deviation of the program. A program in which few tensors decide everything then tells little
+about others, however many configurations it has. Predictions use the shared value only. The random
+effects correlate a program's configurations, which are therefore weighted by the inverse of their
+covariance (a mixed model, solved by generalised least squares).
 
-Learned is the logarithm of the runtime, standardised inside each program; what is known is put on
-that scale by a line for each program that is learned from. Of a state that is like nothing in those
-f and g are near 0. Copies of arguments cost one learned number times what is known: nothing where
-they come in the layouts that a program asks for.
+The target is the logarithm of the runtime, standardised in each program; prior costs are put on
+that scale by one line for each training program. For a state unlike all training states, f and g
+are near 0. Copies of arguments have one learned factor on their prior cost: it is 0 if arguments
+come in the layouts that a program asks for.
 
 Sources: Rahimi and Recht, "Random features for large-scale kernel machines", NIPS 2007; Laird and
 Ware, "Random-effects models for longitudinal data", Biometrics, 1982.
@@ -45,24 +45,25 @@ from solution.models.settings import check_choice, check_penalties, check_size
 from solution.system.report import Report, silent
 
 MODEL = "model.safetensors"
-FARTHEST = 10.0  # standard deviations: what is further away in a column is as far as this
-OPCODE = 0.3  # how far apart two opcodes are, in root mean squared columns' standard deviations
-MAKING = 0.2  # how freely what an instruction's byte costs is learned, beside one that is copied
-ARGUMENT = 10.0  # how freely what copies of arguments cost is learned, beside all else
-LEAST_SLOPE = 0.05  # of the line from what is known to labels, both standardised
+FARTHEST = 10.0  # standard deviations; a column is clipped there
+# distance of two different opcodes, in root mean squared standard deviations of the columns
+OPCODE = 0.3
+MAKING = 0.2  # prior scale of an instruction's cost per byte, relative to a copied byte
+ARGUMENT = 10.0  # prior scale of the factor of argument copies, relative to the other weights
+LEAST_SLOPE = 0.05  # smallest slope of the line from prior costs to labels, both standardised
 MOST_COSINES, MOST_CONFIGS = 1 << 12, 1 << 20
-CHUNK_VALUES = 1 << 22  # cosines, or (configuration, place) entries, at once
+CHUNK_VALUES = 1 << 22  # cosines, or (configuration, place) entries, in one chunk
 
 
 @dataclass(frozen=True)
 class CostKernelSettings(RankerSettings):
-    """Settings of the kernel of costs."""
+    """Settings of the additive cost kernel."""
 
-    backend: str = "cpu"  # whose layout assignment: a name in features.propagation.backend.BACKENDS
-    cosines: int = 1024  # random functions of a state
-    penalty: float = 5e-5  # of the squares of weights, beside a program's mean squared error
-    own: float = 1.0  # variance of a program's own weights, beside its configurations' noise
-    max_configs: int = 1000  # distinct configurations of a graph to learn from, at most
+    backend: str = "cpu"  # a name in features.propagation.backend.BACKENDS
+    cosines: int = 1024  # number of random features of a state
+    penalty: float = 5e-5  # penalty of squared weights, relative to a program's mean squared error
+    own: float = 1.0  # variance of a program's random effects, relative to the noise
+    max_configs: int = 1000  # distinct configurations of a graph used for training, at most
 
     def __post_init__(self) -> None:
         check_choice("backend", self.backend, BACKENDS)
@@ -73,36 +74,37 @@ class CostKernelSettings(RankerSettings):
 
     @property
     def needed_hops(self) -> int | None:
-        """The whole graph: what is asked of one tensor reaches as far as it is handed on."""
+        """None: the whole graph, because a request reaches as far as it propagates."""
         return None
 
     def build(self, seed: int) -> "CostKernelRanker":
-        """Make a ranker that is not fitted yet."""
+        """Return an unfitted ranker."""
         return CostKernelRanker(self, seed)
 
 
 @dataclass(frozen=True)
 class Cosines:
-    """Random functions of a state: cos(columns @ directions + what opcodes and phases add)."""
+    """Random features of a state: cos(columns @ directions + opcode terms + phases)."""
 
-    scaler: Scaler  # of the columns of the state table
+    scaler: Scaler  # standardises the columns of the state table
     directions: np.ndarray  # (columns, cosines) float32
-    opcodes: np.ndarray  # (2, opcodes, cosines) float32: of whose tensor it is, of who reads it
+    # (2, opcodes, cosines) float32: terms of the producer's and of the reader's opcode
+    opcodes: np.ndarray
     phases: np.ndarray  # (cosines,) float32
 
     @classmethod
     def draw(cls, scaler: Scaler, count: int, seed: int) -> "Cosines":
-        """As many, for the kernel that the module describes."""
+        """Draw `count` random features of the kernel that the module describes."""
         random = np.random.default_rng(seed)
         shapes = (len(FEATURES), count), (2, vocabulary.NUM_OPCODES, count)
         directions, opcodes = (random.standard_normal(shape, np.float32) for shape in shapes)
-        # Standardised columns are this far apart on average, however many there are.
+        # Scale directions so that the mean distance does not depend on the number of columns.
         directions /= np.float32(np.sqrt(len(FEATURES)))
         phases = random.uniform(0, 2 * np.pi, count).astype(np.float32)
         return cls(scaler, directions, np.float32(OPCODE) * opcodes, phases)
 
     def __call__(self, graph: Graph, table: StateTable, states: slice) -> np.ndarray:
-        """Their values (states, cosines) float64 for some states of the table."""
+        """Return the features (states, cosines) float64 of some states of the table."""
         columns = np.clip(self.scaler(table.features[states]), -FARTHEST, FARTHEST)
         own = list_opcodes(graph)
         angles = columns @ self.directions + self.phases
@@ -112,7 +114,7 @@ class Cosines:
 
 
 class CostKernelRanker(CostRanker):
-    """The kernel of costs as a Ranker. A score is of its configuration alone."""
+    """The additive cost kernel as a Ranker. A score depends on its configuration only."""
 
     reads_program_order = True
 
@@ -120,7 +122,8 @@ class CostKernelRanker(CostRanker):
         self.settings = settings
         self.seed = seed
         self.cosines_: Cosines | None = None
-        self.weights_: np.ndarray = np.zeros(0)  # (2 * cosines + 1,): of f, of g, of arguments
+        # (2 * cosines + 1,): weights of f, of g, and of argument copies
+        self.weights_: np.ndarray = np.zeros(0)
 
     @property
     def backend(self) -> str:
@@ -129,7 +132,7 @@ class CostKernelRanker(CostRanker):
     def fit(
         self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
     ) -> Self:
-        everything = [*graphs, *validation]  # nothing is stopped early
+        everything = [*graphs, *validation]  # there is no early stopping
         steps = 2 * len(everything)
         scaler = fit_scaler(self._list_columns(everything, steps, report))
         cosines = Cosines.draw(scaler, self.settings.cosines, self.seed)
@@ -198,16 +201,16 @@ class CostKernelRanker(CostRanker):
     def _list_columns(
         self, graphs: Sequence[Graph], steps: int, report: Report
     ) -> Iterator[np.ndarray]:
-        """Of each graph the columns of its states; to find them takes longest."""
+        """Return each graph's columns, the slowest part of the fit."""
         for done, graph in enumerate(graphs, start=1):
             yield self._table(graph).features
             report(done, steps)
 
     def _weigh_configs(self, learned: np.ndarray) -> np.ndarray:
-        """A program's columns (configs, weights) times the inverse of its labels' covariance.
+        """Multiply a program's columns (configs, weights) by the inverse covariance of its labels.
 
-        Which is that of noise, and of what the program's own weights make of these columns; but for
-        the last, for whether copies of arguments are free is not a program's own.
+        The covariance is noise plus the program's random effects on all columns but the last:
+        whether argument copies are free does not depend on the program.
         """
         own = learned[:, :-1]
         covariance = np.eye(len(learned)) + self.settings.own * (own @ own.T)
@@ -219,14 +222,14 @@ class CostKernelRanker(CostRanker):
             yield slice(first, first + step)
 
     def _split_weights(self) -> np.ndarray:
-        """Those (2, cosines) of f and of g."""
+        """Return the weights (2, cosines) of f and g."""
         return self.weights_[:-1].reshape(2, -1)
 
     def _add_up(self, graph: Graph, cosines: Cosines) -> tuple[np.ndarray, np.ndarray]:
-        """What is known (distinct configs,), and what weights are learned for, beside each other.
+        """Return prior costs (distinct configs,) and the columns of the learned weights.
 
-        Both are sums over states, without the configurations' mean, on the scale of the copies: so
-        programs that copy much and little count alike.
+        Both are sums over states, centred over configurations and scaled by the copied bytes, so
+        that programs with many and with few copies count alike.
         """
         table = self._table(graph)
         known = weigh_states(graph, table)
@@ -243,13 +246,13 @@ class CostKernelRanker(CostRanker):
 
 
 def _list_counts(known: KnownCosts) -> tuple[np.ndarray, np.ndarray]:
-    """What f and g count (states,) in a score."""
+    """Return the multipliers (states,) of f and of g in a score."""
     return known.extra, MAKING * known.made
 
 
 def _count_states(table: StateTable) -> Any:
-    """How often each configuration is in each state: a sparse matrix (distinct configs, states)."""
-    from scipy.sparse import csc_matrix  # takes long to import, and who predicts needs none
+    """Return how often each configuration has each state: sparse (distinct configs, states)."""
+    from scipy.sparse import csc_matrix  # slow to import, and prediction does not need it
 
     configs, places = table.numbers.shape
     rows = np.repeat(np.arange(configs), places)
@@ -258,7 +261,7 @@ def _count_states(table: StateTable) -> Any:
 
 
 def _standardise(values: np.ndarray) -> np.ndarray:
-    """With mean 0 and deviation 1, and nothing further away than 3; 0 where all are equal."""
+    """Standardise and clip to 3 deviations; 0 if all values are equal."""
     deviation = values.std()
     if deviation == 0:
         return np.zeros(len(values))

@@ -1,21 +1,21 @@
-"""A net that adds up what the states of a program cost: copies, and instructions in their layouts.
+"""An additive cost model: a net sums the costs of a program's states, copies and instructions.
 
     nodes ── MLP ──┐
-    states ────────┴─▶ GELU ─▶ what a byte costs ─▶ sum over a configuration's states ─▶ score
+    states ────────┴─▶ GELU ─▶ cost per byte ─▶ sum over a configuration's states ─▶ score
 
-Layout assignment is no matter of learning: the compiler's own rules say which layout every tensor
-gets and where one is copied (solution.features.propagation). Learned is what a copy costs, and an
-instruction in the layouts that it has, from many programs. Some things are known before
-(solution.models.layout.known_costs): so a net that has learned nothing ranks by the bytes that are
-copied or worked on, weighted so; and what is learned is bounded, a few times more or less for
-copies and for what is slow, nothing for what is spared, little beside it for an instruction, for
-what is unlike all that was learned from would otherwise be ranked by what does not hold there.
+Layout assignment is not learned: the compiler's rules tell every tensor's layout and every copy
+(solution.features.propagation). The net learns from many programs what a copy costs, and what an
+instruction costs in its layouts. It starts from prior costs (solution.models.layout.known_costs),
+so an untrained net ranks by weighted bytes that are copied or processed. Learned factors are
+bounded so that out-of-distribution programs fall back on the prior: copies and slow loops change by
+a few times at most, spared bytes do not change, and an instruction's bytes cost little beside a
+copy.
 
-One thing is no matter of the program: whether its arguments come in the layouts that it asks for.
-Where they do, copies of them cost nothing. So what such a copy counts is learned as one number.
+One cost does not depend on the program: whether its arguments come in the layouts that it asks for.
+If they do, copies of them are free. One learned number is the factor of all such copies.
 
-A score is a sum, so it says why it is what it is (list_costs). It is on the scale of its list's
-copies: programs that copy much and little count alike.
+A score is a sum, so it can be explained (list_costs). It is on the scale of its list's copies:
+programs with many and with few copies count alike.
 """
 
 from collections.abc import Sequence
@@ -52,23 +52,23 @@ from solution.models.nets.sparse_rows import SparseRows
 from solution.models.nets.training_settings import TrainingSettings
 from solution.models.settings import check_choice
 
-CHUNK_VALUES = 1 << 24  # (configuration, place) entries that are summed at once
+CHUNK_VALUES = 1 << 24  # (configuration, place) entries summed in one chunk
 OPCODE_WIDTH = 16
-MOST_TIMES = 3.0  # what is learned makes either cheaper or more expensive by this at most
-MOST = 0.3  # what an instruction's byte costs at most, beside one that is copied
-MAKING_RATE = 0.3  # how fast what instructions cost is learned, beside copies
-ARGUMENT_RATE = 40.0  # how fast what copies of arguments count is learned, beside all else
-# The states of more configurations of a large program would not be in memory together.
+MOST_TIMES = 3.0  # largest learned factor, and the inverse of the smallest
+MOST = 0.3  # largest cost of an instruction's byte, relative to a copied byte
+MAKING_RATE = 0.3  # learning rate of instruction costs, relative to copies
+ARGUMENT_RATE = 40.0  # learning rate of the argument factor, relative to all else
+# States of more configurations of a large program would not fit into memory.
 TRAINING = replace(layout_gnn.TRAINING, loss="pairwise_logistic", max_configs=1000)
 
 
 @dataclass(frozen=True)
 class CostNetSettings(RankerSettings):
-    """Settings of the net of costs."""
+    """Settings of the additive cost net."""
 
-    backend: str = "cpu"  # whose layout assignment: a name in features.propagation.backend.BACKENDS
+    backend: str = "cpu"  # a name in features.propagation.backend.BACKENDS
     width: int = 64
-    dropout: float = 0.3  # of what is known of a state
+    dropout: float = 0.3  # of a state's columns
     training: TrainingSettings = TRAINING
 
     def __post_init__(self) -> None:
@@ -76,11 +76,11 @@ class CostNetSettings(RankerSettings):
 
     @property
     def needed_hops(self) -> int | None:
-        """The whole graph: what is asked of one tensor reaches as far as it is handed on."""
+        """None: the whole graph, because a request reaches as far as it propagates."""
         return None
 
     def build(self, seed: int) -> "CostNetRanker":
-        """Make a ranker that is not fitted yet."""
+        """Return an unfitted ranker."""
         return CostNetRanker(self, seed)
 
 
@@ -90,26 +90,26 @@ class CostInputs:
 
     opcodes: Tensor  # (nodes,) int64
     numeric: Tensor  # (nodes, NUM_NUMERIC) float32
-    node: Tensor  # (states,) int64 whose tensor is made or copied; the number of nodes: none
-    reader: Tensor  # (states,) int64 for whom it is copied, else the same
+    node: Tensor  # (states,) int64, the node of the written or copied tensor; num_nodes: none
+    reader: Tensor  # (states,) int64, the node that reads the copy, else the same
     features: Tensor  # (states, len(FEATURES)) float32
     shares: Tensor  # (states, NUM_SHARES) float32
-    strides: Tensor  # (states,) float32 how far apart a copy reads
-    short_loops: Tensor  # (states,) float32 the share of bytes in loops that are too short
-    at_once: Tensor  # (states,) float32 the share of bytes a library makes with a reduction
-    split: Tensor  # (states,) float32 the share of bytes that are reduced in two steps
-    slow_products: Tensor  # (states,) float32 the multiplications a library leaves out, a byte
-    is_argument: Tensor  # (states,) float32: 1 where the tensor is a parameter
-    is_copied: Tensor  # (states,) float32: 1 where something is copied
-    is_made: Tensor  # (states,) float32: 1 where it is an instruction's
-    numbers: np.ndarray  # (distinct configs, places) int32 rows of the above
-    listed: Tensor  # (distinct configs,) bool: which are the list that the others stand beside
+    strides: Tensor  # (states,) float32, the read distance of a copy
+    short_loops: Tensor  # (states,) float32, share of bytes in loops that are too short
+    at_once: Tensor  # (states,) float32, share of bytes a library fuses with a reduction
+    split: Tensor  # (states,) float32, share of bytes reduced in two steps
+    slow_products: Tensor  # (states,) float32, multiplications a library leaves out, per byte
+    is_argument: Tensor  # (states,) float32: 1 if the tensor is a parameter
+    is_copied: Tensor  # (states,) float32: 1 if the state has a copy
+    is_made: Tensor  # (states,) float32: 1 if the state is an instruction's
+    numbers: np.ndarray  # (distinct configs, places) int32, rows of the tensors above
+    listed: Tensor  # (distinct configs,) bool: the reference list that others are scored beside
 
 
 class CostNetRanker(NetRanker[CostNetSettings, CostInputs], CostRanker):
-    """The net of costs as a Ranker.
+    """The additive cost net as a Ranker.
 
-    Its scores depend on the list, by a factor and a constant.
+    Its scores depend on the list by a factor and a constant.
     """
 
     scaled_tables = ("numeric", "features")
@@ -134,7 +134,7 @@ class CostNetRanker(NetRanker[CostNetSettings, CostInputs], CostRanker):
 
 
 def prepare(graph: Graph, backend: str) -> CostInputs:
-    """The states of solution.features.propagation.state_table as tensors."""
+    """Return the states of solution.features.propagation.state_table as tensors."""
     table = state_tables(backend)(graph)
     return CostInputs(
         opcodes=torch.from_numpy(graph.node_opcodes.astype(np.int64)),
@@ -157,7 +157,7 @@ def prepare(graph: Graph, backend: str) -> CostInputs:
 
 
 class StateMlp(nn.Module):
-    """Linear, GELU, Linear of [node, reader, state]; 0 before anything is learned.
+    """Linear, GELU, Linear of [node, reader, state]; initialised to output 0.
 
     Shapes: nodes (nodes, width), node and reader (states,) int64, features (states, values) ->
     (states, outputs).
@@ -174,14 +174,14 @@ class StateMlp(nn.Module):
         nn.init.zeros_(self.out.bias)
 
     def forward(self, nodes: Tensor, node: Tensor, reader: Tensor, features: Tensor) -> Tensor:
-        # The products of a node are taken once, not for each of its states.
+        # Products of a node are computed once, not for each of its states.
         known = self.node(nodes)[node] + self.reader(nodes)[reader]
         known = functional.gelu(known + self.state(features))
         return cast("Tensor", self.out(self.dropout(known)))
 
 
 class CostNet(nn.Module):
-    """Scores configurations of whole layout graphs."""
+    """Score configurations of whole layout graphs."""
 
     def __init__(self, settings: CostNetSettings) -> None:
         super().__init__()
@@ -189,28 +189,28 @@ class CostNet(nn.Module):
         self.opcode = nn.Embedding(vocabulary.NUM_OPCODES, OPCODE_WIDTH)
         self.node = NodeMlp(OPCODE_WIDTH + NUM_NUMERIC, width, width)
         self.instruction = StateMlp(width, len(FEATURES), NUM_SHARES, dropout)
-        # Of copies, of short loops, of reductions in two steps, of products that are slow.
+        # Factors of copies, short loops, two-step reductions and slow dots.
         self.times = StateMlp(width, len(FEATURES), 4, dropout)
         self.argument = nn.Parameter(torch.zeros(()))
-        self.log_factor = nn.Parameter(torch.zeros(()))  # of all scores: how sure they are
+        self.log_factor = nn.Parameter(torch.zeros(()))  # scale of all scores: their confidence
 
     def score_batch(self, batch: Sequence[CostInputs], configs: np.ndarray) -> Tensor:
-        """(configs, graphs): scores of these configurations among each other."""
+        """Return scores (configs, graphs) of these configurations, compared among each other."""
         columns = []
         for inputs, rows in zip(batch, configs.T, strict=True):
-            # Only the states that a step's configurations are in are weighed.
+            # Only the states of the step's configurations are computed.
             used, local = np.unique(inputs.numbers[rows], return_inverse=True)
             local = local.reshape(len(rows), -1)
             columns.append(self._compare(_add_up(self._weigh(inputs, used), local)))
         return torch.stack(columns, dim=1)
 
     def count_values(self, inputs: CostInputs) -> int:
-        """Places of a configuration, twice."""
+        """Return twice the number of places of a configuration."""
         return inputs.numbers.shape[1] * 2
 
     @torch.inference_mode()
     def score_graph(self, inputs: CostInputs) -> np.ndarray:
-        """(configs,), added up a chunk of configurations at a time."""
+        """Return scores (configs,), summed one chunk of configurations at a time."""
         self.eval()
         listed = None if inputs.listed.all() else inputs.listed
         weights = self._weigh(inputs, np.arange(len(inputs.node)))
@@ -218,14 +218,14 @@ class CostNet(nn.Module):
 
     @torch.inference_mode()
     def list_costs(self, inputs: CostInputs) -> np.ndarray:
-        """(states,): what each adds to a score."""
+        """Return what each state adds to a score: (states,)."""
         self.eval()
         weights = self._weigh(inputs, np.arange(len(inputs.node)))
         scale = self._find_scale(self._add_up_all(inputs, weights)[inputs.listed])
         return (weights[:, 0] * scale).double().cpu().numpy()
 
     def _compare(self, sums: Tensor, listed: Tensor | None = None) -> Tensor:
-        """Scores (configs,) of costs and copied bytes (configs, 2)."""
+        """Return scores (configs,) from costs and copied bytes (configs, 2)."""
         own = sums if listed is None else sums[listed]
         return (sums[:, 0] - own[:, 0].mean()) * self._find_scale(own)
 
@@ -233,7 +233,7 @@ class CostNet(nn.Module):
         return self.log_factor.exp() / own[:, 1].std(unbiased=False).clamp(min=LEAST)
 
     def _add_up_all(self, inputs: CostInputs, weights: Tensor) -> Tensor:
-        """Costs and copied bytes (configs, 2) of all configurations, a chunk at a time."""
+        """Return costs and copied bytes (configs, 2) of all configurations, in chunks."""
         step = max(1, CHUNK_VALUES // max(1, inputs.numbers.shape[1]))
         chunks = [
             _add_up(weights, inputs.numbers[first : first + step])
@@ -242,13 +242,13 @@ class CostNet(nn.Module):
         return torch.cat(chunks)
 
     def _weigh(self, inputs: CostInputs, states: np.ndarray) -> Tensor:
-        """Costs and copied bytes (states, 2) of some states (states,)."""
+        """Return costs and copied bytes (states, 2) of some states (states,)."""
         nodes = self.node(self.opcode.weight, inputs.opcodes, inputs.numeric)
-        nodes = functional.pad(nodes, (0, 0, 0, 1))  # the last is that of what is no node's
+        nodes = functional.pad(nodes, (0, 0, 0, 1))  # the last row is for states without a node
         own = send(states, nodes.device)
         known = nodes, inputs.node[own], inputs.reader[own], inputs.features[own]
         shares, is_made = inputs.shares[own], inputs.is_made[own]
-        # Between nothing and twice as much as a copy of any other tensor.
+        # A factor between 0 and 2, relative to copies of other tensors.
         counts = 2 * torch.sigmoid(_hasten(self.argument))
         moved = inputs.is_copied[own] * shares[:, BYTES]
         copied = torch.lerp(moved, counts * moved, inputs.is_argument[own])
@@ -266,7 +266,8 @@ class CostNet(nn.Module):
 
 
 def _add_up(weights: Tensor, numbers: np.ndarray) -> Tensor:
-    """Sums (configs, values) of the weights (states, values) of `numbers` (configs, places)."""
+    """Return sums (configs, values) of the weights (states, values) of `numbers` (configs,
+    places)."""
     configs, places = numbers.shape
     rows = SparseRows(
         starts=np.arange(configs + 1) * places,
@@ -278,9 +279,9 @@ def _add_up(weights: Tensor, numbers: np.ndarray) -> Tensor:
 
 
 def _hasten(parameter: Tensor) -> Tensor:
-    """ARGUMENT_RATE times the parameter, with a gradient as if it were the parameter itself.
+    """Scale by ARGUMENT_RATE in the forward pass, with an identity gradient (straight-through).
 
-    Adam's steps are as long whatever the gradient, so it is learned that much faster; and what is
-    clipped is not drowned by it.
+    Adam's steps do not depend on the size of a gradient, so this multiplies the learning rate
+    without dominating gradient clipping.
     """
     return ARGUMENT_RATE * parameter.detach() + (parameter - parameter.detach())

@@ -1,4 +1,4 @@
-"""What the layout net takes of a graph, as arrays."""
+"""Return what the layout net reads of a graph, as arrays."""
 
 from dataclasses import dataclass
 
@@ -15,24 +15,24 @@ from solution.features.pruning import PRUNINGS
 from solution.features.work import configurable_shares, tensor_shares
 from solution.models.layout.steps import NUM_SHARES, Structure
 
-NUM_PAIR_FEATURES = len(FEATURES) + 2  # and how frequent the layout is, as share and logarithm
+NUM_PAIR_FEATURES = len(FEATURES) + 2  # and the frequency of the layout, as share and logarithm
 
 
 @dataclass(frozen=True)
 class LayoutArrays:
-    """A pruned graph and the distinct configurations of it."""
+    """A pruned graph and its distinct configurations."""
 
     opcodes: np.ndarray  # (nodes,) int64
     numeric: np.ndarray  # (nodes, NUM_NUMERIC) float32
     pair_tokens: np.ndarray  # (pairs, 18) int8, 0 ... 6
     pair_features: np.ndarray  # (pairs, NUM_PAIR_FEATURES) float32
-    listed: np.ndarray  # (distinct configs,) bool: the list that the others stand beside
+    listed: np.ndarray  # (distinct configs,) bool: the reference list that others are scored beside
     structure: Structure
-    ordered: Ordered  # what the constraints of the structure are made of
+    ordered: Ordered  # the constraints on tensors that have several
 
 
 def describe_graph(graph: Graph, pruning: str, hops: int) -> LayoutArrays:
-    """Describe the layouts on the graph as it is; the nodes are those of the pruned one."""
+    """Return arrays of the pruned graph; layouts are described on the graph as given."""
     pairs = graph.layouts
     pruned = PRUNINGS[pruning](graph, hops)
     consumer, producer = pruned.edges.T
@@ -59,7 +59,9 @@ def describe_graph(graph: Graph, pruning: str, hops: int) -> LayoutArrays:
 
 
 def describe_pairs(graph: Graph, pairs: Codebook, share: np.ndarray) -> np.ndarray:
-    """(pairs, NUM_PAIR_FEATURES) float32; a layout that no candidate has is as rare as can be.
+    """Return features of pairs (pairs, NUM_PAIR_FEATURES) float32.
+
+    A layout that no candidate has is as rare as possible.
 
     Args:
         share: (pairs,) the share of the graph's list that uses each.

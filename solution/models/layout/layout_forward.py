@@ -1,4 +1,4 @@
-"""The layout net without torch: the same sums as solution.models.layout.layout_gnn, in numpy."""
+"""Predict with the layout net in numpy, without torch: solution.models.layout.layout_gnn again."""
 
 import math
 from collections.abc import Mapping
@@ -19,9 +19,9 @@ from solution.models.nets.forward import (
     standardise,
 )
 
-CHUNK_PAIRS = 1 << 19  # of a node and a configuration, which are numbered at once
-CHUNK_COLOURS = 1 << 17  # that are in memory at once, as far as can be told beforehand
-BLOCK = 1 << 11  # colours that a round computes at once
+CHUNK_PAIRS = 1 << 19  # (node, configuration) pairs numbered in one chunk
+CHUNK_COLOURS = 1 << 17  # colours in memory at once, as estimated beforehand
+BLOCK = 1 << 11  # colours computed in one block of a round
 
 
 class LayoutForward:
@@ -37,69 +37,70 @@ class LayoutForward:
         self._weights, self._scalers = _centre(weights, self.rounds), scalers
 
     def predict(self, graph: Graph) -> np.ndarray:
-        """Scores (num_configs,) float32, lower is faster."""
+        """Return scores (num_configs,) float32, lower is faster."""
         arrays = self.describe(graph)
         compared = standardise(self.sum(arrays), arrays.listed)
         return self.read_out(compared)[graph.distinct.inverse]
 
     def in_numpy(self) -> "LayoutForward":
-        """The net itself."""
+        """Return the net itself."""
         return self
 
     def describe(self, graph: Graph) -> LayoutArrays:
-        """What the net takes of the graph."""
+        """Return the arrays that the net reads of a graph."""
         return describe_graph(graph, self._pruning, self._hops)
 
     def sum(self, arrays: LayoutArrays, rows: np.ndarray | None = None) -> np.ndarray:
-        """Sums over nodes (rows, values) of some rows of the codes, by default of all."""
+        """Return sums over nodes (rows, values) of some rows of the codes, by default of all."""
         nodes, first = self.embed(arrays)
         own = arrays.structure.configurable[arrays.structure.codebook.node]
         layouts = self.embed_pairs(arrays.pair_tokens, arrays.pair_features)
         pairs = self.configure(nodes[own], first[own], layouts)
         asked = (np.arange(len(arrays.structure.codebook.codes)) if rows is None else rows)[:, None]
         sums, begin = [], 0
-        step = max(1, CHUNK_COLOURS // len(nodes))  # had they no colour in common
+        step = max(1, CHUNK_COLOURS // len(nodes))  # assuming that they share no colours
         while begin < len(asked):
             part = asked[begin : begin + step]
             found, colours = self._sum(arrays, part, nodes, pairs)
             sums.append(found)
             begin += len(part)
-            # As many as will have so many colours if the next ones have as much in common.
+            # As many as fill a chunk if the next ones share as many colours.
             fitting = len(part) * CHUNK_COLOURS // colours
             step = max(1, min(fitting, 4 * step, CHUNK_PAIRS // len(nodes)))
         return np.concatenate(sums)
 
     def read_out(self, compared: np.ndarray) -> np.ndarray:
-        """Scores (configs,) of standardised sums (configs, values)."""
+        """Return scores (configs,) of standardised sums (configs, values)."""
         return mlp(compared, self._weights, "readout")[:, 0]
 
     def embed(self, arrays: LayoutArrays) -> tuple[np.ndarray, np.ndarray]:
-        """The nodes (nodes, width) without layouts, and their first products with one."""
+        """Return nodes (nodes, width) without layouts, and their first products with one."""
         opcodes = self._weights["opcode.weight"][arrays.opcodes]
         numeric = self._scalers["numeric"](arrays.numeric)
         nodes = mlp(np.concatenate([opcodes, numeric], axis=1), self._weights, "node")
         return nodes, linear(nodes, self._weights, "pair.node")
 
     def embed_pairs(self, pair_tokens: np.ndarray, pair_features: np.ndarray) -> np.ndarray:
-        """What the layout of each pair adds to the first product of its node: (pairs, width)."""
+        """Return what each pair's layout adds to its node's first product: (pairs, width)."""
         tokens = self._weights["token.weight"][pair_tokens]
         features = self._scalers["pair_features"](pair_features)
-        width = math.prod(tokens.shape[1:])  # -1 is no number where nothing is configurable
+        width = math.prod(tokens.shape[1:])  # reshape cannot infer -1 if nothing is configurable
         joined = np.concatenate([tokens.reshape(-1, width), features], axis=1)
         return linear(joined, self._weights, "pair.layout")
 
     def configure(self, nodes: np.ndarray, first: np.ndarray, layouts: np.ndarray) -> np.ndarray:
-        """Nodes (n, width) with layouts (n, width), whose first products are `first` (n, width)."""
+        """Return nodes (n, width) with layouts (n, width), whose first products are `first` (n,
+        width)."""
         return nodes + linear(gelu(first + layouts), self._weights, "pair.out")
 
     def _sum(
         self, arrays: LayoutArrays, rows: np.ndarray, nodes: np.ndarray, pairs: np.ndarray
     ) -> tuple[np.ndarray, int]:
-        """Sums over nodes (rows, values) of configurations, and how many colours they have.
+        """Return sums over nodes (rows, values) of configurations, and their number of colours.
 
         Args:
             nodes: (nodes, width) without layouts.
-            pairs: (pairs, width) with them.
+            pairs: (pairs, width) with layouts.
         """
         steps = derive_steps([arrays.structure], rows, self.rounds)
         x = nodes[steps.nodes]
@@ -107,7 +108,7 @@ class LayoutForward:
         for number, (aggregation, marks, parents) in enumerate(steps.rounds):
             messages, kept = self.send(x, number)
             x = np.empty((len(parents), 2 * messages.shape[1]), np.float32)
-            # A block at a time, so that what comes between stays in the processor's cache.
+            # A block at a time, so that intermediate arrays stay in the processor's cache.
             for begin in range(0, len(x), BLOCK):
                 part = slice(begin, begin + BLOCK)
                 sums = aggregation.cut(part).product(messages)
@@ -120,10 +121,11 @@ class LayoutForward:
         return pooled[0] + differences + others, len(x)
 
     def send(self, x: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """Of a ColourBlock: the messages (3 x colours before, half), and what each keeps."""
+        """Return a ColourBlock's messages (3 x colours before, half) and the kept values."""
         name = f"blocks.{number}"
         messages = linear(x, self._weights, f"{name}.weights").reshape(len(x), 3, -1)
-        messages[:, 0] += self._weights[f"{name}.extra.bias"]  # each adds up one of its own
+        # each colour sums exactly one message to itself
+        messages[:, 0] += self._weights[f"{name}.extra.bias"]
         skip = f"{name}.skip"
         has_skip = f"{skip}.weight" in self._weights
         kept = linear(x, self._weights, skip) if has_skip else x
@@ -132,7 +134,8 @@ class LayoutForward:
     def receive(
         self, sums: np.ndarray, extra: np.ndarray, kept: np.ndarray, number: int
     ) -> np.ndarray:
-        """Of a ColourBlock: the values (colours after, outputs) where messages add up to `sums`."""
+        """Return a ColourBlock's values (colours after, outputs) where messages add up to
+        `sums`."""
         values = np.empty((len(sums), 2 * sums.shape[1]), np.float32)
         marked = np.flatnonzero(extra.any(axis=1))
         self._receive(sums, marked, extra[marked], kept, number, values)
@@ -157,7 +160,8 @@ class LayoutForward:
 
 
 def _centre(weights: Weights, rounds: int) -> Weights:
-    """The same net; what a block adds up has mean 0, so that its norm need not take it off."""
+    """Return the same net with blocks whose sums have mean 0, so that the norm need not subtract
+    it."""
     centred = dict(weights)
     for number in range(rounds):
         name = f"blocks.{number}"

@@ -1,14 +1,13 @@
-"""A graph net for layout that computes every distinct colour of a node once.
+"""A graph net for layouts that computes every distinct colour of a node once.
 
     node features ──────────────┐
     (node, layout) pairs ── MLP ┴─▶ colours 0 ─▶ rounds of convolution ─▶ colours k
                                  score ◀─ MLP ◀─ standardised over configurations ◀─ sums
 
-Candidate configurations agree in most of their layouts, so most nodes see the same neighbourhood in
-many of them: see solution.models.layout.colour_refinement. A configuration's score also depends on
-the other candidates of its graph: on how frequent its layouts are
-(solution.features.layout.frequency), and on their sums. A step of training sees a sample of them, a
-prediction all, in whatever order they come.
+Candidate configurations agree in most layouts, so most nodes see the same neighbourhood in many of
+them (solution.models.layout.colour_refinement). A score also depends on the other candidates of the
+graph: on how frequent its layouts are (solution.features.layout.frequency), and on the mean of
+their sums. A training step sees a sample of them, a prediction all, in any order.
 """
 
 import dataclasses
@@ -39,10 +38,10 @@ from solution.models.nets.net_ranker import NetRanker
 from solution.models.nets.training_settings import TrainingSettings
 from solution.models.settings import check_choice, check_even_widths
 
-CHUNK_VALUES = 1 << 22  # (configuration, node) values of x, had they no colour in common
+CHUNK_VALUES = 1 << 22  # (configuration, node) values of x in one chunk, if no colours are shared
 OPCODE_WIDTH = 16
 TOKEN_WIDTH = 4
-# A graph a step: many small steps learn more in the same time than few large ones.
+# One graph a step: many small steps learn more in the same time than few large ones.
 TRAINING = TrainingSettings(
     loss="list_mle",
     epochs=12,
@@ -61,15 +60,15 @@ class LayoutGnnSettings(RankerSettings):
     """Settings of the layout net."""
 
     width: int = 64  # of nodes and pairs
-    rounds: tuple[int, ...] = (48, 48)  # of convolution: the width after each, even
+    rounds: tuple[int, ...] = (48, 48)  # the width after each round of convolution; must be even
     pruning: str = "neighbourhood"  # a name in features.pruning.PRUNINGS
     hops: int = 1  # kept around the configurable nodes
-    # Of the sums. Standardised they soon tell each configuration by heart, without dropout.
+    # Dropout of the sums. Without it they soon identify each configuration (overfitting).
     dropout: float = 0.3
     training: TrainingSettings = TRAINING
 
     def __post_init__(self) -> None:
-        check_even_widths("rounds", self.rounds)  # both signs of a half
+        check_even_widths("rounds", self.rounds)  # half of each width for each sign
         check_choice("pruning", self.pruning, PRUNINGS)
 
     @property
@@ -77,7 +76,7 @@ class LayoutGnnSettings(RankerSettings):
         return self.hops if self.pruning == "neighbourhood" else None
 
     def build(self, seed: int) -> "LayoutGnnRanker":
-        """Make a ranker that is not fitted yet."""
+        """Return an unfitted ranker."""
         return LayoutGnnRanker(self, seed)
 
 
@@ -87,17 +86,17 @@ class LayoutInputs:
 
     opcodes: Tensor  # (nodes,) int64
     numeric: Tensor  # (nodes, NUM_NUMERIC) float32
-    layouts: Tensor  # (layouts, 18) int8 tokens 0 ... 6 of those that pairs have, each once
-    pair_layout: Tensor  # (pairs,) int64 which of them each has
+    layouts: Tensor  # (layouts, 18) int8 tokens 0 to 6, the distinct layouts of pairs
+    pair_layout: Tensor  # (pairs,) int64, the layout of each pair
     pair_features: Tensor  # (pairs, NUM_PAIR_FEATURES) float32
-    listed: Tensor  # (distinct configs,) bool: which are the list that the others stand beside
+    listed: Tensor  # (distinct configs,) bool: the reference list that others are scored beside
     structure: Structure
 
 
 class LayoutGnnRanker(NetRanker[LayoutGnnSettings, LayoutInputs]):
     """The layout net as a Ranker.
 
-    Its scores depend on the list: on how frequent layouts are in it, and on the mean of its sums.
+    Its scores depend on the list: on the frequency of layouts in it, and on the mean of its sums.
     """
 
     scaled_tables = ("numeric", "pair_features")
@@ -110,7 +109,7 @@ class LayoutGnnRanker(NetRanker[LayoutGnnSettings, LayoutInputs]):
         return LayoutGnn(self.settings)
 
     def in_numpy(self) -> LayoutForward:
-        """The fitted net as it predicts without torch; scores differ by rounding."""
+        """Return the fitted net for prediction without torch; scores differ by rounding."""
         if self.net_ is None:
             raise RuntimeError("fit the ranker before it is asked for its weights")
         state = self.net_.state_dict().items()
@@ -124,7 +123,7 @@ def _preparer(pruning: str, hops: int) -> PerGraph[LayoutInputs]:
 
 
 def prepare(graph: Graph, pruning: str, hops: int) -> LayoutInputs:
-    """The arrays of solution.models.layout.inputs as tensors."""
+    """Return the arrays of solution.models.layout.inputs as tensors."""
     arrays = describe_graph(graph, pruning, hops)
     layouts, pair_layout = np.unique(arrays.pair_tokens, axis=0, return_inverse=True)
     return LayoutInputs(
@@ -139,7 +138,7 @@ def prepare(graph: Graph, pruning: str, hops: int) -> LayoutInputs:
 
 
 class PairMlp(nn.Module):
-    """Linear, GELU, Linear of [node, layout]; what several have in common is multiplied once.
+    """Linear, GELU, Linear of [node, layout], without repeating products that rows share.
 
     Shapes: nodes (nodes, width), own (pairs,) int64 the node of each pair, layouts (layouts, 18)
     int8 tokens, used (pairs,) int64 the layout of each pair, features (pairs, features) of each
@@ -169,10 +168,11 @@ class PairMlp(nn.Module):
         return self.out(functional.gelu(self.node(nodes)[own] + added))
 
     def _multiply(self, tokens: Tensor, table: Tensor, weights: Tensor) -> Tensor:
-        """The product of the weights with the table's row of each token.
+        """Return the product of the weights with the table's row of each token.
 
-        The table is multiplied with the weights of each place once, and then all are one product:
-        whatever looks the rows up takes longer, or in its gradient adds up a row for each use.
+        The table is multiplied with the weights of each slot once; the sum over slots is then one
+        product with a one-hot matrix. An embedding lookup would be slower, and its gradient adds up
+        a row for each use.
         """
         numbers = torch.arange(len(table), dtype=tokens.dtype, device=tokens.device)
         is_token = (tokens[..., None] == numbers).flatten(1)
@@ -181,7 +181,7 @@ class PairMlp(nn.Module):
 
 
 class LayoutGnn(nn.Module):
-    """Scores configurations of pruned layout graphs."""
+    """Score configurations of pruned layout graphs."""
 
     def __init__(self, settings: LayoutGnnSettings) -> None:
         super().__init__()
@@ -199,11 +199,11 @@ class LayoutGnn(nn.Module):
         self.readout = Mlp(last * NUM_SHARES, last, 1)
 
     def score_batch(self, batch: Sequence[LayoutInputs], configs: np.ndarray) -> Tensor:
-        """(configs, graphs): scores of these configurations among each other."""
+        """Return scores (configs, graphs) of these configurations, compared among each other."""
         return self._compare(self.pool(batch, configs))
 
     def plan(self, batch: Sequence[LayoutInputs], configs: np.ndarray) -> Computation:
-        """What it computes, and what it takes for gradients."""
+        """Return the computation of a step, prepared for gradients."""
         computation = self._derive(batch, configs)
         computation.prepare_gradients()
         return computation
@@ -211,11 +211,11 @@ class LayoutGnn(nn.Module):
     def score_planned(
         self, batch: Sequence[LayoutInputs], configs: np.ndarray, plan: Computation
     ) -> Tensor:
-        """The same as score_batch."""
+        """Return the scores of score_batch from a planned computation."""
         return self._compare(self._pool(batch, plan))
 
     def pool(self, batch: Sequence[LayoutInputs], configs: np.ndarray) -> Tensor:
-        """Sums over nodes (configs, graphs, values), each configuration for itself.
+        """Return sums over nodes (configs, graphs, values), each configuration for itself.
 
         The graphs become one disconnected graph with a common config axis.
         """
@@ -246,12 +246,12 @@ class LayoutGnn(nn.Module):
         return self.readout(self.dropout(standardise(pooled, listed=listed))).squeeze(-1)
 
     def count_values(self, inputs: LayoutInputs) -> int:
-        """Nodes times width."""
+        """Return nodes times width."""
         return len(inputs.opcodes) * self.width
 
     @torch.inference_mode()
     def score_graph(self, inputs: LayoutInputs) -> np.ndarray:
-        """(configs,), summed a chunk of configurations at a time."""
+        """Return scores (configs,), summed one chunk of configurations at a time."""
         self.eval()
         step = max(1, CHUNK_VALUES // self.count_values(inputs))
         rows = np.arange(len(inputs.structure.codebook.codes))[:, None]
@@ -286,9 +286,9 @@ class ColourBlock(nn.Module):
 
     def forward(self, x: Tensor, receiving: Receiving) -> Tensor:
         half = len(self.extra.bias)
-        # In the first message, of which each colour adds up one.
+        # Part of the first message, of which each colour sums exactly one.
         bias = functional.pad(self.extra.bias, (0, 2 * half))
         messages = functional.linear(x, self.weights.weight, bias).view(3 * len(x), half)
-        # Of few colours anything is known: a product over all takes as long as a matrix's.
+        # Few colours have constraints: a product over all would take as long as a full matrix.
         extra = functional.linear(receiving.known, self.extra.weight)
         return receiving.receive(messages, self.skip(x), extra, self.norm)

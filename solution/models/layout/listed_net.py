@@ -1,9 +1,9 @@
-"""The layout net beside a fixed list: a configuration costs what it changes, not its program.
+"""Incremental inference beside a fixed reference list: work is proportional to changed nodes.
 
-After k rounds a node knows the layouts within k hops. So a configuration that is much like one
-whose values are known differs from it at few nodes: these are computed, and its sums over nodes are
-the known ones and what these nodes change of them. Searches ask for such neighbours by the
-thousand. Scores are those of solution.models.layout.layout_forward but for rounding.
+After k rounds a node's value depends on the layouts within k hops. A configuration that is close to
+one whose values are known differs from it at few nodes. Only these are computed; its sums over
+nodes are the known ones plus the changes. Searches ask for thousands of such neighbours. Scores are
+those of solution.models.layout.layout_forward up to rounding.
 """
 
 import dataclasses
@@ -22,10 +22,10 @@ from solution.models.layout.inputs import describe_pairs
 from solution.models.layout.layout_forward import LayoutForward
 from solution.models.nets.forward import find_scale, put_on_scale
 
-NEAR = 0.1  # of the configurable nodes: what differs at more of them is computed as a whole
-KEPT = 4  # known configurations: the latest
-BATCH = 64  # neighbours that are computed at once
-# Many configurations of a small program share most colours: there the whole costs less a piece.
+NEAR = 0.1  # share of configurable nodes; a configuration that differs at more is computed in full
+KEPT = 4  # number of known configurations kept: the latest
+BATCH = 64  # neighbours computed in one batch
+# Many configurations of a small program share most colours: computing all of them is then cheaper.
 SMALL, MANY = 1000, 16
 
 
@@ -34,22 +34,22 @@ class Known:
     """A configuration whose values are kept."""
 
     layouts: np.ndarray  # (configurable, 18) int8
-    extra: np.ndarray  # (nodes, len(FEATURES)) float32: the conflicts at each node
-    messages: list[np.ndarray]  # of each round: (3 x nodes, half)
-    kept: list[np.ndarray]  # of each round: (nodes, outputs)
-    values: np.ndarray  # (nodes, outputs) after all rounds
+    extra: np.ndarray  # (nodes, len(FEATURES)) float32, the conflicts at each node
+    messages: list[np.ndarray]  # for each round: (3 x nodes, half)
+    kept: list[np.ndarray]  # for each round: (nodes, outputs)
+    values: np.ndarray  # (nodes, outputs) after the last round
     sums: np.ndarray  # (values,) float64
 
 
 @dataclass(frozen=True)
 class Touched:
-    """Values of nodes in some configurations that are not those of the known one."""
+    """Values of the nodes that differ from the known configuration, for several configurations."""
 
     numbers: np.ndarray  # (touched,) int64 ascending: configuration x nodes of the graph + node
     values: np.ndarray  # (touched, width)
 
     def find(self, numbers: np.ndarray, nodes: np.ndarray, size: int) -> np.ndarray:
-        """Where each value is: among `size` known ones at its node, or behind them."""
+        """Return the index of each value: among the `size` known ones, or behind them."""
         if not len(self.numbers):
             return nodes
         place = np.minimum(np.searchsorted(self.numbers, numbers), len(self.numbers) - 1)
@@ -57,7 +57,7 @@ class Touched:
 
 
 class ListedNet:
-    """A layout net beside the configurations of a graph, which are the list."""
+    """A layout net with a graph's configurations as the reference list."""
 
     def __init__(self, net: LayoutForward, listed: Graph) -> None:
         self._net, self._graph = net, listed
@@ -69,11 +69,12 @@ class ListedNet:
         pairs, share = listed.layouts, share_of_pairs(listed.layouts)
         keys = zip(pairs.node.tolist(), map(bytes, pairs.layouts), strict=True)
         self._share = dict(zip(keys, share.tolist(), strict=True))
-        self._limit = max(1, int(NEAR * listed.layouts.codes.shape[1]))  # nodes that may differ
+        # nodes in which a neighbour may differ
+        self._limit = max(1, int(NEAR * listed.layouts.codes.shape[1]))
         self._known: list[Known] = []
 
     def score(self, layouts: np.ndarray) -> np.ndarray:
-        """Scores (k,) float32 of `layouts` (k, configurable, 18) int8, each as if it came alone."""
+        """Score `layouts` (k, configurable, 18) int8, each as if it came alone: (k,) float32."""
         if len(self._nodes) < SMALL and len(layouts) > MANY:
             return self._read_out(self._sum_anew(layouts))
         nearest = self._find_nearest(layouts)
@@ -95,7 +96,7 @@ class ListedNet:
         return self._net.read_out(put_on_scale(sums, *self._scale))
 
     def _find_nearest(self, layouts: np.ndarray) -> np.ndarray:
-        """The known configuration that each is most like (k,), or -1 where it is far from all."""
+        """Return the index (k,) of the nearest known configuration, or -1 if all are far."""
         nearest = np.full(len(layouts), -1)
         fewest = np.full(len(layouts), self._limit + 1)
         for number, known in enumerate(self._known):
@@ -113,7 +114,7 @@ class ListedNet:
         return bool(is_worth_it)
 
     def _know(self, layouts: np.ndarray) -> Known:
-        """Compute all nodes of a configuration (configurable, 18)."""
+        """Compute all nodes of a configuration (configurable, 18) and keep them."""
         structure, number_of = self._arrays.structure, np.arange(len(self._nodes))
         every = np.ones((1, len(layouts)), bool)
         configured = self._configure(layouts[None], every)
@@ -135,7 +136,8 @@ class ListedNet:
         return Known(layouts.copy(), extra, messages, kept, x, sums)
 
     def _sum_changes(self, known: Known, layouts: np.ndarray) -> np.ndarray:
-        """Sums over nodes (k, values) of neighbours (k, configurable, 18) of a known one."""
+        """Return sums over nodes (k, values) of neighbours (k, configurable, 18) of a known
+        configuration."""
         size = len(self._nodes)
         sums = np.repeat(known.sums[None], len(layouts), axis=0)
         changed = (layouts != known.layouts).any(axis=2)
@@ -153,11 +155,11 @@ class ListedNet:
         return sums
 
     def _configure(self, layouts: np.ndarray, changed: np.ndarray) -> Touched:
-        """The configurable nodes (k, configurable) that are `changed`, before any round."""
+        """Return the values before the first round of the `changed` nodes (k, configurable)."""
         config, position = np.nonzero(changed)
         node = self._arrays.structure.configurable[position]
         numbers = config * len(self._nodes) + node
-        # By position, as a codebook has its pairs.
+        # Pairs are sorted by position, as in a codebook.
         order = np.argsort(position, kind="stable")
         given, place = layouts[config, position][order], position[order]
         pairs = Codebook(
@@ -178,7 +180,8 @@ class ListedNet:
     def _describe_conflicts(
         self, layouts: np.ndarray, changed: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Of tensors that a `changed` node (k, configurable) orders: numbers (n,), features."""
+        """Return numbers (n,) and conflicts of the tensors that `changed` nodes (k,
+        configurable) constrain."""
         ordered = self._arrays.ordered
         if not len(ordered.nodes):
             return np.empty(0, np.int64), np.empty((0, len(FEATURES)), np.float32)
@@ -200,7 +203,7 @@ class ListedNet:
         conflicts: tuple[np.ndarray, np.ndarray],
         number: int,
     ) -> Touched:
-        """The nodes that are not the known ones after one more round."""
+        """Return the nodes that differ from the known configuration after one more round."""
         structure, size = self._arrays.structure, len(self._nodes)
         both = structure.operands, structure.consumers
         config, node = np.divmod(touched.numbers, size)
@@ -223,7 +226,7 @@ class ListedNet:
         return Touched(numbers, self._net.receive(sums, extra, before, number))
 
     def _sum_anew(self, layouts: np.ndarray) -> np.ndarray:
-        """Sums over nodes (k, values) of configurations that are like none that is known."""
+        """Return sums over nodes (k, values) of configurations that are far from all known ones."""
         joined = encode(np.concatenate([self._graph.layouts.expand(), layouts]))
         marks = np.arange(len(joined.rows)) < self._graph.num_configs
         arrays = self._net.describe(

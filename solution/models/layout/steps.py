@@ -1,6 +1,6 @@
-"""What a net on colours has to compute for some configurations of some graphs.
+"""Derive what a net on colours computes for some configurations of some graphs.
 
-Everything here is counting and sorting; the net multiplies.
+This file only counts and sorts; the net multiplies.
 """
 
 from collections.abc import Sequence
@@ -27,14 +27,15 @@ NUM_SHARES = 5
 
 @dataclass(frozen=True)
 class Structure:
-    """What of a layout graph decides which colours there are, and how they are summed."""
+    """Static inputs of colour refinement and pooling for one graph."""
 
     operands: Neighbours
     consumers: Neighbours
     configurable: np.ndarray  # (configurable,) int64
-    shares: np.ndarray  # (nodes, NUM_SHARES) float32: 1 / nodes, of operations, of three tensors
+    # (nodes, NUM_SHARES) float32: 1 / nodes, shares of operations, shares of three tensors' bytes
+    shares: np.ndarray
     constraints: Constraints
-    codebook: Codebook  # its codes may be a mapped file, of which only what is asked for is read
+    codebook: Codebook  # its codes may be a memory-mapped file; only requested rows are read
 
     @property
     def num_nodes(self) -> int:
@@ -46,39 +47,40 @@ class Structure:
 
 
 class Marks(NamedTuple):
-    """What some colours know of the constraints on their tensor; of most there is nothing."""
+    """Features of the constraints on the tensors of some colours; most colours have none."""
 
     colours: np.ndarray  # (marked,) int64, ascending
     values: np.ndarray  # (marked, extras) float32
 
     def expand(self, count: int) -> np.ndarray:
-        """Those of all colours (count, extras)."""
+        """Return the features of all colours (count, extras)."""
         every = np.zeros((count, self.values.shape[1]), np.float32)
         every[self.colours] = self.values
         return every
 
 
 class Round(NamedTuple):
-    """What the colours after a round are made of."""
+    """How colours after a round follow from the colours before it."""
 
-    aggregation: SparseRows  # (colours after, 3 x colours before): the messages each adds up
+    aggregation: SparseRows  # (colours after, 3 x colours before): the messages that each sums
     marks: Marks
-    parents: np.ndarray  # (colours after,) int32 which colour each was before
+    parents: np.ndarray  # (colours after,) int32, the colour before the round
 
 
 @dataclass(frozen=True)
 class Steps:
-    """The nodes of the graphs, and their (node, layout) pairs, are numbered one after the other."""
+    """All rounds of a batch; nodes and (node, layout) pairs of its graphs are numbered
+    consecutively."""
 
-    nodes: np.ndarray  # (colours 0,) int64 the node of each
-    configured: np.ndarray  # (configured,) int64 those colours 0 that have a layout
-    pairs: np.ndarray  # (configured,) int64 their (node, layout) pair
+    nodes: np.ndarray  # (colours 0,) int64, the node of each
+    configured: np.ndarray  # (configured,) int64, the colours 0 that have a layout
+    pairs: np.ndarray  # (configured,) int64, their (node, layout) pairs
     rounds: list[Round]
-    last: Colours  # after all rounds
+    last: Colours  # after the last round
 
 
 def derive_steps(graphs: Sequence[Structure], configs: np.ndarray, rounds: int) -> Steps:
-    """What the net computes for `configs` (configs, graphs), rows of the codes of each graph."""
+    """Return the steps for `configs` (configs, graphs), rows of each graph's codes."""
     colours, pairs = _number_pairs(graphs, configs)
     configured = np.flatnonzero(pairs >= 0)
     described, places = _describe_constraints(graphs, configs)
@@ -97,7 +99,7 @@ def derive_steps(graphs: Sequence[Structure], configs: np.ndarray, rounds: int) 
 
 
 def _number_pairs(graphs: Sequence[Structure], configs: np.ndarray) -> tuple[Colours, np.ndarray]:
-    """The colours before any round, and of each its (node, layout) pair, below 0 without one."""
+    """Return the colours before the first round, and each one's pair, below 0 if it has none."""
     sizes = [graph.num_nodes for graph in graphs]
     first_pairs = offsets([graph.num_pairs for graph in graphs])
     total = sum(sizes)
@@ -112,9 +114,9 @@ def _number_pairs(graphs: Sequence[Structure], configs: np.ndarray) -> tuple[Col
 def _describe_constraints(
     graphs: Sequence[Structure], configs: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Features (1 + tensors, configs, extras) uint8 of nothing and of tensors, and whose they are.
+    """Return features (1 + tensors, configs, extras) uint8 of constraints, and each node's row.
 
-    The second is, of each node, which of the first are its own: 0, nothing, of most.
+    Row 0 is for nodes whose tensor has no constraints, which are most.
     """
     places = np.zeros(sum(graph.num_nodes for graph in graphs), np.int64)
     described = [np.zeros((1, len(configs), len(conflicts.FEATURES)), np.uint8)]
@@ -128,7 +130,8 @@ def _describe_constraints(
 
 
 def list_shares(graphs: Sequence[Structure]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What is summed over nodes in each configuration: nodes, rows (ascending) and weights (n,)."""
+    """Return the sums over nodes in each configuration: nodes, rows (ascending) and weights
+    (n,)."""
     shares = np.concatenate([graph.shares for graph in graphs])
     graph_of = np.repeat(np.arange(len(graphs)), [graph.num_nodes for graph in graphs])
     node, share = np.nonzero(shares)
@@ -138,13 +141,13 @@ def list_shares(graphs: Sequence[Structure]) -> tuple[np.ndarray, np.ndarray, np
 
 
 def find_pooling(graphs: Sequence[Structure], colours: Colours) -> SparseRows:
-    """Sums over the nodes of each graph, weighted by their shares, for each configuration.
+    """Return the matrix of weighted sums over the nodes of each graph, for each configuration.
 
-    ((1 + 2 x configs) x graphs x NUM_SHARES, colours): the sums over the steady nodes with their
-    most frequent colours; what those of each configuration differ from them; and its sums over the
-    other nodes. A steady node has its most frequent colour in at least half of the configurations.
-    It is summed with it once, and then of each configuration only if it differs: that takes two
-    entries. Any other is summed in each.
+    ((1 + 2 x configs) x graphs x NUM_SHARES, colours). Its rows are: the sums over steady nodes
+    with their most frequent colours; each configuration's differences from them; each
+    configuration's sums over the other nodes. A steady node has its most frequent colour in at
+    least half of the configurations. It is summed once, and again for each configuration that
+    differs, with two entries.
     """
     node, row, weights = list_shares(graphs)
     usual = colours.find_most_frequent()
