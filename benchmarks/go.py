@@ -37,8 +37,7 @@ from solution.placement.graphs.workloads import DOCUMENT, HELD_OUT, SMALL, Workl
 from solution.placement.machine import make_machine
 from solution.placement.policy.saving import SHIPPED, load_policy
 from solution.placement.policy.settings import PolicySettings, TrainingSettings
-from solution.placement.protocols import Protocols
-from solution.placement.scratch import Scratch
+from solution.placement.protocols import Protocols, Scratch
 from solution.placement.simulation.decision import Decision, Outcome
 from solution.placement.simulation.environment import Environment
 from solution.system.files import write_json

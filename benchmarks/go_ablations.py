@@ -37,7 +37,7 @@ from solution.placement.policy.network import Policy
 from solution.placement.policy.ppo import Trainer, make_policy
 from solution.placement.policy.saving import load_policy
 from solution.placement.policy.settings import GOING_ON, PolicySettings, TrainingSettings
-from solution.placement.scratch import SAMPLES, Scratch
+from solution.placement.protocols import SAMPLES, Scratch
 from solution.placement.search import find_seconds_at_once
 from solution.placement.simulation.environment import Environment
 from solution.system.files import write_json

@@ -24,8 +24,7 @@ from solution.placement.graphs.workloads import LESSONS, Workload
 from solution.placement.policy.decisions import TRIES
 from solution.placement.policy.imitation import Lesson
 from solution.placement.policy.network import Policy
-from solution.placement.protocols import Protocols
-from solution.placement.scratch import FINE_TUNING, SAMPLES, Scratch
+from solution.placement.protocols import FINE_TUNING, SAMPLES, Protocols, Scratch
 from solution.system.terminal import make_table, output
 
 FAMILIES = tuple(dict.fromkeys(workload.family for workload in LESSONS))

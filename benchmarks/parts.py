@@ -40,8 +40,8 @@ from solution.system.processes import one_thread, open_pool
 from solution.system.progress import bars, track
 from solution.system.report import Report, silent
 from solution.training.executors.base import Executor, Task
+from solution.training.fit import measure_volatility
 from solution.training.fold_scores import fit_without, held_out, score_graphs
-from solution.training.learning_curve import measure_volatility
 from solution.training.plan import Plan, make_plan
 from solution.training.watch import ProgressBars
 

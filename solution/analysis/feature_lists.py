@@ -1,20 +1,68 @@
 """The columns of the feature tables for people, and the tables themselves as a file."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
+import polars as pl
 from rich.table import Table
 
 from solution.analysis import module_table
-from solution.analysis.feature_files import write_table
 from solution.domain.collection import Collection
+from solution.domain.graph import Graph
+from solution.domain.predictions import RANKING_SCHEMA, REQUEST_KEYS
 from solution.features.column import Feature
 from solution.features.columns import FEATURES
+from solution.features.table import feature_table, list_features
 from solution.store.lazy_graphs import GraphCache
 from solution.store.store import Store
+from solution.system.errors import InputError
+from solution.system.parquet import write_batches
 from solution.system.progress import track
 from solution.system.terminal import make_table
 from solution.system.wording import count
+
+
+def keyed_tables(graphs: Iterable[Graph]) -> Iterator[pl.DataFrame]:
+    """Each graph's table, its names first and the runtimes last (null where there are none)."""
+    for graph in graphs:
+        runtimes = pl.Series("runtime", graph.runtimes, dtype=pl.Float64())
+        missing = pl.lit(None, pl.Float64()).alias("runtime")
+        yield feature_table(graph).select(
+            pl.lit(graph.collection.name).alias("collection"),
+            pl.lit(graph.name).alias("graph"),
+            pl.int_range(pl.len(), dtype=pl.Int32()).alias("config"),
+            pl.all(),
+            missing if graph.runtimes is None else runtimes,
+        )
+
+
+def write_table(graphs: Iterable[Graph], path: Path) -> pl.LazyFrame:
+    """Write the table of the graphs of one collection as one Parquet file, and scan it lazily.
+
+    Only some graphs are in memory at once, so the table may be larger than memory.
+
+    Raises InputError where some have compile options and others have not: their columns differ.
+    """
+    remaining = iter(graphs)
+    first = next(remaining)
+    names = [feature.name for feature in list_features(first)]
+    schema = pl.Schema({name: RANKING_SCHEMA[name] for name in REQUEST_KEYS})
+    schema.update({name: pl.Float32() for name in names})
+    schema["runtime"] = pl.Float64()
+    alike = _check_alike(chain([first], remaining), first)
+    write_batches(keyed_tables(alike), schema, path, sealed=False)
+    return pl.scan_parquet(path, glob=False)
+
+
+def _check_alike(graphs: Iterable[Graph], first: Graph) -> Iterator[Graph]:
+    for graph in graphs:
+        if (graph.options is None) != (first.options is None):
+            raise InputError(
+                f"{graph.name} and {first.name}: one has compile options and the other has none, "
+                "so their tables have different columns. Give a folder for each."
+            )
+        yield graph
 
 
 def show_features(kind: str, word: str = "") -> Table:

@@ -5,16 +5,31 @@
     violation ratio of the configuration ────────────────────────────────────────────────┴▶ MLP ─▶
 
 The net is the baseline of TpuGraphs (solution.papers.tpugraphs) with a block of multi-head
-attention among all nodes as its initial layer (solution.papers.soft_attention). The
-violation ratio (solution.features.layout.violations) is of the whole graph. Random nodes are
-dropped while training, so that attention can be paid for; with `importance` the configurable ones
-and the nodes of importance (solution.papers.conflict_nodes), which the report proposes,
-come before all others, and with `draw="work"` (NodeSettings) those that compute much.
+attention among all nodes as its initial layer (solution.papers.soft_attention). The violation ratio
+(solution.features.layout.violations) is of the whole graph. Random nodes are dropped while
+training, so that attention can be paid for; with `importance` the configurable ones and the nodes
+of importance (find_important), which the report proposes, come before all others, and with
+`draw="work"` (NodeSettings) those that compute much.
 
 Source: a student report on the competition (rank 107 of 616): 1,000 nodes and 16 configurations,
 500 or 10,000 and 32, or 5,000 of 30 features chosen by hand; the weights of the epoch with the most
 ordered pairs. What it says had no effect is a setting: where attention stands, its heads, the
 width, the convolution. Where it is silent (how many blocks of attention): one.
+
+CHOSEN are 30 of the 140 node features: a graph of fewer numbers a node may keep more nodes.
+The report selects "interpretable operation node features [...] most closely aligned with layout
+tensor dimensions and operation runtime", and does not name them. These are ours, by the names that
+TpuGraphs gives them.
+
+Nodes of importance: those on both sides of an edge where the layout may change.
+
+Where a tensor is ordered one way by who makes it and another way by who reads it, the compiler has
+to copy it in between (solution.features.layout.conflicts). The node that makes the tensor and those
+whose layouts order it are the sides.
+
+Source: the future work of a student report on the competition (rank 107 of 616), whose subsample is
+these and the configurable nodes. The report means the layouts of a configuration; a net is shown
+several at a time, so here a node counts that is a side in any configuration there could be.
 """
 
 import dataclasses
@@ -25,16 +40,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from solution.domain import vocabulary
 from solution.domain.graph import Graph
 from solution.domain.memo import PerGraph
+from solution.features.layout.conflicts import find_constraints
 from solution.features.layout.violations import UNSET, violation_ratios
 from solution.features.pruning import PRUNINGS
 from solution.models.nets.convolutions import both_ways
 from solution.models.nets.layers import Mlp
 from solution.models.nets.training_settings import TrainingSettings
 from solution.models.settings import MAX_DEPTH, check_choice, check_size
-from solution.papers.chosen_features import COLUMNS, NUMERIC_COLUMNS
-from solution.papers.conflict_nodes import find_important
 from solution.papers.joined_blocks import JOINED_BLOCKS
 from solution.papers.nodes import (
     NUM_NUMERIC,
@@ -45,6 +60,53 @@ from solution.papers.nodes import (
 )
 from solution.papers.soft_attention import NOT_ADJACENT, SoftAttention
 from solution.papers.tpugraphs import JoinedNet, pool
+
+
+def find_important(graph: Graph) -> np.ndarray:
+    """The sides (nodes,) bool of every tensor of a layout graph on which two layouts may disagree.
+
+    Configurable nodes that no other one disagrees with are not among them.
+    """
+    constraints = find_constraints(graph)
+    is_side = np.zeros(graph.num_nodes, bool)
+    is_side[constraints.nodes] = True
+    is_side[graph.configurable[constraints.configurable]] = True
+    return is_side
+
+
+def _numbered(name: str, first: int, count: int) -> dict[str, int]:
+    return {f"{name}_{number}": first + number for number in range(count)}
+
+
+# The column of each among the node features.
+CHOSEN = {
+    # What a layout orders, and the order in the program.
+    **_numbered("shape_dimensions", vocabulary.SHAPE_DIMENSIONS.start, 6),
+    **_numbered("layout_minor_to_major", vocabulary.NODE_LAYOUT.start, 6),
+    # How much is written; whether it is the result of the computation.
+    "shape_dimensions_sum": vocabulary.SHAPE_SUM,
+    "shape_dimensions_product": vocabulary.SHAPE_PRODUCT,
+    "is_root": vocabulary.IS_ROOT,
+    # Which dimensions are reduced, broadcast, transposed or joined: they are walked along.
+    **_numbered("dimensions", vocabulary.DIMENSIONS.start, 3),
+    # How often a convolution or pooling reads each element.
+    **_numbered("window_size", vocabulary.WINDOW_SIZE.start, 2),
+    "window_size_product": 44,
+    **_numbered("window_stride", 45, 2),
+    # Which dimensions a convolution contracts, and so which should be contiguous.
+    "convolution_dim_numbers_input_batch_dim": vocabulary.CONVOLUTION_INPUT_BATCH,
+    "convolution_dim_numbers_input_feature_dim": vocabulary.CONVOLUTION_INPUT_FEATURE,
+    "convolution_dim_numbers_kernel_input_feature_dim": vocabulary.CONVOLUTION_KERNEL_INPUT,
+    "convolution_dim_numbers_kernel_output_feature_dim": vocabulary.CONVOLUTION_KERNEL_OUTPUT,
+    "convolution_dim_numbers_output_batch_dim": vocabulary.CONVOLUTION_OUTPUT_BATCH,
+    "convolution_dim_numbers_output_feature_dim": vocabulary.CONVOLUTION_OUTPUT_FEATURE,
+    # In how many parts it multiplies.
+    "feature_group_count": 107,
+}
+COLUMNS = np.sort(list(CHOSEN.values()))
+# Those before the layout in the program, which nets are given beside the others.
+NUMERIC_COLUMNS = COLUMNS[vocabulary.NODE_LAYOUT.start > COLUMNS]
+
 
 PLACES = ("first", "last", None)
 

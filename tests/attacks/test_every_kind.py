@@ -30,7 +30,7 @@ WRITTEN = {
     "ensembles/last_recipe.py": ("recipe.json",),
     "ensembles/merge.py": ("ranking",),
     "ensembles/search.py": ("recipe",),
-    "solution/analysis/feature_files.py": (),  # tables for people
+    "solution/analysis/feature_lists.py": (),  # tables for people
     "solution/analysis/module_table.py": (),
     "solution/choosing/handing.py": ("protobuf",),  # and text for people
     "solution/choosing/journal.py": ("search",),

@@ -118,7 +118,7 @@ def test_a_node_with_other_code_is_refused(watch: Watched, tmp_path: Path) -> No
 from tests.cluster.conftest import open_cluster
 from tests.cluster.watching import Watched
 from tests.cluster.work import square
-from solution.training.executors import node
+from solution.training.executors import cluster
 from solution.training.executors.base import Task
 from solution.training.executors.cluster import RayExecutor
 import os

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solution.domain.key_table import KeyTable
+from solution.domain.codebook_encoder import KeyTable
 
 KEYS = st.integers(0, 7**18 - 1)
 

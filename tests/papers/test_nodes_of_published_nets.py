@@ -9,17 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from solution.papers.node_choice import (
-    choose_at_random,
-    choose_by_contents,
-    hash_nodes,
-    mix_keys,
-)
 from solution.papers.nodes import (
     NodeInputs,
     NodeRows,
     NodeSettings,
+    choose_at_random,
+    choose_by_contents,
+    hash_nodes,
     layout_numbers,
+    mix_keys,
     prepare_nodes,
 )
 from solution.papers.tpugraphs import TpuGraphs, TpuGraphsSettings

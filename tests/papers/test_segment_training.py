@@ -14,12 +14,13 @@ from solution.models.nets import fit_state
 from solution.models.nets.losses import pairwise_hinge
 from solution.models.nets.training_settings import TrainingSettings
 from solution.papers.segment_training import (
+    SegmentedInputs,
     SegmentNet,
     SegmentRanker,
     SegmentSettings,
     draw_weights,
+    prepare_segments,
 )
-from solution.papers.segmented_rows import SegmentedInputs, prepare_segments
 from solution.system.report import Report, silent
 from tests.made.graphs import make_layout_graph
 from tests.models.test_rankers import LAYOUT

@@ -11,11 +11,16 @@ from solution.domain import vocabulary
 from solution.domain.codebook_encoder import encode
 from solution.domain.graph import Graph
 from solution.features.layout.violations import violation_ratios
-from solution.papers.chosen_features import CHOSEN, COLUMNS
-from solution.papers.conflict_nodes import find_important
 from solution.papers.nodes import NodeInputs, NodeSettings, layout_numbers
 from solution.papers.tpugraphs import JoinedNet, TpuGraphs, TpuGraphsSettings
-from solution.papers.violation import ViolationNet, ViolationSettings, find_preferred
+from solution.papers.violation import (
+    CHOSEN,
+    COLUMNS,
+    ViolationNet,
+    ViolationSettings,
+    find_important,
+    find_preferred,
+)
 from tests.made.graphs import make_layout_graph, make_nodes
 
 NONE = -np.ones(vocabulary.NUM_LAYOUT_FEATURES, np.int8)

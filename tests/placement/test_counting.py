@@ -19,8 +19,7 @@ from solution.placement.policy.inputs import find_inputs
 from solution.placement.policy.network import Policy
 from solution.placement.policy.ppo import Trainer, Update, Watch
 from solution.placement.policy.settings import GOING_ON, TrainingSettings
-from solution.placement.protocols import Protocols
-from solution.placement.scratch import SAMPLES, Scratch
+from solution.placement.protocols import SAMPLES, Protocols, Scratch
 from solution.placement.search import ask, find_first, optimize
 from solution.placement.simulation.decision import Decision, Outcome, default_decision
 from solution.placement.simulation.environment import Environment

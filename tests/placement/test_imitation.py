@@ -16,17 +16,18 @@ from solution.placement.machine import make_machine
 from solution.placement.policy.decisions import find_levels
 from solution.placement.policy.imitation import (
     Imitation,
+    StepRunner,
     call_as_the_policy,
     draw_order,
     find_loss,
     find_names,
     make_lesson,
+    make_optimizer,
     move_lessons,
     weigh_devices,
 )
 from solution.placement.policy.inputs import find_inputs
 from solution.placement.policy.network import Choice, Given, Policy
-from solution.placement.policy.steps import StepRunner, make_optimizer
 from solution.placement.simulation.environment import Environment
 from tests.placement.made import make_decision, make_graph
 from tests.placement.test_policy import SMALL, make_policy

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from solution.placement.policy.objective import find_gain
+from solution.placement.policy.ppo import find_gain
 
 CHANGE = [[0.3, -0.1, 0.5], [-0.4, 0.2, -0.7]]
 ADVANTAGES = [1.5, -0.5]

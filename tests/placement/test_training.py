@@ -24,13 +24,12 @@ from solution.placement.graphs.workloads import (
     draw_lessons,
 )
 from solution.placement.machine import Device, Machine
+from solution.placement.policy.imitation import StepRunner
 from solution.placement.policy.ppo import Trainer, make_policy
 from solution.placement.policy.settings import PolicySettings, TrainingSettings
-from solution.placement.policy.steps import StepRunner
-from solution.placement.questions import NUMBERS, draw_questions
 from solution.placement.search import find_seconds_at_once
 from solution.placement.simulation.environment import Environment
-from solution.placement.train import CoursePlan, main, train
+from solution.placement.train import NUMBERS, CoursePlan, draw_questions, main, train
 from solution.system.errors import InputError
 from tests.placement.made import make_graph
 

@@ -13,9 +13,8 @@ from solution.store.store import Store
 from solution.system.files import write_sealed
 from solution.system.report import silent
 from solution.system.sealing import read_record
-from solution.training.fit import train_job
+from solution.training.fit import MAX_POINTS, LearningCurve, measure_volatility, train_job
 from solution.training.jobs import list_jobs
-from solution.training.learning_curve import MAX_POINTS, LearningCurve, measure_volatility
 from solution.training.opening import save_split
 from solution.training.out_of_fold import run_experiments
 from solution.training.plan import make_plan

@@ -11,8 +11,7 @@ import pytest
 from rich.console import Console
 
 from solution.system.report import Report
-from solution.training.fit_line import Line, TimeLeft
-from solution.training.watch import LiveTable, LogLines
+from solution.training.watch import Line, LiveTable, LogLines, TimeLeft
 
 
 def test_the_time_left_counts_from_the_first_of_models_that_are_trained_at_once(
@@ -30,7 +29,7 @@ def test_the_time_left_counts_from_the_first_of_models_that_are_trained_at_once(
 
 def test_kinds_of_models_are_foretold_each_by_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Quick models that are trained first say nothing of the slow ones that come later."""
-    monkeypatch.setattr("solution.training.fit_line.time.monotonic", lambda: 1000.0)
+    monkeypatch.setattr("solution.training.watch.time.monotonic", lambda: 1000.0)
     left = TimeLeft(Counter({"quick x": 2, "slow x": 4, "slow x + y": 1}))
     left.finish("quick x fold 0", 1)
     assert left.describe([], 1) == ""  # one of six is known

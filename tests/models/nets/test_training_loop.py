@@ -16,7 +16,7 @@ from solution.models.nets.training_loop import train
 from solution.models.nets.training_settings import TrainingSettings
 from solution.models.nets.validation import deal, validate
 from solution.system.report import silent
-from solution.training.learning_curve import LearningCurve
+from solution.training.fit import LearningCurve
 
 KEY = ("layout:xla:random", "program")
 
