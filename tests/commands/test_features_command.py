@@ -48,7 +48,7 @@ def test_a_table_is_written_with_its_names_and_runtimes(fastslow: FastSlow, tmp_
 def test_a_word_to_find_is_of_the_list(fastslow: FastSlow, tmp_path: Path) -> None:
     result = fastslow("features", "tile:xla", "--find", "bytes", "--out", "t.parquet")
     assert result.returncode == 2
-    assert "--find is of the list" in result.stderr
+    assert "--find" in result.stderr
     assert not (tmp_path / "t.parquet").exists()
 
 
@@ -58,6 +58,6 @@ def test_a_table_of_a_collection_that_is_not_there_is_refused(
     write_graph(make_tile_graph(), tmp_path / "data")
     result = fastslow("features", "layout:nlp:random", "--data", "data", "--out", "t.parquet")
     assert result.returncode == 2
-    assert "data: has no graph of layout:nlp:random, but of tile:xla" in result.stderr
+    assert all(fact in result.stderr for fact in ("data", "layout:nlp:random", "tile:xla"))
     assert not (tmp_path / "t.parquet").exists()
     assert not (tmp_path / "stores").exists()  # said before anything is prepared

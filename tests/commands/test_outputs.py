@@ -79,7 +79,7 @@ def test_what_is_in_the_way_is_said_before_the_work(
 
 def test_a_folder_is_no_place_of_a_file(tmp_path: Path) -> None:
     check_place(tmp_path / "new")
-    with pytest.raises(InputError, match="is a folder, where a file is to be written"):
+    with pytest.raises(InputError, match="is a folder"):
         check_place(tmp_path)
 
 
@@ -104,7 +104,7 @@ def test_a_file_that_grows_too_large_is_named(
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20 << 10, before[1]))
     try:
-        full = pytest.raises(OSError, match="File too large: '.*wanted.csv'")
+        full = pytest.raises(OSError, match=r"large: '.*wanted\.csv'")
         with full, replace_file(tmp_path / "wanted.csv") as temporary:
             write(temporary)
     finally:

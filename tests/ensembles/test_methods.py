@@ -158,5 +158,5 @@ def test_equal_scores_stay_exactly_equal(method: Method) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_a_gap_of_one_member_is_named_by_every_method(method: Method) -> None:
     whole = normalise(make_predictions({("tile:xla", "a", (0, 0)): [1, 2]}), method)
-    with pytest.raises(InputError, match="two has no prediction for tile:xla:a, configuration 1"):
+    with pytest.raises(InputError, match="two.*tile:xla:a.*1"):
         merge({"one": whole, "two": whole.filter(pl.col("config") == 0)}, {"one": 1, "two": 1})

@@ -152,7 +152,7 @@ def test_a_search_needs_members_that_say_something(tmp_path: Path) -> None:
     run = write_run(tmp_path, [0.5])
     with pytest.raises(InputError, match="ranks anything"):
         search(run, ["nothing_001"], list_candidates(("mean_rank",), ("equal",)))
-    with pytest.raises(InputError, match="has no predictions of absent"):
+    with pytest.raises(InputError, match="absent"):
         read_ballots(run, ["absent"])
-    with pytest.raises(InputError, match="'magic' fits no weights"):
+    with pytest.raises(InputError, match="'magic'"):
         list_candidates(fits=("magic",))

@@ -35,7 +35,7 @@ def test_a_member_of_which_nothing_is_to_come_is_left_out(tmp_path: Path) -> Non
     members = {"one": 1.0, "two": 1.0}
     merge_run(run, Recipe(name="r", members=members, allow_missing=frozenset({"members"})))
     remove(tmp_path / "one")
-    with pytest.raises(InputError, match="no predictions of one\\."):
+    with pytest.raises(InputError, match="one"):
         merge_run(run, Recipe(name="r", members=members, allow_missing=frozenset({"members"})))
 
 
@@ -56,7 +56,7 @@ def test_the_name_for_no_recipe_is_no_files_and_a_mark_before_the_text_is_no_mis
 ) -> None:
     path = tmp_path / f"{EQUAL_WEIGHTS}.toml"
     path.write_text("[members]\none = 1.0\n")
-    with pytest.raises(InputError, match="Give the file another name"):
+    with pytest.raises(InputError, match="another name"):
         find_recipe(str(path))
     marked = tmp_path / "marked.toml"
     marked.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
@@ -69,7 +69,7 @@ def test_a_search_writes_over_its_own_proposals_alone(tmp_path: Path) -> None:
     path.write_text(f"{MARK}: mean_rank greedy. Mean over ...\n")
     check_replaceable(path)
     path.write_text("# mine\n[members]\none = 1.0\n")
-    with pytest.raises(InputError, match="no search has written it"):
+    with pytest.raises(InputError, match="no search"):
         check_replaceable(path)
 
 

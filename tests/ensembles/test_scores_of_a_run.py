@@ -158,7 +158,7 @@ def test_the_spread_over_seeds_is_that_of_their_mean_scores(tmp_path: Path) -> N
 
 def test_missing_members_are_an_error_unless_the_recipe_allows_them(run: Run) -> None:
     recipe = Recipe(name="r", members={"member_0": 1.0, "absent": 1.0})
-    with pytest.raises(InputError, match="merges absent, but the experiments are member_0"):
+    with pytest.raises(InputError, match="absent.*member_0"):
         score_run(run, recipe)
     allowed = recipe.model_copy(update={"allow_missing": frozenset({"members"})})
     assert "ensemble r" in score_run(run, allowed).table["member"]
@@ -186,13 +186,13 @@ def test_missing_graphs_are_merged_by_who_has_them_where_that_is_allowed() -> No
     expected = [0.75, 0.75, 1 / 3, 2 / 3, 1, 0.75, 0.75]
     assert merged["score"].to_list() == pytest.approx(expected)
     strict = recipe.model_copy(update={"allow_missing": frozenset()})
-    with pytest.raises(InputError, match="two has no prediction for tile:xla:b, configuration 2"):
+    with pytest.raises(InputError, match="two.*tile:xla:b.*2"):
         merge_collection(TILE, frames, strict)
 
 
 def test_a_collection_that_weighs_a_member_without_predictions_names_it() -> None:
     recipe = Recipe(name="r", members={"one": 1.0}, collections={TILE: {"one": 1.0, "two": 2.0}})
-    with pytest.raises(InputError, match="recipe r weighs two in tile:xla"):
+    with pytest.raises(InputError, match="two.*tile:xla"):
         merge_collection(TILE, {"one": make_frame({"a": [1, 2]})}, recipe)
 
 
@@ -217,7 +217,7 @@ def test_a_comparison_shows_both_ways_of_naming(run: Run, tmp_path: Path) -> Non
     shown = show(table)
     assert "mean of 2" in shown
     assert "1.000" in shown
-    with pytest.raises(InputError, match="'nobody' is no experiment of the run"):
+    with pytest.raises(InputError, match="'nobody'"):
         show_comparison(run, "member_0", "nobody")
     with pytest.raises(InputError, match="with itself"):
         show_comparison(run, "member_0", "member_0")
@@ -236,7 +236,7 @@ def test_a_quick_look_has_no_interval_and_no_verdict(tmp_path: Path) -> None:
 def test_a_comparison_on_one_graph_has_no_probability(tmp_path: Path) -> None:
     one = write_run(tmp_path, [0.3, 0.5], graphs=1)
     sentence, table = show_comparison(one, "member_0", "nothing_001")
-    assert "too few to tell which is better" in sentence
+    assert "too few" in sentence
     shown = show(table)
     assert shown.count("too few graphs") == 3
     assert "1.000" not in shown
@@ -255,7 +255,7 @@ def test_no_verdict_is_given_on_the_graphs_that_a_recipe_was_fitted_on(tmp_path:
     assert collect_scores(run, recipe).flattered.endswith(said)
     assert said.split(";")[0] in " ".join(show(tabulate(collect_scores(run, recipe))).split())
     other = write_run(tmp_path / "other", [0.3, 0.5], seed=5)
-    assert "is better than" in show_comparison(other, path, "nothing_001")[0]
+    assert "better than" in show_comparison(other, path, "nothing_001")[0]
     assert not collect_scores(other, recipe).flattered
     by_hand = Recipe(name="r", members={"member_0": 1.0})
     assert not {"fitted_on", "nested"} & set(by_hand.model_dump(mode="json"))
@@ -266,13 +266,13 @@ def test_a_search_that_finds_no_better_merge_says_whom_to_take(tmp_path: Path) -
     run = write_run(tmp_path, [0.01, 9.0], graphs=12)  # one member that knows, one that does not
     sentence, _ = show_search(run, ["best"], tmp_path / "found.toml")
     assert sentence.startswith("Take member_0 alone: no merge is better (")
-    assert "on graphs that it was not chosen on" in sentence
+    assert "not chosen" in sentence
 
 
 def test_a_search_shows_the_nested_number_and_writes_the_recipe(run: Run, tmp_path: Path) -> None:
     out = tmp_path / "found.toml"
     sentence, table = show_search(run, ["equal"], out)
-    assert "best member alone" in sentence
+    assert "best member" in sentence
     shown = show(table)
     assert "mean_rank equal" in shown
     assert "search" in shown

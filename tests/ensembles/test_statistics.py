@@ -276,7 +276,7 @@ def test_a_detectable_difference_is_found_with_its_power() -> None:
 
 def test_a_missing_graph_is_named_with_its_member() -> None:
     table = make_table({(TILE, "one"): [0.1, 0.2, 0.3], (TILE, "two"): [0.1, 0.2]})
-    with pytest.raises(InputError, match="two .* tile:xla:graph 0002"):
+    with pytest.raises(InputError, match="two.*tile:xla:graph.*0002"):
         mean_scores(table)
 
 
@@ -287,7 +287,7 @@ def test_an_unknown_member_is_refused_with_the_names_there_are() -> None:
     for name, command in (("three", "run"), ("distilled_tile", "pack RUN --distill")):
         with pytest.raises(InputError, match=f"`fastslow {command}`"):
             compare(table, "one", name)
-    with pytest.raises(InputError, match="one and two"):
+    with pytest.raises(InputError, match="one.*two"):
         compare(table, "one", "two")
 
 

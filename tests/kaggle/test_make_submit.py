@@ -95,13 +95,15 @@ def test_a_clone_with_changes_is_refused_or_recorded(place: Place) -> None:
     (clone / "my_model.py").write_text("mine = 1\n")
     tried = run_shell(place, [*command, "--dry-run"], clone)
     assert tried.returncode == 0, tried.stderr
-    assert "so the upload itself would be refused: solution/system/cost.py" in tried.stdout
-    assert "Out of fold, mean of the five: 0." in tried.stdout
+    assert "solution/system/cost.py" in tried.stdout
+    assert "five: 0." in tried.stdout
     assert "nothing_001" not in tried.stdout  # the whole table is that of `fastslow ensemble`
     asked = len(place.world.calls)  # a dry run only looks
     refused = run_shell(place, command, clone)
     assert refused.returncode == 2
-    assert "2 files not committed: solution/system/cost.py, my_model.py" in refused.stderr
+    assert all(
+        fact in refused.stderr for fact in ("2 files", "solution/system/cost.py", "my_model.py")
+    )
     assert len(place.world.calls) == asked
     done = run_shell(place, [*command, "--allow-dirty"], clone)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -119,7 +121,7 @@ def test_a_clone_with_changes_is_refused_or_recorded(place: Place) -> None:
     for arguments in (command, [*command[:3], "kernels", "package"]):
         refused = run_shell(place, [*arguments], clone)
         assert refused.returncode == 2, refused.stdout
-        assert "git does not tell the commit: fatal: detected dubious ownership" in refused.stderr
+        assert "dubious" in refused.stderr
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="makes the certificate")

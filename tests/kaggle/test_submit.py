@@ -22,7 +22,7 @@ def test_a_submission_is_sent_confirmed_scored_and_traced(place: Place) -> None:
     place.world.pending = 2
     done = place.submit()
     assert done.code == 0, done.words
-    assert "Public score 0.654, private 0.632" in done.words
+    assert all(fact in done.words for fact in ("0.654", "0.632"))
     assert max(map(len, done.stdout.splitlines()[:-2])) <= 80
     assert_made_once(place)
     (line,) = place.ledger.lines
@@ -69,7 +69,7 @@ def test_the_ledger_names_the_commit_that_trained(
 def test_a_dry_run_does_everything_but_the_upload(place: Place) -> None:
     done = place.submit("--dry-run")
     assert done.code == 0, done.words
-    assert "Nothing was sent. The message would be: key=" in done.words
+    assert all(fact in done.words for fact in ("Nothing was", "key="))
     assert place.world.count(LIST) == 1
     assert place.world.count(PUT) == place.world.count(CREATE) == 0
     assert place.ledger.lines == []
@@ -99,7 +99,7 @@ def test_a_run_that_another_process_merges_is_neither_sent_nor_merged(place: Pla
         tried = [place.submit(), place.call("ensemble", "run/mine.toml", "--run", "run")]
     for done in tried:
         assert done.code == 2
-        assert "another process is at work in it. Wait for it" in done.words
+        assert "another process" in done.words
     assert place.world.calls == []
     assert not place.run.submission.exists()
 
@@ -129,7 +129,7 @@ def test_a_submit_that_does_not_end_keeps_others_out(place: Place) -> None:
         assert not running.ends_within(0.02)
     other = place.submit()
     assert other.code == 2
-    assert "another process is submitting" in other.words
+    assert "another process" in other.words
     assert f"process {running.number}" in other.words
     os.kill(running.number, signal.SIGKILL)
     assert running.finish().code == -signal.SIGKILL
@@ -160,7 +160,7 @@ def test_no_slot_is_left(place: Place) -> None:
     place.world.allowed = 0
     done = place.submit()
     assert done.code == 2
-    assert "no submission is left now (0 made today, 0 in all)" in done.words
+    assert all(fact in done.words for fact in ("no submission", "0 made"))
     assert place.world.count(PUT) == 0
 
 
@@ -171,7 +171,7 @@ def test_without_an_answer_how_many_are_left_it_is_sent(place: Place, status: st
     assert (seen.code, "note Submissions" in seen.words) == (0, True), seen.stdout
     done = place.submit()
     assert done.code == 0, done.words
-    assert "Kaggle does not say how many submissions are left" in done.words
+    assert "how many" in done.words
     assert_made_once(place)
 
 
@@ -185,7 +185,7 @@ def test_the_daily_allowance_is_used_up(place: Place) -> None:
     place.world.on_CreateSubmission = lambda body: {**refuse(body), "code": 400}  # type: ignore[method-assign]
     done = place.submit()
     assert done.code == 2
-    assert "no submission is left today" in done.words
+    assert "no submission" in done.words
     assert "next day" in done.words
     assert said in done.words
 
@@ -211,7 +211,7 @@ def test_without_credentials_the_message_says_how_to_get_them(place: Place) -> N
     place.more = {"KAGGLE_USERNAME": UNSET, "KAGGLE_KEY": UNSET}
     done = place.submit()
     assert done.code == 2
-    assert "there are no credentials for Kaggle. Make a token" in done.words
+    assert "no credentials" in done.words
     assert "https://www.kaggle.com/settings/api" in done.words
     assert place.world.calls == []
 
@@ -220,7 +220,7 @@ def test_clocks_that_differ_are_told(place: Place) -> None:
     place.world.clock = timedelta(hours=-2)
     done = place.submit()
     assert done.code == 0, done.words
-    assert "This machine's clock is 120 minutes ahead of Kaggle's" in done.words
+    assert all(fact in done.words for fact in ("clock", "120 minutes"))
 
 
 def test_a_file_that_another_clone_sent_is_refused(place: Place) -> None:
@@ -228,7 +228,7 @@ def test_a_file_that_another_clone_sent_is_refused(place: Place) -> None:
     (place.folder / "submissions" / "ledger.csv").unlink()
     done = place.submit()
     assert done.code == 2
-    assert "Kaggle has the same file as number 41000000" in done.words
+    assert all(fact in done.words for fact in ("same file", "41000000"))
     assert len(place.world.submissions) == 1
 
 
@@ -238,7 +238,7 @@ def test_an_empty_list_of_what_kaggle_counts_is_no_list(place: Place) -> None:
     place.world.faults = [Fault(LIST, "wrong")]
     done = place.submit()
     assert done.code == 2
-    assert "Kaggle lists no submission and counts 1" in done.words
+    assert all(fact in done.words for fact in ("no submission", "counts 1"))
     assert len(place.world.submissions) == 1
 
 
@@ -261,7 +261,7 @@ def test_a_run_on_other_data_is_not_sent(place: Place) -> None:
     assert graphs.is_file()
     done = place.submit()
     assert done.code == 2
-    assert "tile:xla 1 of 844" in done.words
+    assert all(fact in done.words for fact in ("tile:xla 1", "844"))
     assert place.world.calls == []
 
 

@@ -23,7 +23,7 @@ BROKEN = "EXPERIMENTS=layout_*\udcff"  # a byte that is no text, as Python shows
 def test_what_no_record_can_hold_is_not_pushed(shop: Place, pair: str) -> None:
     """The records can be read afterwards, and the next push is as any other."""
     done = shop.call("kernels", "push", TRAINING, "--allow-dirty", "--set", pair)
-    assert (done.code, "expected a value such as" in done.words) == (FAILED, True), done.words
+    assert (done.code, "such as" in done.words) == (FAILED, True), done.words
     assert shop.world.calls == []
     assert "never pushed" in shop.call("kernels", "status").words
 
@@ -70,7 +70,7 @@ def test_only_what_can_be_set_is_offered() -> None:
         parse_values(["BUNDLE=mine"], find_notebook(ENSEMBLE).read())
     with pytest.raises(InputError, match=r"one of RECIPE, SOURCES\."):
         parse_values(["RECEIPT=mine"], find_notebook(ENSEMBLE).read())
-    with pytest.raises(InputError, match="no parameter that can be set"):
+    with pytest.raises(InputError, match="no parameter"):
         parse_values(["HOURS=1"], find_notebook("5").read())
 
 

@@ -61,7 +61,7 @@ def test_what_is_of_two_recipes_is_told_and_mended(run: Run, fastslow: FastSlow)
         done = fastslow(*words, "--run", run.folder)
         assert done.returncode == 0, done.stderr
         said = " ".join(done.stderr.split())
-        assert "are not both as the last merge, by turned, writes them" in said
+        assert "by turned" in said
     done = fastslow("ensemble", "--run", run.folder)
     assert done.returncode == 0, done.stderr
     assert is_whole(run.folder)

@@ -25,5 +25,5 @@ def test_a_sample_may_have_a_byte_order_mark_and_a_submission_not(tmp_path: Path
     write_submission(make_ranking(SCORES), GRAPHS, sample, path)
     assert read_rows(path)[1:] == [(f"{L}:b", "2;0;1")]
     path.write_bytes(codecs.BOM_UTF8 + path.read_bytes())
-    with pytest.raises(InputError, match="expected the header"):
+    with pytest.raises(InputError, match="header"):
         check_submission(path, Expected({f"{L}:b": 3}, "the sample"))

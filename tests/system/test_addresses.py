@@ -34,7 +34,7 @@ def test_what_is_no_sound_address_says_what_is(given: str, words: str) -> None:
 @pytest.mark.parametrize("given", ["S3://key:secret@bucket/x", "s3:/key:secret@bucket/x"])
 def test_a_password_is_not_shown(given: str) -> None:
     for check in (check_address, lambda text: refuse_address(text, "")):
-        with pytest.raises(InputError, match="Give them in the environment") as caught:
+        with pytest.raises(InputError, match="the environment") as caught:
             check(given)
         assert "secret" not in str(caught.value)
 
@@ -54,12 +54,12 @@ def test_sound_addresses_stay(given: str) -> None:
 def test_what_is_written_needs_a_name_in_the_bucket() -> None:
     assert check_address("s3://bucket/run", named=True) == "s3://bucket/run"
     for given in ("s3://bucket", "s3://bucket//"):
-        with pytest.raises(InputError, match="found a bucket alone"):
+        with pytest.raises(InputError, match="bucket alone"):
             check_address(given, named=True)
 
 
 def test_no_mirror_is_made_of_an_address_without_a_bucket() -> None:
-    with pytest.raises(InputError, match="found no bucket"):
+    with pytest.raises(InputError, match="no bucket"):
         Mirror.of("s3://")
 
 

@@ -69,7 +69,7 @@ def test_nothing_in_a_table_is_cut(width: int) -> None:
     assert "layout_gnn_001  0.441" in shown
     assert "0.352 to 0.518" in shown
     assert shown.count("tile") == 12
-    assert ("Left out, for the screen is narrow: Time." in shown) == (width < 80)
+    assert ("Time" in shown) == (width < 80)
 
 
 def test_a_word_that_is_too_long_goes_on_below() -> None:
@@ -124,5 +124,5 @@ def test_a_console_asks_the_environment_when_it_is_used(monkeypatch: pytest.Monk
     monkeypatch.setenv("COLUMNS", "31")
     console.rule()
     assert len(file.getvalue().rstrip("\n")) == 31
-    with pytest.raises(AttributeError, match="has no attribute 'paint'"):
+    with pytest.raises(AttributeError, match="'paint'"):
         _ = console.paint

@@ -137,12 +137,12 @@ def test_any_number_of_workers_trains_each_model_once(
     "groups", [(LAYOUT,), (XLA, XLA[1:]), (XLA, NLP + NLP[:1])], ids=["sources", "groups", "twice"]
 )
 def test_groups_that_could_leak_or_overlap_are_refused(groups: tuple[tuple[str, ...], ...]) -> None:
-    with pytest.raises(InputError, match="expected groups of one source"):
+    with pytest.raises(InputError, match="one source"):
         dataclasses.replace(JOINTLY, train_jointly=groups)
 
 
 def test_a_collection_that_is_none_is_refused() -> None:
-    with pytest.raises(InputError, match="is not a collection"):
+    with pytest.raises(InputError, match="not a collection"):
         dataclasses.replace(JOINTLY, train_jointly=(("layout:xla:radnom",),))
 
 

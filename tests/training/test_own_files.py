@@ -111,12 +111,12 @@ def test_a_slip_in_a_file_beside_it_is_one_line(store: Store, tmp_path: Path) ->
     (tmp_path / "my_slip.py").write_text(beside, encoding="utf-8")
     text = f"from solution import Experiment\nfrom my_slip import Settings\nEXPERIMENT{experiment}"
     (tmp_path / "mine.py").write_text(text, encoding="utf-8")
-    with pytest.raises(InputError, match=r"my_slip\.py, line 13, in predict: AttributeError"):
+    with pytest.raises(InputError, match=r"my_slip\.py.*13, in.*AttributeError"):
         rehearse(load_experiment(str(tmp_path / "mine.py")), make_plan(store, "graph", 2))
 
 
 def test_what_fails_to_be_imported_from_beside_it_is_named(tmp_path: Path) -> None:
     (tmp_path / "my_broken.py").write_text("\nimport nothing_like_it\n", encoding="utf-8")
     path = write(tmp_path, "import os\n", "import my_broken\n")
-    with pytest.raises(InputError, match=r"No module named.*my_broken\.py, line 2\)"):
+    with pytest.raises(InputError, match=r"named.*my_broken\.py, line 2"):
         load_experiment(path)

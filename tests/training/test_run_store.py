@@ -64,7 +64,7 @@ def test_one_that_was_moved_is_found_among_ours(run: Run, store: Store, elsewher
 def test_another_one_of_its_name_is_refused(run: Run, store: Store, elsewhere: Path) -> None:
     store.folder.rename(store.folder.with_name("moved"))
     make_store(elsewhere / "data", elsewhere / "stores" / "named", first=9)
-    with pytest.raises(InputError, match=r"stores/named: is another store than that of .*run: of "):
+    with pytest.raises(InputError, match="stores/named.*run: of"):
         open_run_store(run)
 
 
@@ -80,7 +80,7 @@ def test_a_record_of_a_stranger_opens_nothing_but_a_store(run: Run, name: str) -
     path = run.folder / ORIGIN
     recorded = read_sealed(path, "an origin")
     write_sealed({**recorded, "store": name}, path)
-    with pytest.raises(InputError, match="the store of the run is not there"):
+    with pytest.raises(InputError, match="not there"):
         open_run_store(run)
 
 

@@ -42,7 +42,7 @@ def test_what_is_trained_is_counted_and_kept(
         open_experiments([stopped], store, tmp_path / "run", **options) as (plan, run),  # type: ignore[arg-type]
     ):
         run_experiments([stopped], plan, run)
-    assert "Stopped: 1 of 3 models are trained." in capsys.readouterr().err
+    assert "Stopped: 1 of 3" in capsys.readouterr().err
     assert run.count_models() == 1
     with open_experiments([stopped], store, tmp_path / "run", **options) as (plan, run):  # type: ignore[arg-type]
         run_experiments([stopped], plan, run)
