@@ -139,7 +139,7 @@ test-slow: $(EXTRAS)
 # Who runs out of tests takes some of the other's, for a few of them take minutes.
 attack: $(EXTRAS)
 	rm -rf build/attacks
-	$(BIN)/python -m tests.attacks.rows -m "row or slow" --numprocesses 2 --dist worksteal; \
+	$(BIN)/pytest tests/attacks -m "slow or not slow" --numprocesses 2 --dist worksteal; \
 	ended=$$?; $(BIN)/python -m tests.attacks.attack; exit $$ended
 
 silent-lint: $(EXTRAS)

@@ -13,7 +13,6 @@ from solution.data.folders import SAMPLE, find_files
 from solution.features.preparation import Preparation
 from solution.store.preparing import prepare_store
 from solution.store.store import Store
-from tests.attacks import rows
 from tests.made.guarded import Guard, open_guard
 from tests.processes import FASTSLOW, TRAINING, run_cold
 
@@ -49,7 +48,6 @@ def pytest_collection_finish() -> None:
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Keep the tests that share what is slow to make in one process, where there are several."""
-    rows.name_attack(item)
     item.add_marker(pytest.mark.xdist_group(find_group(item)))
 
 
@@ -57,18 +55,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest first; the others stay in their order."""
     places = {group: place for place, group in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(find_group(item), len(LONGEST)))
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(rows.BY_ROW, action="store_true", help="of single attacks show every row")
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Of single attacks, how many were made and survived."""
-    if outcomes := rows.list_outcomes(terminalreporter):
-        by_row = terminalreporter.config.getoption(rows.BY_ROW)
-        terminalreporter.section("single attacks")
-        terminalreporter.write_line(rows.tabulate(outcomes, by_row=by_row))
 
 
 def find_group(item: pytest.Item) -> str:

@@ -10,12 +10,10 @@ import pytest
 
 from solution.data.npz import read_graph
 from solution.system.errors import InputError
-from tests.attacks.rows import of
 from tests.attacks.test_npz_rows import GRAPHS, arrays_of, encode, header, read_sound, write
 from tests.made.graphs import find_difference
 from tests.made.guarded import Guard
 
-row = of("npz")
 pytestmark = pytest.mark.slow
 HUGE = 50 * 10**9  # bytes
 BLOCK = 1 << 20
@@ -67,7 +65,6 @@ BOMBS = {
 }  # fmt: skip
 
 
-@row("bomb: 50 GB of zeros in 50 MB")
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_bomb_is_not_inflated(name: str, tmp_path: Path, guard: Guard) -> None:
     kind, member, begin, is_read = BOMBS[name]
@@ -94,7 +91,6 @@ def test_a_bomb_is_not_inflated(name: str, tmp_path: Path, guard: Guard) -> None
 EMPTY_SHAPES = [(10**12, 0, 18), (0, 10**12, 18), (10**12, 3, 0), (0, 0, 10**12)]
 
 
-@row("header shape (10^12, 0, 18) and alike: files of 40 kB")
 @pytest.mark.parametrize("shape", EMPTY_SHAPES, ids=str)
 @pytest.mark.parametrize("make", [header, fortran])
 def test_shapes_of_nothing_are_refused(
@@ -117,7 +113,6 @@ SIZES = {
 }
 
 
-@row("declared sizes too small or too large, content and sum right")
 @pytest.mark.parametrize("name", SIZES)
 @pytest.mark.parametrize("kind", GRAPHS)
 def test_a_size_that_is_not_true(name: str, kind: str, tmp_path: Path, guard: Guard) -> None:
@@ -137,7 +132,6 @@ def test_a_size_that_is_not_true(name: str, kind: str, tmp_path: Path, guard: Gu
         assert find_difference(found, read_sound(kind, tmp_path)) is None
 
 
-@row("zip64")
 @pytest.mark.parametrize("kind", GRAPHS)
 def test_a_large_zip_format_is_read(kind: str, tmp_path: Path, guard: Guard) -> None:
     path = tmp_path / f"{GRAPHS[kind].name}.npz"

@@ -16,13 +16,11 @@ from solution.features.preparation import Preparation
 from solution.store.preparing import prepare_store
 from solution.store.store import Store
 from solution.system.errors import InputError
-from tests.attacks.rows import of
 from tests.data.test_unreadable_folders import call_as_nobody
 from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
 from tests.made.guarded import Guard
 from tests.processes import FASTSLOW
 
-row = of("npz")
 pytestmark = pytest.mark.slow
 SPLIT = "npz/tile/xla/train"
 
@@ -79,7 +77,6 @@ STRANGE: dict[str, Callable[[Path], object]] = {
 }
 
 
-@row("pipes, devices, sockets, folders and links for files")
 @pytest.mark.parametrize("name", STRANGE)
 def test_what_is_no_file_is_named(name: str, place: Path, guard: Guard) -> None:
     """`check` names it beside what is sound, `prepare` refuses, and neither waits or fills up."""
@@ -140,7 +137,6 @@ HARMLESS = {
 }
 
 
-@row("links upwards and without end, long paths: read once")
 @pytest.mark.parametrize("name", HARMLESS)
 def test_each_file_is_read_once(name: str, place: Path, guard: Guard) -> None:
     put, expected = HARMLESS[name]
@@ -157,7 +153,6 @@ LOCKED = {
 }
 
 
-@row("unreadable file, split, collection, data")
 @pytest.mark.parametrize("name", LOCKED)
 @pytest.mark.parametrize("use", [look, prepare])
 def test_what_may_not_be_read_is_named(
@@ -201,7 +196,6 @@ def have_none(data: Path) -> str:
     return "found none"
 
 
-@row("a graph twice, no folder, a file that is none, an empty folder")
 @pytest.mark.parametrize("change", [put_twice, take_all, be_a_file, have_none])
 @pytest.mark.parametrize("command", ["check", "prepare", "run"])
 def test_what_is_no_data_is_said(change: Callable[[Path], str], command: str, place: Path) -> None:
@@ -226,7 +220,6 @@ class ChangingPreparation(Preparation):
         return super().__call__(graph)
 
 
-@row("file replaced, or deleted, between scan and read")
 @pytest.mark.parametrize("how", ["replaced", "deleted"])
 @pytest.mark.parametrize("when", ["before", "meanwhile"])
 def test_a_file_that_changes_is_said(how: str, when: str, place: Path) -> None:

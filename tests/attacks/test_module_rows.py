@@ -11,11 +11,9 @@ from solution.data.hlo.messages import MESSAGES
 from solution.data.hlo.records import read_module_file
 from solution.data.hlo.writing import write_record
 from solution.system.errors import InputError
-from tests.attacks.rows import of
 from tests.made import modules
 from tests.made.guarded import Guard
 
-row = of("HLO")
 pytestmark = pytest.mark.slow
 REFUSED, READ = "refused", "read"
 
@@ -75,7 +73,6 @@ def examine(path: Path, expected: str, guard: Guard) -> None:
     assert len(str(caught.value)) < 3_000
 
 
-@row("groups, lengths, zeros, text, unknown fields")
 @pytest.mark.parametrize("name", BYTES)
 def test_bytes(name: str, tmp_path: Path, guard: Guard) -> None:
     content, expected = BYTES[name]
@@ -84,7 +81,6 @@ def test_bytes(name: str, tmp_path: Path, guard: Guard) -> None:
     examine(path, expected, guard)
 
 
-@row("nesting of 60, and beyond the limit")
 @pytest.mark.parametrize(("depth", "expected"), [(60, READ), (99, REFUSED), (5_000, REFUSED)])
 def test_nesting(depth: int, expected: str, tmp_path: Path, guard: Guard) -> None:
     path = tmp_path / "mine.pb"
@@ -112,7 +108,6 @@ FILES: dict[str, Callable[[Path], Any]] = {
 }
 
 
-@row("3 GB, folder, /dev/null, /dev/zero, pipe")
 @pytest.mark.parametrize("name", FILES)
 def test_what_is_no_such_file(name: str, tmp_path: Path, guard: Guard) -> None:
     path = tmp_path / "mine.pb"
@@ -173,7 +168,6 @@ MODULES: dict[str, Callable[[], Any]] = {
 }
 
 
-@row("ids, operands, roots, calls, cycles, sizes, opcodes, 200,000 instructions")
 @pytest.mark.parametrize("name", MODULES)
 def test_a_module(name: str, tmp_path: Path, guard: Guard) -> None:
     """Read, with numbers for sizes, or refused with the file's name."""
@@ -191,7 +185,6 @@ NAMES = ("../../above", "/etc/absolute", "a/b", "a\0b", "a\nb", "", ".", "..", "
          "\U0001f600" * 150, "x" * 10_000, "con:", "a\\b")  # fmt: skip
 
 
-@row("module names with .., /, NUL, newline; empty; of 150 four-byte characters")
 @pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
 def test_a_name_stays_inside(name: str, tmp_path: Path) -> None:
     own = modules.make_module(name)
@@ -214,7 +207,6 @@ MEETING = [
 ]
 
 
-@row("records whose numbered names meet")
 @pytest.mark.parametrize("names", MEETING, ids=range(len(MEETING)))
 def test_no_file_is_overwritten(names: list[tuple[str, int]], tmp_path: Path) -> None:
     made = [modules.record(modules.tile_run(4), own=modules.make_module(name), fingerprint=number)

@@ -14,11 +14,9 @@ import pytest
 from solution.data.npz import read_graph
 from solution.domain.graph import Graph
 from solution.system.errors import InputError
-from tests.attacks.rows import of
 from tests.made.graphs import find_difference, make_layout_graph, make_tile_graph, to_arrays
 from tests.made.guarded import Guard
 
-row = of("npz")
 pytestmark = pytest.mark.slow
 GRAPHS = {"layout": make_layout_graph(), "tile": make_tile_graph()}
 REFUSED, READ = "refused", "read"
@@ -110,9 +108,9 @@ VALUES = [
     *(with_first("config_feat", v, "tile") for v in (np.nan, np.inf)),
 ]
 REFUSALS = [
-    *(pytest.param(*case, id=f"{what}-{case[0]}-{case[1]}", marks=row(f"every array: {what}"))
+    *(pytest.param(*case, id=f"{what}-{case[0]}-{case[1]}")
       for what, cases in DAMAGED.items() for case in cases),
-    *(pytest.param(*case, id=f"value-{place}-{case[1]}", marks=row(f"a value of {case[1]}"))
+    *(pytest.param(*case, id=f"value-{place}-{case[1]}")
       for place, case in enumerate(VALUES)),
 ]  # fmt: skip
 
@@ -153,7 +151,6 @@ def read_sound(kind: str, folder: Path) -> Graph:
     return read_graph(path, graph.collection)
 
 
-@row("big-endian, Fortran, other types: the same values")
 @pytest.mark.parametrize(("kind", "name", "content"), SAME)
 def test_the_same_values_in_another_form_are_read(
     kind: str, name: str, content: Any, tmp_path: Path, guard: Guard
@@ -227,7 +224,6 @@ FILES = {
 }
 
 
-@row("archives: methods, members, encryption, sums, sizes, offsets")
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_a_hostile_archive(name: str, tmp_path: Path, guard: Guard) -> None:
@@ -251,7 +247,6 @@ NAMES = (
 )  # fmt: skip
 
 
-@row("names: spaces, newlines, unicode, quotes, commands")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_strange_name_is_read(name: str, tmp_path: Path, guard: Guard) -> None:
     path = write(tmp_path / f"{name}.npz", arrays_of("tile"))

@@ -24,12 +24,10 @@ from submissions.build import build_submission
 from submissions.checker import check_submission
 from submissions.writer import expect
 from tests.attacks.making import NET, RIDGE
-from tests.attacks.rows import of
 from tests.attacks.test_npz_rows import NAMES, arrays_of, write
 from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
 from tests.processes import FASTSLOW
 
-row = of("npz")
 pytestmark = pytest.mark.slow
 NOTHING = find_experiment("nothing_001")
 FOLDER = "npz/layout/xla/random/train"
@@ -66,7 +64,6 @@ ODD: dict[str, Callable[[], Graph]] = {
 }
 
 
-@row("valid but odd graphs in a run: ridge, net; CSV and verify")
 @pytest.mark.parametrize("name", ODD)
 @pytest.mark.parametrize("ranker", [RIDGE, NET], ids=["ridge", "net"])
 def test_an_odd_graph_is_learned_from_and_ranked(name: str, ranker: object, tmp_path: Path) -> None:
@@ -101,7 +98,6 @@ VISIBLE = [name for name in NAMES if name[0] != "." and len(name) < len(LONG)]
 PAIRS = [("e\u0301", "\u00e9"), ("A", "a"), (" ", "  "), (LONG, LONG + "y")]
 
 
-@row("names through check, prepare, run, CSV")
 @pytest.mark.parametrize("names", [(name,) for name in VISIBLE] + PAIRS)
 def test_a_strange_name_goes_all_the_way(names: tuple[str, ...], tmp_path: Path) -> None:
     for seed in range(3):
@@ -142,7 +138,6 @@ COMMANDS = {
 }
 
 
-@row("runtime 5e-324, feature 3e38, dimension number 6: check, prepare, run, inspect, features")
 @pytest.mark.parametrize("name", REFUSED)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_values_that_no_program_has_are_refused(name: str, command: str, tmp_path: Path) -> None:
@@ -156,14 +151,12 @@ def test_values_that_no_program_has_are_refused(name: str, command: str, tmp_pat
     assert "Warning" not in done.stderr
 
 
-@row("no configurable node: inspect")
 def test_a_graph_with_nothing_to_set_is_inspected(tmp_path: Path) -> None:
     path = write_graph(make_nothing_to_set(), tmp_path / "data")
     done = FASTSLOW.run("inspect", path, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
 
 
-@row("names that are no text, or that command the terminal")
 @pytest.mark.parametrize("name", ["\udcff", "a\udc80b", "\x1b[31mx", "\x07", "\x1b]0;title\x07"])
 @pytest.mark.parametrize("command", ["check", "prepare"])
 def test_a_name_is_shown_as_an_escape(name: str, command: str, tmp_path: Path) -> None:

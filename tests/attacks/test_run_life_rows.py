@@ -15,7 +15,6 @@ import pytest
 
 from tests.attacks.damage import DAMAGE
 from tests.attacks.making import make_data, make_store
-from tests.attacks.rows import of
 from tests.attacks.stories import (
     begin,
     describe_run,
@@ -27,7 +26,6 @@ from tests.attacks.stories import (
 from tests.commands.test_prepare_command import WIDE_EXPERIMENT
 from tests.processes import FASTSLOW, TRAINING, Program, run_cold
 
-row = of("runs")
 pytestmark = pytest.mark.slow
 
 
@@ -60,7 +58,6 @@ def wait_for_checkpoint(program: Program, run: Path) -> None:
     assert wait_until(lambda: bool(find_checkpoints(run)), program)
 
 
-@row("kill -9 at random moments: group, parent, worker")
 @pytest.mark.parametrize("who", ["group", "parent", "worker"])
 @pytest.mark.parametrize("moment", range(4))
 def test_a_kill(
@@ -83,7 +80,6 @@ def test_a_kill(
     check_end(words, whole)
 
 
-@row("SIGINT, SIGTERM, SIGHUP")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal(number: int, words: tuple[str | Path, ...], whole: Path, tmp_path: Path) -> None:
     program = begin(*words, cwd=tmp_path)
@@ -97,7 +93,6 @@ def test_a_signal(number: int, words: tuple[str | Path, ...], whole: Path, tmp_p
     check_end(words, whole)
 
 
-@row("SIGSTOP of a worker, then CONT")
 def test_a_worker_that_stands_still(
     words: tuple[str | Path, ...], whole: Path, tmp_path: Path
 ) -> None:
@@ -113,7 +108,6 @@ def test_a_worker_that_stands_still(
     check_end(words, whole)
 
 
-@row("two runs in one folder")
 def test_two_in_one_folder(words: tuple[str | Path, ...], whole: Path, tmp_path: Path) -> None:
     program = begin(*words, cwd=tmp_path)
     wait_for_checkpoint(program, tmp_path / "run")
@@ -126,7 +120,6 @@ def test_two_in_one_folder(words: tuple[str | Path, ...], whole: Path, tmp_path:
     check_end(words, whole)
 
 
-@row("stdout closed")
 def test_nobody_reads(words: tuple[str | Path, ...], whole: Path, tmp_path: Path) -> None:
     command = [str(TRAINING.program), *map(str, words)]
     with subprocess.Popen(
@@ -140,7 +133,6 @@ def test_nobody_reads(words: tuple[str | Path, ...], whole: Path, tmp_path: Path
     check_end(words, whole)
 
 
-@row("folder read-only; TMPDIR and HOME missing")
 @pytest.mark.parametrize("name", ["TMPDIR", "HOME", "XDG_CACHE_HOME"])
 def test_no_home(name: str, words: tuple[str | Path, ...], whole: Path, tmp_path: Path) -> None:
     done = TRAINING.run(*words, cwd=tmp_path, env={**os.environ, name: str(tmp_path / "none")})
@@ -149,7 +141,6 @@ def test_no_home(name: str, words: tuple[str | Path, ...], whole: Path, tmp_path
     check_end(words, whole)
 
 
-@row("folder read-only; TMPDIR and HOME missing")
 def test_a_folder_that_may_not_be_written(words: tuple[str | Path, ...], whole: Path) -> None:
     inside = Path("/proc/self") / "run"  # where not even root may write
     done = TRAINING.run(*words[:3], inside, *words[4:], cwd=Path("/proc/self"))
@@ -158,7 +149,6 @@ def test_a_folder_that_may_not_be_written(words: tuple[str | Path, ...], whole: 
     check_end(words, whole)
 
 
-@row("address space of 300, 500, 800 MB")
 @pytest.mark.parametrize("megabytes", [300, 500, 800])
 def test_little_memory(
     megabytes: int, words: tuple[str | Path, ...], whole: Path, tmp_path: Path
@@ -170,7 +160,6 @@ def test_little_memory(
     check_end(words, whole)
 
 
-@row("a second run on the same data whose experiment needs more of the graph")
 @pytest.mark.parametrize("when", ["meanwhile", "afterwards"])
 def test_another_needs_more_of_the_graph(when: str, tmp_path: Path, whole: Path) -> None:
     """The first one, and the same command once more, do not notice it."""
@@ -196,7 +185,6 @@ CHECKPOINT = ("early byte", "late byte", "last byte", "cut in half", "cut by a b
               "deleted", "folder", "pipe", "endless")  # fmt: skip
 
 
-@row("checkpoint damaged, then gone on")
 @pytest.mark.parametrize("damage", CHECKPOINT)
 def test_a_damaged_checkpoint(
     damage: str, words: tuple[str | Path, ...], whole: Path, tmp_path: Path
@@ -231,7 +219,6 @@ def link_a_file(run: Path, secret: Path) -> Path:
     return run / "submission.csv"
 
 
-@row("--replace where the run holds a link")
 @pytest.mark.parametrize("put", [link_in, link_jobs, link_a_file])
 def test_replacing_leaves_what_links_lead_to(
     put: Callable[[Path, Path], Path],

@@ -21,11 +21,9 @@ from solution.training.out_of_fold import run_experiments
 from submissions.build import build_submission
 from tests.attacks import making
 from tests.attacks.damage import DAMAGE
-from tests.attacks.rows import of
 from tests.attacks.stories import list_results
 from tests.made.guarded import Guard
 
-row = of("runs")
 pytestmark = pytest.mark.slow
 RIDGE = dataclasses.replace(making.RIDGE, seeds=(0, 1), collections=("tile:xla",))
 TREES = Experiment("trees", ("tile:xla",), making.TREES)
@@ -82,7 +80,6 @@ def go_on(folder: Path, experiments: tuple[Experiment, ...] = EXPERIMENTS) -> st
     return ""
 
 
-@row("any file of a run deleted, damaged, replaced; the same command")
 @pytest.mark.parametrize("file", FILES)
 @pytest.mark.parametrize("damage", CHOSEN)
 def test_what_is_damaged_is_made_again(
@@ -160,7 +157,6 @@ FOLDERS = (empty_job, job_as_a_file, no_job, no_jobs, stray_job, other_seed, swa
            other_experiment, unknown_files, half_a_folder)  # fmt: skip
 
 
-@row("jobs empty, files, missing, stray, swapped, another's; leftovers")
 @pytest.mark.parametrize("change", FOLDERS)
 def test_a_job_that_is_not_whole(change: Callable[[Path], None], place: Path, whole: Path) -> None:
     change(place / "run")
@@ -181,7 +177,6 @@ JOBS: dict[str, dict[str, object]] = {
 }
 
 
-@row("job.json of somebody: sealed, with other values")
 @pytest.mark.parametrize("name", JOBS)
 def test_a_record_of_a_job_that_is_sealed_anew(name: str, place: Path, whole: Path) -> None:
     path = place / "run" / "ridge" / FOLD / "job.json"
@@ -213,7 +208,6 @@ RECORDS: dict[str, tuple[Callable[[Path], None], str]] = {
 }  # fmt: skip
 
 
-@row("run.json: fold number, code, experiments changed; no record of a run")
 @pytest.mark.parametrize("name", RECORDS)
 def test_another_record_of_the_run_is_refused(name: str, place: Path) -> None:
     change, words = RECORDS[name]
@@ -225,7 +219,6 @@ def test_another_record_of_the_run_is_refused(name: str, place: Path) -> None:
     assert list_results(place / "run") == before
 
 
-@row("library versions in run.json others than now")
 @pytest.mark.parametrize("library", ["numpy", "torch", "python"])
 def test_other_versions_are_said(
     library: str, place: Path, capsys: pytest.CaptureFixture[str]
@@ -241,7 +234,6 @@ def load_and_predict(folder: Path) -> bytes:
     return scores
 
 
-@row("LightGBM's and other models damaged, then loaded")
 @pytest.mark.parametrize("damage", CHOSEN)
 @pytest.mark.parametrize("experiment", ["ridge", "trees"])
 def test_a_damaged_model_is_not_loaded(
@@ -256,7 +248,6 @@ def test_a_damaged_model_is_not_loaded(
     assert str(path) in str(caught.value)
 
 
-@row("the record of a run that is opened")
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_record_is_refused(damage: str, place: Path, guard: Guard) -> None:
     DAMAGE[damage](place / "run" / "run.json")

@@ -8,14 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.attacks.rows import of
 from tests.attacks.test_npz_rows import arrays_of, write
 from tests.attacks.test_store_rows import prepare
 from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
 from tests.processes import FASTSLOW
 from tests.store.test_store import SAMPLE_ROWS, snapshot, write_data
 
-row = of("store")
 pytestmark = pytest.mark.slow
 REFUSED, FOLLOWED, SAME = "refused", "followed", "same"
 
@@ -103,7 +101,6 @@ CHANGES: dict[str, tuple[Callable[[Path], None], str]] = {
 }
 
 
-@row("data changed afterwards: files, splits, the sample")
 @pytest.mark.parametrize("name", CHANGES)
 def test_data_that_changes(name: str, place: Path) -> None:
     change, expected = CHANGES[name]
@@ -158,7 +155,6 @@ PLACES: dict[str, Callable[[Path], Path]] = {
 }
 
 
-@row("out is the data, a file, /dev/null, a dangling link, someone's folder; with --replace")
 @pytest.mark.parametrize("name", PLACES)
 @pytest.mark.parametrize("more", [(), ("--replace",)], ids=["", "replace"])
 def test_a_place_that_is_not_ours(name: str, more: tuple[str, ...], place: Path) -> None:

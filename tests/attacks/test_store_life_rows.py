@@ -12,13 +12,11 @@ import psutil
 import pytest
 
 from solution.store.store import Store
-from tests.attacks.rows import of
 from tests.attacks.stories import kill
 from tests.made.graphs import make_layout_graph, make_tile_graph, write_graph
 from tests.processes import FASTSLOW, find_growing, run_cold
 from tests.store.test_store import SAMPLE_ROWS, snapshot
 
-row = of("store")
 pytestmark = pytest.mark.slow
 NUM_GRAPHS = 30
 PREPARE = ("prepare", "data", "--out")
@@ -59,7 +57,6 @@ def call(*words: str | Path, cwd: Path, code: int = 0) -> str:
     return " ".join((done.stdout + done.stderr).split())
 
 
-@row("kill -9 at random moments: group, parent, worker")
 @pytest.mark.parametrize("who", ["group", "parent", "worker"])
 @pytest.mark.parametrize("moment", range(5))
 def test_a_kill(moment: int, who: str, whole: Path, tmp_path: Path) -> None:
@@ -83,7 +80,6 @@ def test_a_kill(moment: int, who: str, whole: Path, tmp_path: Path) -> None:
     assert snapshot(store) == snapshot(whole / "store")
 
 
-@row("four prepares at once; --replace beside a running one; rm -rf under one")
 @pytest.mark.parametrize("more", [(), ("--replace",)])
 def test_four_at_once(more: tuple[str, ...], whole: Path, tmp_path: Path) -> None:
     store = tmp_path / "store"
@@ -98,7 +94,6 @@ def test_four_at_once(more: tuple[str, ...], whole: Path, tmp_path: Path) -> Non
     assert snapshot(store) == snapshot(whole / "store")
 
 
-@row("four prepares at once; --replace beside a running one; rm -rf under one")
 def test_the_folder_is_removed_under_it(whole: Path, tmp_path: Path) -> None:
     store = tmp_path / "store"
     words = ("prepare", whole / "data", "--out", store, "--workers", "1")
@@ -136,7 +131,6 @@ LIMITS = {f"{size} kB": f"size={size}k" for size in (4, 8, 16, 32, 64, 96, 128, 
 LIMITS |= {f"{number} inodes": f"size=8m,nr_inodes={number}" for number in (2, 5, 12, 25)}
 
 
-@row("disk full at ten sizes, no inodes")
 @pytest.mark.parametrize("name", LIMITS)
 def test_no_room(name: str, disk: Callable[[str], Path], whole: Path, tmp_path: Path) -> None:
     folder = disk(LIMITS[name])
@@ -151,7 +145,6 @@ def test_no_room(name: str, disk: Callable[[str], Path], whole: Path, tmp_path: 
     assert snapshot(folder / "store") == snapshot(whole / "store")
 
 
-@row("file size limit")
 @pytest.mark.parametrize("share", [0.2, 1])
 def test_a_limit_of_file_sizes(share: float, whole: Path, tmp_path: Path) -> None:
     sizes = sorted(len(content) for content in snapshot(whole / "store").values())
@@ -168,7 +161,6 @@ def test_a_limit_of_file_sizes(share: float, whole: Path, tmp_path: Path) -> Non
     assert snapshot(tmp_path / "store") == snapshot(whole / "store")
 
 
-@row("read-only mount: check, prepare, run read it; new or unfinished: exit 2")
 @pytest.mark.parametrize("what", ["check", "prepare", "run", "unfinished", "new"])
 def test_a_mount_that_is_read_only(
     what: str, disk: Callable[[str], Path], whole: Path, tmp_path: Path
@@ -191,7 +183,6 @@ def test_a_mount_that_is_read_only(
     assert not is_refused or "Read-only file system" in said
 
 
-@row("store moved, also to a path with space and accent")
 @pytest.mark.parametrize("name", ["moved", "with space and é", "deep/er/still"])
 def test_a_store_is_moved(name: str, place: Path) -> None:
     run = ("--run", "run", *NOTHING)

@@ -15,13 +15,11 @@ from solution.store.store import Store
 from solution.system.errors import InputError
 from solution.system.files import remove
 from tests.attacks.damage import DAMAGE, SECRET
-from tests.attacks.rows import of
 from tests.made.graphs import make_wide_graph, write_graph
 from tests.made.guarded import Guard
 from tests.processes import FASTSLOW
 from tests.store.test_store import SAMPLE_ROWS, snapshot, write_data
 
-row = of("store")
 pytestmark = pytest.mark.slow
 GRAPHS = "graphs"
 FILES = {
@@ -75,7 +73,6 @@ def find_defects(store: Path) -> list[str]:
         return [str(error)]
 
 
-@row("byte flipped, cut, extended, deleted, replaced: check, prepare")
 @pytest.mark.parametrize("file", FILES)
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_damage_is_found_and_made_again(
@@ -94,7 +91,6 @@ def test_damage_is_found_and_made_again(
     assert not [p for p in (place / "store").rglob("*") if p.is_symlink()]
 
 
-@row("link to a foreign file: its content is not shown, and it stays")
 @pytest.mark.parametrize("file", FILES)
 @pytest.mark.parametrize("command", ["check", "prepare", "run"])
 def test_a_link_to_a_foreign_file(command: str, file: str, place: Path, whole: Path) -> None:
@@ -146,7 +142,6 @@ RECORDS: dict[str, str | bytes] = {
 }
 
 
-@row("store.json: other formats, versions, types; no JSON; nesting")
 @pytest.mark.parametrize("name", RECORDS)
 @pytest.mark.parametrize("command", ["check", "prepare"])
 def test_a_record_of_something_else(name: str, command: str, place: Path) -> None:
@@ -186,7 +181,6 @@ SWAPS = {
 }
 
 
-@row("a graph's file over another's, two swapped: check, run")
 @pytest.mark.parametrize("name", SWAPS)
 @pytest.mark.parametrize("command", ["check", "run"])
 def test_a_file_of_another_graph(name: str, command: str, place: Path, whole: Path) -> None:
@@ -203,7 +197,6 @@ def flip_graph(place: Path) -> None:
     DAMAGE["last byte"](place / "store" / FILES["layout graph"])
 
 
-@row("damage, then the data grows, preparing again, a file lost: never taken over")
 @pytest.mark.parametrize("then", ["grow", "again", "lose the list", "lose another", "stop"])
 def test_damage_is_not_laundered(then: str, place: Path, whole: Path) -> None:
     flip_graph(place)
@@ -226,7 +219,6 @@ def test_damage_is_not_laundered(then: str, place: Path, whole: Path) -> None:
     )
 
 
-@row("sample cut to its header: check, run")
 @pytest.mark.parametrize("command", ["check", "run"])
 def test_a_sample_without_rows_is_never_a_submission(command: str, place: Path) -> None:
     (place / "store" / FILES["sample"]).write_text("ID,TopConfigs\n")

@@ -13,11 +13,9 @@ from solution.runs.folder import Run
 from solution.system.errors import InputError
 from submissions.checker import Expected, check_submission
 from submissions.writer import write_submission
-from tests.attacks.rows import of
 from tests.made.guarded import Guard
 from tests.made.run import make_run
 
-row = of("recipes, CSV")
 pytestmark = pytest.mark.slow
 MEMBERS = "\n[members]\na = 1\n"
 WEIGHTS = (
@@ -52,7 +50,6 @@ RECIPES = {
 }  # fmt: skip
 
 
-@row("recipe: weights, keys, methods, members, nesting")
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_hostile_recipe_is_refused(name: str, tmp_path: Path, guard: Guard) -> None:
     path = tmp_path / "mine.toml"
@@ -63,7 +60,6 @@ def test_a_hostile_recipe_is_refused(name: str, tmp_path: Path, guard: Guard) ->
     assert len(str(caught.value)) < 3_000
 
 
-@row("recipe: binary, BOM")
 @pytest.mark.parametrize(
     "content", [b"\xff\xfe\0", b"\xef\xbb\xbf[members]\na = 1\n", bytes(range(256)), b"\x80"]
 )
@@ -73,7 +69,6 @@ def test_a_recipe_that_is_no_text_is_refused(content: bytes, tmp_path: Path) -> 
         find_recipe(str(tmp_path / "mine.toml"))
 
 
-@row("recipe: ..toml and other names")
 @pytest.mark.parametrize(
     "name", ["..toml", "...toml", ".toml", "a b.toml", "-rf.toml", "a\nb.toml"]
 )
@@ -83,7 +78,6 @@ def test_a_recipe_with_a_hostile_name_is_refused(name: str, tmp_path: Path) -> N
         find_recipe(str(tmp_path / name))
 
 
-@row("recipe: odd weights, CRLF")
 @pytest.mark.parametrize("weights", [("5e-324",), ("1e300", "1e-300"), ("1e308", "1e308"), ("1",)])
 @pytest.mark.parametrize("ends", ["\n", "\r\n"])
 def test_odd_weights_that_are_numbers_are_read(
@@ -139,7 +133,6 @@ def check(path: Path) -> int:
     return check_submission(path, ASKED)
 
 
-@row("CSV: indices, IDs, separators, quotes, rows")
 @pytest.mark.parametrize("name", LINES)
 def test_hostile_lines_are_refused(name: str, tmp_path: Path, guard: Guard) -> None:
     path = tmp_path / "submission.csv"
@@ -150,7 +143,6 @@ def test_hostile_lines_are_refused(name: str, tmp_path: Path, guard: Guard) -> N
     assert len(str(caught.value)) < 1_500
 
 
-@row("CSV: headers")
 @pytest.mark.parametrize("header", HEADERS, ids=range(len(HEADERS)))
 def test_hostile_headers_are_refused(header: str, tmp_path: Path, guard: Guard) -> None:
     path = tmp_path / "submission.csv"
@@ -161,7 +153,6 @@ def test_hostile_headers_are_refused(header: str, tmp_path: Path, guard: Guard) 
     assert len(str(caught.value)) < 1_500
 
 
-@row("CSV: UTF-16, UTF-32, BOM")
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "utf-8-sig"])
 def test_other_encodings_are_refused(encoding: str, tmp_path: Path) -> None:
     path = tmp_path / "submission.csv"
@@ -170,7 +161,6 @@ def test_other_encodings_are_refused(encoding: str, tmp_path: Path) -> None:
         check(path)
 
 
-@row("CSV: line ends, quoted, other order: as Kaggle reads them")
 @pytest.mark.parametrize("ends", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("rows", [ROWS, ROWS[::-1], [row.replace(",", ',"') + '"' for row in ROWS]])
 @pytest.mark.parametrize("last", [True, False])
@@ -198,7 +188,6 @@ LONG = {
 }
 
 
-@row("CSV: lines of 100 MB")
 @pytest.mark.parametrize("name", LONG)
 def test_a_line_without_end_is_refused_in_short(name: str, tmp_path: Path, guard: Guard) -> None:
     path = write_repeated(tmp_path / "submission.csv", *LONG[name], 100)
@@ -210,7 +199,6 @@ def test_a_line_without_end_is_refused_in_short(name: str, tmp_path: Path, guard
         path.unlink()
 
 
-@row("CSV: one line of millions of indices")
 def test_a_graph_of_millions_of_configurations_is_checked(tmp_path: Path, guard: Guard) -> None:
     count = 2_000_000
     path = tmp_path / "submission.csv"
@@ -218,7 +206,6 @@ def test_a_graph_of_millions_of_configurations_is_checked(tmp_path: Path, guard:
     assert guard.call(check_submission, path, Expected({LAYOUT: count}, "the test split")) == 1
 
 
-@row("CSV: a sample without rows")
 @pytest.mark.parametrize("text", ["ID,TopConfigs\n", "ID,TopConfigs", ""])
 def test_a_sample_without_rows_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "sample_submission.csv").write_text(text)
@@ -241,7 +228,6 @@ def merge(folder: Path, text: str) -> pl.DataFrame:
     return predictions.read(run.ranking("mine", "out_of_fold"))
 
 
-@row("recipe: weights 1e308 and 1e308 are 1 and 1")
 @pytest.mark.parametrize("weights", ["1e308", "5e-324"])
 @pytest.mark.parametrize("method", METHODS)
 def test_only_the_ratio_of_weights_counts(method: str, weights: str, tmp_path: Path) -> None:
@@ -251,7 +237,6 @@ def test_only_the_ratio_of_weights_counts(method: str, weights: str, tmp_path: P
     assert expected["score"].n_unique() > 10
 
 
-@row("recipe: members of another run, absolute, above; allow_missing")
 @pytest.mark.parametrize("name", ["../other/net_001", "/etc/passwd", "./net_001", "net_001/.."])
 def test_a_member_outside_the_run_is_refused(name: str, tmp_path: Path) -> None:
     make_run(tmp_path / "other")
@@ -260,7 +245,6 @@ def test_a_member_outside_the_run_is_refused(name: str, tmp_path: Path) -> None:
         merge(tmp_path, text)
 
 
-@row("recipe: 100,000 unknown members")
 @pytest.mark.parametrize("allow", ["", 'allow_missing = ["members"]\n'])
 def test_many_unknown_members(allow: str, tmp_path: Path) -> None:
     """Refused, with some of their names; or left out, where that is allowed."""
