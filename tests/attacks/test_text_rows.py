@@ -60,9 +60,7 @@ def test_a_hostile_recipe_is_refused(name: str, tmp_path: Path, guard: Guard) ->
     assert len(str(caught.value)) < 3_000
 
 
-@pytest.mark.parametrize(
-    "content", [b"\xff\xfe\0", b"\xef\xbb\xbf[members]\na = 1\n", bytes(range(256)), b"\x80"]
-)
+@pytest.mark.parametrize("content", [b"\xff\xfe\0", bytes(range(256)), b"\x80"])
 def test_a_recipe_that_is_no_text_is_refused(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_bytes(content)
     with pytest.raises(InputError, match=r"mine\.toml"):
