@@ -69,7 +69,7 @@ def test_nothing_in_a_table_is_cut(width: int) -> None:
     assert "layout_gnn_001  0.441" in shown
     assert "0.352 to 0.518" in shown
     assert shown.count("tile") == 12
-    assert ("Time" in shown) == (width < 80)
+    assert ("narrow: Time" in shown) == (width < 80)
 
 
 def test_a_word_that_is_too_long_goes_on_below() -> None:
