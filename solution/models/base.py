@@ -1,8 +1,8 @@
-"""The contract of everything that ranks configurations.
+"""Define the contract of everything that ranks configurations.
 
-A ranker is made by its settings (`settings.build(seed)`), fitted once, and then predicts, for any
-graph of the collections that it was fitted on, one score a configuration. Nets, boosted trees and
-baselines are all used the same way, so tests, folds and ensembles know nothing but this file.
+Settings make a ranker (`settings.build(seed)`). It is fitted once and then predicts one score per
+configuration, for any graph of the collections that it was fitted on. Nets, boosted trees and
+baselines are used in the same way, so tests, folds and ensembles depend on this file only.
 """
 
 import dataclasses
@@ -20,9 +20,9 @@ from solution.system.report import Report, silent
 
 
 def check_no_options(graph: Graph) -> None:
-    """Raise InputError where the graph's configurations are compile options beside layouts.
+    """Raise InputError if the graph's configurations are compile options beside layouts.
 
-    Nets, cost models and propagated columns are of layouts; other tables have options as columns.
+    Nets, cost models and propagated columns handle layouts only; tables have options as columns.
     """
     if graph.options is not None:
         raise InputError(
@@ -33,19 +33,18 @@ def check_no_options(graph: Graph) -> None:
 
 
 class Ranker(ABC):
-    """Scores the configurations of a graph: lower is faster, comparable inside one list only.
+    """Score the configurations of a graph: lower is faster, comparable inside one list only.
 
     Graphs come prepared (solution.features.preparation): padding repaired, layout graphs pruned to
     what the settings need around the configurable nodes.
 
-    A *list* is a graph and the configurations it is asked with. A ranker may look at all of them at
-    once (how frequent a layout is among them, how far a sum is from their mean), so scores of the
-    same configuration in two lists need not compare; a ranker of which that is so says it in its
-    docstring. Where a graph says which of its configurations are the list (Graph.listed), one with
-    `scores_beside_a_list` scores each of the others as if it came alone to those. Inside a list,
-    predictions must not depend on the order of nodes (but where `reads_program_order`) or of
-    configurations, identical configurations must get equal scores, and a loaded ranker must predict
-    the same bytes.
+    A *list* is a graph with the configurations to score. A ranker may look at all of them (how
+    frequent a layout is, how far a sum is from the mean), so scores of one configuration in two
+    lists need not compare; such a ranker says so in its docstring. If a graph marks some of its
+    configurations as the reference list (Graph.listed), a ranker with `scores_beside_a_list` scores
+    each of the others as if it came alone to that list. Inside a list, predictions must not depend
+    on the order of nodes (unless `reads_program_order`) or of configurations, identical
+    configurations must get equal scores, and a loaded ranker must predict the same bytes.
     """
 
     @abstractmethod
@@ -55,50 +54,50 @@ class Ranker(ABC):
         """Learn from labelled graphs.
 
         Args:
-            graphs: what to learn from; read one at a time, they may not all fit in memory.
-            validation: what to stop early on; may be empty. Never the graphs that are reported.
-            report: called as the work goes on.
+            graphs: the training graphs; read one at a time, they may not all fit into memory.
+            validation: graphs for early stopping; may be empty. Never the graphs that are reported.
+            report: called with the progress.
         """
 
-    # Whether a score depends on the configurations that are listed (Graph.listed) and on no others.
+    # Whether a score depends on the reference list (Graph.listed) and on no other configurations.
     scores_beside_a_list: bool = False
 
-    # Whether nodes must stand as in the program, each after what it reads, as in every file: the
-    # compiler goes through instructions and their operands in that order.
+    # Whether nodes must stand in program order, operands first, as in every file: the compiler
+    # visits instructions and operands in that order.
     reads_program_order: bool = False
 
     def keep_checkpoints(self, folder: Path) -> None:  # noqa: B027 - most need none
-        """Keep the state of the fits to come in an existing folder, and go on from what is there.
+        """Keep the state of future fits in an existing folder, and resume from what is there.
 
-        A ranker that is fitted in seconds leaves it empty.
+        A ranker that is fitted in seconds ignores it.
         """
 
     @abstractmethod
     def predict(self, graph: Graph) -> np.ndarray:
-        """The scores (num_configs,) float32, finite."""
+        """Return the scores (num_configs,) float32, finite."""
 
     @abstractmethod
     def save(self, folder: Path) -> None:
-        """Write what was learned into an existing folder; the settings are kept beside it."""
+        """Write the fitted state into an existing folder; the settings are stored beside it."""
 
     @abstractmethod
     def load(self, folder: Path) -> Self:
-        """Take over what a ranker of the same settings and seed has saved."""
+        """Restore what a ranker of the same settings and seed has saved."""
 
 
 class CostRanker(Ranker):
-    """A ranker whose scores say why they are what they are: they add up what states cost."""
+    """A ranker whose scores can be explained, because they are sums of the states' costs."""
 
     @property
     @abstractmethod
     def backend(self) -> str:
-        """Whose layout assignment: a name in solution.features.propagation.backend.BACKENDS."""
+        """The compiler's backend: a name in solution.features.propagation.backend.BACKENDS."""
 
     @abstractmethod
     def list_costs(self, graph: Graph) -> np.ndarray:
-        """What each state (states,) of solution.features.propagation.state_table adds to a score.
+        """Return what each state (states,) of the graph's state table adds to a score.
 
-        Scores of two configurations differ by what their states cost.
+        Scores of two configurations differ by the costs of their states.
         """
 
 
@@ -107,41 +106,43 @@ class RankerSettings(ABC):
 
     @property
     def learns(self) -> bool:
-        """Whether it needs labelled graphs to predict."""
+        """Whether the ranker needs labelled graphs."""
         return True
 
     @property
     def needed_hops(self) -> int | None:
-        """How far around the configurable nodes it looks; None: at the whole graph."""
+        """How many edges around the configurable nodes it needs; None: the whole graph."""
         return 1
 
     @property
     def preparation(self) -> Preparation:
-        """What is done to a graph before it sees it."""
+        """How a graph is prepared for it."""
         return Preparation(self.needed_hops)
 
     @property
     def trains_a_net(self) -> bool:
-        """Whether it, or a ranker in it, is a net, which is trained on a GPU where there is one."""
+        """Whether it trains a net, itself or in a wrapped ranker; nets use a GPU if there is
+        one."""
         return any(getattr(value, "trains_a_net", False) for value in self._values().values())
 
     def _values(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
 
     def quick(self) -> Self:
-        """The same, trained for a moment: shows whether it runs, not how good it is."""
+        """Return settings for a very short training, which shows that it runs, not how good it
+        is."""
         return self._change("quick")
 
     def shortened(self, share: float) -> Self:
-        """The same with so much of the epochs of its net; itself where `share` is 1."""
+        """Return a copy with epochs scaled by `share`; self if share == 1."""
         return self if share == 1 else self._change("shortened", share)
 
     def _change(self, how: str, *given: Any) -> Self:
-        """The same where every setting that can be changed so is."""
+        """Return a copy with `how` applied to every setting that has it."""
         values = self._values().items()
         cut = {name: getattr(value, how)(*given) for name, value in values if hasattr(value, how)}
         return dataclasses.replace(self, **cut)  # type: ignore[type-var]
 
     @abstractmethod
     def build(self, seed: int) -> Ranker:
-        """Make a ranker that is not fitted yet."""
+        """Return an unfitted ranker."""

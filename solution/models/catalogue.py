@@ -1,11 +1,11 @@
-"""What a saved model says of itself, and the one table of what may be loaded.
+"""Save and load models, and list the kinds of models that may be loaded.
 
     MODEL/
-        model.json     format, kind, settings, seed, preparation, checksums of the other files;
-        sealed ...            what the ranker learned, as its `save` writes it
+        model.json     format, kind, settings, seed, preparation, checksums of the other files
+        ...            the fitted state, as the ranker's `save` writes it
 
-A kind is looked up here, never imported by a name that stands in a file. A ranker of the user's own
-is of the kind "own:NAME" and is loaded only where the user names the experiment that it is of.
+A kind is looked up in the table here, never imported by a name that stands in a file. A user's
+ranker has the kind "own:NAME" and is loaded only if the user names its experiment.
 """
 
 import importlib
@@ -29,7 +29,7 @@ from solution.system.sealing import check_files, list_checksums, read_record
 RECORD, FORMAT = "model.json", 1
 OWN = "own:"
 
-# The settings class of each of our kinds; only the module that is asked for is imported.
+# The settings class of each kind; only the module that is needed is imported.
 OURS = {
     "nothing": "solution.models.nothing.NothingSettings",
     "least_squares": "solution.models.linear.OrdinarySettings",
@@ -42,7 +42,7 @@ OURS = {
     "cost_kernel": "solution.models.layout.cost_kernel.CostKernelSettings",
     "tile_net": "solution.models.tile.tile_gnn.TileGnnSettings",
 }
-# Packages that add kinds, and experiments in a package `experiments` inside them.
+# Packages with further kinds, and with experiments in a package `experiments` inside them.
 ADDED = ("solution.papers",)
 _PLACES: dict[str, str] = {
     **OURS,
@@ -63,12 +63,12 @@ class Model:
     preparation: Preparation
 
     def predict(self, graph: Graph) -> np.ndarray:
-        """Scores (num_configs,) float32 of a graph of a file, or of any store that serves."""
+        """Return scores (num_configs,) float32 of a graph of a file or of any store that fits."""
         return self.ranker.predict(self.preparation(graph))
 
 
 def kind_of(settings: RankerSettings) -> str:
-    """The kind in the table, or the user's own."""
+    """Return the kind in the table, or the user's kind."""
     where = f"{type(settings).__module__}.{type(settings).__qualname__}"
     for kind, place in _PLACES.items():
         if where == place:
@@ -77,9 +77,9 @@ def kind_of(settings: RankerSettings) -> str:
 
 
 def describe_settings(settings: RankerSettings) -> dict[str, Any]:
-    """The kind and the fields, as plain values.
+    """Return the kind and the fields of settings as plain values.
 
-    Raises InputError where a field is none that JSON has.
+    Raises InputError if a field's value cannot be written as JSON.
     """
     described = {
         name: describe_settings(value) if isinstance(value, RankerSettings) else _plain(value)
@@ -96,9 +96,12 @@ def describe_settings(settings: RankerSettings) -> dict[str, Any]:
 
 
 def read_settings(record: Mapping[str, Any], own: Sequence[RankerSettings] = ()) -> RankerSettings:
-    """The settings that were described; `own` are the user's that it may be one of.
+    """Return the settings that `describe_settings` described.
 
-    Raises InputError where the kind is not known here, or a field is not what it has.
+    Args:
+        own: settings of the user's experiments, which may be meant.
+
+    Raises InputError if the kind is unknown here, or a field does not fit it.
     """
     kind = record.get("kind")
     found = _find_class(kind, own)
@@ -114,7 +117,7 @@ def read_settings(record: Mapping[str, Any], own: Sequence[RankerSettings] = ())
 
 
 def save_model(ranker: Ranker, settings: RankerSettings, seed: int, folder: Path) -> None:
-    """Write the model into an existing folder, with all that it takes to use it."""
+    """Write the model into an existing folder, with everything that using it takes."""
     ranker.save(folder)
     preparation = settings.preparation.describe()
     record = {**describe_settings(settings), "seed": seed, "preparation": preparation}
@@ -122,14 +125,14 @@ def save_model(ranker: Ranker, settings: RankerSettings, seed: int, folder: Path
 
 
 def load_model(folder: Path, own: Sequence[RankerSettings] = ()) -> Model:
-    """Read a model that says itself what it is.
+    """Load a model from its folder.
 
     Args:
-        own: settings of the user's own experiments, of which it may be one.
+        own: settings of the user's experiments, which may be meant.
 
     Raises:
-        InputError: there is none, it is not what was written, its kind is not known, or it needs
-            another preparation than this program makes.
+        InputError: there is no model, it is damaged, its kind is unknown, or it needs another
+            preparation than this program makes.
     """
     path = folder / RECORD
     record = read_record(path, "a model")
@@ -164,7 +167,7 @@ def _find_class(kind: object, own: Sequence[RankerSettings]) -> type[RankerSetti
 
 
 def _names(kind: type[RankerSettings]) -> list[str]:
-    """The fields of settings; those that are no dataclass have nothing to set."""
+    """Return the field names of settings; none for a class that is no dataclass."""
     return [field.name for field in fields(kind)] if is_dataclass(kind) else []
 
 
@@ -176,11 +179,11 @@ def _read_value(hint: Any, value: Any, own: Sequence[RankerSettings]) -> Any:
 
 @cache
 def _adapter(hint: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(hint)  # it takes milliseconds to make
+    return TypeAdapter(hint)  # making one takes milliseconds
 
 
 def _plain(value: Any) -> Any:
-    """As JSON gives it back: dataclasses are mappings, tuples lists."""
+    """Return the value as JSON returns it: dataclasses as mappings, tuples as lists."""
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
     return [_plain(item) for item in value] if isinstance(value, tuple | list) else value

@@ -1,7 +1,7 @@
-"""Models that predict without torch or LightGBM: what a distilled bundle holds.
+"""Predict without torch or LightGBM: the models of a distilled bundle.
 
-The files are those that solution.models.catalogue describes; only the nets below are read here.
-Scores are those that torch gives but for rounding.
+The files are described in solution.models.catalogue; only the nets below can be read here. Scores
+agree with torch's up to rounding.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,12 +24,12 @@ WEIGHTS, NET, SCALER = "weights.safetensors", "net.", "scaler."
 
 
 class Scorer(Protocol):
-    """What of a ranker is left when it is fitted."""
+    """The part of a fitted ranker that predicts."""
 
     scores_beside_a_list: bool
 
     def predict(self, graph: Graph) -> np.ndarray:
-        """The scores (num_configs,) float32, finite; lower is faster."""
+        """Return scores (num_configs,) float32, finite; lower is faster."""
         ...
 
 
@@ -57,9 +57,9 @@ KINDS: dict[str, Callable[..., Scorer]] = {"layout_net": _layout_net, "tile_net"
 
 
 def load_light(folder: Path) -> LightModel:
-    """Read a model that can predict without torch.
+    """Load a model that predicts without torch.
 
-    Raises InputError where it is not what was written, or of no kind that is computed here.
+    Raises InputError if it is damaged or of a kind that needs torch.
     """
     path = folder / RECORD
     record = read_record(path, "a model")

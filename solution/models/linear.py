@@ -1,7 +1,7 @@
-"""Linear regression of a configuration's normalised rank on the feature tables.
+"""Rank by linear regression of a configuration's normalised rank on the feature tables.
 
-The baselines that a LightGBM is compared with: ordinary least squares, lasso, and ridge, whose
-penalties a grid search chooses by folds over graphs. Columns are standardised first.
+These are the baselines that LightGBM is compared with: ordinary least squares, lasso and ridge. A
+grid search over folds of graphs chooses the penalties. Columns are standardised first.
 
 Source: Hoerl and Kennard, 1970 (ridge); Tibshirani, 1996 (lasso); scikit-learn.
 """
@@ -31,23 +31,23 @@ MODEL = "model.safetensors"
 
 @dataclass(frozen=True)
 class LinearSettings(RankerSettings):
-    """What all three have in common."""
+    """The settings that all three share."""
 
-    max_configs: int = 1000  # distinct configurations of a graph to learn from, at most
-    max_rows: int = 1_000_000  # of the table that is learned from
-    folds: int = 4  # over graphs, to choose the penalty
+    max_configs: int = 1000  # distinct configurations of a graph used for training, at most
+    max_rows: int = 1_000_000  # rows of the training table, at most
+    folds: int = 4  # folds of graphs that choose the penalty
 
     def build(self, seed: int) -> "LinearRanker":
-        """Make a ranker that is not fitted yet."""
+        """Return an unfitted ranker."""
         return LinearRanker(self, seed)
 
     @abstractmethod
     def estimator(self) -> Any:
-        """A regression of scikit-learn."""
+        """Return a regression of scikit-learn."""
 
     @property
     def penalties(self) -> tuple[float, ...]:
-        """The grid; empty where there is none to choose."""
+        """The grid of penalties; empty if there is none to choose."""
         return ()
 
 
@@ -63,7 +63,7 @@ class OrdinarySettings(LinearSettings):
 
 @dataclass(frozen=True)
 class RidgeSettings(LinearSettings):
-    """Least squares with a penalty on the squares of the weights."""
+    """Least squares with a penalty on squared weights."""
 
     grid: tuple[float, ...] = (0.1, 1.0, 10.0, 100.0, 1e3, 1e4, 1e5)
 
@@ -82,7 +82,7 @@ class RidgeSettings(LinearSettings):
 
 @dataclass(frozen=True)
 class LassoSettings(LinearSettings):
-    """Least squares with a penalty on the sizes of the weights, which sets most of them to 0."""
+    """Least squares with a penalty on absolute weights, which sets most of them to 0."""
 
     grid: tuple[float, ...] = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
     max_iterations: int = 500
@@ -97,14 +97,14 @@ class LassoSettings(LinearSettings):
     def estimator(self) -> Any:
         from sklearn.linear_model import Lasso
 
-        # There are far more rows than columns: the products of columns are all that it needs.
+        # Rows far outnumber columns: precomputed products of columns are faster.
         return Lasso(max_iter=self.max_iterations, tol=1e-3, precompute=True)
 
 
 class LinearRanker(Ranker):
-    """One weight for each column.
+    """A linear model: one weight for each column.
 
-    Scores of layouts depend on the list: the table counts how frequent a layout is in it.
+    Scores of layouts depend on the list, because the table has layout frequencies in it.
     """
 
     scores_beside_a_list = True
@@ -119,7 +119,8 @@ class LinearRanker(Ranker):
     def fit(
         self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
     ) -> Self:
-        everything = [*graphs, *validation]  # nothing is stopped early, the folds are drawn inside
+        # no early stopping; the folds are drawn from all graphs
+        everything = [*graphs, *validation]
         limits = self.settings.max_configs, self.settings.max_rows
         rows = choose_all_rows(everything, *limits, self.seed)
         tables = [self.rows_of(part.graph) for part in rows]
@@ -133,24 +134,24 @@ class LinearRanker(Ranker):
         return self
 
     def predict(self, graph: Graph) -> np.ndarray:
-        # Row by row, so that a row's score does not depend on its neighbours' places.
+        # Row by row, so that a row's score does not depend on the rows beside it.
         scores = self.contributions(self.rows_of(graph)).sum(axis=1)
         return scores.astype(np.float32)[graph.distinct.inverse]
 
     def rows_of(self, graph: Graph) -> np.ndarray:
-        """The table (distinct configs, columns) float32 that it learns from."""
+        """Return the table (distinct configs, columns) float32 of a graph."""
         return distinct_rows(graph)
 
     def features_of(self, graph: Graph) -> tuple[Feature, ...]:
-        """The columns of rows_of."""
+        """Return the columns of rows_of."""
         return list_features(graph)
 
     def label(self, runtimes: np.ndarray) -> np.ndarray:
-        """What is learned of the configurations (rows,) of one graph."""
+        """Return the labels of one graph's configurations (rows,)."""
         return normalised_rank(runtimes)
 
     def contributions(self, rows: np.ndarray) -> np.ndarray:
-        """What each column adds to the scores of `rows`: (rows, columns), as they are."""
+        """Return what each column adds to the scores of unscaled `rows`: (rows, columns)."""
         if self.scaler_ is None:
             raise RuntimeError("fit the ranker before it predicts")
         return self.scaler_(rows).astype(np.float64) * self.weights_
@@ -174,7 +175,7 @@ class LinearRanker(Ranker):
         return self
 
     def _search(self, features: np.ndarray, labels: np.ndarray, groups: np.ndarray) -> Any:
-        """Fit with the penalty that does best on graphs that were left out."""
+        """Fit with the penalty that is best on held-out graphs."""
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.model_selection import GridSearchCV, GroupKFold
 
@@ -182,7 +183,7 @@ class LinearRanker(Ranker):
         folds = min(self.settings.folds, groups[-1] + 1)
         if not penalties:
             return estimator.fit(features, labels)
-        if folds < 2:  # nothing can be left out
+        if folds < 2:  # too few groups to hold one out
             return estimator.set_params(alpha=penalties[len(penalties) // 2]).fit(features, labels)
         search = GridSearchCV(
             estimator,
@@ -190,7 +191,7 @@ class LinearRanker(Ranker):
             cv=GroupKFold(folds),
             scoring="neg_mean_squared_error",
         )
-        with warnings.catch_warnings():  # columns repeat each other: the last digits take long
+        with warnings.catch_warnings():  # collinear columns converge slowly in the last digits
             warnings.simplefilter("ignore", ConvergenceWarning)
             search.fit(features, labels, groups=groups)
         self.penalty_ = float(search.best_params_["alpha"])

@@ -1,6 +1,6 @@
-"""The do-nothing ranker: every configuration gets the same score.
+"""Rank nothing: give every configuration the same score.
 
-The control of every comparison, and what is submitted where nothing could be trained.
+This is the control of every comparison, and what is submitted if nothing could be trained.
 """
 
 from collections.abc import Sequence
@@ -17,19 +17,19 @@ from solution.system.report import Report, silent
 
 @dataclass(frozen=True)
 class NothingSettings(RankerSettings):
-    """There is nothing to set."""
+    """Settings without any field."""
 
     @property
     def learns(self) -> bool:
         return False
 
     def build(self, seed: int) -> "NothingRanker":
-        """Make the ranker; the seed changes nothing."""
+        """Return the ranker; the seed has no effect."""
         return NothingRanker()
 
 
 class NothingRanker(Ranker):
-    """Leaves the configurations in the order of the file."""
+    """Keep the configurations in the order of the file."""
 
     scores_beside_a_list = True
 

@@ -1,4 +1,4 @@
-"""Which configurations of a graph a ranker learns from."""
+"""Choose the configurations of a graph that a ranker learns from."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,37 +10,39 @@ from solution.domain.graph import Graph
 
 @dataclass(frozen=True)
 class TrainingRows:
-    """Distinct configurations of a labelled graph."""
+    """The distinct configurations of a labelled graph."""
 
     graph: Graph  # with these distinct configurations, in order
     runtimes: np.ndarray  # (distinct,) float64: the mean over identical configurations
 
 
 def share_rows(max_configs: int, max_rows: int, graphs: int) -> int:
-    """How many distinct configurations each of so many graphs may give to a table of `max_rows`."""
+    """Return how many distinct configurations each of `graphs` graphs may add to a table of
+    `max_rows`."""
     return max(2, min(max_configs, max_rows // max(1, graphs)))
 
 
 def choose_all_rows(
     graphs: Sequence[Graph], max_configs: int, max_rows: int, seed: int
 ) -> list[TrainingRows]:
-    """The rows of each graph, at most about `max_rows` of all together."""
+    """Choose the rows of each graph, about `max_rows` at most in total."""
     limit = share_rows(max_configs, max_rows, len(graphs))
     return [choose_rows(graph, limit, seed) for graph in graphs]
 
 
 def choose_rows(graph: Graph, limit: int | None, seed: int) -> TrainingRows:
-    """Draw at most `limit` distinct configurations, with all copies of each; None takes all.
+    """Draw at most `limit` distinct configurations, with all duplicates of each; None takes all.
 
-    Copies stay because features see them: what is common among the candidates is likely to be fast.
+    Duplicates stay because features count them: a layout that is frequent among the candidates is
+    likely fast.
 
-    Raises ValueError where the graph has no labels.
+    Raises ValueError if the graph has no labels.
     """
     if graph.runtimes is None:
         raise ValueError(f"{graph.name} has no labels to learn from")
     runtimes = graph.distinct.mean(graph.runtimes)
     if limit is None or len(runtimes) <= limit:
-        return TrainingRows(graph, runtimes)  # the same object, so what is kept for it is found
+        return TrainingRows(graph, runtimes)  # the same object, so that cached results are found
     chosen = np.sort(np.random.default_rng(seed).choice(len(runtimes), limit, replace=False))
     copies = np.flatnonzero(np.isin(graph.distinct.inverse, chosen))
     return TrainingRows(graph.select(copies), runtimes[chosen])

@@ -1,6 +1,6 @@
-"""What a setting may be, checked when the settings are made.
+"""Validate settings when they are made.
 
-A wrong word that is found later is found after minutes of preparing, or never.
+A wrong value would otherwise be found after minutes of preparation, or never.
 """
 
 from collections.abc import Collection
@@ -9,7 +9,7 @@ from typing import Any
 from solution.system.errors import InputError
 from solution.system.names import suggest
 
-MAX_WIDTH, MAX_DEPTH = 8192, 64  # of a net: numbers of a node, layers
+MAX_WIDTH, MAX_DEPTH = 8192, 64  # width of a layer and number of layers of a net
 SIZES = {
     "width": MAX_WIDTH,
     "rounds": MAX_DEPTH,
@@ -21,8 +21,8 @@ SIZES = {
 
 
 def check_choice(setting: str, value: object, choices: Collection[str | None]) -> None:
-    """Raise InputError where the value of a setting is none of `choices`."""
-    known = tuple(choices)  # a dict would want to hash the value
+    """Raise InputError if the value of a setting is not one of `choices`."""
+    known = tuple(choices)  # a dict lookup would need a hashable value
     if value in known:
         return
     meant = suggest(str(value), [name for name in known if name is not None])
@@ -30,13 +30,13 @@ def check_choice(setting: str, value: object, choices: Collection[str | None]) -
 
 
 def check_even_widths(setting: str, value: Any) -> None:
-    """Raise InputError where the value is no tuple of one even width or more."""
+    """Raise InputError unless the value is a tuple of one or more even widths."""
     if not _is_filled(value) or not all(_is_even_width(width) for width in value):
         raise _wrong(setting, value, "a tuple of one even width or more, such as (64, 64)")
 
 
 def check_penalties(setting: str, value: Any) -> None:
-    """Raise InputError where the value is no tuple of one penalty or more."""
+    """Raise InputError unless the value is a tuple of one or more penalties."""
     if not _is_filled(value) or not all(_is_penalty(penalty) for penalty in value):
         raise _wrong(
             setting, value, "a tuple of one number or more, none below 0, such as (0.1, 1.0)"
@@ -44,9 +44,9 @@ def check_penalties(setting: str, value: Any) -> None:
 
 
 def check_net(settings: object) -> None:
-    """Raise InputError where a net of these settings would be larger than any is.
+    """Raise InputError if a net of these settings would be unreasonably large.
 
-    A net of any size can be asked for in a few letters, also by a file.
+    A short file can request a net of any size.
     """
     for name, most in SIZES.items():
         value = getattr(settings, name, None)
@@ -55,7 +55,7 @@ def check_net(settings: object) -> None:
 
 
 def check_size(setting: str, value: int, most: int, least: int = 1) -> None:
-    """Raise InputError where the value is no number from `least` to `most`."""
+    """Raise InputError unless the value is a number from `least` to `most`."""
     if not least <= value <= most:
         raise _wrong(setting, value, f"a number from {least} to {most:,}")
 

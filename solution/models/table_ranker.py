@@ -1,8 +1,8 @@
-"""The shortest way to a ranker of one's own: a function on rows of the feature table.
+"""Make a ranker from a function on rows of the feature table: the shortest way to one of your own.
 
-Columns are standardised and centred inside each graph, for only differences between its
-configurations matter; what is learned is a configuration's rank in its graph. A subclass of
-TableSettings says how weights are found, and how rows are scored by them.
+Columns are standardised and centred inside each graph, because only differences between its
+configurations matter. The label is a configuration's rank in its graph. A subclass of TableSettings
+defines how weights are fitted and how rows are scored.
 """
 
 from abc import abstractmethod
@@ -23,37 +23,37 @@ from solution.system.errors import InputError
 from solution.system.report import Report, silent
 
 MODEL = "model.npz"
-NUMBERS = "buif"  # kinds of numpy's types
+NUMBERS = "buif"  # kinds of numpy types
 
 
 @dataclass(frozen=True)
 class TableSettings(RankerSettings):
-    """What a subclass adds are its own settings."""
+    """Settings of a table ranker; the fields of a subclass are further settings."""
 
-    max_configs: int = 1000  # distinct configurations of a graph to learn from, at most
-    max_rows: int = 1_000_000  # of the table that is learned from
+    max_configs: int = 1000  # distinct configurations of a graph used for training, at most
+    max_rows: int = 1_000_000  # rows of the training table, at most
 
     @abstractmethod
     def fit_rows(self, rows: np.ndarray, ranks: np.ndarray) -> np.ndarray:
-        """Learn an array of any shape from rows (rows, columns) and their ranks (rows,).
+        """Return weights, an array of any shape, fitted to rows (rows, columns) and ranks (rows,).
 
         Ranks lie between -0.5, the fastest of a graph, and 0.5.
         """
 
     @abstractmethod
     def score_rows(self, rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Scores (rows,) of rows (rows, columns), lower is faster, by what was learned."""
+        """Return scores (rows,) of rows (rows, columns) under the weights; lower is faster."""
 
     def build(self, seed: int) -> "TableRanker":
-        """Make a ranker that is not fitted yet."""
+        """Return an unfitted ranker."""
         return TableRanker(self, seed)
 
 
 class TableRanker(Ranker):
-    """What TableSettings say, on the table of the graph's kind.
+    """Apply TableSettings to the feature table of the graph's kind.
 
-    Scores depend on the list: columns are centred on its mean, and the layout table counts how
-    frequent a layout is in it.
+    Scores depend on the list: columns are centred on its mean, and the layout table has layout
+    frequencies in it.
     """
 
     def __init__(self, settings: TableSettings, seed: int) -> None:
@@ -65,7 +65,7 @@ class TableRanker(Ranker):
     def fit(
         self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
     ) -> Self:
-        everything = [*graphs, *validation]  # nothing is stopped early
+        everything = [*graphs, *validation]  # there is no early stopping
         limits = self.settings.max_configs, self.settings.max_rows
         parts = choose_all_rows(everything, *limits, self.seed)
         tables = [distinct_rows(part.graph) for part in parts]
@@ -88,7 +88,7 @@ class TableRanker(Ranker):
         rows = self._scale(distinct_rows(graph))
         scores = np.asarray(self.settings.score_rows(rows, self.weights_))
         if scores.shape != (len(rows),) or scores.dtype.kind not in NUMBERS:
-            raise InputError(  # they would be other rows' scores
+            raise InputError(  # scores would belong to other rows
                 f"score_rows of {type(self.settings).__name__} returned an array {scores.shape} of "
                 f"{scores.dtype} for the {len(rows)} rows of {graph.name}, expected one number a "
                 "row."
@@ -115,7 +115,7 @@ class TableRanker(Ranker):
 
 
 def _narrow(scores: np.ndarray) -> np.ndarray:
-    """Scores as float32; large whole numbers that would become equal are ranked before."""
+    """Return scores as float32; whole numbers that would become equal are replaced by ranks."""
     narrowed = scores.astype(np.float32)
     if scores.dtype.kind in "iu":
         values, ranks = np.unique(scores, return_inverse=True)

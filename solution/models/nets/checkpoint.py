@@ -1,8 +1,8 @@
-"""The state of a fit on disk, so that a fit that was stopped goes on and ends the same.
+"""Save the state of a fit to disk, so that a stopped fit resumes and ends the same.
 
-One safetensors file, written atomically and loaded without pickle: weights, optimizer, averages,
-the best weights so far, the random number generators, which fit it belongs to, and a seal: the
-checksum of all this, without which a damaged byte would make another model and nobody would know.
+The state is one safetensors file, written atomically and loaded without pickle: weights, optimizer,
+averages, the best weights so far, random number generators, the identity of the fit, and a checksum
+of all this. Without the checksum a damaged byte would change the model and nobody would know.
 """
 
 import hashlib
@@ -27,19 +27,19 @@ def save_checkpoint(folder: Path, tensors: dict[str, Tensor], record: dict[str, 
     contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(record)
     content = save(contiguous, {RECORD: text, SEAL: seal_tensors(contiguous, text)})
-    with replace_file(folder / NAME) as temporary:  # save_file has errors of its own for full disks
+    # save_file reports full disks by errors of its own type
+    with replace_file(folder / NAME) as temporary:
         temporary.write_bytes(content)
 
 
 def load_checkpoint(folder: Path, fit: str) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-    """What was written for the same `fit`; None where there is nothing, or it is of another one.
+    """Return the state that was saved for the same `fit`; None if there is none.
 
-    A file that is not what was written counts as none: the fit then starts anew, which costs time
-    only.
+    A damaged file counts as none: the fit starts from the beginning, which only costs time.
     """
     path = folder / NAME
     try:
-        open_regular(path).close()  # a pipe would never end
+        open_regular(path).close()  # reading a pipe would block forever
         with safe_open(path, framework="pt") as file:
             facts = file.metadata()
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
@@ -54,7 +54,7 @@ def load_checkpoint(folder: Path, fit: str) -> tuple[dict[str, Tensor], dict[str
 
 
 def seal_tensors(tensors: dict[str, Tensor], record: str) -> str:
-    """The checksum of tensors with their names, and of a record."""
+    """Return the checksum of named tensors and of a record."""
     digest = hashlib.sha256(record.encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
@@ -63,7 +63,7 @@ def seal_tensors(tensors: dict[str, Tensor], record: str) -> str:
 
 
 def flatten_optimizer(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The tensors of the optimizer's state by name."""
+    """Return the tensors of the optimizer's state by name."""
     state = optimizer.state_dict()["state"]
     return {
         f"{index}.{name}": torch.as_tensor(value)
@@ -73,7 +73,7 @@ def flatten_optimizer(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Put what `flatten_optimizer` took into an optimizer of the same parameters."""
+    """Restore the state from `flatten_optimizer` in an optimizer of the same parameters."""
     state: dict[int, dict[str, Tensor]] = {}
     for name, value in tensors.items():
         index, key = name.split(".", 1)
@@ -82,12 +82,12 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tenso
 
 
 def with_prefix(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Put `prefix` before every name."""
+    """Return the tensors with `prefix` before every name."""
     return {prefix + name: tensor for name, tensor in tensors.items()}
 
 
 def without_prefix(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Those whose name starts with `prefix`, which is taken away."""
+    """Return the tensors whose name starts with `prefix`, without it."""
     return {
         name.removeprefix(prefix): tensor
         for name, tensor in tensors.items()

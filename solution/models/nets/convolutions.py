@@ -1,7 +1,7 @@
-"""Convolutions of PyTorch Geometric as residual blocks, and graphs joined for them.
+"""Wrap convolutions of PyTorch Geometric as residual blocks, and join graphs for them.
 
 Convolutions take nodes first: x (nodes, width) or (nodes, configs, width), edge_index (2, edges)
-from operand to consumer -> as x.
+from operand to consumer -> the shape of x.
 """
 
 from collections.abc import Sequence
@@ -16,20 +16,20 @@ from solution.models.nets.devices import send
 
 
 def both_ways(edge_index: Tensor) -> Tensor:
-    """The edges (2, 2 x edges) and the same ones turned round."""
+    """Return the edges followed by the reversed edges: (2, 2 x edges)."""
     return torch.cat([edge_index, edge_index.flip(0)], dim=1)
 
 
 class BothWaysBlock(nn.Module):
-    """A residual graph convolution that weighs messages of operands and of consumers apart.
+    """A residual graph convolution with separate weights for operands and consumers.
 
     x' = x + GELU(norm(W x + W_operands mean(operands) + W_consumers mean(consumers)))
 
-    Nodes come first: gathering whole rows (configs, width) is twice as fast as gathering inside
-    each configuration.
+    Nodes come first, because gathering whole rows (configs, width) is twice as fast as gathering
+    inside each configuration.
 
     Shapes: x (nodes, width) or (nodes, configs, width), edge_index (2, edges) from operand to
-    consumer -> as x.
+    consumer -> the shape of x.
     Source: GraphSAGE (Hamilton et al., 2017).
     """
 
@@ -90,7 +90,8 @@ BLOCKS: dict[str, type[nn.Module]] = {
 
 
 def join_graphs(sizes: Sequence[int], edges: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-    """Graphs of `sizes` nodes as one: first nodes (graphs,), edges (2, edges), graph (nodes,)."""
+    """Join graphs of `sizes` nodes: first nodes (graphs,), edges (2, edges), graph of each node
+    (nodes,)."""
     device = edges[0].device
     counts = torch.tensor(sizes)
     starts = torch.cumsum(counts, 0) - counts

@@ -1,4 +1,4 @@
-"""On which device a net computes, how precisely, and with how many threads."""
+"""Choose the device, precision and number of threads of a net."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -11,21 +11,21 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor
 
-logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it greets every fit
+logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it logs a greeting for every fit
 
 
 def pick_device() -> torch.device:
-    """The GPU where there is one."""
+    """Return the GPU if there is one, else the CPU."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def make_fabric() -> Fabric:
-    """The device of `pick_device`, with bfloat16 products where it has them."""
+    """Return a Fabric on the device of `pick_device`, with bfloat16 products if it has them."""
     return Fabric(accelerator=pick_device().type, devices=1, precision=pick_precision())
 
 
 def pick_precision() -> Literal["bf16-mixed", "32-true"]:
-    """bfloat16 products on a GPU that has them."""
+    """Return the precision: bfloat16 products on a GPU that has them."""
     is_gpu = pick_device().type == "cuda"
     is_half = is_gpu and torch.cuda.is_bf16_supported(including_emulation=False)
     return "bf16-mixed" if is_half else "32-true"
@@ -33,9 +33,9 @@ def pick_precision() -> Literal["bf16-mixed", "32-true"]:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Fit and predict with one thread: weights and scores do not depend on how many there are.
+    """Fit and predict with one thread, so that results do not depend on the number of threads.
 
-    Models are fitted beside each other instead, a core each.
+    Cores are used by fitting several models in parallel.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -46,24 +46,25 @@ def one_thread() -> Iterator[None]:
 
 
 def send(values: np.ndarray, device: torch.device) -> Tensor:
-    """The values on a device. The sender does not wait: a GPU is still at what it was given."""
+    """Copy the values to a device without waiting for the copy."""
     tensor = torch.from_numpy(values)
-    if device.type == "cuda":  # from memory that may be swapped out it would wait all the same
+    if device.type == "cuda":  # a copy from pageable memory would wait
         return tensor.pin_memory().to(device, non_blocking=True)
     return tensor.to(device)
 
 
 def take_rows(tensors: Sequence[Tensor], rows: np.ndarray) -> list[Tensor]:
-    """Of each tensor the rows of its column of `rows` (n, tensors).
+    """Return from each tensor the rows in its column of `rows` (n, tensors).
 
-    They are sent together: a tensor that is indexed by an array waits for the device, each alone.
+    All indices are sent in one copy: indexing a tensor with an array waits for the device each
+    time.
     """
     sent = send(rows, tensors[0].device)
     return [tensor[sent[:, place]] for place, tensor in enumerate(tensors)]
 
 
 def move_inputs(inputs: Any, device: Any) -> Any:
-    """What a net takes of a graph, a frozen dataclass, its tensors on another device."""
+    """Return the inputs of a graph, a frozen dataclass, with its tensors on another device."""
     values = {field.name: getattr(inputs, field.name) for field in fields(inputs)}
     tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
     return replace(inputs, **{name: tensor.to(device) for name, tensor in tensors.items()})

@@ -1,4 +1,4 @@
-"""Everything that a fit knows between two steps, to choose weights by and to go on from."""
+"""Hold the state of a fit between two steps: to choose weights from, and to resume from."""
 
 import copy
 import time
@@ -18,7 +18,7 @@ from solution.models.nets.checkpoint import (
     without_prefix,
 )
 
-SECONDS_BETWEEN = 20.0  # two checkpoints
+SECONDS_BETWEEN = 20.0  # between two checkpoints
 NET, OPTIMIZER, BEST, MEMORY = "net.", "optimizer.", "best.", "memory."
 TORCH_RANDOM, GPU_RANDOM = "random.torch", "random.gpu"
 ORDER, DRAWN = "order", "drawn."
@@ -26,14 +26,14 @@ ORDER, DRAWN = "order", "drawn."
 
 @runtime_checkable
 class Remembering(Protocol):
-    """A net that goes on from more than its weights."""
+    """A net with state besides its weights."""
 
     def memory(self) -> dict[str, Tensor]:
-        """What it keeps from one step to the next."""
+        """Return the state that it keeps from one step to the next."""
         ...
 
     def recall(self, memory: dict[str, Tensor]) -> None:
-        """Take over what `memory` gave."""
+        """Restore the state from `memory`."""
         ...
 
 
@@ -42,7 +42,7 @@ class FitState:
 
     Args:
         net: trained in place.
-        fit: names the fit: only a checkpoint with the same name is gone on from.
+        fit: the identity of the fit; only a checkpoint with the same one is resumed.
     """
 
     def __init__(
@@ -50,12 +50,12 @@ class FitState:
     ) -> None:
         self.epoch = 0
         self.epochs_since_best = 0
-        # Epochs done, validation score, and what else was measured then.
+        # Epochs done, validation score, and other measures of that validation.
         self.history: list[tuple[int, float, dict[str, float]]] = []
-        # Of an epoch that goes on: the graphs (visits,) in their order, and each step's loss.
+        # Of the current epoch: the order of graphs (visits,), and the loss of each step.
         self.order: np.ndarray | None = None
-        self.losses: list[float | Tensor] = []  # the last ones may be on the device still
-        self.drawn: list[np.ndarray] = []  # rows (graphs, configs) of the steps that come next
+        self.losses: list[float | Tensor] = []  # the latest may still be on the device
+        self.drawn: list[np.ndarray] = []  # rows (graphs, configs) of the next steps
         self.generator = np.random.default_rng(seed)
         self._net, self._optimizer, self._fit = net, optimizer, fit
         self._best_score = -np.inf
@@ -67,7 +67,7 @@ class FitState:
         return next(self._net.parameters()).device
 
     def read_losses(self) -> list[float]:
-        """All losses as numbers. It waits for the device, so not after every step."""
+        """Return all losses as numbers; this waits for the device, so not after every step."""
         known = [loss for loss in self.losses if not isinstance(loss, Tensor)]
         left = [loss for loss in self.losses if isinstance(loss, Tensor)]
         if left:
@@ -76,7 +76,7 @@ class FitState:
         return known
 
     def keep_if_best(self, score: float, measures: dict[str, float]) -> None:
-        """Remember the weights if no epoch had a better validation score."""
+        """Keep the weights if no earlier epoch had a better validation score."""
         self.history.append((self.epoch + 1, score, measures))
         self.epochs_since_best += 1
         if score > self._best_score:
@@ -84,18 +84,18 @@ class FitState:
             self._best = copy.deepcopy(self._net.state_dict())
 
     def take_chosen_weights(self) -> None:
-        """Give the net the best weights, or leave it its last ones."""
+        """Load the best weights into the net; without validation keep the last ones."""
         if self._best:
             self._net.load_state_dict(self._best)
 
     def save_now_and_then(self, folder: Path) -> None:
-        """Write a checkpoint if the last one is old."""
+        """Write a checkpoint if SECONDS_BETWEEN have passed since the last one."""
         if time.monotonic() - self._saved_at >= SECONDS_BETWEEN:
             self.save(folder)
             self._saved_at = time.monotonic()
 
     def save(self, folder: Path) -> None:
-        """Write everything into `folder`."""
+        """Write the whole state into `folder`."""
         tensors = {
             **with_prefix(NET, self._net.state_dict()),
             **with_prefix(OPTIMIZER, flatten_optimizer(self._optimizer)),
@@ -122,7 +122,7 @@ class FitState:
         save_checkpoint(folder, tensors, record)
 
     def go_on_from(self, folder: Path) -> None:
-        """Take over what `save` wrote for the same fit, if anything."""
+        """Restore the state that `save` wrote for the same fit, if any."""
         found = load_checkpoint(folder, self._fit)
         if found is None:
             return

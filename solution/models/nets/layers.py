@@ -1,4 +1,4 @@
-"""Building blocks of the nets."""
+"""Define building blocks of the nets."""
 
 from typing import cast
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-MAX_PAIRS = 1 << 24  # of rows that attend to each other at once: 64 MB
+MAX_PAIRS = 1 << 24  # (query, key) pairs at once: 64 MB
 
 
 class Mlp(nn.Sequential):
@@ -17,16 +17,16 @@ class Mlp(nn.Sequential):
 
 
 class NodeMlp(nn.ModuleList):
-    """An Mlp of [the entry of a table that each node has, its features].
+    """An Mlp of [a table row, features] for each node.
 
-    The table is multiplied with the first weights, not its entries for each node.
+    The table is multiplied with the first weights once, not once for each node.
 
     Shapes: table (entries, inputs - features), entry (nodes,) int64, features (nodes, features) ->
     (nodes, outputs).
     """
 
     def __init__(self, inputs: int, hidden: int, outputs: int) -> None:
-        # Its weights are named as an Mlp's, by which nets without torch and ONNX files find them.
+        # Parameters have the names of an Mlp's, by which numpy nets and ONNX files find them.
         super().__init__(Mlp(inputs, hidden, outputs))
 
     def forward(self, table: Tensor, entry: Tensor, features: Tensor) -> Tensor:
@@ -39,15 +39,15 @@ class NodeMlp(nn.ModuleList):
 
 
 class SelfAttention(nn.Module):
-    """Attention among the rows of the first axis, for each of the second axis alone.
+    """Attention among the rows of the first axis, separately for each index of the second axis.
 
     x' = x + W attention(norm(x))
 
-    Shapes: x (rows, lists, width) -> as x. In any order of the rows the results are the same; with
-    other rows they are not.
+    Shapes: x (rows, lists, width) -> the shape of x. The result does not depend on the order of
+    rows, but on which rows there are.
 
     Args:
-        head_width: numbers of each head; None: the width is divided among them.
+        head_width: width of each head; None divides the width among the heads.
 
     Source: Vaswani et al., "Attention is all you need", NeurIPS 2017.
     """
@@ -65,7 +65,7 @@ class SelfAttention(nn.Module):
         query, key, value = (
             part.reshape(rows, lists, self.heads, -1).permute(1, 2, 0, 3)
             for part in self.project(self.norm(x)).chunk(3, dim=-1)
-        )  # (lists, heads, rows, numbers of a head)
+        )  # (lists, heads, rows, head width)
         found = attend(query, key, value)
         return x + self.out(found.permute(2, 0, 1, 3).reshape(rows, lists, -1))
 
@@ -77,15 +77,15 @@ def attend(
     scale: float | None = None,
     max_pairs: int = MAX_PAIRS,
 ) -> Tensor:
-    """softmax(scale * query key^T) value, exactly, a block of queries at a time.
+    """Return softmax(scale * query key^T) value exactly, one block of queries at a time.
 
-    A row attends to all rows whatever block it is in, so memory is bounded and the result the same.
+    Each query attends to all keys whatever its block, so memory is bounded and the result the same.
 
     Shapes: query, key (..., rows, k), value (..., rows, m) -> (..., rows, m).
 
     Args:
         scale: by default 1 / sqrt(k).
-        max_pairs: of a query and a key that are compared at once; at least those of one query.
+        max_pairs: (query, key) pairs in one block; a block has at least one query.
     """
     rows = query.shape[-2]
     step = max(1, max_pairs // max(1, query[..., 0].numel()))
@@ -99,13 +99,13 @@ def attend(
 
 
 def standardise(x: Tensor, eps: float = 1e-4, listed: Tensor | None = None) -> Tensor:
-    """Each value less its mean over the first axis, over its deviation there.
+    """Standardise each value by mean and deviation over the first axis.
 
-    Over the configurations of a graph it leaves what tells them apart, in units of how far apart
-    they are; unlike attention among those of a step, it can be had of all candidates at once.
+    Over the configurations of a graph this keeps what tells them apart, in units of their spread.
+    Unlike attention among a step's sample, it can be computed over all candidates at once.
 
-    Shapes: (nodes or configs, ...) -> the same; listed (nodes or configs,) bool: those whose mean
-    and deviation are taken, by default all.
+    Shapes: (nodes or configs, ...) -> the same; listed (nodes or configs,) bool: the rows that
+    define mean and deviation, by default all.
     Source: instance normalisation (Ulyanov et al., 2016).
     """
     centred = x - (x if listed is None else x[listed]).mean(dim=0)
@@ -113,5 +113,5 @@ def standardise(x: Tensor, eps: float = 1e-4, listed: Tensor | None = None) -> T
 
 
 def slope(centred: Tensor, eps: float = 1e-4) -> Tensor:
-    """What `standardise` multiplies each value by: (configs, ...) of mean 0 -> (...)."""
+    """Return the factor by which `standardise` multiplies: (configs, ...) of mean 0 -> (...)."""
     return torch.rsqrt(centred.square().mean(dim=0) + eps)

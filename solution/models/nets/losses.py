@@ -1,4 +1,4 @@
-"""Ranking losses: differentiable functions of scores and runtimes, per graph, then their mean.
+"""Define ranking losses: differentiable functions of scores and runtimes, averaged over graphs.
 
 All take scores (configs, graphs), lower is faster, and runtimes (configs, graphs), and compare
 configurations inside a column only.
@@ -31,7 +31,7 @@ def list_mle(scores: Tensor, runtimes: Tensor) -> Tensor:
     """
     order = torch.argsort(runtimes, dim=0, stable=True)
     strength = -scores.gather(0, order)  # fastest first
-    # The sum over those not yet placed runs from the slowest backwards.
+    # The sum over items not yet placed, accumulated from the slowest backwards.
     remaining = torch.logcumsumexp(strength.flip(0), dim=0).flip(0)
     return (remaining - strength).mean()
 
@@ -51,7 +51,7 @@ def pairwise_logistic(scores: Tensor, runtimes: Tensor) -> Tensor:
 def soft_tau(scores: Tensor, runtimes: Tensor) -> Tensor:
     """1 - the mean of tanh(s_i - s_j) sign(r_i - r_j) over the pairs of different runtimes.
 
-    1 - tau-a, a smooth step for the sign, where no two runtimes are equal.
+    This is 1 - tau-a with a smooth step for the sign, if no two runtimes are equal.
 
     Shapes: scores, runtimes (configs, graphs) -> ().
     """
@@ -64,8 +64,8 @@ def soft_tau(scores: Tensor, runtimes: Tensor) -> Tensor:
 def mean_squared_error(scores: Tensor, runtimes: Tensor) -> Tensor:
     """Mean of (s - z)^2, where z is the logarithm of the runtime, standardised inside the graph.
 
-    The element-wise loss that ranking losses are set against. Runtimes of graphs differ by orders
-    of magnitude, and only their order inside a graph is asked for; where all are equal, z is 0.
+    The element-wise loss that ranking losses are compared with. Runtimes of graphs differ by orders
+    of magnitude, and only their order inside a graph matters; if all are equal, z is 0.
 
     Shapes: scores, runtimes (configs, graphs) -> ().
     """
@@ -77,10 +77,10 @@ def mean_squared_error(scores: Tensor, runtimes: Tensor) -> Tensor:
 
 
 def runtime_squared_error(scores: Tensor, runtimes: Tensor) -> Tensor:
-    """Mean of (s - r)^2, where r is the runtime over the mean of its graph's.
+    """Mean of (s - r)^2, where r is the runtime over the mean runtime of its graph.
 
-    The regression of runtimes that baselines blend with a ranking loss. Not of nanoseconds:
-    runtimes of graphs differ by orders of magnitude, and the slowest would be all that counts.
+    The regression that baselines blend with a ranking loss. It does not use nanoseconds, because
+    runtimes of graphs differ by orders of magnitude and the slowest graph would dominate.
 
     Shapes: scores, runtimes (configs, graphs) -> ().
     """
@@ -99,7 +99,7 @@ LOSSES = {
 
 
 def blend(loss: str, regression: float) -> Callable[[Tensor, Tensor], Tensor]:
-    """The loss of a name in LOSSES, and `regression` times the squared error of runtimes."""
+    """Return the loss of that name in LOSSES, plus `regression` times the squared runtime error."""
 
     def blended(scores: Tensor, runtimes: Tensor) -> Tensor:
         total = LOSSES[loss](scores, runtimes)

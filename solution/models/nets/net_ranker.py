@@ -1,4 +1,4 @@
-"""The Ranker around a net: prepare graphs, scale, train, predict, save without pickle."""
+"""Wrap a net as a Ranker: prepare graphs, scale, train, predict, save without pickle."""
 
 import dataclasses
 from abc import abstractmethod
@@ -28,11 +28,11 @@ WEIGHTS = "weights.safetensors"
 
 
 class NetSettings(Protocol):
-    """A frozen dataclass with the settings of a net and of its training."""
+    """The settings of a net and of its training, as a frozen dataclass."""
 
     @property
     def training(self) -> TrainingSettings:
-        """How the net is trained."""
+        """The settings of the training."""
         ...
 
 
@@ -41,9 +41,10 @@ Inputs = TypeVar("Inputs", bound=Any)  # a frozen dataclass, mostly of tensors
 
 
 class NetRanker(Ranker, Generic[Settings, Inputs]):
-    """Trains and applies a net; a subclass says how a graph is prepared and what the net is."""
+    """Train and apply a net; a subclass prepares graphs and makes the net."""
 
-    scaled_tables: ClassVar[tuple[str, ...]]  # fields (rows, columns) of the inputs to standardise
+    # fields (rows, columns) of the inputs that are standardised
+    scaled_tables: ClassVar[tuple[str, ...]]
 
     def __init__(self, settings: Settings, seed: int) -> None:
         check_net(settings)
@@ -51,17 +52,17 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
         self.seed = seed
         self.device = pick_device()
         self.checkpoints: Path | None = None
-        self.encoding = "logarithms"  # of solution.features.nodes.ENCODINGS
+        self.encoding = "logarithms"  # a name in solution.features.nodes.ENCODINGS
         self.net_: nn.Module | None = None
         self.scalers_: dict[str, Scaler] = {}
 
     @abstractmethod
     def prepare(self, graph: Graph) -> Inputs:
-        """What the net takes of the graph and its distinct configurations, not yet scaled."""
+        """Return the net's inputs for a graph and its distinct configurations, unscaled."""
 
     @abstractmethod
     def make_net(self) -> nn.Module:
-        """A net with random weights, a RankingNet."""
+        """Return a net with random weights, a RankingNet."""
 
     def finish(  # noqa: B027 - most need nothing
         self,
@@ -70,7 +71,7 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
         validation: Sequence[Example[Inputs]],
         report: Report,
     ) -> None:
-        """Do what is left to do when the net is trained, in place."""
+        """Finish a trained net in place; by default nothing is left to do."""
 
     def fit(
         self, graphs: Sequence[Graph], validation: Sequence[Graph], report: Report = silent
@@ -110,8 +111,8 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
     def predict(self, graph: Graph) -> np.ndarray:
         if self.net_ is None:
             raise RuntimeError("fit the ranker before it predicts")
-        # Each distinct configuration once: it saves work, and a matrix product may round equal rows
-        # differently.
+        # Score each distinct configuration once: it saves work, and a matrix product may round
+        # equal rows differently.
         inputs = self._scale(self._encoded(graph))
         with one_thread():
             scores = as_ranking(self.net_).score_graph(inputs)
@@ -148,7 +149,8 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
         return self
 
     def _check_shapes(self, state: dict[str, Tensor], path: Path) -> None:
-        """Compare the weights with those of the net, of which none is made yet, however large."""
+        """Compare the shapes of the weights with the net's, before a net of that size is
+        allocated."""
         with torch.device("meta"):
             expected = self.make_net().state_dict()
         wanted = {name: tuple(tensor.shape) for name, tensor in expected.items()}
@@ -165,7 +167,7 @@ class NetRanker(Ranker, Generic[Settings, Inputs]):
         return Example(self._encoded(rows.graph), rows.runtimes, graph.key)
 
     def _encoded(self, graph: Graph) -> Inputs:
-        """What the net takes of the graph, its nodes in the encoding that is asked for."""
+        """Return the net's inputs with nodes in the chosen encoding."""
         check_no_options(graph)
         inputs = self.prepare(graph)
         if self.encoding == "logarithms":

@@ -1,4 +1,4 @@
-"""What the training loop needs of a net, and the graphs that it learns from."""
+"""Define what the training loop needs of a net, and the examples that it learns from."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ NetInputs = TypeVar("NetInputs", contravariant=True)
 
 @dataclass(frozen=True)
 class Example(Generic[Inputs]):
-    """A graph as a net takes it, with its labels."""
+    """A graph as the net's inputs, with its labels."""
 
     inputs: Inputs
     runtimes: np.ndarray  # (distinct configs,)
@@ -21,45 +21,47 @@ class Example(Generic[Inputs]):
 
 
 class RankingNet(Protocol[NetInputs]):
-    """What the loop needs of a net beside being a torch module."""
+    """What the training loop needs of a net, besides being a torch module."""
 
     def score_batch(self, batch: Sequence[NetInputs], configs: np.ndarray) -> Tensor:
-        """Scores (configs, graphs) of the configurations `configs` (configs, graphs) int64."""
+        """Return scores (configs, graphs) of the configurations `configs` (configs, graphs)
+        int64."""
         ...
 
     def count_values(self, inputs: NetInputs) -> int:
-        """How many values a layer holds for one configuration of the graph."""
+        """Return how many values a layer holds for one configuration of the graph."""
         ...
 
     def score_graph(self, inputs: NetInputs) -> np.ndarray:
-        """Scores (distinct configs,) of a graph."""
+        """Return scores (distinct configs,) of a graph."""
         ...
 
 
 @runtime_checkable
 class Regularised(Protocol):
-    """A net that adds a term of its own to the loss."""
+    """A net that adds a term to the loss."""
 
     def score_and_penalise(
         self, batch: Sequence[Any], configs: np.ndarray
     ) -> tuple[Tensor, Tensor]:
-        """Scores as `score_batch` gives them, and the term () that is added to their loss."""
+        """Return the scores of `score_batch`, and the term () that is added to their loss."""
         ...
 
 
 @runtime_checkable
 class Planning(Protocol):
-    """A net for which much is counted and sorted before it multiplies."""
+    """A net that counts and sorts before it multiplies; a plan holds the result."""
 
     def plan(self, batch: Sequence[Any], configs: np.ndarray) -> Any:
-        """What `score_planned` takes; may be called in another thread, while the net is busy."""
+        """Return the plan for `score_planned`; another thread may call it while the net
+        computes."""
         ...
 
     def score_planned(self, batch: Sequence[Any], configs: np.ndarray, plan: Any) -> Tensor:
-        """Scores as `score_batch` gives them."""
+        """Return the scores of `score_batch` from a plan."""
         ...
 
 
 def as_ranking(net: nn.Module) -> RankingNet[Any]:
-    """The same net, seen as what the loop needs: every net here is both."""
+    """Return the net typed as a RankingNet; every net here is both."""
     return cast("RankingNet[Any]", net)

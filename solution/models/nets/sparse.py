@@ -1,4 +1,4 @@
-"""Sparse matrices that nets multiply with: by rows, in float32, equal inputs giving equal bytes."""
+"""Multiply with sparse matrices in float32, so that equal inputs give equal bytes."""
 
 from functools import cached_property
 from typing import Any, NamedTuple, cast
@@ -12,7 +12,7 @@ from solution.models.nets.sparse_rows import SparseRows
 
 
 class SparseMatrix:
-    """A constant sparse matrix (rows, columns) to multiply float tensors with, in float32."""
+    """A constant sparse matrix (rows, columns) that multiplies float tensors, in float32."""
 
     def __init__(self, rows: SparseRows, device: torch.device) -> None:
         self._rows, self._device = rows, device
@@ -23,15 +23,15 @@ class SparseMatrix:
         return _as_bags(self._rows.transposed(), self._device)
 
     def prepare_gradient(self) -> None:
-        """Transpose it now, not when a gradient is asked for."""
+        """Transpose the matrix now instead of in the backward pass."""
         self._transposed  # noqa: B018 - computed once
 
     def product(self, x: Tensor) -> Tensor:
-        """The product, of which autograd knows nothing."""
+        """Return the product, without a gradient."""
         return _multiply(self._forward, x)
 
     def product_transposed(self, x: Tensor) -> Tensor:
-        """The product of the transposed matrix."""
+        """Return the product of the transposed matrix."""
         return _multiply(self._transposed, x)
 
     def __matmul__(self, x: Tensor) -> Tensor:
@@ -39,7 +39,8 @@ class SparseMatrix:
 
 
 class _SparseProduct(torch.autograd.Function):
-    """matrix @ x. Both ways it gathers rows: on a CPU, equal inputs give equal bytes."""
+    """matrix @ x with a gradient. Both passes gather rows: on a CPU, equal inputs give equal
+    bytes."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, matrix: SparseMatrix) -> Tensor:
@@ -52,7 +53,7 @@ class _SparseProduct(torch.autograd.Function):
 
 
 class _Bags(NamedTuple):
-    """The rows of a sparse matrix as torch's embedding_bag takes them."""
+    """The rows of a sparse matrix in the format of torch's embedding_bag."""
 
     columns: Tensor  # (values,)
     starts: Tensor  # (rows + 1,)
@@ -60,14 +61,14 @@ class _Bags(NamedTuple):
 
 
 def _multiply(matrix: _Bags, x: Tensor) -> Tensor:
-    """The product in float32, as sums over many nodes need it.
+    """Return the product in float32, which sums over many nodes need.
 
-    embedding_bag sums the same rows as a product in torch's CSR format, on a CPU several times as
-    fast.
+    embedding_bag computes the same sums as a product in torch's CSR format, several times as fast
+    on a CPU.
     """
     return functional.embedding_bag(
         matrix.columns,
-        x.detach().float(),  # else torch keeps what only its own gradient needs, and is slower
+        x.detach().float(),  # otherwise torch keeps data for a gradient of its own, which is slower
         matrix.starts,
         mode="sum",
         per_sample_weights=matrix.values,

@@ -1,4 +1,4 @@
-"""Sparse matrices by rows, as they are counted out: who multiplies with them decides by what."""
+"""CSR arrays without a library; the caller picks numpy or torch to multiply."""
 
 import sys
 from functools import cache
@@ -16,19 +16,19 @@ LOOPS = "scipy.sparse._sparsetools"
 class SparseRows(NamedTuple):
     """A sparse matrix by rows: row i has the entries starts[i] : starts[i + 1].
 
-    Entries may be in any order, and those of one row and column add up: scipy's matrices, which
-    sort and check themselves, take longer to make than to multiply. Both indices are of one type:
-    half as wide they are read faster.
+    Entries of a row may be in any order, and entries of one column add up. scipy's matrices sort
+    and check themselves, which takes longer than the product. Both index arrays have one type; a
+    narrow one is read faster.
     """
 
     starts: np.ndarray  # (rows + 1,) int32 or int64
-    columns: np.ndarray  # (entries,) the same
+    columns: np.ndarray  # (entries,), the same type
     values: np.ndarray  # (entries,) float32
     num_columns: int
 
     def transposed(self) -> "SparseRows":
-        """The matrix turned round."""
-        from scipy.sparse import csr_array  # takes long to import, and who predicts does not ask
+        """The transposed matrix."""
+        from scipy.sparse import csr_array  # slow to import, and prediction does not need it
 
         num_rows = len(self.starts) - 1
         shape = (num_rows, self.num_columns)
@@ -36,22 +36,22 @@ class SparseRows(NamedTuple):
         return SparseRows(turned.indptr, turned.indices, turned.data, num_rows)
 
     def cut(self, rows: slice) -> "SparseRows":
-        """Some rows that follow each other."""
+        """Return a range of rows."""
         return self._replace(starts=self.starts[rows.start : rows.stop + 1])
 
     def product(self, x: np.ndarray) -> np.ndarray:
-        """The product with x (columns, width) float32: (rows, width) float32."""
+        """Return the product with x (columns, width) float32: (rows, width) float32."""
         return sum_entries(self.starts, self.columns, x, self.values)
 
 
 def sum_entries(
     starts: np.ndarray, columns: np.ndarray, x: np.ndarray, weights: np.ndarray | None = None
 ) -> np.ndarray:
-    """Sums (rows, width) of the rows of x (columns, width) that each row names, as x is typed.
+    """Return sums (rows, width) of the rows of x (columns, width) that each row lists, in x's type.
 
     Args:
-        starts: (rows + 1,): row i names columns[starts[i] : starts[i + 1]].
-        weights: (entries,), as x is typed; by default 1.
+        starts: (rows + 1,): row i lists columns[starts[i] : starts[i + 1]].
+        weights: (entries,) in x's type; by default 1.
     """
     sums = np.zeros((len(starts) - 1, x.shape[1]), x.dtype)
     values = np.ones(len(columns), x.dtype) if weights is None else weights
@@ -63,7 +63,7 @@ def sum_entries(
 
 @cache
 def _load_loops() -> ModuleType:
-    """scipy's loops in C, without what scipy.sparse imports besides: a quarter of a second."""
+    """Return scipy's C loops without importing scipy.sparse, which takes a quarter of a second."""
     if LOOPS in sys.modules:
         return sys.modules[LOOPS]
     found = find_spec("scipy")
@@ -74,13 +74,13 @@ def _load_loops() -> ModuleType:
             loops = module_from_spec(spec)
             spec.loader.exec_module(loops)
             return loops
-    from scipy.sparse import _sparsetools  # where a version of scipy has them elsewhere
+    from scipy.sparse import _sparsetools  # if this version of scipy keeps them elsewhere
 
     return _sparsetools
 
 
 def select(positions: np.ndarray, size: int) -> SparseRows:
-    """The matrix (n, size) whose product with x is x[positions]."""
+    """Return the matrix (n, size) whose product with x is x[positions]."""
     count = len(positions)
     return SparseRows(
         np.arange(count + 1, dtype=np.int32),

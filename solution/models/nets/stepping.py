@@ -1,4 +1,4 @@
-"""The optimizer's steps over the graphs: what each learns from, how fast, and how far they are."""
+"""Run the optimizer's steps over the graphs: sampling, learning rate, progress."""
 
 import math
 import time
@@ -23,12 +23,13 @@ from solution.models.nets.training_settings import TrainingSettings
 from solution.system.memory import SpareMemory
 
 WARM_UP = 0.1
-MANY = 10  # times as many configurations as are sampled
-LOOK_SECONDS = 2.0  # between two looks at how far a long epoch is
-MAX_VALUES = 1 << 22  # of a layer that are in memory at once while training: 16 MB
-PLANNED_AHEAD = 2  # steps, each in a thread: a GPU computes in less time than one is planned
-STEP_VALUES = 1 << 13  # that a step without any graph would take as long as
-Drawn = tuple[Example[Inputs], np.ndarray]  # a graph and the rows (configs,) that are learned from
+MANY = 10  # sampling without a permutation pays off from this ratio on
+LOOK_SECONDS = 2.0  # between two reports of a long epoch's progress
+MAX_VALUES = 1 << 22  # values of a layer in memory at once while training: 16 MB
+# steps planned ahead, each in a thread: planning takes longer than a GPU needs for a step
+PLANNED_AHEAD = 2
+STEP_VALUES = 1 << 13  # fixed cost of a step, in values
+Drawn = tuple[Example[Inputs], np.ndarray]  # a graph and the rows (configs,) of a step
 
 
 @dataclass
@@ -36,27 +37,27 @@ class Steps:
     """The optimizer's steps over the examples."""
 
     fabric: Fabric
-    net: Any  # as Fabric wrapped it
+    net: Any  # wrapped by Fabric
     optimizer: Any
     settings: TrainingSettings
-    own: nn.Module  # the net itself
+    own: nn.Module  # the net without Fabric's wrapper
     memory: SpareMemory = field(default_factory=SpareMemory)
 
     def __post_init__(self) -> None:
         self.loss = blend(self.settings.loss, self.settings.regression)
-        # The next steps are planned while the device is at this one.
+        # The next steps are planned while the device computes this one.
         self._ahead = PLANNED_AHEAD if works_by_itself(self.fabric.device) else 0
 
     def run_epoch(
         self, examples: Sequence[Example[Inputs]], state: FitState, look: Callable[[float], None]
     ) -> tuple[float, float]:
-        """Go on to the end of the state's epoch.
+        """Run the remaining steps of the state's epoch.
 
         Args:
-            look: called now and then, between two steps, with the share of the epoch's work that
+            look: called from time to time between two steps with the share of the epoch's work that
                 is done.
 
-        Returns the mean loss, and the configurations that were learned from per second.
+        Returns the mean loss, and the configurations learned from per second.
         """
         self.net.train()
         settings, started = self.settings, time.perf_counter()
@@ -83,9 +84,9 @@ class Steps:
         return loss, rate
 
     def _share_work(self, examples: Sequence[Example[Inputs]], order: np.ndarray) -> np.ndarray:
-        """How much (steps,) of an epoch's work is done after each step.
+        """Return the share (steps,) of an epoch's work that is done after each step.
 
-        Graphs differ by a hundred times, so a tenth of the steps is no tenth of the time.
+        Graphs differ in size by a factor of a hundred, so steps do not measure time.
         """
         work = np.array([self.net.count_values(example.inputs) for example in examples], float)
         starts = np.arange(0, len(order), self.settings.graphs_per_step)
@@ -95,7 +96,7 @@ class Steps:
     def _plan_steps(
         self, examples: Sequence[Example[Inputs]], state: FitState
     ) -> Generator["Plan[Inputs]"]:
-        """What each step that is left of the epoch learns from."""
+        """Plan the remaining steps of the epoch."""
         assert state.order is not None
         size = self.settings.graphs_per_step
         batches = [state.order[n : n + size] for n in range(0, len(state.order), size)]
@@ -104,7 +105,8 @@ class Steps:
         with ThreadPoolExecutor(max(1, self._ahead)) as pool:
             for place in range(len(left)):
                 for graphs in left[place + len(planned) : place + self._ahead + 1]:
-                    # What was drawn ahead is not drawn once more by whoever goes on from here.
+                    # Rows drawn ahead are part of the state: a resumed fit must not draw them
+                    # again.
                     if len(state.drawn) == len(planned):
                         state.drawn.append(self._draw(graphs, state))
                     drawn = state.drawn[len(planned)]
@@ -126,7 +128,7 @@ class Steps:
         """Return a step on rows (graphs, configs) of some graphs.
 
         Args:
-            ahead: plans it in a thread; None: it is planned when it is taken.
+            ahead: a pool that plans the step in a thread; None plans it when it is taken.
         """
         parts = list(self._divide(list(zip(graphs, rows, strict=True))))
         return [(len(part) / len(graphs), part, self._begin(part, ahead)) for part in parts]
@@ -140,7 +142,7 @@ class Steps:
         return ahead.submit(plan).result if ahead is not None else plan
 
     def take(self, plan: "Plan[Inputs]") -> Tensor:
-        """One step; its loss, which is on the device: to read it is to wait for the step."""
+        """Take one step; return its loss on the device, which is not waited for."""
         total = self.find_gradients(plan)
         if self.settings.optimizer == "adamw":
             nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)
@@ -148,7 +150,7 @@ class Steps:
         return total
 
     def find_gradients(self, plan: "Plan[Inputs]") -> Tensor:
-        """Give the parameters the gradients of the graphs' mean loss; the loss, float64."""
+        """Compute the gradients of the graphs' mean loss; return the loss, float64."""
         self.optimizer.zero_grad(set_to_none=True)
         total = torch.zeros((), dtype=torch.float64, device=self.fabric.device)
         for share, part, planned in plan:
@@ -159,7 +161,8 @@ class Steps:
         return total
 
     def _divide(self, drawn: Sequence[Drawn[Inputs]]) -> Iterator[list[Drawn[Inputs]]]:
-        """Divide a step's graphs so that their activations fit; gradients add up to the same."""
+        """Split a step's graphs so that activations fit into memory; gradients add up to the
+        same."""
         part: list[Drawn[Inputs]] = []
         values = 0
         for example, rows in drawn:
@@ -175,7 +178,7 @@ class Steps:
     def _find_losses(
         self, part: list[Drawn[Inputs]], planned: Any
     ) -> tuple[Tensor, Tensor | float]:
-        """The loss of sampled configurations, and what the net adds to it."""
+        """Return the loss of sampled configurations, and the net's additional term."""
         batch, configs = _list_inputs(part)
         penalty: Tensor | float = 0.0
         if isinstance(self.own, Regularised):
@@ -188,33 +191,33 @@ class Steps:
         return self.loss(scores.float(), send(runtimes, scores.device)), penalty
 
 
-# Of graphs whose activations are in memory together: their share of the step's loss, themselves,
-# and what the net has planned of them, when it is asked for.
+# Graphs whose activations fit into memory together: their share of the step's loss, the graphs, and
+# a function that returns the net's plan for them.
 Plan = list[tuple[float, list[Drawn[Inputs]], Callable[[], Any]]]
 
 
 def _list_inputs(part: Sequence[Drawn[Inputs]]) -> tuple[list[Inputs], np.ndarray]:
-    """What a net takes of the graphs, and the configurations (configs, graphs)."""
+    """Return the inputs of the graphs, and the configurations (configs, graphs)."""
     return [e.inputs for e, _ in part], np.stack([rows for _, rows in part], axis=1)
 
 
 def works_by_itself(device: torch.device) -> bool:
-    """Whether a device computes while the CPU does something else: then cores have nothing to do.
+    """Tell if the device computes asynchronously, so that CPU cores are free to plan.
 
-    Those of a CPU have fits of their own.
+    On a CPU other fits use the cores.
     """
     return device.type != "cpu"
 
 
 def list_visits(sizes: Sequence[int], settings: TrainingSettings) -> np.ndarray:
-    """The graphs (visits,) that an epoch visits, each as often as `settings` says.
+    """Return the graphs (visits,) of an epoch, each as often as `settings` says.
 
     Args:
-        sizes: Distinct configurations of each graph.
+        sizes: distinct configurations of each graph.
     """
     full_steps = -(-np.asarray(sizes) // settings.configs_per_graph)
     times, most = full_steps.clip(1, settings.visits), settings.visits
-    if settings.max_steps is not None:  # each graph is visited once, however many there are
+    if settings.max_steps is not None:  # each graph is visited at least once
         while most > 1 and times.sum() > settings.max_steps * settings.graphs_per_step:
             most -= 1
             times = times.clip(max=most)
@@ -224,7 +227,9 @@ def list_visits(sizes: Sequence[int], settings: TrainingSettings) -> np.ndarray:
 
 
 def learning_rate_factor(step: int, total: int) -> float:
-    """Linear warm-up over a tenth of the steps, then half a cosine down to 0."""
+    """Return the factor of the learning rate: linear warm-up over a tenth of the steps, then half a
+    cosine down to 0.
+    """
     warm_up = max(1, round(WARM_UP * total))
     if step < warm_up:
         return (step + 1) / warm_up
@@ -232,7 +237,7 @@ def learning_rate_factor(step: int, total: int) -> float:
 
 
 def sample(count: int, size: int, generator: np.random.Generator) -> np.ndarray:
-    """Positions (size,) of configurations; a graph with fewer than `size` repeats some."""
+    """Draw positions (size,) of configurations; a graph with fewer than `size` repeats some."""
     if count > MANY * size:  # a permutation of 100,040 takes longer than the rest of the step
         return generator.choice(count, size, replace=False)
     return np.resize(generator.permutation(count), size)

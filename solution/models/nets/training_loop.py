@@ -1,9 +1,9 @@
-"""One training loop for every net: rank sampled configurations of a few graphs at each step.
+"""Train any net: rank sampled configurations of a few graphs at each step.
 
-A net sees a batch of graphs with the same number of sampled configurations each and returns scores
-(configs, graphs); the loss compares inside a graph. With early stopping it ends with the weights of
-the epoch that was best on validation graphs; without, with the last ones.
-Device and precision are Lightning Fabric's business.
+A net receives a batch of graphs with the same number of sampled configurations each and returns
+scores (configs, graphs); the loss compares inside a graph. With early stopping the fit ends with
+the weights of the epoch that was best on validation graphs, without it with the last ones.
+Lightning Fabric handles device and precision.
 """
 
 from collections.abc import Sequence
@@ -34,10 +34,10 @@ def train(
     """Train `net`, a RankingNet, in place.
 
     Args:
-        validation: what it stops early on. Without any it runs all epochs.
-        checkpoints: a folder of this fit alone, in which its state is kept while it lasts; a fit
-            that was stopped goes on from there and, on a CPU, ends with the same weights.
-        fit: names the fit, so that it does not go on from what another one left.
+        validation: graphs for early stopping; without any, all epochs are run.
+        checkpoints: a folder for this fit alone, which holds its state while it runs; a stopped fit
+            resumes from there and, on a CPU, ends with the same weights.
+        fit: the identity of the fit, so that it does not resume another fit's state.
     """
     optimizer = make_optimizer(net, settings)
     state = FitState(net, optimizer, seed, fit)
@@ -46,7 +46,7 @@ def train(
         for done, known, measures in state.history:
             note = f"validation {known:.3f}"
             report(done, settings.epochs, note, known, measures=measures, is_recalled=True)
-    # Only what computes is wrapped: the state's own net keeps its names.
+    # Only the computing module is wrapped: the state's net keeps its parameter names.
     fabric, note = make_fabric(), ""
     wrapped, wrapped_optimizer = fabric.setup(net, optimizer)
     steps = Steps(fabric, wrapped, wrapped_optimizer, settings, net)
@@ -74,7 +74,7 @@ def train(
 
 
 def make_optimizer(net: nn.Module, settings: TrainingSettings) -> torch.optim.Optimizer:
-    """The optimizer that the settings name."""
+    """Return the optimizer that the settings name."""
     if settings.optimizer == "adam":
         return torch.optim.Adam(net.parameters(), lr=settings.learning_rate, fused=True)
     return torch.optim.AdamW(

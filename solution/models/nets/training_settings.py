@@ -1,4 +1,4 @@
-"""How a net is trained: what can be set of the loop."""
+"""Define the settings of the training loop."""
 
 import math
 from dataclasses import dataclass, replace
@@ -12,29 +12,30 @@ OPTIMIZERS = ("adamw", "adam")
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """How a net is trained; one epoch visits every graph, large ones more than once."""
+    """How a net is trained. An epoch visits every graph, large ones more than once."""
 
     loss: str = "pairwise_hinge"  # a name in models.nets.losses.LOSSES
-    regression: float = 0.0  # how much the squared error of runtimes counts beside the loss
-    # "adamw" warms up, falls by half a cosine and clips gradients; "adam" is Adam and no more.
+    regression: float = 0.0  # weight of the squared runtime error added to the loss
+    # "adamw" has warm-up, half a cosine and gradient clipping; "adam" is plain Adam.
     optimizer: str = "adamw"
     epochs: int = 60
-    # Epochs without a better validation score before it stops. None: it never stops early and
-    # learns from the validation graphs as well.
+    # Epochs without a better validation score before the fit stops. None: no early stopping, and
+    # the validation graphs are learned from as well.
     patience: int | None = 15
-    chosen_by: str = "score"  # of a validation: the collection's own score, "opa" or "tau"
+    # the validation measure that chooses weights: the collection's score, "opa" or "tau"
+    chosen_by: str = "score"
     learning_rate: float = 1e-3
     weight_decay: float = 1e-4  # of adamw
     graphs_per_step: int = 4
-    configs_per_graph: int = 48  # sampled anew at each step
-    # An epoch visits a graph as often as its configurations fill a step, at most so many times.
+    configs_per_graph: int = 48  # drawn anew at each step
+    # An epoch visits a graph as often as its configurations fill a step, up to this number.
     visits: int = 1
-    # Where there are few graphs, an epoch visits all of them again, until it has so many steps;
-    # where there are many, it visits large ones less often, so that it has no more than so many.
+    # With few graphs, an epoch repeats all of them until it has the minimum of steps; with many, it
+    # visits large ones less often, so as not to exceed the maximum.
     min_steps: int = 1
     max_steps: int | None = None
     max_configs: int | None = 1000  # distinct configurations of a graph to learn from; None: all
-    validation_configs: int = 1000  # distinct configurations of a graph to stop early on
+    validation_configs: int = 1000  # distinct configurations of a graph used for early stopping
 
     def __post_init__(self) -> None:
         check_choice("loss", self.loss, LOSSES)
@@ -43,13 +44,14 @@ class TrainingSettings:
 
     @property
     def trains_a_net(self) -> bool:
-        """These settings are of nets alone."""
+        """True: only nets have these settings."""
         return True
 
     def quick(self) -> "TrainingSettings":
-        """A tenth of the epochs, each of one visit to a graph."""
+        """Return the settings with a tenth of the epochs, and one visit to each graph in an
+        epoch."""
         return replace(self, epochs=-(-self.epochs // 10), visits=1, min_steps=1)
 
     def shortened(self, share: float) -> "TrainingSettings":
-        """So much of the epochs, one at least."""
+        """Return the settings with epochs scaled by `share`, at least one."""
         return replace(self, epochs=math.ceil(self.epochs * share))

@@ -1,4 +1,4 @@
-"""How good a net is on graphs that it does not learn from."""
+"""Measure a net on graphs that it does not learn from."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,24 +12,24 @@ from solution.domain.collection import collection
 from solution.domain.metrics import kendall_tau, ordered_pair_accuracy, score_ranking
 from solution.models.nets.ranking_net import Example, as_ranking
 
-NO_ORDER = 0.5  # OPA of a graph whose configurations are all equally fast: as of no ranking
+NO_ORDER = 0.5  # OPA of a graph whose runtimes are all equal: that of no ranking
 
 
 @dataclass(frozen=True)
 class Validation:
-    """Means over the graphs."""
+    """Means over the validation graphs."""
 
-    score: float  # the collections' own
+    score: float  # the collection's score
     opa: float
     tau: float
     loss: float
 
     def measures(self) -> dict[str, float]:
-        """What is kept beside the score that weights are chosen by."""
+        """The measures that are logged beside the one that chooses weights."""
         return {"opa": self.opa, "tau": self.tau, "validation_loss": self.loss}
 
 
-METRICS = ("score", "opa", "tau")  # what weights may be chosen by
+METRICS = ("score", "opa", "tau")  # measures that may choose weights
 
 
 def validate(
@@ -41,8 +41,8 @@ def validate(
     """Score every graph once and measure its ranking.
 
     Args:
-        size: configurations that are compared in the loss: those of a training step, as losses of
-            longer lists are larger.
+        size: configurations compared in one loss, as in a training step: losses of longer lists are
+            larger.
     """
     ranking = as_ranking(net)
     rows = []
@@ -59,7 +59,8 @@ def _measure(
     size: int,
 ) -> tuple[float, ...]:
     runtimes, name = example.runtimes, example.key[0]
-    tau = kendall_tau(scores, runtimes)  # which takes longest, so once: of layouts it is the score
+    # the slowest measure, computed once: for layouts it is the score
+    tau = kendall_tau(scores, runtimes)
     score = tau if collection(name).kind == "layout" else score_ranking(name, scores, runtimes)
     opa = ordered_pair_accuracy(scores, runtimes, tau=tau)
     lists = [torch.from_numpy(deal(values, size)) for values in (scores, runtimes)]
@@ -67,6 +68,6 @@ def _measure(
 
 
 def deal(values: np.ndarray, size: int) -> np.ndarray:
-    """Deal values (n,) out to lists of `size`: (size, lists); the last ones are repeated."""
+    """Split values (n,) into lists of `size`: (size, lists); the last values are repeated."""
     lists = -(-len(values) // size)
     return np.resize(values, size * lists).reshape(size, lists)

@@ -1,4 +1,4 @@
-"""What the tile nets take of a kernel, as arrays."""
+"""Return what the tile nets read of a kernel, as arrays."""
 
 from dataclasses import dataclass
 
@@ -13,17 +13,17 @@ from solution.features.tile.tiling import find_tiling
 
 @dataclass(frozen=True)
 class KernelArrays:
-    """A kernel, its fusions inlined, and its distinct configurations."""
+    """A kernel with inlined fusions, and its distinct configurations."""
 
     opcodes: np.ndarray  # (nodes,) int64
     numeric: np.ndarray  # (nodes, NUM_NUMERIC) float32
     edge_index: np.ndarray  # (2, edges) int64, from operand to consumer
-    output: int  # the node whose tensor is cut into tiles
+    output: int  # the node of the tiled tensor
     table: np.ndarray  # (distinct configs, columns) float32
 
 
 def describe_kernel(graph: Graph) -> KernelArrays:
-    """Describe the nodes and the distinct configurations."""
+    """Return the arrays of the nodes and of the distinct configurations."""
     kernel = inline_fusions(graph)
     return KernelArrays(
         opcodes=kernel.node_opcodes.astype(np.int64),

@@ -1,4 +1,5 @@
-"""The tile net that joins late without torch: the same sums as in solution.models.tile.tile_gnn."""
+"""Predict with the late-join tile net in numpy, without torch: solution.models.tile.tile_gnn
+again."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +11,8 @@ from solution.features.nodes import Scaler
 from solution.models.nets.forward import Weights, gelu, layer_norm, linear, mlp
 from solution.models.tile.inputs import describe_kernel
 
-NEEDED = {"block": "both_ways", "tokens": False, "heads": 0}  # settings of what is computed here
+# Only nets with these settings are supported.
+NEEDED = {"block": "both_ways", "tokens": False, "heads": 0}
 
 
 class TileForward:
@@ -28,7 +30,7 @@ class TileForward:
         self._weights, self._scalers = weights, scalers
 
     def predict(self, graph: Graph) -> np.ndarray:
-        """Scores (num_configs,) float32, lower is faster."""
+        """Return scores (num_configs,) float32, lower is faster."""
         arrays, weights = describe_kernel(graph), self._weights
         opcodes = weights["opcode.weight"][arrays.opcodes]
         numeric = self._scalers["numeric"](arrays.numeric)
@@ -43,7 +45,7 @@ class TileForward:
         return scores[:, 0][graph.distinct.inverse]
 
     def _convolve(self, x: np.ndarray, edges: np.ndarray, name: str) -> np.ndarray:
-        """A BothWaysBlock: messages of operands and of consumers apart."""
+        """Apply a BothWaysBlock: messages of operands and of consumers have separate weights."""
         messages = linear(x, self._weights, f"{name}.from_operands.lin_r")
         for side, (sources, targets) in (("operands", edges), ("consumers", edges[::-1])):
             mean = _mean_of_neighbours(x, sources, targets)
@@ -52,7 +54,7 @@ class TileForward:
 
 
 def _mean_of_neighbours(x: np.ndarray, sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """The mean (nodes, width) of x over the sources of each target; 0 where it has none."""
+    """Return the mean (nodes, width) of x over each target's sources; 0 if it has none."""
     sums = np.zeros_like(x)
     np.add.at(sums, targets, x[sources])
     counts = np.bincount(targets, minlength=len(x)).astype(np.float32)

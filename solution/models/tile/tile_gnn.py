@@ -44,7 +44,7 @@ class TileGnnSettings(RankerSettings):
     blocks: int = 2
     block: str = "both_ways"  # a name in models.nets.convolutions.BLOCKS
     tokens: bool = False  # the loops of the kernel as tokens, beside the table
-    heads: int = 0  # of the attention across configurations; 0: none
+    heads: int = 0  # heads of the attention across configurations; 0: none
     dropout: float = 0.1
     training: TrainingSettings = field(default_factory=TrainingSettings)
 

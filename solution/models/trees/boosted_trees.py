@@ -1,10 +1,10 @@
-"""Boosted trees on the feature tables: what all kinds of them share.
+"""Train boosted trees on the feature tables: what all kinds of them share.
 
-A kind says what one training row is and what the trees predict of it. Whatever the loss is,
-training stops on the collection's own score of the validation graphs.
+A kind defines the training rows and their labels. Whatever the loss, early stopping uses the
+collection's score on the validation graphs.
 
-Source: LightGBM (Ke et al., NIPS 2017). One without any net was 11th in the competition: cheap, and
-the most different member of an ensemble with nets.
+Source: LightGBM (Ke et al., NIPS 2017). An entry without any net was 11th in the competition: it is
+cheap, and the most different member of an ensemble with nets.
 """
 
 from abc import abstractmethod
@@ -31,7 +31,7 @@ SMALL_TABLE = 1 << 20
 
 @dataclass(frozen=True)
 class TreeSettings(RankerSettings):
-    """Settings of all kinds; names are LightGBM's own where it has one."""
+    """Settings of all kinds; names are LightGBM's if it has the parameter."""
 
     rounds: int = 400
     patience: int = 60  # rounds without a better validation score before it stops
@@ -40,15 +40,15 @@ class TreeSettings(RankerSettings):
     min_data_in_leaf: int = 20
     feature_fraction: float = 0.5
     lambda_l2: float = 1.0
-    max_configs: int = 1000  # distinct configurations of a graph to learn from, at most
-    max_rows: int = 1_000_000  # of the table that is learned from, and of what stops it early
+    max_configs: int = 1000  # distinct configurations of a graph used for training, at most
+    max_rows: int = 1_000_000  # rows of the training table, and of the validation table, at most
 
     def quick(self) -> Self:
-        """A tenth of the trees."""
+        """Return the settings with a tenth of the trees."""
         return replace(self, rounds=-(-self.rounds // 10))
 
     def parameters(self, seed: int, values: int) -> dict[str, Any]:
-        """LightGBM's parameters, deterministic.
+        """Return LightGBM's parameters, deterministic.
 
         Args:
             values: rows times columns of the table.
@@ -79,7 +79,7 @@ class GraphRows:
 
 @dataclass(frozen=True)
 class TrainingTable:
-    """What LightGBM learns from, the graphs one after the other."""
+    """The training rows of all graphs, concatenated."""
 
     features: np.ndarray  # (rows, columns) float32
     labels: np.ndarray  # (rows,)
@@ -87,12 +87,12 @@ class TrainingTable:
 
 
 class BoostedTrees(Ranker):
-    """Trains one booster; a subclass says on what, and how its output becomes scores.
+    """Train one booster; a subclass defines the rows and turns its output into scores.
 
-    Scores of layouts depend on the list: the table counts how frequent a layout is in it.
+    Scores of layouts depend on the list, because the table has layout frequencies in it.
     """
 
-    grouped: ClassVar[bool] = False  # the loss compares the rows of a graph
+    grouped: ClassVar[bool] = False  # whether the loss compares rows of a graph
 
     def __init__(self, settings: Any, seed: int) -> None:
         self.settings = settings
@@ -101,17 +101,18 @@ class BoostedTrees(Ranker):
 
     @abstractmethod
     def make_table(self, graphs: Sequence[GraphRows]) -> TrainingTable:
-        """What is learned of the graphs."""
+        """Return the training table of the graphs."""
 
     @abstractmethod
     def score(self, output: np.ndarray, rows: int) -> np.ndarray:
-        """Scores (rows,), lower is faster, of one graph from what the trees say of its rows."""
+        """Return scores (rows,) of one graph, lower is faster, from the trees' output for its
+        rows."""
 
     @abstractmethod
     def questions(self, features: np.ndarray) -> np.ndarray:
-        """The rows that the trees are asked about to score a graph with `features` (rows, columns).
+        """Return the rows to predict for a graph with `features` (rows, columns).
 
-        Of validation graphs too, whose output `score` turns into scores.
+        Validation graphs use them, too; `score` turns the output into scores.
         """
 
     def fit(
@@ -146,7 +147,7 @@ class BoostedTrees(Ranker):
     def make_dataset(
         self, table: TrainingTable, reference: lightgbm.Dataset | None = None
     ) -> lightgbm.Dataset:
-        """What LightGBM trains on; a validation set gets the bins of its training set."""
+        """Return a LightGBM dataset; a validation set takes the bins of its training set."""
         group = table.sizes if self.grouped else None
         return lightgbm.Dataset(table.features, table.labels, group=group, reference=reference)
 
@@ -155,19 +156,19 @@ class BoostedTrees(Ranker):
         return np.asarray(scores, np.float32)[graph.distinct.inverse]
 
     def rows_of(self, graph: Graph) -> np.ndarray:
-        """The table (distinct configs, columns) float32 that it learns from."""
+        """Return the table (distinct configs, columns) float32 of a graph."""
         return distinct_rows(graph)
 
     def features_of(self, graph: Graph) -> tuple[Feature, ...]:
-        """The columns of rows_of."""
+        """Return the columns of rows_of."""
         return list_features(graph)
 
     def score_rows(self, features: np.ndarray) -> np.ndarray:
-        """Scores (rows,) of the rows of one graph's table."""
+        """Return scores (rows,) of the rows of one graph's table."""
         return self.score(self.predict_rows(self.questions(features)), len(features))
 
     def predict_rows(self, rows: np.ndarray, **options: Any) -> np.ndarray:
-        """What the trees say of `rows`; `options` are LightGBM's, such as pred_contrib."""
+        """Return the trees' output for `rows`; `options` are LightGBM's, such as pred_contrib."""
         booster = self.fitted()
         return np.asarray(
             booster.predict(
@@ -179,7 +180,7 @@ class BoostedTrees(Ranker):
         )
 
     def fitted(self) -> lightgbm.Booster:
-        """The booster; RuntimeError where there is none yet."""
+        """The booster; RuntimeError before the fit."""
         if self.booster_ is None:
             raise RuntimeError("fit the ranker before it predicts or is saved")
         return self.booster_
@@ -189,7 +190,7 @@ class BoostedTrees(Ranker):
         text = booster.model_to_string(num_iteration=booster.best_iteration)
         (folder / MODEL).write_text(
             text, encoding="utf-8"
-        )  # its own writer does not see full disks
+        )  # LightGBM's writer does not notice full disks
 
     def load(self, folder: Path) -> Self:
         self.booster_ = lightgbm.Booster(model_str=read_forest(folder / MODEL).text)
@@ -215,7 +216,7 @@ class BoostedTrees(Ranker):
 
 
 def count_threads(values: int) -> int:
-    """How many threads a table of `values` numbers is worth; 0 is all.
+    """Return how many threads a table of `values` numbers is worth; 0 means all.
 
     A small table gains little from a second thread, and on a busy machine threads that wait for
     each other take three times as long as one.

@@ -1,8 +1,8 @@
-"""Trees as LightGBM writes them, read strictly: its own reader may crash the process on others.
+"""Read LightGBM's text format strictly, because LightGBM's reader may crash on damaged text.
 
-Of a file that may come from anywhere only numbers in known places reach LightGBM: every line of a
-tree is compared with what it must be, the tree with what a tree is, and all else is left behind
-(the parameters of the training, importances, what was in the file besides).
+The file may come from anywhere. Every line of a tree is compared with what it must be, and the tree
+with what a tree is; only checked numbers reach LightGBM. Everything else in the file is dropped
+(training parameters, importances, unknown sections).
 """
 
 import re
@@ -18,7 +18,7 @@ MAX_BYTES = 1 << 28  # of a model's text; ours have a few hundred thousand
 END = "end of trees"
 OBJECTIVE = re.compile(r"[a-z_]{1,40}( sigmoid:[0-9.]{1,10})?")
 NUMBERS = re.compile(r"[-+0-9.e ]*")
-# The lines of a tree in order, and the type of their numbers: one for each split, for each leaf.
+# The lines of a tree in order, with the type of their numbers: one per split, one per leaf.
 OF_SPLITS = {
     "split_feature": np.int64,
     "split_gain": np.float64,
@@ -35,15 +35,15 @@ INTERNAL = {
 }
 TREE = ("num_leaves", "num_cat", *OF_SPLITS, *OF_LEAVES, *INTERNAL, "is_linear", "shrinkage")
 OF_A_SPLIT = OF_SPLITS | INTERNAL
-DEFAULT_LEFT, MISSING_NAN = 2, 8  # bits of decision_type; that of a set of categories is 1
+DEFAULT_LEFT, MISSING_NAN = 2, 8  # bits of decision_type; bit 1 marks a categorical split
 
 
 @dataclass(frozen=True)
 class Tree:
-    """A tree of comparisons; a child below 0 is the leaf ~child."""
+    """A tree of comparisons; a negative child ~leaf is a leaf."""
 
     feature: np.ndarray  # (splits,) int64
-    threshold: np.ndarray  # (splits,) float64: up to it a row goes left
+    threshold: np.ndarray  # (splits,) float64: a row with at most this value goes left
     left: np.ndarray  # (splits,) int64
     right: np.ndarray  # (splits,) int64
     value: np.ndarray  # (splits + 1,) float64
@@ -51,22 +51,22 @@ class Tree:
 
 @dataclass(frozen=True)
 class ForestText:
-    """A model's text that LightGBM can be given."""
+    """The text of a model that LightGBM can read safely."""
 
     text: str
-    columns: int  # of the rows that it is asked about
+    columns: int  # columns of the rows to predict
     trees: tuple[Tree, ...]
 
 
 class _TextError(ValueError):
-    """Why the text is none of LightGBM's."""
+    """The text is not LightGBM's."""
 
 
 def read_forest(path: Path) -> ForestText:
     """Read and check the trees in LightGBM's text.
 
-    Raises InputError where there is no such file, or anything in it is none of LightGBM's trees
-    that compare one column each.
+    Raises InputError if there is no such file, or if it holds anything but LightGBM trees that
+    compare one column in each split.
     """
     try:
         with open_regular(path) as file:
@@ -83,7 +83,7 @@ def read_forest(path: Path) -> ForestText:
 
 
 def parse_forest(text: str) -> ForestText:
-    """The trees in the text; ValueError where they are none."""
+    """Return the trees in the text; raise ValueError if it is not LightGBM's."""
     body, _, rest = text.partition(f"\n{END}\n")
     if not rest:
         raise _TextError(f"a line {END!r} is missing")
@@ -104,7 +104,7 @@ def parse_forest(text: str) -> ForestText:
 
 
 def _check_head(head: str) -> tuple[int, str]:
-    """How many columns there are, and the objective, which decides what is made of the sums."""
+    """Return the number of columns and the objective, which transforms the sum of the leaves."""
     first, *lines = head.split("\n")
     pairs = dict(line.split("=", 1) for line in lines if "=" in line)
     expected = {"version": "v4", "num_class": "1", "num_tree_per_iteration": "1"}
@@ -121,7 +121,7 @@ def _check_head(head: str) -> tuple[int, str]:
 
 
 def _parse_tree(block: str, place: int, columns: int) -> tuple[str, Tree]:
-    """The lines of a tree, of which each is what it must be, and the tree."""
+    """Return the checked lines of a tree, and the tree."""
     first, *lines = block.split("\n")
     pairs = [line.partition("=") for line in lines]
     if first != f"Tree={place}" or tuple(name for name, _, _ in pairs) != TREE:
@@ -134,7 +134,7 @@ def _parse_tree(block: str, place: int, columns: int) -> tuple[str, Tree]:
         raise _TextError(f"tree {place} has categories or linear leaves")
     leaves = int(values["num_leaves"])
     lengths = dict.fromkeys(OF_A_SPLIT, leaves - 1) | dict.fromkeys(OF_LEAVES, leaves)
-    if leaves == 1 and not values["leaf_weight"]:  # of a tree without a split it is left out
+    if leaves == 1 and not values["leaf_weight"]:  # a tree without a split omits it
         lengths["leaf_weight"] = 0
     arrays = {
         name: _numbers(values[name], kind, name, lengths[name])
@@ -155,7 +155,8 @@ def _numbers(text: str, kind: type, name: str, length: int) -> np.ndarray:
 
 
 def _check_tree(tree: Tree, decisions: np.ndarray, place: int, columns: int) -> None:
-    """Every node is reached from the first in one way, and asks for a column that is there."""
+    """Check that every node is reached exactly once from the root and compares an existing
+    column."""
     splits = len(tree.feature)
     children = np.concatenate([tree.left, tree.right])
     nodes, leaves = np.arange(1, splits), ~np.arange(splits + bool(splits))

@@ -1,4 +1,4 @@
-"""Boosted trees that rank the configurations inside each graph by lambdarank or rank by rank.
+"""Train boosted trees that rank the configurations of a graph: lambdarank, or ranks regressed.
 
 Source: LambdaMART (Burges, "From RankNet to LambdaRank to LambdaMART", 2010) as in LightGBM.
 """
@@ -19,15 +19,15 @@ from solution.models.trees.boosted_trees import BoostedTrees, GraphRows, Trainin
 class LightGBMSettings(TreeSettings):
     """Settings of LightGBMRanker."""
 
-    relevance_levels: int = 31  # the ranks of a graph are binned into so many
-    list_length: int = 64  # the rows of a graph are divided into lists of at most so many
+    relevance_levels: int = 31  # bins of the ranks of a graph
+    list_length: int = 64  # the rows of a graph are split into lists of at most this length
 
     def build(self, seed: int) -> "LightGBMRanker":
-        """Make a ranker that is not fitted yet."""
+        """Return an unfitted ranker."""
         return LightGBMRanker(self, seed)
 
     def parameters(self, seed: int, values: int) -> dict[str, Any]:
-        """Lambdarank over whole lists with linear gains."""
+        """Return parameters of lambdarank over whole lists with linear gains."""
         return super().parameters(seed, values) | {
             "objective": "lambdarank",
             "label_gain": list(range(self.relevance_levels)),
@@ -36,13 +36,13 @@ class LightGBMSettings(TreeSettings):
 
 
 class RowTrees(BoostedTrees):
-    """Trees that learn a label of each row; a subclass says which."""
+    """Trees that predict a label of each row; a subclass defines the label."""
 
     scores_beside_a_list = True
 
     @abstractmethod
     def label(self, runtimes: np.ndarray) -> np.ndarray:
-        """What is learned of the configurations (rows,) of one graph."""
+        """Return the labels of one graph's configurations (rows,)."""
 
     def make_table(self, graphs: Sequence[GraphRows]) -> TrainingTable:
         return TrainingTable(
@@ -56,10 +56,10 @@ class RowTrees(BoostedTrees):
 
 
 class LightGBMRanker(RowTrees):
-    """Lambdarank: pairs of a graph are pushed apart by what swapping them would change.
+    """Lambdarank: push pairs of rows apart by what swapping them would change in the metric.
 
-    All pairs of a graph are as many as its rows squared, and most say the same: only rows of one
-    list meet. Relevance is that in the whole graph, so it means the same in all its lists.
+    The number of pairs of a graph is the square of its rows, and most say the same, so only rows of
+    one list are compared. Relevance refers to the whole graph, so it means the same in all lists.
     """
 
     grouped = True
@@ -79,13 +79,13 @@ class LightGBMRanker(RowTrees):
 
 
 def chunk(sizes: Sequence[int], length: int, seed: int) -> tuple[np.ndarray, list[int]]:
-    """Divide lists at random into as few as have at most `length` rows each, equally long.
+    """Split lists at random into the fewest lists of at most `length` rows, of about equal length.
 
     Args:
-        sizes: Rows of each list, which lie one after the other.
+        sizes: rows of each list; lists are concatenated.
 
     Returns:
-        The order (rows,) in which the rows are taken, and how many each new list has.
+        The order (rows,) in which rows are taken, and the size of each new list.
     """
     generator = np.random.default_rng(seed)
     order, new_sizes = [], []
@@ -101,16 +101,16 @@ class PointwiseSettings(TreeSettings):
     """Settings of PointwiseRanker."""
 
     def build(self, seed: int) -> "PointwiseRanker":
-        """Make a ranker that is not fitted yet."""
+        """Return an unfitted ranker."""
         return PointwiseRanker(self, seed)
 
     def parameters(self, seed: int, values: int) -> dict[str, Any]:
-        """Least squares."""
+        """Return parameters of least squares."""
         return super().parameters(seed, values) | {"objective": "regression"}
 
 
 class PointwiseRanker(RowTrees):
-    """Regression of a configuration's normalised rank inside its graph."""
+    """Regress a configuration's normalised rank inside its graph."""
 
     def label(self, runtimes: np.ndarray) -> np.ndarray:
         return normalised_rank(runtimes)
