@@ -227,13 +227,17 @@ class Reader:
 
     def _name_kind(self, instruction: Instruction, inside: Sequence[Instruction]) -> str:
         """Return what a kernel computes above all."""
-        by_opcode = {inner.opcode: inner for inner in inside}
-        kind = next((name for name in MAIN if name in by_opcode), "")
+        opcodes = {inner.opcode for inner in inside}
+        kind = next((name for name in MAIN if name in opcodes), "")
         if kind == "reduce":
-            reduction = by_opcode[kind]
-            order = self.names.operands(reduction)[0].shape.layout.minor_to_major
-            return MAJOR_REDUCE if order and order[0] not in reduction.dimensions else kind
+            across = (self._sums_lanes(inner) for inner in inside if inner.opcode == kind)
+            return kind if any(across) else MAJOR_REDUCE
         return kind or ("loop" if instruction.opcode == "fusion" else str(instruction.opcode))
+
+    def _sums_lanes(self, reduction: Instruction) -> bool:
+        """True if a reduction is over the minor dimension: across the lanes of a register."""
+        order = self.names.operands(reduction)[0].shape.layout.minor_to_major
+        return not order or order[0] in reduction.dimensions
 
     def takes_time(self, instruction: Instruction) -> bool:
         """True if the chip runs the instruction at a time of its own, and waits for it.
