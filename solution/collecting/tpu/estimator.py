@@ -6,6 +6,7 @@ are learned.
 """
 
 import tempfile
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -39,7 +40,7 @@ class Answer:
     nanoseconds: float | None  # the estimate of one run; None where it was refused
     refused: str = ""  # why there is no estimate
     program: str = ""  # equal for configurations that compile to the same program
-    processor_seconds: float = 0.0  # of compiling, now
+    processor_seconds: float = 0.0  # that the answer took now, in all processes
     is_full: bool = False  # it was compiled in full, because a kernel was new
     compiled: CompiledProgram | None = None
 
@@ -138,7 +139,18 @@ class Estimator:
     def _estimate(
         self, child: Child, asked: tuple[bytes, Sequence[Option], EntryLayouts | None]
     ) -> Answer:
-        module, options, layouts = asked
+        begin = time.thread_time()
+        answer = self._find(child, *asked)
+        spent = answer.processor_seconds + time.thread_time() - begin
+        return replace(answer, processor_seconds=spent)
+
+    def _find(
+        self,
+        child: Child,
+        module: bytes,
+        options: Sequence[Option],
+        layouts: EntryLayouts | None,
+    ) -> Answer:
         checked = check_module(module)
         if isinstance(checked, str):
             return Answer(None, checked)

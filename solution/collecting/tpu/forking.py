@@ -35,6 +35,9 @@ from solution.collecting.tpu.libtpu import (
 from solution.system.errors import InputError
 
 LOOK_SECONDS = 0.003  # between two looks at the dumps
+# A copy may hang at once, where a thread of the process that it was copied from held a lock.
+FORKS, IDLE_SECONDS = 3, 60.0  # copies that are tried, and after how long without work it hangs
+IDLE = f"the compiler did nothing for {IDLE_SECONDS:.0f} seconds"
 MEMORY_LOOKS = 10  # looks at the dumps for each look at the memory
 DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 LAST_BYTES = 8000  # of what the compiler printed that are looked at
@@ -93,16 +96,23 @@ def serve_tpu(
 
 def _compile(compiler: Libtpu, request: Request, parent: Path) -> Compilation:
     folder = Path(tempfile.mkdtemp(dir=parent))
+    begin = time.process_time()
     try:
-        number = os.fork()
-        if number == 0:
-            _compile_and_exit(compiler, request, folder)
-        why, seconds = _watch(number, request, folder)
+        seconds = 0.0
+        for _ in range(FORKS):
+            number = os.fork()
+            if number == 0:
+                _compile_and_exit(compiler, request, folder)
+            why, spent = _watch(number, request, folder)
+            seconds += spent
+            if why != IDLE:
+                break
         passed, generated = (_read(folder, name) for name in (PASSED, GENERATED))
         is_by_chance, wanted = bool(why), generated if request.is_full else passed
         if not why and not wanted:
             why = _read_text(folder / REFUSED) or _find_last_words(folder / PRINTED)
         generated = generated if request.is_full else b""
+        seconds += time.process_time() - begin  # of forking and watching
         return Compilation(passed, generated, why, seconds, is_by_chance)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -131,7 +141,7 @@ def _watch(number: int, request: Request, folder: Path) -> tuple[str, float]:
     """
     ends = GENERATED_ENDS if request.is_full else PASSED_ENDS
     deadline = time.monotonic() + request.seconds
-    why, looks = "", 0
+    why, looks, worked = "", 0, Worked()
     while True:
         done, _, usage = os.wait4(number, os.WNOHANG)
         if done:
@@ -142,12 +152,32 @@ def _watch(number: int, request: Request, folder: Path) -> tuple[str, float]:
                 why = f"it took more than {request.seconds:g} seconds"
             elif looks % MEMORY_LOOKS == 0 and _measure_memory(number) > request.megabytes:
                 why = f"it took more than {request.megabytes:,} MB of memory"
+            elif looks % MEMORY_LOOKS == 0 and worked.look(number) > IDLE_SECONDS:
+                why = IDLE
             else:
                 time.sleep(LOOK_SECONDS)
                 continue
         os.kill(number, signal.SIGKILL)
         _, _, usage = os.wait4(number, 0)
         return why, usage.ru_utime + usage.ru_stime
+
+
+class Worked:
+    """When a process was last seen to have used a processor."""
+
+    def __init__(self) -> None:
+        self._ticks, self._moment = "", time.monotonic()
+
+    def look(self, number: int) -> float:
+        """Return for how many seconds a process has done nothing."""
+        try:
+            fields = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return 0.0
+        ticks = " ".join(fields[11:13])  # user, system
+        if ticks != self._ticks:
+            self._ticks, self._moment = ticks, time.monotonic()
+        return time.monotonic() - self._moment
 
 
 def _measure_memory(number: int) -> float:

@@ -1,0 +1,138 @@
+"""What an estimate of the TPU's compiler costs, and whether quick estimates equal full ones.
+
+    python -m benchmarks.tpu_speed --programs 6 --configurations 30 --checked 12
+
+For each target: programs of the project's families, each in random layouts, asked for one after
+the other as a collection does. Of the answers that needed no full compilation some are checked by
+one. Prints a line for each program and the bars: processor seconds (all processes) a configuration
+after the first ten of a program, equal estimates, kernels with two costs, and the memory of the
+process that forks.
+"""
+
+import argparse
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import psutil
+
+from solution.collecting.children import Child, Limits
+from solution.collecting.families import FAMILIES, write_programs
+from solution.collecting.program import Program, read_programs
+from solution.collecting.spaces import LayoutSpace
+from solution.collecting.target import parse_target
+from solution.collecting.tpu.asking import ask
+from solution.collecting.tpu.estimator import Estimator
+
+FIRST = 10  # configurations of a program that may teach its kernels
+MOST_NODES = 400
+
+
+@dataclass
+class Found:
+    """What the programs of one target took."""
+
+    seconds: list[float] = field(default_factory=list)  # after the first ten
+    full: int = 0  # of those
+    refused: list[str] = field(default_factory=list)
+    checked: int = 0
+    equal: int = 0
+
+
+def read_family_programs(folder: Path, count: int) -> list[Program]:
+    """Return programs of all families in turn, none with too many nodes."""
+    families = [name for names in FAMILIES.values() for name in names]
+    found: list[Program] = []
+    with Child(Limits(seconds=240)) as child:
+        for number in range(count):
+            family = families[number % len(families)]
+            paths = write_programs(folder, family, number // len(families) + 1)
+            (program,) = read_programs(paths[-1], child)
+            if len(program.nodes.opcodes) <= MOST_NODES:
+                found.append(program)
+    return found
+
+
+def measure_program(
+    program: Program, count: int, checked: int, quick: Estimator, full: Estimator, found: Found
+) -> None:
+    """Estimate a program's default and random layouts; check some of the quick answers."""
+    space = LayoutSpace(program, "random")
+    drawn = [space.default, *space.draw(np.random.default_rng(0), count, [])]
+    modules = [ask(program.module, program.configurable, values) for values in drawn]
+    answers = [quick.estimate(module) for module in modules]
+    later = answers[FIRST:]
+    found.seconds += [answer.processor_seconds for answer in later]
+    found.full += sum(answer.is_full for answer in later)
+    found.refused += [answer.refused for answer in answers if answer.refused]
+    fast = [place for place, answer in enumerate(answers) if not answer.is_full]
+    equal, chosen = 0, fast[:: max(1, len(fast) // checked)][:checked] if checked else []
+    for place in chosen:
+        other = full.estimate(modules[place])
+        same = (other.nanoseconds, other.program) == (
+            answers[place].nanoseconds,
+            answers[place].program,
+        )
+        equal += same
+        if not same:
+            print(f"  {program.name} {place}: {answers[place]} is not {other}"[:600])
+    found.checked, found.equal = found.checked + len(chosen), found.equal + equal
+    times = [answer.nanoseconds for answer in answers if answer.nanoseconds]
+    print(
+        f"{quick.target.name} {program.name}: {len(program.nodes.opcodes)} nodes, "
+        f"{np.median([a.processor_seconds for a in later]):.2f} s a configuration, "
+        f"{sum(a.is_full for a in later)} of {len(later)} in full, "
+        f"{len({a.program for a in answers})} programs of {len(answers)}, "
+        f"{min(times, default=0) / times[0]:.2f} to {max(times, default=0) / times[0]:.2f} of the "
+        f"default, {equal} of {len(chosen)} equal",
+        flush=True,
+    )
+
+
+def measure_target(name: str, programs: Sequence[Program], count: int, checked: int) -> None:
+    """Measure all programs for a target, and print its bars."""
+    found, target = Found(), parse_target(name)
+    with (
+        tempfile.TemporaryDirectory() as cache,
+        tempfile.TemporaryDirectory() as other,
+        Estimator(target, cache=Path(cache)) as quick,
+        Estimator(target, cache=Path(other), is_always_full=True) as full,
+    ):
+        memory: list[float] = []
+        for program in programs:
+            measure_program(program, count, checked, quick, full, found)
+            memory.append(_measure_memory())
+        conflicts = quick.conflicts + full.conflicts
+    print(
+        f"{name}: median {np.median(found.seconds):.2f} processor seconds (mean "
+        f"{np.mean(found.seconds):.2f}), {found.full} of {len(found.seconds)} in full; "
+        f"{found.equal} of {found.checked} checked are equal; {conflicts} conflicts; "
+        f"{len(found.refused)} refused {set(found.refused)}; memory of the processes "
+        f"{memory[0]:.0f} MB, in the end {memory[-1]:.0f} MB",
+        flush=True,
+    )
+
+
+def _measure_memory() -> float:
+    """Return the megabytes of the children of this process."""
+    children = psutil.Process().children()
+    return sum(child.memory_info().rss for child in children) / 2**20
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--targets", default="tpu:v3,tpu:v5e")
+    parser.add_argument("--programs", type=int, default=6)
+    parser.add_argument("--configurations", type=int, default=30)
+    parser.add_argument("--checked", type=int, default=12, help="of each program")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        programs = read_family_programs(Path(folder), given.programs)
+    for name in given.targets.split(","):
+        measure_target(name, programs, given.configurations, given.checked)
+
+
+if __name__ == "__main__":
+    main()
