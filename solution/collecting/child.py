@@ -16,6 +16,7 @@ import numpy as np
 
 from solution.collecting.comparison import find_deviation
 from solution.collecting.compiler import Compiler, Executable, Flags, RefusedError
+from solution.programs.forms import STABLEHLO
 from solution.system.errors import InputError
 
 WARM_UPS = 2  # runs before a new executable is looked at
@@ -35,6 +36,15 @@ class Lower:
     """Reply: the module's bytes and the arguments, or none, by name of the program."""
 
     path: Path
+
+
+@dataclass(frozen=True)
+class Parse:
+    """Reply: the bytes of a module, which stands in a text or in bytecode."""
+
+    form: str  # of solution.programs.forms
+    content: str | bytes
+    function: str = ""  # of StableHLO, that is the program; empty: main, or the only one
 
 
 @dataclass(frozen=True)
@@ -123,6 +133,7 @@ class Workshop:
         self._loaded: dict[str, Executable] = {}
         self._answers: dict[type, Callable[[Any], Any]] = {
             Lower: self._lower,
+            Parse: self._parse,
             Open: self._open,
             Compile: self._compile,
             Optimise: self._optimise,
@@ -143,6 +154,11 @@ class Workshop:
         from solution.collecting.program_file import lower_file
 
         return lower_file(self._compiler, request.path)
+
+    def _parse(self, request: Parse) -> bytes:
+        if request.form == STABLEHLO:
+            return self._compiler.parse_stablehlo(request.content, request.function)
+        return self._compiler.parse_hlo(str(request.content))
 
     def _open(self, request: Open) -> Compiled:
         self._arguments = self._compiler.place(request.arguments)

@@ -1,6 +1,7 @@
 """The parent's side of a child process: it is asked, watched, and ended where it goes too far."""
 
 import os
+import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +20,10 @@ from solution.system.processes import SPAWN, start_child
 
 WATCH_SECONDS = 0.02  # between two looks at a child's memory
 START_SECONDS = 120.0
+# What XLA prints before it ends a process for the environment variable XLA_FLAGS.
+UNKNOWN_FLAGS = re.compile(r"Unknown flags? in XLA_FLAGS: (.*\S)")
+WRONG_VALUE = re.compile(r"Couldn't interpret value (\S*) for flag (\S+)")
+NO_FLAGS_FILE = re.compile(r"Could not open file (\".*?\") to read flags .*\"XLA_FLAGS\"")
 LAST_LINES = 4000  # bytes of what a child printed that are looked at
 
 
@@ -147,14 +152,40 @@ class Child:
         return reason
 
     def _last_words(self) -> str:
-        """What the compiler printed before it aborted, or how the process ended."""
+        """What the compiler printed before it aborted, or how the process ended.
+
+        Raises InputError where the user's XLA_FLAGS are to blame.
+        """
         self._process.join(1)
-        text = self._errors.read_bytes()[self._said :][-LAST_LINES:].decode(errors="replace")
+        printed = self._errors.read_bytes()[self._said :]
+        if defect := find_flag_defect(printed.decode(errors="replace")):
+            self.end()
+            raise InputError(defect)
+        text = printed[-LAST_LINES:].decode(errors="replace")
         for line in reversed(text.splitlines()):
             for word in ("Check failed: ", "LLVM ERROR: ", "Error: "):
                 if word in line:
                     return line[line.index(word) :][:300]
         return f"the process ended with {self._process.exitcode}"
+
+
+def find_flag_defect(printed: str) -> str:
+    """What is wrong with XLA_FLAGS, by what XLA printed before it ended; empty: nothing."""
+    advice = "Take it out, or unset XLA_FLAGS; the file is not to blame."
+    for line in printed.splitlines():
+        if found := UNKNOWN_FLAGS.search(line):
+            return f"XLA does not know {found[1]} in the environment variable XLA_FLAGS. {advice}"
+        if found := WRONG_VALUE.search(line):
+            return (
+                f"XLA cannot read the value {found[1]} of --{found[2].rstrip('.')} in the "
+                f"environment variable XLA_FLAGS. {advice}"
+            )
+        if found := NO_FLAGS_FILE.search(line):
+            return (
+                f"XLA takes the environment variable XLA_FLAGS, {found[1]}, for the name of a file "
+                f"that is not there: a flag begins with --. {advice}"
+            )
+    return ""
 
 
 def choose_core() -> int | None:

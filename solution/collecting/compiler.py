@@ -28,6 +28,7 @@ OLDEST = Version("0.9")  # of jax; that of 0.8 knows no tiles as an option
 INSTALL = how_to_install("collect")
 # Fields of CompileOptionsProto, ExecutableBuildOptionsProto and DebugOptions, by which options go
 # that have no name of their own: a map from text to text.
+NO_MAIN = "requires module with `main` function"  # what XLA says
 BUILD_OPTIONS, DEBUG_OPTIONS, BACKEND_OPTIONS = 3, 3, 500
 
 
@@ -84,17 +85,23 @@ class Compiler:
 
     def lower(
         self, function: Callable[..., Any], arguments: Sequence[Any]
-    ) -> tuple[bytes, list[np.ndarray]]:
+    ) -> tuple[bytes, list[np.ndarray | None]]:
         """The module of a function as jax makes it, and its arguments in the order of the module.
 
-        Arguments are trees of arrays; their leaves become parameters, also those not used.
+        Arguments are trees of arrays; their leaves become parameters, also those not used. Of a
+        jax.ShapeDtypeStruct, which has no numbers, there is None.
         """
         leaves = self._jax.tree_util.tree_leaves(arguments)
         with self._jax.default_device(self._device):
             lowered = self._jax.jit(function, keep_unused=True).lower(*arguments)
             module = lowered.compiler_ir("hlo").as_serialized_hlo_module_proto()
-            values = [np.asarray(self._jax.numpy.asarray(self._open_key(leaf))) for leaf in leaves]
+            values = [self._find_numbers(leaf) for leaf in leaves]
         return module, values
+
+    def _find_numbers(self, leaf: Any) -> np.ndarray | None:
+        if isinstance(leaf, self._jax.ShapeDtypeStruct):
+            return None
+        return np.asarray(self._jax.numpy.asarray(self._open_key(leaf)))
 
     def _open_key(self, leaf: Any) -> Any:
         """The numbers of a key of random numbers: as such it becomes a parameter."""
@@ -103,10 +110,34 @@ class Compiler:
         )
         return self._jax.random.key_data(leaf) if is_key else leaf
 
-    def parse_stablehlo(self, text: str) -> bytes:
-        """The module of StableHLO in MLIR's text form."""
+    def parse_stablehlo(self, content: str | bytes, function: str = "") -> bytes:
+        """The module of StableHLO in MLIR's text or bytecode.
+
+        Args:
+            function: that is the program; by default that which is called main, or the only one.
+
+        Raises RefusedError for a text of another kind, and where it has several functions, and none
+        is called main.
+        """
+        if not function:
+            try:
+                return self._convert(content)
+            except RefusedError as error:
+                if NO_MAIN not in str(error):
+                    raise
+        from solution.programs.functions import make_main
+
         try:
-            computation = self._internals.mlir.mlir_module_to_xla_computation(text)
+            content = make_main(content, function)
+        except InputError as error:
+            raise RefusedError(str(error)) from error
+        except Exception as error:
+            raise RefusedError(shorten(error)) from error
+        return self._convert(content)
+
+    def _convert(self, content: str | bytes) -> bytes:
+        try:
+            computation = self._internals.mlir.mlir_module_to_xla_computation(content)
         except Exception as error:
             raise RefusedError(shorten(error)) from error
         return bytes(computation.as_serialized_hlo_module_proto())

@@ -10,20 +10,36 @@ from typing import Any
 import numpy as np
 
 from solution.collecting.arguments import make_arguments
-from solution.collecting.child import Lower, Refusal
+from solution.collecting.child import Lower, Parse, Refusal
 from solution.collecting.children import Child, ChildDiedError
 from solution.collecting.portable import make_portable
-from solution.collecting.program_file import PYTHON, SUFFIXES
 from solution.data.hlo.messages import MESSAGES, check_sizes, read_records
 from solution.data.hlo.nodes import Nodes, find_configurable, read_nodes
 from solution.domain.codebook_encoder import encode
 from solution.domain.collection import collection
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import LAYOUT_UNSET, NUM_LAYOUT_FEATURES, NUM_TILE_FEATURES
+from solution.programs.forms import (
+    HLO,
+    PROTOBUF,
+    STABLEHLO,
+    Source,
+    find_form,
+    list_sources,
+)
+from solution.programs.left_out import describe_left_out, find_left_out, restore_constants
+from solution.programs.obstacles import describe_module, find_obstacle
 from solution.system.errors import InputError
 from solution.system.names import make_safe
+from solution.system.wording import join_names
 
-PROTOBUF = ".pb"
+PYTHON, PROTOBUF_SUFFIX = ".py", ".pb"
+OF_PYTHON = "Python with a jax function or a torch module"
+# What a text is taken for that does not say it.
+FORMS = {".hlo": HLO, ".txt": HLO, ".mlir": STABLEHLO, ".stablehlo": STABLEHLO}
+KNOWN = (PROTOBUF_SUFFIX, ".binpb", *FORMS)
+MODULE_BEGIN = b"\n"  # the first field, which every module and every record of it has
+MOST_NAMED = 10
 UNSEEDED = "A program that draws random numbers without a seed is another one each time it is read."
 
 
@@ -33,7 +49,10 @@ class Program:
 
     name: str
     module: Any  # the message Module, as the graph shows it
-    given: list[np.ndarray] | None  # what its file calls it with; None: it does not say
+    # What its file calls it with, None for one without numbers; None: it does not say
+    given: list[np.ndarray | None] | None
+    notes: tuple[str, ...] = ()  # sentences on what of the file is looked at, and what is not
+    obstacle: str = ""  # why it cannot be run on one device of this machine
 
     @cached_property
     def arguments(self) -> list[np.ndarray]:
@@ -41,7 +60,14 @@ class Program:
 
         Raises InputError where numbers of a parameter's type cannot be drawn.
         """
-        return make_arguments(self.module, self.name) if self.given is None else self.given
+        given = self.given
+        if given is not None and all(array is not None for array in given):
+            return [array for array in given if array is not None]
+        drawn = make_arguments(self.module, self.name)
+        if given is None:
+            return drawn
+        pairs = zip(given, drawn, strict=True)
+        return [own if array is None else array for array, own in pairs]
 
     @cached_property
     def nodes(self) -> Nodes:
@@ -69,26 +95,71 @@ class Program:
         return found.hexdigest()[:16]
 
 
-def read_programs(path: Path, child: Child) -> Iterator[Program]:
-    """The programs of a file: one, or as many as a protobuf of tuning records has.
+@dataclass(frozen=True)
+class Wanted:
+    """Which programs of a file are meant; by default all of its modules."""
+
+    module: str = ""  # the name of a module, or its number from 1
+    function: str = ""  # of StableHLO, that is the program; by default main, or the only one
+
+
+def read_programs(
+    path: Path, child: Child, wanted: Wanted | None = None, *, runs: bool = True
+) -> Iterator[Program]:
+    """The programs of a file: one, or as many as it has modules.
+
+    Args:
+        runs: they are to be run here, on one device.
 
     Raises:
-        InputError: no such file, of no known form, or one that jax or XLA refuses.
+        InputError: no such file, of no known form, or one that jax or XLA refuses; or one that
+            cannot be run here, where it is to be.
     """
+    wanted = wanted or Wanted()
     if path.is_dir():
         raise InputError(f"{path}: is a folder. Give the file of one program in it.")
     if not path.is_file():
         raise InputError(f"{path}: there is no such file. Give a program's file.")
-    if path.suffix == PROTOBUF:
-        yield from _read_protobuf(path)
-    elif path.suffix in SUFFIXES:
-        yield _read_source(path, child)
+    if path.suffix == PYTHON:
+        found = [_read_python(path, child, runs=runs)]
     else:
-        known = "; ".join(f"{suffix}: {what}" for suffix, what in SUFFIXES.items())
+        data = path.read_bytes()
+        form = find_form(data) or FORMS.get(path.suffix, "")
+        if not data.strip():
+            raise InputError(f"{path}: expected {form or 'a program'}, found an empty file.")
+        if form == PROTOBUF and (path.suffix in KNOWN or data.startswith(MODULE_BEGIN)):
+            found = _read_protobuf(path)
+        elif form in (HLO, STABLEHLO):
+            found = _read_sources(path, list_sources(data, form), child, wanted, runs=runs)
+        else:
+            raise _refuse_form(path, form)
+    if wanted.function and not (path.suffix != PYTHON and form == STABLEHLO):
+        raise InputError(f"{path}: --function names one of StableHLO. Leave it out.")
+    for place in pick_modules(path, [p.module.name for p in found], wanted.module):
+        program = found[place]
+        if runs and program.obstacle:
+            raise InputError(f"{path}: {program.obstacle}")
+        check_sizes(program.module, str(path))
+        yield program
+
+
+def pick_modules(path: Path, names: list[str], wanted: str) -> list[int]:
+    """Which of the modules of a file are meant: by a name or a number from 1; empty: all.
+
+    Raises InputError where there is no such module, or several of the name.
+    """
+    if not wanted:
+        return list(range(len(names)))
+    found = [place for place, name in enumerate(names) if name == wanted]
+    if not found and wanted.isdecimal() and 1 <= int(wanted) <= len(names):
+        found = [int(wanted) - 1]
+    if len(found) != 1:
         raise InputError(
-            f"{path}: expected the file of a program, by its suffix ({known}; {PROTOBUF}: a dump "
-            f"or tuning records), found {path.suffix or 'none'}."
+            f"{path}: expected one module {wanted}, found {len(found)}. It has "
+            f"{join_names(names, MOST_NAMED)}; give --module a name, or a number from 1 to "
+            f"{len(names)}."
         )
+    return found
 
 
 def make_graph(program: Program, name: str) -> Graph:
@@ -118,36 +189,75 @@ def name_program(path: Path, place: int | None = None) -> str:
         place: of the program, where the file has several.
     """
     name = path.stem
-    if path.suffix == PROTOBUF:
+    if path.suffix == PROTOBUF_SUFFIX:
         name = name.removesuffix(".hlo")
     if place is not None:
         name = f"{name}_{place}"
     return make_safe(name)
 
 
-def _read_protobuf(path: Path) -> Iterator[Program]:
+def _read_protobuf(path: Path) -> list[Program]:
     modules = [record.module for record in read_records(path)]
-    for place, module in enumerate(modules):
-        name = name_program(path, place if len(modules) > 1 else None)
-        yield Program(name, module, None)
+    return [
+        Program(
+            name_program(path, place if len(modules) > 1 else None),
+            module,
+            None,
+            tuple(describe_module(module)),
+            find_obstacle(module),
+        )
+        for place, module in enumerate(modules)
+    ]
 
 
-def _read_source(path: Path, child: Child) -> Program:
+def _read_sources(
+    path: Path, sources: list[Source], child: Child, wanted: Wanted, *, runs: bool
+) -> list[Program]:
+    """The modules of a text, or of bytecode."""
+    found = []
+    for place, source in enumerate(sources):
+        name = name_program(path, place if len(sources) > 1 else None)
+        data = _ask(path, child, Parse(source.form, source.content, wanted.function), source.form)
+        module = MESSAGES["Module"].FromString(data)
+        constants = len(find_left_out(module))
+        numbers = restore_constants(module, str(path), fill=runs)
+        said = [describe_left_out(source.form, constants, numbers)] if constants else []
+        notes = (*said, *describe_module(module, source))
+        found.append(Program(name, module, None, notes, find_obstacle(module, source)))
+    return found
+
+
+def _read_python(path: Path, child: Child, *, runs: bool) -> Program:
     if not path.read_bytes().strip():
-        raise InputError(f"{path}: expected {SUFFIXES[path.suffix]}, found an empty file.")
+        raise InputError(f"{path}: expected {OF_PYTHON}, found an empty file.")
     if child.has_run_python:
         child.end()  # with all that the file changed there: each is read as if it were alone
     try:
-        reply = child.ask(Lower(path.absolute()))
+        data, arguments = _ask(path, child, Lower(path.absolute()), OF_PYTHON)
+    finally:
+        child.has_run_python = True
+    module = MESSAGES["Module"].FromString(data)
+    notes, obstacle = tuple(describe_module(module)), find_obstacle(module)
+    return Program(name_program(path), module, arguments, notes, obstacle)
+
+
+def _ask(path: Path, child: Child, request: Lower | Parse, expected: str) -> Any:
+    try:
+        reply = child.ask(request)
     except ChildDiedError as error:
         raise InputError(
             f"{path}: reading it failed: {error}. Expected a file that is read within the limits."
         ) from error
-    finally:
-        child.has_run_python = path.suffix == PYTHON
     if isinstance(reply, Refusal):
-        raise InputError(f"{path}: expected {SUFFIXES[path.suffix]}, but: {reply.reason}")
-    data, arguments = reply
-    module = MESSAGES["Module"].FromString(data)
-    check_sizes(module, str(path))
-    return Program(name_program(path), module, arguments)
+        raise InputError(f"{path}: expected {expected}, but: {reply.reason}")
+    return reply
+
+
+def _refuse_form(path: Path, form: str) -> InputError:
+    found = "neither" if form else "a text that begins otherwise"
+    return InputError(
+        f"{path}: expected a program: {OF_PYTHON} ({PYTHON}), a text of HLO (it begins with "
+        "HloModule) or StableHLO (with a module or a function), StableHLO's bytecode, what "
+        "jax.export serializes, a dump or tuning records of protobuf "
+        f"({PROTOBUF_SUFFIX}); found {found}."
+    )

@@ -1,4 +1,4 @@
-"""Read the file of a program in the child: a python file with a jax function, or text of XLA's.
+"""Read a Python file with a jax function or a torch module, in the child.
 
     \"\"\"Ten lines are enough: `program` is the function, `arguments` what it is called with.\"\"\"
 
@@ -30,45 +30,23 @@ TRACED = (
     "Expected a function that jax traces with arrays alone: what stays a Python value, such as a "
     "name or a static number, is set in `program`, as functools.partial does."
 )
-CALLBACK = b"python_cpu_callback"  # in the names of what XLA calls to come back to Python
-PYTHON = ".py"
-SUFFIXES = {
-    PYTHON: "python with a jax function or a torch module",
-    ".mlir": "StableHLO text",
-    ".stablehlo": "StableHLO text",
-    ".hlo": "HLO text",
-    ".txt": "HLO or StableHLO text",
-}
 
 
-def lower_file(compiler: Compiler, path: Path) -> tuple[bytes, list[np.ndarray] | None]:
-    """The serialized module of the file, and its arguments where it has some.
+def lower_file(compiler: Compiler, path: Path) -> tuple[bytes, list[np.ndarray | None]]:
+    """The serialized module of a Python file, and its arguments: None for one without numbers.
 
-    A python file may change jax's settings, the environment and what is imported: the process that
-    ran it must read no other file.
+    It may change jax's settings, the environment and what is imported: the process that ran it must
+    read no other file.
 
-    Raises:
-        InputError: a python file without a program, or with one that fails.
-        RefusedError: text that is none of XLA's.
+    Raises InputError for a file without a program, or with one that fails.
     """
-    if path.suffix == PYTHON:
-        sys.path.insert(0, str(path.absolute().parent))
-        _seed()
-        function, arguments = _import_program(path)
-        try:
-            module, values = compiler.lower(function, arguments)
-        except Exception as error:
-            raise _failed(path, "tracing `program` with `arguments`", error, TRACED) from error
-        if CALLBACK in module:
-            raise InputError(
-                f"{path}: calls back into Python (jax.debug.print, pure_callback, ...), and is "
-                "timed in a process that has no such function. Leave that out."
-            )
-        return module, values
-    text = path.read_text(encoding="utf-8-sig")  # editors of Windows begin it with a mark
-    if "stablehlo." in text or "func.func" in text:
-        return compiler.parse_stablehlo(text), None
-    return compiler.parse_hlo(text), None
+    sys.path.insert(0, str(path.absolute().parent))
+    _seed()
+    function, arguments = _import_program(path)
+    try:
+        return compiler.lower(function, arguments)
+    except Exception as error:
+        raise _failed(path, "tracing `program` with `arguments`", error, TRACED) from error
 
 
 def _seed() -> None:

@@ -2,10 +2,11 @@
 
 import dataclasses
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,10 +23,16 @@ from solution.serving.calibration import Facts, describe_graph
 from solution.store.graph_file import SUFFIX, read_prepared, read_record
 from solution.system.errors import InputError
 
+if TYPE_CHECKING:
+    from solution.collecting.children import Child
+    from solution.collecting.program import Wanted
+
 MOST = 1 << 60  # nodes, edges
 NPZ, PROTOBUF = ".npz", (".pb", ".binpb")
 REPORT = "-memory-usage-report.pb"  # what XLA dumps beside a module, and is none
-TEXT = (".hlo", ".txt", ".mlir", ".stablehlo", ".py")  # what jax makes a module of
+TEXT = (".hlo", ".mlir", ".stablehlo")
+LOOSE = (".txt", ".py")  # of a folder they are not read: most are no programs, and one is run
+DUMPED, AS_PROTO = "before_optimizations.txt", "before_optimizations.hlo.pb"  # by XLA
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,46 +43,58 @@ class Question:
     facts: Facts  # of the whole program
     file: Path  # where it is described
     made: bool = False  # whether its configurations were made here
+    notes: tuple[str, ...] = ()  # sentences on what of the file is looked at, and what is not
 
 
 def read_questions(
-    path: Path, collection: str | None = None, configs: int | None = None
+    path: Path,
+    collection: str | None = None,
+    configs: int | None = None,
+    wanted: "Wanted | None" = None,
 ) -> Iterator[Question]:
-    """Every graph of a file, of a prepared store, or of a folder with npz files.
+    """Every graph of a file, of a prepared store, or of a folder with npz files or dumps.
 
-    In a folder, as XLA dumps one, a program in which nothing may be configured is left out with a
-    warning.
+    Of several programs, one in which nothing may be configured is left out with a warning.
 
     Args:
         collection: what graphs belong to, where the path does not say it.
         configs: make so many configurations; by default only for a program that has just one.
+        wanted: which programs of a file are meant; by default all.
 
     Raises:
         InputError: there is nothing of the kind, it is no graph, or nothing may be configured.
     """
-    is_empty = True
-    for question in _read(path, collection):
-        is_whole = question.facts == describe_graph(question.graph)
-        if configs is not None and not is_whole:
-            raise InputError(
-                f"{path}: {question.graph.name} is pruned, and configurations are made for whole "
-                "programs. Give the file that the store was prepared from."
-            )
-        if configs is not None or (question.graph.num_configs == 1 and is_whole):
-            try:
-                made = make_candidates(question.graph, DEFAULT if configs is None else configs)
-            except NothingToChooseError:
-                if not path.is_dir():
-                    raise
-                from solution.system.progress import warn  # takes long to import
+    from solution.system.progress import warn  # takes long to import
 
-                warn(f"{question.file}: left out, for nothing in it may be configured.")
-                continue
-            question = dataclasses.replace(question, graph=made, made=True)
-        is_empty = False
-        yield question
+    is_empty, left_out = True, []
+    with _Reader(collection, wanted) as reader:
+        for question in reader.read(path):
+            try:
+                yield _make_configs(question, configs, path)
+                is_empty = False
+            except NothingToChooseError as error:
+                left_out.append((question.file, error))
+    if is_empty and len(left_out) == 1 and not path.is_dir():
+        raise left_out[0][1]
+    for file, _ in left_out:
+        warn(f"{file}: left out, for nothing in it may be configured.")
     if is_empty:
         raise InputError(f"{path}: holds no program in which anything may be configured.")
+
+
+def _make_configs(question: Question, configs: int | None, path: Path) -> Question:
+    """The question with configurations, where it has none or `configs` are asked for."""
+    graph = question.graph
+    is_whole = question.facts == describe_graph(graph)
+    if configs is not None and not is_whole:
+        raise InputError(
+            f"{path}: {graph.name} is pruned, and configurations are made for whole programs. Give "
+            "the file that the store was prepared from."
+        )
+    if configs is None and not (graph.num_configs == 1 and is_whole):
+        return question
+    made = make_candidates(graph, DEFAULT if configs is None else configs)
+    return dataclasses.replace(question, graph=made, made=True)
 
 
 def read_graph(
@@ -111,54 +130,103 @@ def read_question(
     return found[0]
 
 
-def _read(path: Path, collection: str | None) -> Iterator[Question]:
-    if path.is_dir():
-        yield from _read_folder(path, collection)
-    elif path.suffix == SUFFIX:
-        yield _read_prepared(path)
-    elif path.suffix in PROTOBUF:
-        yield from (_ask(graph, path) for graph in _read_modules(path, collection))
-    elif path.suffix in TEXT:
-        yield _ask(_read_text(path, collection), path)
-    elif path.suffix == NPZ:
-        found = identify_file(path, collection)
-        yield _ask(read_npz(found.path, found.collection), path)
-    else:
-        raise InputError(
-            f"{path}: expected a folder, a store or a file {NPZ}, {', '.join(PROTOBUF)}, "
-            f"{', '.join(TEXT)}, found {path.suffix or 'none of these suffixes'}."
-        )
+class _Reader:
+    """Reads files; a text is read by XLA, in a process that is started where it is needed.
+
+    On a wrong text it may abort.
+    """
+
+    def __init__(self, collection: str | None, wanted: "Wanted | None") -> None:
+        self._collection, self._wanted = collection, wanted
+        self._stack = ExitStack()
+        self._child: Child | None = None
+
+    def __enter__(self) -> "_Reader":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def read(self, path: Path) -> Iterator[Question]:
+        """The graphs of a file or a folder, with the configurations that they have."""
+        if path.is_dir():
+            yield from self._read_folder(path)
+        elif path.suffix == SUFFIX:
+            yield _read_prepared(path)
+        elif path.suffix == NPZ:
+            found = identify_file(path, self._collection)
+            yield _ask(read_npz(found.path, found.collection), path)
+        elif path.suffix in PROTOBUF or (path.is_file() and _is_protobuf(path)):
+            yield from self._read_records(path)
+        elif path.suffix in (*TEXT, *LOOSE) or path.is_file():
+            yield from self._read_programs(path)
+        else:
+            raise InputError(
+                f"{path}: expected a folder, a store or a file {NPZ}, {', '.join(PROTOBUF)}, "
+                f"{', '.join((*TEXT, *LOOSE))}, found {path.suffix or 'none of these suffixes'}."
+            )
+
+    def _read_folder(self, folder: Path) -> Iterator[Question]:
+        """A store's graphs; or its npz files, modules and dumps; or the competition's npz files."""
+        from solution.store.store import Store, is_store  # takes long to import
+
+        if is_store(folder):
+            for file, seal in Store.open(folder).seals().items():
+                yield _read_prepared(file, seal)
+            return
+        own = [path for path in sorted(folder.iterdir()) if _is_program(path)]
+        for path in own:
+            yield from self.read(path)
+        if not own:
+            for found in find_files(folder):
+                yield _ask(read_npz(found.path, found.collection), found.path)
+
+    def _read_records(self, path: Path) -> Iterator[Question]:
+        """The modules of a protobuf, with the configurations that its records have."""
+        from solution.collecting.program import pick_modules
+        from solution.programs.obstacles import describe_module
+
+        messages = read_records(path)
+        if self._wanted:
+            if self._wanted.function:
+                raise InputError(f"{path}: --function names one of StableHLO. Leave it out.")
+            places = pick_modules(path, [m.module.name for m in messages], self._wanted.module)
+            messages = [messages[place] for place in places]
+        graphs = self._make_graphs(path, messages)
+        for graph, message in zip(graphs, messages, strict=True):
+            notes = () if message.runs else tuple(describe_module(message.module))
+            yield dataclasses.replace(_ask(graph, path), notes=notes)
+
+    def _read_programs(self, path: Path) -> Iterator[Question]:
+        from solution.collecting.children import Child, Limits
+        from solution.collecting.program import read_programs
+
+        if self._child is None:
+            self._child = self._stack.enter_context(Child(Limits()))
+        programs = list(read_programs(path, self._child, self._wanted, runs=False))
+        messages = [MESSAGES["TuningRecord"](module=program.module) for program in programs]
+        for graph, program in zip(self._make_graphs(path, messages), programs, strict=True):
+            yield dataclasses.replace(_ask(graph, path), notes=program.notes)
+
+    def _make_graphs(self, path: Path, messages: Sequence[Any]) -> Iterator[Graph]:
+        """Of messages TuningRecord that were read from a file."""
+        is_tile = self._collection in TILE
+        for record in make_records(path, messages, None if is_tile else self._collection):
+            yield _as_kernel(record.graph) if is_tile else record.graph
 
 
-def _read_folder(folder: Path, collection: str | None) -> Iterator[Question]:
-    """A store's graphs; or its own npz files and modules; or npz files as the competition's lie."""
-    from solution.store.store import Store, is_store  # takes long to import
-
-    if is_store(folder):
-        for file, seal in Store.open(folder).seals().items():
-            yield _read_prepared(file, seal)
-        return
-    own = sorted(
-        path
-        for path in folder.iterdir()
-        if path.suffix in (NPZ, *PROTOBUF) and not path.name.endswith(REPORT)
-    )
-    for path in own:
-        yield from _read(path, collection)
-    if not own:
-        for found in find_files(folder):
-            yield _ask(read_npz(found.path, found.collection), found.path)
+def _is_program(path: Path) -> bool:
+    """Whether a file of a folder is a graph or a program: of dumps those before optimisation."""
+    if path.name.endswith(DUMPED):
+        return not path.with_name(path.name.removesuffix(DUMPED) + AS_PROTO).exists()
+    return path.suffix in (NPZ, *PROTOBUF, *TEXT) and not path.name.endswith(REPORT)
 
 
-def _read_modules(path: Path, collection: str | None) -> Iterator[Graph]:
-    return _make_graphs(path, read_records(path), collection)
+def _is_protobuf(path: Path) -> bool:
+    from solution.programs.forms import PROTOBUF as BINARY
+    from solution.programs.forms import find_form
 
-
-def _make_graphs(path: Path, messages: Sequence[Any], collection: str | None) -> Iterator[Graph]:
-    """Of messages TuningRecord that were read from a file."""
-    of_layouts = None if collection in TILE else collection
-    for record in make_records(path, messages, of_layouts):
-        yield _as_kernel(record.graph) if collection in TILE else record.graph
+    return path.suffix != ".py" and find_form(path.read_bytes()) == BINARY
 
 
 def _as_kernel(graph: Graph) -> Graph:
@@ -177,17 +245,6 @@ def _as_kernel(graph: Graph) -> Graph:
         configs=np.zeros((1, NUM_TILE_FEATURES), np.float32),
         options=None,
     )
-
-
-def _read_text(path: Path, collection: str | None) -> Graph:
-    """Text is read by XLA itself, in a process of its own: on a wrong one it may abort."""
-    from solution.collecting.children import Child, Limits
-    from solution.collecting.program import read_programs
-
-    with Child(Limits()) as child:
-        (program,) = read_programs(path, child)
-    (graph,) = _make_graphs(path, [MESSAGES["TuningRecord"](module=program.module)], collection)
-    return graph
 
 
 def _ask(graph: Graph, file: Path) -> Question:

@@ -1,0 +1,1 @@
+"""Programs as people have them: which form a file has, and the module that it holds."""

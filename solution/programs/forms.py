@@ -1,0 +1,152 @@
+"""Tell by its bytes which form of a program a file has, and divide it into its modules.
+
+A text of HLO begins with HloModule, whatever stands in its strings; one of StableHLO, or of VHLO,
+with a module or a function. Lines of a log before it are left out. Where a text was printed without
+its large constants, a custom call named LEFT_OUT is written in place of each, which the reader of
+the module replaces by numbers.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+
+HLO, STABLEHLO, PROTOBUF = "HLO", "StableHLO", "protobuf"
+BYTECODE = b"ML\xefR"  # begins MLIR's bytecode, also inside of what jax.export serializes
+LEFT_OUT = "fastslow.constant_left_out"
+BOM = "\ufeff"
+LOOKED_AT = 256  # letters, by which text is told from anything else
+LENGTH = 4  # bytes before a vector of flatbuffers, which say how long it is
+
+HLO_BEGIN = re.compile(
+    r"^(?P<log>[IWEF]\d{4} .*?\] ?)?[ \t]*HloModule[ \t]+(?P<name>[^\s,]+)", re.M
+)
+MLIR_BEGIN = re.compile(
+    r"^[ \t]*(?:\"?builtin\.module\b|module\b[ \t]*(?:@|attributes\b|\{)|\"?func\.func\b"
+    r"|\"?vhlo\.func|[#!]\w+[ \t]*=)",
+    re.M,
+)
+MLIR_NAME = re.compile(r"^[ \t]*(?:builtin\.)?module[ \t]+@(\"[^\"]*\"|[\w$.-]+)", re.M)
+DIVIDER = re.compile(r"^[ \t]*// -----.*$", re.M)
+LOG = re.compile(r"^[IWEF]\d{4} .*?\] ?", re.M)
+HLO_LEFT_OUT = re.compile(r"\bconstant\(\{\.\.\.\}\)")
+MLIR_LEFT_OUT = (
+    re.compile(r"\bstablehlo\.constant dense_resource<__elided__> : (tensor<[^<>]*>)"),
+    re.compile(
+        r"\"stablehlo\.constant\"\(\) <\{value = dense_resource<__elided__> : tensor<[^<>]*>\}>"
+        r" : \(\) -> (tensor<[^<>]*>)"
+    ),
+)
+# How many partitions and replicas a module is meant for.
+HLO_COUNTS = re.compile(r"\bnum_partitions=(\d+)"), re.compile(r"\breplica_count=(\d+)")
+MLIR_COUNTS = (
+    re.compile(r"\bmhlo\.num_partitions = (\d+)"),
+    re.compile(r"\bmhlo\.num_replicas = (\d+)"),
+)
+
+
+@dataclass(frozen=True)
+class Source:
+    """One module as a compiler reads it."""
+
+    form: str  # HLO or STABLEHLO
+    content: str | bytes  # bytes: MLIR's bytecode
+    name: str = ""  # of the module, where the text says it
+    partitions: int = 1  # that the module is meant for
+    replicas: int = 1
+
+
+def find_form(data: bytes) -> str:
+    """HLO, STABLEHLO or PROTOBUF; empty for a text without the beginning of a module."""
+    if find_bytecode(data) is not None:
+        return STABLEHLO
+    text = decode(data)
+    if text is None:
+        return PROTOBUF
+    begin = HLO_BEGIN.search(text)
+    if MLIR_BEGIN.search(text[: begin.start()] if begin else text):
+        return STABLEHLO
+    return HLO if begin else ""
+
+
+def find_bytecode(data: bytes) -> bytes | None:
+    """The MLIR bytecode that is all of the bytes, or that jax.export has put among others."""
+    if data.startswith(BYTECODE):
+        return data
+    begin = data.find(BYTECODE)
+    # A file of flatbuffers begins with a multiple of four, a module of protobuf with 10.
+    if begin < LENGTH or data[0] % LENGTH:
+        return None
+    length = int.from_bytes(data[begin - LENGTH : begin], "little")
+    return data[begin : begin + length] if length <= len(data) - begin else None
+
+
+def decode(data: bytes) -> str | None:
+    """The text in UTF-8 or UTF-16, without the mark that editors begin it with; None: no text."""
+    try:
+        text = data.decode(json.detect_encoding(data)).removeprefix(BOM)
+    except UnicodeDecodeError:
+        return None
+    is_text = all(sign.isprintable() or sign in "\n\r\t\f" for sign in text[:LOOKED_AT])
+    return text if is_text else None
+
+
+def list_sources(data: bytes, form: str) -> list[Source]:
+    """The modules of a file that is no protobuf, in their order.
+
+    Args:
+        form: HLO or STABLEHLO.
+    """
+    bytecode = find_bytecode(data)
+    if bytecode is not None:
+        return [Source(STABLEHLO, bytecode)]
+    text = (decode(data) or "").replace("\r\n", "\n")
+    divide = _divide_hlo if form == HLO else _divide_mlir
+    return [_describe(form, part) for part in divide(text)]
+
+
+def _divide_hlo(text: str) -> list[str]:
+    begins = list(HLO_BEGIN.finditer(text))
+    if not begins:
+        return [text]
+    ends = [*(match.start() for match in begins[1:]), len(text)]
+    parts = [text[match.start() : end] for match, end in zip(begins, ends, strict=True)]
+    logged = [bool(match["log"]) for match in begins]
+    return [
+        _cut_end(LOG.sub("", part) if is_logged else part)
+        for part, is_logged in zip(parts, logged, strict=True)
+    ]
+
+
+def _cut_end(text: str) -> str:
+    """An HLO module without what a log says after its last bracket."""
+    lines = text.splitlines()
+    last = max((place for place, line in enumerate(lines) if line.strip() == "}"), default=None)
+    rest = [] if last is None else lines[last + 1 :]
+    if last is None or any("=" in line or "{" in line for line in rest):
+        return text
+    return "\n".join(lines[: last + 1]) + "\n"
+
+
+def _divide_mlir(text: str) -> list[str]:
+    begin = MLIR_BEGIN.search(text)
+    parts = DIVIDER.split(text[begin.start() :] if begin else text)
+    return [part for part in parts if MLIR_BEGIN.search(part)] or [text]
+
+
+def _describe(form: str, text: str) -> Source:
+    match = HLO_BEGIN.search(text) if form == HLO else MLIR_NAME.search(text)
+    name = "" if match is None else match["name"] if form == HLO else match[1].strip('"')
+    head = text if form == STABLEHLO else text[: text.find("\n")]
+    counts = [
+        int(found[1]) if (found := pattern.search(head)) else 1
+        for pattern in (HLO_COUNTS if form == HLO else MLIR_COUNTS)
+    ]
+    return Source(form, _mark_left_out(form, text), name, *counts)
+
+
+def _mark_left_out(form: str, text: str) -> str:
+    if form == HLO:
+        return HLO_LEFT_OUT.sub(f'custom-call(), custom_call_target="{LEFT_OUT}"', text)
+    for pattern in MLIR_LEFT_OUT:
+        text = pattern.sub(rf"stablehlo.custom_call @{LEFT_OUT}() : () -> \1", text)
+    return text

@@ -1,0 +1,118 @@
+"""Make a function of a StableHLO module its program: XLA takes only one that is called main.
+
+This is the only file that knows MLIR's Python bindings, which come with jaxlib.
+"""
+
+import io
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+from solution.system.errors import InputError
+from solution.system.wording import join_names
+
+MAIN = "main"
+FUNCTIONS = ("func.func", "vhlo.func_v1")
+MOST_NAMED = 10
+
+
+def make_main(content: str | bytes, function: str) -> bytes:
+    """The bytecode of a module whose program is the function; if none is named, the public one.
+
+    Raises InputError where there is no such function, or several and none is named. What MLIR says
+    of a text that it cannot read is raised as it is.
+    """
+    ir = import_module("jaxlib.mlir.ir")
+    with import_module("jax.interpreters.mlir").make_ir_context() as context:
+        context.allow_unregistered_dialects = True
+        module = _read(ir, content)
+        chosen = _choose(list(_list_functions(module)), function)
+        for operation in _list_functions(module):
+            is_chosen = operation == chosen
+            if not is_chosen and _name(operation) == MAIN:
+                _rename(ir, module, operation, _find_free(module))
+            visibility = "public" if is_chosen else "private"
+            operation.attributes["sym_visibility"] = ir.StringAttr.get(visibility)
+        _rename(ir, module, chosen, MAIN)
+        passes = import_module("jaxlib.mlir.passmanager").PassManager
+        passes.parse("builtin.module(symbol-dce)").run(module.operation)  # what nothing calls
+        return _write(module)
+
+
+def _read(ir: Any, content: str | bytes) -> Any:
+    """The module; of VHLO, which is StableHLO as it is handed on, the same in StableHLO."""
+    module = ir.Module.parse(content)
+    if any(operation.name == "vhlo.func_v1" for operation in _list_functions(module)):
+        portable = import_module("jax.extend.mlir").deserialize_portable_artifact(_write(module))
+        return ir.Module.parse(str(portable))
+    return module
+
+
+def _write(module: Any) -> bytes:
+    written = io.BytesIO()
+    module.operation.write_bytecode(written)
+    return written.getvalue()
+
+
+def _list_functions(module: Any) -> Iterator[Any]:
+    for found in module.body.operations:
+        if found.operation.name in FUNCTIONS:
+            yield found.operation
+
+
+def _choose(functions: list[Any], name: str) -> Any:
+    names = [_name(operation) for operation in functions]
+    public = [operation for operation in functions if _is_public(operation)] or functions
+    if name:
+        if name not in names:
+            raise InputError(
+                f"it has no function {name}. It has {join_names(names, MOST_NAMED) or 'none'}."
+            )
+        return functions[names.index(name)]
+    if len(public) != 1:
+        listed = join_names([_name(operation) for operation in public], MOST_NAMED)
+        example = _name(public[-1]) if public else "NAME"
+        raise InputError(
+            f"it has {len(public)} functions, none of which is called {MAIN}: {listed or 'none'}. "
+            f"Choose one, as --function {example} does."
+        )
+    return public[0]
+
+
+def _name(operation: Any) -> str:
+    return str(operation.attributes["sym_name"]).strip('"')
+
+
+def _is_public(operation: Any) -> bool:
+    """Whether a function is more than a declaration, and not for the module alone."""
+    attributes = operation.attributes
+    is_private = "sym_visibility" in attributes and "private" in str(attributes["sym_visibility"])
+    return not is_private and len(operation.regions) > 0 and len(operation.regions[0].blocks) > 0
+
+
+def _find_free(module: Any) -> str:
+    taken = {_name(operation) for operation in _list_functions(module)}
+    name = f"{MAIN}_before"
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _rename(ir: Any, module: Any, operation: Any, name: str) -> None:
+    """Give a function another name, wherever the module names it."""
+    before = ir.FlatSymbolRefAttr.get(_name(operation))
+    after = ir.FlatSymbolRefAttr.get(name)
+    for found in _walk(module.operation):
+        for key in [key for key in found.attributes if found.attributes[key] == before]:
+            found.attributes[key] = after
+    operation.attributes["sym_name"] = ir.StringAttr.get(name)
+
+
+def _walk(operation: Any) -> Iterator[Any]:
+    """The operation and all that are in it."""
+    waiting = [operation]
+    while waiting:
+        found = waiting.pop()
+        yield found
+        blocks = [block for region in found.regions for block in region]
+        waiting += [one.operation for block in blocks for one in block.operations]

@@ -1,0 +1,116 @@
+"""Why a module can be looked at here but not run, and what is to be known of one that can.
+
+Modules are meant for several devices, call back into the Python process that made them, or were
+optimised for another backend.
+"""
+
+from typing import Any
+
+from solution.data.hlo.messages import instructions
+from solution.programs.forms import Source
+
+CALLBACK = "python"  # with "callback" in the names of what XLA calls to come back to Python
+COLLECTIVES = (
+    "all-gather", "all-reduce", "all-to-all", "collective-broadcast", "collective-permute",
+    "ragged-all-to-all", "reduce-scatter",
+)  # fmt: skip
+# Custom calls at the borders of what every device runs for itself, as jax.shard_map writes them.
+BORDERS = (
+    "xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape", "SPMDFullToShardShape",
+    "SPMDShardToFullShape",
+)  # fmt: skip
+OF_GPUS = ("__cu", "__triton", "__gpu", "triton")  # begin the names of what only a GPU has
+DUMP = (
+    "Dump it before optimisation: XLA_FLAGS=--xla_dump_to=FOLDER writes "
+    "*before_optimizations.txt, with --xla_dump_hlo_as_proto *before_optimizations.hlo.pb."
+)
+
+
+def find_obstacle(module: Any, source: Source | None = None) -> str:
+    """Why a message Module cannot be run on one device of this machine; empty where it can.
+
+    Args:
+        source: where it was read from a text, which says for how many devices it is.
+    """
+    partitions = source.partitions if source else 1
+    for instruction in instructions(module):
+        target = instruction.custom_call_target
+        if CALLBACK in target and "callback" in target:
+            return (
+                "calls back into Python (jax.debug.print, pure_callback, ...), and is timed in a "
+                "process that has no such function. Leave that out."
+            )
+        if target in BORDERS:
+            return (
+                f"is divided among {_count_devices(module, partitions)} devices (jax.shard_map), "
+                "and only one is here. `fastslow rank` looks at it; to measure, give the program "
+                "of one device."
+            )
+        if target.startswith(OF_GPUS):
+            return f"calls {target}, which only the backend has that optimised it. {DUMP}"
+        if instruction.opcode.removesuffix("-start") in COLLECTIVES:
+            devices = max(
+                _count_named(instruction), 1 if _names_devices(instruction) else partitions
+            )
+            if devices > 1:
+                return (
+                    f"is one of {max(devices, partitions)} partitions, which exchange results "
+                    f"({instruction.opcode}), and only one device is here. `fastslow rank` looks "
+                    "at it; to measure, give a program without collectives."
+                )
+    return ""
+
+
+def describe_module(module: Any, source: Source | None = None) -> list[str]:
+    """Sentences on what is looked at, where it is not the whole program as it was written."""
+    found = []
+    if source and source.partitions > 1:
+        number = source.partitions
+        found.append(
+            f"It is meant for {number} partitions and not divided yet: the whole is looked at, as "
+            "one device runs it."
+            if _has_shardings(module)
+            else f"One of {number} partitions is looked at (num_partitions={number}); run, it is "
+            "the first."
+        )
+    if source and source.replicas > 1:
+        found.append(f"One of {source.replicas} replicas is looked at.")
+    devices = _count_devices(module, 1)
+    if not (source and source.partitions > 1) and devices > 1:
+        is_shared = any(i.custom_call_target in BORDERS for i in instructions(module))
+        found.append(
+            f"It is divided among {devices} devices (jax.shard_map): what each of them computes is "
+            "looked at."
+            if is_shared
+            else f"One of {devices} devices is looked at."
+        )
+    if module.schedule.sequences:
+        found.append(f"It is optimised for a backend already, layouts with it. {DUMP}")
+    return found
+
+
+def _has_shardings(module: Any) -> bool:
+    return any(
+        instruction.sharding or "Sharding" in instruction.custom_call_target
+        for instruction in instructions(module)
+    )
+
+
+def _count_devices(module: Any, least: int) -> int:
+    return max([least, *map(_count_named, instructions(module))])
+
+
+def _names_devices(instruction: Any) -> bool:
+    return bool(
+        instruction.replica_groups
+        or instruction.collective_device_list.replica_groups
+        or instruction.source_target_pairs
+    )
+
+
+def _count_named(instruction: Any) -> int:
+    """Of the devices that a collective names, the highest number and one."""
+    groups = [*instruction.replica_groups, *instruction.collective_device_list.replica_groups]
+    named = [number for group in groups for number in group.replica_ids]
+    named += [n for pair in instruction.source_target_pairs for n in (pair.source, pair.target)]
+    return max(named, default=0) + 1
