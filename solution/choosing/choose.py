@@ -26,10 +26,12 @@ from solution.collecting.children import Child, ChildDiedError, Limits, choose_c
 from solution.collecting.collect import Workers
 from solution.collecting.compiler import check_installed
 from solution.collecting.identity import describe_machine
-from solution.collecting.program import Program, read_programs
+from solution.collecting.program import Program, Wanted, read_programs
 from solution.serving.bundle import Bundle
 from solution.system.errors import InputError
 from solution.system.files import locked, make_folder
+from solution.system.progress import warn
+from solution.system.wording import join_names
 
 PICTURE = "search.png"
 VERIFYING = 0.3  # of the time is kept for timing the winner again, with at least
@@ -55,6 +57,7 @@ class Settings:
     rounds: int = ROUNDS  # in which the winner is timed again
     limits: Limits = Limits()
     replace: bool = False
+    wanted: Wanted | None = None  # the program of a file that has several
 
     def __post_init__(self) -> None:
         if not (self.measurements or self.seconds):
@@ -91,7 +94,9 @@ def choose_program(
     check_installed()
     core = choose_core()
     with Child(settings.limits, core) as compiling, Child(settings.limits, core) as timing:
-        program = read_program(path, compiling)
+        program = read_program(path, compiling, settings.wanted)
+        for words in program.notes:
+            warn(f"{path}: {words}")
         chosen = make_program_space(program, settings.kinds)
         led = _open_search(bundle, chosen, settings)
         identity = _identify(program, bundle, settings)
@@ -111,11 +116,15 @@ def choose_program(
                 ) from error
 
 
-def read_program(path: Path, child: Child) -> Program:
-    """The program of a file that holds one; InputError otherwise."""
-    programs = list(read_programs(path, child))
+def read_program(path: Path, child: Child, wanted: Wanted | None) -> Program:
+    """The program of a file that holds one, or that is wanted of it; InputError otherwise."""
+    programs = list(read_programs(path, child, wanted))
     if len(programs) != 1:
-        raise InputError(f"{path}: holds {len(programs)} programs, expected one. Give it alone.")
+        names = join_names([program.module.name for program in programs])
+        raise InputError(
+            f"{path}: holds {len(programs)} programs, expected one. Choose it with --module: "
+            f"{names}."
+        )
     return programs[0]
 
 

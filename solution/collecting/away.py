@@ -61,7 +61,7 @@ class Collector:
             report(round(time.monotonic() - begin), round(deadline - begin), note)
 
         with lease_core() as core, Child(limits, core) as compiling, Child(limits, core) as timing:
-            programs = list(read_programs(path, compiling))
+            programs = list(read_programs(path, compiling, self.settings.wanted))
             check_names([program.name for program in programs])
             workers = Workers(compiling, timing)
             return [

@@ -14,7 +14,7 @@ from solution.collecting.compiler import check_installed
 from solution.collecting.identity import describe_machine
 from solution.collecting.journal import SOUND, Journal
 from solution.collecting.passes import Passes
-from solution.collecting.program import Program
+from solution.collecting.program import Program, Wanted
 from solution.collecting.records import (
     Measured,
     Place,
@@ -55,6 +55,7 @@ class Settings:
     limits: Limits = Limits()
     keep_flat: bool = False
     replace: bool = False
+    wanted: Wanted | None = None  # programs of a file; None: all
 
 
 @dataclass(frozen=True)

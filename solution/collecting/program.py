@@ -21,12 +21,14 @@ from solution.domain.graph import Graph
 from solution.domain.vocabulary import LAYOUT_UNSET, NUM_LAYOUT_FEATURES, NUM_TILE_FEATURES
 from solution.programs.forms import (
     HLO,
+    MODULE_BEGIN,
     PROTOBUF,
     STABLEHLO,
     Source,
     find_form,
     list_sources,
 )
+from solution.programs.functions import drop_uncalled
 from solution.programs.left_out import describe_left_out, find_left_out, restore_constants
 from solution.programs.obstacles import describe_module, find_obstacle
 from solution.system.errors import InputError
@@ -38,7 +40,6 @@ OF_PYTHON = "Python with a jax function or a torch module"
 # What a text is taken for that does not say it.
 FORMS = {".hlo": HLO, ".txt": HLO, ".mlir": STABLEHLO, ".stablehlo": STABLEHLO}
 KNOWN = (PROTOBUF_SUFFIX, ".binpb", *FORMS)
-MODULE_BEGIN = b"\n"  # the first field, which every module and every record of it has
 MOST_NAMED = 10
 UNSEEDED = "A program that draws random numbers without a seed is another one each time it is read."
 
@@ -217,8 +218,11 @@ def _read_sources(
     found = []
     for place, source in enumerate(sources):
         name = name_program(path, place if len(sources) > 1 else None)
-        data = _ask(path, child, Parse(source.form, source.content, wanted.function), source.form)
+        expected = f"{source.form} {'text' if isinstance(source.content, str) else 'bytecode'}"
+        data = _ask(path, child, Parse(source.form, source.content, wanted.function), expected)
         module = MESSAGES["Module"].FromString(data)
+        if source.form == STABLEHLO:
+            drop_uncalled(module)
         constants = len(find_left_out(module))
         numbers = restore_constants(module, str(path), fill=runs)
         said = [describe_left_out(source.form, constants, numbers)] if constants else []

@@ -16,7 +16,7 @@ from solution.collecting.records import Place
 from solution.collecting.spaces import CompilerSpace
 from solution.system.errors import InputError
 from solution.system.files import locked, make_folder
-from solution.system.progress import bars
+from solution.system.progress import bars, warn
 
 LEAST_SECONDS = 10.0  # for a program, however late it is
 
@@ -57,10 +57,14 @@ def collect_programs(
         bars() as progress,
     ):
         workers = Workers(compiling, timing)
-        programs = [program for path in paths for program in read_programs(path, compiling)]
+        programs = [
+            program for path in paths for program in read_programs(path, compiling, settings.wanted)
+        ]
         check_names([program.name for program in programs])
         finished = []
         for program, own in share_time(programs, settings, deadline):
+            for words in program.notes:
+                warn(f"{program.name}: {words}")
             task = progress.add_task(program.name, total=round(own.seconds), note="")
             tell = _Bar(progress, task)
             finished.append(collect_one(program, make_space, place, own, workers, tell))

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from solution.choosing.search import MEASURED
-from solution.commands.options import Megabytes, Seconds, Seed, check_finite
+from solution.commands.options import (
+    FunctionOption,
+    Megabytes,
+    ModuleOption,
+    Seconds,
+    Seed,
+    check_finite,
+    make_wanted,
+)
 from solution.commands.serving import open_bundle
 from solution.system.errors import InputError
 from solution.system.files import check_writable
@@ -21,7 +29,9 @@ if TYPE_CHECKING:
 # Heavy imports (polars, scipy, matplotlib) wait inside the commands that need them.
 
 app = typer.Typer()
-WHILE_MEASURING = ("over", "minutes", "out", "megabytes", "seconds", "replace")
+WHILE_MEASURING = (
+    "over", "minutes", "out", "megabytes", "seconds", "replace", "module", "function",
+)  # fmt: skip
 UNUSED = {  # options that would be ignored where nothing is compiled
     "replay": WHILE_MEASURING,
     "model_only": (*WHILE_MEASURING, "measure", "seed", "search"),
@@ -84,6 +94,8 @@ def choose(
     seed: Seed = 0,
     search: Search = "ours",
     replace: Replace = False,
+    module: ModuleOption = "",
+    function: FunctionOption = "",
 ) -> None:
     """Find a faster configuration of a program: the model proposes, compiling and timing decide.
 
@@ -114,6 +126,7 @@ def choose(
         search=search,
         limits=Limits(seconds, megabytes),
         replace=replace,
+        wanted=make_wanted(module, function),
     )
     _show(_measure(program, leading, out or Path("chosen") / program.stem, settings))
 

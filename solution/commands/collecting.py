@@ -10,11 +10,14 @@ import typer
 from solution.commands.options import (
     Address,
     ExecutorOption,
+    FunctionOption,
     Megabytes,
+    ModuleOption,
     Seconds,
     Seed,
     check_finite,
     make_executor,
+    make_wanted,
 )
 from solution.system.errors import InputError
 from solution.system.terminal import output, say
@@ -67,6 +70,8 @@ def layout(
     replace: Replace = False,
     executor: ExecutorOption = "local",
     address: Address = None,
+    module: ModuleOption = "",
+    function: FunctionOption = "",
 ) -> None:
     """Time programs in many layouts of their convolutions, dots and reshapes.
 
@@ -84,7 +89,7 @@ def layout(
         raise InputError(f"{collection} holds tiles: collect them with `fastslow collect tile`.")
     settings = Settings(
         configs=configs, seed=seed, limits=Limits(seconds, megabytes), keep_flat=keep_flat,
-        replace=replace,
+        replace=replace, wanted=make_wanted(module, function),
     )  # fmt: skip
     _collect(
         programs, partial(LayoutSpace, search=found.name.split(":")[-1]),
@@ -106,6 +111,8 @@ def tile(
     replace: Replace = False,
     executor: ExecutorOption = "local",
     address: Address = None,
+    module: ModuleOption = "",
+    function: FunctionOption = "",
 ) -> None:
     """Time matrix products in many tiles of XLA's own loops, on a CPU."""
     from solution.collecting.children import Limits
@@ -115,7 +122,7 @@ def tile(
 
     settings = Settings(
         configs=configs, seed=seed, limits=Limits(seconds, megabytes), keep_flat=keep_flat,
-        replace=replace,
+        replace=replace, wanted=make_wanted(module, function),
     )  # fmt: skip
     _collect(
         programs, TileSpace, Place(out, "tile:xla", split), settings, minutes,
@@ -138,6 +145,8 @@ def options(
     replace: Replace = False,
     executor: ExecutorOption = "local",
     address: Address = None,
+    module: ModuleOption = "",
+    function: FunctionOption = "",
 ) -> None:
     """Time programs with compile options that matter on a CPU.
 
@@ -150,7 +159,7 @@ def options(
 
     settings = Settings(
         configs=configs, seed=seed, limits=Limits(seconds, megabytes), keep_flat=keep_flat,
-        replace=replace,
+        replace=replace, wanted=make_wanted(module, function),
     )  # fmt: skip
     _collect(
         programs, OptionSpace, Place(out, f"layout:{source}:random", split), settings, minutes,

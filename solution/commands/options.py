@@ -18,6 +18,7 @@ from solution.system.files import check_place, check_writable
 from solution.training.folds import Scheme
 
 if TYPE_CHECKING:
+    from solution.collecting.program import Wanted
     from solution.experiments.base import Experiment
     from solution.store.store import Store
     from solution.training.executors.base import Executor
@@ -118,6 +119,25 @@ SAMPLE_RUN = find_runs() / "sample"
 RecipeOption = Annotated[
     str | None, typer.Option(help="Name, or path of a TOML file. Default: the run's last one.")
 ]
+
+
+ModuleOption = Annotated[
+    str,
+    typer.Option("--module", help="Of a file with several: its name, or its number from 1."),
+]
+FunctionOption = Annotated[
+    str,
+    typer.Option(
+        "--function", help="Of StableHLO, that is the program. Default: main, or the only one."
+    ),
+]
+
+
+def make_wanted(module: str, function: str) -> "Wanted | None":
+    """Which programs of a file are meant; None: all."""
+    from solution.collecting.program import Wanted
+
+    return Wanted(module, function) if module or function else None
 
 
 def check_output(path: Path) -> None:

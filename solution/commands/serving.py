@@ -1,7 +1,8 @@
 """Commands for trained ensembles: pack, rank, onnx."""
 
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
@@ -9,7 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from solution.commands.options import RecipeOption, check_outputs
+from solution.commands.options import (
+    FunctionOption,
+    ModuleOption,
+    RecipeOption,
+    check_outputs,
+    make_wanted,
+)
 from solution.runs.folder import Run
 from solution.system.errors import InputError
 from solution.system.files import check_writable
@@ -20,6 +27,7 @@ from solution.system.wording import how_to_install
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from solution.collecting.program import Wanted
     from solution.serving.bundle import Bundle
     from solution.serving.export import Ranked
     from solution.serving.ranking import Ranking
@@ -28,6 +36,9 @@ if TYPE_CHECKING:
 # Heavy imports (torch, lightgbm, matplotlib, polars) wait inside the commands that need them.
 
 app = typer.Typer()
+
+PIPE = Path("-")  # standard output
+OR_PIPED = "; -: to standard output."
 
 BUNDLED = (
     "Ranked by the default bundle: it learned from small programs timed on a CPU. For other "
@@ -121,37 +132,51 @@ def rank(
     confidence: Annotated[
         float, typer.Option(parser=read_share, help="For which share of programs.")
     ] = "90%",  # type: ignore[assignment]
-    csv: Annotated[Path | None, typer.Option(help="Write all of them as CSV.")] = None,
-    json: Annotated[Path | None, typer.Option(help="Write all of them as JSON.")] = None,
+    csv: Annotated[Path | None, typer.Option(help=f"Write all of them as CSV{OR_PIPED}")] = None,
+    json: Annotated[Path | None, typer.Option(help=f"Write all of them as JSON{OR_PIPED}")] = None,
+    module: ModuleOption = "",
+    function: FunctionOption = "",
 ) -> None:
     """Rank the configurations of programs, fastest first, and say how many to measure."""
     from solution.domain.collection import collection as find_collection
 
     if collection is not None:
         find_collection(collection)
-    check_ending(csv, ".csv")
-    check_ending(json, ".json")
+    csv_file, json_file = _check_piped(csv, json)
+    check_ending(csv_file, ".csv")
+    check_ending(json_file, ".json")
     _check_there(files)
     own = (file for file in files if not file.is_dir())
-    check_outputs(*own, bundle, run_folder, csv=csv, json=json)
-    opened = open_bundle(bundle, run_folder, recipe)
+    check_outputs(*own, bundle, run_folder, csv=csv_file, json=json_file)
+    wanted = make_wanted(module, function)
     with _writing(csv, json) as rankings:
+        opened = open_bundle(bundle, run_folder, recipe)
         for file in files:
-            for question in _ask(file, collection, configs):
+            for question in _ask(file, collection, configs, wanted):
                 promise = {"regret": regret, "confidence": confidence}
                 ranking = opened.rank(question.graph, question.facts, **promise)
                 output.print(_tabulate(ranking, top, made=question.made))
-                say(ranking.sentence())
+                for words in (ranking.sentence(), *question.notes):
+                    say(words)
                 rankings += [(question.file, ranking)] if csv or json else []
 
 
-def _ask(file: Path, collection: str | None, configs: int | None) -> Iterator["Question"]:
+def _check_piped(csv: Path | None, json: Path | None) -> tuple[Path | None, Path | None]:
+    """Both, but for what is written to standard output; raise InputError where that is both."""
+    if csv == json == PIPE:
+        raise InputError("Give - to --csv or --json, one of them: there is one standard output.")
+    return None if csv == PIPE else csv, None if json == PIPE else json
+
+
+def _ask(
+    file: Path, collection: str | None, configs: int | None, wanted: "Wanted | None"
+) -> Iterator["Question"]:
     """What is to be ranked; layouts that no tensor can have are warned of."""
     from solution.serving.possible import describe_impossible
     from solution.serving.reading import read_questions
     from solution.system.progress import warn
 
-    for question in read_questions(file, collection, configs):
+    for question in read_questions(file, collection, configs, wanted):
         if words := describe_impossible(question.graph):
             warn(f"{question.file}: {words}")
         yield question
@@ -166,17 +191,26 @@ def _check_there(files: list[Path]) -> None:
 
 @contextmanager
 def _writing(csv: Path | None, json: Path | None) -> Iterator["list[Ranked]"]:
-    """A list whose rankings are written, those before a file that cannot be read, too."""
-    from solution.serving.export import write_csv, write_json
+    """A list whose rankings are written, those before a file that cannot be read, too.
+
+    Where one is written to standard output, all that is printed meanwhile goes to standard error.
+    """
+    from solution.serving.export import format_csv, format_json, write_text
 
     rankings: list[Ranked] = []
-    try:
-        yield rankings
-    finally:
-        for write, path in ((write_csv, csv), (write_json, json)):
-            if path is not None and rankings:
-                write(rankings, path)
-                say(f"All that are ranked: {path}")
+    stdout = sys.stdout
+    piped = redirect_stdout(sys.stderr) if PIPE in (csv, json) else nullcontext()
+    with piped:
+        try:
+            yield rankings
+        finally:
+            for make, path in ((format_csv, csv), (format_json, json)):
+                if path == PIPE and rankings:
+                    stdout.write(make(rankings))
+                    stdout.flush()
+                elif path is not None and rankings:
+                    write_text(make(rankings), path)
+                    say(f"All that are ranked: {path}")
 
 
 @app.command()

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 HLO, STABLEHLO, PROTOBUF = "HLO", "StableHLO", "protobuf"
 BYTECODE = b"ML\xefR"  # begins MLIR's bytecode, also inside of what jax.export serializes
+MODULE_BEGIN = b"\n"  # the first field of a module of protobuf, and of every record of one
 LEFT_OUT = "fastslow.constant_left_out"
 BOM = "\ufeff"
 LOOKED_AT = 256  # letters, by which text is told from anything else

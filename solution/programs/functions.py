@@ -39,6 +39,25 @@ def make_main(content: str | bytes, function: str) -> bytes:
         return _write(module)
 
 
+def drop_uncalled(module: Any) -> None:
+    """Take out, in place, the computations of a message Module that its entry does not call.
+
+    XLA keeps a function of StableHLO that nothing calls.
+    """
+    by_id = {computation.id: computation for computation in module.computations}
+    called, waiting = set(), [module.entry_computation_id]
+    while waiting:
+        number = waiting.pop()
+        if number in by_id and number not in called:
+            called.add(number)
+            for instruction in by_id[number].instructions:
+                waiting += instruction.called_computation_ids
+    if module.entry_computation_id in called:
+        for place in reversed(range(len(module.computations))):
+            if module.computations[place].id not in called:
+                del module.computations[place]
+
+
 def _read(ir: Any, content: str | bytes) -> Any:
     """The module; of VHLO, which is StableHLO as it is handed on, the same in StableHLO."""
     module = ir.Module.parse(content)

@@ -40,25 +40,36 @@ def find_obstacle(module: Any, source: Source | None = None) -> str:
                 "calls back into Python (jax.debug.print, pure_callback, ...), and is timed in a "
                 "process that has no such function. Leave that out."
             )
-        if target in BORDERS:
-            return (
-                f"is divided among {_count_devices(module, partitions)} devices (jax.shard_map), "
-                "and only one is here. `fastslow rank` looks at it; to measure, give the program "
-                "of one device."
-            )
         if target.startswith(OF_GPUS):
             return f"calls {target}, which only the backend has that optimised it. {DUMP}"
-        if instruction.opcode.removesuffix("-start") in COLLECTIVES:
-            devices = max(
-                _count_named(instruction), 1 if _names_devices(instruction) else partitions
+    if _is_shared(module):
+        return (
+            f"is divided among {_count_devices(module, partitions)} devices (jax.shard_map), and "
+            "only one is here. `fastslow rank` looks at it; to measure, give the program of one "
+            "device."
+        )
+    for instruction in instructions(module):
+        devices = _count_collecting(instruction, partitions)
+        if devices > 1:
+            number = max(devices, partitions)
+            said = f" (num_partitions={partitions})" if partitions > 1 else ""
+            return (
+                f"is one of {number} partitions{said}, which exchange results "
+                f"({instruction.opcode}), and only one device is here. `fastslow rank` looks at "
+                "it; to measure, give a program without collectives."
             )
-            if devices > 1:
-                return (
-                    f"is one of {max(devices, partitions)} partitions, which exchange results "
-                    f"({instruction.opcode}), and only one device is here. `fastslow rank` looks "
-                    "at it; to measure, give a program without collectives."
-                )
     return ""
+
+
+def _count_collecting(instruction: Any, partitions: int) -> int:
+    """Between how many devices an instruction exchanges numbers; 0: it is no such instruction."""
+    if instruction.opcode.removesuffix("-start") not in COLLECTIVES:
+        return 0
+    return _count_named(instruction) if _names_devices(instruction) else partitions
+
+
+def _is_shared(module: Any) -> bool:
+    return any(i.custom_call_target in BORDERS for i in instructions(module))
 
 
 def describe_module(module: Any, source: Source | None = None) -> list[str]:
@@ -77,11 +88,10 @@ def describe_module(module: Any, source: Source | None = None) -> list[str]:
         found.append(f"One of {source.replicas} replicas is looked at.")
     devices = _count_devices(module, 1)
     if not (source and source.partitions > 1) and devices > 1:
-        is_shared = any(i.custom_call_target in BORDERS for i in instructions(module))
         found.append(
             f"It is divided among {devices} devices (jax.shard_map): what each of them computes is "
             "looked at."
-            if is_shared
+            if _is_shared(module)
             else f"One of {devices} devices is looked at."
         )
     if module.schedule.sequences:

@@ -17,7 +17,7 @@ MOST_NAMED = 1_000_000  # nodes of configurations
 Ranked = tuple[Path, Ranking]  # the file that describes the graph
 
 
-def write_csv(rankings: Sequence[Ranked], path: Path) -> None:
+def format_csv(rankings: Sequence[Ranked]) -> str:
     """A row a configuration: file, collection, graph, measure (whether to), those of to_frame."""
     frames = [
         ranking.to_frame(whole=is_shown_whole(ranking)).select(
@@ -29,8 +29,7 @@ def write_csv(rankings: Sequence[Ranked], path: Path) -> None:
         )
         for file, ranking in rankings
     ]
-    with replace_file(path) as temporary:
-        pl.concat(frames).write_csv(temporary)
+    return pl.concat(frames).write_csv()
 
 
 def is_shown_whole(ranking: Ranking) -> bool:
@@ -41,15 +40,19 @@ def is_shown_whole(ranking: Ranking) -> bool:
     return ranking.graph.num_configs * len(ranking.graph.configurable) <= MOST_NAMED
 
 
-def write_json(rankings: Sequence[Ranked], path: Path) -> None:
+def format_json(rankings: Sequence[Ranked]) -> str:
     """A list with an object a graph; `configurations` are those of to_frame, best first.
 
     Of a layout graph each has its `layouts`, unless they are too many (see is_shown_whole): node,
     tensor, and the order from minor to major.
     """
+    return json.dumps([_describe(*ranked) for ranked in rankings]) + "\n"
+
+
+def write_text(content: str, path: Path) -> None:
+    """Write a file, atomically."""
     with replace_file(path) as temporary:
-        content = json.dumps([_describe(*ranked) for ranked in rankings])
-        temporary.write_text(content + "\n", encoding="utf-8")
+        temporary.write_text(content, encoding="utf-8")
 
 
 def _describe(file: Path, ranking: Ranking) -> dict[str, Any]:

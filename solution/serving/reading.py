@@ -19,6 +19,8 @@ from solution.domain.collection import collection as find_collection
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import NUM_TILE_FEATURES
 from solution.features.candidates import DEFAULT, NothingToChooseError, make_candidates
+from solution.programs.forms import MODULE_BEGIN, find_form
+from solution.programs.forms import PROTOBUF as BINARY
 from solution.serving.calibration import Facts, describe_graph
 from solution.store.graph_file import SUFFIX, read_prepared, read_record
 from solution.system.errors import InputError
@@ -223,10 +225,11 @@ def _is_program(path: Path) -> bool:
 
 
 def _is_protobuf(path: Path) -> bool:
-    from solution.programs.forms import PROTOBUF as BINARY
-    from solution.programs.forms import find_form
-
-    return path.suffix != ".py" and find_form(path.read_bytes()) == BINARY
+    """Whether a file without the suffix of one begins as modules do, and is no text."""
+    if path.suffix == ".py":
+        return False
+    data = path.read_bytes()
+    return data.startswith(MODULE_BEGIN) and find_form(data) == BINARY
 
 
 def _as_kernel(graph: Graph) -> Graph:

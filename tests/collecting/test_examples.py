@@ -131,7 +131,7 @@ def test_halves_of_integers_and_a_tuple_of_arguments_are_what_they_stand_for(
         ("a.hlo", "\ufeffHloModule a\nENTRY main { nonsense }", "2:[0-9]+: error"),
         ("a.hlo", " \n", "found an empty file"),
         ("a.mlir", STABLEHLO.replace("8x", "?x"), "parameter 0 has a dimension of unknown size"),
-        ("a.onnx", "", "expected the file of a program, by its suffix"),
+        ("a.onnx", "mine", "expected a program: Python"),
         ("a.pb", "", "found an empty file"),
     ],
 )

@@ -1,0 +1,249 @@
+"""Which form a file has is told by its bytes, whatever it is called and its strings say."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from solution.collecting.collect import Workers
+from solution.collecting.program import Program, Wanted, read_programs
+from solution.programs.forms import HLO, STABLEHLO, find_form, list_sources
+from solution.serving.reading import read_questions
+from solution.system.errors import InputError
+from tests.conftest import FastSlow
+from tests.made import modules
+
+DOT = """HloModule {name}
+ENTRY main {{
+  x = f32[8,16]{{1,0}} parameter(0)
+  w = f32[16,4]{{1,0}} parameter(1)
+  ROOT d = f32[8,4]{{1,0}} dot(x, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+}}
+"""
+STARTED = "2026-08-21 15:35:57 worker 3 started\nCompiling module jit_f = 1\n"
+GLOG = "I0821 15:35:57.120000  4242 compiler.cc:12] "
+
+
+def read(path: Path, workers: Workers, **wanted: str) -> list[Program]:
+    return list(read_programs(path, workers.compiling, Wanted(**wanted)))
+
+
+def list_opcodes(program: Program) -> list[str]:
+    return [i.opcode for c in program.module.computations for i in c.instructions]
+
+
+@pytest.mark.parametrize(
+    ("name", "opcodes"),
+    [
+        ("hlo-that-names-stablehlo/quantised.hlo", {"parameter", "custom-call", "dot"}),
+        ("a-proto-called-hlo/model.hlo", {"parameter", "dot", "tanh"}),
+        ("utf-16-text/wide.hlo", {"parameter", "dot", "tanh"}),
+        ("stablehlo-as-bytecode/exported.mlir", {"parameter", "dot", "tanh"}),
+        ("exported.mlirbc", {"parameter", "dot", "tanh"}),
+        ("exported.jax_export", {"parameter", "dot", "tanh"}),
+        ("stablehlo-without-main/forward.mlir", {"parameter", "dot"}),
+        ("no_main.mlir", {"parameter", "dot"}),
+    ],
+)
+def test_programs_of_all_forms_are_read(
+    name: str, opcodes: set[str], cases: Path, workers: Workers
+) -> None:
+    (program,) = read(cases / name, workers)
+    assert set(list_opcodes(program)) == opcodes
+    assert not program.notes
+
+
+def test_what_is_exported_is_the_program_that_was_exported(cases: Path, workers: Workers) -> None:
+    for name in ("exported.mlirbc", "exported.jax_export"):
+        (program,) = read(cases / name, workers)
+        shapes = [list(i.shape.dimensions) for i in program.module.computations[-1].instructions]
+        assert sorted(shapes) == [[16, 8], [16, 8], [16, 32], [32, 8]]
+
+
+def test_vhlo_as_text_is_read(cases: Path, workers: Workers, tmp_path: Path) -> None:
+    code = (
+        "import sys; from jaxlib.mlir import ir\n"
+        "from jax.interpreters.mlir import make_ir_context\n"
+        "with make_ir_context(): print(ir.Module.parse(open(sys.argv[1], 'rb').read()))"
+    )
+    printed = subprocess.run(
+        [sys.executable, "-c", code, cases / "exported.mlirbc"], capture_output=True, check=True
+    ).stdout
+    assert b"vhlo.func_v1" in printed
+    (tmp_path / "portable.mlir").write_bytes(printed)
+    (program,) = read(tmp_path / "portable.mlir", workers)
+    assert "tanh" in list_opcodes(program)
+    renamed = printed.replace(b"@main", b"@forward")
+    (tmp_path / "forward.mlir").write_bytes(renamed)
+    (again,) = read(tmp_path / "forward.mlir", workers)
+    assert list_opcodes(again) == list_opcodes(program)
+
+
+@pytest.mark.parametrize("suffix", [".hlo", ".txt", ".mlir", ".pb", ""])
+def test_a_text_may_have_any_name(suffix: str, workers: Workers, tmp_path: Path) -> None:
+    path = tmp_path / f"mine{suffix}"
+    path.write_text(DOT.format(name="mine"))
+    (program,) = read(path, workers)
+    assert program.module.name == "mine"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])
+def test_encodings_of_text(encoding: str) -> None:
+    data = DOT.format(name="mine").replace("\n", "\r\n").encode(encoding)
+    assert find_form(data) == HLO
+    (source,) = list_sources(data, HLO)
+    assert source.content == DOT.format(name="mine")
+
+
+def test_lines_of_a_log_around_a_module_are_left_out(workers: Workers, tmp_path: Path) -> None:
+    text = DOT.format(name="mine")
+    prefixed = "".join(f"{GLOG}{line}\n" for line in text.splitlines())
+    for place, logged in enumerate((STARTED + text + "\nCompiled in 3 s\n", prefixed)):
+        path = tmp_path / f"logged{place}.txt"
+        path.write_text(logged)
+        (program,) = read(path, workers)
+        assert list_opcodes(program) == ["parameter", "parameter", "dot"]
+
+
+def test_the_bytes_of_other_programs_inside_a_dump_are_no_form() -> None:
+    """A GPU's kernels lie as MLIR bytecode in the strings of a module."""
+    name = "a" * 3 + b"\x10\0\0\0ML\xefR".decode("latin-1")
+    data = modules.make_module(name.encode("latin-1").decode("latin-1")).SerializeToString()
+    raw = data.replace("ML\xefR".encode(), b"ML\xefR")
+    assert b"ML\xefR" in raw
+    assert find_form(raw) == "protobuf"
+
+
+def test_several_modules_of_a_text_are_several_programs(cases: Path, workers: Workers) -> None:
+    path = cases / "two-modules-in-one-text" / "two.hlo"
+    programs = read(path, workers)
+    assert [program.module.name for program in programs] == ["first", "second"]
+    assert [program.name for program in programs] == ["two_0", "two_1"]
+    for wanted in ("second", "2"):
+        assert [p.module.name for p in read(path, workers, module=wanted)] == ["second"]
+    with pytest.raises(InputError, match="first, second"):
+        read(path, workers, module="third")
+    assert len(list(read_questions(path))) == 2
+    assert len(list(read_questions(path, wanted=Wanted("first")))) == 1
+
+
+def test_modules_of_mlir_are_divided_as_its_tools_do(
+    cases: Path, workers: Workers, tmp_path: Path
+) -> None:
+    text = (cases / "no_main.mlir").read_text()
+    (tmp_path / "two.mlir").write_text(f"// RUN: nothing\n{text}// -----\n{text}\n// -----\n")
+    assert len(read(tmp_path / "two.mlir", workers)) == 2
+
+
+def test_of_several_functions_one_is_named(cases: Path, workers: Workers, tmp_path: Path) -> None:
+    path = cases / "two_functions.mlir"
+    with pytest.raises(InputError) as raised:
+        read(path, workers)
+    for fact in (str(path), "encode", "decode", "--function"):
+        assert fact in str(raised.value)
+    for name, shape in (("encode", [16, 8]), ("decode", [16, 32])):
+        (program,) = read(path, workers, function=name)
+        assert list(program.module.computations[-1].instructions[-1].shape.dimensions) == shape
+    with pytest.raises(InputError, match="encode, decode"):
+        read(path, workers, function="train")
+    with pytest.raises(InputError, match="StableHLO"):
+        read(cases / "rank_seven.hlo", workers, function="train")
+
+
+def test_a_function_beside_main_and_what_it_calls(workers: Workers, tmp_path: Path) -> None:
+    text = """module {
+  func.func private @double(%x: tensor<4xf32>) -> tensor<4xf32> {
+    %0 = stablehlo.add %x, %x : tensor<4xf32>
+    return %0 : tensor<4xf32>
+  }
+  func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+    return %x : tensor<4xf32>
+  }
+  func.func @other(%x: tensor<4xf32>) -> tensor<4xf32> {
+    %0 = call @double(%x) : (tensor<4xf32>) -> tensor<4xf32>
+    %1 = call @main(%0) : (tensor<4xf32>) -> tensor<4xf32>
+    %2 = stablehlo.tanh %1 : tensor<4xf32>
+    return %2 : tensor<4xf32>
+  }
+}
+"""
+    (tmp_path / "beside.mlir").write_text(text)
+    (program,) = read(tmp_path / "beside.mlir", workers)
+    assert "tanh" not in list_opcodes(program)
+    (program,) = read(tmp_path / "beside.mlir", workers, function="other")
+    assert {"add", "tanh"} <= set(list_opcodes(program))
+
+
+def test_what_is_no_program_is_said_with_what_would_be_one(
+    workers: Workers, tmp_path: Path
+) -> None:
+    for name, data in (("notes.md", b"mine"), ("picture.png", b"\x89PNG\r\n\x1a\n\0\0")):
+        (tmp_path / name).write_bytes(data)
+        for read_it in (lambda path: read(path, workers), lambda path: list(read_questions(path))):
+            with pytest.raises(InputError) as raised:
+                read_it(tmp_path / name)
+            assert str(tmp_path / name) in str(raised.value)
+            assert "HloModule" in str(raised.value)
+
+
+def test_a_folder_of_text_dumps_is_ranked_as_one_of_protos(tmp_path: Path) -> None:
+    """Of the texts that XLA writes only those before optimisation are programs to rank."""
+    folder = tmp_path / "dumped"
+    code = (
+        "import jax, jax.numpy as jnp\n"
+        "jax.jit(lambda x, w: jnp.tanh(x @ w) @ w.T)(jnp.ones((64, 128)), jnp.ones((128, 32)))"
+    )
+    flags = f"--xla_dump_to={folder} --xla_dump_hlo_as_text --xla_dump_hlo_as_proto"
+    subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
+        check=True, capture_output=True,
+    )  # fmt: skip
+    before = {q.graph.name.removesuffix(".hlo"): q for q in read_questions(folder)}
+    for proto in folder.glob("*.pb"):
+        proto.unlink()
+    texts = {q.graph.name: q for q in read_questions(folder)}
+    assert texts and all("before_optimizations" in name for name in texts)
+    for name, question in texts.items():
+        np.testing.assert_array_equal(question.graph.edges, before[name].graph.edges)
+
+
+def test_a_dump_after_optimisation_says_what_to_dump_instead(
+    workers: Workers, tmp_path: Path
+) -> None:
+    text = DOT.format(name="mine, is_scheduled=true")
+    gpu = text.replace(
+        "dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+        'custom-call(x, w), custom_call_target="__cublas$gemm"',
+    )
+    (tmp_path / "scheduled.hlo").write_text(text)
+    (program,) = read(tmp_path / "scheduled.hlo", workers)
+    assert "before_optimizations" in " ".join(program.notes)
+    (tmp_path / "gpu.hlo").write_text(gpu)
+    with pytest.raises(InputError) as raised:
+        read(tmp_path / "gpu.hlo", workers)
+    assert "__cublas$gemm" in str(raised.value) and "before_optimizations" in str(raised.value)
+
+
+def test_rankings_go_to_standard_output(fastslow: FastSlow, cases: Path, tmp_path: Path) -> None:
+    path = shutil.copy(cases / "flags-of-a-tpu" / "plain.hlo", tmp_path / "plain.hlo")
+    done = fastslow("rank", path, "--json", "-")
+    (ranked,) = json.loads(done.stdout)
+    assert ranked["graph"] == "plain" and len(ranked["configurations"]) == 27
+    assert "27 configurations" in done.stderr
+    done = fastslow("rank", path, "--csv", "-", "--json", "all.json")
+    assert len(done.stdout.splitlines()) == 28
+    assert json.loads((tmp_path / "all.json").read_text())[0]["file"] == str(path)
+    assert fastslow("rank", path, "--csv", "-", "--json", "-").returncode == 2
+
+
+def test_stablehlo_is_told_by_its_beginning() -> None:
+    begins = ("module @a {", "module attributes {a = 1} {", "func.func @main() {", "#loc = loc(")
+    for begin in (*begins, '"builtin.module"() ({'):
+        assert find_form(f"// RUN: that\n{begin}\n HloModule".encode()) == STABLEHLO
+    assert find_form(DOT.format(name="module").encode()) == HLO
+    assert find_form(b"notes on a module of mine") == ""
