@@ -120,14 +120,10 @@ def choose(
 
     settings = Settings(
         measurements=measure if measure or minutes else MEASURED,
-        seconds=60 * minutes if minutes else None,
-        kinds=tuple(over or ()),
-        seed=seed,
-        search=search,
-        limits=Limits(seconds, megabytes),
-        replace=replace,
+        seconds=60 * minutes if minutes else None, kinds=tuple(over or ()), seed=seed,
+        search=search, limits=Limits(seconds, megabytes), replace=replace,
         wanted=make_wanted(module, function),
-    )
+    )  # fmt: skip
     _show(_measure(program, leading, out or Path("chosen") / program.stem, settings))
 
 
