@@ -142,9 +142,7 @@ def rank(
 
     if collection is not None:
         find_collection(collection)
-    csv_file, json_file = _check_piped(csv, json)
-    check_ending(csv_file, ".csv")
-    check_ending(json_file, ".json")
+    csv_file, json_file = _check_files(csv, json)
     _check_there(files)
     own = (file for file in files if not file.is_dir())
     check_outputs(*own, bundle, run_folder, csv=csv_file, json=json_file)
@@ -161,11 +159,17 @@ def rank(
                 rankings += [(question.file, ranking)] if csv or json else []
 
 
-def _check_piped(csv: Path | None, json: Path | None) -> tuple[Path | None, Path | None]:
-    """Both, but for what is written to standard output; raise InputError where that is both."""
+def _check_files(csv: Path | None, json: Path | None) -> tuple[Path | None, Path | None]:
+    """Both, but for what is written to standard output; raise InputError for a wrong ending.
+
+    And where both are to be written to standard output.
+    """
     if csv == json == PIPE:
         raise InputError("Give - to --csv or --json, one of them: there is one standard output.")
-    return None if csv == PIPE else csv, None if json == PIPE else json
+    found = None if csv == PIPE else csv, None if json == PIPE else json
+    for path, ending in zip(found, (".csv", ".json"), strict=True):
+        check_ending(path, ending)
+    return found
 
 
 def _ask(
