@@ -39,10 +39,13 @@ WRITTEN = {
     "solution/collecting/journal.py": (
         "collection, state", "collection, candidates", "collection, repeats",
     ),
+    "solution/collecting/lifting/program_files.py": (),  # a program, for compilers
     "solution/collecting/records.py": ("protobuf",),
     "solution/collecting/release.py": (),  # npz files in a zip that people unpack
     "solution/collecting/sample.py": ("draft",),
+    "solution/collecting/tpu/forking.py": (),  # what a compiler refused, read at once
     "solution/commands/data.py": (),  # a copy of what solution/data/hlo/writing.py wrote
+    "solution/commands/serving.py": (),  # for people
     "solution/data/hlo/writing.py": ("npz, layout", "npz, tile", "npz, options"),
     "solution/data/npz_writer.py": ("npz, layout", "npz, tile", "npz, options"),
     "solution/domain/predictions.py": ("job, predictions", "run, graphs", "run, labels"),
@@ -65,7 +68,6 @@ WRITTEN = {
     "solution/serving/export.py": (),  # for people
     "solution/serving/onnx_export.py": (),  # for other programs
     "solution/serving/packing.py": ("bundle, model",),
-    "solution/serving/reading.py": (),  # a program that is read at once
     "solution/serving/record.py": ("bundle.json",),
     "solution/sessions/added_data.py": ("npz, layout", "npz, tile"),
     "solution/sessions/earlier_runs.py": ("run, graphs", "run, labels", "run, sample"),
