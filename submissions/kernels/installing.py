@@ -59,6 +59,8 @@ def _find_commit(project: str) -> str | None:
 
 def _provide(folder: Path, wheel: str, digest: str, target: Path) -> None:
     """Put one wheel into `target`, whole and as it was packed."""
+    if Path(wheel).name != wheel or not wheel.endswith(".whl"):  # it comes from a dataset
+        raise InstallError(f"{folder}: names the wheel {wheel!r}, expected a file's name alone.")
     path = folder / wheel
     unpacked = next((p for p in (path, path.with_suffix("")) if p.is_dir()), None)
     if unpacked is not None:

@@ -41,7 +41,7 @@ def test_the_commands_of_the_readme_talk_to_kaggle(place: Place) -> None:
     data, run, sent = place.folder / "data", place.folder / "run", False
     (run / "z_score_001.toml").write_text((run / "mine.toml").read_text())
     for words in commands:
-        command = [word.replace("RUN=runs/data", f"RUN={run}") for word in words]
+        command = [f"RUN={run}" if word.startswith("RUN=runs/") else word for word in words]
         command = [word.replace("RECIPE=", f"RECIPE={run}/") for word in command]
         command = [word + ".toml" if word.startswith("RECIPE=") else word for word in command]
         if words[1] == "data":

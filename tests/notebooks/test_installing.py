@@ -49,6 +49,14 @@ def test_damage_is_found_before_anything_is_installed(wheels: Path) -> None:
         install(wheels)
 
 
+@pytest.mark.parametrize("wheel", ["../evil.whl", "/tmp/evil.whl", "a/b.whl", ".."])
+def test_a_wheel_whose_name_leads_elsewhere_is_refused(tmp_path: Path, wheel: str) -> None:
+    manifest = {"project": "mine", "commit": "0123", "wheels": {wheel: "0" * 64}}
+    (tmp_path / MANIFEST).write_text(json.dumps(manifest))
+    with pytest.raises(InstallError, match="expected a file's name alone"):
+        install(tmp_path, "0123")
+
+
 def test_what_the_image_lacks_is_named(wheels: Path, image: Path) -> None:
     """pip's own words, and what they mean."""
     (wheels / MANIFEST).write_text(
