@@ -32,6 +32,7 @@ def main() -> None:
 def _run() -> None:
     from solution.commands.program import assemble
     from solution.system.mapping import name_cut_files
+    from solution.system.scratch import scratch_folder
     from solution.system.terminal import accept_any_text
 
     accept_any_text()
@@ -39,7 +40,8 @@ def _run() -> None:
     if not CLEARING.isdisjoint(sys.argv[1:2]):
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_ENDED))
     try:
-        assemble(sys.argv[1:])()
+        with scratch_folder():
+            assemble(sys.argv[1:])()
     except InputError as error:
         _end(str(error))
     except OSError as error:  # no space, no permission, a folder in the way

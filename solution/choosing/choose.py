@@ -24,7 +24,9 @@ from solution.choosing.space import name_choices
 from solution.choosing.verdict import ROUNDS, Verdict
 from solution.collecting.children import Child, ChildDiedError, Limits, choose_core
 from solution.collecting.collect import Workers
+from solution.collecting.comparison import RULES
 from solution.collecting.compiler import check_installed
+from solution.collecting.given import give_arguments
 from solution.collecting.identity import describe_machine
 from solution.collecting.program import Program, Wanted, read_programs
 from solution.serving.bundle import Bundle
@@ -58,6 +60,7 @@ class Settings:
     limits: Limits = Limits()
     replace: bool = False
     wanted: Wanted | None = None  # the program of a file that has several
+    arguments: Path | None = None  # a file of them
 
     def __post_init__(self) -> None:
         if not (self.measurements or self.seconds):
@@ -94,7 +97,11 @@ def choose_program(
     check_installed()
     core = choose_core()
     with Child(settings.limits, core) as compiling, Child(settings.limits, core) as timing:
-        program = read_program(path, compiling, settings.wanted)
+        program = give_arguments(
+            read_program(path, compiling, settings.wanted),
+            settings.arguments,
+            settings.limits.megabytes,
+        )
         for words in program.notes:
             warn(f"{path}: {words}")
         chosen = make_program_space(program, settings.kinds)
@@ -167,7 +174,7 @@ def _choose(
     else:
         tell("nothing is left to measure, and what was timed at the end stands")
     files = _hand_over(chosen, ended, folder)
-    result = _describe(chosen, machine, trials, ended, note)
+    result = _describe(chosen, machine, trials, ended, f"{note} {machine.note}".rstrip())
     journal.result = {**(journal.result or {}), "configuration": result.configuration}
     journal.write()
     draw_search(trials, machine.reference, chosen.program.name, folder / PICTURE)
@@ -305,4 +312,5 @@ def _identify(program: Program, bundle: Bundle | None, settings: Settings) -> di
         "machine": describe_machine(),
         "seed": settings.seed,
         "search": settings.search,
+        "comparison": RULES,
     }

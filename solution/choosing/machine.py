@@ -63,7 +63,9 @@ class Machine:
         """
         self._chosen, self._workers = chosen, workers
         self._generator = np.random.default_rng(seed)
-        self._builder = Builder(workers.compiling, chosen.program)
+        self._builder = Builder(
+            workers.compiling, chosen.program, needs_edges=bool(len(chosen.tiles))
+        )
         self._default = self._builder.open().executable
         self._kept: dict[str, bytes] = {}
         self._deaths: dict[str, str] = {}  # why what compiled could not be timed, by name
@@ -120,6 +122,11 @@ class Machine:
         return rounds * 2 * COPIES * (WARM_UPS + visits) * self._reference / 1e9
 
     @property
+    def note(self) -> str:
+        """What of the results is not compared, in words; mostly empty."""
+        return self._builder.note
+
+    @property
     def reference(self) -> float:
         """Nanoseconds of the default, when it was first timed."""
         return self._reference
@@ -141,7 +148,7 @@ class Machine:
 
     def _load_default(self) -> Loaded:
         """The program as it is, where it is to be timed, and nothing else."""
-        loaded = Loaded(self._workers.timing, self._chosen.program.arguments, self._bury)
+        loaded = Loaded(self._workers.timing, self._builder.arguments, self._bury)
         loaded.add(DEFAULT, self._default)
         return loaded
 

@@ -4,21 +4,33 @@ A compiler may abort, take all memory or never end, and then only a child is los
 a value of a class below; the reply is the result, or a Refusal that says why there is none.
 """
 
+import ctypes
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from solution.collecting.comparison import find_deviation
+from solution.collecting.comparison import (
+    can_tell_apart,
+    describe_blindness,
+    find_deviation,
+    find_tolerances,
+    shake,
+    sharpen,
+)
 from solution.collecting.compiler import Compiler, Executable, Flags, RefusedError
 from solution.programs.forms import STABLEHLO
 from solution.system.errors import InputError
 
+SUBREAPER = 36  # of prctl: who loses its parent becomes a child of this process
+CLOSED = "no program is open: this process was begun in place of one that ended"
 WARM_UPS = 2  # runs before a new executable is looked at
 IMPLAUSIBLE = 10  # so many times faster than the median of its visit is no run
 
@@ -49,10 +61,56 @@ class Parse:
 
 @dataclass(frozen=True)
 class Open:
-    """Take a program's arguments, compile it as it is, and keep its results. Reply: Compiled."""
+    """Take a program's arguments, compile it as it is, and keep its results.
+
+    Reply: Compiled; its deviation says how results of a second run differ from those of the first.
+    """
 
     module: bytes
     arguments: Sequence[np.ndarray]
+
+
+@dataclass(frozen=True)
+class Add:
+    """Keep the open program's results for other arguments as well. Reply: Sight."""
+
+    arguments: Sequence[np.ndarray]
+
+
+@dataclass(frozen=True)
+class Look:
+    """Say what the results of the first arguments, or the next ones, compare. Reply: Sight."""
+
+    place: int
+
+
+@dataclass(frozen=True)
+class Sharpen:
+    """Compare results for some arguments as closely as rounding allows. Reply: None."""
+
+    place: int
+
+
+@dataclass(frozen=True)
+class Drop:
+    """Forget arguments that were added, by their place, and their results. Reply: None."""
+
+    place: int
+
+
+@dataclass(frozen=True)
+class Spoil:
+    """Compile the open program's mutants (see mutants.py). Reply: None."""
+
+    module: bytes
+
+
+@dataclass(frozen=True)
+class Tell:
+    """Run a mutant. Reply: whether its results were told apart from the program's."""
+
+    place: int  # of the arguments
+    switches: np.ndarray  # (switches,) bool
 
 
 @dataclass(frozen=True)
@@ -97,6 +155,15 @@ class Compiled:
 
 
 @dataclass(frozen=True)
+class Sight:
+    """What can be seen in results."""
+
+    blindness: str  # why they compare little, in words; may be empty
+    is_finite: bool  # none of them is NaN or infinite
+    can_differ: bool  # they themselves, when they are turned round, are other results
+
+
+@dataclass(frozen=True)
 class Timings:
     """Nanoseconds (runs,) int64: of the process's CPU time, and on the clock."""
 
@@ -107,6 +174,7 @@ class Timings:
 def serve(connection: Connection, errors: Path, core: int | None) -> None:
     """Answer requests until the other end closes; first, tell the platform and the core."""
     redirect(errors)
+    keep_to_itself()
     pinned = core is not None and _pin(core)
     try:
         compiler = Compiler()
@@ -128,13 +196,22 @@ class Workshop:
 
     def __init__(self, compiler: Compiler) -> None:
         self._compiler = compiler
-        self._arguments: list[Any] = []
-        self._expected: list[np.ndarray] = []
+        self._arguments: list[list[Any]] = []  # those of the program, and those only compared with
+        self._expected: list[list[np.ndarray]] = []  # the results for each
+        self._tolerances: list[list[float]] = []  # of each result
+        self._plain: Executable | None = None
+        self._mutants: Executable | None = None
         self._loaded: dict[str, Executable] = {}
         self._answers: dict[type, Callable[[Any], Any]] = {
             Lower: self._lower,
             Parse: self._parse,
             Open: self._open,
+            Add: self._add,
+            Look: self._look,
+            Sharpen: self._sharpen,
+            Drop: self._drop,
+            Spoil: self._spoil,
+            Tell: self._tell,
             Compile: self._compile,
             Optimise: self._optimise,
             Load: self._load,
@@ -161,18 +238,76 @@ class Workshop:
         return self._compiler.parse_hlo(str(request.content))
 
     def _open(self, request: Open) -> Compiled:
-        self._arguments = self._compiler.place(request.arguments)
+        self._arguments = [self._compiler.place(request.arguments)]
+        self._expected, self._tolerances, self._plain, self._mutants = [], [], None, None
         self._loaded.clear()
         if not request.module:  # only to run what others compiled
             return Compiled(b"", 0.0, "")
-        executable, seconds = self._build(request.module, Flags())
-        self._expected = executable.run(self._arguments)
-        return Compiled(executable.serialize(), seconds, "")
+        self._plain, seconds = self._build(request.module, Flags())
+        self._expected = [self._plain.run(self._arguments[0])]
+        self._tolerances = [find_tolerances(self._expected[0])]
+        again = find_deviation(self._plain.run(self._arguments[0]), self._expected[0])
+        return Compiled(self._plain.serialize(), seconds, again)
+
+    def _add(self, request: Add) -> Sight:
+        self._check_open()
+        assert self._plain is not None
+        placed = self._compiler.place(request.arguments)
+        self._expected.append(self._plain.run(placed))
+        self._arguments.append(placed)
+        self._tolerances.append(find_tolerances(self._expected[-1]))
+        return self._look(Look(len(self._arguments) - 1))
+
+    def _look(self, request: Look) -> Sight:
+        self._check_open()
+        results = self._expected[request.place]
+        turned = [_turn(result) for result in results]
+        words = describe_blindness(results)
+        is_finite = all(bool(np.isfinite(result.astype(np.complex128)).all()) for result in results)
+        return Sight(words, is_finite, can_tell_apart(turned, results))
+
+    def _drop(self, request: Drop) -> None:
+        self._check_open()
+        for kept in (self._arguments, self._expected, self._tolerances):
+            del kept[request.place]
+
+    def _sharpen(self, request: Sharpen) -> None:
+        self._check_open()
+        assert self._plain is not None
+        given = [np.asarray(array) for array in self._arguments[request.place]]
+        shaken = self._plain.run(self._compiler.place(shake(given)))
+        self._tolerances[request.place] = sharpen(shaken, self._expected[request.place])
+
+    def _spoil(self, request: Spoil) -> None:
+        self._check_open()
+        self._mutants, _ = self._build(request.module, Flags())
+
+    def _tell(self, request: Tell) -> bool:
+        self._check_open()
+        assert self._mutants is not None
+        (switches,) = self._compiler.place([request.switches])
+        wrong = self._mutants.run([*self._arguments[request.place], switches])
+        place = request.place
+        return can_tell_apart(wrong, self._expected[place], self._tolerances[place])
 
     def _compile(self, request: Compile) -> Compiled:
+        self._check_open()
         executable, seconds = self._build(request.module, request.flags)
-        deviation = find_deviation(executable.run(self._arguments), self._expected)
+        deviation = self._find_deviation(executable)
         return Compiled(executable.serialize() if not deviation else b"", seconds, deviation)
+
+    def _check_open(self) -> None:
+        if not self._arguments:
+            raise RefusedError(CLOSED)
+
+    def _find_deviation(self, executable: Executable) -> str:
+        """Compare the results for all arguments; those that were only drawn to compare are last."""
+        for place, given in enumerate(self._arguments):
+            found = executable.run(given)
+            defect = find_deviation(found, self._expected[place], self._tolerances[place])
+            if defect:
+                return defect if not place else f"with other arguments: {defect}"
+        return ""
 
     def _optimise(self, request: Optimise) -> bytes:
         return self._build(request.module, request.flags)[0].optimised()
@@ -183,20 +318,22 @@ class Workshop:
         return executable, time.perf_counter() - begin
 
     def _load(self, request: Load) -> int:
+        self._check_open()
         executable = self._compiler.load(request.executable)
         self._loaded[request.key] = executable
         return int(min(self._time(executable, WARM_UPS).wall))
 
     def _run(self, request: Run) -> Timings:
+        self._check_open()
         executable = self._loaded[request.key]
-        executable.call(self._arguments)  # caches hold another program's data
+        executable.call(self._arguments[0])  # caches hold another program's data
         return self._time(executable, request.count)
 
     def _time(self, executable: Executable, count: int) -> Timings:
         cpu, wall = np.empty(count, np.int64), np.empty(count, np.int64)
         for place in range(count):
             wall_begin, cpu_begin = time.perf_counter_ns(), time.process_time_ns()
-            results = executable.call(self._arguments)
+            results = executable.call(self._arguments[0])
             cpu[place] = time.process_time_ns() - cpu_begin
             wall[place] = time.perf_counter_ns() - wall_begin
             del results  # freeing them is not the program's work
@@ -215,12 +352,34 @@ def find_plausible(cpu: np.ndarray) -> np.ndarray:
     return np.asarray((cpu > 0) & (IMPLAUSIBLE * cpu >= np.median(cpu)))
 
 
+def _turn(result: np.ndarray) -> np.ndarray:
+    """Return the result backwards; of one number 0."""
+    if result.size == 1:
+        return np.zeros_like(result)
+    return result.ravel()[::-1].reshape(result.shape)
+
+
 def redirect(errors: Path) -> None:
     """What the compiler prints goes to a file, whose end says why it died."""
     descriptor = os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     os.close(descriptor)
+
+
+def keep_to_itself() -> None:
+    """Let a program that runs here neither disturb other processes nor outlive this one.
+
+    What it writes to all channels that it inherited must not reach the tracker of this project's
+    resources. Processes that it leaves behind become this one's (on Linux), and end with it.
+    """
+    tracker = resource_tracker._resource_tracker._fd  # type: ignore[attr-defined]
+    if tracker is not None:
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, tracker)
+        os.close(nothing)
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
 
 
 def _pin(core: int) -> bool:

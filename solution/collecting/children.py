@@ -1,7 +1,9 @@
 """The parent's side of a child process: it is asked, watched, and ended where it goes too far."""
 
 import os
+import pickle
 import re
+import struct
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +19,7 @@ from solution.collecting.child import Refusal, serve
 from solution.system.errors import InputError
 from solution.system.files import take_lock
 from solution.system.processes import SPAWN, start_child
+from solution.system.scratch import find_base
 
 WATCH_SECONDS = 0.02  # between two looks at a child's memory
 START_SECONDS = 120.0
@@ -24,11 +27,16 @@ START_SECONDS = 120.0
 UNKNOWN_FLAGS = re.compile(r"Unknown flags? in XLA_FLAGS: (.*\S)")
 WRONG_VALUE = re.compile(r"Couldn't interpret value (\S*) for flag (\S+)")
 NO_FLAGS_FILE = re.compile(r"Could not open file (\".*?\") to read flags .*\"XLA_FLAGS\"")
+LONG, MARK = -1, b"\x80"  # of a message: its size follows in 8 bytes; how a pickle begins
 LAST_LINES = 4000  # bytes of what a child printed that are looked at
 
 
 class ChildDiedError(Exception):
     """A child ended, or was ended, before it answered; the message says why."""
+
+
+class TooMuchError(ChildDiedError):
+    """A child was ended because it took more memory or time than it may: so will another one."""
 
 
 @dataclass(frozen=True)
@@ -123,23 +131,53 @@ class Child:
         self.platform, self.pinned = reply
 
     def _receive(self, seconds: float) -> Any:
-        assert self._connection is not None
         deadline = time.monotonic() + seconds
-        while not self._connection.poll(WATCH_SECONDS):
-            if time.monotonic() > deadline:
-                raise ChildDiedError(self._bury(f"it took more than {seconds:.0f} seconds"))
-            if self._memory() > self.limits.megabytes:
-                limit = self.limits.megabytes
-                raise ChildDiedError(self._bury(f"it took more than {limit:,} MB of memory"))
-            if not self._process.is_alive() and not self._connection.poll():
-                raise ChildDiedError(self._bury(self._last_words()))
         try:
-            reply = self._connection.recv()
+            reply = self._read_reply(deadline, seconds)
         except (EOFError, OSError) as error:
             raise ChildDiedError(self._bury(self._last_words())) from error
         if isinstance(reply, Refusal) and reply.is_input:
             raise InputError(reply.reason)
         return reply
+
+    def _read_reply(self, deadline: float, seconds: float) -> Any:
+        """Read what `Connection.send` wrote, but wait no longer than is allowed.
+
+        The program has inherited the connection. What it writes there is no reply: a number of
+        bytes, and a pickle of that size, which begins with MARK.
+        """
+        (size,) = struct.unpack("!i", self._read(4, deadline, seconds))
+        if size == LONG:
+            (size,) = struct.unpack("!Q", self._read(8, deadline, seconds))
+        begin = self._read(len(MARK), deadline, seconds) if size > len(MARK) else b""
+        if begin != MARK:
+            raise ChildDiedError(
+                self._bury("the program wrote into a channel that it inherited and did not open")
+            )
+        return pickle.loads(begin + self._read(size - len(MARK), deadline, seconds))
+
+    def _read(self, count: int, deadline: float, seconds: float) -> bytes:
+        assert self._connection is not None
+        found = bytearray()
+        while len(found) < count:
+            self._wait(deadline, seconds)
+            part = os.read(self._connection.fileno(), count - len(found))
+            if not part:
+                raise EOFError
+            found += part
+        return bytes(found)
+
+    def _wait(self, deadline: float, seconds: float) -> None:
+        """Wait until there is something to read; end the child where it goes too far meanwhile."""
+        assert self._connection is not None
+        while not self._connection.poll(WATCH_SECONDS):
+            if time.monotonic() > deadline:
+                raise TooMuchError(self._bury(f"it took more than {seconds:.0f} seconds"))
+            if self._memory() > self.limits.megabytes:
+                limit = self.limits.megabytes
+                raise TooMuchError(self._bury(f"it took more than {limit:,} MB of memory"))
+            if not self._process.is_alive() and not self._connection.poll():
+                raise ChildDiedError(self._bury(self._last_words()))
 
     def _memory(self) -> float:
         try:
@@ -208,7 +246,7 @@ def lease_core() -> Iterator[int | None]:
     """The core with the least work on it that no other collection of this machine has."""
     cores = list_cores()
     for core in cores:
-        path = Path(tempfile.gettempdir()) / f"fastslow-core-{os.getuid()}-{core}"
+        path = find_base() / f"fastslow-core-{os.getuid()}-{core}"
         descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
         try:
             if take_lock(descriptor):

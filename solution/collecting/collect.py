@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from solution.collecting.builder import Builder
 from solution.collecting.child import Compile
 from solution.collecting.children import Child, Limits
+from solution.collecting.comparison import RULES
 from solution.collecting.compiler import check_installed
 from solution.collecting.identity import describe_machine
 from solution.collecting.journal import SOUND, Journal
@@ -29,6 +31,7 @@ from solution.collecting.spaces import (
     name_configuration,
     read_configuration,
 )
+from solution.collecting.tiles import TileSpace
 from solution.collecting.timing import Outcome, is_settled, summarise
 from solution.domain.collection import collection
 from solution.system.files import remove
@@ -56,6 +59,7 @@ class Settings:
     keep_flat: bool = False
     replace: bool = False
     wanted: Wanted | None = None  # programs of a file; None: all
+    arguments: Path | None = None  # a file of them, for the one program
 
 
 @dataclass(frozen=True)
@@ -93,8 +97,8 @@ class ProgramCollection:
         self.journal = Journal(folder, identity, {"kind": collection(place.collection).kind})
         drawn = [settings.seed, len(self.journal.candidates)]
         self._generator = np.random.default_rng(drawn)
-        self._builder = Builder(workers.compiling, program)
-        self._passes = Passes(workers.timing, program, self.journal, self._generator)
+        is_tiled = isinstance(space, TileSpace)
+        self._builder = Builder(workers.compiling, program, needs_edges=is_tiled)
 
     def run(self, tell: Tell) -> dict[str, Any]:
         """Collect until the order is settled or the time is over; the summary.
@@ -137,6 +141,9 @@ class ProgramCollection:
         """Compile the program as it is, and again what an earlier session found sound."""
         tell("compiling the program as it is")
         compiled = self._builder.open()
+        self._passes = Passes(
+            self._workers.timing, self._builder.arguments, self.journal, self._generator
+        )
         default, own = self._space.default, name_configuration(self._space.default)
         if self._space.reference_counts and own not in self.journal.names:
             self.journal.add_candidate(own, default, SOUND, "", compiled.seconds)
@@ -243,6 +250,7 @@ class ProgramCollection:
             "clock": self._workers.clock,
             "pinned": self._workers.timing.pinned,
             "seconds": seconds,
+            "note": self._builder.note,
         }
 
 
@@ -262,4 +270,5 @@ def _identify(program: Program, space: CompilerSpace, place: Place, seed: int) -
         "jax": check_installed(),
         "machine": describe_machine(),
         "seed": seed,
+        "comparison": RULES,
     }

@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from solution.collecting.child import Load, Open, Refusal, Run, Timings
-from solution.collecting.children import Child, ChildDiedError
+from solution.collecting.child import CLOSED, Load, Open, Refusal, Run, Timings
+from solution.collecting.children import Child, ChildDiedError, TooMuchError
 from solution.collecting.timing import choose_runs
+
+TRIES = 3  # of a visit, where somebody ends one child after the other
 
 
 class Loaded:
@@ -42,17 +44,23 @@ class Loaded:
         """
         self._restore()
         self._executables[name] = executable
-        return self._load(name)
+        self._load(name)
+        self._restore()
+        return name in self._executables
 
     def visit(self, name: str) -> Timings | None:
         """Run one, a few times; None where it is not held, or no longer.
 
         Raises ChildDiedError where a child dies of the arguments alone.
         """
-        self._restore()
-        if name not in self._executables:
-            return None
-        timings: Timings | None = self._ask(name, Run(name, self._runs[name]))
+        timings: Timings | None = None
+        for _ in range(TRIES):
+            self._restore()
+            if name not in self._executables:
+                return None
+            timings = self._ask(name, Run(name, self._runs[name]))
+            if self._is_open:
+                break
         return timings
 
     def keep(self, names: Iterable[str]) -> None:
@@ -63,28 +71,39 @@ class Loaded:
     def _restore(self) -> None:
         """Give a child that holds nothing all of them; where it dies of one, another the rest."""
         while not (self._is_open and self._child.is_alive):
-            self._child.ask(Open(b"", self._arguments))
+            self._open()
             self._is_open = True
             for name in self.names:
                 self._load(name)
-                if not self._child.is_alive:
+                if not (self._is_open and self._child.is_alive):
                     break
 
-    def _load(self, name: str) -> bool:
+    def _open(self) -> None:
+        """Hand the arguments over, once more where the child is killed meanwhile."""
+        request = Open(b"", self._arguments)
+        try:
+            self._child.ask(request)
+        except TooMuchError:
+            raise
+        except ChildDiedError:
+            self._child.ask(request)
+
+    def _load(self, name: str) -> None:
         nanoseconds = self._ask(name, Load(name, self._executables[name]))
-        if nanoseconds is None:
-            return False
-        self._runs[name] = choose_runs(nanoseconds)
-        return True
+        if nanoseconds is not None:
+            self._runs[name] = choose_runs(nanoseconds)
 
     def _ask(self, name: str, request: Load | Run) -> Any:
-        """What the child says; None where it dies of it, or refuses."""
+        """What the child says; None where it dies of it, or refuses, or holds nothing."""
         try:
             reply = self._child.ask(request)
         except ChildDiedError as error:
             reply = Refusal(str(error))
         if not isinstance(reply, Refusal):
             return reply
+        if reply.reason == CLOSED:  # somebody ended the child that held it
+            self._is_open = False
+            return None
         del self._executables[name]
         self._bury(name, reply.reason)
         return None

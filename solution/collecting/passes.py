@@ -1,6 +1,6 @@
 """Time loaded configurations in one child, all of them in every pass, in a new random order."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import polars as pl
@@ -9,7 +9,6 @@ from solution.collecting.child import Timings
 from solution.collecting.children import Child
 from solution.collecting.journal import DIED, Journal
 from solution.collecting.loaded import Loaded
-from solution.collecting.program import Program
 from solution.collecting.timing import SCHEMA
 
 
@@ -17,11 +16,15 @@ class Passes:
     """A child that holds the executables of a program, and the times that it gives."""
 
     def __init__(
-        self, child: Child, program: Program, journal: Journal, generator: np.random.Generator
+        self,
+        child: Child,
+        arguments: Sequence[np.ndarray],
+        journal: Journal,
+        generator: np.random.Generator,
     ) -> None:
         self._journal = journal
         self._generator = generator
-        self._loaded = Loaded(child, program.arguments, self._mark)
+        self._loaded = Loaded(child, arguments, self._mark)
 
     def load(self, executables: Mapping[str, bytes]) -> None:
         """Add configurations; one that cannot even be run here is marked as dead."""

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from solution.collecting.arguments import make_arguments
 from solution.collecting.child import Lower, Parse, Refusal
 from solution.collecting.children import Child, ChildDiedError
+from solution.collecting.drawing import VERSION, make_arguments
 from solution.collecting.portable import make_portable
 from solution.data.hlo.messages import MESSAGES, check_sizes, read_records
 from solution.data.hlo.nodes import Nodes, find_configurable, read_nodes
@@ -70,6 +70,16 @@ class Program:
         pairs = zip(given, drawn, strict=True)
         return [own if array is None else array for array, own in pairs]
 
+    @property
+    def is_drawn(self) -> bool:
+        """Whether numbers of some parameters are drawn."""
+        return self.given is None or any(array is None for array in self.given)
+
+    @property
+    def brings_some(self) -> bool:
+        """Whether the file has numbers for some parameters."""
+        return self.given is not None and any(array is not None for array in self.given)
+
     @cached_property
     def nodes(self) -> Nodes:
         return read_nodes(self.module)
@@ -91,8 +101,11 @@ class Program:
         found = hashlib.sha256(f"{module.name} {module.entry_computation_id}".encode())
         for computation in module.computations:
             found.update(computation.SerializeToString(deterministic=True))
-        for array in self.arguments:
-            found.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
+        if self.is_drawn:  # what is drawn follows from the module
+            found.update(f"drawn {VERSION}".encode())
+        for array in self.given or ():
+            if array is not None:
+                found.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
         return found.hexdigest()[:16]
 
 

@@ -8,9 +8,10 @@ from typing import Any
 
 from rich.progress import Progress, TaskID
 
-from solution.collecting.children import Child, lease_core
+from solution.collecting.children import Child, ChildDiedError, lease_core
 from solution.collecting.collect import ProgramCollection, Settings, Tell, Workers
 from solution.collecting.compiler import check_installed
+from solution.collecting.given import give_arguments
 from solution.collecting.program import Program, read_programs
 from solution.collecting.records import Place
 from solution.collecting.spaces import CompilerSpace
@@ -61,6 +62,8 @@ def collect_programs(
             program for path in paths for program in read_programs(path, compiling, settings.wanted)
         ]
         check_names([program.name for program in programs])
+        if settings.arguments is not None:
+            programs = [_give(programs, settings)]
         finished = []
         for program, own in share_time(programs, settings, deadline):
             for words in program.notes:
@@ -70,6 +73,16 @@ def collect_programs(
             finished.append(collect_one(program, make_space, place, own, workers, tell))
             progress.update(task, completed=round(own.seconds))
     return finished
+
+
+def _give(programs: Sequence[Program], settings: Settings) -> Program:
+    """Return the one program with the arguments that are given for it."""
+    if len(programs) != 1:
+        raise InputError(
+            f"{settings.arguments}: --arguments are for one program, found {len(programs)}. "
+            "Collect it alone."
+        )
+    return give_arguments(programs[0], settings.arguments, settings.limits.megabytes)
 
 
 def share_time(
@@ -105,6 +118,14 @@ def collect_one(
         space = make_space(program)
         return Finished(
             program.name, ProgramCollection(program, space, place, settings, workers).run(tell)
+        )
+    except ChildDiedError as error:
+        tell("failed")
+        return Finished(
+            program.name,
+            {},
+            f"{program.name}: the process that times it ended twice: {error}. What was measured is "
+            "kept: the same command goes on.",
         )
     except InputError as error:
         tell("failed")

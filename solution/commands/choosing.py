@@ -7,6 +7,7 @@ import typer
 
 from solution.choosing.search import MEASURED
 from solution.commands.options import (
+    ArgumentFile,
     FunctionOption,
     Megabytes,
     ModuleOption,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 WHILE_MEASURING = (
-    "over", "minutes", "out", "megabytes", "seconds", "replace", "module", "function",
+    "over", "minutes", "out", "arguments", "megabytes", "seconds", "replace", "module", "function",
 )  # fmt: skip
 UNUSED = {  # options that would be ignored where nothing is compiled
     "replay": WHILE_MEASURING,
@@ -88,6 +89,7 @@ def choose(
     replay: Replay = False,
     model_only: ModelOnly = False,
     out: Out = None,
+    arguments: ArgumentFile = None,
     collection: InCollection = None,
     megabytes: Megabytes = 4096,
     seconds: Seconds = 60,
@@ -122,7 +124,7 @@ def choose(
         measurements=measure if measure or minutes else MEASURED,
         seconds=60 * minutes if minutes else None, kinds=tuple(over or ()), seed=seed,
         search=search, limits=Limits(seconds, megabytes), replace=replace,
-        wanted=make_wanted(module, function),
+        wanted=make_wanted(module, function), arguments=arguments,
     )  # fmt: skip
     _show(_measure(program, leading, out or Path("chosen") / program.stem, settings))
 

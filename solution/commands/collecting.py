@@ -9,6 +9,7 @@ import typer
 
 from solution.commands.options import (
     Address,
+    ArgumentFile,
     ExecutorOption,
     FunctionOption,
     Megabytes,
@@ -67,6 +68,7 @@ def layout(
     seconds: Seconds = 60,
     seed: Seed = 0,
     keep_flat: Flat = False,
+    arguments: ArgumentFile = None,
     replace: Replace = False,
     executor: ExecutorOption = "local",
     address: Address = None,
@@ -89,7 +91,7 @@ def layout(
         raise InputError(f"{collection} holds tiles: collect them with `fastslow collect tile`.")
     settings = Settings(
         configs=configs, seed=seed, limits=Limits(seconds, megabytes), keep_flat=keep_flat,
-        replace=replace, wanted=make_wanted(module, function),
+        replace=replace, wanted=make_wanted(module, function), arguments=arguments,
     )  # fmt: skip
     _collect(
         programs, partial(LayoutSpace, search=found.name.split(":")[-1]),
@@ -108,6 +110,7 @@ def tile(
     seconds: Seconds = 30,
     seed: Seed = 0,
     keep_flat: Flat = False,
+    arguments: ArgumentFile = None,
     replace: Replace = False,
     executor: ExecutorOption = "local",
     address: Address = None,
@@ -122,7 +125,7 @@ def tile(
 
     settings = Settings(
         configs=configs, seed=seed, limits=Limits(seconds, megabytes), keep_flat=keep_flat,
-        replace=replace, wanted=make_wanted(module, function),
+        replace=replace, wanted=make_wanted(module, function), arguments=arguments,
     )  # fmt: skip
     _collect(
         programs, TileSpace, Place(out, "tile:xla", split), settings, minutes,
@@ -142,6 +145,7 @@ def options(
     seconds: Seconds = 60,
     seed: Seed = 0,
     keep_flat: Flat = False,
+    arguments: ArgumentFile = None,
     replace: Replace = False,
     executor: ExecutorOption = "local",
     address: Address = None,
@@ -159,7 +163,7 @@ def options(
 
     settings = Settings(
         configs=configs, seed=seed, limits=Limits(seconds, megabytes), keep_flat=keep_flat,
-        replace=replace, wanted=make_wanted(module, function),
+        replace=replace, wanted=make_wanted(module, function), arguments=arguments,
     )  # fmt: skip
     _collect(
         programs, OptionSpace, Place(out, f"layout:{source}:random", split), settings, minutes,
@@ -201,12 +205,20 @@ def _collect(
     from solution.collecting.tables import show_finished
 
     minutes = minutes or 3 * len(programs)
+    if executor.is_away and settings.arguments is not None:
+        raise InputError(
+            f"{settings.arguments}: --arguments are for a program that is timed on this machine. "
+            "Leave out --executor, or --arguments."
+        )
     if executor.is_away:
         finished = _collect_away(executor, programs, make_space, place, settings, minutes)
     else:
         finished = collect_programs(programs, make_space, place, settings, minutes)
     output.print(show_finished(place.collection, finished))
     _say_cut(finished)
+    for one in finished:
+        if one.state.get("note"):
+            say(one.state["note"])
     _complain(finished)
     _say_outcome(place.folder, finished)
 

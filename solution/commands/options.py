@@ -108,6 +108,13 @@ GpuShare = Annotated[
         rich_help_panel="Cluster",
     ),
 ]
+ArgumentFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--arguments",
+        help="npz file with an array for each parameter of the program, by number or name.",
+    ),
+]
 Megabytes = Annotated[int, typer.Option(min=256, help="That a compilation may take.")]
 Seconds = Annotated[
     float, typer.Option(min=1, callback=check_finite, help="That a compilation may take.")

@@ -7,7 +7,6 @@ outputs of the other notebooks are looked for, those that were pulled from Kaggl
 
 import os
 import signal
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -25,6 +24,7 @@ from solution.system.accelerators import describe_accelerators, find_gpus
 from solution.system.commit import read_commit
 from solution.system.errors import InputError
 from solution.system.files import make_folder
+from solution.system.scratch import find_base
 from solution.system.terminal import say
 
 PROJECT = Path(__file__).parents[2]
@@ -69,7 +69,7 @@ class Session:
             push,
             inputs=find_inputs() if on_kaggle else runs,
             output=Path.cwd() if on_kaggle else runs / notebook,
-            scratch=Path(tempfile.gettempdir()) if on_kaggle else stores,
+            scratch=find_base() if on_kaggle else stores,
             on_kaggle=on_kaggle,
             begun=time.monotonic(),
         )

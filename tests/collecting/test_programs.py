@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from solution.collecting.arguments import PART, SCALE
 from solution.collecting.builder import Builder
 from solution.collecting.child import Load, Open, Run
 from solution.collecting.collect import Workers
+from solution.collecting.drawing import PART
 from solution.collecting.program import read_programs
 from solution.system.errors import InputError
 
@@ -89,17 +89,17 @@ def test_random_arguments_are_drawn_when_they_are_asked_for(
 ) -> None:
     """Who only ranks needs none: they may be larger than the memory, or of a type without any."""
     text = "HloModule m\nENTRY e {{ ROOT p = {}[{}] parameter(0) }}\n"
-    for kind, size in (("f32", 1 << 50), ("f8e4m3fn", 4)):
+    for kind, size in (("f32", 1 << 50), ("s1", 4)):
         path = write(tmp_path, text.format(kind, size), f"{kind}.hlo")
         (program,) = read_programs(path, workers.compiling)
         assert program.nodes.opcodes.tolist()
-    with pytest.raises(InputError, match="f8e4m3fn: parameter 0 is of type f8e4m3fn, which is not"):
+    with pytest.raises(InputError, match="s1: parameter 0 is of type s1, which is not"):
         program.arguments  # noqa: B018
     size = PART + 5
     (program,) = read_programs(
         write(tmp_path, text.format("f32", size), "large.hlo"), workers.compiling
     )
-    expected = SCALE * np.random.default_rng(0).standard_normal(size)
+    expected = np.random.default_rng(0).standard_normal(size)
     np.testing.assert_array_equal(program.arguments[0], expected.astype(np.float32))
 
 

@@ -1,0 +1,307 @@
+"""Whether comparing results can fail: before a configuration is called sound, a wrong one is not.
+
+Results that are NaN, 0 or constant agree with anything. So the program's products are made wrong on
+purpose, one after the other, and the comparison must notice. Where it does not, other arguments are
+drawn, with which every configuration is then compared as well. What is timed are always the
+program's, where it brings some.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from solution.collecting.child import (
+    CLOSED,
+    Add,
+    Compiled,
+    Drop,
+    Look,
+    Open,
+    Refusal,
+    Sharpen,
+    Sight,
+    Spoil,
+    Tell,
+)
+from solution.collecting.children import Child, ChildDiedError, TooMuchError
+from solution.collecting.drawing import check_memory, list_draws
+from solution.collecting.mutants import Kind, Mutants, Site, make_mutants
+from solution.collecting.program import Program
+from solution.system.errors import InputError
+
+LEAST_SHARE = 0.5  # of the kinds of products, about which comparing results must say something
+SECONDS = 30.0  # for the mutants of one set of arguments
+SLOWER = 50  # times as long as the program a mutant may run; loops may never end
+LEAST_SECONDS = 5.0
+MOST_DEATHS = 3  # of the child by mutants
+SHOWN = 3  # names in a message
+EDGES = (Kind.SHIFT, Kind.ZERO, Kind.TWICE)  # what tiles make of the last columns
+ADVICE = (
+    "Give arguments for which they can: --arguments FILE.npz, with an array for each parameter by "
+    "its number or name."
+)
+Result = TypeVar("Result")
+RANDOM = (
+    "Expected a program whose results repeat. Let it draw random numbers from a key that is an "
+    "argument, as jax.random does, or leave them out."
+)
+
+
+@dataclass(frozen=True)
+class Set:
+    """Arguments for which results are compared."""
+
+    arguments: list[np.ndarray]
+    sight: Sight
+    is_sharp: bool = False  # compared as closely as rounding allows
+
+
+@dataclass(frozen=True)
+class Examined:
+    """What a program is called with, and what is compared."""
+
+    sets: list[Set]  # the first is the program's; the others are only compared with
+    compiled: Compiled  # as it is
+    note: str  # what is not compared, in words; mostly empty
+
+
+class Examiner:
+    """Finds arguments with which wrong results are noticed."""
+
+    def __init__(self, child: Child, program: Program, *, needs_edges: bool = False) -> None:
+        """Take the child in which the program is compiled.
+
+        Args:
+            needs_edges: configurations may be wrong at the edge of a product alone, as tiles are.
+        """
+        self._child, self._program, self._needs_edges = child, program, needs_edges
+        self._mutants = Mutants(b"", (), 0)
+        self._is_spoiled = False  # the mutants are compiled
+        self._compiled = Compiled(b"", 0.0, "")
+        self._kept: list[Set] = []
+        self._told: set[tuple[str, Kind]] = set()  # mutants that were noticed, by form and kind
+        self._deaths = 0
+
+    def run(self) -> Examined:
+        """Open the program in the child, with all arguments that its results are compared for.
+
+        Raises InputError where the program cannot be compiled, never gives the same results, or
+        gives none that show whether they are right.
+        """
+        name = self._program.name
+        if self._program.is_drawn:
+            check_memory(self._program.module, name, self._child.limits.megabytes)
+        self._mutants = make_mutants(self._program.module)
+        return again_if_killed(name, self._run)
+
+    def _run(self) -> Examined:
+        self._kept, self._told, sights = [], set(), []
+        for arguments, is_sharp in self._list_sets():
+            sights.append(self._take(arguments, is_sharp=is_sharp))
+            if self._is_enough():
+                break
+        if not self._is_proven():
+            raise InputError(
+                f"{self._program.name}: its results cannot show whether a configuration computes "
+                f"them rightly: {self._explain(sights[0])}, for whatever arguments were drawn. "
+                f"{ADVICE}"
+            )
+        return Examined(self._kept, self._compiled, self._describe())
+
+    def reopen(self, examined: Examined) -> Compiled:
+        """Open the program in another child as it was examined."""
+        return again_if_killed(self._program.name, lambda: self._reopen(examined))
+
+    def _reopen(self, examined: Examined) -> Compiled:
+        compiled = open_program(self._child, self._program, examined.sets[0].arguments)
+        for place, one in enumerate(examined.sets):
+            if place:
+                self._ask(Add(one.arguments))
+            if one.is_sharp:
+                self._ask(Sharpen(place))
+        return compiled
+
+    def _list_sets(self) -> Iterator[tuple[list[np.ndarray], bool]]:
+        """Yield arguments, and whether results for them are compared as closely as can be."""
+        if self._program.brings_some:
+            yield self._program.arguments, False
+        for arguments in list_draws(self._program.module, self._program.name):
+            yield arguments, False
+        yield self._program.arguments, True
+
+    def _take(self, arguments: list[np.ndarray], *, is_sharp: bool) -> Sight:
+        """Look what results for these arguments show, and keep those that show something new."""
+        is_first = not self._kept
+        begin = time.monotonic()
+        if is_first:
+            self._compiled = open_program(self._child, self._program, arguments)
+            self._is_spoiled = False
+            sight = self._ask(Look(0))
+        else:
+            sight = self._ask(Add(arguments))
+        seconds = time.monotonic() - begin
+        known, could_differ = len(self._told), any(one.sight.can_differ for one in self._kept)
+        is_finer = sight.is_finite and not any(one.sight.is_finite for one in self._kept)
+        self._kept.append(Set(arguments, sight, is_sharp))
+        if is_sharp:
+            self._ask(Sharpen(len(self._kept) - 1))
+        if sight.can_differ:
+            self._tell_mutants(max(LEAST_SECONDS, SLOWER * seconds))
+        is_news = len(self._told) > known or (sight.can_differ and (not could_differ or is_finer))
+        if not (is_news or (is_first and self._program.brings_some)):
+            self._kept.pop()
+            if self._kept:
+                self._ask(Drop(len(self._kept)))
+        return sight
+
+    def _tell_mutants(self, seconds: float) -> None:
+        """Run the mutants that were not noticed yet."""
+        if not self._mutants.sites:
+            return
+        deadline = time.monotonic() + SECONDS
+        if not self._is_spoiled:
+            self._ask(Spoil(self._mutants.module))
+            self._is_spoiled = True
+        for site in self._mutants.sites:
+            if time.monotonic() > deadline or self._deaths > MOST_DEATHS:
+                return
+            for kind in self._list_looked(site):
+                if self._is_told(site):
+                    break
+                known = (site.form, kind) in self._told
+                if not known and self._tell(site.first + site.kinds.index(kind), seconds):
+                    self._told.add((site.form, kind))
+
+    def _is_told(self, site: Site) -> bool:
+        """Whether the comparison notices what may become wrong at sites of this form."""
+        looked = [(site.form, kind) in self._told for kind in self._list_looked(site)]
+        return all(looked) if self._is_at_edge(site) else any(looked)
+
+    def _list_looked(self, site: Site) -> list[Kind]:
+        """Return the mutants that are run: at edges all must be noticed, otherwise one."""
+        kinds = EDGES if self._is_at_edge(site) else (Kind.SHIFT, Kind.REVERSE)
+        return [kind for kind in kinds if kind in site.kinds] or list(site.kinds)
+
+    def _is_at_edge(self, site: Site) -> bool:
+        return self._needs_edges and site.opcode == "dot"
+
+    def _tell(self, switch: int, seconds: float) -> bool:
+        switches = np.zeros(self._mutants.switches, bool)
+        switches[switch] = True
+        try:
+            reply = self._child.ask(Tell(len(self._kept) - 1, switches), seconds)
+            if reply == Refusal(CLOSED):
+                raise ChildDiedError(CLOSED)
+        except ChildDiedError as error:
+            self._deaths += 1
+            self._restore()
+            # A loop that never ends now is noticed; what somebody killed tells nothing.
+            return isinstance(error, TooMuchError)
+        return reply is True
+
+    def _restore(self) -> None:
+        self._reopen(Examined(self._kept, self._compiled, ""))
+        self._ask(Spoil(self._mutants.module))
+
+    def _ask(self, request: object) -> Sight:
+        reply = self._child.ask(request)
+        if reply == Refusal(CLOSED):
+            raise ChildDiedError(CLOSED)
+        if isinstance(reply, Refusal):
+            raise InputError(
+                f"{self._program.name}: finding out whether wrong results are noticed failed: "
+                f"{reply.reason.rstrip('.')}. Expected a program that runs a few times within the "
+                "limits."
+            )
+        sight: Sight = reply
+        return sight
+
+    @property
+    def _untold(self) -> list[Site]:
+        """One product of each form that could be computed wrongly without being noticed."""
+        forms = {site.form: site for site in self._mutants.sites}
+        return [site for site in forms.values() if not self._is_told(site)]
+
+    def _is_enough(self) -> bool:
+        """Whether everything was noticed, also in results that are all finite."""
+        finite = any(one.sight.is_finite for one in self._kept)
+        return finite and any(one.sight.can_differ for one in self._kept) and not self._untold
+
+    def _is_proven(self) -> bool:
+        """Whether enough was noticed for results to be compared at all."""
+        if not any(one.sight.can_differ for one in self._kept):
+            return False
+        if self._needs_edges:
+            return not self._untold
+        forms = len({site.form for site in self._mutants.sites})
+        return forms - len(self._untold) >= LEAST_SHARE * forms
+
+    def _explain(self, first: Sight) -> str:
+        if first.blindness and not self._told:
+            return first.blindness
+        untold = self._untold
+        if not untold:
+            return "they are the same when they are turned round"
+        return f"what {_name(untold)} computes does not change them"
+
+    def _describe(self) -> str:
+        """What is not compared, for the user."""
+        words = []
+        if not any(one.sight.is_finite for one in self._kept):
+            words.append(f"{self._kept[0].sight.blindness}: those compare nothing")
+        if self._untold:
+            words.append(
+                f"what {_name(self._untold)} computes does not change the results, so it is not "
+                "checked"
+            )
+        return f"Of {self._program.name}, {'; '.join(words)}." if words else ""
+
+
+def open_program(child: Child, program: Program, arguments: list[np.ndarray]) -> Compiled:
+    """Compile the program as it is in the child, which keeps its results.
+
+    Raises InputError where that fails, and where a second run gives other results.
+    """
+    reply = child.ask(Open(program.plain, arguments))
+    if isinstance(reply, Refusal):
+        raise _refuse(program.name, reply.reason)
+    compiled: Compiled = reply
+    if compiled.deviation:
+        raise InputError(
+            f"{program.name}: run twice with the same arguments, the program as it is gives other "
+            f"results ({compiled.deviation}), so no configuration can be compared with it. {RANDOM}"
+        )
+    return compiled
+
+
+def again_if_killed(name: str, work: Callable[[], Result]) -> Result:
+    """Return what the work gives; where its child dies, it is tried once more.
+
+    The system may have ended the child, or somebody; what dies of the program dies again.
+
+    Raises InputError where it died twice, or took too much.
+    """
+    try:
+        return work()
+    except TooMuchError as error:
+        raise _refuse(name, str(error)) from error
+    except ChildDiedError:
+        try:
+            return work()
+        except ChildDiedError as error:
+            raise _refuse(name, str(error)) from error
+
+
+def _refuse(name: str, reason: str) -> InputError:
+    return InputError(
+        f"{name}: the compiler does not take the program as it is: {reason.rstrip('.')}. Expected "
+        "one that it compiles and runs within the limits."
+    )
+
+
+def _name(sites: list[Site]) -> str:
+    more = f" and {len(sites) - SHOWN} others" if len(sites) > SHOWN else ""
+    return ", ".join(f"{site.opcode} {site.name}" for site in sites[:SHOWN]) + more

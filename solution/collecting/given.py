@@ -1,0 +1,100 @@
+"""Arguments that a user gives for a program: a file of arrays, by the parameters' numbers or names.
+
+numpy.savez("arguments.npz", *arrays)                    in the order of the parameters
+numpy.savez("arguments.npz", **{"0": first, "w": other})
+"""
+
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from solution.collecting.arguments import find_entry, find_parameters, is_tupled
+from solution.collecting.drawing import check_memory, find_dtype
+from solution.collecting.program import Program
+from solution.data.npz_arrays import array_names, open_arrays, read_array
+from solution.system.errors import InputError
+
+KINDS = "bfiucV"  # numpy writes bfloat16 and narrower types as bytes (V)
+
+
+def give_arguments(program: Program, path: Path | None, megabytes: int) -> Program:
+    """Return the program with the arguments of an npz file; itself where there is no file.
+
+    An array has its parameter's shape, and its type or one whose numbers the type can hold.
+
+    Args:
+        megabytes: that all arguments may take.
+
+    Raises InputError where the file is none, or an array is missing, left over or does not fit.
+    """
+    if path is None:
+        return program
+    check_memory(program.module, program.name, megabytes)
+    names = _list_names(program.module)
+    with open_arrays(path) as archive:
+        found = array_names(archive)
+        keys = [_find_key(own, found, path) for own in names]
+        left_over = sorted(found - set(keys))
+        if left_over:
+            raise InputError(
+                f"{path}: holds {', '.join(left_over)}, which {program.name} has no parameter for. "
+                f"Expected arrays for {_describe(names)}."
+            )
+        shapes = find_parameters(program.module)
+        arrays = [_read(archive, key, shape) for key, shape in zip(keys, shapes, strict=True)]
+    return replace(program, given=list[np.ndarray | None](arrays))
+
+
+def _list_names(module: Any) -> list[tuple[str, ...]]:
+    """Return what the array of each parameter may be called."""
+    count = len(find_parameters(module))
+    names = [""] * count
+    if not is_tupled(module):
+        for instruction in find_entry(module).instructions:
+            if instruction.opcode == "parameter":
+                names[instruction.parameter_number] = instruction.name
+    return [
+        tuple(name for name in (str(number), f"arr_{number}", own) if name)
+        for number, own in enumerate(names)
+    ]
+
+
+def _find_key(names: tuple[str, ...], found: set[str], path: Path) -> str:
+    keys = [name for name in names if name in found]
+    if len(keys) != 1:
+        have = f"several: {', '.join(keys)}" if keys else f"none of these names ({_list(found)})"
+        raise InputError(
+            f"{path}: expected one array for parameter {names[0]}, called {' or '.join(names)}, "
+            f"found {have}."
+        )
+    return keys[0]
+
+
+def _read(archive: zipfile.ZipFile, key: str, shape: Any) -> np.ndarray:
+    wanted = find_dtype(shape, key)
+    array = read_array(archive, key, tuple(shape.dimensions), KINDS)
+    if array.dtype.kind == "V":
+        if array.dtype.itemsize != wanted.itemsize or wanted.kind in "bfiuc":
+            raise ValueError(f"{key} holds {array.dtype}, expected {wanted}")
+        return array.view(wanted)
+    if array.dtype == wanted:
+        return array
+    with np.errstate(over="ignore", invalid="ignore"):
+        cast = array.astype(wanted)
+    is_whole = wanted.kind in "biu" or "int" in wanted.name
+    if (array.dtype.kind == "c" and wanted.kind != "c") or (
+        is_whole and not np.array_equal(cast.astype(array.dtype), array)
+    ):
+        raise ValueError(f"{key} holds {array.dtype}, expected {wanted}")
+    return cast
+
+
+def _describe(names: list[tuple[str, ...]]) -> str:
+    return ", ".join(" or ".join(own) for own in names) if names else "no parameter"
+
+
+def _list(found: set[str]) -> str:
+    return ", ".join(sorted(found)[:5]) or "it is empty"

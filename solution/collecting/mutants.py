@@ -1,0 +1,369 @@
+"""Programs that are wrong on purpose, to find out whether a comparison of results would see it.
+
+A mutant is the program with the result of one product (dot or convolution) made wrong as a wrong
+kernel makes it. All mutants of a program are one module: it has one more parameter, a truth value
+for each mutant, which is handed on into calls, loops and conditions. So it is compiled once.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from enum import IntEnum
+from math import prod
+from typing import Any
+
+from solution.collecting.arguments import find_entry
+from solution.collecting.portable import FreshIds, lay_out, make_portable, replace_instructions
+from solution.data.hlo.messages import MESSAGES, instructions
+
+PRED, TUPLE = 1, 13  # of XLA's PrimitiveType
+PRODUCTS = ("dot", "convolution")
+MAX_SITES = 48  # products that are looked at, evenly spaced: each mutant is a run
+OF_A_FORM = 3  # of products of the same sizes the last ones, which results depend on most
+BLOCK = 8  # elements at the edge of the last dimension: a vector; at most an eighth of it
+EIGHTH = 8
+OFF = 0  # of the truth values: it is never true
+CALLS = ("call", "fusion")
+
+
+class Kind(IntEnum):
+    """What a wrong kernel does: nothing at an edge, another block's work, its work twice."""
+
+    ZERO = 0  # the last block is 0
+    SHIFT = 1  # the last block is what the block before it is
+    TWICE = 2  # the last block is added up twice
+    REVERSE = 3  # all dimensions backwards
+
+
+@dataclass(frozen=True)
+class Site:
+    """A product whose result mutants make wrong."""
+
+    name: str
+    opcode: str
+    form: str  # the same for products that one kernel computes: of the same sizes
+    kinds: tuple[Kind, ...]  # those that can change anything: of one number only the first
+    first: int  # the truth value of its first kind; those of the others follow
+
+
+@dataclass(frozen=True)
+class Mutants:
+    """All mutants of a program, as one module."""
+
+    module: bytes
+    sites: tuple[Site, ...]
+    switches: int  # truth values of the last parameter
+
+
+def make_mutants(module: Any) -> Mutants:
+    """Return the mutants of a message Module; without sites where it has no products."""
+    copy = make_portable(module)
+    ways = _find_ways(copy)
+    reached = _find_reached(copy, ways)
+    found = [
+        i for c in copy.computations if c.id in reached for i in c.instructions
+        if i.opcode in PRODUCTS and i.id in reached[c.id] and prod(i.shape.dimensions)
+    ]  # fmt: skip
+    chosen = _choose(found, copy)
+    sites, switches = list[Site](), OFF + 1
+    for node, form in chosen:
+        kinds = _list_kinds(list(node.shape.dimensions))
+        sites.append(Site(node.name, node.opcode, form, kinds, switches))
+        switches += len(kinds)
+    if sites:
+        by_number = {node.id: site for (node, _), site in zip(chosen, sites, strict=True)}
+        _Writer(copy, by_number, switches, ways).write()
+    return Mutants(bytes(copy.SerializeToString()), tuple(sites), switches)
+
+
+def _find_ways(module: Any) -> dict[int, str]:
+    """Return how each computation is called that the switches can be handed on to.
+
+    That is by calls, by loops whose state is a tuple, or by conditions; not by several of these.
+    """
+    ways: dict[int, set[str]] = {}
+    for node in instructions(module):
+        way = "call" if node.opcode in CALLS else node.opcode
+        if way == "while" and node.shape.element_type != TUPLE:
+            way = "other"
+        # Of a loop, the body and the condition are given the switches in one way, but the body
+        # gives them back.
+        for place, called in enumerate(node.called_computation_ids):
+            ways.setdefault(called, set()).add("condition" if way == "while" and place else way)
+    return {
+        called: way
+        for called, (way, *others) in ways.items()
+        if not others and way in ("call", "while", "condition", "conditional")
+    }
+
+
+def _is_entered(node: Any, ways: dict[int, str]) -> bool:
+    """Whether the switches are handed on into what an instruction calls."""
+    called = node.called_computation_ids
+    is_call = node.opcode in (*CALLS, "while", "conditional")
+    return bool(is_call and called and all(number in ways for number in called))
+
+
+def _find_reached(module: Any, ways: dict[int, str]) -> dict[int, set[int]]:
+    """Return the instructions that results depend on, by computations the switches can reach."""
+    computations = {c.id: c for c in module.computations}
+    reached: dict[int, set[int]] = {}
+    waiting = [find_entry(module).id]
+    while waiting:
+        own = computations[waiting.pop()]
+        if own.id in reached:
+            continue
+        nodes = {i.id: i for i in own.instructions}
+        live, left = set[int](), [own.root_id]
+        while left:
+            number = left.pop()
+            if number in live or number not in nodes:
+                continue
+            live.add(number)
+            left += nodes[number].operand_ids
+            if _is_entered(nodes[number], ways):
+                waiting += nodes[number].called_computation_ids
+        reached[own.id] = live
+    return reached
+
+
+def _choose(found: list[Any], module: Any) -> list[tuple[Any, str]]:
+    """Return the products that are looked at, the last first, each with its form."""
+    shapes = {i.id: i.shape for i in instructions(module)}
+    counts: Counter[str] = Counter()
+    chosen = []
+    for node in reversed(found):
+        form = _describe_form(node, shapes)
+        counts[form] += 1
+        if counts[form] <= OF_A_FORM:
+            chosen.append((node, form))
+    if len(chosen) <= MAX_SITES:
+        return chosen
+    return [chosen[place * (len(chosen) - 1) // (MAX_SITES - 1)] for place in range(MAX_SITES)]
+
+
+def _describe_form(node: Any, shapes: dict[int, Any]) -> str:
+    tensors = [node.shape, *(shapes[operand] for operand in node.operand_ids)]
+    sizes = [(shape.element_type, *shape.dimensions) for shape in tensors]
+    return f"{node.opcode} {sizes} {node.dot} {node.convolution} {node.window}"
+
+
+def _list_kinds(sizes: list[int]) -> tuple[Kind, ...]:
+    axis = _find_axis(sizes)
+    if axis is None:
+        return (Kind.ZERO,)
+    return (Kind.ZERO, Kind.SHIFT, Kind.TWICE, Kind.REVERSE)
+
+
+def _find_axis(sizes: list[int]) -> int | None:
+    """Return the last dimension that has more than one element; None where there is none."""
+    return max((axis for axis, size in enumerate(sizes) if size > 1), default=None)
+
+
+def _find_block(size: int) -> int:
+    return max(1, min(BLOCK, size // EIGHTH))
+
+
+class _Writer:
+    """Puts mutants into a module."""
+
+    def __init__(
+        self, module: Any, sites: dict[int, Site], switches: int, ways: dict[int, str]
+    ) -> None:
+        self._module, self._sites, self._ways = module, sites, ways
+        self._fresh = FreshIds(module)
+        self._switches = _make_shape(PRED, [switches])
+        self._computations = {c.id: c for c in module.computations}
+        # Before anything is changed: what a loop or a branch is given.
+        self._taken = {
+            c.id: _copy_shape(i.shape)
+            for c in module.computations for i in c.instructions if i.opcode == "parameter"
+        }  # fmt: skip
+
+    def write(self) -> None:
+        """Change the module: the entry has one more parameter, the last."""
+        entered = [find_entry(self._module).id]
+        for number in entered:  # it grows
+            for node in self._computations[number].instructions:
+                if _is_entered(node, self._ways):
+                    entered += [n for n in node.called_computation_ids if n not in entered]
+        for number in entered:
+            self._rewrite(self._computations[number], self._ways.get(number, "call"))
+        shape = self._module.host_program_shape
+        shape.parameters.append(self._switches)
+        shape.parameter_names.append("switches")
+
+    def _rewrite(self, computation: Any, way: str) -> None:
+        written: list[Any] = []
+        own = [i for i in computation.instructions if i.opcode == "parameter"]
+        switches = self._take_switches(own, way, written)
+        renamed: dict[int, int] = {}
+        for node in computation.instructions:
+            node.operand_ids[:] = [renamed.get(operand, operand) for operand in node.operand_ids]
+            if way != "call" and node.opcode == "parameter":
+                continue  # it is written already, as part of a tuple
+            if node.id in self._sites:
+                renamed[node.id] = self._mutate(node, self._sites[node.id], switches, written)
+            elif _is_entered(node, self._ways):
+                self._hand_on(node, switches, written)
+            else:
+                written.append(node)
+        root = renamed.get(computation.root_id, computation.root_id)
+        if way == "while":
+            shape = next(i.shape for i in written if i.id == root)
+            root = self._extend_value(root, shape, written, switches)
+        computation.root_id = root
+        replace_instructions(computation, written)
+
+    def _take_switches(self, parameters: list[Any], way: str, written: list[Any]) -> int:
+        """Write the parameter that brings the switches, and return the number of their value."""
+        if way == "call":
+            return self._add(written, "parameter", self._switches, number=len(parameters))
+        (old,) = parameters
+        if way != "conditional":
+            shape = self._extend_shape(old.shape)
+            whole = self._add(written, "parameter", shape)
+            self._part(written, whole, shape, old)
+            return self._element(written, whole, shape, len(shape.tuple_shapes) - 1)
+        shape = _make_tuple([old.shape, self._switches])  # of a branch
+        whole = self._add(written, "parameter", shape)
+        written.append(
+            MESSAGES["Instruction"](
+                id=old.id, name=old.name, opcode="get-tuple-element", shape=old.shape,
+                operand_ids=[whole], tuple_index=0,
+            )
+        )  # fmt: skip
+        return self._element(written, whole, shape, 1)
+
+    def _hand_on(self, node: Any, switches: int, written: list[Any]) -> None:
+        """Write an instruction that calls, with the switches among what it gives."""
+        if node.opcode in CALLS:
+            node.operand_ids.append(switches)
+            written.append(node)
+        elif node.opcode == "conditional":
+            shapes = [self._taken[called] for called in node.called_computation_ids]
+            for place, shape in enumerate(shapes, 1):
+                both = _make_tuple([shape, self._switches])
+                given = [node.operand_ids[place], switches]
+                node.operand_ids[place] = self._add(written, "tuple", both, given)
+            written.append(node)
+        else:
+            old = MESSAGES["Instruction"].FromString(node.SerializeToString())
+            shape = self._extend_shape(node.shape)
+            node.operand_ids[:] = [
+                self._extend_value(node.operand_ids[0], node.shape, written, switches)
+            ]
+            node.id = self._fresh.take()
+            node.name = f"while.{node.id}"
+            node.shape.CopyFrom(shape)
+            written.append(node)
+            self._part(written, node.id, shape, old)
+
+    def _extend_value(self, value: int, shape: Any, written: list[Any], switches: int) -> int:
+        """Write a tuple with the elements of another, and the switches."""
+        elements = [
+            self._element(written, value, shape, place) for place in range(len(shape.tuple_shapes))
+        ]
+        return self._add(written, "tuple", self._extend_shape(shape), [*elements, switches])
+
+    def _part(self, written: list[Any], whole: int, shape: Any, old: Any) -> None:
+        """Write what `old` was as the first elements of the tuple that takes its place."""
+        elements = [
+            self._element(written, whole, shape, place)
+            for place in range(len(old.shape.tuple_shapes))
+        ]
+        written.append(
+            MESSAGES["Instruction"](
+                id=old.id, name=old.name, opcode="tuple", shape=old.shape, operand_ids=elements
+            )
+        )
+
+    def _element(self, written: list[Any], value: int, shape: Any, place: int) -> int:
+        return self._add(
+            written, "get-tuple-element", shape.tuple_shapes[place], [value], index=place
+        )
+
+    def _extend_shape(self, shape: Any) -> Any:
+        return _make_tuple([*shape.tuple_shapes, self._switches])
+
+    def _mutate(self, node: Any, site: Site, switches: int, written: list[Any]) -> int:
+        """Write a product, its mutants and a choice among them; return the choice's number."""
+        written.append(node)
+        value = int(node.id)
+        for place, kind in enumerate(site.kinds):
+            wrong = self._make_wrong(node, kind, switches, written)
+            switch = self._switch(switches, site.first + place, node.shape, written)
+            value = self._add(written, "select", node.shape, [switch, wrong, value])
+        return value
+
+    def _switch(self, switches: int, place: int, shape: Any, written: list[Any]) -> int:
+        """Write a truth value as an array of the shape's sizes."""
+        one = self._add(
+            written, "slice", _make_shape(PRED, [1]), [switches], slices=[(place, place + 1)]
+        )
+        scalar = self._add(written, "reshape", _make_shape(PRED, []), [one])
+        sizes = list(shape.dimensions)
+        return self._add(written, "broadcast", _make_shape(PRED, sizes), [scalar])
+
+    def _make_wrong(self, node: Any, kind: Kind, switches: int, written: list[Any]) -> int:
+        sizes, axis = list(node.shape.dimensions), _find_axis(list(node.shape.dimensions))
+        if kind == Kind.REVERSE:
+            return self._add(
+                written, "reverse", node.shape, [node.id], dimensions=range(len(sizes))
+            )
+        if axis is None:
+            return self._make_zeros(node.shape, sizes, switches, written)
+        block = _find_block(sizes[axis])
+        begin = sizes[axis] - block
+        kept = self._cut(node, axis, 0, begin, written)
+        if kind == Kind.ZERO:
+            cut = [*sizes[:axis], block, *sizes[axis + 1 :]]
+            last = self._make_zeros(node.shape, cut, switches, written)
+        elif kind == Kind.SHIFT:
+            last = self._cut(node, axis, begin - block, begin, written)
+        else:
+            once = self._cut(node, axis, begin, sizes[axis], written)
+            shape = next(i.shape for i in written if i.id == once)
+            last = self._add(written, "add", shape, [once, once])
+        return self._add(written, "concatenate", node.shape, [kept, last], dimensions=[axis])
+
+    def _make_zeros(self, like: Any, sizes: list[int], switches: int, written: list[Any]) -> int:
+        """Write zeros: a truth value that is false, as numbers of the type."""
+        shape = _make_shape(like.element_type, sizes)
+        false = self._switch(switches, OFF, shape, written)
+        return self._add(written, "convert", shape, [false])
+
+    def _cut(self, node: Any, axis: int, begin: int, end: int, written: list[Any]) -> int:
+        sizes = list(node.shape.dimensions)
+        slices = [(0, size) for size in sizes]
+        slices[axis] = (begin, end)
+        cut = [stop - start for start, stop in slices]
+        shape = _make_shape(node.shape.element_type, cut)
+        return self._add(written, "slice", shape, [node.id], slices=slices)
+
+    def _add(
+        self, written: list[Any], opcode: str, shape: Any, operands: list[int] | None = None, *,
+        number: int = 0, index: int = 0, slices: Any = (), dimensions: Any = (),
+    ) -> int:  # fmt: skip
+        own = self._fresh.take()
+        node = MESSAGES["Instruction"](
+            id=own, name=f"{opcode}.{own}", opcode=opcode, shape=shape, operand_ids=operands or [],
+            parameter_number=number, tuple_index=index, dimensions=list(dimensions),
+        )  # fmt: skip
+        for start, limit in slices:
+            node.slices.add(start=start, limit=limit, stride=1)
+        written.append(node)
+        return own
+
+
+def _make_shape(element_type: int, sizes: list[int]) -> Any:
+    shape = MESSAGES["Shape"](element_type=element_type, dimensions=sizes)
+    shape.layout.minor_to_major[:] = lay_out(shape)
+    return shape
+
+
+def _copy_shape(shape: Any) -> Any:
+    return MESSAGES["Shape"].FromString(shape.SerializeToString())
+
+
+def _make_tuple(shapes: list[Any]) -> Any:
+    return MESSAGES["Shape"](element_type=TUPLE, tuple_shapes=shapes)

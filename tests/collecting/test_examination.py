@@ -1,0 +1,254 @@
+"""A configuration is only called sound where a wrong one would have been noticed."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.nonsense import count, examine
+from solution.collecting.builder import Builder
+from solution.collecting.child import Compile, Tell
+from solution.collecting.children import Child
+from solution.collecting.collect import Workers
+from solution.collecting.compiler import Compiler, Flags
+from solution.collecting.drawing import MANNERS, make_arguments
+from solution.collecting.mutants import Kind, make_mutants
+from solution.collecting.program import Program, read_programs
+from solution.collecting.roles import find_roles
+from solution.collecting.tiles import TileSpace
+from solution.data.hlo.messages import MESSAGES
+from solution.system.errors import InputError
+
+CASES = Path(__file__).parent / "cases"
+TYPES = "f8e5m2 f8e4m3fn f8e4m3b11fnuz f8e5m2fnuz f8e4m3fnuz f8e4m3 f8e3m4 f4e2m1fn f8e8m0fnu "
+TYPES += "s4 u4 s2 u2 bf16 f16 f32 f64 c64 s8 u64 pred"
+BLIND = {
+    "are 0": "zero = f32[] constant(0)\n  z = f32[8,64] broadcast(zero), dimensions={}\n"
+    "  ROOT r = f32[8,64] multiply(p, z)",
+    "NaN": "one = f32[] constant(-1)\n  o = f32[8,64] broadcast(one), dimensions={}\n"
+    "  s = f32[8,64] sqrt(o)\n  ROOT r = f32[8,64] add(p, s)",
+    "constant": "one = f32[] constant(1)\n  ROOT r = f32[8,64] broadcast(one), dimensions={}",
+}
+PRODUCT = """
+HloModule product
+ENTRY main {{
+  x = f32[8,48] parameter(0)
+  w = f32[48,64] parameter(1)
+  p = f32[8,64] dot(x, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  {}
+}}
+"""
+SWITCHED = """
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+def program(x, w):
+    y = jax.lax.fori_loop(0, 2, lambda _, y: jnp.tanh(y @ w), x)
+    y = jax.lax.cond(y.sum() > 1e9, lambda y: y, lambda y: y @ w, y)
+    return jax.jit(lambda y: y @ w.T)(y)
+
+draw = np.random.default_rng(0).standard_normal
+arguments = draw((8, 24), np.float32), draw((24, 24), np.float32) / 5
+"""
+
+
+def read(path: Path, workers: Workers) -> Program:
+    (program,) = read_programs(path, workers.compiling)
+    return program
+
+
+def write(folder: Path, text: str, name: str = "written.hlo") -> Path:
+    (folder / name).write_text(text, encoding="utf-8")
+    return folder / name
+
+
+@pytest.mark.parametrize("name", ["wide", "rooted", "narrow"])
+def test_tiles_that_compute_nonsense_are_found_wrong(name: str, workers: Workers) -> None:
+    """Roots of what may be negative; results in eight bits."""
+    program = read(CASES / f"{name}.hlo", workers)
+    space = TileSpace(program)
+    builder = Builder(workers.compiling, program, needs_edges=True)
+    for tile, expected in (((4, 4, 4), "wrong"), ((4, 4, 1), "sound")):
+        built = builder.build(Compile(*space.prepare(np.array(tile, np.int16))))
+        assert built[0] == expected, built
+
+
+@pytest.mark.slow
+def test_nothing_nonsensical_is_called_sound_whatever_the_program(
+    workers: Workers, tmp_path: Path
+) -> None:
+    """Some of the benchmark's 200."""
+    rows = [examine(number, tmp_path, workers.compiling) for number in range(5)]
+    counts = count(rows)
+    assert counts["nonsense"] > 5 and counts["nonsense called wrong"]
+    assert counts["nonsense called sound"] == counts["right called wrong"] == 0
+
+
+def test_a_variance_that_is_a_parameter_is_drawn_positive(workers: Workers) -> None:
+    program = read(CASES / "normalised.hlo", workers)
+    roles = find_roles(program.module)
+    assert [role.is_positive for role in roles] == [False, False, False, True, False, False, False]
+    assert [role.terms for role in roles] == [1, 48, 1, 1, 1, 1, 64]
+    builder = Builder(workers.compiling, program)
+    builder.open()
+    assert (builder.arguments[3] > 0).all() and builder.note == ""
+    values = Compiler().compile(program.plain, Flags())
+    assert np.isfinite(values.run(Compiler().place(builder.arguments))[0]).all()
+
+
+def test_roles_are_found_through_calls_loops_and_tuples(workers: Workers, tmp_path: Path) -> None:
+    text = (
+        "import jax\nimport jax.numpy as jnp\n"
+        "def root(v):\n    return 1 / jnp.sqrt(v + 1e-5)\n"
+        "def program(x, v, n):\n"
+        "    def step(_, s):\n        return s[0] * jax.jit(root)(s[1]), s[1]\n"
+        "    return jax.lax.fori_loop(0, 2, step, (x, v))[0] + n\n"
+        "arguments = tuple(jnp.ones(4) for _ in range(3))\n"
+    )
+    program = read(write(tmp_path, text, "loop.py"), workers)
+    assert [role.is_positive for role in find_roles(program.module)] == [False, True, False]
+
+
+@pytest.mark.parametrize("words", ["are 0", "NaN", "constant"])
+def test_results_that_compare_nothing_are_refused_with_the_reason(
+    words: str, workers: Workers, tmp_path: Path
+) -> None:
+    program = read(write(tmp_path, PRODUCT.format(BLIND[words])), workers)
+    with pytest.raises(InputError, match=f"written: .*{words}.*--arguments FILE.npz"):
+        Builder(workers.compiling, program).open()
+
+
+def test_a_partition_that_multiplies_by_its_number_is_refused(workers: Workers) -> None:
+    with pytest.raises(InputError, match="numbered: .*all results are 0"):
+        Builder(workers.compiling, read(CASES / "numbered.hlo", workers)).open()
+
+
+def test_ones_are_timed_and_other_numbers_compared(workers: Workers, tmp_path: Path) -> None:
+    """Columns that change places are not noticed where all columns are the same."""
+    text = (
+        "import numpy as np\ndef program(x, w):\n    return x @ w\n"
+        "arguments = np.ones((64, 48), np.float32), np.ones((48, 70), np.float32)\n"
+    )
+    builder = Builder(workers.compiling, read(write(tmp_path, text, "ones.py"), workers))
+    builder.open()
+    assert (builder.arguments[0] == 1).all() and (builder.arguments[1] == 1).all()
+    turned = read(write(tmp_path, text.replace("@ w", "@ w[:, ::-1]"), "turned.py"), workers)
+    status, note, _ = builder.build(Compile(turned.plain, Flags()))
+    assert (status, note[:20]) == ("wrong", "with other arguments")
+
+
+def test_a_step_of_training_is_compared_closely(workers: Workers, tmp_path: Path) -> None:
+    """What is added to the weights is a thousandth of the tolerance of other programs."""
+    text = (
+        "import numpy as np\nimport jax.numpy as jnp\n"
+        "def program(x, w):\n    return w - 1e-6 * jnp.tanh(x.T @ (x @ w))\n"
+        "draw = np.random.default_rng(0).standard_normal\n"
+        "arguments = draw((8, 16), np.float32), draw((16, 32), np.float32)\n"
+    )
+    program = read(write(tmp_path, text.replace("1e-6", "1e-4"), "step.py"), workers)
+    builder = Builder(workers.compiling, program)
+    builder.open()
+    assert builder.build(Compile(program.plain, Flags()))[0] == "sound"
+    other = read(write(tmp_path, text.replace("1e-6", "0.9e-4"), "other.py"), workers)
+    assert builder.build(Compile(other.plain, Flags()))[0] == "wrong"
+
+
+def test_a_program_that_never_repeats_is_said_to(workers: Workers, tmp_path: Path) -> None:
+    text = (
+        "import jax\nimport jax.numpy as jnp\nimport numpy as np\n"
+        "def program(x, w):\n    low, high = jnp.float32(0), jnp.float32(1)\n"
+        "    return (x * jax.lax.rng_uniform(low, high, (64, 128))) @ w\n"
+        "arguments = np.ones((64, 128), np.float32), np.ones((128, 32), np.float32)\n"
+    )
+    program = read(write(tmp_path, text, "noisy.py"), workers)
+    with pytest.raises(InputError, match="noisy: run twice with the same arguments.*gives other"):
+        Builder(workers.compiling, program).open()
+
+
+def test_mutants_reach_loops_branches_and_calls_and_change_nothing_when_off(
+    workers: Workers, tmp_path: Path
+) -> None:
+    program = read(write(tmp_path, SWITCHED, "switched.py"), workers)
+    mutants = make_mutants(program.module)
+    assert len(mutants.sites) == 3
+    compiler = Compiler()
+    assert program.given is not None
+    plain = compiler.compile(program.plain, Flags()).run(compiler.place(program.given))[0]
+    spoiled = compiler.compile(mutants.module, Flags())
+
+    def run(*on: int) -> np.ndarray:
+        switches = np.zeros(mutants.switches, bool)
+        switches[list(on)] = True
+        return spoiled.run(compiler.place([*program.given, switches]))[0]
+
+    np.testing.assert_allclose(run(), plain, rtol=1e-5, atol=1e-5)
+    for site in mutants.sites:
+        for place in range(len(site.kinds)):
+            assert np.abs(run(site.first + place) - plain).max() > 0.01, (site, place)
+    last = mutants.sites[0]  # the program's result
+    np.testing.assert_allclose(
+        run(last.first + last.kinds.index(Kind.ZERO))[:, -3:], np.zeros((8, 3))
+    )
+    np.testing.assert_allclose(
+        run(last.first + last.kinds.index(Kind.SHIFT))[:, -3:], plain[:, -6:-3], rtol=1e-5
+    )
+    np.testing.assert_allclose(
+        run(last.first + last.kinds.index(Kind.REVERSE)), plain[::-1, ::-1], rtol=1e-5, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("kind", TYPES.split())
+def test_numbers_are_drawn_of_every_type(kind: str, workers: Workers) -> None:
+    compiler = Compiler()
+    text = f"HloModule m\nENTRY e {{ ROOT p = {kind}[8,16] parameter(0) }}\n"
+    module = MESSAGES["Module"].FromString(compiler.parse_hlo(text))
+    for manner in MANNERS:
+        (drawn,) = make_arguments(module, "m", manner)
+        numbers = drawn.astype(np.complex128 if kind == "c64" else np.float64)
+        assert np.isfinite(numbers).all()
+        assert len(np.unique(numbers)) > 1 or manner.scale < 1  # which narrow types round to 0
+        (same,) = compiler.compile(module.SerializeToString(), Flags()).run(compiler.place([drawn]))
+        assert same.dtype == drawn.dtype
+        np.testing.assert_array_equal(same.view(np.uint8), drawn.view(np.uint8))
+
+
+def test_eight_bit_floats_are_collected(workers: Workers) -> None:
+    builder = Builder(workers.compiling, read(CASES / "eight.hlo", workers))
+    builder.open()
+    assert {array.dtype.name for array in builder.arguments} == {"float8_e4m3fn"}
+
+
+@pytest.mark.parametrize(("sizes", "amount"), [("[2500000000,2]", "19,073 MB"),
+                                               ("[3037000500,3037000500]", "alone")])  # fmt: skip
+def test_arguments_larger_than_the_memory_are_refused_before_they_are_drawn(
+    sizes: str, amount: str, workers: Workers, tmp_path: Path
+) -> None:
+    text = f"HloModule m\nENTRY e {{ ROOT p = f32{sizes} parameter(0) }}\n"
+    program = read(write(tmp_path, text), workers)
+    with pytest.raises(InputError, match=f"parameter 0 .*{amount}.*--megabytes"):
+        Builder(workers.compiling, program).open()
+
+
+def test_a_child_killed_meanwhile_is_followed_by_another(
+    workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the system does when memory runs out, at each request in turn."""
+    program = read(CASES / "rooted.hlo", workers)
+    ask, asked = Child.ask, list[object]()
+
+    def ask_and_kill(child: Child, request: object, seconds: float | None = None) -> object:
+        asked.append(request)
+        if len(asked) == moment:
+            child.end()
+            child._start()
+            child._process.kill()
+        return ask(child, request, seconds)
+
+    for moment in range(1, 6):
+        asked.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(Child, "ask", ask_and_kill)
+            Builder(workers.compiling, program, needs_edges=True).open()
+        assert len(asked) > moment
+    assert any(isinstance(request, Tell) for request in asked)
