@@ -16,6 +16,7 @@ from solution.collecting.program import Program, name_program, read_programs
 from solution.collecting.records import Place
 from solution.collecting.session import Finished, check_names, collect_one, share_time
 from solution.collecting.spaces import CompilerSpace
+from solution.system.errors import InputError
 from solution.system.parcel import pack_folder, unpack_folder
 from solution.system.report import Report
 
@@ -50,7 +51,10 @@ class Collector:
             place = replace(self.place, folder=out)
             if log is not None:
                 unpack_folder(log, place.find("log", name_program(path)))
-            finished = self._collect(path, place, time.monotonic() + seconds, report)
+            try:
+                finished = self._collect(path, place, time.monotonic() + seconds, report)
+            except InputError as error:  # it names the file that is gone, not the user's
+                raise InputError(str(error).replace(str(path), name)) from error
             out.mkdir(exist_ok=True)
             return finished, pack_folder(out)
 
