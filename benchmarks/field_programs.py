@@ -3,8 +3,9 @@
     python -m benchmarks.field_programs FOLDER
 
 FOLDER has text dumps of XLA, at any depth, such as perf_tools/hlo_eval_tools of the repository
-ROCm/xla. Each is read as `fastslow rank` reads it, and gets 1,000 configurations; nothing is compiled. Files are counted that have
-left-out constants, tensors of more than six dimensions, or several devices.
+ROCm/xla. Each is read as `fastslow rank` reads it, and gets configurations; nothing is compiled.
+Files are counted that have left-out constants, tensors of more than six dimensions, or several
+devices.
 """
 
 import time
@@ -52,7 +53,10 @@ class Group:
         self.slowest = max(self.slowest, seconds)
 
 
-def main(folder: Annotated[Path, typer.Argument(help="With dumps of XLA.")]) -> None:
+def main(
+    folder: Annotated[Path, typer.Argument(help="With dumps of XLA.")],
+    configs: Annotated[int, typer.Option(min=1, help="Of each program.")] = 100,
+) -> None:
     """Read every dump of a folder, and print a row for each of its folders."""
     files = sorted(path for path in folder.rglob("*") if path.suffix in SUFFIXES)
     groups: dict[str, Group] = {}
@@ -64,7 +68,7 @@ def main(folder: Annotated[Path, typer.Argument(help="With dumps of XLA.")]) -> 
             begin = time.perf_counter()
             try:
                 programs = list(read_programs(path, child, runs=False))
-                graphs = [make_candidates(make_graph(p, COLLECTION)) for p in programs]
+                graphs = [make_candidates(make_graph(p, COLLECTION), configs) for p in programs]
             except InputError as error:
                 defects.append(str(error))
                 continue

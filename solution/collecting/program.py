@@ -21,11 +21,11 @@ from solution.domain.graph import Graph
 from solution.domain.vocabulary import LAYOUT_UNSET, NUM_LAYOUT_FEATURES, NUM_TILE_FEATURES
 from solution.programs.forms import (
     HLO,
-    MODULE_BEGIN,
     PROTOBUF,
     STABLEHLO,
     Source,
-    find_form,
+    find_form_of,
+    has_module_begin,
     list_sources,
 )
 from solution.programs.functions import drop_uncalled
@@ -38,8 +38,11 @@ from solution.system.wording import join_names
 PYTHON, PROTOBUF_SUFFIX = ".py", ".pb"
 OF_PYTHON = "Python with a jax function or a torch module"
 # What a text is taken for that does not say it.
-FORMS = {".hlo": HLO, ".txt": HLO, ".mlir": STABLEHLO, ".stablehlo": STABLEHLO}
-KNOWN = (PROTOBUF_SUFFIX, ".binpb", *FORMS)
+FORMS = {
+    ".hlo": HLO, ".txt": HLO, ".mlir": STABLEHLO, ".stablehlo": STABLEHLO, ".pb": PROTOBUF,
+    ".binpb": PROTOBUF,
+}  # fmt: skip
+KNOWN = tuple(FORMS)
 MOST_NAMED = 10
 UNSEEDED = "A program that draws random numbers without a seed is another one each time it is read."
 
@@ -137,13 +140,12 @@ def read_programs(
     if path.suffix == PYTHON:
         found = [_read_python(path, child, runs=runs)]
     else:
-        data = path.read_bytes()
-        form = find_form(data) or FORMS.get(path.suffix, "")
-        if not data.strip():
-            raise InputError(f"{path}: expected {form or 'a program'}, found an empty file.")
-        if form == PROTOBUF and (path.suffix in KNOWN or data.startswith(MODULE_BEGIN)):
+        form = find_form_of(path) or FORMS.get(path.suffix, "")
+        if form == PROTOBUF and (path.suffix in KNOWN or has_module_begin(path)):
             found = _read_protobuf(path)
         elif form in (HLO, STABLEHLO):
+            data = path.read_bytes()
+            _check_content(path, data, form)
             found = _read_sources(path, list_sources(data, form), child, wanted, runs=runs)
         else:
             raise _refuse_form(path, form)
@@ -245,8 +247,7 @@ def _read_sources(
 
 
 def _read_python(path: Path, child: Child, *, runs: bool) -> Program:
-    if not path.read_bytes().strip():
-        raise InputError(f"{path}: expected {OF_PYTHON}, found an empty file.")
+    _check_content(path, path.read_bytes(), OF_PYTHON)
     if child.has_run_python:
         child.end()  # with all that the file changed there: each is read as if it were alone
     try:
@@ -256,6 +257,11 @@ def _read_python(path: Path, child: Child, *, runs: bool) -> Program:
     module = MESSAGES["Module"].FromString(data)
     notes, obstacle = tuple(describe_module(module)), find_obstacle(module)
     return Program(name_program(path), module, arguments, notes, obstacle)
+
+
+def _check_content(path: Path, data: bytes, expected: str) -> None:
+    if not data.strip():
+        raise InputError(f"{path}: expected {expected}, found an empty file.")
 
 
 def _ask(path: Path, child: Child, request: Lower | Parse, expected: str) -> Any:

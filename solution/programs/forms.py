@@ -9,6 +9,7 @@ the module replaces by numbers.
 import json
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 HLO, STABLEHLO, PROTOBUF = "HLO", "StableHLO", "protobuf"
 BYTECODE = b"ML\xefR"  # begins MLIR's bytecode, also inside of what jax.export serializes
@@ -16,6 +17,7 @@ MODULE_BEGIN = b"\n"  # the first field of a module of protobuf, and of every re
 LEFT_OUT = "fastslow.constant_left_out"
 BOM = "\ufeff"
 LOOKED_AT = 256  # letters, by which text is told from anything else
+HEAD = 1 << 16  # bytes, by which protobuf is told from text
 LENGTH = 4  # bytes before a vector of flatbuffers, which say how long it is
 
 HLO_BEGIN = re.compile(
@@ -69,6 +71,19 @@ def find_form(data: bytes) -> str:
     return HLO if begin else ""
 
 
+def find_form_of(path: Path) -> str:
+    """The form of a file. Of what begins as a module of protobuf no more is read than that."""
+    with path.open("rb") as file:
+        head = file.read(HEAD)
+    return find_form(path.read_bytes()) if find_form(head) != PROTOBUF else PROTOBUF
+
+
+def has_module_begin(path: Path) -> bool:
+    """Whether a file begins as a module of protobuf, or a record of some, does."""
+    with path.open("rb") as file:
+        return file.read(len(MODULE_BEGIN)) == MODULE_BEGIN
+
+
 def find_bytecode(data: bytes) -> bytes | None:
     """The MLIR bytecode that is all of the bytes, or that jax.export has put among others."""
     if data.startswith(BYTECODE):
@@ -83,10 +98,13 @@ def find_bytecode(data: bytes) -> bytes | None:
 
 def decode(data: bytes) -> str | None:
     """The text in UTF-8 or UTF-16, without the mark that editors begin it with; None: no text."""
+    encoding = json.detect_encoding(data)
     try:
-        text = data.decode(json.detect_encoding(data)).removeprefix(BOM)
-    except UnicodeDecodeError:
-        return None
+        text = data.decode(encoding).removeprefix(BOM)
+    except UnicodeDecodeError as error:
+        if len(data) != HEAD or error.end < HEAD - 1:  # the last letter of a head may be cut
+            return None
+        text = data.decode(encoding, errors="ignore").removeprefix(BOM)
     is_text = all(sign.isprintable() or sign in "\n\r\t\f" for sign in text[:LOOKED_AT])
     return text if is_text else None
 

@@ -19,8 +19,8 @@ from solution.domain.collection import collection as find_collection
 from solution.domain.graph import Graph
 from solution.domain.vocabulary import NUM_TILE_FEATURES
 from solution.features.candidates import DEFAULT, NothingToChooseError, make_candidates
-from solution.programs.forms import MODULE_BEGIN, find_form
 from solution.programs.forms import PROTOBUF as BINARY
+from solution.programs.forms import find_form_of, has_module_begin
 from solution.serving.calibration import Facts, describe_graph
 from solution.store.graph_file import SUFFIX, read_prepared, read_record
 from solution.system.errors import InputError
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 MOST = 1 << 60  # nodes, edges
 NPZ, PROTOBUF = ".npz", (".pb", ".binpb")
 REPORT = "-memory-usage-report.pb"  # what XLA dumps beside a module, and is none
-TEXT = (".hlo", ".mlir", ".stablehlo")
-LOOSE = (".txt", ".py")  # of a folder they are not read: most are no programs, and one is run
+TEXT = (".hlo", ".txt", ".mlir", ".stablehlo", ".py")
+OF_FOLDERS = (".hlo", ".mlir", ".stablehlo")  # of the others most are no programs, and one is run
 DUMPED, AS_PROTO = "before_optimizations.txt", "before_optimizations.hlo.pb"  # by XLA
 
 
@@ -158,14 +158,14 @@ class _Reader:
         elif path.suffix == NPZ:
             found = identify_file(path, self._collection)
             yield _ask(read_npz(found.path, found.collection), path)
-        elif path.suffix in PROTOBUF or (path.is_file() and _is_protobuf(path)):
+        elif _is_protobuf(path):
             yield from self._read_records(path)
-        elif path.suffix in (*TEXT, *LOOSE) or path.is_file():
+        elif path.suffix in TEXT or path.is_file():
             yield from self._read_programs(path)
         else:
             raise InputError(
                 f"{path}: expected a folder, a store or a file {NPZ}, {', '.join(PROTOBUF)}, "
-                f"{', '.join((*TEXT, *LOOSE))}, found {path.suffix or 'none of these suffixes'}."
+                f"{', '.join(TEXT)}, found {path.suffix or 'none of these suffixes'}."
             )
 
     def _read_folder(self, folder: Path) -> Iterator[Question]:
@@ -221,15 +221,17 @@ def _is_program(path: Path) -> bool:
     """Whether a file of a folder is a graph or a program: of dumps those before optimisation."""
     if path.name.endswith(DUMPED):
         return not path.with_name(path.name.removesuffix(DUMPED) + AS_PROTO).exists()
-    return path.suffix in (NPZ, *PROTOBUF, *TEXT) and not path.name.endswith(REPORT)
+    return path.suffix in (NPZ, *PROTOBUF, *OF_FOLDERS) and not path.name.endswith(REPORT)
 
 
 def _is_protobuf(path: Path) -> bool:
-    """Whether a file without the suffix of one begins as modules do, and is no text."""
-    if path.suffix == ".py":
-        return False
-    data = path.read_bytes()
-    return data.startswith(MODULE_BEGIN) and find_form(data) == BINARY
+    """Whether a file is called a protobuf, and is no text; or begins as a module does."""
+    if not path.is_file() or path.suffix == ".py":
+        return path.suffix in PROTOBUF
+    form = find_form_of(path)
+    if path.suffix in PROTOBUF:
+        return form in (BINARY, "")
+    return form == BINARY and has_module_begin(path)
 
 
 def _as_kernel(graph: Graph) -> Graph:
