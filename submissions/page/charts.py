@@ -1,21 +1,55 @@
-"""The kinds of picture that the page has; each is a pure function from numbers to a Figure."""
+"""The kinds of picture that the page has; each is a pure function from numbers to a Figure.
 
+matplotlib draws them. A picture is WIDTH points wide, the width of a phone's column, so that its
+words stay legible there. Its colours are names of the style sheet (`var(--accent)`), so that they
+follow the page, in light and in dark, and its words are text in the page's font.
+"""
+
+import io
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from submissions.page.canvas import MARGIN, WIDTH, Canvas, Figure, Scale, draw_axis, spanning
-from submissions.page.canvas import show_tick as show
-from submissions.page.text import number, show_times, signed
+from submissions.page.text import MINUS, number, show_times, signed
 
-ROW = 36.0  # a ranker's name, and its marks below
-NAMED = 18.0  # of which the name takes so much
-AXIS = 20.0
-PLOT = 176.0  # height of a picture with two axes
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# matplotlib takes half a second to import: it waits inside the functions that draw.
+
+WIDTH, MARGIN = 328.0, 6.0
+ROW, AXIS, PLOT = 36.0, 22.0, 216.0  # a ranker's name and marks; ticks; a picture with two axes
 MAX_SPECKS = 20  # in one place; more would only lie on top of each other
-FEW = 100  # graphs get larger dots
-HEAD = 18.0
 MAX_FILL = 0.46  # of a square; its number stays legible on it, in light and in dark
+COLOURS = {
+    name: f"#0000{place:02x}"  # as matplotlib knows them; no other colour is drawn
+    for place, name in enumerate(
+        ("paper", "ink", "soft", "grid", "zero", "plain", "accent", "opposite", "track"), 16
+    )
+}
+STYLE = {
+    "svg.fonttype": "none", "svg.hashsalt": "fast-or-slow", "font.size": 12,
+    "axes.edgecolor": COLOURS["zero"], "axes.facecolor": "none", "figure.facecolor": "none",
+    "xtick.color": COLOURS["soft"], "ytick.color": COLOURS["soft"], "text.color": COLOURS["ink"],
+    "xtick.major.size": 0, "ytick.major.size": 0, "grid.color": COLOURS["grid"],
+    "axes.axisbelow": True, "axes.spines.top": False, "axes.spines.right": False,
+    "axes.spines.left": False, "axes.spines.bottom": False, "axes.unicode_minus": True,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A finished picture."""
+
+    title: str
+    alternative: str  # what it shows, in words and numbers
+    height: float
+    svg: str  # the elements inside its svg element
+    width: float = WIDTH
+    subtitle: str = ""
+    note: str = ""  # a line below the picture
 
 
 @dataclass(frozen=True)
@@ -28,66 +62,15 @@ class Row:
     high: float | None = None
     strong: bool = False  # the one that the picture is about
 
+    @property
+    def colour(self) -> str:
+        return COLOURS["accent" if self.strong else "plain"]
+
     def describe(self) -> str:
         """In words."""
         if self.low is None or self.high is None:
             return f"{self.name} {number(self.value)}"
         return f"{self.name} {number(self.value)} ({number(self.low)} to {number(self.high)})"
-
-
-def draw_intervals(
-    title: str, rows: Sequence[Row], subtitle: str = "", *, difference: bool = False
-) -> Figure:
-    """A dot with its interval for each row; differences are drawn about zero."""
-    canvas, bottom = Canvas(), len(rows) * ROW
-    ends = [e for row in rows for e in (row.value, row.low, row.high) if e is not None]
-    scale = spanning([*ends, 0.0] if difference else ends)
-    draw_axis(canvas, scale, 0, bottom, _below_names(len(rows), ROW))
-    for place, row in enumerate(rows):
-        y, css = place * ROW + 26, " strong" if row.strong else ""
-        _name(canvas, place * ROW, row, signed(row.value) if difference else number(row.value))
-        if row.low is not None and row.high is not None:
-            canvas.line(scale(row.low), y, scale(row.high), y, "interval" + css)
-        canvas.dot(scale(row.value), y, 4, "dot" + css, row.describe())
-    about = f"{title}, {subtitle}" if subtitle else title
-    alternative = f"{about}: " + "; ".join(row.describe() for row in rows) + "."
-    return Figure(title, alternative, bottom + AXIS, canvas.marks, subtitle=subtitle)
-
-
-def draw_strips(title: str, rows: Sequence[tuple[Row, Sequence[float]]], floor: float) -> Figure:
-    """A dot for each graph, side by side where they would cover each other; a line at the mean."""
-    canvas, bottom = Canvas(), len(rows) * (ROW + 10)
-    every = [max(value, floor) for _, values in rows for value in values]
-    scale = spanning(every)
-    draw_axis(canvas, scale, 0, bottom, _below_names(len(rows), ROW + 10))
-    for place, (row, values) in enumerate(rows):
-        top, css = place * (ROW + 10), " strong" if row.strong else ""
-        _name(canvas, top, row, f"mean {number(row.value)}")
-        middle, x = top + 31, scale(row.value)
-        canvas.line(x, middle - 12, x, middle + 12, "mean" + css)
-        size, few = (4.6, " few") if len(values) <= FEW else (3.4, "")
-        piled = _pile([scale(value) for value in values], middle, size)
-        canvas.specks(piled, "specks" + css + few)
-    told = "; ".join(
-        f"{row.name} from {number(min(values))} to {number(max(values))}, mean {number(row.value)}"
-        for row, values in rows
-    )
-    below = sum(value < floor for _, values in rows for value in values)
-    note = f"{below} dots lie below {show(floor)} and are drawn at the edge." if below else ""
-    alternative = f"{title}, a dot a graph: {told}."
-    return Figure(title, alternative, bottom + AXIS, canvas.marks, note=note)
-
-
-def draw_bars(title: str, rows: Sequence[Row]) -> Figure:
-    """A bar for each share of one."""
-    canvas = Canvas()
-    for place, row in enumerate(rows):
-        top = place * ROW
-        _name(canvas, top, row, f"{row.value:.0%}")
-        canvas.box(MARGIN, top + 20, WIDTH - 2 * MARGIN, 7, "track")
-        canvas.box(MARGIN, top + 20, (WIDTH - 2 * MARGIN) * row.value, 7, "bar")
-    told = ", ".join(f"{row.name} {row.value:.0%}" for row in rows)
-    return Figure(title, f"{title}: {told}.", len(rows) * ROW, canvas.marks)
 
 
 @dataclass(frozen=True)
@@ -99,85 +82,238 @@ class Pair:
     second: float
 
 
+@dataclass(frozen=True)
+class Point:
+    """A place in a scatter plot."""
+
+    name: str
+    x: float
+    y: float
+    open: bool = False  # drawn as a ring
+
+
+class Drawing:
+    """A matplotlib figure with one pair of axes, whose sides are given in points."""
+
+    def __init__(
+        self, height: float, *, left: float = MARGIN, top: float = 0.0, bottom: float = AXIS,
+        width: float = WIDTH,
+    ) -> None:  # fmt: skip
+        from matplotlib import rc_context
+        from matplotlib.figure import Figure as Sheet
+
+        self.width, self.height = width, height
+        with rc_context(STYLE):
+            self._sheet = Sheet((width / 72, height / 72), dpi=72)
+            place = (left / width, bottom / height, (width - left - MARGIN) / width,
+                     (height - top - bottom) / height)  # fmt: skip
+            self.axes: Axes = self._sheet.add_axes(place)
+
+    def rows(self, count: int, values: Sequence[float], *, grid: bool = True) -> None:
+        """Let x span the values and y count rows downwards, without names for them."""
+        finite = [value for value in values if math.isfinite(value)] or [0.0, 1.0]
+        low, high = min(finite), max(finite)
+        air = (high - low) * 0.04 or max(abs(high) * 0.1, 0.05)
+        self.axes.set(xlim=(low - air, high + air), ylim=(count, 0), yticks=[])
+        self.axes.locator_params(axis="x", nbins=5)
+        if grid:
+            self.axes.grid(axis="x")
+            self.axes.axvline(0, color=COLOURS["zero"], linewidth=1, zorder=0.5)
+
+    def name(self, place: int, row: Row, value: str) -> None:
+        """Write a row's name and value above its marks."""
+        colour = COLOURS["accent" if row.strong else "ink"]
+        weight = "bold" if row.strong else "normal"
+        for x, text, side in ((0, row.name, "left"), (1, value, "right")):
+            self.axes.text(
+                x, place + 0.36, plain(text), transform=self.axes.get_yaxis_transform(), ha=side,
+                color=colour, fontweight=weight,
+            )  # fmt: skip
+
+    def finish(self, title: str, alternative: str, **more: str) -> Figure:
+        """Return the picture, its colours those of the page."""
+        from matplotlib import rc_context
+
+        file = io.StringIO()
+        with rc_context(STYLE):
+            self._sheet.savefig(file, format="svg", metadata={"Date": None})
+        svg = clean(file.getvalue())
+        return Figure(title, alternative, self.height, svg, self.width, **more)
+
+
+def plain(text: str) -> str:
+    """A name as matplotlib shows it: it is no formula."""
+    return text.replace("$", r"\$")
+
+
+def clean(svg: str) -> str:
+    """The elements of a whole SVG file, with colours of the page and nothing that is loaded."""
+    inside = svg[svg.index("<g id=") : svg.rindex("</svg>")]
+    inside = re.sub(r"<defs>\s*<clipPath.*?</defs>", "", inside, flags=re.S)
+    inside = re.sub(r' clip-path="[^"]*"', "", inside)
+    inside = re.sub(r"font-family: [^;\"]*;? ?", "", inside)
+    # Only what is used again keeps a name; glyphs of different pictures are the same by name.
+    inside = re.sub(r"\n *", "\n", inside)
+    # A hundredth of a point is enough for marks; what is written stays as it is.
+    inside = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\.\d\d)\d+", r"\1", tag[0]), inside)
+    used = set(re.findall(r'xlink:href="#([^"]+)"', inside))
+    inside = re.sub(r' id="([^"]+)"', lambda m: m[0] if m[1] in used else "", inside)
+    names = {colour: f"var(--{name})" for name, colour in COLOURS.items()}
+    return re.sub(r"#0000[0-9a-f]{2}", lambda match: names.get(match[0], "var(--ink)"), inside)
+
+
+def show(value: float) -> str:
+    """A value as short as it can be; a true minus sign."""
+    return f"{value:,.10g}".replace("-", MINUS)
+
+
+def draw_intervals(
+    title: str, rows: Sequence[Row], subtitle: str = "", *, difference: bool = False
+) -> Figure:
+    """A dot with its interval for each row; differences are drawn about zero."""
+    drawing = Drawing(len(rows) * ROW + AXIS)
+    ends = [e for row in rows for e in (row.value, row.low, row.high) if e is not None]
+    drawing.rows(len(rows), [*ends, 0.0] if difference else ends)
+    for place, row in enumerate(rows):
+        drawing.name(place, row, signed(row.value) if difference else number(row.value))
+        if row.low is not None and row.high is not None:
+            ends = [row.low, row.high]
+            drawing.axes.plot(ends, [place + 0.72] * 2, color=row.colour, lw=2, alpha=0.8)
+        drawing.axes.plot(row.value, place + 0.72, "o", color=row.colour, ms=7, mec="none")
+    about = f"{title}, {subtitle}" if subtitle else title
+    told = "; ".join(row.describe() for row in rows)
+    return drawing.finish(title, f"{about}: {told}.", subtitle=subtitle)
+
+
+def draw_strips(title: str, rows: Sequence[tuple[Row, Sequence[float]]], floor: float) -> Figure:
+    """A dot for each graph, side by side where they would cover each other; a line at the mean."""
+    drawing = Drawing(len(rows) * (ROW + 10) + AXIS)
+    drawing.rows(len(rows), [max(value, floor) for _, values in rows for value in values])
+    low, high = drawing.axes.get_xlim()
+    for place, (row, values) in enumerate(rows):
+        drawing.name(place, row, f"mean {number(row.value)}")
+        ends, middle = [place + 0.46, place + 0.92], place + 0.69
+        drawing.axes.plot([row.value] * 2, ends, color=row.colour if row.strong else COLOURS["ink"])
+        piled = _pile([(max(value, floor) - low) / (high - low) for value in values], middle)
+        xs, ys = [low + x * (high - low) for x, _ in piled], [y for _, y in piled]
+        drawing.axes.plot(xs, ys, ".", color=row.colour, ms=5.5, mec="none", alpha=0.7)
+    told = "; ".join(
+        f"{row.name} from {number(min(values))} to {number(max(values))}, mean {number(row.value)}"
+        for row, values in rows
+    )
+    below = sum(value < floor for _, values in rows for value in values)
+    note = f"{below} dots lie below {show(floor)} and are drawn at the edge." if below else ""
+    return drawing.finish(title, f"{title}, a dot a graph: {told}.", note=note)
+
+
+def _pile(shares: Sequence[float], middle: float) -> list[tuple[float, float]]:
+    """Dots that share one of 80 columns are spread up and down from the middle."""
+    columns: dict[int, int] = {}
+    for share in shares:
+        column = math.floor(share * 80)
+        columns[column] = columns.get(column, 0) + 1
+    places = []
+    for column, count in sorted(columns.items()):
+        drawn = min(count, MAX_SPECKS)
+        gap = min(0.09, 0.46 / drawn)
+        first = middle - gap * (drawn - 1) / 2
+        places += [((column + 0.5) / 80, first + gap * index) for index in range(drawn)]
+    return places
+
+
+def draw_bars(title: str, rows: Sequence[Row]) -> Figure:
+    """A bar for each share of one."""
+    drawing = Drawing(len(rows) * ROW, bottom=0)
+    drawing.rows(len(rows), [0.0, 1.0], grid=False)
+    drawing.axes.set(xticks=[], xlim=(0, 1))
+    for place, row in enumerate(rows):
+        drawing.name(place, row, f"{row.value:.0%}")
+        for width, colour in ((1.0, "track"), (row.value, "accent")):
+            drawing.axes.barh(place + 0.66, width, 0.2, color=COLOURS[colour])
+    told = ", ".join(f"{row.name} {row.value:.0%}" for row in rows)
+    return drawing.finish(title, f"{title}: {told}.")
+
+
 def draw_pairs(title: str, pairs: Sequence[Pair], what: tuple[str, str]) -> Figure:
     """A dot and a ring for each pair, joined by a line."""
-    canvas, bottom = Canvas(), len(pairs) * ROW
-    scale = spanning([value for pair in pairs for value in (pair.first, pair.second)])
-    draw_axis(canvas, scale, 0, bottom, _below_names(len(pairs), ROW))
+    drawing = Drawing(len(pairs) * ROW + AXIS)
+    drawing.rows(len(pairs), [value for pair in pairs for value in (pair.first, pair.second)])
+    accent, plot = COLOURS["accent"], drawing.axes.plot
     for place, pair in enumerate(pairs):
-        y, row = place * ROW + 26, Row(pair.name, pair.first)
-        _name(canvas, place * ROW, row, f"{number(pair.first)} ({number(pair.second)})")
-        canvas.line(scale(pair.first), y, scale(pair.second), y, "interval")
-        canvas.dot(scale(pair.second), y, 4, "ring", f"{what[1]} {number(pair.second)}")
-        canvas.dot(scale(pair.first), y, 4, "dot strong", f"{what[0]} {number(pair.first)}")
+        values = f"{number(pair.first)} ({number(pair.second)})"
+        drawing.name(place, Row(pair.name, pair.first), values)
+        y = place + 0.72
+        plot([pair.first, pair.second], [y, y], color=COLOURS["plain"], lw=2, alpha=0.75)
+        plot(pair.second, y, "o", mfc=COLOURS["paper"], mec=accent, mew=1.5, ms=7)
+        plot(pair.first, y, "o", color=accent, mec="none", ms=7)
     told = "; ".join(
         f"{pair.name} {what[0]} {number(pair.first)}, {what[1]} {number(pair.second)}"
         for pair in pairs
     )
-    return Figure(title, f"{title}: {told}.", bottom + AXIS, canvas.marks)
+    return drawing.finish(title, f"{title}: {told}.")
 
 
 def draw_heat_map(
     title: str, names: Sequence[str], values: Sequence[Sequence[float | None]]
 ) -> Figure:
     """A square for each pair of names, the fuller the more alike; columns go by number."""
-    canvas, longest = Canvas(), max(len(name) for name in names)
-    left = 34 + 7.3 * longest
+    left = 34 + 7.6 * max(len(name) for name in names)
     side = min(max((WIDTH - left - MARGIN) / len(names), 38.0), 46.0)
-    for column in range(len(names)):
-        canvas.words(left + (column + 0.5) * side, 14, str(column + 1), "tick", "middle")
+    width = max(WIDTH, left + side * len(names) + MARGIN)
+    drawing = Drawing(20 + 34 * len(names), left=left, top=20, bottom=0, width=width)
+    axes, across = drawing.axes, (width - left - MARGIN) / side
+    axes.set(xlim=(0, across), ylim=(len(names), 0), xticks=[], yticks=[])
+    middle: dict[str, Any] = {"va": "center", "color": COLOURS["ink"]}
     for row, name in enumerate(names):
-        y = HEAD + row * 34 + 17
-        canvas.words(MARGIN, y + 4, str(row + 1), "tick")
-        canvas.words(MARGIN + 20, y + 4, name, "name")
+        axes.text(row + 0.5, -0.25, str(row + 1), ha="center", color=COLOURS["soft"])
+        axes.text(0, row + 0.5, plain(f"{row + 1}  {name} "), ha="right", **middle)
         for column, value in enumerate(values[row]):
-            _cell(canvas, left + column * side, y, side, value)
-    pairs = [
+            text = "–" if value is None else f"{value:.2f}".replace("0.", ".", 1)
+            axes.text(column + 0.5, row + 0.5, text.replace("-", MINUS), ha="center", **middle)
+            if value is not None:
+                fill = 0.04 + MAX_FILL * min(abs(value), 1.0) ** 1.5
+                colour = COLOURS["accent" if value >= 0 else "opposite"]
+                axes.bar(column + 0.5, 0.92, 0.94, row + 0.04, color=colour, alpha=fill)
+    told = "; ".join(
         f"{names[i]} with {names[j]} {number(value)}"
         for i in range(len(names))
         for j in range(i)
         if (value := values[i][j]) is not None
-    ]
-    told = "; ".join(pairs) or "no two rankers that rank anything"
-    width = max(WIDTH, left + side * len(names) + MARGIN)
-    height = HEAD + 34 * len(names)
-    return Figure(title, f"{title}: {told}.", height, canvas.marks, width)
-
-
-def _cell(canvas: Canvas, x: float, y: float, side: float, value: float | None) -> None:
-    if value is None:
-        canvas.words(x + side / 2, y + 4, "–", "tick", "middle")
-        return
-    fill = 0.04 + MAX_FILL * min(abs(value), 1.0) ** 1.5
-    css = "cell" if value >= 0 else "cell opposite"
-    canvas.box(x + 1, y - 16, side - 2, 32, css, fill)
-    text = f"{value:.2f}".replace("0.", ".", 1).replace("-", "\N{MINUS SIGN}")
-    canvas.words(x + side / 2, y + 4, text, "value", "middle")
+    )
+    return drawing.finish(title, f"{title}: {told or 'no two rankers that rank anything'}.")
 
 
 def draw_histogram(
     title: str, edges: Sequence[float], shares: Sequence[float], median: float
 ) -> Figure:
     """Bars over a logarithmic axis, a line at the median."""
-    canvas, top, bottom = Canvas(), 22.0, 130.0
-    scale = Scale(edges[0], edges[-1], logarithmic=True)
-    draw_axis(canvas, scale, top, bottom)
-    highest = max(shares)
-    for left, right, share in zip(edges[:-1], edges[1:], shares, strict=True):
-        height = (bottom - top) * share / highest
-        x, hint = scale(left), f"{left:.3g} to {right:.3g} times: {share:.1%}"
-        canvas.box(x, bottom - height, scale(right) - x - 0.8, height, "bar", hint=hint)
-    x = scale(median)
-    canvas.line(x, 16, x, bottom, "median")
-    anchor = "start" if x < WIDTH * 0.7 else "end"
-    canvas.words(
-        x + (5 if anchor == "start" else -5), 12, f"median {show_times(median)}", "name", anchor
-    )
-    alternative = (
+    from matplotlib.ticker import LogLocator, NullFormatter, NullLocator, StrMethodFormatter
+
+    drawing = Drawing(150, top=20)
+    axes, widths = drawing.axes, [b - a for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    axes.bar(edges[:-1], shares, widths, align="edge", color=COLOURS["accent"])
+    wide = edges[-1] / edges[0] >= 4
+    axes.set(xlim=(edges[0], edges[-1]), yticks=[], xscale="log" if wide else "linear")
+    if wide:
+        steps = (1, 2, 5) if edges[-1] / edges[0] < 200 else (1,)
+        axes.xaxis.set_major_locator(LogLocator(subs=steps, numticks=9))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.xaxis.set_minor_formatter(NullFormatter())
+    else:
+        axes.locator_params(axis="x", nbins=4)
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
+    axes.axvline(median, color=COLOURS["ink"], linewidth=1.5)
+    side = "left" if axes.transAxes.inverted().transform(
+        axes.transData.transform((median, 0)))[0] < 0.7 else "right"  # fmt: skip
+    axes.text(
+        median, 1.04, f" median {show_times(median)} ", ha=side,
+        transform=axes.get_xaxis_transform(),
+    )  # fmt: skip
+    return drawing.finish(
+        title,
         f"{title}: times as slow as the graph's fastest configuration, from {edges[0]:.3g} to "
-        f"{edges[-1]:.3g}, median {median:.3g}."
+        f"{edges[-1]:.3g}, median {median:.3g}.",
     )
-    return Figure(title, alternative, bottom + AXIS, canvas.marks)
 
 
 def draw_curves(
@@ -197,31 +333,16 @@ def draw_curves(
         dashed: other lines, which are dashed.
         best: a dot at the highest step of each model.
     """
-    canvas, left, bottom = Canvas(), 40.0, PLOT + 16
-    every = [point for curve in (*curves, *dashed) for point in curve]
-    steps = [step for step, _ in every]
-    across = Scale(min(steps), max(steps), left, WIDTH - MARGIN)
-    up = spanning([score for _, score in every], start=bottom, end=24)
-    _draw_plane(canvas, across, up, whole=True)
-    for css, lines in (("curve", curves), ("curve dashed", dashed)):
+    drawing = _draw_plane(PLOT, ("step", axis))
+    for style, lines in (("-", curves), ("--", dashed)):
         for line in lines:
-            canvas.curve([(across(step), up(score)) for step, score in line], css)
+            steps, scores = zip(*line, strict=True)
+            drawing.axes.plot(steps, scores, style, color=COLOURS["plain"], lw=1.3, alpha=0.75)
     for curve in curves if best else ():
         step, score = max(curve, key=lambda point: point[1])
-        hint = f"best at step {step:g}: {number(score)}"
-        canvas.dot(across(step), up(score), 3.2, "dot strong", hint)
-    _name_axes(canvas, ("step", axis), bottom)
-    return Figure(title, alternative, bottom + 40, canvas.marks, subtitle=subtitle)
-
-
-@dataclass(frozen=True)
-class Point:
-    """A place in a scatter plot."""
-
-    name: str
-    x: float
-    y: float
-    open: bool = False  # drawn as a ring
+        drawing.axes.plot(step, score, "o", color=COLOURS["accent"], mec="none", ms=6)
+    drawing.axes.xaxis.get_major_locator().set_params(integer=True)
+    return drawing.finish(title, alternative, subtitle=subtitle)
 
 
 def draw_scatter(
@@ -232,63 +353,34 @@ def draw_scatter(
     Args:
         shared: both axes have the same range.
     """
-    canvas, left, bottom = Canvas(), 40.0, 250.0
-    xs, ys = [point.x for point in points], [point.y for point in points]
-    across = spanning(xs + ys if shared else xs, start=left)
-    up = spanning(xs + ys if shared else ys, start=bottom, end=24)
-    _draw_plane(canvas, across, up)
-    low, high = max(across.low, up.low), min(across.high, up.high)
+    drawing = _draw_plane(290.0, axes)
+    for is_open, face in ((False, COLOURS["accent"]), (True, COLOURS["paper"])):
+        own = [point for point in points if point.open is is_open]
+        drawing.axes.plot(
+            [p.x for p in own], [p.y for p in own], "o", ms=7, mfc=face,
+            mec=COLOURS["accent"] if is_open else "none", alpha=1.0 if is_open else 0.65,
+        )  # fmt: skip
+    xs, ys = drawing.axes.get_xlim(), drawing.axes.get_ylim()
+    if shared:
+        xs = ys = min(xs[0], ys[0]), max(xs[1], ys[1])
+    low, high = max(xs[0], ys[0]), min(xs[1], ys[1])
     if low < high:
-        canvas.curve([(across(low), up(low)), (across(high), up(high))], "equal")
-    for point in points:
-        hint = f"{point.name}: {axes[0]} {number(point.x)}, {axes[1]} {number(point.y)}"
-        css = "ring" if point.open else "dot faint strong"
-        canvas.dot(across(point.x), up(point.y), 3.6, css, hint)
-    _name_axes(canvas, axes, bottom)
+        drawing.axes.plot([low, high], [low, high], "--", color=COLOURS["zero"], lw=1.5, zorder=1)
+    drawing.axes.set(xlim=xs, ylim=ys)
     shown = sorted(points, key=lambda point: point.y)
     told = "; ".join(f"{p.name} {number(p.x)} and {number(p.y)}" for p in shown[:3])
-    alternative = f"{title}, {axes[0]} against {axes[1]}, {len(points)} points, lowest: {told}."
-    return Figure(title, alternative, bottom + 40, canvas.marks)
+    about = f"{title}, {axes[0]} against {axes[1]}, {len(points)} points, lowest: {told}."
+    return drawing.finish(title, about)
 
 
-def _name_axes(canvas: Canvas, axes: tuple[str, str], bottom: float) -> None:
-    canvas.words(MARGIN, 12, f"↑ {axes[1]}", "tick")
-    canvas.words(WIDTH - MARGIN, bottom + 32, f"{axes[0]} →", "tick", "end")
-
-
-def _draw_plane(canvas: Canvas, across: Scale, up: Scale, *, whole: bool = False) -> None:
-    for value in up.ticks(4):
-        canvas.line(across.start, up(value), across.end, up(value), "grid")
-        canvas.words(across.start - 6, up(value) + 4, show(value), "tick", "end")
-    for value in across.ticks(4):
-        if whole and not value.is_integer():
-            continue
-        x = across(value)
-        canvas.line(x, up.start, x, up.start + 4, "zero")
-        canvas.words(x, up.start + 16, show(value), "tick", "middle" if x < 310 else "end")
-
-
-def _below_names(rows: int, height: float) -> list[tuple[float, float]]:
-    """The strips of a picture in which no name stands."""
-    return [(place * height + NAMED, (place + 1) * height) for place in range(rows)]
-
-
-def _name(canvas: Canvas, top: float, row: Row, value: str) -> None:
-    css = "name strong" if row.strong else "name"
-    canvas.words(MARGIN, top + 13, row.name, css + " halo")
-    canvas.words(WIDTH - MARGIN, top + 13, value, css + " value halo", "end")
-
-
-def _pile(xs: Sequence[float], middle: float, size: float) -> list[tuple[float, float]]:
-    """Dots that share a column are spread up and down from the middle."""
-    columns: dict[int, int] = {}
-    for x in xs:
-        column = math.floor(x / size)
-        columns[column] = columns.get(column, 0) + 1
-    places = []
-    for column, count in sorted(columns.items()):
-        drawn = min(count, MAX_SPECKS)
-        gap = min(size, 24 / drawn)
-        first = middle - gap * (drawn - 1) / 2
-        places += [((column + 0.5) * size, first + gap * index) for index in range(drawn)]
-    return places
+def _draw_plane(height: float, axes: tuple[str, str]) -> Drawing:
+    """Two axes with their names: the upright one's above it."""
+    drawing = Drawing(height, left=44, top=22, bottom=40)
+    place, colour = drawing.axes.transAxes, COLOURS["soft"]
+    drawing.axes.grid(axis="y")
+    drawing.axes.spines["bottom"].set_visible(True)
+    drawing.axes.text(-0.13, 1.04, plain(f"↑ {axes[1]}"), transform=place, color=colour)
+    shift = -34 / (height - 62)
+    drawing.axes.text(1, shift, plain(f"{axes[0]} →"), transform=place, color=colour, ha="right")
+    drawing.axes.locator_params(nbins=5)
+    return drawing

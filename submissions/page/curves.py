@@ -7,8 +7,7 @@ from solution.runs.collapse import find_collapsed
 from solution.runs.folder import Run
 from solution.runs.job import JobRecord
 from solution.system.wording import count
-from submissions.page.canvas import Figure
-from submissions.page.charts import draw_curves
+from submissions.page.charts import Figure, draw_curves
 from submissions.page.text import Section, Table, listed, number
 from submissions.page.training import group_jobs
 

@@ -31,8 +31,8 @@ def describe_scores(evidence: Evidence) -> Section:
         "top-5 score for tile, as Kaggle scores them; higher is better.",
         figures,
         [_tabulate(evidence)],
-        "A dot is the mean over graphs, its line the 95% interval from drawing "
-        f"{_name_drawn(evidence)} again. Each picture has its own axis; the recipe’s fallback "
+        "A dot is the mean over graphs, its line the 95% interval, of which "
+        f"{_name_drawn(evidence)} are counted. Each picture has its own axis; the recipe’s fallback "
         "stands only in the table.",
         unfolded=True,
         notes=[

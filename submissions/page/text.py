@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from submissions.page.canvas import Figure
+    from submissions.page.charts import Figure
 
 MINUS = "\N{MINUS SIGN}"
 NOTHING = "–"
