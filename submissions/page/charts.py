@@ -29,7 +29,7 @@ COLOURS = {
         ("paper", "ink", "soft", "grid", "zero", "plain", "accent", "opposite", "track"), 16
     )
 }
-STYLE = {
+STYLE: Any = {
     "svg.fonttype": "none", "svg.hashsalt": "fast-or-slow", "font.size": 12,
     "axes.edgecolor": COLOURS["zero"], "axes.facecolor": "none", "figure.facecolor": "none",
     "xtick.color": COLOURS["soft"], "ytick.color": COLOURS["soft"], "text.color": COLOURS["ink"],
@@ -341,7 +341,7 @@ def draw_curves(
     for curve in curves if best else ():
         step, score = max(curve, key=lambda point: point[1])
         drawing.axes.plot(step, score, "o", color=COLOURS["accent"], mec="none", ms=6)
-    drawing.axes.xaxis.get_major_locator().set_params(integer=True)
+    drawing.axes.locator_params(axis="x", integer=True)
     return drawing.finish(title, alternative, subtitle=subtitle)
 
 

@@ -31,8 +31,8 @@ def describe_scores(evidence: Evidence) -> Section:
         "top-5 score for tile, as Kaggle scores them; higher is better.",
         figures,
         [_tabulate(evidence)],
-        "A dot is the mean over graphs, its line the 95% interval, of which "
-        f"{_name_drawn(evidence)} are counted. Each picture has its own axis; the recipe’s fallback "
+        "A dot is the mean over graphs, its line the 95% interval over "
+        f"{_name_drawn(evidence)}. Each picture has its own axis; the recipe’s fallback "
         "stands only in the table.",
         unfolded=True,
         notes=[
@@ -46,8 +46,8 @@ def describe_scores(evidence: Evidence) -> Section:
 def _name_drawn(evidence: Evidence) -> str:
     """What folds keep together, in words."""
     if evidence.run.record()["settings"].get("scheme") == "graph":
-        return "graphs, also where several are one program at different sizes,"
-    return "programs, each with all its sizes,"
+        return "graphs, also where several are one program at different sizes"
+    return "programs, each with all its sizes"
 
 
 def describe_graphs(evidence: Evidence) -> Section:

@@ -14,8 +14,8 @@ from tests.made.run import RECIPE, make_run
 @pytest.mark.parametrize(
     ("scheme", "drawn"),
     [
-        ("graph", "from drawing graphs, also where several are one program at different sizes, "),
-        ("architecture", "from drawing programs, each with all its sizes, again"),
+        ("graph", "interval over graphs"),
+        ("architecture", "interval over programs"),
     ],
 )
 def test_intervals_say_what_was_drawn(scheme: str, drawn: str, tmp_path: Path) -> None:
