@@ -1,4 +1,4 @@
-"""The best decisions that are known of some questions: what a policy imitates."""
+"""Keep the best known decisions of training instances, which the policy imitates."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,8 @@ from solution.system.processes import open_pool
 from solution.system.progress import track
 
 DEVICES = (2, 4)
-LEAST, NODES = 100, 1_000_000  # of a search: evaluations that are not too many; nodes in all
+# evaluations per search, at least; nodes simulated per search, at most
+LEAST, NODES = 100, 1_000_000
 
 
 def make_evaluators(
@@ -29,7 +30,8 @@ def make_evaluators(
     tasks: tuple[str, ...] = TASKS,
     devices: Sequence[int] = DEVICES,
 ) -> list[Evaluator]:
-    """Each workload on so many devices each time; where none are given, on its own number."""
+    """Return an evaluator per workload and number of devices; by default the workload's own
+    number."""
     return [
         Evaluator(Environment(graph, make_machine(number)), tasks)
         for workload in workloads
@@ -40,13 +42,14 @@ def make_evaluators(
 
 @dataclass
 class Best:
-    """The best decision that is known of each question, tidied.
+    """Keep the best known decision of each instance, simplified by `tidy`.
 
-    Where none is known that fits into memory, there is nothing to learn or to compare with.
+    An instance without a known decision that fits into memory is left out of training and
+    comparison.
 
     Attributes:
-        seconds: of the decisions; infinite where none is known that fits.
-        workers: processes that search; what they find does not depend on how many there are.
+        seconds: of the decisions; infinite if no known decision fits.
+        workers: processes that search; their number does not change the results.
     """
 
     evaluators: Sequence[Evaluator]
@@ -61,7 +64,8 @@ class Best:
             self._keep(place, base)
 
     def search(self, policy: Policy | None, budget: int, seed: int) -> None:
-        """Spend so many evaluations on each, on a large graph fewer."""
+        """Search each instance with `budget` evaluations, fewer on a large graph; keep what is
+        better."""
         with track(range(len(self.evaluators)), "Searching") as places:
             for decision, place in zip(self._find_all(policy, budget, seed), places, strict=True):
                 if decision is not None:
@@ -82,11 +86,12 @@ class Best:
             self.decisions[place], self.seconds[place] = decision, outcome.seconds
 
     def make_lessons(self) -> list[Lesson]:
-        """A lesson a question of which something is known."""
+        """Return a training instance for each graph with a known decision."""
         return [make_lesson(evaluator, decision) for evaluator, decision, _ in self._find_known()]
 
     def compare(self, policy: Policy) -> float:
-        """Seconds of the policy's likeliest decisions over the best known: the geometric mean."""
+        """Return the geometric mean of (seconds of the policy's likeliest decision / best known
+        seconds)."""
         logs = [
             np.log(find_seconds_at_once(evaluator, policy) / best)
             for evaluator, _, best in self._find_known()
@@ -99,19 +104,21 @@ class Best:
 
 
 def fit_budget(nodes: int, budget: int) -> int:
-    """So many evaluations, but no more than simulate NODES nodes in all; LEAST are in any case."""
+    """Return `budget`, limited to NODES simulated nodes in all, but at least LEAST (or
+    `budget`)."""
     return min(budget, max(LEAST, NODES // nodes))
 
 
 def begin_searching() -> None:
-    """A worker has a core."""
+    """Limit torch to one thread in a worker, because each worker has one core."""
     torch.set_num_threads(1)
 
 
 def find_best(
     evaluator: Evaluator, policy: Policy | None, budget: int, seed: int
 ) -> Decision | None:
-    """What a search of so many evaluations found, tidied; None where nothing fits."""
+    """Search with `budget` evaluations and return the best decision, simplified; None if none
+    fits."""
     asked = evaluator.start_again()
     optimize(asked, policy, budget, seed)
     return None if asked.best is None else tidy(evaluator, asked.best)

@@ -1,4 +1,4 @@
-"""The command that places, schedules and fuses the operations of a program: optimize."""
+"""The command `optimize`: place, schedule and fuse the operations of a program."""
 
 from functools import partial
 from pathlib import Path
@@ -46,7 +46,7 @@ def optimize(
         Path | None, typer.Option(help="Write each node's device, priority and kernel as CSV.")
     ] = None,
 ) -> None:
-    """Decide where, when and in which kernels a program's operations run; simulated."""
+    """Choose device, order and fusion of a program's operations, evaluated by simulation."""
     from solution.placement.graphs.reading import read_cost_graph
     from solution.placement.graphs.workloads import WORKLOADS
     from solution.placement.machine import make_machine

@@ -1,4 +1,4 @@
-"""Count evaluations, and remember the best decision: what a search has instead of a clock."""
+"""Count evaluations and remember the best decision: the objective of every search."""
 
 from dataclasses import dataclass, field, replace
 
@@ -13,16 +13,16 @@ from solution.system.errors import InputError
 
 TASKS = ("fusion", "placement", "schedule")
 TWO_TASKS: tuple[str, ...] = TASKS[1:]  # as in the second table of the document
-INVALID = 100.0  # times the reference is what an invalid decision counts as
-SHORTEST = 1e-12  # seconds to compare by, of programs that take none: they run no kernel
-PENALTY = -10.0  # its reward, the document's large one: -sqrt(INVALID)
+INVALID = 100.0  # an invalid decision counts as this many times the reference
+SHORTEST = 1e-12  # seconds; the least reference, for programs that run no kernel
+PENALTY = -10.0  # reward of an invalid decision, large as in the document: -sqrt(INVALID)
 
 
 @dataclass
 class Evaluator:
-    """A graph on a machine, the tasks that are decided, and what was found so far.
+    """Evaluate decisions of a graph on a machine, for the tasks that are decided.
 
-    What is not decided stays as in `base`. `curve` has the best seconds after each evaluation.
+    The other tasks stay as in `base`. `curve` has the best seconds after each evaluation.
     """
 
     environment: Environment
@@ -32,7 +32,7 @@ class Evaluator:
     best: Decision | None = None
     best_outcome: Outcome | None = None
     curve: list[float] = field(default_factory=list)
-    bound: float = 0.0  # seconds that somebody has proven no decision can beat
+    bound: float = 0.0  # seconds; a proven lower bound of all decisions
 
     def __post_init__(self) -> None:
         unknown = [task for task in self.tasks if task not in TASKS]
@@ -52,20 +52,20 @@ class Evaluator:
 
     @property
     def seconds(self) -> float:
-        """The best valid decision's; infinite where there is none yet."""
+        """Seconds of the best valid decision; infinite if there is none yet."""
         return self.curve[-1] if self.curve else np.inf
 
     @property
     def counted_seconds(self) -> float:
-        """The best valid decision's; where there is none yet, what an invalid one counts as."""
+        """Seconds of the best valid decision; if there is none yet, the value of an invalid one."""
         return min(self.seconds, INVALID * self.reference)
 
     def keep_fixed(self, decision: Decision) -> Decision:
-        """The decision where it is asked for, and the base elsewhere."""
+        """Return the decision for the evaluator's tasks, and the base for the others."""
         return self._join(decision, self.base)
 
     def keep_beside(self, decision: Decision) -> Decision:
-        """What was found of the tasks that are asked for, and `decision` elsewhere."""
+        """Return the best decision for the evaluator's tasks, and `decision` for the others."""
         return self._join(decision if self.best is None else self.best, decision)
 
     def _join(self, asked: Decision, other: Decision) -> Decision:
@@ -76,11 +76,11 @@ class Evaluator:
         )
 
     def evaluate(self, decision: Decision) -> float:
-        """Seconds of the decision; of an invalid one 100 times the reference."""
+        """Return the seconds of the decision; 100 times the reference if it is invalid."""
         return self.price(self.judge(decision))
 
     def judge(self, decision: Decision) -> Outcome:
-        """Simulate the decision: one evaluation more."""
+        """Simulate the decision and count one evaluation."""
         decision = self.keep_fixed(decision)
         outcome = self.environment.runtime(decision)
         if outcome.reason is None and outcome.seconds < self.seconds:
@@ -91,34 +91,37 @@ class Evaluator:
         return outcome
 
     def price(self, outcome: Outcome) -> float:
-        """Its seconds, or what an invalid one counts as."""
+        """Return the outcome's seconds, or the value of an invalid decision."""
         return outcome.seconds if outcome.reason is None else INVALID * self.reference
 
     def is_valid(self, seconds: float) -> bool:
-        """Whether what `evaluate` said is a time, and not what an invalid decision counts as."""
+        """Return whether the seconds that `evaluate` returned are a time, not the value of an
+        invalid one."""
         return seconds != INVALID * self.reference
 
     def reward(self, seconds: float, penalty: float = PENALTY) -> float:
-        """-sqrt(seconds / reference), of what `evaluate` said; the penalty of what is invalid."""
+        """Return -sqrt(seconds / reference), given what `evaluate` returned; `penalty` if
+        invalid."""
         return -float(np.sqrt(seconds / self.reference)) if self.is_valid(seconds) else penalty
 
     def restore(self, best: Decision | None, curve: list[float]) -> None:
-        """Go on from what a checkpoint remembers; nothing is counted anew."""
+        """Restore the state from a checkpoint; no evaluation is counted again."""
         self.best, self.curve = best, curve
         self.best_outcome = None if best is None else self.environment.runtime(best)
 
     def start_again(self) -> "Evaluator":
-        """The same question with nothing found."""
+        """Return an evaluator of the same graph and tasks without any results."""
         return replace(self, best=None, best_outcome=None, curve=[])
 
     def ask(self, tasks: tuple[str, ...], base: Decision) -> "Evaluator":
-        """Nothing found of these tasks alone, where all else stays as in `base`."""
+        """Return an evaluator without results that decides `tasks` and takes all else from
+        `base`."""
         other = replace(self.start_again(), tasks=tasks)
         other.base = base
         return other
 
     def count(self, other: "Evaluator") -> None:
-        """What another evaluator of the same graph has evaluated since counts here, too."""
+        """Add the evaluations of another evaluator of the same graph to this one's."""
         if other.best is not None and other.seconds < self.seconds:
             self.best, self.best_outcome = other.best, other.best_outcome
         known = self.seconds
@@ -126,9 +129,9 @@ class Evaluator:
 
 
 def find_reference(environment: Environment) -> tuple[Decision, float]:
-    """The default decision and its seconds: one device if it fits, else METIS; nothing fused.
+    """Return the default decision and its seconds: one device if it fits, else METIS; unfused.
 
-    Where neither fits its seconds are taken all the same, to compare by.
+    If neither fits, its seconds still serve as the reference.
     """
     graph, machine = environment.graph, environment.machine
     found = default_decision(graph)

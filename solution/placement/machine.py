@@ -1,4 +1,4 @@
-"""What programs run on: devices, and the links between them."""
+"""The hardware model: devices, and the links between them."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +14,7 @@ OPERATIONS, BYTES, LAUNCH, MEMORY = range(4)  # columns of Machine.table
 
 @dataclass(frozen=True)
 class Device:
-    """What decides how long a kernel takes: max(operations / peak, bytes / bandwidth) + launch."""
+    """The constants of a kernel's time: max(operations / peak, bytes / bandwidth) + launch."""
 
     name: str
     operations_per_second: float
@@ -23,7 +23,7 @@ class Device:
     memory_bytes: float
 
 
-# Peaks of single precision as their makers give them.
+# Single-precision peaks from the makers' data sheets.
 P100 = Device("P100", 9.3e12, 732e9, 5e-6, 16 * GIGABYTE)
 V100 = Device("V100", 15.7e12, 900e9, 5e-6, 32 * GIGABYTE)
 CPU = Device("CPU", 1e12, 80e9, 1e-6, 128 * GIGABYTE)
@@ -32,10 +32,10 @@ PRESETS = {device.name.lower(): device for device in (P100, V100, CPU)}
 
 @dataclass(frozen=True)
 class Machine:
-    """Devices that all have a link to each other, one in each direction."""
+    """Devices, each connected to each other by one link per direction."""
 
     devices: tuple[Device, ...]
-    latency: float = 10e-6  # seconds of every transfer
+    latency: float = 10e-6  # seconds added to every transfer
     bandwidth: float = 12e9  # bytes a second on each link (PCI Express 3, 16 lanes)
 
     def __post_init__(self) -> None:
@@ -53,7 +53,7 @@ class Machine:
 
     @cached_property
     def table(self) -> np.ndarray:
-        """A row (4,) a device: operations and bytes a second, launch, memory."""
+        """One row (4,) per device: operations per second, bytes per second, launch, memory."""
         return np.array(
             [
                 (d.operations_per_second, d.bytes_per_second, d.launch_seconds, d.memory_bytes)
@@ -63,7 +63,7 @@ class Machine:
 
 
 def make_machine(count: int, preset: str = "p100") -> Machine:
-    """So many devices of one preset; of several, joined by +, in turn: "v100+p100"."""
+    """Return `count` devices of a preset; presets joined by + alternate: "v100+p100"."""
     names = preset.lower().split("+")
     unknown = [name for name in names if name not in PRESETS]
     if unknown:

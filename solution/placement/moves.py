@@ -1,7 +1,7 @@
-"""Changes of a decision at several scales: a node, what surrounds it, a run of nodes, a part.
+"""Propose changes of a decision at several scales: a node, its neighbourhood, a run, a part.
 
-A search that changes one node at a time cannot move a layer to another device: every step on the
-way costs two transfers.
+A search that changes one node at a time cannot move a layer to another device, because every
+intermediate step adds transfers.
 """
 
 import numpy as np
@@ -9,20 +9,20 @@ import numpy as np
 from solution.placement.evaluation import Evaluator
 from solution.placement.simulation.decision import FUSION_LEVELS, Decision
 
-LONGEST_RUN = 4  # a run is at most the nodes over this
+LONGEST_RUN = 4  # longest run = nodes / 4
 MOST_HOPS = 4
-MOST_NODES = 512  # of what surrounds a node
-SAID = 0.3  # of the changes of devices and of fusions, drawn by the policy's chances
-CRITICAL = 0.5  # of the changes, around a node that decides how long the step takes
-WEIGHTS = {"fusion": 2, "placement": 2, "schedule": 1}  # how often a task is changed
+MOST_NODES = 512  # largest neighbourhood
+SAID = 0.3  # share of changes of devices and fusions that are drawn from the policy
+CRITICAL = 0.5  # share of changes around a node on the critical chain
+WEIGHTS = {"fusion": 2, "placement": 2, "schedule": 1}  # relative frequency of each task's changes
 
 
 class Moves:
-    """Proposes changes for one evaluator's graph and tasks.
+    """Propose changes for one evaluator's graph and tasks.
 
     Args:
-        chances: (nodes, actions) a task, of the policy: from which SAID of the changes are
-            drawn.
+        chances: the policy's probabilities (nodes, actions) per task, from which a share SAID of
+            the changes is drawn.
     """
 
     def __init__(self, evaluator: Evaluator, chances: dict[str, np.ndarray] | None = None) -> None:
@@ -30,7 +30,7 @@ class Moves:
         self.tasks = evaluator.tasks
         weights = np.array([WEIGHTS[task] for task in self.tasks], float)
         self.often = np.cumsum(weights / weights.sum())
-        # Of the decision that was changed last.
+        # Cached for the decision that was changed last.
         self._critical: tuple[Decision, np.ndarray] | None = None
         self.cumulated = {task: np.cumsum(c, axis=1) for task, c in (chances or {}).items()}
         order = np.argsort(self.graph.stages, kind="stable")
@@ -40,7 +40,7 @@ class Moves:
     def __call__(
         self, evaluator: Evaluator, decision: Decision, random: np.random.Generator
     ) -> Decision:
-        """A decision in which some nodes have another action of one task."""
+        """Return a decision in which some nodes have another action in one task."""
         if self._critical is None or self._critical[0] is not decision:
             self._critical = decision, evaluator.environment.find_critical(decision)
         task = self.tasks[int((self.often < random.random()).sum())]
@@ -51,7 +51,7 @@ class Moves:
         return self._fuse(decision, random)
 
     def _choose(self, random: np.random.Generator) -> np.ndarray:
-        """Some nodes (k,) that belong together."""
+        """Draw a set of related nodes (k,)."""
         count, scale = self.graph.num_nodes, random.integers(5)
         node = self._choose_one(random)
         if scale == 0:
@@ -73,7 +73,7 @@ class Moves:
         return int(random.integers(self.graph.num_nodes))
 
     def _surround(self, node: int, hops: int) -> np.ndarray:
-        """The node and all within so many edges of it."""
+        """Return the node and all nodes within `hops` edges of it."""
         seen, front = {node}, [node]
         for _ in range(hops):
             reached: list[int] = []
@@ -87,11 +87,11 @@ class Moves:
         return np.array(sorted(seen))
 
     def _draw(self, task: str, nodes: np.ndarray, random: np.random.Generator) -> np.ndarray:
-        """Actions (k,) of the nodes by the policy's chances."""
+        """Draw the nodes' actions (k,) from the policy's probabilities."""
         uniform = random.random(len(nodes))[:, None]
         cumulated = self.cumulated[task]
         actions = self.devices if task == "placement" else cumulated.shape[1]
-        # Chances that were rounded may add up to less than what is drawn.
+        # Because of rounding, the cumulated probabilities may end below the random number.
         return np.minimum((cumulated[nodes] < uniform).sum(axis=1), actions - 1)
 
     def _place(self, decision: Decision, random: np.random.Generator) -> Decision:
@@ -100,7 +100,8 @@ class Moves:
         if "placement" in self.cumulated and random.random() < SAID:
             placement[nodes] = self._draw("placement", nodes, random)
             return Decision(placement, decision.priorities, decision.fusion)
-        if random.random() < 0.7:  # of the nodes only those of one device: a border moves
+        # keep only nodes of one device, so the move shifts a partition boundary
+        if random.random() < 0.7:
             nodes = nodes[placement[nodes] == placement[nodes[random.integers(len(nodes))]]]
         around = self._find_devices_around(int(nodes[random.integers(len(nodes))]), placement)
         near = [device for device in around if device != placement[nodes[0]]]
@@ -115,7 +116,8 @@ class Moves:
         return np.unique(placement[near]).tolist()
 
     def _schedule(self, decision: Decision, random: np.random.Generator) -> Decision:
-        """Put nodes before or behind another one, or all of them up or down by as much."""
+        """Move the nodes before or after another node, or shift all their priorities by one
+        amount."""
         nodes = self._choose(random)
         priorities = decision.priorities.copy()
         other = priorities[random.integers(self.graph.num_nodes)]
@@ -137,7 +139,8 @@ class Moves:
 
 
 def _cut(nodes: np.ndarray, place: int, longest: float, random: np.random.Generator) -> np.ndarray:
-    """A run of the nodes, up to so many, in which that of the place is."""
+    """Return a random run of the nodes that contains index `place` and has at most `longest`
+    nodes."""
     length = min(int(longest ** random.random()), len(nodes))
     first = max(place - int(random.integers(length)), 0)
     return nodes[first : first + length]

@@ -1,10 +1,9 @@
-"""The protocols by name: each spends so many evaluations of one evaluator, and keeps the best.
+"""The compared methods by name: each spends `budget` evaluations and the evaluator keeps the best.
 
-Every method, GO's or another's, is given the same number of simulated decisions.
+Every method, GO's or another's, gets the same number of simulated decisions.
 
-Scratch trains networks that know nothing by PPO on one graph: GO-one, and its tasks together or
-apart. The document has one network for all tasks and never shows that this is better than one for
-each.
+Scratch trains untrained networks by PPO on one graph: GO-one, and the tasks jointly or separately.
+The document has one network for all tasks and never shows that this is better than one per task.
 """
 
 import copy
@@ -34,24 +33,24 @@ from solution.placement.simulation.decision import Decision, default_decision
 from solution.system.errors import InputError
 
 SAMPLES = 16
-FINE_TUNING = 50  # updates at most
-LEARNED = 2  # of the evaluations of GO-one one half trains, the other searches
+FINE_TUNING = 50  # maximum number of updates
+LEARNED = 2  # GO-one trains with 1 / LEARNED of the evaluations and searches with the rest
 
 
 @dataclass(frozen=True)
 class Scratch:
-    """What a network begins as. Each protocol spends so many evaluations of one evaluator.
+    """Methods that begin with an untrained network, on one evaluator.
 
     Attributes:
-        network: its tasks are the evaluator's.
-        training: updates follow from the evaluations.
+        network: settings; its tasks are replaced by the evaluator's.
+        training: settings; the number of updates follows from the budget.
     """
 
     network: PolicySettings
     training: TrainingSettings
 
     def learn(self, evaluator: Evaluator, budget: int, seed: int) -> Policy:
-        """A network, after the evaluator has counted at most `budget` decisions."""
+        """Return a network trained until the evaluator has counted at most `budget` decisions."""
         torch.manual_seed(seed)
         network = replace(self.network, tasks=order_tasks(evaluator.tasks))
         policy = make_policy(network, [evaluator])
@@ -59,21 +58,22 @@ class Scratch:
         return policy.eval()
 
     def learn_and_search(self, evaluator: Evaluator, budget: int, seed: int) -> None:
-        """GO-one: learn from this graph alone, then search by what was learned."""
+        """Run GO-one: train on this graph alone, then search with the trained policy."""
         policy = self.learn(evaluator, budget // LEARNED, seed)
         optimize(evaluator, policy, budget, seed)
 
     def learn_briefly(self, evaluator: Evaluator, budget: int, seed: int) -> None:
-        """As many updates as fine-tuning has, then the likeliest decision."""
+        """Train for as many updates as fine-tuning, then evaluate the likeliest decision."""
         policy = self.learn(evaluator, min(budget - 1, FINE_TUNING * SAMPLES), seed)
         decide_at_last(evaluator, policy, budget, seed)
 
     def decide_jointly(self, evaluator: Evaluator, budget: int, seed: int) -> None:
-        """One network for all tasks, then its likeliest decision."""
+        """Train one network for all tasks, then evaluate its likeliest decision."""
         decide_at_last(evaluator, self.learn(evaluator, budget - 1, seed), budget, seed)
 
     def decide_singly(self, evaluator: Evaluator, budget: int, seed: int) -> None:
-        """A network for each task, the others as by default; then what each found, together."""
+        """Train a network per task, the others at their defaults; then evaluate all results
+        together."""
         found, share = evaluator.base, (budget - 1) // len(evaluator.tasks)
         for task in order_tasks(evaluator.tasks) if share else ():
             own = self._decide_alone(evaluator, task, evaluator.base, share, seed)
@@ -82,7 +82,8 @@ class Scratch:
         evaluate_mended(evaluator, found, min(TRIES, left))
 
     def decide_in_turn(self, evaluator: Evaluator, budget: int, seed: int) -> None:
-        """A network for each task, one after the other, each with what those before it found."""
+        """Train a network per task, one after the other, each given the decisions of the ones
+        before."""
         found, tasks = evaluator.base, order_tasks(evaluator.tasks)
         for number, task in enumerate(tasks):
             share = (budget - len(evaluator.curve)) // (len(tasks) - number)
@@ -100,7 +101,7 @@ class Scratch:
 
 
 def decide_at_last(evaluator: Evaluator, policy: Policy, budget: int, seed: int) -> None:
-    """Evaluate the policy's likeliest decision where the budget leaves anything for it."""
+    """Evaluate the policy's likeliest decision if any budget is left."""
     if left := budget - len(evaluator.curve):
         decide_at_once(evaluator, policy, seed, min(TRIES, left))
 
@@ -108,18 +109,18 @@ def decide_at_last(evaluator: Evaluator, policy: Policy, budget: int, seed: int)
 def learn_more(
     policy: Policy, evaluator: Evaluator, training: TrainingSettings, budget: int, seed: int
 ) -> None:
-    """PPO until the evaluator has counted as many decisions as whole updates of `budget` have."""
+    """Train by PPO for as many whole updates as `budget` evaluations allow."""
     settings = replace(training, updates=budget // SAMPLES, samples=SAMPLES, seed=seed)
     Trainer(policy, [evaluator], settings, budget).train()
 
 
 def order_tasks(tasks: tuple[str, ...]) -> tuple[str, ...]:
-    """The tasks in the order in which the policy decides them."""
+    """Return the tasks in the order in which the policy decides them."""
     return tuple(task for task in TASKS if task in tasks)
 
 
 Method = Callable[[Evaluator, int, int], None]
-SOLVING = 60.0  # seconds of CP-SAT
+SOLVING = 60.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -127,8 +128,8 @@ class Protocols:
     """All methods for one workload.
 
     Attributes:
-        policy: the generalised one.
-        scratch: what GO-one begins with; fine-tuning trains alike, but for the learning rate.
+        policy: the generalised, pretrained policy.
+        scratch: settings of GO-one; fine-tuning uses them with another learning rate.
     """
 
     workload: Workload
@@ -136,7 +137,7 @@ class Protocols:
     scratch: Scratch
 
     def methods(self) -> dict[str, Method]:
-        """By name, in the order of the tables."""
+        """Return the methods by name, in the order of the tables."""
         return {
             "go-one": self.scratch.learn_and_search,
             "go": lambda evaluator, budget, seed: _optimize(evaluator, self.policy, budget, seed),
@@ -168,20 +169,20 @@ class Protocols:
         }  # fmt: skip
 
     def fine_tune(self, evaluator: Evaluator, budget: int, seed: int) -> None:
-        """The generalised policy: its likeliest decision, at most 50 updates, then that again.
+        """Evaluate the pretrained policy's likeliest decision, fine-tune, and evaluate the new one.
 
-        So it begins where zero-shot ends, and is never behind it.
+        Fine-tuning has at most 50 updates. It begins where zero-shot ends, so it is never worse.
         """
         decide_at_once(evaluator, self.policy, seed, min(TRIES, budget))
         policy = copy.deepcopy(self.policy).train()
-        # With the learning rate of a policy that knows nothing it forgets what it was taught.
+        # The learning rate for training from scratch would make the policy forget.
         training = replace(self.scratch.training, learning_rate=GOING_ON)
         most = len(evaluator.curve) + FINE_TUNING * SAMPLES
         learn_more(policy, evaluator, training, min(budget - 1, most), seed)
         decide_at_last(evaluator, policy.eval(), budget, seed)
 
     def divide(self, evaluator: Evaluator, budget: int, seed: int) -> None:
-        """As a person would: by layers, or by the cost of cells."""
+        """Partition as a person would: by layers, or into parts with equal costs of cells."""
         part = divide_as_a_person(evaluator.graph, evaluator.machine, by_cost=self.workload.by_cost)
         _evaluate(evaluator, place(evaluator.graph, part, fused=_fuses(evaluator)))
 
@@ -207,9 +208,9 @@ def _list_by(name: str) -> Method:
 
 
 def _solve(evaluator: Evaluator, *_: int) -> None:
-    """HEFT's decision, and CP-SAT's that begins with it; the bound that CP-SAT proves is kept.
+    """Return HEFT's decision and CP-SAT's, which starts from it; keep the bound that CP-SAT proves.
 
-    Raises InputError where ortools is not installed, and where fusion is asked for.
+    Raises InputError if ortools is not installed or if fusion is decided.
     """
     if _fuses(evaluator):
         raise InputError("CP-SAT's model has no fusion: ask for placement and schedule alone.")

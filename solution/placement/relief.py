@@ -1,14 +1,14 @@
-"""Relieve a decision: move work to where there is time for it, what promises most first.
+"""Local search: move operations from busy to idle devices, the largest predicted gain first.
 
-Most of a program that is trained need not be done as soon as it can be: what a weight's gradient is
-made of waits while the next layer waits for another product. So a decision's timeline says what to
-move: work that keeps others waiting, on a device that is busy, to one that is not, where nobody
-waits for what is sent. That is reckoned for all parts and devices at once, without an evaluation;
-those that promise most are evaluated together, twice as many after each success, and half as many
-after each failure.
+Most operations of a training program have slack: the products for a weight's gradient can wait
+while the next layer waits for another product. The timeline of a decision shows what to move:
+work on a busy device that delays other work, to a device that is idle at that time, if nothing
+waits for the transfers. The gains of all parts on all devices are predicted at once, without an
+evaluation. Those with the largest gains are evaluated together: twice as many after each success,
+half as many after each failure.
 
 Local search over schedules is old (Wu, Shu and Gu, "Efficient local search for DAG scheduling",
-2001); the parts that are moved, what they promise and how many go at once are ours.
+2001); the parts, the predicted gains and the number of moves per evaluation are new here.
 """
 
 from collections.abc import Iterator
@@ -24,30 +24,31 @@ from solution.placement.evaluation import Evaluator
 from solution.placement.graphs.cost_graph import CostGraph
 from solution.placement.simulation.decision import Decision, Timeline
 
-# Parts, each of nodes of one device: the same operation of every step of time, or one node with
-# those that share its device.
+# How nodes are grouped into parts on one device: the same operation at every time step, or one
+# node with the nodes that share its device.
 SIZES = "alike", "single"
-REASONS = "load", "wait"  # a device has more work than another; work keeps others waiting
-FIRST, MOST = 4, 64  # parts that are moved at once: to begin with, and at most
-FAILURES = 6  # of single parts in a row after which a way of choosing them is given up
-WORTH = 1e-3  # of the seconds: a gain after which ways that were given up are tried again
-MOST_PARTS = 128  # the heaviest, for which devices are sought
-# What a second of sending counts where load is compared: links are busy beside devices.
+# reasons of a move: its device has more work than the other; its work delays other work
+REASONS = "load", "wait"
+FIRST, MOST = 4, 64  # parts that are moved together: at first, and at most
+FAILURES = 6  # single parts that fail in a row, after which a way of choosing is given up
+WORTH = 1e-3  # relative gain after which ways that were given up are tried again
+MOST_PARTS = 128  # parts for which gains are predicted: the heaviest
+# Weight of a second of transfer where loads are compared: links work beside devices.
 SENT_FOR_LOAD = 0.3
 
 
 @dataclass(frozen=True)
 class Move:
-    """A part that may go to another device."""
+    """A part, and the device to which it could move."""
 
-    leaders: np.ndarray  # (k,) int64 the nodes whose device is decided
+    leaders: np.ndarray  # (k,) int64 the part's nodes whose device is decided
     device: int
 
 
 class Relief:
-    """What may be moved in one evaluator's graph.
+    """Predicts the gains of moves in one evaluator's graph.
 
-    What a kernel takes is shared out over its nodes by what each costs fused with no other.
+    The seconds of a kernel are divided among its nodes in proportion to their costs without fusion.
     """
 
     def __init__(self, evaluator: Evaluator) -> None:
@@ -61,7 +62,7 @@ class Relief:
         self._labels = {"alike": find_alike(graph)[graph.leaders], "single": graph.leaders}
 
     def propose(self, decision: Decision, size: str) -> dict[str, list[Move]]:
-        """Moves that promise something, the most promising first, for each of REASONS."""
+        """Return moves with a positive predicted gain, the largest first, for each of REASONS."""
         timeline, waited = self._look(decision)
         labels = self._labels[size] * len(self._evaluator.machine) + timeline.placement
         _, part = np.unique(labels, return_inverse=True)
@@ -75,7 +76,7 @@ class Relief:
         }
 
     def _look(self, decision: Decision) -> tuple[Timeline, np.ndarray]:
-        """What happens when, and the nodes (nodes,) bool that keep others waiting."""
+        """Return the timeline, and the nodes (nodes,) bool that delay others."""
         if self._seen is None or self._seen[0] is not decision:
             environment = self._evaluator.environment
             waited = np.zeros(self._graph.num_nodes, bool)
@@ -86,7 +87,8 @@ class Relief:
     def _reckon(
         self, timeline: Timeline, waited: np.ndarray, part: np.ndarray
     ) -> dict[str, np.ndarray]:
-        """Seconds (parts, devices) that a part on another device promises, by reason."""
+        """Return the predicted gain in seconds (parts, devices) of each part on each device, by
+        reason."""
         devices, count = len(self._evaluator.machine), int(part.max()) + 1
         seconds = self._share_out(timeline)
         own = seconds[np.arange(len(part)), timeline.placement]
@@ -118,7 +120,8 @@ class Relief:
         return {"load": by_load, "wait": by_wait}
 
     def _share_out(self, timeline: Timeline) -> np.ndarray:
-        """Seconds (nodes, devices): of what its kernel takes, a node's share by its own cost."""
+        """Return seconds (nodes, devices): each node's share of its kernel's time, on every
+        device."""
         rows = np.arange(len(timeline.groups))
         own = self._seconds[rows, timeline.placement]
         alone = np.bincount(timeline.groups, own, len(rows))[timeline.groups]
@@ -126,8 +129,10 @@ class Relief:
         return self._seconds * np.where(alone > 0, taken / np.maximum(alone, 1e-30), 0)[:, None]
 
     def _send(self, placement: np.ndarray, part: np.ndarray, count: int) -> np.ndarray:
-        """Seconds (parts, devices) on links if a part were there: each tensor once a device, by its
-        bytes alone, without the latency."""
+        """Return seconds (parts, devices) of transfers if a part were on a device.
+
+        Each tensor is sent once per device; a transfer takes bytes / bandwidth, without latency.
+        """
         graph, machine = self._graph, self._evaluator.machine
         reader, producer = graph.edges.T
         crosses = part[reader] != part[producer]
@@ -142,10 +147,11 @@ class Relief:
     def _find_lateness(
         self, timeline: Timeline, part: np.ndarray, runs: np.ndarray, sent: np.ndarray
     ) -> np.ndarray:
-        """Seconds (parts, devices) by which others wait for what is sent.
+        """Return seconds (parts, devices) by which other work waits for the part's transfers.
 
-        Each of a part's nodes is taken to send or to wait for an equal share of it. What follows
-        a node takes as much longer than its longest path as the whole does.
+        Each of a part's nodes is assumed to send, or to wait for, an equal share of the transfers.
+        Work after a node is assumed to exceed its longest path by the factor by which the whole
+        program does.
         """
         total = timeline.outcome.seconds
         spare = total - timeline.end - self._after * total / max(self._longest, 1e-30)
@@ -156,13 +162,16 @@ class Relief:
 
 
 def find_alike(graph: CostGraph) -> np.ndarray:
-    """A number (nodes,) for each operation of a layer: nodes of one number do the same to tensors
-    of the same shapes, as the steps of an unrolled network do."""
+    """Return a class (nodes,) for each operation.
+
+    Nodes of one class apply the same operation to tensors of the same shapes in the same layer,
+    like the time steps of an unrolled network.
+    """
     own = np.column_stack([
         graph.opcodes, graph.operations, graph.output_bytes, graph.stages, graph.shapes
     ])  # fmt: skip
     _, kinds = np.unique(own, axis=0, return_inverse=True)
-    # A sum of random numbers, one a kind, stands for the bag of what is read.
+    # The sum of a random number per kind identifies the multiset of a node's inputs.
     numbers = np.random.default_rng(0).integers(1 << 40, size=kinds.max() + 1)
     read = np.zeros(graph.num_nodes, np.int64)
     np.add.at(read, graph.edges[:, 0], numbers[kinds[graph.edges[:, 1]]])
@@ -171,7 +180,7 @@ def find_alike(graph: CostGraph) -> np.ndarray:
 
 
 def find_idle(timeline: Timeline, since: np.ndarray, devices: int) -> np.ndarray:
-    """Seconds (times, devices) in which each device does nothing after `since` (times,)."""
+    """Return seconds (times, devices) in which each device is idle after `since` (times,)."""
     total = timeline.outcome.seconds
     runs = (timeline.groups == np.arange(len(timeline.groups))) & (timeline.end > timeline.start)
     idle = np.empty((len(since), devices))
@@ -182,17 +191,18 @@ def find_idle(timeline: Timeline, since: np.ndarray, devices: int) -> np.ndarray
         start, end = timeline.start[kernels], timeline.end[kernels]
         done = np.append(0.0, np.cumsum(end - start))
         begun = np.searchsorted(start, at, side="right")
-        under_way = np.append(0.0, end)[begun] - at  # of the last that has begun
+        # remaining seconds of the kernel that runs at that time
+        under_way = np.append(0.0, end)[begun] - at
         busy = done[-1] - (done[begun] - np.maximum(under_way, 0))
         idle[:, device] = np.maximum(total - at - busy, 0)
     return idle
 
 
 def _sort_promises(promised: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Parts and devices, the largest promise first; only those that promise something.
+    """Return parts and devices, the largest predicted gain first; only positive gains.
 
-    Of devices that promise the same, one part names another first than the next part does: what
-    is moved at once should not all go to one.
+    If devices promise equal gains, consecutive parts prefer different ones, so that parts that are
+    moved together do not all go to one device.
     """
     parts, devices = np.nonzero(promised > 0)
     turn = (devices - parts) % promised.shape[1]
@@ -202,23 +212,22 @@ def _sort_promises(promised: np.ndarray) -> Iterator[tuple[int, int]]:
 
 @dataclass
 class _Way:
-    """A way of choosing what is moved, and how it did."""
+    """A way of choosing moves, and its success so far."""
 
     size: str
     reason: str
     count: int = FIRST
     failures: int = 0
-    gain: float = np.inf  # a share of the seconds that an evaluation won, the last ones above all
+    gain: float = np.inf  # relative gain per evaluation, a moving average
 
 
 def relieve(
     evaluator: Evaluator, relief: Relief, start: Decision, seconds: float, budget: int
 ) -> None:
-    """Move parts as long as it helps, in at most `budget` evaluations; `evaluator.best` may be the
-    result.
+    """Move parts as long as that helps, in at most `budget` evaluations; see `evaluator.best`.
 
     Args:
-        start: a valid decision, evaluated, which takes `seconds`.
+        start: a valid decision that was evaluated and takes `seconds`.
     """
     ways = [_Way(size, reason) for size, reason in product(SIZES, REASONS)]
     limit, failed = len(evaluator.curve) + budget, set[tuple[int, int, int]]()
@@ -238,7 +247,8 @@ def relieve(
         moved = _apply(best, moves)
         found = evaluator.evaluate(moved)
         if not evaluator.is_valid(found):
-            found = np.inf  # no gain, even where the start takes longer than that counts as
+            # no gain, even if the start takes longer than an invalid decision counts as
+            found = np.inf
         gain = max(seconds - found, 0.0) / seconds
         way.gain = gain if np.isinf(way.gain) else (way.gain + gain) / 2
         if found < seconds:
@@ -259,7 +269,7 @@ def relieve(
 def _take(
     moves: list[Move], count: int, failed: set[tuple[int, int, int]], nodes: int
 ) -> list[Move]:
-    """The first moves that did not fail and have no node in common."""
+    """Return the first moves that did not fail before and share no node."""
     taken: list[Move] = []
     seen = np.zeros(nodes, bool)
     for move in moves:

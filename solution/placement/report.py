@@ -1,4 +1,4 @@
-"""What `fastslow optimize` says of a graph: before and after, devices, kernels, the gap left."""
+"""What `fastslow optimize` prints: before and after, devices, kernels, the gap to the bound."""
 
 import csv
 from collections import Counter
@@ -22,16 +22,18 @@ from solution.system.errors import InputError
 from solution.system.files import replace_file
 from solution.system.wording import count
 
-CELLS = 36  # of a bar: a table of 80 columns has room for them
-FAR = 10  # times a bound; of small programs it says little, for it knows no launches
-SHORT = 1e-4  # seconds
+CELLS = 36  # characters of a bar, which fit a table of 80 columns
+# gap ratio above which "far above" is printed: the bound ignores launches and is loose for small
+# programs
+FAR = 10
+SHORT = 1e-4  # seconds; shorter times are printed in microseconds
 SHADES = " ░▒▓█"
 MOST_SHOWN = 5
 
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """The best decision, and beside what it stands."""
+    """The best decision and the values it is compared with."""
 
     evaluator: Evaluator
     candidates: list[Candidate]
@@ -44,7 +46,7 @@ class Report:
         return self.evaluator.graph
 
     def summary(self) -> str:
-        """Before and after."""
+        """Return the lines about before and after."""
         evaluator, after = self.evaluator, self.line.outcome.seconds
         before = evaluator.environment.runtime(evaluator.base)
         fits = "" if before.reason is None else f" (which is invalid: {before.reason})"
@@ -59,7 +61,8 @@ class Report:
         )
 
     def rows(self) -> Iterator[tuple[str, ...]]:
-        """A row a device: name, kernels, share of time busy, peak memory, bytes sent, timeline."""
+        """Return a row per device: name, kernels, share of time busy, peak memory, bytes sent,
+        timeline."""
         kernels = find_kernels(self.graph, self.line)
         total = max(self.line.outcome.seconds, 1e-30)
         for number, device in enumerate(self.evaluator.machine.devices):
@@ -74,7 +77,7 @@ class Report:
             )  # fmt: skip
 
     def fusions(self) -> str:
-        """How many kernels have several nodes, and which are the most frequent."""
+        """Return how many kernels have several nodes, and the most frequent of them."""
         sizes = np.bincount(self.line.groups, minlength=self.graph.num_nodes)
         kernels = find_kernels(self.graph, self.line)
         fused = kernels[sizes[kernels] > 1]
@@ -88,7 +91,7 @@ class Report:
         )
 
     def origin(self) -> str:
-        """The best of the first decisions, and HEFT's."""
+        """Return the line about the best of the first decisions, and HEFT's."""
         is_valid = self.evaluator.is_valid
         first = next((one for one in self.candidates if is_valid(one.seconds)), None)
         text = "Before the search, nothing fitted into memory"
@@ -103,14 +106,14 @@ class Report:
 
 
 def name_time(seconds: float) -> str:
-    """In milliseconds; in microseconds what milliseconds would show as next to nothing."""
+    """Return milliseconds, or microseconds if the time is shorter than SHORT."""
     return f"{seconds * 1e3:.3f} ms" if seconds >= SHORT else f"{seconds * 1e6:.3g} us"
 
 
 def draw_bar(start: np.ndarray, end: np.ndarray, total: float) -> str:
-    """How busy a device is in each part of the time, as shades of a character."""
+    """Draw a device's utilisation over time, as one shaded character per interval."""
     borders = np.linspace(0, total, CELLS + 1)
-    # Seconds of work up to each border: whole kernels, and the part of each that is cut.
+    # Seconds of work up to each interval border: all earlier kernels, and the elapsed part of one.
     done = np.clip(borders[:, None] - start[None], 0, np.maximum(end - start, 0)[None]).sum(axis=1)
     shares = np.clip(np.diff(done) / (total / CELLS), 0, 1)
     return "".join(SHADES[round(share * (len(SHADES) - 1))] for share in shares)
@@ -124,9 +127,9 @@ def optimize_and_report(
     evaluations: int,
     seed: int,
 ) -> Report:
-    """Search, and lay out what was found.
+    """Search and return a report.
 
-    Raises InputError where no decision of all that were tried fits the devices' memory.
+    Raises InputError if none of the evaluated decisions fits the devices' memory.
     """
     evaluator = Evaluator(Environment(graph, machine), tasks)
     candidates = optimize(evaluator, policy, evaluations, seed)
@@ -142,7 +145,7 @@ def optimize_and_report(
 
 
 def write_decision(report: Report, path: Path) -> None:
-    """A row a node, by its number in the file that the graph comes from."""
+    """Write a CSV row per node, by its number in the source file."""
     graph, line = report.graph, report.line
     with replace_file(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)

@@ -1,8 +1,9 @@
-"""Optimise a graph: the heuristics' decisions, the policy's, then a search around the best.
+"""Optimise a graph: evaluate heuristics and the policy, then search around the best decisions.
 
-Where devices are decided the search begins by relieving the best, and the best of another maker;
-the rest is annealing. The best decision that was ever evaluated is the result, so it is never worse
-than HEFT's, which is among the first three, fused and, where fusion is asked for, unfused, too.
+If devices are decided, the search begins with local search from the best decision and from the
+best of the other maker (policy or heuristic); the rest of the budget goes to annealing. The result
+is the best decision that was ever evaluated. HEFT's is among the first three, fused and, if fusion
+is decided, also without fusion, so the result is never worse than HEFT's.
 """
 
 import dataclasses
@@ -34,20 +35,20 @@ from solution.placement.policy.network import Choice, Policy
 from solution.placement.relief import Relief, relieve
 from solution.placement.simulation.decision import Decision, default_decision
 
-DRAWN = 16  # decisions of the policy among the first; with mending a quarter of the evaluations
-COOL = 0.01, 1e-4  # temperatures over the first seconds: changes are large, the start is good
-POLICY = "policy"  # whose candidates' names begin so
-# Of the evaluations that the first decisions leave: by when relieving the best of them ends, and
-# by when relieving the best of another maker.
+DRAWN = 16  # first decisions sampled from the policy; with repairs, a quarter of the evaluations
+COOL = 0.01, 1e-4  # temperatures relative to the first seconds; low, because the start is good
+POLICY = "policy"  # prefix of the names of the policy's candidates
+# Shares of the evaluations left after the first decisions: where the local search from the best of
+# them ends, and where that from the best of the other maker ends.
 RELIEF = 0.75, 0.9
-# Annealings one after the other: the first and the last from the best of all, those between from
-# the next of the first decisions; more of them where there are many evaluations for each node.
+# Number of annealing runs. The first and the last start from the best decision so far, those
+# between from the next candidates. There are more runs if there are many evaluations per node.
 LINES, MANY_LINES, MANY = 3, 5, 20
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A decision with a name for its maker."""
+    """A decision and the name of its maker."""
 
     name: str
     decision: Decision
@@ -55,9 +56,9 @@ class Candidate:
 
 
 def find_first(evaluator: Evaluator) -> dict[str, Decision]:
-    """The decisions of the heuristics by name, each in its maker's order and by upward rank.
+    """Return the heuristics' decisions by name, each in its maker's order and by upward rank.
 
-    Of those that are the same where only these tasks are asked for, the first one stays.
+    Of decisions that are the same in the evaluator's tasks, only the first is returned.
     """
     graph, machine = evaluator.graph, evaluator.machine
     fused = "fusion" in evaluator.tasks
@@ -65,7 +66,7 @@ def find_first(evaluator: Evaluator) -> dict[str, Decision]:
     if "placement" in evaluator.tasks:
         listed = list_decisions(graph, machine, fused=fused)
         found["heft"] = listed["heft"]
-        if fused:  # on some programs fusion loses, and HEFT's own paper knows none
+        if fused:  # on some programs fusion loses, and HEFT's paper has none
             none = np.zeros(graph.num_nodes, np.int64)
             found["heft, unfused"] = dataclasses.replace(listed["heft"], fusion=none)
         parts = {
@@ -88,7 +89,7 @@ def find_first(evaluator: Evaluator) -> dict[str, Decision]:
 
 
 def find_unlike(machine: Machine) -> list[int]:
-    """The first device of each kind but the first device's."""
+    """Return the first device of each kind other than the first device's."""
     devices = machine.devices
     return [n for n, device in enumerate(devices) if n and devices.index(device) == n]
 
@@ -105,15 +106,15 @@ def _leave_out_copies(evaluator: Evaluator, found: dict[str, Decision]) -> dict[
 def optimize(
     evaluator: Evaluator, policy: Policy | None, budget: int, seed: int = 0
 ) -> list[Candidate]:
-    """Evaluate until the evaluator has counted `budget` decisions; `evaluator.best` is the result.
+    """Search until the evaluator has counted `budget` decisions; the result is `evaluator.best`.
 
-    All are counted: the heuristics' (at most 20, and two for each further kind of device; one
-    device's and HEFT's first; with a smaller budget the rest of them is left out), each try of
-    mending one of the policy's, what relieving moves, and the starts of the searches.
+    Everything counts: the heuristics' decisions (at most 20, and two for each further kind of
+    device; one device's and HEFT's come first; a small budget drops the rest), each repair of a
+    policy's decision, each step of the local search, and the starts of the annealing runs.
 
     Args:
-        policy: draws decisions, and changes where one of them is the best of the first; without
-            one, only the heuristics are searched around.
+        policy: proposes decisions, and changes of decisions if one of its own is the best of the
+            first; without a policy, the search starts from heuristics alone.
 
     Returns:
         The first decisions, the best first.
@@ -133,14 +134,14 @@ def optimize(
     candidates.sort(key=lambda candidate: candidate.seconds)
     if "placement" in evaluator.tasks and len(evaluator.machine) > 1:
         _relieve(evaluator, candidates, budget - len(evaluator.curve))
-    # A policy that no heuristic needs has nothing to say of changes either.
+    # The policy's changes are used only if its decisions beat the heuristics'.
     leads = candidates[0].name.startswith(POLICY)
     _search(evaluator, candidates, chances if leads else None, budget - len(evaluator.curve), seed)
     return candidates
 
 
 def ask(policy: Policy, evaluator: Evaluator, draws: int, seed: int) -> dict[str, Choice]:
-    """What the policy says of the tasks that are asked for: the likeliest, then draws."""
+    """Return the policy's choices for the evaluator's tasks: the likeliest, then samples."""
     about = find_inputs(evaluator.graph), len(evaluator.machine)
     generator, fixed = torch.Generator().manual_seed(seed), find_fixed(evaluator)
     with torch.inference_mode():
@@ -155,16 +156,18 @@ def ask(policy: Policy, evaluator: Evaluator, draws: int, seed: int) -> dict[str
 
 
 def decide_at_once(evaluator: Evaluator, policy: Policy, seed: int = 0, most: int = TRIES) -> None:
-    """Evaluate the likeliest decision of the policy, mended where it does not fit; each of at most
-    `most` tries is an evaluation."""
+    """Evaluate the policy's likeliest decision, repaired if it does not fit.
+
+    It takes at most `most` evaluations.
+    """
     choices = ask(policy, evaluator, 1, seed)
     evaluate_mended(evaluator, make_decision(evaluator.base, choices, 0), most)
 
 
 def find_seconds_at_once(evaluator: Evaluator, policy: Policy) -> float:
-    """Seconds of the policy's likeliest decision; of one that does not fit what it counts as.
+    """Return the seconds of the policy's likeliest decision, or the value of an invalid one.
 
-    Nothing is counted: the evaluator is asked anew.
+    The evaluator counts nothing.
     """
     asked = evaluator.start_again()
     decide_at_once(asked, policy)
@@ -174,7 +177,7 @@ def find_seconds_at_once(evaluator: Evaluator, policy: Policy) -> float:
 def _evaluate_draws(
     evaluator: Evaluator, choices: dict[str, Choice], limit: int
 ) -> Iterator[Candidate]:
-    """The policy's decisions, the likeliest first, until `limit` evaluations are counted."""
+    """Evaluate the policy's samples, the likeliest first, until `limit` evaluations are counted."""
     count = len(next(iter(choices.values())).actions) if choices else 0
     for place_ in range(count):
         left = limit - len(evaluator.curve)
@@ -195,10 +198,10 @@ def _relieve(evaluator: Evaluator, candidates: list[Candidate], budget: int) -> 
 
 
 def find_unlike_starts(candidates: list[Candidate]) -> list[Candidate]:
-    """The best, and the best that another than its maker made, the policy or a heuristic.
+    """Return the best candidate, and the best of the other maker (the policy or a heuristic).
 
-    What the policy draws is much alike: relieving all of it ends in one place. Where all are one
-    maker's, the two best.
+    The policy's samples are alike, so local search from each ends at the same decision. If all have
+    one maker, return the two best.
     """
     best, others = candidates[:1], candidates[1:]
     is_policys = any(one.name.startswith(POLICY) for one in best)
@@ -219,5 +222,5 @@ def _search(
         share = budget // lines if line + 1 < lines else budget - (lines - 1) * (budget // lines)
         start = candidates[min(line, len(candidates) - 1)].decision
         begin = start if 0 < line < lines - 1 else evaluator.best
-        if share > 0:  # the first decision of a line is evaluated in any case
+        if share > 0:  # annealing always evaluates the first decision
             anneal(evaluator, share, seed * lines + line, begin, moves, COOL)

@@ -1,16 +1,17 @@
-"""Train one policy on many graphs: by what a search finds on each, again and again, then by PPO.
+"""Train one policy on many graphs: alternate search and imitation, then PPO.
 
     python -m solution.placement.train OUT.safetensors
 
-makes one like that `fastslow optimize` ships with, in some ten hours of two cores, a third of them
-for searches; stopped, the same command goes on, on another machine, too. Where there is a GPU the
-policy learns on it, 180 steps a second, so that four times as many (`--more-steps 64000`) take six
-minutes. In each turn the policy imitates the best decisions that are known, then a search that
-begins with its decisions looks for better ones, as well as one that does not know of it. So
-decisions of programs that are alike become alike, and what one search found by luck is tried on
-all. It asks 1,848 questions. (The one that ships learned from nothing, in 64,237 steps, what one
-search of each of the 1,092 that there was time for had found, begun with the decisions of the
-policy before it; long recurrent programs were asked about for all tasks alone.)
+makes a policy like the one that `fastslow optimize` ships with, in about ten hours on two cores, a
+third of them for searches. An interrupted training resumes with the same command, on another
+machine, too. If there is a GPU the policy learns on it, at 180 steps a second, so that four times
+as many steps (`--more-steps 64000`) take six minutes. In each turn the policy imitates the best
+known decisions. Then a search that begins with its decisions, and another without it, look for
+better ones. So decisions of similar programs become similar, and a lucky result of one search is
+tried on all programs. There are 1,848 training instances. (The shipped policy learned from
+scratch, in 64,237 steps, the results of one search on each of 1,092 instances, all that there was
+time for; the searches began with the decisions of the policy before it; long recurrent programs
+were searched for all tasks only.)
 
 Source of the turns: Anthony, Tian and Barber, "Thinking fast and slow with deep learning and tree
 search" (2017).
@@ -57,15 +58,16 @@ from solution.system.files import check_place, check_writable, make_folder
 from solution.system.processes import count_cores
 from solution.system.terminal import say
 
-NUMBERS = range(2, MAX_HEAD + 1)  # of devices: the policy learns each, and can tell none between
+# of devices: the policy learns each separately and cannot interpolate
+NUMBERS = range(2, MAX_HEAD + 1)
 
 
 @dataclass(frozen=True)
 class Draw:
-    """Programs of a size, drawn.
+    """How to draw training programs of one size.
 
     Attributes:
-        numbers: of devices on which each is asked about.
+        numbers: how many numbers of devices each program is used with.
     """
 
     scale: int
@@ -74,20 +76,20 @@ class Draw:
     families: frozenset[str] = frozenset(workload.family for workload in LESSONS)
 
 
-# The larger a program, the longer it is searched: fewer questions of it. A recurrent network is as
-# long as its steps, a thing that the others cannot teach.
+# Large programs take longer to search, so they have fewer instances. A recurrent network's length
+# is its number of steps, which the other families cannot teach.
 DRAWS = (Draw(1, 0, 4), Draw(3, 11, 2), Draw(8, 12, 1, frozenset(RECURRENT)))
-LARGEST = 11_000  # nodes
+LARGEST = 11_000  # nodes; larger programs are left out
 
 
 def draw_questions(counts: Sequence[int], leave_out: str = "") -> list[Evaluator]:
-    """Drawn programs, none of which a policy is chosen by.
+    """Draw training instances; none of their programs is used to choose a policy.
 
-    Each is asked about on drawn numbers of devices, its own among them, for all tasks and for
-    placement and schedule in turn.
+    Each program is used with several drawn numbers of devices, including its default. The instances
+    alternate between all tasks and placement with schedule.
 
     Args:
-        counts: programs of each of DRAWS; those that are known, or too large, are left out.
+        counts: programs drawn for each of DRAWS; known ones and too large ones are dropped.
         leave_out: a family.
     """
     random, tasks = np.random.default_rng(5), cycle((TASKS, TWO_TASKS))
@@ -111,16 +113,16 @@ def draw_questions(counts: Sequence[int], leave_out: str = "") -> list[Evaluator
 
 
 SHIPPED = PolicySettings(width=128, attention_layers=2, heads=4, segment=1024, inner=384, rounds=1)
-STEPS = [4500, 3000]  # of imitation, in the turns with the picked programs
-EVERY = 500  # steps of imitation between two checkpoints
+STEPS = [4500, 3000]  # imitation steps of each turn on the listed programs
+EVERY = 500  # imitation steps between two checkpoints
 
 
 @dataclass(frozen=True)
 class CoursePlan:
-    """What a course is given.
+    """Instances and settings of a course.
 
     Attributes:
-        steps: of imitation in each turn.
+        steps: imitation steps of each turn.
     """
 
     evaluators: Sequence[Evaluator]
@@ -129,14 +131,14 @@ class CoursePlan:
 
 
 class Course:
-    """Turns of search and imitation. Stopped, it goes on and ends with the same policy.
+    """Turns of search and imitation. If interrupted, it resumes and ends with the same policy.
 
     Args:
-        budgets: evaluations of each graph in the first search, and in each later one.
-        folder: for a checkpoint, written after each search and each EVERY steps; None: none is.
-        is_taught: whether the policy knows something, so that the first search asks it, too.
+        budgets: evaluations per instance in the first search, and in each later one.
+        folder: for a checkpoint after each search and each EVERY steps; None: no checkpoints.
+        is_taught: whether the policy is already trained, so that the first search uses it, too.
 
-    The policy imitates on the GPU, where there is one, and decides on the CPU.
+    The policy imitates on the GPU, if there is one, and decides on the CPU.
     """
 
     def __init__(
@@ -146,12 +148,12 @@ class Course:
         self.policy, self.best, self.is_taught = policy, Best(plan.evaluators, workers), is_taught
         self.plan, self.budgets, self.seed, self.folder = plan, budgets, seed, folder
         self.turn = 0
-        self.ratio = math.inf  # of the policy's likeliest decisions to the best known
-        self._imitation: Imitation | None = None  # of the turn, after its searches
+        self.ratio = math.inf  # seconds of the policy's likeliest decisions / best known
+        self._imitation: Imitation | None = None  # of the current turn, once its searches are done
         self._name = self._describe()
 
     def run(self) -> None:
-        """Go on to the end of the last turn."""
+        """Run to the end of the last turn."""
         self._resume()
         while self.turn < len(self.plan.steps):
             if self._imitation is None:
@@ -219,7 +221,7 @@ class Course:
             restore_optimizer(self._imitation.optimizer, optimizer)
 
     def _describe(self) -> str:
-        """Which course it is; of another policy to begin with it is another."""
+        """Return a fingerprint of the course and its initial policy."""
         graphs = [
             (e.graph.name, e.graph.num_nodes, len(e.machine), e.tasks) for e in self.best.evaluators
         ]
@@ -238,13 +240,13 @@ def train(
     is_taught: bool = False,
     workers: int = 1,
 ) -> Policy:
-    """The policy imitates in turns, then learns by itself where that makes it better.
+    """Train by imitation in turns, then by PPO; keep the PPO result only if it is better.
 
     Args:
         courses: one after the other. A policy that begins with few programs learns more from many,
             in the same time.
         budgets, is_taught: see Course.
-        folder: for checkpoints; a training that was stopped goes on from the last one.
+        folder: for checkpoints; an interrupted training resumes from the last one.
         workers: see Best.
     """
     for place, plan in enumerate(courses):
@@ -270,25 +272,25 @@ def _show(update: Update) -> None:
 
 def main(
     out: Annotated[Path, typer.Argument(help="The policy's file.")],
-    begin: Annotated[Path | None, typer.Option(help="A policy that knows the lessons.")] = None,
-    steps: Annotated[list[int], typer.Option(min=1, help="Of imitation, for each turn.")] = STEPS,
+    begin: Annotated[Path | None, typer.Option(help="A trained policy to begin with.")] = None,
+    steps: Annotated[list[int], typer.Option(min=1, help="Imitation steps of each turn.")] = STEPS,
     more_steps: Annotated[
-        int, typer.Option(min=1, help="Of imitation, with the drawn programs.")
+        int, typer.Option(min=1, help="Imitation steps with the drawn programs.")
     ] = 16000,
-    updates: Annotated[int, typer.Option(min=0, help="Of PPO.")] = 180,
+    updates: Annotated[int, typer.Option(min=0, help="Updates of PPO.")] = 180,
     drawn: Annotated[
-        int, typer.Option(min=0, help="Programs to learn from after those picked.")
+        int, typer.Option(min=0, help="Drawn training programs, beside the listed ones.")
     ] = 330,
-    large: Annotated[int, typer.Option(min=0, help="Larger programs beside them.")] = 260,
+    large: Annotated[int, typer.Option(min=0, help="Larger drawn programs.")] = 260,
     long: Annotated[
-        int, typer.Option(min=0, help="Programs of which the recurrent ones are taken, too.")
+        int, typer.Option(min=0, help="Drawn programs of which only the recurrent ones are used.")
     ] = 400,
-    leave_out: Annotated[str, typer.Option(help="A family that is not learned from.")] = "",
+    leave_out: Annotated[str, typer.Option(help="A family to leave out of training.")] = "",
     workers: Annotated[
         int | None, typer.Option(min=1, help="Processes that search. Default: one per core.")
     ] = None,
 ) -> None:
-    """Train on graphs of all families."""
+    """Train a policy on graphs of all families."""
     began = time.perf_counter()
     check_place(out)
     check_writable(out.parent)
@@ -306,7 +308,7 @@ def main(
         policy = make_policy(SHIPPED, picked)
         courses = [CoursePlan(picked, steps), *courses]
     for plan in courses:
-        say(f"{len(plan.evaluators)} questions, {sum(plan.steps)} steps of imitation.")
+        say(f"{len(plan.evaluators)} training instances, {sum(plan.steps)} steps of imitation.")
     say(f"{updates} updates of PPO.")
     training = TrainingSettings(updates=updates, samples=16, epochs=2, learning_rate=GOING_ON)
     folder = out.with_suffix(".training")

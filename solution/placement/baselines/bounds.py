@@ -1,4 +1,4 @@
-"""What no decision can beat: the longest path, and the work over all devices."""
+"""Lower bounds on a step's time: the critical path, and the total work divided by the devices."""
 
 import numpy as np
 
@@ -9,11 +9,10 @@ from solution.placement.machine import OPERATIONS, Machine
 
 
 def find_bound(graph: CostGraph, machine: Machine, *, fused: bool) -> float:
-    """Seconds that every valid decision takes at least.
+    """Return a lower bound on the seconds of every valid decision.
 
-    With fusion a kernel may save all its bytes and its launch, but no operation, and the first and
-    last bytes are still read and written: then only operations count. Without, a kernel costs at
-    least what it costs where it is fastest.
+    With fusion, a kernel may save all its memory traffic and its launch, so only its arithmetic
+    counts. Without fusion, a kernel costs at least its time on the device that is fastest at it.
     """
     if fused:
         seconds = graph.operations[:, None] / machine.table[:, OPERATIONS]
@@ -26,6 +25,9 @@ def find_bound(graph: CostGraph, machine: Machine, *, fused: bool) -> float:
 
 
 def _share(seconds: np.ndarray) -> float:
-    """All work, shared out. The harmonic mean would do for related devices; for unrelated ones a
-    device that is the fastest at everything bounds each share: least seconds over the number."""
+    """Return each kernel's least seconds, summed and divided by the number of devices.
+
+    For related devices (one speed factor each) the harmonic mean would give a tighter bound. For
+    unrelated ones this holds even if one device is the fastest at everything.
+    """
     return float(seconds.min(axis=1).sum() / seconds.shape[1])

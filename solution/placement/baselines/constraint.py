@@ -1,10 +1,10 @@
-"""CP-SAT: the proven optimum of small graphs, a bound for others. Needs the extra placement.
+"""Solve placement and scheduling with CP-SAT: the optimum of small graphs, a bound for others.
 
-The model has what the simulator has but fusion and memory: a device and a start for every kernel,
-one kernel at a time on a device, a tensor once over each link that it takes, one transfer at a time
-on a link. Times are whole numbers of a hundred-thousandth of the mean kernel, rounded down, so the
-bound is one. An optimum's devices and order are then run in the simulator, which may start a kernel
-earlier.
+Needs the extra `placement`. The model is the simulator without fusion and memory: every kernel has
+a device and a start, a device runs one kernel at a time, a tensor crosses each link at most once,
+and a link carries one transfer at a time. Times are integers in units of 1/100,000 of the mean
+kernel time, rounded down, so the result is a valid lower bound. The simulator then runs the
+devices and the order of the solution, and may start a kernel earlier.
 """
 
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ from solution.placement.simulation.environment import Environment
 from solution.system.errors import InputError
 from solution.system.wording import how_to_install
 
-UNITS = 100_000  # of the mean kernel's time
+UNITS = 100_000  # units of time in the mean kernel's seconds
 
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """What the solver found."""
+    """A decision of the solver, and the bound it proved."""
 
     decision: Decision
     bound: float  # seconds that no decision without fusion can beat
@@ -34,12 +34,12 @@ class Solution:
 def solve(
     environment: Environment, seconds: float, start: Decision | None = None, workers: int = 1
 ) -> Solution:
-    """Search for at most so many seconds.
+    """Search for at most `seconds` seconds.
 
     Args:
         start: a decision to begin with, such as HEFT's.
 
-    Raises InputError where ortools is not installed, or nothing was found.
+    Raises InputError if ortools is not installed or the solver found no solution.
     """
     try:
         from ortools.sat.python import cp_model
@@ -113,7 +113,8 @@ class _Model:
             model.add_no_overlap(intervals)
 
     def _send(self, node: int, readers: list[int], source: int, target: int) -> Any:
-        """The interval of a tensor on a link, which is there if any reader is behind it."""
+        """Return the interval of a tensor on a link; it is present if any reader is on the
+        target device."""
         model, length = self.model, int(self.transfers[node])
         begin, present = model.new_int_var(0, self.horizon, ""), model.new_bool_var("")
         model.add(begin >= self.end[node]).only_enforce_if(present)
@@ -124,14 +125,14 @@ class _Model:
         return model.new_optional_fixed_size_interval_var(begin, length, present, "")
 
     def hint(self, line: Any) -> None:
-        """Begin with a timeline."""
+        """Give the solver a simulated timeline as its first solution."""
         for node, device in enumerate(line.placement.tolist()):
             for place, here in enumerate(self.on[node]):
                 self.model.add_hint(here, place == device)
             self.model.add_hint(self.start[node], int(line.start[node] / self.unit))
 
     def read(self, solver: Any) -> Decision:
-        """Devices, and priorities by the order of starts."""
+        """Return the solution's devices, and priorities that keep its order of starts."""
         graph = self.environment.graph
         placement = np.array([[solver.value(here) for here in row] for row in self.on]).argmax(1)
         starts = np.array([solver.value(start) for start in self.start])

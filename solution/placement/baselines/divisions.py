@@ -1,4 +1,5 @@
-"""Placements that divide the graph: one device, a person's, METIS, at random, TensorFlow's."""
+"""Placements that partition the graph: one device, by hand, METIS, at random, TensorFlow's
+default."""
 
 import numpy as np
 
@@ -13,23 +14,25 @@ from solution.placement.simulation.decision import (
 )
 from solution.system.errors import InputError
 
-LARGEST_WEIGHT = 1 << 20  # METIS adds weights in 32 bits
+LARGEST_WEIGHT = 1 << 20  # METIS adds weights as 32-bit integers
 SEED = 0
 
 
 def place(graph: CostGraph, placement: np.ndarray, *, fused: bool) -> Decision:
-    """First come, first served, with all fusions or none."""
+    """Return a decision with this placement, first-come-first-served order, and all fusions or
+    none."""
     levels = np.full(graph.num_nodes, int(fused))
     return Decision(placement[graph.leaders], np.zeros(graph.num_nodes), levels)
 
 
 def decide_tensorflow(graph: CostGraph) -> Decision:
-    """All on the first device; consumers first, whatever is legal is fused."""
+    """Return a decision with all nodes on the first device and every legal fusion, consumers
+    first."""
     return place(graph, default_decision(graph).placement, fused=True)
 
 
 def decide_at_random(graph: CostGraph, machine: Machine, random: np.random.Generator) -> Decision:
-    """Every action alike."""
+    """Return a decision drawn uniformly from all actions."""
     count = graph.num_nodes
     return Decision(
         random.integers(0, len(machine), count),
@@ -39,11 +42,11 @@ def decide_at_random(graph: CostGraph, machine: Machine, random: np.random.Gener
 
 
 def divide_as_a_person(graph: CostGraph, machine: Machine, *, by_cost: bool) -> np.ndarray:
-    """Devices (nodes,): runs of consecutive layers, a run a device.
+    """Return devices (nodes,): one run of consecutive layers per device, as a person would do.
 
     Args:
-        by_cost: runs of equal cost; else of equally many layers. A graph without layers is cut into
-            runs of equal cost in topological order.
+        by_cost: cut into runs of equal cost; else into runs with equally many layers. A graph
+            without layers is cut into runs of equal cost in topological order.
     """
     devices, cost = len(machine), find_tasks(graph, machine).seconds.mean(axis=1)
     stages = graph.stages if (graph.stages >= 0).all() else np.arange(graph.num_nodes)
@@ -57,13 +60,14 @@ def divide_as_a_person(graph: CostGraph, machine: Machine, *, by_cost: bool) -> 
 
 
 def divide_by_metis(graph: CostGraph, machine: Machine) -> np.ndarray:
-    """Devices (nodes,): as many parts as devices; nodes weigh their time, edges their bytes.
+    """Return devices (nodes,) from METIS, one part per device.
 
-    METIS wants two nodes of some weight in each part, and no part to be much lighter than the
-    heaviest node; else it writes to the terminal. Where this cannot be, there are fewer parts.
+    Nodes are weighted by time, edges by bytes. METIS needs at least two nodes with a weight in each
+    part, and no part much lighter than the heaviest node; otherwise it prints to the terminal. If
+    the graph does not allow that, it is cut into fewer parts.
     """
     try:
-        import pymetis  # compiled, and not on every platform
+        import pymetis  # a compiled package, missing on some platforms
     except ImportError as error:
         raise InputError("pymetis is not installed. Install it: pip install pymetis.") from error
     from scipy.sparse import coo_array
@@ -73,7 +77,7 @@ def divide_by_metis(graph: CostGraph, machine: Machine) -> np.ndarray:
     sent = np.tile(graph.output_bytes[graph.edges[:, 1]], 2)
     links = coo_array((sent, tuple(ends.T)), shape=2 * (graph.num_nodes,)).tocsr()
     links.sort_indices()
-    lightest = cost.max() / 2  # of a part, in the mean
+    lightest = cost.max() / 2  # least mean weight of a part
     most = np.count_nonzero(cost) // 2, cost.sum() / max(lightest, 1e-30)
     parts = max(1, int(min(len(machine), *most)))
     division = pymetis.part_graph(

@@ -1,8 +1,8 @@
-"""Earliest task first, compiled: of all that could start, on any device, what starts first.
+"""Earliest-task-first scheduling, compiled: of ready tasks and devices, the earliest start.
 
 Sources: Hwang et al., "Scheduling precedence graphs in systems with interprocessor communication
 times" (1989); Jeon et al., "Baechi: fast device placement of machine learning graphs" (2020), for
-its m-ETF, which looks at memory, and m-SCT. Links are never busy, as in the papers.
+its m-ETF, which respects memory, and m-SCT. As in the papers, links have no queue.
 """
 
 import numpy as np
@@ -13,9 +13,9 @@ from solution.placement.baselines.insertion import find_arrival, settle
 
 @njit(cache=True, nogil=True)
 def survey(task, in_start, in_of, placement, end, transfer, held, arrivals, needs):
-    """Note when all that the task reads is on each device, and the bytes that it would take there.
+    """Set when the task's inputs arrive on each device, and the bytes that it would need there.
 
-    Data that is on no device yet comes with the task.
+    Data that is on no device yet is placed together with the task.
     """
     for device in range(arrivals.shape[1]):
         arrivals[task, device] = find_arrival(
@@ -31,12 +31,12 @@ def survey(task, in_start, in_of, placement, end, transfer, held, arrivals, need
 def choose(
     ready, seconds, transfer, leaders, favourite, placement, free, room, arrivals, needs, hurried
 ):
-    """The place in `ready` and the device of the pair that starts first; device -1: none fits.
+    """Return the index in `ready` and the device of the earliest start; device -1: none fits.
 
-    Ties: the first of `ready`, the first device.
+    Ties: the first of `ready`, then the first device.
 
     Args:
-        hurried: how many of `ready` may start before any device is free.
+        hurried: number of tasks in `ready` that may start before a device is free.
     """
     best_place, best_device, earliest = 0, -1, np.inf
     least = free.min()
@@ -54,20 +54,21 @@ def choose(
             if begin < earliest:
                 best_place, best_device, earliest = place, device, begin
         if hurried == 0 and earliest <= least:
-            break  # nothing can start before that
+            break  # no later pair can start before that
     return best_place, best_device
 
 
 @njit(cache=True, nogil=True)
 def choose_anyhow(task, leaders, placement, room):
-    """Where nothing fits: its leader's device, or that with most room."""
+    """Return a device for a task that fits nowhere: its leader's, or else the one with most
+    room."""
     known = placement[leaders[task]]
     return known if known >= 0 else int(np.argmax(room))
 
 
 @njit(cache=True, nogil=True)
 def put_in(ready, count, places, task):
-    """Put the task into `ready`, of which `count` are in order of their places."""
+    """Insert the task into `ready`, whose first `count` entries are sorted by `places`."""
     at = count
     while at > 0 and places[ready[at - 1]] > places[task]:
         ready[at] = ready[at - 1]
@@ -77,7 +78,8 @@ def put_in(ready, count, places, task):
 
 @njit(cache=True, nogil=True)
 def find_waiting(seconds, in_start, in_of):
-    """Producers (tasks,) that each task waits for; -1 for data, which goes to its first reader."""
+    """Return how many producers (tasks,) each task waits for; -1 for data, placed with its first
+    reader."""
     waiting = np.zeros(len(seconds), np.int64)
     for task in range(len(seconds)):
         if in_start[task] == in_start[task + 1] and seconds[task].max() == 0:
@@ -92,14 +94,14 @@ def find_waiting(seconds, in_start, in_of):
 def schedule_earliest(
     order, seconds, transfer, in_start, in_of, out_start, out_of, leaders, held, memory, favourite
 ):
-    """Take whatever can start first, again and again, on devices that have room for it.
+    """Repeatedly schedule the task that can start first, on a device with enough room.
 
     Args:
-        order: (tasks,) in which those are taken that could start at one time.
-        leaders: (tasks,) the task whose device each has.
+        order: (tasks,) order in which tasks with equal start times are taken.
+        leaders: (tasks,) the task whose device each task shares.
         held: (tasks,) bytes that a task holds; memory: (devices,) bytes.
-        favourite: (tasks,) the producer on whose device a task counts as starting earlier, by its
-            transfer (m-SCT); -1 for none (m-ETF).
+        favourite: (tasks,) the producer on whose device a task's start counts as earlier, by the
+            time of the transfer (m-SCT); -1 for none (m-ETF).
     """
     tasks, devices = seconds.shape
     placement, start, end = np.full(tasks, -1), np.zeros(tasks), np.zeros(tasks)
@@ -134,7 +136,7 @@ def schedule_earliest(
         end[task] = start[task] + seconds[task, best]
         data = find_homeless(task, in_start, in_of, leaders, placement)
         settle(task, best, in_start, in_of, leaders, placement)
-        for read in data:  # now it has to be sent to others
+        for read in data:  # other devices must receive it from here
             for other in out_of[out_start[read] : out_start[read + 1]]:
                 if waiting[other] == 0:
                     survey(other, in_start, in_of, placement, end, transfer, held, arrivals, needs)
@@ -143,13 +145,13 @@ def schedule_earliest(
 
 @njit(cache=True, nogil=True)
 def may_hurry(seconds, favourite, task):
-    """Whether a task may start, or count as starting, before a device is free."""
+    """Return whether a task may start, or count as starting, before a device is free."""
     return favourite[task] >= 0 or seconds[task].min() == 0
 
 
 @njit(cache=True, nogil=True)
 def hand_on(waiting, readers):
-    """Those of the readers that wait for nothing more."""
+    """Return the readers that have become ready."""
     for reader in readers:
         waiting[reader] -= 1
     return readers[waiting[readers] == 0]
@@ -157,7 +159,10 @@ def hand_on(waiting, readers):
 
 @njit(cache=True, nogil=True)
 def find_homeless(task, in_start, in_of, leaders, placement):
-    """What is on no device yet and will be when the task is: what it reads, and leaders of both."""
+    """Return the nodes without a device that are placed with the task.
+
+    These are data that the task reads, and the leaders of the task and of that data.
+    """
     reads = in_of[in_start[task] : in_start[task + 1]]
     data = reads[placement[reads] < 0]
     own = np.concatenate((data, leaders[data], leaders[task : task + 1]))

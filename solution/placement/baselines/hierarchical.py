@@ -1,14 +1,14 @@
 """HDP, hierarchical device placement: a grouper and a placer, trained by REINFORCE.
 
-Source: Mirhoseini et al., "A Hierarchical Model for Device Placement" (2018): a feed-forward net
-puts every node into one of 256 groups, a sequence-to-sequence LSTM with attention gives each group
-a device, and both learn from the runtime with its running mean as baseline.
+Source: Mirhoseini et al., "A Hierarchical Model for Device Placement" (2018). A feed-forward net
+assigns every node to one of 256 groups, a sequence-to-sequence LSTM with attention assigns each
+group to a device, and both learn from the runtime with its running mean as baseline.
 
-Ours, where the paper is silent or for hundreds of thousands of decisions: widths, learning rate and
-samples; logarithms of chances are means over nodes and over groups, not sums, so that the steps do
-not grow with the graph; a group is described by the mean of its nodes' features and its size, and
-not by which groups it reads from; the encoder reads one way; there are no noise and no training of
-the placer alone in the beginning.
+Differences from the paper, where it gives no detail or assumes hundreds of thousands of decisions:
+widths, learning rate and number of samples; log probabilities are averaged over nodes and over
+groups, not summed, so that gradient steps do not grow with the graph; a group is described by the
+mean of its nodes' features and its size, not by the groups that it reads; the encoder reads in one
+direction; there is no added noise, and no first phase that trains the placer alone.
 """
 
 from dataclasses import dataclass
@@ -23,12 +23,12 @@ from solution.placement.policy.inputs import NUM_COLUMNS, Inputs, find_inputs
 from solution.placement.simulation.decision import Decision
 
 OPCODE_WIDTH = 32
-DECAY = 0.9  # of the running mean of rewards
+DECAY = 0.9  # decay of the running mean of rewards
 
 
 @dataclass(frozen=True)
 class HdpSettings:
-    """The net and its training."""
+    """Settings of the nets and their training."""
 
     groups: int = 256
     width: int = 64
@@ -37,7 +37,7 @@ class HdpSettings:
 
 
 class GroupsAndDevices(nn.Module):
-    """The two nets."""
+    """The grouper and the placer."""
 
     def __init__(self, groups: int, devices: int, width: int) -> None:
         super().__init__()
@@ -55,7 +55,8 @@ class GroupsAndDevices(nn.Module):
     def draw(
         self, inputs: Inputs, samples: int, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
-        """Devices (samples, nodes) and their logarithms of chances (samples,)."""
+        """Sample devices (samples, nodes) and return them with their log probabilities
+        (samples,)."""
         features = torch.cat([self.opcodes(inputs.opcodes), inputs.columns], dim=1)
         chances = self.grouper(features).log_softmax(dim=1)
         own = torch.multinomial(chances.exp(), samples, replacement=True, generator=generator).T
@@ -70,7 +71,7 @@ class GroupsAndDevices(nn.Module):
         return devices.gather(1, own), log_chances + placed
 
     def _place(self, groups: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """A device for each group (samples, groups), one after the other."""
+        """Sample a device for each group (samples, groups), one group after the other."""
         encoded, (hidden, cell) = self.encoder(groups)
         state, memory = hidden[0], cell[0]
         last = torch.full((len(groups),), self.devices)
@@ -91,7 +92,7 @@ class GroupsAndDevices(nn.Module):
 def place_hierarchically(
     evaluator: Evaluator, budget: int, seed: int, settings: HdpSettings | None = None
 ) -> None:
-    """Spend `budget` evaluations; the evaluator keeps the best."""
+    """Train for `budget` evaluations; the evaluator keeps the best decision."""
     settings = settings or HdpSettings()
     torch.manual_seed(seed)
     generator = torch.Generator().manual_seed(seed)

@@ -1,4 +1,4 @@
-"""HEFT and CPoP as their paper gives them: links are never busy.
+"""HEFT and CPoP as in their paper, where links have no queue.
 
 Source: Topcuoglu et al., "Performance-effective and low-complexity task scheduling for
 heterogeneous computing" (2002), with insertion: a task goes into the first gap that is long enough.
@@ -13,25 +13,26 @@ from solution.domain.neighbours import Neighbours
 
 
 class Tasks(NamedTuple):
-    """What a list scheduler knows."""
+    """The tasks of a list scheduler, their costs and their edges."""
 
-    seconds: np.ndarray  # (tasks, devices) of each task on each device
-    transfer: np.ndarray  # (tasks,) seconds of its output between two devices
+    seconds: np.ndarray  # (tasks, devices) time of each task on each device
+    transfer: np.ndarray  # (tasks,) time to send its output to another device
     producers: Neighbours
     consumers: Neighbours
 
 
 class Plan(NamedTuple):
-    """What it decides."""
+    """A device, a start and an end for every task."""
 
     placement: np.ndarray  # (tasks,) int64
-    start: np.ndarray  # (tasks,) seconds, as it expects them
+    start: np.ndarray  # (tasks,) planned seconds
     end: np.ndarray  # (tasks,)
 
 
 @njit(cache=True, nogil=True)
 def rank_upward(mean, transfer, out_start, out_of):
-    """Mean seconds (tasks,) from each task's start to the end of all."""
+    """Return the longest path (tasks,), in mean seconds, from each task's start to the end of
+    all."""
     ranks = np.zeros(mean.size)
     for task in range(mean.size - 1, -1, -1):
         longest = 0.0
@@ -43,7 +44,8 @@ def rank_upward(mean, transfer, out_start, out_of):
 
 @njit(cache=True, nogil=True)
 def rank_downward(mean, transfer, in_start, in_of):
-    """Mean seconds (tasks,) from the beginning to each task's start."""
+    """Return the longest path (tasks,), in mean seconds, from the beginning to each task's
+    start."""
     ranks = np.zeros(mean.size)
     for task in range(mean.size):
         for place in range(in_start[task], in_start[task + 1]):
@@ -54,7 +56,7 @@ def rank_downward(mean, transfer, in_start, in_of):
 
 @njit(cache=True, nogil=True)
 def find_arrival(task, device, in_start, in_of, placement, end, transfer):
-    """Seconds at which all that the task reads is on the device."""
+    """Return the seconds at which all inputs of the task have arrived on the device."""
     arrival = 0.0
     for place in range(in_start[task], in_start[task + 1]):
         read = in_of[place]
@@ -67,13 +69,13 @@ def find_arrival(task, device, in_start, in_of, placement, end, transfer):
 
 @njit(cache=True, nogil=True)
 def find_gap(starts, ends, count, arrival, length):
-    """Where in the `count` busy times of a device, which are sorted, the task fits first.
+    """Find the first gap for the task among the `count` sorted busy intervals of a device.
 
     Returns:
-        the place and the seconds of its start.
+        the index of the gap, and the start of the task in seconds.
     """
     low, high = 0, count
-    while low < high:  # busy times that end before the arrival leave no gap
+    while low < high:  # binary search: intervals that end before the arrival leave no usable gap
         middle = (low + high) // 2
         if ends[middle] <= arrival:
             low = middle + 1
@@ -89,7 +91,7 @@ def find_gap(starts, ends, count, arrival, length):
 
 @njit(cache=True, nogil=True)
 def settle(task, device, in_start, in_of, leaders, placement):
-    """Put the task on the device, with its leader and the data that it is the first to read."""
+    """Assign the task, its leader, and the data that it reads first, to the device."""
     placement[task] = placement[leaders[task]] = device
     for place in range(in_start[task], in_start[task + 1]):
         read = in_of[place]
@@ -101,13 +103,14 @@ def settle(task, device, in_start, in_of, leaders, placement):
 
 @njit(cache=True, nogil=True)
 def schedule_by_insertion(order, seconds, transfer, in_start, in_of, leaders, fixed):
-    """Take the tasks in `order`, each to the device on which it ends first.
+    """Schedule the tasks in `order`, each on the device on which it ends first.
 
-    Data that reads nothing waits for its first reader, and goes to its device.
+    Data without inputs waits for its first reader and goes to the reader's device.
 
     Args:
-        leaders: (tasks,) the task whose device each has.
-        fixed: (tasks,) the device of a task that has one already, else -1; its leader's wins.
+        leaders: (tasks,) the task whose device each task shares.
+        fixed: (tasks,) the device of a task that is already placed, else -1; its leader's device
+            takes precedence.
     """
     tasks, devices = seconds.shape
     placement, start, end = np.full(tasks, -1), np.zeros(tasks), np.zeros(tasks)

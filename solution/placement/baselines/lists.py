@@ -1,7 +1,7 @@
 """List schedulers: HEFT, CPoP, m-ETF, m-SCT. Their plans become decisions for the simulator.
 
-They know of no queue on a link, as in their papers. Data that reads nothing, such as a parameter,
-goes where it is read first; nodes that share a device go with the first of them.
+As in their papers they ignore queues on links. Data without inputs, such as a parameter, goes to
+the device of its first reader; nodes that share a device go where the first of them goes.
 """
 
 import heapq
@@ -23,13 +23,13 @@ from solution.placement.simulation.decision import Decision
 
 
 def find_tasks(graph: CostGraph, machine: Machine) -> Tasks:
-    """A task a node."""
+    """Return one task per node."""
     transfer = machine.latency + graph.output_bytes / machine.bandwidth
     return Tasks(cost_alone(graph, machine), transfer, graph.producers, graph.consumers)
 
 
 def cost_alone(graph: CostGraph, machine: Machine) -> np.ndarray:
-    """Seconds (nodes, devices) of each node on each device, fused with no other."""
+    """Return seconds (nodes, devices) of each node on each device, without fusion."""
     table = machine.table
     work = graph.operations[:, None] / table[:, OPERATIONS]
     traffic = graph.traffic_bytes[:, None] / table[:, BYTES]
@@ -39,20 +39,25 @@ def cost_alone(graph: CostGraph, machine: Machine) -> np.ndarray:
 
 
 def plan_heft(tasks: Tasks, leaders: np.ndarray | None = None) -> Plan:
-    """Heterogeneous earliest finish time: by falling upward rank, with insertion."""
+    """Schedule by HEFT (heterogeneous earliest finish time): highest upward rank first, with
+    insertion."""
     ranks = rank_tasks(tasks)
     return _insert(tasks, _by_rank(ranks), leaders)
 
 
 def rank_tasks(tasks: Tasks) -> np.ndarray:
-    """Upward ranks (tasks,) in seconds, of mean times as in the paper: a transfer counts in full,
-    the mean over pairs of different devices; on one device there is none."""
+    """Return upward ranks (tasks,) in seconds.
+
+    They are of mean times, as in the paper. A transfer counts in full, because the mean is over
+    pairs of different devices; with a single device there is no transfer.
+    """
     mean, transfer = _average(tasks)
     return rank_upward(mean, transfer, *tasks.consumers)
 
 
 def rank_places(graph: CostGraph, machine: Machine) -> np.ndarray:
-    """Places (nodes,) float64 in the order of upward ranks, as priorities: the highest first."""
+    """Return priorities (nodes,) float64 in the order of upward ranks: the highest rank runs
+    first."""
     ranks = rank_tasks(find_tasks(graph, machine))
     return np.argsort(np.argsort(ranks, kind="stable")).astype(np.float64)
 
@@ -62,9 +67,9 @@ def _average(tasks: Tasks) -> tuple[np.ndarray, np.ndarray]:
 
 
 def plan_cpop(tasks: Tasks, leaders: np.ndarray | None = None) -> Plan:
-    """Critical path on a processor: the tasks of the longest path on the device that runs it first.
+    """Schedule by CPoP: the critical path goes to the device that runs it fastest.
 
-    The others are taken by falling sum of ranks as soon as they are ready.
+    The other tasks are scheduled when they are ready, the largest sum of both ranks first.
     """
     mean, transfer = _average(tasks)
     total = rank_upward(mean, transfer, *tasks.consumers)
@@ -77,7 +82,7 @@ def plan_cpop(tasks: Tasks, leaders: np.ndarray | None = None) -> Plan:
 
 
 def _follow(tasks: Tasks, total: np.ndarray) -> np.ndarray:
-    """A longest path, from a task that reads nothing on."""
+    """Return the tasks of a longest path, beginning with a task without inputs."""
     sources = np.flatnonzero(tasks.producers.counts() == 0)
     path = [int(sources[total[sources].argmax()])]
     while True:
@@ -92,7 +97,8 @@ def _by_rank(ranks: np.ndarray) -> np.ndarray:
 
 
 def order_by_readiness(tasks: Tasks, priority: np.ndarray) -> np.ndarray:
-    """The tasks (tasks,): of those whose producers are taken, always the highest priority next."""
+    """Return the tasks (tasks,) in topological order; of ready tasks, the highest priority comes
+    first."""
     waiting = tasks.producers.counts().tolist()
     starts, nodes = (part.tolist() for part in tasks.consumers)
     ready = [(-float(priority[t]), t) for t, count in enumerate(waiting) if count == 0]
@@ -120,14 +126,17 @@ def _insert(
 
 
 def plan_etf(graph: CostGraph, machine: Machine, tasks: Tasks, *, favourites: bool = False) -> Plan:
-    """m-ETF: of all pairs of a ready task and a device with room for it, that which starts first;
-    ties by upward rank. Where nothing fits, the highest rank goes where most room is left.
+    """Schedule by m-ETF: of ready tasks and devices with room, take the earliest start.
 
-    With `favourites` m-SCT, in two things another than the paper's. It finds each producer's
-    favourite consumer by a linear program; here it is that at the end of its heaviest edge, which
-    is what rounding leaves where edges are unlike: the program has a variable an edge, too many for
-    80,000 nodes. And the paper keeps a device waiting for the favourite of what ran on it last;
-    here the favourite counts there as starting earlier, by the transfer that it saves.
+    Ties go to the higher upward rank. If no pair fits, the task of the highest rank goes to the
+    device with most room.
+
+    With `favourites` it is m-SCT, with two differences from the paper. The paper finds each
+    producer's favourite consumer by a linear program; here the favourite is the consumer at the
+    producer's heaviest edge, which is what rounding leaves if edges differ: the program has a
+    variable per edge, too many for 80,000 nodes. The paper keeps a device idle for the favourite of
+    its last task; here the favourite counts as starting earlier there, by the transfer that it
+    saves.
     """
     held = np.where(graph.resident_bytes > 0, graph.resident_bytes, graph.output_bytes / 2)
     favourite = find_favourites(graph, tasks) if favourites else np.full(graph.num_nodes, -1)
@@ -141,7 +150,10 @@ def plan_etf(graph: CostGraph, machine: Machine, tasks: Tasks, *, favourites: bo
 
 
 def find_favourites(graph: CostGraph, tasks: Tasks) -> np.ndarray:
-    """A producer (nodes,) for each node, or -1: each producer has one favourite, and is one's."""
+    """Return each node's producer (nodes,) whose favourite it is, or -1.
+
+    Each producer has at most one favourite, and each node is the favourite of at most one producer.
+    """
     consumers, producers = graph.edges.T
     ranks = rank_tasks(tasks)
     favourite, taken = np.full(graph.num_nodes, -1), np.zeros(graph.num_nodes, bool)
@@ -153,13 +165,15 @@ def find_favourites(graph: CostGraph, tasks: Tasks) -> np.ndarray:
 
 
 def decide(graph: CostGraph, plan: Plan, *, fused: bool) -> Decision:
-    """The plan's devices, its order as priorities, and all fusions or none."""
+    """Return a decision with the plan's devices, its order as priorities, and all fusions or
+    none."""
     levels = np.full(graph.num_nodes, int(fused))
     return Decision(plan.placement[graph.leaders], rank_by_start(plan.start), levels)
 
 
 def rank_by_start(starts: np.ndarray) -> np.ndarray:
-    """Priorities (nodes,) float64 that keep the order of the starts: the first has the highest."""
+    """Return priorities (nodes,) float64 that keep the order of starts: the first has the
+    highest."""
     order = np.lexsort((np.arange(len(starts)), starts))
     priorities = np.empty(len(starts))
     priorities[order] = np.arange(len(starts), 0, -1)
@@ -167,7 +181,7 @@ def rank_by_start(starts: np.ndarray) -> np.ndarray:
 
 
 def list_decisions(graph: CostGraph, machine: Machine, *, fused: bool) -> dict[str, Decision]:
-    """What each of the four decides, by name."""
+    """Return the decisions of the four list schedulers by name."""
     tasks = find_tasks(graph, machine)
     plans = {
         "heft": partial(plan_heft, tasks, graph.leaders),

@@ -1,4 +1,4 @@
-"""Searches that do not learn: at random, simulated annealing, a genetic algorithm."""
+"""Searches without learning: random search, simulated annealing, a genetic algorithm."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,21 +9,23 @@ from solution.placement.baselines.divisions import decide_at_random
 from solution.placement.evaluation import SHORTEST, Evaluator
 from solution.placement.simulation.decision import FUSION_LEVELS, PRIORITY_LEVELS, Decision
 
-# Temperatures over the first cost, times the nodes: the document says cooling, no numbers. A node's
-# action changes the cost by about its even share; what is hot beside that only wanders.
+# Temperatures relative to the first cost, times the number of nodes. The document asks for cooling
+# but gives no numbers. A node's action changes the cost by about cost / nodes; a temperature far
+# above that gives a random walk.
 HOT, COLD = 0.3, 0.01
-POPULATION, PARENTS, MUTATED = 32, 3, 2  # decisions; rivals for a parent; nodes drawn anew
+POPULATION, PARENTS, MUTATED = 32, 3, 2  # decisions; size of a tournament; nodes mutated per child
 
 
 def search_at_random(evaluator: Evaluator, budget: int, seed: int) -> None:
-    """Every action of every node alike."""
+    """Evaluate `budget` decisions drawn uniformly from all actions."""
     random = np.random.default_rng(seed)
     for _ in range(budget):
         evaluator.evaluate(decide_at_random(evaluator.graph, evaluator.machine, random))
 
 
 def change_one(evaluator: Evaluator, decision: Decision, random: np.random.Generator) -> Decision:
-    """Another action of one node in one of the tasks; the same decision where there is no other."""
+    """Return the decision with another action for one node in one task; unchanged if there is no
+    other."""
     task = evaluator.tasks[random.integers(len(evaluator.tasks))]
     graph = evaluator.graph
     marks, values, actions = {
@@ -42,8 +44,11 @@ def change_one(evaluator: Evaluator, decision: Decision, random: np.random.Gener
 
 
 def find_starts(evaluator: Evaluator) -> list[Decision]:
-    """Where searches begin: the default decision; where fusion is asked for, also with what
-    TensorFlow's rule fuses."""
+    """Return the decisions from which searches start.
+
+    These are the default decision and, if fusion is decided, also the default with the fusions of
+    TensorFlow's rule.
+    """
     base = evaluator.base
     if "fusion" not in evaluator.tasks:
         return [base]
@@ -58,11 +63,11 @@ def anneal(
     change: Callable[[Evaluator, Decision, np.random.Generator], Decision] = change_one,
     temperatures: tuple[float, float] | None = None,
 ) -> None:
-    """Simulated annealing with geometric cooling.
+    """Run simulated annealing with geometric cooling.
 
     Args:
-        start: by default the better of `find_starts`; each is an evaluation.
-        temperatures: the first and the last, over the first cost; by default HOT and COLD.
+        start: by default the best of `find_starts`, each of which costs an evaluation.
+        temperatures: the first and the last, relative to the first cost; by default HOT and COLD.
     """
     random = np.random.default_rng(seed)
     starts = find_starts(evaluator) if start is None else [evaluator.keep_fixed(start)]
@@ -81,8 +86,12 @@ def anneal(
 
 
 def breed(evaluator: Evaluator, budget: int, seed: int) -> None:
-    """Genetic: the first are `find_starts` and children of theirs; then tournaments of three, a run
-    of nodes from one parent and the rest from the other, two nodes in the mean drawn anew."""
+    """Run a genetic algorithm.
+
+    The first population is `find_starts` and their children. Then parents are chosen by tournaments
+    of three; a child takes a run of nodes from one parent and the rest from the other, and two of
+    its nodes, on average, are mutated.
+    """
     random = np.random.default_rng(seed)
     people = find_starts(evaluator)[: max(budget, 1)]
     first = min(POPULATION, budget) - len(people)
@@ -101,7 +110,10 @@ def breed(evaluator: Evaluator, budget: int, seed: int) -> None:
 
 
 def _cross(one: Decision, other: Decision, random: np.random.Generator) -> Decision:
-    """In topological order, so that most neighbours stay together."""
+    """Take a run of nodes in topological order from `one`, the rest from `other`.
+
+    Most neighbours stay together.
+    """
     count = len(one.placement)
     first, last = sorted(random.integers(0, count + 1, 2))
     places = np.arange(count)
@@ -115,7 +127,7 @@ def _mutate(evaluator: Evaluator, decision: Decision, random: np.random.Generato
 
 
 def _mix(one: Decision, other: Decision, where: np.ndarray) -> Decision:
-    """Of one where it is so, of the other elsewhere."""
+    """Return the decision of `one` if `where` is true, else of `other`, for every node."""
     return Decision(
         np.where(where, one.placement, other.placement),
         np.where(where, one.priorities, other.priorities),

@@ -1,4 +1,4 @@
-"""Transformer-XL: layers of attention over a segment and the cached states of the one before."""
+"""Transformer-XL: layers of attention over a segment and the cached states of the previous one."""
 
 from solution.placement.graphs.builder import ProgramBuilder
 from solution.placement.graphs.cost_graph import CostGraph
@@ -8,7 +8,8 @@ BATCH, WORDS = 32, 32_000
 
 
 def make_transformer_xl(layers: int, batch: int = BATCH) -> CostGraph:
-    """Stage = layer; the softmax belongs to the last one."""
+    """Return the graph of a Transformer-XL; a stage is a layer, and the last one includes the
+    softmax."""
     program = ProgramBuilder()
     table = program.parameter(WORDS, WIDTH)
     tensor = program.add("gather", (batch, SEGMENT, WIDTH), (table, program.data(batch, SEGMENT)))

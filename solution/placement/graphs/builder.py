@@ -1,8 +1,9 @@
-"""Write a model down as operations; its backward pass and its updates are added by rule.
+"""Build a model's graph from operations; add its backward pass and updates automatically.
 
-Gradients follow the graph backwards. A product has one product for each operand, of as many
-operations; a reduction hands its gradient back as a broadcast; of everything else each operand's
-gradient is an operation of its own kind over that operand. Gradients that meet are added.
+Gradients follow the graph backwards. A product has one gradient product per operand, with the same
+number of operations; the gradient of a reduction is a broadcast; for every other operation, the
+gradient of each operand is an operation of the same kind over that operand. Gradients of one tensor
+are added.
 """
 
 import math
@@ -24,7 +25,7 @@ from solution.placement.graphs.cost_graph import (
 from solution.placement.graphs.kinds import FUSION_KINDS
 
 FLOAT_BYTES = 4
-FLOAT_TYPE = 11  # f32 in the order of vocabulary.ELEMENT_BYTES
+FLOAT_TYPE = 11  # f32, as an index into vocabulary.ELEMENT_BYTES
 COPIES = 3  # a trained parameter, its gradient and its momentum
 UNREACHED = -1
 SLICE = OPCODE_IDS["slice"]
@@ -32,7 +33,7 @@ Shape = tuple[int, ...]
 
 
 class ProgramBuilder:
-    """Collects operations; a tensor is the number of the node that makes it."""
+    """Collects operations; a tensor is the index of the node that computes it."""
 
     def __init__(self) -> None:
         self.opcodes: list[int] = []
@@ -42,12 +43,12 @@ class ProgramBuilder:
         self.stages: list[int] = []
         self.trained: list[bool] = []
         self.ties: list[int] = []
-        self.stage = 0  # of what is added next
+        self.stage = 0  # stage of the operations added next
 
     def add(
         self, opcode: str, shape: Shape, inputs: Sequence[int] = (), operations: float | None = None
     ) -> int:
-        """An operation; by default it has one arithmetic operation an element."""
+        """Add an operation; by default it has one arithmetic operation per element."""
         number = OPCODE_IDS[opcode]
         is_data = FUSION_KINDS[number] == DATA
         work = 0.0 if is_data else float(math.prod(shape)) if operations is None else operations
@@ -61,34 +62,34 @@ class ProgramBuilder:
         return len(self.opcodes) - 1
 
     def parameter(self, *shape: int) -> int:
-        """A tensor that is trained."""
+        """Add a trained tensor."""
         node = self.add("parameter", shape)
         self.trained[node] = True
         return node
 
     def data(self, *shape: int) -> int:
-        """A tensor that is given."""
+        """Add an input tensor."""
         return self.add("parameter", shape)
 
     def dot(self, left: int, right: int) -> int:
-        """The product of (..., m, k) and (k, n), or of two batches of matrices."""
+        """Add the product of (..., m, k) and (k, n), or of two batches of matrices."""
         *batch, terms = self.shapes[left]
         width = self.shapes[right][-1]
         shape = (*batch, width)
         return self.add("dot", shape, (left, right), 2.0 * math.prod(shape) * terms)
 
     def apply(self, opcode: str, *inputs: int) -> int:
-        """An element-wise operation of the first input's shape."""
+        """Add an element-wise operation with the first input's shape."""
         return self.add(opcode, self.shapes[inputs[0]], inputs)
 
     def dense(self, tensor: int, width: int, activation: str | None = None) -> int:
-        """A product with weights of its own, a bias, and what is applied to them."""
+        """Add a dense layer: a product with new weights, a bias, and the activation."""
         weights = self.parameter(self.shapes[tensor][-1], width)
         summed = self.apply("add", self.dot(tensor, weights), self.parameter(width))
         return summed if activation is None else self.apply(activation, summed)
 
     def softmax(self, tensor: int) -> int:
-        """Over the last dimension."""
+        """Add a softmax over the last dimension."""
         shape = self.shapes[tensor]
         highest = self.add("reduce", shape[:-1], (tensor,), math.prod(shape))
         powers = self.apply("exponential", self.apply("subtract", tensor, highest))
@@ -96,7 +97,7 @@ class ProgramBuilder:
         return self.apply("divide", powers, total)
 
     def normalise(self, tensor: int) -> int:
-        """Mean and deviation over the last dimension, a scale and an offset."""
+        """Add a layer normalisation over the last dimension, with scale and offset."""
         shape = self.shapes[tensor]
         centre = self.add("reduce", shape[:-1], (tensor,), math.prod(shape))
         moved = self.apply("subtract", tensor, centre)
@@ -107,16 +108,16 @@ class ProgramBuilder:
         return self.apply("add", scaled, self.parameter(shape[-1]))
 
     def cross_entropy(self, logits: int) -> int:
-        """The loss: a number."""
+        """Add the cross-entropy loss, a scalar."""
         chances = self.apply("log", self.softmax(logits))
         picked = self.apply("multiply", chances, self.data(*self.shapes[logits]))
         return self.add("reduce", (1,), (picked,), math.prod(self.shapes[logits]))
 
     def train(self, losses: Sequence[int]) -> None:
-        """Add gradients of the losses and an update of every parameter that they reach."""
+        """Add gradients of the losses, and an update of every parameter that affects them."""
         forward = len(self.opcodes)
         gradients = [UNREACHED] * forward
-        slices: dict[int, list[int]] = defaultdict(list)  # gradients of what was cut from a tensor
+        slices: dict[int, list[int]] = defaultdict(list)  # gradients of slices of a tensor
         needed = self._find_needed(forward)
         for loss in losses:
             gradients[loss] = self.add("constant", self.shapes[loss])
@@ -140,13 +141,13 @@ class ProgramBuilder:
         return found if known == UNREACHED else self.apply("add", found, known)
 
     def _update(self, node: int, gradient: int) -> None:
-        """In place; of a table only the rows that were read."""
+        """Add an in-place update; of a table, only the gathered rows are updated."""
         opcode = "scatter" if self.shapes[gradient] != self.shapes[node] else "subtract"
         update = self.add(opcode, self.shapes[gradient], (node, gradient))
         self.ties[update] = self.ties[node]
 
     def _find_needed(self, count: int) -> list[bool]:
-        """Which tensors a parameter that is trained lies behind."""
+        """Return which tensors depend on a trained parameter."""
         needed = list(self.trained)
         for node in range(count):
             needed[node] = needed[node] or any(needed[read] for read in self.inputs[node])
@@ -163,16 +164,16 @@ class ProgramBuilder:
             return self.add("broadcast", shape, (gradient,))
         if self.opcodes[node] == OPCODE_IDS["concatenate"]:
             return self.add("slice", shape, (gradient,))
-        if kind == ALONE:  # of rows that were gathered, only these have a gradient
+        if kind == ALONE:  # a gather: only the table has a gradient
             rows = min(shape, self.shapes[node], key=math.prod)
             return self.add("copy", rows, (gradient,))
         size = math.prod(self.shapes[node])
-        if math.prod(shape) < size:  # it was broadcast: its gradient is summed
+        if math.prod(shape) < size:  # the operand was broadcast: sum its gradient
             return self.add("reduce", shape, (gradient, *others), size)
         return self.add("multiply", shape, (gradient, read))
 
     def finish(self, name: str) -> CostGraph:
-        """All of it as a graph with costs."""
+        """Return the finished graph with costs."""
         count = len(self.opcodes)
         size = np.array([math.prod(shape) for shape in self.shapes], float) * FLOAT_BYTES
         is_parameter = np.array(self.opcodes) == OPCODE_IDS["parameter"]

@@ -2,7 +2,7 @@
 
 Sources: Szegedy et al., "Rethinking the Inception Architecture for Computer Vision" (2015); Real et
 al., "Regularized Evolution for Image Classifier Architecture Search" (2018); van den Oord et al.,
-"WaveNet" (2016). Batch sizes and channels that they leave open are ours.
+"WaveNet" (2016). Where they give no batch size or number of channels, it was chosen here.
 """
 
 import math
@@ -14,12 +14,12 @@ AMOEBA_BATCH, WAVE_BATCH, WAVE_LENGTH, WAVE_CHANNELS = 64, 8, 4096, 128
 
 
 class ImageBuilder(ProgramBuilder):
-    """Adds what images need; tensors are (batch, height, width, channels)."""
+    """Adds operations on images; tensors are (batch, height, width, channels)."""
 
     def convolve(
         self, tensor: int, channels: int, kernel: tuple[int, int] = (1, 1), stride: int = 1
     ) -> int:
-        """Convolution, batch normalisation and rectifier."""
+        """Add a convolution, a batch normalisation and a rectifier."""
         batch, height, width, read = self.shapes[tensor]
         shape = (batch, -(-height // stride), -(-width // stride), channels)
         weights = self.parameter(*kernel, read, channels)
@@ -31,33 +31,33 @@ class ImageBuilder(ProgramBuilder):
         return self.apply("maximum", self.apply("add", scaled, self.parameter(channels)))
 
     def pool(self, tensor: int, stride: int = 1) -> int:
-        """3 by 3."""
+        """Add a 3 x 3 pooling."""
         batch, height, width, channels = self.shapes[tensor]
         shape = (batch, -(-height // stride), -(-width // stride), channels)
         return self.add("reduce-window", shape, (tensor,), 9.0 * math.prod(shape))
 
     def join(self, tensors: list[int]) -> int:
-        """Side by side in channels."""
+        """Concatenate along channels."""
         *shape, _ = self.shapes[tensors[0]]
         channels = sum(self.shapes[tensor][-1] for tensor in tensors)
         return self.add("concatenate", (*shape, channels), tensors)
 
     def chain(self, tensor: int, *steps: tuple[int, tuple[int, int]], stride: int = 1) -> int:
-        """Convolutions one after the other; the stride is the last one's."""
+        """Add convolutions one after the other; the stride applies to the last one."""
         for channels, kernel in steps[:-1]:
             tensor = self.convolve(tensor, channels, kernel)
         channels, kernel = steps[-1]
         return self.convolve(tensor, channels, kernel, stride)
 
     def classify(self, tensor: int, classes: int = 1000) -> int:
-        """The loss."""
+        """Add the classifier and return its loss."""
         batch, channels = self.shapes[tensor][0], self.shapes[tensor][-1]
         mean = self.add("reduce", (batch, channels), (tensor,), math.prod(self.shapes[tensor]))
         return self.cross_entropy(self.dense(mean, classes))
 
 
 def make_inception(batch: int) -> CostGraph:
-    """Stage = cell."""
+    """Return the graph of Inception-v3; a stage is a cell."""
     program = ImageBuilder()
     tensor = program.data(batch, 299, 299, 3)
     tensor = program.chain(tensor, (32, (3, 3)), stride=2)
@@ -120,9 +120,9 @@ def _inception_c(program: ImageBuilder, tensor: int) -> int:
 
 
 def make_amoebanet(cells: int = 18, first: int = 190, last: int = 448) -> CostGraph:
-    """Normal cells in three runs with a reduction before each of the last two; stage = cell.
+    """Return the graph of AmoebaNet: three runs of normal cells, separated by reductions.
 
-    Filters grow evenly from `first` to `last` channels a cell.
+    A stage is a cell. The channels grow evenly from `first` to `last`, cell by cell.
     """
     program = ImageBuilder()
     before = program.convolve(program.data(AMOEBA_BATCH, 112, 112, 3), first // 4, (3, 3), 2)
@@ -137,7 +137,7 @@ def make_amoebanet(cells: int = 18, first: int = 190, last: int = 448) -> CostGr
 
 
 def _amoeba_cell(program: ImageBuilder, before: int, tensor: int, width: int, stride: int) -> int:
-    """Five sums of two operations each, of the two cells before."""
+    """Add a cell: five sums of two operations each, which read the two previous cells."""
     shrink = -(-program.shapes[before][1] // program.shapes[tensor][1])
     left = program.convolve(before, width, (1, 1), shrink * stride)
     right = program.convolve(tensor, width, (1, 1), stride)
@@ -157,7 +157,8 @@ def _separable(program: ImageBuilder, tensor: int, width: int, size: int) -> int
 
 
 def make_wavenet(stacks: int, layers: int) -> CostGraph:
-    """Dilated convolutions with gates; the sum of all layers' outputs is classified."""
+    """Return the graph of WaveNet: dilated gated convolutions; the sum of all outputs is
+    classified."""
     program = ImageBuilder()
     tensor = program.convolve(program.data(WAVE_BATCH, 1, WAVE_LENGTH, 1), WAVE_CHANNELS, (1, 2))
     skipped = None
@@ -168,7 +169,7 @@ def make_wavenet(stacks: int, layers: int) -> CostGraph:
                               program.apply("logistic", paths[1]))  # fmt: skip
         skip = program.dense(gated, WAVE_CHANNELS)
         skipped = skip if skipped is None else program.apply("add", skipped, skip)
-        if layer + 1 < stacks * layers:  # nothing reads what the last one would hand on
+        if layer + 1 < stacks * layers:  # no layer reads the output of the last one
             tensor = program.apply("add", tensor, program.dense(gated, WAVE_CHANNELS))
     last = program.dense(program.dense(skipped or tensor, 256, "maximum"), 256)
     program.train([program.cross_entropy(last)])

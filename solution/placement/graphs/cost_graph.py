@@ -1,12 +1,10 @@
-"""A computation graph with what each operation costs: the value that everything in this room reads.
+"""A computation graph with the cost of each operation: the input of everything in this package.
 
-Nodes stand in topological order, and equal programs give equal graphs however their nodes were
-numbered: ties are broken by what a node is and what surrounds it.
-
-The topological order does not depend on how nodes are numbered. Nodes are sorted by their depth on
-the longest path; those of one depth by their colour: a hash of what a node is, refined by the
-hashes of its neighbours until no two more nodes are told apart (Weisfeiler and Leman). Only nodes
-that no such round tells apart keep the order of their numbers.
+Nodes stand in topological order, and equal programs give equal graphs, however their nodes were
+numbered. Nodes are sorted by depth (the longest path to them); nodes of equal depth by colour: a
+hash of the node's content, refined by the hashes of its neighbours until another round separates
+no more nodes (Weisfeiler and Leman). Only nodes that no round separates keep the order of their
+numbers.
 """
 
 from dataclasses import dataclass
@@ -23,14 +21,14 @@ MAX_ROUNDS = 48
 
 
 def canonical_order(name: str, content: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """The nodes (nodes,) int64 in that order.
+    """Return the nodes (nodes,) int64 in canonical topological order.
 
     Args:
         name: of the graph, for messages.
-        content: (nodes, columns) float64, what a node is.
+        content: (nodes, columns) float64, the properties of each node.
         edges: (edges, 2) int64, rows [consumer, producer].
 
-    Raises InputError where the edges form a cycle.
+    Raises InputError if the edges form a cycle.
     """
     depths = find_depths(edges, len(content))
     if (depths < 0).any():
@@ -43,7 +41,7 @@ def canonical_order(name: str, content: np.ndarray, edges: np.ndarray) -> np.nda
 
 
 def _colour(content: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """Hashes (nodes,) uint64."""
+    """Return Weisfeiler-Leman hashes (nodes,) uint64."""
     colours = np.zeros(len(content), np.uint64)
     for column in content.T:
         colours = mix(colours * GOLDEN + np.ascontiguousarray(column + 0.0).view(np.uint64), 0)
@@ -60,17 +58,17 @@ def _colour(content: np.ndarray, edges: np.ndarray) -> np.ndarray:
     return colours
 
 
-# How an operation may be fused.
+# Fusion kinds: how an operation may be fused.
 ALONE, ELEMENTWISE, REDUCTION, PRODUCT, DATA = range(5)
-MAX_BYTES = 2.0**53  # whole numbers up to here are exact in float64
+MAX_BYTES = 2.0**53  # integers up to this are exact in float64
 
 
 @dataclass(frozen=True, eq=False)
 class CostGraph:
-    """A program to be placed. Made by `build_cost_graph`; arrays are read-only.
+    """A program to be placed, made by `build_cost_graph`; arrays are read-only.
 
-    A DATA node (parameter, constant, tuple) runs no kernel: it costs no time. REDUCTION may only
-    end a fusion, PRODUCT (dot, convolution) only begin it.
+    A DATA node (parameter, constant, tuple) runs no kernel and costs no time. A REDUCTION may only
+    be the last node of a fusion, a PRODUCT (dot, convolution) only the first.
     """
 
     name: str
@@ -78,13 +76,14 @@ class CostGraph:
     fusion_kinds: np.ndarray  # (nodes,) uint8: ALONE ... DATA
     operations: np.ndarray  # (nodes,) float64
     output_bytes: np.ndarray  # (nodes,) float64, whole numbers
-    resident_bytes: np.ndarray  # (nodes,) float64: held for the whole step, with the output in it
-    shapes: np.ndarray  # (nodes, 6) float32: dimensions of the output, 0 where there is none
+    # (nodes,) float64: bytes held for the whole step, including a resident output
+    resident_bytes: np.ndarray
+    shapes: np.ndarray  # (nodes, 6) float32: dimensions of the output, padded with 0
     element_types: np.ndarray  # (nodes,) uint8: column of vocabulary.ELEMENT_TYPE
     edges: np.ndarray  # (edges, 2) int64, sorted rows [consumer, producer], producer < consumer
     leaders: np.ndarray  # (nodes,) int64: the first of the nodes that share its device
-    stages: np.ndarray  # (nodes,) int64: the layer or cell a person would name; -1: nobody did
-    numbers: np.ndarray  # (nodes,) int64: what the node was called where it comes from
+    stages: np.ndarray  # (nodes,) int64: the layer or cell; -1: not known
+    numbers: np.ndarray  # (nodes,) int64: the node's number in its source
 
     def __post_init__(self) -> None:
         for value in vars(self).values():
@@ -100,21 +99,21 @@ class CostGraph:
 
     @cached_property
     def producers(self) -> Neighbours:
-        """What each node reads."""
+        """Producers of each node."""
         return Neighbours.operands(self.edges, self.num_nodes)
 
     @cached_property
     def consumers(self) -> Neighbours:
-        """What reads each node."""
+        """Consumers of each node."""
         return Neighbours.consumers(self.edges, self.num_nodes)
 
     def neighbours(self, node: int) -> np.ndarray:
-        """What the node reads, then what reads it."""
+        """Return the node's producers, then its consumers."""
         return np.concatenate([self.producers.at(node), self.consumers.at(node)])
 
     @cached_property
     def traffic_bytes(self) -> np.ndarray:
-        """Bytes (nodes,) that each node's kernel reads and writes when it runs alone."""
+        """Bytes (nodes,) that each node's kernel reads and writes if it is not fused."""
         read = np.bincount(
             self.edges[:, 0], self.output_bytes[self.edges[:, 1]], minlength=self.num_nodes
         )
@@ -122,23 +121,24 @@ class CostGraph:
 
     @cached_property
     def decides_device(self) -> np.ndarray:
-        """The nodes (nodes,) bool whose device is decided; the others follow their leader."""
+        """Mask (nodes,) bool of the nodes whose device is decided; the others follow their
+        leader."""
         return self.leaders == np.arange(self.num_nodes)
 
     @cached_property
     def decides_priority(self) -> np.ndarray:
-        """The nodes (nodes,) bool that run a kernel, and so wait for a device."""
+        """Mask (nodes,) bool of the nodes that run a kernel, and so wait for a device."""
         return self.fusion_kinds != DATA
 
     @cached_property
     def decides_fusion(self) -> np.ndarray:
-        """The nodes (nodes,) bool that may be merged into what reads them."""
+        """Mask (nodes,) bool of the nodes that may be fused into their consumers."""
         begins = np.isin(self.fusion_kinds, (ELEMENTWISE, PRODUCT))
         return begins & (self.consumers.counts() > 0)
 
 
 class Columns(NamedTuple):
-    """What `build_cost_graph` is told of the nodes, in any order; arrays as in CostGraph."""
+    """The nodes' columns for `build_cost_graph`, in any order; arrays as in CostGraph."""
 
     opcodes: np.ndarray
     fusion_kinds: np.ndarray
@@ -153,14 +153,14 @@ class Columns(NamedTuple):
 def build_cost_graph(
     name: str, columns: Columns, edges: np.ndarray, ties: np.ndarray | None = None
 ) -> CostGraph:
-    """Put the nodes into topological order.
+    """Sort the nodes topologically and return the graph.
 
     Args:
         edges: (edges, 2) int64, rows [consumer, producer]; a repeated one counts once.
-        ties: (nodes,) nodes of one number share a device; by default each has its own.
+        ties: (nodes,) nodes with the same number share a device; by default each has its own.
 
     Raises:
-        InputError: the edges form a cycle, or a cost is no number that may be one.
+        InputError: the edges form a cycle, or a cost is not finite, negative or too large.
     """
     _check_costs(name, columns)
     count = len(columns.opcodes)

@@ -1,4 +1,4 @@
-"""Which operations run a kernel, and how they may be fused, by opcode."""
+"""Which opcodes run a kernel, and how they may be fused."""
 
 import numpy as np
 

@@ -1,12 +1,12 @@
-"""Where a node is: how far from a few landmarks of its graph.
+"""Describe a node's position by its distances from a few landmarks of its graph.
 
-What surrounds a node says little about where it is: the cells of an unrolled network all look the
-same, whatever their layer. Distances from landmarks tell them apart, and mean the same in a program
-of another size, for landmarks are chosen by what they are: the largest weight, then always the node
-that is furthest from those before.
+A node's neighbourhood says little about its position: all cells of an unrolled network look the
+same, whatever their layer. Distances from landmarks distinguish them. They also mean the same in a
+program of another size, because landmarks are chosen by content: the first is the node with the
+largest weight, each next one the node furthest from the landmarks so far.
 
 Source: You, Ying and Leskovec, "Position-aware graph neural networks" (2019), whose anchors are
-drawn at random; furthest points and both directions are ours.
+drawn at random; furthest points and both directions are additions here.
 """
 
 import numpy as np
@@ -16,14 +16,14 @@ from scipy.sparse.csgraph import dijkstra
 from solution.placement.graphs.cost_graph import CostGraph
 
 LANDMARKS = 6
-WAYS = 3  # whichever way, along the flow, against it
+WAYS = 3  # undirected, along the edges, against them
 
 
 def find_distances(graph: CostGraph) -> np.ndarray:
-    """Distances (nodes, WAYS * LANDMARKS) in edges, each column over its largest.
+    """Return distances (nodes, WAYS * LANDMARKS) in edges, each column divided by its maximum.
 
-    Where no way leads to, one more than the furthest. Of nodes that are equally far the first in
-    the graph's order is the landmark, so renumbered programs have the same.
+    A node that cannot be reached counts as one edge further than the furthest. If several nodes are
+    equally far, the first in canonical order becomes the landmark, so renumbering changes nothing.
     """
     count = graph.num_nodes
     consumer, producer = graph.edges.T
@@ -42,7 +42,7 @@ def find_distances(graph: CostGraph) -> np.ndarray:
 
 
 def _walk(links: csr_array, start: int, *, directed: bool = True) -> np.ndarray:
-    """Edges (nodes,) on the shortest way from the start."""
+    """Return the length in edges (nodes,) of the shortest path from the start."""
     found: np.ndarray = dijkstra(links, directed, indices=start, unweighted=True)
     there = np.isfinite(found)
     return np.where(there, found, found[there].max() + 1)

@@ -1,7 +1,7 @@
-"""Graphs with costs from what people have: npz files, modules of XLA, names of workloads.
+"""Read graphs with costs from npz files, XLA modules and names of workloads.
 
-A node is an operation as the compiler lists it; the nodes of a computation that another calls stand
-before the caller. Which parameters are trained a module does not say: each is held once.
+A node is an operation as the compiler lists it; the nodes of a called computation stand before the
+caller. A module does not say which parameters are trained, so each is held in memory once.
 """
 
 from dataclasses import replace
@@ -25,10 +25,10 @@ PROTOBUF = (".pb", ".binpb")
 
 
 def read_cost_graph(source: str) -> CostGraph:
-    """The graph of an npz file, a module of XLA (.pb), or a workload of that name.
+    """Read the graph of an npz file, an XLA module (.pb), or the workload of that name.
 
     Raises:
-        InputError: there is no such file or workload, or it is no graph without cycles.
+        InputError: there is no such file or workload, or its graph is invalid or has a cycle.
     """
     if source in WORKLOADS:
         return replace(WORKLOADS[source].make(), name=source)
@@ -54,7 +54,7 @@ def _read_module(path: Path) -> Graph:
 
 
 def _read_npz(path: Path) -> Graph:
-    """The nodes and edges of either kind of file; its configurations are left in it."""
+    """Read the nodes and edges of a tile or layout file; its configurations are not read."""
     with open_arrays(path) as archive:
         opcodes = read_opcodes(archive)
         shape = (len(opcodes), vocabulary.NUM_NODE_FEATURES)
@@ -71,7 +71,7 @@ def _read_npz(path: Path) -> Graph:
 
 
 def cost_graph_of(graph: Graph) -> CostGraph:
-    """A graph of the competition with the costs of its operations."""
+    """Return a graph of the competition with the costs of its operations."""
     kinds = FUSION_KINDS[np.minimum(graph.node_opcodes, len(FUSION_KINDS) - 1)]
     size = num_bytes(graph)
     is_parameter = graph.node_opcodes == vocabulary.OPCODE_IDS["parameter"]
@@ -86,27 +86,28 @@ def cost_graph_of(graph: Graph) -> CostGraph:
 
 
 def _count_operations(graph: Graph, kinds: np.ndarray) -> np.ndarray:
-    """Operations (nodes,). A multiply-add is two of them, as in the peaks of devices."""
+    """Return arithmetic operations (nodes,); a multiply-add counts as two, as in devices' peaks."""
     times = np.where(kinds == PRODUCT, 2.0, 1.0)
     times[kinds == DATA] = 0
     return times * num_operations(graph)
 
 
 def _tie(kinds: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """Numbers (nodes,): what runs no kernel stays with its first producer.
+    """Return numbers (nodes,): nodes with the same number share a device.
 
-    What has none, a parameter or a constant, stays with its first reader. A chain of such nodes has
-    one number.
+    A node that runs no kernel shares its first producer's device; if it has no producer (a
+    parameter or a constant), its first reader's. A chain of such nodes has one number.
     """
     neighbour = np.arange(len(kinds))
-    for columns in ((1, 0), (0, 1)):  # readers first: producers, which come later, win
+    for columns in ((1, 0), (0, 1)):  # readers first: producers, assigned later, take precedence
         own, other = edges[:, columns[0]], edges[:, columns[1]]
         ties = kinds[own] == DATA
         first = np.lexsort((other[ties], own[ties]))[::-1]
         neighbour[own[ties][first]] = other[ties][first]
-    # A constant that only a tuple reads, and the tuple that first reads it, name each other.
+    # A constant read only by a tuple, and the tuple that reads it first, point at each other.
     nodes = np.arange(len(kinds))
     neighbour = np.where(neighbour[neighbour] == nodes, np.minimum(neighbour, nodes), neighbour)
-    for _ in range(int(np.log2(len(kinds) + 1)) + 1):  # follow chains, twice as far each time
+    # pointer jumping: follow chains twice as far each time
+    for _ in range(int(np.log2(len(kinds) + 1)) + 1):
         neighbour = neighbour[neighbour]
     return neighbour

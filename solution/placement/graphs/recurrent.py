@@ -1,6 +1,6 @@
 """The two recurrent families: a language model (RNNLM) and a translator (GNMT), unrolled in time.
 
-Sizes are ours; the document names families, layers and devices only.
+Sizes were chosen here; the document gives only families, layers and devices.
 """
 
 from solution.placement.graphs.builder import ProgramBuilder
@@ -12,7 +12,7 @@ GNMT_WIDTH, GNMT_BATCH, GNMT_WORDS = 1024, 128, 32_000
 
 
 class Lstm:
-    """One layer; its weights are made once and used at every step."""
+    """A layer; its weights are made once and used at every time step."""
 
     def __init__(self, program: ProgramBuilder, inputs: int, batch: int, width: int) -> None:
         self.program, self.batch, self.width = program, batch, width
@@ -21,7 +21,7 @@ class Lstm:
         self.state, self.output = program.data(batch, width), program.data(batch, width)
 
     def step(self, tensor: int) -> int:
-        """One step of time; gates in the order input, forget, cell, output."""
+        """Add a time step; gates in the order input, forget, cell, output."""
         program, shape = self.program, (self.batch, self.width)
         inputs = program.shapes[tensor][-1]
         joined = program.add("concatenate", (self.batch, inputs + self.width),
@@ -43,14 +43,14 @@ def _embed(program: ProgramBuilder, words: int, batch: int, width: int, steps: i
 
 
 def _predict_words(program: ProgramBuilder, outputs: list[int], words: int) -> int:
-    """The loss of all steps at once, as a large softmax is computed."""
+    """Return the loss over all time steps with one batched softmax."""
     batch, width = program.shapes[outputs[0]]
     joined = program.add("concatenate", (len(outputs) * batch, width), outputs)
     return program.cross_entropy(program.dense(joined, words))
 
 
 def make_rnnlm(layers: int, steps: int = RNNLM_STEPS) -> CostGraph:
-    """Embedding, LSTM layers, softmax over the words; stage = layer."""
+    """Return the graph of RNNLM: embedding, LSTM layers, softmax over words; a stage is a layer."""
     program = ProgramBuilder()
     tensors = _embed(program, RNNLM_WORDS, RNNLM_BATCH, RNNLM_WIDTH, steps)
     for layer in range(layers):
@@ -62,7 +62,8 @@ def make_rnnlm(layers: int, steps: int = RNNLM_STEPS) -> CostGraph:
 
 
 def _encode(program: ProgramBuilder, layers: int, steps: int) -> list[int]:
-    """The first layer runs both ways; from the third on, each adds what it read."""
+    """Add the encoder: a bidirectional first layer; from the third on, each layer adds its
+    input."""
     tensors = _embed(program, GNMT_WORDS, GNMT_BATCH, GNMT_WIDTH, steps)
     for layer in range(layers):
         program.stage = layer
@@ -83,7 +84,7 @@ def _encode(program: ProgramBuilder, layers: int, steps: int) -> list[int]:
 
 
 def _attend(program: ProgramBuilder, keys: int, query: int, steps: int) -> int:
-    """Additive attention of one step of the decoder over all of the encoder."""
+    """Add a decoder step's additive attention over all encoder outputs."""
     shape = (GNMT_BATCH, steps, GNMT_WIDTH)
     mixed = program.add("add", shape, (keys, query))
     energy = program.apply("tanh", mixed)
@@ -95,7 +96,10 @@ def _attend(program: ProgramBuilder, keys: int, query: int, steps: int) -> int:
 
 
 def make_gnmt(layers: int, steps: int = GNMT_STEPS) -> CostGraph:
-    """Encoder, decoder with attention from its first layer to all, softmax; stage = layer."""
+    """Return the graph of GNMT: encoder, decoder, softmax; a stage is a layer.
+
+    The attention is computed from the decoder's first layer and read by all its layers.
+    """
     program = ProgramBuilder()
     encoded = _encode(program, layers, steps)
     shape = (GNMT_BATCH, steps, program.shapes[encoded[0]][-1])

@@ -1,4 +1,5 @@
-"""The document's fourteen programs with their devices, and smaller ones of the same families."""
+"""The document's fourteen programs with their devices, and smaller programs of the same
+families."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,10 +15,11 @@ from solution.placement.graphs.recurrent import GNMT_STEPS, RNNLM_STEPS, make_gn
 
 @dataclass(frozen=True)
 class Workload:
-    """A program, and the machine that the document has for it.
+    """A program, and the machine that the document gives it.
 
     Attributes:
-        by_cost: whether a person would divide it by cost (cells), or by number (layers).
+        by_cost: whether a division by hand has parts of equal cost (cells) or of equally many
+            layers.
     """
 
     name: str
@@ -38,7 +40,7 @@ DOCUMENT = (
     Workload("wavenet-2x18", "wavenet", 2, partial(make_wavenet, 2, 18), by_cost=True),
     Workload("wavenet-4x36", "wavenet", 4, partial(make_wavenet, 4, 36), by_cost=True),
 )  # fmt: skip
-# Few steps or cells, to learn from: a graph has some hundred nodes.
+# Training instances with few steps or cells: a graph has some hundred nodes.
 SMALL = (
     *(Workload(f"rnnlm-{n}-small", "rnnlm", n, partial(make_rnnlm, n, 4)) for n in (2, 4)),
     *(Workload(f"gnmt-{n}-small", "gnmt", n, partial(make_gnmt, n, 3)) for n in (2, 4)),
@@ -78,8 +80,9 @@ def _wavenet(stacks: int, layers: int) -> Workload:
     return Workload(f"wavenet-{stacks}x{layers}", "wavenet", stacks, make, by_cost=True)
 
 
-# What the shipped policy learns from: other sizes of the same families, none of the document's own.
-# Its Transformer-XLs and Inceptions differ from them in the batch alone, its others are larger.
+# Training instances of the shipped policy: other sizes of the same families, none of the
+# document's. Its Transformer-XLs and Inceptions differ from them in the batch alone, its others are
+# larger.
 LESSONS = (
     *SMALL,
     *(_rnnlm(*sizes) for sizes in ((1, 4), (2, 3), (2, 8), (3, 5), (4, 6), (6, 3))),
@@ -90,7 +93,7 @@ LESSONS = (
       for cells, first, last in ((2, 64, 128), (4, 128, 256), (6, 190, 448))),
     *(_wavenet(*sizes) for sizes in ((1, 4), (2, 6), (3, 5))),
 )  # fmt: skip
-# Never learned from: sizes between the lessons' and as large as the largest of them.
+# Never trained on: sizes between those of the training instances, up to the largest of them.
 HELD_OUT = (
     *(_rnnlm(*sizes) for sizes in ((3, 8), (5, 5))),
     *(_gnmt(*sizes) for sizes in ((3, 4), (2, 8))),
@@ -99,17 +102,17 @@ HELD_OUT = (
     *(_wavenet(*sizes) for sizes in ((1, 11), (2, 7))),
 )
 WORKLOADS = {workload.name: workload for workload in (*DOCUMENT, *LESSONS)}
-DRAWN = 96  # drawn programs, the first, that no judge is
-CELLS, LAYERS = 40, 24  # of a drawn program at most, which so has up to some 2,500 nodes
-STEPS = {"rnnlm": RNNLM_STEPS, "gnmt": GNMT_STEPS}  # of the document's
-BATCHES = (4, 8, 12, 16, 24, 48, 96)  # none of the document's
+DRAWN = 96  # number of drawn programs, the first ones, that are not used to choose a policy
+CELLS, LAYERS = 40, 24  # maximum of a drawn program, which then has up to about 2,500 nodes
+STEPS = {"rnnlm": RNNLM_STEPS, "gnmt": GNMT_STEPS}  # steps of the document's programs
+BATCHES = (4, 8, 12, 16, 24, 48, 96)  # none of these is in the document
 
 
 def draw_lessons(count: int, seed: int = 0, scale: int = 1) -> list[Workload]:
-    """So many more programs to learn from, on two to eight devices, all different.
+    """Draw `count` more training programs, on two to eight devices, all different.
 
-    Families come in turn, as long as they have another; sizes are drawn, up to `scale` times CELLS
-    and LAYERS. None is one of LESSONS, HELD_OUT or DOCUMENT.
+    Families alternate as long as they have another program; sizes are drawn, up to `scale` times
+    CELLS and LAYERS. None is in LESSONS, HELD_OUT or DOCUMENT.
     """
     random = np.random.default_rng(seed)
     known = {workload.name for workload in LESSONS}
@@ -128,14 +131,18 @@ def draw_lessons(count: int, seed: int = 0, scale: int = 1) -> list[Workload]:
 
 
 def draw_judges() -> list[Workload]:
-    """36 programs drawn alike, by which policies are chosen: none of them is learned from."""
+    """Draw 36 programs in the same way, by which policies are chosen and on which none is
+    trained."""
     learned = {workload.name for workload in draw_lessons(DRAWN)}
     return [w for w in draw_lessons(120, seed=7) if w.name not in learned][:36]
 
 
 def identify(name: str) -> str:
-    """The same for names of one graph: of a WaveNet only the layers of all stacks count, and the
-    document's recurrent networks have a number of steps that their names do not tell."""
+    """Return a value that is the same for two names of one graph.
+
+    A WaveNet depends only on the total number of layers of all its stacks; the names of the
+    document's recurrent networks do not contain their number of steps.
+    """
     family, _, sizes = name.rpartition("-")
     if family in STEPS and "x" not in sizes:
         return f"{name}x{STEPS[family]}"
@@ -146,7 +153,7 @@ def identify(name: str) -> str:
 
 
 def _draw_cells(random: np.random.Generator, most: int) -> tuple[int, int]:
-    """Layers and steps of a recurrent network that has at most so many cells."""
+    """Draw layers and steps of a recurrent network with at most `most` cells."""
     layers = int(random.integers(1, 9))
     return layers, int(random.integers(2, max(most // layers, 2) + 1))
 

@@ -1,4 +1,5 @@
-"""From actions of the policy to decisions and back, and what mends those that do not fit."""
+"""Convert between the policy's actions and decisions, and repair decisions that overfill a
+device."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -14,11 +15,11 @@ from solution.placement.policy.network import Choice
 from solution.placement.simulation.decision import PRIORITY_LEVELS, Decision
 
 TRIES = 12
-PARTS = ("placement", "priorities", "fusion")  # of a Decision
+PARTS = ("placement", "priorities", "fusion")  # fields of a Decision
 
 
 def make_decision(base: Decision, choices: dict[str, Choice], place: int) -> Decision:
-    """The decision of that place; a task that was not decided stays as in `base`."""
+    """Return the decision of index `place`; a task that was not decided stays as in `base`."""
     actions = {task: choice.actions[place].numpy() for task, choice in choices.items()}
     return Decision(
         actions.get("placement", base.placement),
@@ -28,7 +29,7 @@ def make_decision(base: Decision, choices: dict[str, Choice], place: int) -> Dec
 
 
 def find_actions(graph: CostGraph, decision: Decision) -> dict[str, Tensor]:
-    """The decision as actions (1, nodes) int64 of every task."""
+    """Return the decision as actions (1, nodes) int64 of every task."""
     actions = {
         "placement": decision.placement[graph.leaders],
         "schedule": find_levels(graph, decision.priorities),
@@ -38,18 +39,18 @@ def find_actions(graph: CostGraph, decision: Decision) -> dict[str, Tensor]:
 
 
 def find_fixed(evaluator: Evaluator) -> dict[str, Tensor]:
-    """Actions (1, nodes) of the tasks that are not asked for: what runs is the base's."""
+    """Return the base's actions (1, nodes) of the tasks that are not decided."""
     actions = find_actions(evaluator.graph, evaluator.base)
     return {task: own for task, own in actions.items() if task not in evaluator.tasks}
 
 
 def find_levels(graph: CostGraph, priorities: np.ndarray) -> np.ndarray:
-    """Priorities as levels, with equally many nodes at each."""
+    """Quantise priorities into levels (nodes,), with equally many nodes at each."""
     own = graph.decides_priority
     levels = np.zeros(graph.num_nodes, np.int64)
     _, ranks = np.unique(priorities[own], return_inverse=True)
     places = np.argsort(np.argsort(ranks, kind="stable"))
-    # Nodes of one priority share a level: the mean of their places decides it.
+    # Nodes of equal priority share a level, given by the mean of their ranks.
     mean = np.bincount(ranks, places) / np.maximum(np.bincount(ranks), 1)
     levels[own] = (mean[ranks] * PRIORITY_LEVELS / max(own.sum(), 1)).astype(np.int64)
     return levels
@@ -58,13 +59,13 @@ def find_levels(graph: CostGraph, priorities: np.ndarray) -> np.ndarray:
 def evaluate_mended(
     evaluator: Evaluator, decision: Decision, most: int = TRIES
 ) -> tuple[Decision, float]:
-    """Evaluate, and move nodes off overfull devices until all fit; each try is an evaluation.
+    """Evaluate a decision and repair it: move nodes off overfull devices until all fit.
 
-    The nodes of the fullest device that come last hold their share of what is too much; they go to
-    the device with most room.
+    Each try costs an evaluation. The last nodes of the fullest device, as many as hold the excess
+    bytes, move to the device with most room.
 
     Args:
-        most: evaluations, 1 or more; after the last the decision stays as it is.
+        most: maximum number of evaluations, 1 or more.
 
     Returns:
         the decision that was evaluated last, and its seconds (see Evaluator.evaluate).
@@ -93,12 +94,12 @@ def _move(evaluator: Evaluator, decision: Decision, peak: np.ndarray) -> Decisio
 
 
 def pack_decision(prefix: str, decision: Decision) -> dict[str, Tensor]:
-    """The decision as tensors of a checkpoint."""
+    """Return the decision as tensors for a checkpoint."""
     return {f"{prefix}{part}": torch.from_numpy(getattr(decision, part)) for part in PARTS}
 
 
 def unpack_decision(prefix: str, tensors: Mapping[str, Tensor]) -> Decision | None:
-    """What `pack_decision` took; None where there was none."""
+    """Return the decision that `pack_decision` packed; None if the checkpoint has none."""
     if f"{prefix}{PARTS[0]}" not in tensors:
         return None
     return Decision(*(tensors[f"{prefix}{part}"].numpy() for part in PARTS))

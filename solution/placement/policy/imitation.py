@@ -1,7 +1,7 @@
-"""Begin with what searches found: the policy learns their decisions by cross-entropy, then by PPO.
+"""Imitate decisions found by search: train the policy by cross-entropy, before PPO.
 
-Ours, after DOPPLER (2026): PPO from scratch ends with everything on one device, for every cut that
-is not clean is worse than that.
+This follows DOPPLER (2026). PPO from scratch ends with everything on one device, because almost
+every partition is worse than that.
 """
 
 import math
@@ -25,21 +25,23 @@ from solution.placement.policy.network import Given, Policy
 from solution.placement.simulation.decision import Decision
 from solution.system.progress import track
 
-CLIP = 1.0  # of the gradient's norm
+CLIP = 1.0  # maximum norm of the gradient
 
 
 def make_optimizer(net: nn.Module, learning_rate: float) -> torch.optim.Adam:
-    """Adam; where the net is on a GPU, one whose steps can be recorded."""
+    """Return Adam; for a net on a GPU, one whose steps can be captured in a CUDA graph."""
     device = next(net.parameters()).device
     if device.type != "cuda":
         return torch.optim.Adam(net.parameters(), lr=learning_rate)
-    warnings.filterwarnings("ignore", ".*capturable=True", UserWarning)  # first steps are not
-    rate = torch.tensor(learning_rate, device=device)  # a recorded step reads it there
+    # the first steps are not captured
+    warnings.filterwarnings("ignore", ".*capturable=True", UserWarning)
+    # a tensor, because a captured step reads the rate from memory
+    rate = torch.tensor(learning_rate, device=device)
     return torch.optim.Adam(net.parameters(), lr=rate, capturable=True)
 
 
 def set_rate(optimizer: torch.optim.Adam, rate: float) -> None:
-    """The learning rate of the steps to come."""
+    """Set the learning rate of the following steps."""
     for group in optimizer.param_groups:
         if isinstance(group["lr"], Tensor):
             group["lr"].fill_(rate)
@@ -49,7 +51,7 @@ def set_rate(optimizer: torch.optim.Adam, rate: float) -> None:
 
 @contextmanager
 def beside_the_default(device: torch.device) -> Iterator[None]:
-    """On a GPU all is computed in a stream of its own: in the default one nothing is recorded."""
+    """Use a separate stream on a GPU, because CUDA cannot capture the default stream."""
     if device.type != "cuda":
         yield
         return
@@ -61,16 +63,17 @@ def beside_the_default(device: torch.device) -> Iterator[None]:
 
 
 class StepRunner:
-    """Takes a step of the optimizer for one lesson after another.
+    """Take optimizer steps on training instances, on a GPU by replaying CUDA graphs.
 
-    A small net on one graph at a time is some thousand kernels of a few microseconds each, and a
-    GPU waits for Python to launch them. So the first time that a lesson comes its step is done as
-    written, the second time it is recorded as a CUDA graph, and from then on that is replayed. The
-    recordings share their memory: they run one after the other, and of one of them nothing lasts
-    but the weights and what the optimizer remembers.
+    A small net on one graph takes some thousand kernels of a few microseconds each, and a GPU would
+    wait for Python to launch them. The first step on an instance therefore runs normally, the
+    second is captured as a CUDA graph, and later ones replay it. All captured graphs share one
+    memory pool. That is safe, because they run one after the other and only the weights and the
+    optimizer's state outlive a step.
 
     Args:
-        find_loss: of a lesson that is where the net is; it must not wait for the GPU.
+        find_loss: returns the loss of an instance on the net's device; it must not synchronise with
+            the GPU.
     """
 
     def __init__(
@@ -78,12 +81,12 @@ class StepRunner:
     ) -> None:
         self.optimizer, self.find_loss = optimizer, find_loss
         self._parameters = [own for group in optimizer.param_groups for own in group["params"]]
-        self._seen: dict[int, Any] = {}  # by identity, which is theirs as long as they are here
+        self._seen: dict[int, Any] = {}  # by id(), which is unique while the instances exist
         self._recorded: dict[int, tuple[torch.cuda.CUDAGraph, Tensor]] = {}
         self._memory: Any = None
 
     def __call__(self, lesson: Any) -> Tensor:
-        """The loss before the step, where the net is."""
+        """Take a step and return the loss before it, on the net's device."""
         key = id(lesson)
         if not self._parameters[0].is_cuda or key not in self._seen:
             self._seen[key] = lesson
@@ -95,11 +98,12 @@ class StepRunner:
         return loss.clone()
 
     def _record(self, lesson: Any) -> tuple[torch.cuda.CUDAGraph, Tensor]:
-        """Nothing is computed meanwhile."""
+        """Capture the step as a CUDA graph; capturing computes nothing."""
         if self._memory is None:
             self._memory = torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
-        self.optimizer.zero_grad()  # so that gradients, too, are in the memory of the recordings
+        # so that gradients, too, are allocated in the captured graphs' memory
+        self.optimizer.zero_grad()
         graph.capture_begin(self._memory, capture_error_mode="thread_local")
         loss = self._step(lesson)
         graph.capture_end()
@@ -114,25 +118,25 @@ class StepRunner:
         return loss.detach()
 
 
-EVEN, MOST = 0.3, 30.0  # of the weights of nodes: what all have; times the mean at most
+EVEN, MOST = 0.3, 30.0  # node weights: the part shared equally; the maximum, in means
 
 
 @dataclass(frozen=True, eq=False)
 class Lesson:
-    """A graph, and a decision of it that is good."""
+    """A training instance: a graph and a good decision for it."""
 
     evaluator: Evaluator
     inputs: Inputs
-    names: Tensor  # (ways, devices) int64: how else those that are alike may be called
-    actions: dict[str, Tensor]  # (1, nodes) int64 a task that is asked for
-    fixed: dict[str, Tensor]  # (1, nodes) int64 a task that is not
-    # (nodes,) float32 a task in which something is decided: how much a node's action counts. They
-    # add up to 1; of the placement those of all nodes whose device is decided are above 0.
+    names: Tensor  # (ways, devices) int64: all renamings of devices of the same kind
+    actions: dict[str, Tensor]  # (1, nodes) int64 per decided task
+    fixed: dict[str, Tensor]  # (1, nodes) int64 per task that is not decided
+    # (nodes,) float32 per task with decisions: the weight of each node's action. Weights add up to
+    # 1; for the placement, all nodes whose device is decided have a positive weight.
     weights: dict[str, Tensor]
 
 
 def make_lesson(evaluator: Evaluator, decision: Decision) -> Lesson:
-    """The decision as actions."""
+    """Return the training instance of a decision."""
     inputs = find_inputs(evaluator.graph)
     actions = find_actions(evaluator.graph, decision)
     marks = {task: own.float() for task, own in inputs.decides.items()}
@@ -146,9 +150,9 @@ def make_lesson(evaluator: Evaluator, decision: Decision) -> Lesson:
 
 @lru_cache
 def find_names(machine: Machine) -> Tensor:
-    """All ways (ways, devices) int64 to call the devices so that each stays of its kind.
+    """Return all renamings (ways, devices) int64 that map each device to one of its kind.
 
-    Of eight devices, as many as a policy knows, there are 40,320.
+    Eight equal devices, the policy's maximum, have 40,320.
     """
     own = machine.devices
     ways = permutations(range(len(own)))
@@ -156,11 +160,11 @@ def find_names(machine: Machine) -> Tensor:
 
 
 def weigh_devices(evaluator: Evaluator, decision: Decision) -> np.ndarray:
-    """Weights (nodes,) float32 of mean 1 over the nodes whose device is decided.
+    """Return weights (nodes,) float32 of mean 1 over the nodes whose device is decided.
 
-    EVEN of it goes to all alike, the rest by how much longer the step takes with the node alone on
-    the next device: most nodes are light, and to have one heavy node astray may cost as much as the
-    whole division gains.
+    The share EVEN is divided equally. The rest is divided by how much longer the step takes if the
+    node alone moves to the next device: most nodes are light, and one misplaced heavy node may cost
+    as much as the whole partition gains.
     """
     graph, devices = evaluator.graph, len(evaluator.machine)
     nodes, runtime = np.flatnonzero(graph.decides_device), evaluator.environment.runtime
@@ -177,14 +181,15 @@ def weigh_devices(evaluator: Evaluator, decision: Decision) -> np.ndarray:
 
 
 def call_as_the_policy(lesson: Lesson, log_chances: Tensor) -> Tensor:
-    """The devices (1, nodes), those that are alike called as the policy most likely calls them.
+    """Return the devices (1, nodes), equal devices renamed as the policy most likely names them.
 
-    Which of them is the first means nothing; a policy that is told the names of each lesson learns
-    that every division is as good the other way round, and decides for neither. All ways are
-    tried: that nobody waits for a GPU's answer is worth more than the least number of sums.
+    The names of equal devices mean nothing. A policy trained on the names of each instance would
+    learn that all permutations of a partition are equally good, and choose none of them. All
+    renamings are scored, because that needs no synchronisation with a GPU; a cheaper assignment
+    algorithm would.
 
     Args:
-        log_chances: (1, nodes, devices or more) of the policy.
+        log_chances: (1, nodes, devices or more) log probabilities of the policy.
     """
     devices, placement = lesson.names.shape[1], lesson.actions["placement"]
     if "placement" not in lesson.weights:
@@ -192,19 +197,19 @@ def call_as_the_policy(lesson: Lesson, log_chances: Tensor) -> Tensor:
     chances = log_chances.detach()[0, :, :devices].double()
     decided = (lesson.weights["placement"] > 0).double()
     parts = nn.functional.one_hot(placement[0], devices).double() * decided[:, None]
-    called = parts.T @ chances  # of the nodes of each part, by each name
+    called = parts.T @ chances  # [part, name]: log probabilities summed over the nodes of each part
     cells = lesson.names + devices * torch.arange(devices, device=called.device)
     best = called.flatten()[cells].sum(dim=1).argmax(keepdim=True)
     return lesson.names.index_select(0, best)[0].index_select(0, placement[0])[None]
 
 
 class Imitation:
-    """Learns lessons in turn, in an order drawn anew each time.
+    """Imitate training instances in turn, in a new random order each time.
 
     Attributes:
-        done: steps so far.
-        losses: of each of them, but of those since the last that was kept.
-        optimizer: what is to be kept of it, beside the policy and these two, to go on.
+        done: number of steps so far.
+        losses: of each step since the last checkpoint.
+        optimizer: its state must be saved with the policy, `done` and `losses` to resume.
     """
 
     def __init__(self, policy: Policy, steps: int, learning_rate: float, seed: int = 0) -> None:
@@ -216,7 +221,7 @@ class Imitation:
     def learn(
         self, lessons: Sequence[Lesson], keep: Callable[[], None] | None = None, every: int = 500
     ) -> None:
-        """Go on to the last step.
+        """Train up to the last step.
 
         Args:
             keep: called after each `every` steps.
@@ -245,14 +250,14 @@ class Imitation:
 
 
 def draw_order(lessons: int, steps: int, seed: int) -> np.ndarray:
-    """Which lesson in which step: (steps,) numbers; each once before any comes again."""
+    """Return the instance of each step (steps,); each comes once before any comes again."""
     random = np.random.default_rng(seed)
     rounds = [random.permutation(lessons) for _ in range(-(-steps // lessons))]
     return np.concatenate([np.zeros(0, np.int64), *rounds])[:steps]
 
 
 def move_lessons(lessons: Sequence[Lesson], device: torch.device) -> list[Lesson]:
-    """The same on another device; what lessons share stays shared."""
+    """Return the instances on another device; tensors that instances share stay shared."""
     inputs = {id(own): own.to(device) for own in (lesson.inputs for lesson in lessons)}
     names = {id(own): own.to(device) for own in (lesson.names for lesson in lessons)}
     return [
@@ -264,9 +269,9 @@ def move_lessons(lessons: Sequence[Lesson], device: torch.device) -> list[Lesson
 
 
 def find_loss(policy: Policy, lesson: Lesson) -> Tensor:
-    """Cross-entropy of a node, summed over the tasks.
+    """Return the cross-entropy per node, summed over the tasks.
 
-    Nothing in it asks a GPU for an answer, so that a step can be kept as one CUDA graph.
+    It never synchronises with the GPU, so that a step can be captured as one CUDA graph.
     """
     given: dict[str, Given] = dict(lesson.actions)
     if "placement" in given:

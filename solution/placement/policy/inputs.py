@@ -1,4 +1,4 @@
-"""What the policy reads of a graph: nothing of the devices, so that it moves between machines."""
+"""The policy's inputs. They describe the graph but no device, so a policy works on any machine."""
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -22,17 +22,17 @@ class Inputs:
     """A graph as tensors."""
 
     opcodes: Tensor  # (nodes,) int64
-    columns: Tensor  # (nodes, NUM_COLUMNS) float32, not scaled
-    edges: Tensor  # (2, 2 * edges) int64: to whom, from whom; both ways
-    votes: Votes  # of leaders, whose followers' neighbours are theirs
-    decides: dict[str, Tensor]  # (nodes,) bool a task: whose action counts
+    columns: Tensor  # (nodes, NUM_COLUMNS) float32, not standardised
+    edges: Tensor  # (2, 2 * edges) int64, rows [target, source], in both directions
+    votes: Votes  # of leaders; a follower's neighbours count as its leader's
+    decides: dict[str, Tensor]  # (nodes,) bool per task: nodes whose action counts
 
     @property
     def num_nodes(self) -> int:
         return len(self.opcodes)
 
     def to(self, device: torch.device) -> "Inputs":
-        """The same on another device, but for `decides`, which the policy does not read."""
+        """Move to another device, except `decides`, which the policy does not read."""
         if device == self.opcodes.device:
             return self
         votes = Votes(*(part.to(device) for part in self.votes))
@@ -40,9 +40,9 @@ class Inputs:
                        edges=self.edges.to(device), votes=votes)  # fmt: skip
 
 
-@lru_cache(maxsize=1024)  # as many as a training has
+@lru_cache(maxsize=1024)  # enough for the graphs of a training
 def find_inputs(graph: CostGraph) -> Inputs:
-    """Made once a graph."""
+    """Return the graph's inputs, computed once per graph."""
     own, other = graph.edges.T
     both = np.stack([np.concatenate([own, other]), np.concatenate([other, own])])
     decides = {"placement": graph.decides_device, "schedule": graph.decides_priority,
@@ -57,8 +57,11 @@ def find_inputs(graph: CostGraph) -> Inputs:
 
 
 def _find_votes(graph: CostGraph) -> Votes:
-    """A tensor speaks for both its ends, by the cube root of its bytes: the bytes alone would
-    leave all but the largest unheard, and their logarithm makes none louder than another."""
+    """Return the votes of each tensor between its two ends, weighted by the cube root of its bytes.
+
+    Bytes themselves would silence all but the largest tensors; their logarithm hardly distinguishes
+    them.
+    """
     ends = graph.leaders[graph.edges]
     weights = np.cbrt(graph.output_bytes[graph.edges[:, 1]])
     apart = (ends[:, 0] != ends[:, 1]) & (weights > 0)
@@ -70,8 +73,8 @@ def _find_votes(graph: CostGraph) -> Votes:
 
 
 def _find_columns(graph: CostGraph) -> np.ndarray:
-    """Columns (nodes, NUM_COLUMNS) float32: logarithms of costs and sizes, then what kind it is,
-    then where it is."""
+    """Return columns (nodes, NUM_COLUMNS) float32: log costs and sizes, kinds, then the
+    position."""
     count, consumers = graph.num_nodes, graph.consumers.counts()
     sizes = [
         graph.operations, graph.output_bytes,

@@ -1,8 +1,8 @@
-"""The parts of the policy network.
+"""Layers of the policy network.
 
 Sources: Hamilton et al., "Inductive Representation Learning on Large Graphs" (2017), with maximum
 pooling; Dai et al., "Transformer-XL" (2019), for the recurrence between segments; Zheng et al.,
-"Conditional random fields as recurrent neural networks" (2015), for the agreement of neighbours.
+"Conditional random fields as recurrent neural networks" (2015), for the mean-field iterations.
 """
 
 from typing import NamedTuple
@@ -11,14 +11,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-FIRST_STRENGTH = 1.0  # in logits, of neighbours that all agree; more cannot be learned through
-SETTLING = 3  # times as many sweeps where it decides as where it learns
-FIRM = 4.0  # times the strength, in the last of them
-CHUNK = 64  # segments whose attention is in memory at once where no gradient is asked for
+# initial coupling (logits if all neighbours agree); larger ones hinder gradients
+FIRST_STRENGTH = 1.0
+SETTLING = 3  # factor of the number of iterations at inference
+FIRM = 4.0  # factor of the coupling in the last iteration at inference
+CHUNK = 64  # segments whose attention is in memory at once at inference
 
 
 class GraphSage(nn.Module):
-    """h' = ReLU(F [h ; m] + g), m = max over neighbours of sigmoid(W h + b), 0 without any."""
+    """h' = ReLU(F [h ; m] + g), m = max over neighbours of sigmoid(W h + b), or 0 without
+    neighbours."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -26,7 +28,7 @@ class GraphSage(nn.Module):
         self.join = nn.Linear(2 * width, width)
 
     def forward(self, nodes: Tensor, edges: Tensor) -> Tensor:
-        """`nodes` (nodes, width), `edges` (2, edges): to whom, from whom."""
+        """`nodes` is (nodes, width), `edges` (2, edges) with rows [target, source]."""
         messages = torch.sigmoid(self.message(nodes))
         index = edges[0, :, None].expand(-1, nodes.shape[1])
         heard = torch.zeros_like(nodes).scatter_reduce(
@@ -36,22 +38,22 @@ class GraphSage(nn.Module):
 
 
 class NodeAlone(nn.Module):
-    """What stands in place of GraphSage where the topology is left out."""
+    """Replaces GraphSage in the ablation without topology: a layer on each node alone."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.join = nn.Linear(width, width)
 
     def forward(self, nodes: Tensor, edges: Tensor) -> Tensor:
-        """`nodes` (nodes, width); the edges are not looked at."""
+        """`nodes` is (nodes, width); the edges are ignored."""
         return F.relu(self.join(nodes))
 
 
 class SegmentAttention(nn.Module):
-    """A transformer layer in which a segment of nodes sees itself and the one before it.
+    """A transformer layer in which a segment of nodes attends to itself and the segment before it.
 
-    What it sees of the one before carries no gradient. There is no position: the graph embedding
-    has the topology; and no causal mask: decisions are made together.
+    No gradient flows into the earlier segment. There is no positional encoding, because the graph
+    embedding has the topology, and no causal mask, because all decisions are made together.
     """
 
     def __init__(self, width: int, heads: int, inner: int, segment: int, *, memory: bool) -> None:
@@ -64,7 +66,7 @@ class SegmentAttention(nn.Module):
         self.inner = nn.Sequential(nn.Linear(width, inner), nn.ReLU(), nn.Linear(inner, width))
 
     def forward(self, nodes: Tensor) -> Tensor:
-        """`nodes` (batch, nodes, width), in topological order; returns the same shape."""
+        """`nodes` is (batch, nodes, width), in topological order; returns the same shape."""
         batch, count, width = nodes.shape
         length = min(self.segment, count)
         segments = -(-count // length)
@@ -79,7 +81,8 @@ class SegmentAttention(nn.Module):
         return torch.cat(parts, dim=1).reshape(batch, -1, width)[:, :count]
 
     def _attend(self, pieces: Tensor, known: Tensor, first: int, last: int) -> Tensor:
-        """Segments first to last: (batch, last - first, length, width)."""
+        """Return the attention output of segments first ... last - 1: (batch, last - first,
+        length, width)."""
         own, valid = pieces[:, first:last], known[first:last]
         batch, segments, length, width = own.shape
         rows = self.before(own)
@@ -99,16 +102,17 @@ class SegmentAttention(nn.Module):
         return changed + self.inner(self.behind(changed))
 
     def _split(self, rows: Tensor) -> Tensor:
-        """(batch, segments, rows, width) as (batch * segments, heads, rows, width / heads)."""
+        """Reshape (batch, segments, rows, width) to (batch * segments, heads, rows, width /
+        heads)."""
         batch, segments, count, width = rows.shape
         return rows.reshape(batch * segments, count, self.heads, -1).transpose(1, 2)
 
 
 class WithoutAttention(nn.Module):
-    """What stands in place of SegmentAttention where it is left out.
+    """Replaces SegmentAttention in the ablation without attention.
 
     Args:
-        recurrent: nodes see each other through an LSTM, half of it each way; else each is alone.
+        recurrent: connect the nodes by a bidirectional LSTM; else each node is transformed alone.
     """
 
     def __init__(self, width: int, inner: int, *, recurrent: bool) -> None:
@@ -120,13 +124,13 @@ class WithoutAttention(nn.Module):
             self.lstm = nn.LSTM(width, width // 2, batch_first=True, bidirectional=True)
 
     def forward(self, nodes: Tensor) -> Tensor:
-        """`nodes` (batch, nodes, width), in topological order; returns the same shape."""
+        """`nodes` is (batch, nodes, width), in topological order; returns the same shape."""
         seen = nodes if self.before is None else nodes + self.lstm(self.before(nodes))[0]
         return seen + self.inner(self.behind(seen))
 
 
 class Modulation(nn.Module):
-    """c(x) = sigmoid(W mean x + b): a factor for each channel, shared by all layers."""
+    """c(x) = sigmoid(W mean x + b): a factor per channel, shared by all layers."""
 
     def __init__(self, width: int, kind: str) -> None:
         super().__init__()
@@ -134,7 +138,8 @@ class Modulation(nn.Module):
         self.factor = nn.Linear(width, width)
 
     def forward(self, nodes: Tensor) -> Tensor:
-        """`nodes` (nodes, width): factors (1, width) of the graph, or (nodes, width) of each."""
+        """`nodes` is (nodes, width); returns factors (1, width) of the graph or (nodes, width)
+        per node."""
         if self.kind == "none":
             return torch.ones_like(nodes[:1])
         seen = nodes if self.kind == "node" else nodes.mean(dim=0, keepdim=True)
@@ -142,7 +147,8 @@ class Modulation(nn.Module):
 
 
 class Votes(NamedTuple):
-    """Who has a say in the device of whom; the weights of each node's neighbours add up to 1."""
+    """Weighted edges between nodes that should share a device; each node's incoming weights sum
+    to 1."""
 
     to: Tensor  # (votes,) int64
     of: Tensor  # (votes,) int64
@@ -150,12 +156,12 @@ class Votes(NamedTuple):
 
 
 class Agreement(nn.Module):
-    """Sweeps of a mean field: what a node's neighbours are likely to do becomes likelier for it.
+    """Mean-field iterations: actions that a node's neighbours probably take become likelier for it.
 
-    Chances of nodes that are decided each for itself cut a graph wherever one of them errs; a few
-    strays cost more than they all save. While it learns, all sweeps are of one strength; where it
-    decides, there are SETTLING times as many and their strength grows, as a glass is cooled: who is
-    sure decides first, and those around follow. Ours: the document says nothing of it.
+    Independent decisions cut a graph at every mistake, and a few misplaced nodes cost more than a
+    good partition saves. In training, all iterations have the same coupling. At inference there are
+    SETTLING times as many and the coupling grows (annealing): confident nodes decide first, and
+    their neighbours follow. This is an addition; the document does not have it.
     """
 
     def __init__(self, sweeps: int) -> None:
@@ -164,7 +170,8 @@ class Agreement(nn.Module):
         self.strength = nn.Parameter(torch.tensor(FIRST_STRENGTH).expm1().log())
 
     def forward(self, logits: Tensor, votes: Votes) -> Tensor:
-        """`logits` (decisions, nodes, actions) of each node for itself; the same with votes."""
+        """Return `logits` (decisions, nodes, actions) of independent nodes after adding the
+        votes."""
         strength, agreed = nn.functional.softplus(self.strength), logits
         growth = torch.ones(self.sweeps)
         if not self.training:

@@ -1,8 +1,8 @@
-"""The policy: a whole graph in, the chances of every action of every node out.
+"""The policy network: from a whole graph to the probabilities of every action of every node.
 
-Graph embedding, modulation and the lower attention layers are shared; then come the tasks, one
-after the other, through one recurrent attention layer whose residual path carries what was decided
-before.
+Graph embedding, modulation and the lower attention layers are shared. Then the tasks follow one
+after the other through one recurrent attention layer, whose residual path carries the earlier
+decisions.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,29 +24,30 @@ from solution.placement.policy.layers import (
 from solution.placement.policy.settings import MAX_HEAD, PolicySettings
 
 OPCODE_WIDTH = 32
-# Actions (decisions, nodes), or what finds them by the logarithms of chances (1, nodes, actions).
+# Actions (decisions, nodes), or a function that returns them from log probabilities (1, nodes,
+# actions).
 Given = Tensor | Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """Actions of one task, for several decisions at once."""
+    """Actions of one task, for several decisions."""
 
     actions: Tensor  # (decisions, nodes) int64
-    log_chances: Tensor  # (decisions or 1, nodes, actions): of all actions
+    log_chances: Tensor  # (decisions or 1, nodes, actions): log probabilities of all actions
 
     def of_actions(self) -> Tensor:
-        """Logarithms of the chances (decisions, nodes) of the actions taken."""
+        """Log probabilities (decisions, nodes) of the chosen actions."""
         chances = self.log_chances.expand(len(self.actions), -1, -1)
         return chances.gather(2, self.actions[:, :, None])[:, :, 0]
 
     def entropy(self) -> Tensor:
-        """Entropy (decisions or 1, nodes); an action that is masked adds nothing."""
+        """Return the entropy (decisions or 1, nodes) in nats; a masked action adds nothing."""
         return -(self.log_chances.exp() * self.log_chances.clamp(min=-50)).sum(dim=2)
 
 
 class Policy(nn.Module):
-    """Made by its settings and nothing else."""
+    """The policy network, built from its settings alone."""
 
     def __init__(self, settings: PolicySettings) -> None:
         super().__init__()
@@ -80,7 +81,7 @@ class Policy(nn.Module):
         return SegmentAttention(own.width, own.heads, own.inner, own.segment, memory=own.memory)
 
     def set_scale(self, mean: Tensor, scale: Tensor) -> None:
-        """Standardise columns by those of the training graphs."""
+        """Standardise columns by the mean and scale of the training graphs."""
         self.mean.copy_(mean)
         self.scale.copy_(scale)
 
@@ -96,15 +97,16 @@ class Policy(nn.Module):
         """Decide all tasks that are not fixed.
 
         Args:
-            devices: how many there are; the head's others are never chosen.
-            decisions: how many to draw.
-            given: actions a task that were taken; then nothing is drawn.
-            generator: what draws; without it, and without `given`, the likeliest is taken.
-            fixed: actions (1, nodes) of the tasks that are not asked for; the others are told them
-                in every round, for they are what will run.
+            devices: number of devices; further outputs of the head are masked.
+            decisions: number of decisions to sample.
+            given: actions per task to evaluate; then nothing is sampled.
+            generator: random numbers for sampling; without it, and without `given`, the likeliest
+                actions are taken.
+            fixed: actions (1, nodes) of the tasks that are not decided; the other tasks see them in
+                every round, because they are what will run.
 
-        Rounds before the last hand on chances, and carry no gradient. All is computed on the
-        policy's device, wherever the arguments are.
+        Rounds before the last pass on probabilities, without gradients. Everything is computed on
+        the policy's device, wherever the arguments are.
         """
         device = self.mean.device
         inputs = inputs.to(device)
@@ -120,7 +122,8 @@ class Policy(nn.Module):
         return self._decide(inputs, shared, devices, decisions, given, generator, fixed)
 
     def _chances(self, task: str, soft: dict[str, Choice], fixed: dict[str, Tensor]) -> Tensor:
-        """Of one round (nodes, actions); all of what is fixed is at its action."""
+        """Return a round's probabilities (nodes, actions); a fixed task is one-hot at its
+        actions."""
         return (
             self._mark(task, fixed[task])[0] if task in fixed else soft[task].log_chances[0].exp()
         )
@@ -134,12 +137,14 @@ class Policy(nn.Module):
         return inputs.columns.new_zeros(inputs.num_nodes, own)
 
     def _share(self, inputs: Inputs, devices: int, fed: Tensor) -> tuple[Tensor, Tensor]:
-        """What all tasks share (1, nodes, width), and the factors of the modulation."""
+        """Return the state that all tasks share (1, nodes, width), and the factors of the
+        modulation."""
         columns = (inputs.columns - self.mean) * self.scale
-        # Not nn.Embedding's own way: its gradient on a GPU counts the opcodes there are.
+        # Not nn.Embedding: the gradient of its lookup synchronises with a GPU.
         embedded = self.opcodes.weight.index_select(0, inputs.opcodes)
         entered = self.enter(torch.cat([embedded, columns, fed], 1))
-        # A cut in two is another than a cut in four, also where the first two parts are asked for.
+        # The number of devices is an input: the first two parts of a cut in four differ from a cut
+        # in two.
         nodes = torch.relu(entered + self.devices.weight[min(devices, MAX_HEAD)])
         for layer in self.embedding:
             nodes = layer(nodes, inputs.edges)
@@ -161,7 +166,8 @@ class Policy(nn.Module):
         *,
         soft: bool = False,
     ) -> dict[str, Choice]:
-        """The tasks in turn; with `soft` a task is told chances instead of an action."""
+        """Decide the tasks in turn; with `soft`, later tasks see probabilities instead of
+        actions."""
         state, factor = found
         choices: dict[str, Choice] = {}
         told: Tensor | None = None
@@ -187,8 +193,10 @@ class Policy(nn.Module):
 
 
 def draw(chances: Tensor, decisions: int, generator: torch.Generator | None) -> Tensor:
-    """Actions (decisions, nodes) by the logarithms of their chances; the likeliest where nothing
-    draws. Adding Gumbel noise and taking the largest draws by the chances."""
+    """Return actions (decisions, nodes), sampled, or the likeliest if there is no generator.
+
+    Sampling uses the Gumbel-max trick: argmax(log p - log(-log u)) has the distribution p.
+    """
     if generator is None:
         return chances.argmax(dim=2).expand(decisions, -1)
     shape = (decisions, *chances.shape[1:])

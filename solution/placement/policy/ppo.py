@@ -1,11 +1,11 @@
-"""Proximal policy optimisation of a decision that is made in one step, for graphs.
+"""Proximal policy optimisation of graph decisions that are made in one step.
 
 Source: Schulman et al., "Proximal Policy Optimization Algorithms" (2017). A product of ratios over
 10,000 nodes is 0 or infinite after one step, so a decision's ratio is the geometric mean over its
-nodes, as Zheng et al., "Group Sequence Policy Optimization" (2025), have it for words. Clipped a
-node, what follows the decision's advantage is clipped and what chance had against it is not: the
-second step undoes the first. The advantage of a decision is its reward among those drawn for the
-same graph, so no value has to be learned.
+nodes, as Zheng et al., "Group Sequence Policy Optimization" (2025), use it for tokens. With
+clipping per node, changes along a decision's advantage are clipped but random changes against it
+are not, so the second step undoes the first. The advantage of a decision is its reward relative to
+the other samples of the same graph, so no value function is needed.
 """
 
 import math
@@ -44,14 +44,14 @@ from solution.system.files import make_folder
 
 
 def find_gain(change: Tensor, advantages: Tensor, ratio: str, clip: float) -> Tensor:
-    """The mean gain that is expected of a policy that has changed.
+    """Return the mean of the clipped surrogate objective.
 
     Args:
-        change: (decisions, parts) of the logarithm of each part's probability.
-        advantages: (decisions,) by how much each was better than others.
-        ratio: what is clipped: "mean", the geometric mean over a decision's parts; "graph", the
-            product over them; "node", each part's.
-        clip: a ratio counts from 1 - clip to 1 + clip; 0: however large it is.
+        change: (decisions, parts) change of the log probability of each part.
+        advantages: (decisions,) how much better each decision was than the others.
+        ratio: the ratio that is clipped: "mean", the geometric mean over a decision's parts;
+            "graph", the product over them; "node", each part's.
+        clip: ratios are clipped to 1 - clip ... 1 + clip; 0 turns clipping off.
     """
     if ratio == "graph":
         change = change.sum(dim=1, keepdim=True)
@@ -66,28 +66,29 @@ def find_gain(change: Tensor, advantages: Tensor, ratio: str, clip: float) -> Te
 
 @dataclass(frozen=True)
 class Update:
-    """What one update of one graph did."""
+    """Statistics of one update on one graph."""
 
     number: int
     graph: str
     mean_reward: float
     best_seconds: float
-    entropy: float  # of a node, in nats
-    seconds: float  # of the clock
+    entropy: float  # nats per node
+    seconds: float  # wall clock
 
 
 Watch = Callable[[Update], None]
 
 
 def ignore(update: Update) -> None:
-    """Watch nothing."""
+    """Ignore the statistics of an update."""
 
 
 class Trainer:
-    """A policy in training on some graphs; the same settings give the same policy.
+    """Train a policy on some graphs; the same settings give the same policy.
 
     Args:
-        budget: evaluations that each evaluator may have counted at the end; None: any number.
+        budget: maximum number of evaluations that each evaluator has counted at the end; None: no
+            maximum.
     """
 
     def __init__(
@@ -105,11 +106,12 @@ class Trainer:
         self.done = 0
 
     def train(self, watch: Watch = ignore, folder: Path | None = None, every: int = 10) -> None:
-        """Go on to the last update.
+        """Train up to the last update.
 
         Args:
-            folder: where checkpoints lie, one each `every` updates; a training that was stopped
-                goes on from the last one with the same decisions.
+            folder: for checkpoints, one each `every` updates; an interrupted training resumes from
+            the
+                last one and makes the same decisions.
         """
         if folder is not None:
             self.resume(folder)
@@ -125,7 +127,7 @@ class Trainer:
         return spent or self.done >= self.settings.updates
 
     def update(self, watch: Watch = ignore) -> None:
-        """Draw, evaluate and learn once, for the next graphs in turn."""
+        """Sample, evaluate and learn once on each of the next graphs."""
         for turn in range(self.settings.graphs):
             place = (self.done * self.settings.graphs + turn) % len(self.evaluators)
             watch(self._learn(self.evaluators[place]))
@@ -156,7 +158,7 @@ class Trainer:
                       entropy, clock)  # fmt: skip
 
     def _reward(self, evaluator: Evaluator, drawn: dict[str, Choice], place: int) -> float:
-        later = self.settings.samples - place - 1  # decisions that have one evaluation each
+        later = self.settings.samples - place - 1  # later decisions, which need an evaluation each
         left = TRIES if self.budget is None else self.budget - len(evaluator.curve) - later
         most = min(TRIES, left) if self.settings.repair else 1
         decision = make_decision(evaluator.base, drawn, place)
@@ -170,7 +172,7 @@ class Trainer:
         decides: dict[str, Tensor],
         advantages: Tensor,
     ) -> tuple[Tensor, float]:
-        """The loss, and the entropy of a node."""
+        """Return the loss and the entropy per node."""
         settings = self.settings
         weight = settings.entropy * (1 - self.done / settings.updates)
         loss, entropies = torch.zeros(()), []
@@ -181,8 +183,8 @@ class Trainer:
             change = (choice.of_actions() - before[task])[:, marks]
             gain = find_gain(change, advantages, settings.ratio, settings.clip)
             entropy = choice.entropy()[:, marks].mean()
-            # All nodes share an advantage, and one's part in it is about 1 / sqrt(nodes): a bonus
-            # that does not shrink as much is all that many nodes follow.
+            # All nodes share one advantage, and the part of each in it is about 1 / sqrt(nodes). An
+            # entropy bonus that does not shrink alike would dominate in large graphs.
             loss = loss - gain - weight / math.sqrt(int(marks.sum())) * entropy
             entropies.append(entropy.item())
         return loss, float(np.mean(entropies)) if entropies else 0.0
@@ -202,7 +204,7 @@ class Trainer:
         save_checkpoint(folder, tensors, {"fit": self._name, "done": self.done, "curves": curves})
 
     def resume(self, folder: Path) -> None:
-        """Go on from a checkpoint of the same training, if there is one."""
+        """Resume from a checkpoint of the same training, if there is one."""
         found = load_checkpoint(folder, self._name)
         if found is None:
             return
@@ -216,7 +218,7 @@ class Trainer:
             evaluator.restore(unpack_decision(f"best.{place}.", tensors), curve)
 
     def _describe(self) -> str:
-        """Which training it is; of another policy to begin with it is another."""
+        """Return a fingerprint of the settings and the initial policy."""
         graphs = [(e.graph.name, len(e.machine), e.tasks) for e in self.evaluators]
         begin = seal_tensors(self.policy.state_dict(), "")
         settings = asdict(self.settings), asdict(self.policy.settings)
@@ -224,7 +226,7 @@ class Trainer:
 
 
 def make_policy(settings: PolicySettings, evaluators: Sequence[Evaluator]) -> Policy:
-    """One that knows nothing but the scale of the inputs of these questions."""
+    """Return an untrained policy that standardises its inputs by these graphs."""
     policy = Policy(settings)
     scaler = fit_scaler(find_inputs(evaluator.graph).columns.numpy() for evaluator in evaluators)
     policy.set_scale(torch.from_numpy(scaler.mean), torch.from_numpy(scaler.scale))

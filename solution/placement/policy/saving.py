@@ -1,4 +1,4 @@
-"""A policy as a file: weights in safetensors, settings as JSON and a seal in it; no pickle."""
+"""Save a policy as one file: safetensors with JSON settings and a checksum inside; no pickle."""
 
 import json
 from dataclasses import asdict
@@ -21,7 +21,7 @@ MAX_BYTES = 64 << 20
 
 
 def save_policy(policy: Policy, path: Path) -> None:
-    """Write it as one file."""
+    """Write the policy as one file."""
     tensors = {name: value.contiguous() for name, value in policy.state_dict().items()}
     text = json.dumps(asdict(policy.settings))
     content = save(tensors, {SETTINGS: text, SEAL: seal_tensors(tensors, text)})
@@ -30,7 +30,7 @@ def save_policy(policy: Policy, path: Path) -> None:
 
 
 def load_policy(path: Path = SHIPPED) -> Policy:
-    """The policy of a file; raises InputError where it is none."""
+    """Read a policy; raise InputError if the file is not a valid one."""
     try:
         open_regular(path, "a policy", MAX_BYTES).close()
         with safe_open(path, framework="pt") as file:
@@ -53,7 +53,7 @@ def load_policy(path: Path = SHIPPED) -> Policy:
 
 
 def _read_settings(text: str) -> PolicySettings:
-    """Raises ValueError where there is no such network."""
+    """Return the settings; raise ValueError if they are not valid."""
     try:
         return TypeAdapter(PolicySettings).validate_json(text)
     except InputError as error:

@@ -7,14 +7,14 @@ from solution.placement.evaluation import PENALTY, TASKS
 from solution.placement.simulation.decision import FUSION_LEVELS, PRIORITY_LEVELS
 from solution.system.errors import InputError
 
-MAX_HEAD = 8  # devices that the placement head has; of fewer, the rest is masked
-GOING_ON = 5e-5  # learning rate of PPO that goes on from a trained policy; from scratch: 1e-4
+MAX_HEAD = 8  # outputs of the placement head; with fewer devices, the rest is masked
+GOING_ON = 5e-5  # learning rate of PPO after imitation; from scratch: 1e-4
 CHOICES = {
     "topology": ("sage", "none"),
     "attention": ("segments", "lstm", "none"),
     "modulation": ("graph", "node", "none"),
 }
-# The least and the most: a policy of any size can be asked for in a few letters of a file.
+# Minimum and maximum of each setting: a few bytes in a file could ask for a net of any size.
 SIZES = {
     "width": (1, MAX_WIDTH),
     "embedding_layers": (0, MAX_DEPTH),
@@ -29,20 +29,20 @@ SIZES = {
 
 @dataclass(frozen=True)
 class PolicySettings:
-    """The network. The shipped policy is narrower, and has one round.
+    """Settings of the network. The shipped policy is narrower, and has one round.
 
-    The defaults are the specification's, but that there is no dropout and no value net, and that
-    neighbours agree, which is ours.
+    The defaults are the specification's, except that there is no dropout and no value net, and that
+    neighbours vote on devices, which is an addition.
 
     Attributes:
         tasks: in the order in which they are decided.
         topology: "sage", or "none" for a layer on each node alone.
         attention: "segments", "lstm" for a recurrent net along the nodes, "none" for a layer on
             each node alone.
-        memory: whether a segment sees the one before it.
+        memory: whether a segment attends to the one before it.
         modulation: "graph", "node" or "none".
-        rounds: how often the actions' probabilities are fed back; 1: never.
-        agreement: sweeps in which neighbours agree on devices; 0: each node for itself.
+        rounds: number of passes; each after the first reads the probabilities of the one before.
+        agreement: mean-field iterations on devices; 0: nodes decide independently.
     """
 
     tasks: tuple[str, ...] = TASKS
@@ -72,24 +72,24 @@ class PolicySettings:
             raise InputError(f"width is {self.width}, expected a multiple of {self.heads} heads.")
 
     def actions(self, task: str) -> int:
-        """How many a node has."""
+        """Return the number of actions of a node in the task."""
         return {"placement": MAX_HEAD, "schedule": PRIORITY_LEVELS, "fusion": FUSION_LEVELS}[task]
 
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """PPO.
+    """Settings of PPO.
 
     Attributes:
-        updates: at most so many.
-        graphs: in each update so many, one after the other: each has `samples` decisions and
-            `epochs` steps of its own before the next one's are drawn.
-        ratio: what is clipped, of each task of a decision: "mean", the geometric mean over its
-            nodes; "graph", the product over them; "node", each node's.
-        clip: 0 turns clipping off, which is REINFORCE with one epoch.
-        repair: mend decisions that overfill a device; else they have the penalty as reward.
-        entropy: weight of its bonus, over the root of the nodes, falling to 0.
-        penalty: the reward of a decision that does not fit.
+        updates: maximum number.
+        graphs: graphs per update, one after the other: `samples` decisions and `epochs` steps on
+            one graph, then the next.
+        ratio: the probability ratio that is clipped, per task of a decision: "mean", the geometric
+            mean over its nodes; "graph", the product over them; "node", each node's.
+        clip: 0 turns clipping off; with one epoch, that is REINFORCE.
+        repair: repair decisions that overfill a device; else they get the penalty as reward.
+        entropy: weight of the entropy bonus, divided by sqrt(nodes); decays to 0.
+        penalty: reward of a decision that does not fit.
     """
 
     updates: int = 1000

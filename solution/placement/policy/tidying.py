@@ -1,7 +1,7 @@
-"""A decision without what does not matter: what can be learned from.
+"""Simplify a decision: remove arbitrary choices, so that a policy can imitate it.
 
-A search leaves behind whatever it tried that cost nothing: nodes on devices of their own, twenty
-levels where two say the same. Who imitates that learns noise.
+A search leaves behind whatever it tried that cost nothing: single nodes on other devices, twenty
+levels where two would do. A policy that imitates these learns noise.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,15 +13,15 @@ from solution.placement.baselines.lists import rank_places
 from solution.placement.evaluation import Evaluator
 from solution.placement.simulation.decision import Decision
 
-LOSS = 0.003  # of the runtime
+LOSS = 0.003  # maximum relative loss of runtime
 SWEEPS = 3
 
 
 def tidy(evaluator: Evaluator, decision: Decision) -> Decision:
-    """The decision in fewer words, at most LOSS slower.
+    """Return a simpler decision that is at most LOSS slower.
 
-    One level for all that is fused; upward ranks, or first come, first served, as priorities; and
-    each node where most of its neighbours are.
+    It tries one level for all fused nodes; upward ranks, or first come, first served, as
+    priorities; and each node on the device of most of its neighbours.
     """
     environment = evaluator.environment
     limit = environment.runtime(decision).seconds * (1 + LOSS)
@@ -42,7 +42,7 @@ def tidy(evaluator: Evaluator, decision: Decision) -> Decision:
 
 
 def _fuse_alike(evaluator: Evaluator, decision: Decision) -> Iterator[Decision]:
-    """All that may be fused, or what is."""
+    """Yield decisions with one fusion level: for all nodes, or for those that are fused now."""
     kernels = evaluator.environment.timeline(decision).groups
     nodes = np.arange(evaluator.graph.num_nodes)
     for fused in (np.ones_like(nodes), (kernels != nodes).astype(np.int64)):
@@ -58,7 +58,7 @@ def _rank_alike(evaluator: Evaluator, decision: Decision) -> Iterator[Decision]:
 def _gather(
     evaluator: Evaluator, decision: Decision, is_as_good: Callable[[Decision], bool]
 ) -> Decision:
-    """Every node once: to the device of most of its neighbours, where that is as good."""
+    """Move every node once to the device of most of its neighbours, if the result is as good."""
     graph, devices = evaluator.graph, len(evaluator.machine)
     for node in map(int, np.flatnonzero(graph.decides_device)):
         placement = decision.placement[graph.leaders]

@@ -1,5 +1,8 @@
-"""What decides how long a decision takes, compiled: a chain of kernels and transfers that wait for
-each other, from the last kernel that ends back to one that waits for nothing."""
+"""Find the critical chain of a decision, compiled.
+
+It is the chain of kernels and transfers that wait for each other, from the last kernel that ends
+back to one that waits for nothing.
+"""
 
 import numpy as np
 from numba import njit
@@ -9,14 +12,14 @@ from solution.placement.simulation.schedule import link_members
 
 @njit(cache=True, nogil=True)
 def find_chain(groups, placement, devices, start, end, in_start, in_of, sent, what):
-    """Which nodes (nodes,) bool are in the chain, or sent what it waited for.
+    """Return the nodes (nodes,) bool in the chain, or whose tensors it waited for.
 
     Args:
-        groups, start, end: (nodes,) the kernel of each node, called after its last node; when it
-            starts and ends.
+        groups, start, end: (nodes,) the kernel of each node, identified by its last node; when
+            it starts and ends.
         placement: (nodes,) int64.
-        sent, what: (transfers, 2) when each begins and ends, (transfers,) node * devices + device,
-            in the order in which they were put on their links.
+        sent, what: (transfers, 2) when each begins and ends, and (transfers,) node * devices +
+            device, in the order in which they were put on their links.
     """
     first, following = link_members(groups)
     before, arrival, ahead = find_waits(groups, placement, devices, start, end, what)
@@ -54,7 +57,10 @@ def find_chain(groups, placement, devices, start, end, in_start, in_of, sent, wh
 
 @njit(cache=True, nogil=True)
 def follow(transfer, groups, devices, end, sent, what, ahead, chain):
-    """The kernel that the first of the transfers waited for which kept this one waiting."""
+    """Return the kernel that sent the first of the transfers that this one queued behind.
+
+    It is the sender of this transfer itself if the link was free.
+    """
     kernel = groups[what[transfer] // devices]
     while sent[transfer, 0] > end[kernel]:  # the link was busy
         chain[what[transfer] // devices] = True
@@ -65,11 +71,14 @@ def follow(transfer, groups, devices, end, sent, what, ahead, chain):
 
 @njit(cache=True, nogil=True)
 def find_waits(groups, placement, devices, start, end, what):
-    """The kernel before each one (nodes,) on its device; of each tensor and device (nodes *
-    devices,) its transfer; the transfer before each one (transfers,) on its link. -1 for none."""
+    """Return the predecessor of each kernel and transfer; -1 for none.
+
+    Returns: the previous kernel (nodes,) on the same device; the transfer (nodes * devices,) of
+    each tensor to each device; the previous transfer (transfers,) on the same link.
+    """
     before, last = np.full(groups.size, -1), np.full(devices, -1)
     for node in np.argsort(start, kind="mergesort"):
-        if groups[node] == node and end[node] > start[node]:  # data keeps no device waiting
+        if groups[node] == node and end[node] > start[node]:  # data occupies no device
             before[node] = last[placement[node]]
             last[placement[node]] = node
     arrival, ahead = np.full(groups.size * devices, -1), np.full(what.size, -1)

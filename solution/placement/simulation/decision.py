@@ -1,4 +1,4 @@
-"""What is decided of a program, and what comes of it."""
+"""The decision about a program, and its simulated outcome."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from solution.placement.graphs.cost_graph import DATA, CostGraph
 from solution.placement.machine import Machine
 from solution.system.errors import InputError
 
-FUSION_LEVELS = 20  # 0 leaves a node alone
+FUSION_LEVELS = 20  # level 0: not fused
 PRIORITY_LEVELS = 20
 
 
@@ -18,8 +18,8 @@ PRIORITY_LEVELS = 20
 class Decision:
     """A device, a priority and a fusion level for every node.
 
-    A node has the device of its leader (CostGraph.leaders). Higher priorities run first; a fusion
-    has the highest of its nodes. Nodes are fused by falling level, those of one level consumers
+    A node has its leader's device (CostGraph.leaders). Higher priorities run first; a fusion has
+    the highest priority of its nodes. Nodes are fused by falling level; at one level, consumers
     first.
     """
 
@@ -29,7 +29,7 @@ class Decision:
 
 
 class Transfer(NamedTuple):
-    """A tensor that was sent."""
+    """A tensor that was sent to another device."""
 
     node: int
     source: int
@@ -40,7 +40,7 @@ class Transfer(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What a decision costs; where a `reason` is given it cannot be done."""
+    """The cost of a decision; `reason` says why it is invalid, or is None."""
 
     seconds: float
     peak_bytes: np.ndarray  # (devices,)
@@ -49,24 +49,24 @@ class Outcome:
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """When everything happened."""
+    """When each kernel and transfer started and ended."""
 
     outcome: Outcome
-    placement: np.ndarray  # (nodes,) int64, of leaders and their followers
-    groups: np.ndarray  # (nodes,) int64: the last node of the fusion that each is in
+    placement: np.ndarray  # (nodes,) int64, followers on their leader's device
+    groups: np.ndarray  # (nodes,) int64: the last node of each node's fusion
     start: np.ndarray  # (nodes,) float64 seconds of the node's fusion
     end: np.ndarray  # (nodes,)
     transfers: list[Transfer] = field(default_factory=list)
 
 
 def default_decision(graph: CostGraph, device: int = 0) -> Decision:
-    """Everything on one device, first come, first served, nothing fused."""
+    """Return a decision with all nodes on one device, first come, first served, nothing fused."""
     zeros = np.zeros(graph.num_nodes, np.int64)
     return Decision(zeros + device, zeros.astype(np.float64), zeros)
 
 
 def check_decision(graph: CostGraph, machine: Machine, decision: Decision) -> None:
-    """Raise InputError where the decision is not one of this graph on this machine."""
+    """Raise InputError if the decision does not belong to this graph and machine."""
     expected = (graph.num_nodes,)
     for name in ("placement", "priorities", "fusion"):
         shape = getattr(decision, name).shape
@@ -88,9 +88,9 @@ def _check_range(graph: CostGraph, what: str, values: np.ndarray, count: int) ->
 
 
 def check_groups(graph: CostGraph, placement: np.ndarray, groups: np.ndarray) -> None:
-    """Raise InputError where fusions `groups` (nodes,) that somebody else made cannot run.
+    """Raise InputError if given fusions `groups` (nodes,) cannot run.
 
-    Each node has the number of its fusion. Refused are a fusion that is split over devices, one
+    Each node has the number of its fusion. Rejected are a fusion that is split over devices, one
     with a node that runs no kernel, and fusions that wait for each other.
     """
     placement = placement[graph.leaders]

@@ -1,4 +1,4 @@
-"""The simulator: what a decision costs on a machine. Pure, deterministic, no random numbers."""
+"""The simulator: the cost of a decision on a machine. Pure and deterministic."""
 
 from typing import Any
 
@@ -23,8 +23,8 @@ from solution.placement.simulation.simulate import simulate
 class Environment:
     """A graph on a machine.
 
-    Raises InputError where a decision is not one of this graph and machine. A device that is
-    overfull is the reason of an Outcome.
+    Its methods raise InputError if a decision does not belong to this graph and machine. If a
+    device is overfull, the Outcome has a reason instead.
     """
 
     def __init__(self, graph: CostGraph, machine: Machine) -> None:
@@ -36,17 +36,18 @@ class Environment:
         )  # fmt: skip
 
     def runtime(self, decision: Decision) -> Outcome:
-        """What the decision costs."""
+        """Return the cost of the decision."""
         check_decision(self.graph, self.machine, decision)
         _, _, found = self._run(decision, recording=False)
         return self._judge(*found)
 
     def timeline(self, decision: Decision, groups: np.ndarray | None = None) -> Timeline:
-        """When everything happens.
+        """Return when each kernel and transfer starts and ends.
 
         Args:
-            groups: (nodes,) fusions that somebody else made, instead of those of the decision's
-                levels; each node has the number of its fusion.
+            groups: (nodes,) fusions to use instead of the decision's levels; each node has the
+            number of
+                its fusion.
         """
         check_decision(self.graph, self.machine, decision)
         placement = decision.placement[self.graph.leaders]
@@ -68,7 +69,7 @@ class Environment:
         return Timeline(outcome, placement, kernels, start[kernels], end[kernels], transfers)
 
     def find_critical(self, decision: Decision) -> np.ndarray:
-        """The nodes (k,) that decide how long it takes: see find_chain."""
+        """Return the nodes (k,) on the critical chain: see find_chain."""
         placement, groups, found = self._run(decision, recording=True)
         _, _, start, end, sent, what = found
         chain = find_chain(groups, placement, len(self.machine), start, end,
@@ -78,7 +79,7 @@ class Environment:
     def _run(
         self, decision: Decision, *, recording: bool
     ) -> tuple[np.ndarray, np.ndarray, tuple[Any, ...]]:
-        """Devices and kernels (nodes,), and what `simulate` says of them."""
+        """Return devices and kernels (nodes,), and the result of `simulate`."""
         placement = decision.placement[self.graph.leaders]
         groups = self._fuse(placement, decision)
         return (
@@ -106,7 +107,7 @@ class Environment:
 
 
 def _name_by_last(groups: np.ndarray) -> np.ndarray:
-    """The same fusions, each called after its last node."""
+    """Renumber fusions: each gets the number of its last node."""
     _, inverse = np.unique(groups, return_inverse=True)
     last = np.zeros(inverse.max() + 1, np.int64)
     np.maximum.at(last, inverse, np.arange(len(groups)))

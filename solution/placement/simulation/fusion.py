@@ -1,8 +1,8 @@
 """Fuse nodes into kernels by priority, compiled.
 
-A node is merged into what reads it where all its readers are one kernel already, on its device, and
-the kernel stays within its limits. So every kernel has one node that others read, its last, and
-kernels cannot wait for each other: no search for cycles is needed.
+A node is merged into its readers if they all are in one kernel on its device, and the kernel stays
+within its limits. So every kernel has a single node that other kernels read, its last, and kernels
+cannot wait for each other: no search for cycles is needed.
 """
 
 import numpy as np
@@ -10,12 +10,13 @@ from numba import njit
 
 from solution.placement.graphs.cost_graph import ELEMENTWISE, PRODUCT, REDUCTION
 
-MAX_SIZE = 64  # nodes of a kernel
+MAX_SIZE = 64  # maximum nodes of a kernel
 
 
 @njit(cache=True, nogil=True)
 def visiting_order(levels, num_levels):
-    """Nodes (k,) of a level above 0 by falling level, consumers first: a counting sort."""
+    """Return the nodes (k,) with a level above 0 by falling level, consumers first (counting
+    sort)."""
     counts = np.zeros(num_levels + 1, np.int64)
     for node in range(levels.size):
         counts[num_levels - 1 - levels[node] + 1] += 1
@@ -32,7 +33,7 @@ def visiting_order(levels, num_levels):
 
 @njit(cache=True, nogil=True)
 def find_root(parents, node):
-    """The last node of the kernel that a node is in; paths are halved on the way."""
+    """Return the last node of a node's kernel (union-find with path halving)."""
     while parents[node] != node:
         parents[node] = parents[parents[node]]
         node = parents[node]
@@ -41,7 +42,7 @@ def find_root(parents, node):
 
 @njit(cache=True, nogil=True)
 def fuse(kinds, start, of, placement, levels, num_levels):
-    """The kernel (nodes,) int64 of each node, called after its last node.
+    """Return the kernel (nodes,) int64 of each node, identified by the kernel's last node.
 
     Args:
         start, of: the consumers of each node (CostGraph.consumers).

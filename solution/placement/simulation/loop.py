@@ -1,17 +1,18 @@
-"""The event loop: what happens when a kernel starts or ends and a tensor arrives.
+"""The event loop of the simulator: kernels start and end, tensors arrive.
 
-The order of everything is fixed. Events of one time come by their codes: the end of kernel g has
-the code g, the arrival of tensor u on device k the code nodes + u * devices + k. When no event of
-that time is left, idle devices start, in their order, the ready kernel of the highest priority; of
-equal ones that which was ready first, then the first in topological order.
+The order of everything is fixed. Simultaneous events are ordered by their codes: the end of kernel
+g has the code g, the arrival of tensor u on device k the code nodes + u * devices + k. When no
+event of that time is left, each idle device, in order of number, starts its ready kernel of the
+highest priority; ties go to the kernel that was ready first, then to the first in topological
+order.
 
-A kernel's outputs are in memory from its start to the end of their last use, on its device; what
-was sent, from its arrival. What is resident (CostGraph.resident_bytes) is there all the time. The
+A kernel's outputs are in memory on its device from its start to the end of their last use; a sent
+copy, from its arrival. Resident bytes (CostGraph.resident_bytes) are in memory all the time. The
 sender keeps a tensor until it has arrived.
 
-Functions take a few matrices with named rows, and not a record of arrays: numba counts references
-to every array of a record at every call, which made the loop 20 times slower. What is left of that
-goes where a function stands inline: 20 to 30% of the loop's time.
+Functions take a few matrices with named rows, not a record of arrays: numba counts references to
+every array of a record at every call, which made the loop 20 times slower. The remaining counting
+disappears if functions are inlined, which saves 20 to 30% of the loop's time.
 """
 
 from numba import njit
@@ -43,7 +44,7 @@ from solution.placement.simulation.rows import (
 
 @njit(cache=True, nogil=True, forceinline=True)
 def push_event(times, codes, size, time, code):
-    """Put an event into the heap of `size`; the smallest time, then code, stands first."""
+    """Push an event onto the heap of `size`, which is ordered by time, then code."""
     place = size
     while place > 0:
         above = (place - 1) >> 1
@@ -56,7 +57,7 @@ def push_event(times, codes, size, time, code):
 
 @njit(cache=True, nogil=True, forceinline=True)
 def pop_event(times, codes, size):
-    """Take the first event out of a heap of `size`; its code."""
+    """Pop the first event of a heap of `size` and return its code."""
     code = codes[0]
     last_time, last_code = times[size - 1], codes[size - 1]
     place, end = 0, size - 1
@@ -81,7 +82,7 @@ def pop_event(times, codes, size):
 
 @njit(cache=True, nogil=True, forceinline=True)
 def is_before(costs, one, other):
-    """Whether kernel `one` starts before the `other` where both are ready."""
+    """Return whether kernel `one` starts before kernel `other` if both are ready."""
     if costs[LEVEL, one] != costs[LEVEL, other]:
         return costs[LEVEL, one] > costs[LEVEL, other]
     if costs[READY, one] != costs[READY, other]:
@@ -91,7 +92,7 @@ def is_before(costs, one, other):
 
 @njit(cache=True, nogil=True, forceinline=True)
 def push_kernel(heap, base, size, kernel, costs):
-    """Put a ready kernel into the heap of `size` that begins at `base`."""
+    """Push a ready kernel onto the heap of `size` that begins at `base`."""
     place = size
     while place > 0:
         above = (place - 1) >> 1
@@ -104,7 +105,7 @@ def push_kernel(heap, base, size, kernel, costs):
 
 @njit(cache=True, nogil=True, forceinline=True)
 def pop_kernel(heap, base, size, costs):
-    """Take the first kernel out of the heap of `size` that begins at `base`."""
+    """Pop the first kernel of the heap of `size` that begins at `base`."""
     found, last = heap[base], heap[base + size - 1]
     place, end = 0, size - 1
     while True:
@@ -123,7 +124,7 @@ def pop_kernel(heap, base, size, costs):
 
 @njit(cache=True, nogil=True, forceinline=True)
 def held(nodes, costs, node, device):
-    """Bytes of a tensor's copy; the resident ones are there anyway."""
+    """Return the bytes of a tensor's copy; 0 for a resident tensor on its device."""
     if costs[RESIDENT, node] > 0 and nodes[DEVICE, node] == device:
         return 0.0
     return costs[OUTPUT, node]
@@ -131,7 +132,7 @@ def held(nodes, costs, node, device):
 
 @njit(cache=True, nogil=True, forceinline=True)
 def take_memory(devices, device, amount):
-    """Bytes more are in use."""
+    """Allocate `amount` bytes and update the device's peak."""
     devices[USED, device] += amount
     if devices[USED, device] > devices[PEAK, device]:
         devices[PEAK, device] = devices[USED, device]
@@ -139,7 +140,7 @@ def take_memory(devices, device, amount):
 
 @njit(cache=True, nogil=True, forceinline=True)
 def start_kernel(nodes, costs, out_start, uses, devices, times, codes, counts, kernel, time):
-    """Take memory for all that the kernel writes; its end is an event."""
+    """Start a kernel: allocate its outputs and push the event of its end."""
     device = nodes[DEVICE, kernel]
     num_devices = devices.shape[1]
     node = nodes[FIRST, kernel]
@@ -158,7 +159,7 @@ def start_kernel(nodes, costs, out_start, uses, devices, times, codes, counts, k
 def make_ready(
     nodes, costs, out_start, uses, devices, queues, heap, times, codes, counts, kernel, time
 ):
-    """All that the kernel reads is there. What is data ends at once."""
+    """Handle a kernel whose inputs are all on its device; data ends at once."""
     costs[READY, kernel] = time
     if nodes[KIND, kernel] == DATA:
         start_kernel(nodes, costs, out_start, uses, devices, times, codes, counts, kernel, time)
@@ -170,7 +171,7 @@ def make_ready(
 
 @njit(cache=True, nogil=True, forceinline=True)
 def use_up(nodes, costs, uses, devices, node, device):
-    """One use of a copy less; after the last its memory is free."""
+    """Count down the uses of a copy; free its memory after the last."""
     place = node * devices.shape[1] + device
     uses[place] -= 1
     if uses[place] == 0:
@@ -182,7 +183,7 @@ def deliver(
     nodes, costs, out_start, out_of, uses, devices, queues, heap, times, codes, counts, node,
     device, time,
 ):  # fmt: skip
-    """A tensor is on a device: the kernels there that read it wait for one edge less."""
+    """Handle the arrival of a tensor on a device: its readers there wait for one edge less."""
     for place in range(out_start[node], out_start[node + 1]):
         reader = out_of[place]
         kernel = nodes[KERNEL, reader]
@@ -197,7 +198,7 @@ def deliver(
 
 @njit(cache=True, nogil=True, forceinline=True)
 def send(nodes, costs, uses, devices, links, rates, times, codes, counts, sent, what, node, time):
-    """Put a tensor on the link to each device that reads it, in their order."""
+    """Queue a tensor on the link to each device that reads it, in order of devices."""
     own, num_devices = nodes[DEVICE, node], devices.shape[1]
     for device in range(num_devices):
         code = node * num_devices + device
@@ -219,7 +220,7 @@ def end_kernel(
     nodes, costs, in_start, in_of, out_start, out_of, uses, devices, queues, heap, links, rates,
     times, codes, counts, sent, what, kernel, time,
 ):  # fmt: skip
-    """Hand on what the kernel wrote, and let go of what it read."""
+    """End a kernel: send its outputs and release its inputs."""
     device, num_devices = nodes[DEVICE, kernel], devices.shape[1]
     if nodes[KIND, kernel] != DATA:
         queues[RUNNING, device] = -1
@@ -244,7 +245,7 @@ def end_kernel(
 
 @njit(cache=True, nogil=True, forceinline=True)
 def start_idle(nodes, costs, out_start, uses, devices, queues, heap, times, codes, counts, time):
-    """Every idle device takes its first ready kernel."""
+    """Start the first ready kernel of every idle device."""
     for device in range(devices.shape[1]):
         if queues[RUNNING, device] < 0 and queues[SIZE, device] > 0:
             kernel = pop_kernel(heap, queues[BASE, device], queues[SIZE, device], costs)
@@ -258,7 +259,7 @@ def run(
     nodes, costs, in_start, in_of, out_start, out_of, uses, devices, queues, heap, links, rates,
     times, codes, counts, sent, what,
 ):  # fmt: skip
-    """Run everything; the seconds at which the last event happened."""
+    """Run all events; return the seconds of the last one."""
     num_nodes, num_devices, time = nodes.shape[1], devices.shape[1], 0.0
     for kernel in range(num_nodes):
         if nodes[KERNEL, kernel] == kernel and nodes[WAITING, kernel] == 0:

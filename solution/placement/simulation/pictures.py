@@ -1,4 +1,4 @@
-"""A timeline for people: a picture, and a trace that Chrome and Perfetto open (chrome://tracing)."""
+"""Draw a timeline, and write it as a trace for Chrome and Perfetto (chrome://tracing)."""
 
 import json
 from collections.abc import Iterator
@@ -19,19 +19,19 @@ MAX_BARS = 40_000
 
 
 def find_kernels(graph: CostGraph, line: Timeline) -> np.ndarray:
-    """The kernels (k,) int64 of a timeline, each called after its last node."""
+    """Return the kernels (k,) int64 of a timeline, each identified by its last node."""
     is_last = line.groups == np.arange(graph.num_nodes)
     return np.flatnonzero(is_last & (graph.fusion_kinds != DATA))
 
 
 def name_kernel(graph: CostGraph, sizes: np.ndarray, kernel: int) -> str:
-    """Such as "dot" or "add and 3 more"."""
+    """Return a name such as "dot" or "add and 3 more"."""
     name = OPCODES.get(int(graph.opcodes[kernel]), "merged")
     return name if sizes[kernel] == 1 else f"{name} and {sizes[kernel] - 1} more"
 
 
 def write_trace(graph: CostGraph, machine: Machine, line: Timeline, path: Path) -> None:
-    """Write the Trace Event Format: a row a device, and one for each link that was used."""
+    """Write the Trace Event Format: a row per device, and one per link that was used."""
     trace = {"traceEvents": list(_trace(graph, machine, line)), "displayTimeUnit": "ms"}
     with replace_file(path) as temporary:
         temporary.write_text(json.dumps(trace), encoding="utf-8")
@@ -66,9 +66,9 @@ def _event(name: str, row: int, start: float, end: float, facts: dict[str, int])
 
 
 def draw_timeline(graph: CostGraph, machine: Machine, line: Timeline, path: Path) -> None:
-    """Draw kernels as bars a device, and what each device sends below them.
+    """Draw kernels as bars, a row per device, and each device's transfers below.
 
-    Of more than 40,000 kernels the longest are drawn.
+    Of more than 40,000 kernels, only the longest are drawn.
     """
     from matplotlib.figure import Figure
 

@@ -1,4 +1,4 @@
-"""What the event loop needs of kernels: their nodes, their costs, what they wait for; compiled."""
+"""Prepare kernels for the event loop: their nodes, costs and dependencies; compiled."""
 
 import numpy as np
 from numba import njit
@@ -9,7 +9,8 @@ from solution.placement.machine import BYTES, LAUNCH, OPERATIONS
 
 @njit(cache=True, nogil=True)
 def link_members(groups):
-    """Chains of the nodes of each kernel, in order: the first and the next of each, or -1."""
+    """Return linked lists of each kernel's nodes, in order: the first node, and each node's next
+    or -1."""
     count = groups.size
     first, following = np.full(count, -1), np.full(count, -1)
     for node in range(count - 1, -1, -1):
@@ -22,7 +23,7 @@ def link_members(groups):
 def cost_kernels(
     operations, bytes_out, kinds, first, following, groups, producers, consumers, table, placement
 ):
-    """Seconds (nodes,) of the kernel called after each node; 0 for nodes that end none.
+    """Return seconds (nodes,) of the kernel that ends in each node; 0 for nodes that end none.
 
     A kernel costs its operations, one launch, and only the bytes that cross its border, each tensor
     once.
@@ -57,11 +58,11 @@ def cost_kernels(
 
 @njit(cache=True, nogil=True)
 def prepare(groups, placement, priorities, in_start, in_of, num_devices):
-    """What the loop counts down, and each kernel's priority: the highest of its nodes.
+    """Return the loop's counters and each kernel's priority, the highest of its nodes.
 
     Returns:
-        waiting (nodes,): edges into each kernel; uses (nodes * devices,): edges out of each tensor
-        to kernels on each device, on its own one also the transfers; levels (nodes,).
+        waiting (nodes,): edges into each kernel; uses (nodes * devices,): edges from each tensor to
+        kernels on each device, on its own device also its transfers; levels (nodes,).
     """
     count = groups.size
     waiting, uses = np.zeros(count, np.int32), np.zeros(count * num_devices, np.int32)

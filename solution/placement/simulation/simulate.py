@@ -1,4 +1,4 @@
-"""One run of the simulator, compiled: lay out what the loop needs, and run it."""
+"""Run the simulator once, compiled: prepare the loop's arrays and run it."""
 
 import numpy as np
 from numba import njit
@@ -20,7 +20,8 @@ from solution.placement.simulation.schedule import cost_kernels, link_members, p
 
 @njit(cache=True, nogil=True)
 def simulate(arrays, placement, groups, priorities, recording):
-    """Seconds, peaks (devices,), start and end (nodes,) of kernels, and what was sent when."""
+    """Return seconds, peaks (devices,), start and end (nodes,) of kernels, and the transfers'
+    times."""
     (kinds, operations, bytes_out, resident, in_start, in_of, out_start, out_of, table, latency,
      bandwidth) = arrays  # fmt: skip
     count, devices = kinds.size, len(table)
@@ -49,7 +50,7 @@ def simulate(arrays, placement, groups, priorities, recording):
 
 @njit(cache=True, nogil=True)
 def lay_out(nodes, costs, uses, queues, used):
-    """Begin with what is resident, and divide the heap of kernels; how many transfers there are."""
+    """Allocate resident tensors and the kernel heaps; return the number of transfers."""
     sends, devices = 0, used.shape[1]
     for node in range(nodes.shape[1]):
         own = nodes[DEVICE, node]
