@@ -30,8 +30,8 @@ from solution.choosing.search import Budget, search
 from solution.choosing.space import draw_new
 from solution.choosing.verdict import Verdict
 from solution.collecting.children import Child, Limits, choose_core
-from solution.collecting.collect import Workers
 from solution.collecting.families import draw_settings, write_file
+from solution.collecting.labelling import Workers
 from solution.domain.vocabulary import OPTION_NAMES
 from solution.serving.bundle import load_bundle
 from solution.system.files import replace_file

@@ -17,7 +17,7 @@ import polars as pl
 from solution.collecting.builder import Builder
 from solution.collecting.child import Compile, Load, Open, Run
 from solution.collecting.children import Child, Limits, choose_core
-from solution.collecting.collect import ProgramCollection, Settings, Workers
+from solution.collecting.collect import ProgramCollection, Settings
 from solution.collecting.journal import (
     CANDIDATE_FILE,
     CANDIDATES,
@@ -28,6 +28,7 @@ from solution.collecting.journal import (
     read_log,
     read_state,
 )
+from solution.collecting.labelling import Workers
 from solution.collecting.options import OptionSpace
 from solution.collecting.passes import Passes
 from solution.collecting.program import Program, read_programs

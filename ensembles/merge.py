@@ -15,6 +15,7 @@ import polars as pl
 from ensembles.recipe import Recipe, check_members, check_place, check_recipe, make_recipe
 from ensembles.votes import Method, combine, scale
 from solution.domain import predictions
+from solution.domain.labels import warn_of_estimates
 from solution.domain.metrics import score_predictions
 from solution.domain.predictions import KEYS, RANKING_SCHEMA, REQUEST_KEYS
 from solution.runs.folder import EXPERIMENTS, QUICK_LOOK, Run
@@ -170,6 +171,8 @@ def find_missing(run: Run, recipe: Recipe) -> list[str]:
 def describe_caveats(run: Run, recipe: Recipe) -> list[str]:
     """What people should know of the recipe's scores in the run before they believe them."""
     sentences = []
+    if estimates := warn_of_estimates(run.label_sources()):
+        sentences.append(f"{estimates} The scores say how well the estimates are predicted.")
     if run.is_quick:
         sentences.append(
             f"This is a quick look, by `--limit`: {QUICK_LOOK}. Its scores mean little."

@@ -55,12 +55,17 @@ def write_table(graphs: Iterable[Graph], path: Path) -> pl.LazyFrame:
     return pl.scan_parquet(path, glob=False)
 
 
+def _name_options(graph: Graph) -> tuple[str, ...]:
+    return () if graph.options is None else graph.option_names
+
+
 def _check_alike(graphs: Iterable[Graph], first: Graph) -> Iterator[Graph]:
     for graph in graphs:
-        if (graph.options is None) != (first.options is None):
+        if _name_options(graph) != _name_options(first):
             raise InputError(
                 f"{graph.name} and {first.name}: one has compile options and the other has none, "
-                "so their tables have different columns. Give a folder for each."
+                "or those of another target, so their tables have different columns. Give a folder "
+                "for each."
             )
         yield graph
 

@@ -8,6 +8,7 @@ from rich.text import Text
 from solution.analysis import measures
 from solution.data.scan import aggregate
 from solution.domain.graph import Graph
+from solution.domain.labels import TIMED, warn_of_estimates
 from solution.domain.vocabulary import (
     LAYOUT_TENSORS,
     MAX_RANK,
@@ -48,6 +49,8 @@ def show_summaries(summaries: pl.DataFrame) -> Table:
         "Equal: configurations that repeat another. Spread: slowest over fastest runtime, "
         "median; empty where there are no labels."
     )
+    if words := warn_of_estimates(summaries.filter("labelled")["label_source"]):
+        table.caption += f" {words}"
     return table
 
 
@@ -76,7 +79,8 @@ def _show_sizes(graph: Graph) -> Table:
     }
     for name, count in counts.items():
         table.add_row(name, f"{count:,}")
-    table.add_row("labels", "yes" if graph.runtimes is not None else "no")
+    labels = "yes" if graph.label_source == TIMED else graph.label_source
+    table.add_row("labels", labels if graph.runtimes is not None else "no")
     return table
 
 
@@ -144,7 +148,8 @@ def _show_tiles(graph: Graph) -> Table:
 def _show_runtimes(graph: Graph) -> Table:
     assert graph.runtimes is not None
     unit = "ns" if graph.collection.kind == "layout" else "over normaliser"
-    table = make_table(Text(f"Runtimes ({unit})"), expendable=("75%", "25%"))
+    of = "Runtimes" if graph.label_source == TIMED else "Estimated runtimes"
+    table = make_table(Text(f"{of} ({unit})"), expendable=("75%", "25%"))
     for quantile in QUANTILES:
         table.add_column(f"{quantile:.0%}", justify="right", no_wrap=True)
     table.add_column("Slowest / fastest", justify="right", no_wrap=True)
@@ -160,7 +165,7 @@ def _show_gain(graph: Graph) -> Table:
     table.add_column("Value", justify="right")
     gain = measures.gain_over_compiler(graph)
     table.add_row("(slowest - fastest) / mean", f"{measures.relative_range(graph):.3f}")
-    told = "it was not measured" if gain is None else f"{gain:.1%}"
+    told = "it has no label" if gain is None else f"{gain:.1%}"
     table.add_row("fastest over the compiler's own configuration", told)
     return table
 

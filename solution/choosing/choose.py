@@ -23,11 +23,11 @@ from solution.choosing.search import MEASURED, Budget, search
 from solution.choosing.space import name_choices
 from solution.choosing.verdict import ROUNDS, Verdict
 from solution.collecting.children import Child, ChildDiedError, Limits, choose_core
-from solution.collecting.collect import Workers
 from solution.collecting.comparison import RULES
 from solution.collecting.compiler import check_installed
 from solution.collecting.given import give_arguments
 from solution.collecting.identity import describe_machine
+from solution.collecting.labelling import Workers
 from solution.collecting.program import Program, Wanted, read_programs
 from solution.serving.bundle import Bundle
 from solution.system.errors import InputError

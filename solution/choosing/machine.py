@@ -19,8 +19,8 @@ from solution.choosing.verdict import ROUNDS, Verdict, judge
 from solution.collecting.builder import Builder
 from solution.collecting.child import WARM_UPS, Compile, Optimise, Refusal
 from solution.collecting.children import ChildDiedError
-from solution.collecting.collect import Workers
 from solution.collecting.journal import SOUND
+from solution.collecting.labelling import Workers
 from solution.collecting.loaded import Loaded
 from solution.collecting.timing import MIN_RUNS
 

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from solution.collecting.children import Child, lease_core
-from solution.collecting.collect import Settings, Workers
+from solution.collecting.collect import Settings
 from solution.collecting.compiler import check_installed
-from solution.collecting.program import Program, name_program, read_programs
+from solution.collecting.labelling import open_workers
+from solution.collecting.program import Program, name_program
 from solution.collecting.records import Place
-from solution.collecting.session import Finished, check_names, collect_one, share_time
+from solution.collecting.session import Finished, check_names, collect_one, read_all, share_time
 from solution.collecting.spaces import CompilerSpace
 from solution.system.errors import InputError
 from solution.system.parcel import pack_folder, unpack_folder
@@ -59,15 +59,14 @@ class Collector:
             return finished, pack_folder(out)
 
     def _collect(self, path: Path, place: Place, deadline: float, report: Report) -> list[Finished]:
-        begin, limits = time.monotonic(), self.settings.limits
+        begin, settings = time.monotonic(), self.settings
 
         def tell(note: str) -> None:
             report(round(time.monotonic() - begin), round(deadline - begin), note)
 
-        with lease_core() as core, Child(limits, core) as compiling, Child(limits, core) as timing:
-            programs = list(read_programs(path, compiling, self.settings.wanted))
+        with open_workers(settings.target, settings.limits, processes=1) as workers:
+            programs = list(read_all(path, workers, settings))
             check_names([program.name for program in programs])
-            workers = Workers(compiling, timing)
             return [
                 collect_one(program, self.make_space, place, own, workers, tell)
                 for program, own in share_time(programs, self.settings, deadline)

@@ -48,6 +48,7 @@ class Lower:
     """Reply: the module's bytes and the arguments, or none, by name of the program."""
 
     path: Path
+    platform: str = "cpu"  # that a function of jax is lowered for
 
 
 @dataclass(frozen=True)
@@ -230,7 +231,7 @@ class Workshop:
     def _lower(self, request: Lower) -> Any:
         from solution.collecting.program_file import lower_file
 
-        return lower_file(self._compiler, request.path)
+        return lower_file(self._compiler, request.path, request.platform)
 
     def _parse(self, request: Parse) -> bytes:
         if request.form == STABLEHLO:

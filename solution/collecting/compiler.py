@@ -84,16 +84,23 @@ class Compiler:
         return str(self._client.platform)
 
     def lower(
-        self, function: Callable[..., Any], arguments: Sequence[Any]
+        self, function: Callable[..., Any], arguments: Sequence[Any], platform: str = "cpu"
     ) -> tuple[bytes, list[np.ndarray | None]]:
         """The module of a function as jax makes it, and its arguments in the order of the module.
 
         Arguments are trees of arrays; their leaves become parameters, also those not used. Of a
         jax.ShapeDtypeStruct, which has no numbers, there is None.
+
+        Args:
+            platform: cpu or tpu: jax writes a few functions in other instructions for a TPU.
         """
         leaves = self._jax.tree_util.tree_leaves(arguments)
         with self._jax.default_device(self._device):
-            lowered = self._jax.jit(function, keep_unused=True).lower(*arguments)
+            jitted = self._jax.jit(function, keep_unused=True)
+            if platform == "cpu":
+                lowered = jitted.lower(*arguments)
+            else:
+                lowered = jitted.trace(*arguments).lower(lowering_platforms=(platform,))
             module = lowered.compiler_ir("hlo").as_serialized_hlo_module_proto()
             values = [self._find_numbers(leaf) for leaf in leaves]
         return module, values

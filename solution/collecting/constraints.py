@@ -14,7 +14,7 @@ from solution.collecting.portable import FreshIds, make_portable, replace_instru
 from solution.data.hlo.messages import MESSAGES, instructions
 from solution.domain.vocabulary import LAYOUT_UNSET, MAX_RANK
 
-OUTPUT = 0  # of the three tensors; 1 and 2 are the first and the second operand
+OUTPUT, INPUT = 0, 1  # of the three tensors; 1 and 2 are the first and the second operand
 MIN_RANK = 2  # below there is nothing to choose
 NUM_TENSORS = {"reshape": 2, "dot": 3, "convolution": 3}
 # By the id of an instruction: which of its three tensors, and its layout, minor to major.
@@ -87,6 +87,7 @@ def _constrain_computation(computation: Any, wanted: Wanted, fresh: FreshIds) ->
         written.append(instruction)
         if OUTPUT in places:
             added = _add_constraint(own, instruction.shape, places[OUTPUT], fresh)
+            added.metadata.CopyFrom(instruction.metadata)  # it may take the instruction's stead
             renamed[own] = added.id
             shapes[added.id] = instruction.shape
             written.append(added)

@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 
 from solution.collecting.identity import ADVICE, check_identity
+from solution.collecting.spaces import read_configuration
 from solution.collecting.timing import SCHEMA
 from solution.system.errors import InputError
 from solution.system.files import make_folder, remove_leftovers, write_sealed
@@ -37,13 +38,18 @@ class Journal:
     """The three files, and their content in memory."""
 
     def __init__(
-        self, folder: Path, identity: Mapping[str, Any], earlier: Mapping[str, Any] | None = None
+        self,
+        folder: Path,
+        identity: Mapping[str, Any],
+        earlier: Mapping[str, Any] | None = None,
+        schema: pl.Schema = CANDIDATES,
     ) -> None:
         """Open the folder, or make it.
 
         Args:
             identity: what must be the same where a collection goes on.
             earlier: what of it stands for keys that older records do not have.
+            schema: of the candidates: CANDIDATES, and perhaps more columns.
 
         Raises:
             InputError: the folder is of another program, compiler, machine or search.
@@ -52,7 +58,7 @@ class Journal:
         make_folder(folder)
         remove_leftovers(folder)
         self.state = self._open_state(dict(identity), dict(earlier or {}))
-        self.candidates = read_log(folder / CANDIDATE_FILE, CANDIDATES)
+        self.candidates = read_log(folder / CANDIDATE_FILE, schema)
         self.repeats = read_log(folder / REPEAT_FILE, SCHEMA)
 
     @property
@@ -71,11 +77,17 @@ class Journal:
         return 0 if last is None else int(last) + 1  # type: ignore[arg-type]
 
     def add_candidate(
-        self, config: str, values: np.ndarray, status: str, note: str, seconds: float
+        self, config: str, values: np.ndarray, status: str, note: str, seconds: float, *more: Any
     ) -> None:
-        """Remember what became of a configuration, and write it down."""
+        """Remember what became of a configuration, and write it down.
+
+        Args:
+            more: the columns that the schema has beside those of CANDIDATES.
+        """
         row = pl.DataFrame(
-            [(config, values.tobytes(), status, note, seconds)], CANDIDATES, orient="row"
+            [(config, values.tobytes(), status, note, seconds, *more)],
+            self.candidates.schema,
+            orient="row",
         )
         self.candidates = pl.concat([self.candidates, row])
         self._write(self.candidates, CANDIDATE_FILE)
@@ -97,6 +109,11 @@ class Journal:
     def sound(self) -> pl.DataFrame:
         """The configurations that compile and compute what they should."""
         return self.candidates.filter(pl.col("status") == SOUND)
+
+    def read_values(self, config: str, like: np.ndarray) -> np.ndarray:
+        """The numbers of a configuration, of the type and shape of another one."""
+        rows = self.candidates.filter(pl.col("config") == config)
+        return read_configuration(rows["values"][0], like)
 
     def find_failure(self) -> str:
         """Why most of those that failed did; empty where none did."""

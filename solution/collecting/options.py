@@ -16,6 +16,7 @@ import numpy as np
 from solution.collecting.compiler import Flags
 from solution.collecting.program import Program
 from solution.collecting.spaces import CHOOSE
+from solution.collecting.target import Target
 from solution.domain.vocabulary import OPTION_CHOICES, OPTION_NAMES
 from solution.system.errors import InputError
 
@@ -49,10 +50,20 @@ IN_TURN = ("vector_width", "unrolling", "effort", "library_fusions", "products",
 NEEDS = {("products", "own_loops"): (("library_fusions", "none"), ("vector_width", "wide"))}
 
 
+def make_option_space(program: Program, target: Target) -> "OptionSpace":
+    """Return the options that a target's compiler has."""
+    if not target.is_estimated:
+        return OptionSpace(program)
+    from solution.collecting.tpu.options import TpuOptionSpace
+
+    return TpuOptionSpace(program)
+
+
 class OptionSpace:
     """Choices of the options: values (options,), positions in OPTION_CHOICES."""
 
     reference_counts = True
+    options = OPTION_CHOICES
 
     def __init__(self, program: Program) -> None:
         if not len(program.configurable):
@@ -61,9 +72,9 @@ class OptionSpace:
                 f"collection lists of each program, found none. {CHOOSE}"
             )
         self._program = program
-        counts = [range(len(choices)) for choices in OPTION_CHOICES.values()]
+        counts = [range(len(choices)) for choices in self.options.values()]
         self._grid = np.array(list(product(*counts)), np.int8)
-        self.default = np.zeros(len(OPTION_NAMES), np.int8)
+        self.default = np.zeros(len(self.options), np.int8)
 
     def draw(
         self, generator: np.random.Generator, count: int, parents: list[np.ndarray]

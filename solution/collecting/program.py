@@ -100,16 +100,25 @@ class Program:
     @cached_property
     def digest(self) -> str:
         """A hash of the module and its arguments, but for the number that its process gave it."""
-        module = self.module
-        found = hashlib.sha256(f"{module.name} {module.entry_computation_id}".encode())
-        for computation in module.computations:
-            found.update(computation.SerializeToString(deterministic=True))
+        found = self._hash_module()
         if self.is_drawn:  # what is drawn follows from the module
             found.update(f"drawn {VERSION}".encode())
         for array in self.given or ():
             if array is not None:
                 found.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
         return found.hexdigest()[:16]
+
+    @cached_property
+    def module_digest(self) -> str:
+        """A hash of the module alone: an estimate does not depend on the arguments' values."""
+        return self._hash_module().hexdigest()[:16]
+
+    def _hash_module(self) -> "hashlib._Hash":
+        module = self.module
+        found = hashlib.sha256(f"{module.name} {module.entry_computation_id}".encode())
+        for computation in module.computations:
+            found.update(computation.SerializeToString(deterministic=True))
+        return found
 
 
 @dataclass(frozen=True)
@@ -121,12 +130,19 @@ class Wanted:
 
 
 def read_programs(
-    path: Path, child: Child, wanted: Wanted | None = None, *, runs: bool = True
+    path: Path,
+    child: Child,
+    wanted: Wanted | None = None,
+    *,
+    runs: bool = True,
+    platform: str = "cpu",
 ) -> Iterator[Program]:
     """The programs of a file: one, or as many as it has modules.
 
     Args:
         runs: they are to be run here, on one device.
+        platform: that they are compiled for, cpu or tpu: jax writes a few functions otherwise, and
+            nothing is run here for a TPU.
 
     Raises:
         InputError: no such file, of no known form, or one that jax or XLA refuses; or one that
@@ -138,7 +154,7 @@ def read_programs(
     if not path.is_file():
         raise InputError(f"{path}: there is no such file. Give a program's file.")
     if path.suffix == PYTHON:
-        found = [_read_python(path, child, runs=runs)]
+        found = [_read_python(path, child, platform, runs=runs)]
     else:
         form = find_form_of(path) or FORMS.get(path.suffix, "")
         if form == PROTOBUF and (path.suffix in KNOWN or has_module_begin(path)):
@@ -153,7 +169,7 @@ def read_programs(
         raise InputError(f"{path}: --function names one of StableHLO. Leave it out.")
     for place in pick_modules(path, [p.module.name for p in found], wanted.module):
         program = found[place]
-        if runs and program.obstacle:
+        if runs and platform == "cpu" and program.obstacle:
             raise InputError(f"{path}: {program.obstacle}")
         check_sizes(program.module, str(path))
         yield program
@@ -246,12 +262,12 @@ def _read_sources(
     return found
 
 
-def _read_python(path: Path, child: Child, *, runs: bool) -> Program:
+def _read_python(path: Path, child: Child, platform: str, *, runs: bool) -> Program:
     _check_content(path, path.read_bytes(), OF_PYTHON)
     if child.has_run_python:
         child.end()  # with all that the file changed there: each is read as if it were alone
     try:
-        data, arguments = _ask(path, child, Lower(path.absolute()), OF_PYTHON)
+        data, arguments = _ask(path, child, Lower(path.absolute(), platform), OF_PYTHON)
     finally:
         child.has_run_python = True
     module = MESSAGES["Module"].FromString(data)

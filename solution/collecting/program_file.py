@@ -32,7 +32,9 @@ TRACED = (
 )
 
 
-def lower_file(compiler: Compiler, path: Path) -> tuple[bytes, list[np.ndarray | None]]:
+def lower_file(
+    compiler: Compiler, path: Path, platform: str = "cpu"
+) -> tuple[bytes, list[np.ndarray | None]]:
     """The serialized module of a Python file, and its arguments: None for one without numbers.
 
     It may change jax's settings, the environment and what is imported: the process that ran it must
@@ -44,7 +46,7 @@ def lower_file(compiler: Compiler, path: Path) -> tuple[bytes, list[np.ndarray |
     _seed()
     function, arguments = _import_program(path)
     try:
-        return compiler.lower(function, arguments)
+        return compiler.lower(function, arguments, platform)
     except Exception as error:
         raise _failed(path, "tracing `program` with `arguments`", error, TRACED) from error
 

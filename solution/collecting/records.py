@@ -16,6 +16,7 @@ from solution.data.hlo.messages import MESSAGES
 from solution.data.hlo.records import read_module_file
 from solution.data.hlo.writing import write_record
 from solution.domain.collection import collection
+from solution.domain.labels import TIMED
 from solution.system.files import replace_file
 
 
@@ -41,12 +42,20 @@ class Measured:
     nanoseconds: int
 
 
-def make_record(program: Program, space: CompilerSpace, measured: Sequence[Measured]) -> Any:
-    """The message TuningRecord of the configurations, in their order."""
-    record = MESSAGES["TuningRecord"](module=program.module)
-    record.fingerprint = int(program.digest, 16)
+def make_record(
+    program: Program, space: CompilerSpace, measured: Sequence[Measured], source: str = TIMED
+) -> Any:
+    """The message TuningRecord of the configurations, in their order.
+
+    Args:
+        source: who says how long they take, of solution.domain.labels.
+    """
+    record = MESSAGES["TuningRecord"](module=program.module, label_source=source)
+    # Arguments have no part in an estimate, and of some programs nobody could draw them.
+    record.fingerprint = int(program.digest if source == TIMED else program.module_digest, 16)
     if configuration_kind(space) != "tile":
         record.config_index_to_node[:] = program.configurable.tolist()
+    record.option_names[:] = getattr(space, "option_names", ())
     for one in measured:
         is_default = np.array_equal(one.values, space.default)
         record.runs.append(make_run(space, one.values, one.nanoseconds, is_default=is_default))
@@ -63,11 +72,19 @@ def configuration_kind(space: CompilerSpace) -> str:
 
 
 def write_graph(
-    program: Program, space: CompilerSpace, measured: Sequence[Measured], place: Place
+    program: Program,
+    space: CompilerSpace,
+    measured: Sequence[Measured],
+    place: Place,
+    source: str = TIMED,
 ) -> tuple[Path, Path]:
-    """Write record and npz file, atomically; their paths."""
+    """Write record and npz file, atomically; their paths.
+
+    Args:
+        source: who says how long the configurations take, of solution.domain.labels.
+    """
     path = place.find("pb", program.name, ".pb")
-    data = make_record(program, space, measured).SerializeToString(deterministic=True)
+    data = make_record(program, space, measured, source).SerializeToString(deterministic=True)
     with replace_file(path) as temporary:
         temporary.write_bytes(data)
     (record,) = read_module_file(path, place.collection)

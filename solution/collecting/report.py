@@ -20,6 +20,7 @@ from solution.collecting.journal import (
     read_state,
 )
 from solution.collecting.session import Finished
+from solution.collecting.tables import is_estimated
 from solution.collecting.timing import SCHEMA, Outcome, summarise
 from solution.system.errors import InputError
 
@@ -65,7 +66,8 @@ def list_finished(collected: Sequence[Collected]) -> dict[str, list[Finished]]:
 def draw_collections(collected: Sequence[Collected]) -> Figure:
     """Runtimes of all programs over their fastest, and the two halves of the noisiest ones."""
     some = [one for one in collected if len(one.outcome.configs) > 1]
-    noisiest = sorted(some, key=lambda one: one.outcome.tau)[:MAX_PANELS]
+    timed = [one for one in some if not is_estimated(one.state)]  # an estimate has no noise
+    noisiest = sorted(timed, key=lambda one: one.outcome.tau)[:MAX_PANELS]
     rows = -(-len(noisiest) // COLUMNS)
     figure = Figure(figsize=(12, 3.2 + 2.8 * rows), layout="constrained")
     parts = figure.subfigures(2, 1, height_ratios=[3.2, max(2.8 * rows, 0.1)])
@@ -86,7 +88,12 @@ def _draw_runtimes(axes: Axes, collected: Sequence[Collected]) -> None:
     axes.set_yscale("log")
     axes.set_xlabel("configurations, fastest first (%)")
     axes.set_ylabel("time over the fastest")
-    axes.set_title(f"What there is to gain: {len(collected)} programs, a line each")
+    targets = sorted({one.state["target"] for one in collected if is_estimated(one.state)})
+    kinds = ["timed"] if any(not is_estimated(one.state) for one in collected) else []
+    kinds += [f"estimated for {target}" for target in targets]
+    axes.set_title(
+        f"What there is to gain: {len(collected)} programs, a line each ({', '.join(kinds)})"
+    )
 
 
 def _draw_halves(axes: Axes, one: Collected) -> None:
@@ -106,8 +113,14 @@ def _read(folder: Path) -> Collected | None:
     state = read_state(folder)
     if not state.get("finished"):
         return None
+    collection = state["identity"]["collection"]
+    if is_estimated(state):
+        from solution.collecting.tpu.journal import ESTIMATES, read_estimates
+
+        candidates = read_log(folder / CANDIDATE_FILE, ESTIMATES)
+        return Collected(folder.name, collection, state, read_estimates(candidates))
     candidates = read_log(folder / CANDIDATE_FILE, CANDIDATES)
     sound = candidates.filter(pl.col("status") == SOUND).select("config")
     repeats = read_log(folder / REPEAT_FILE, SCHEMA).join(sound, on="config", how="semi")
     outcome = summarise(repeats, state["clock"])
-    return Collected(folder.name, state["identity"]["collection"], state, outcome)
+    return Collected(folder.name, collection, state, outcome)

@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 
 from solution.collecting.children import Child, lease_core, list_cores
-from solution.collecting.collect import ProgramCollection, Settings, Workers
+from solution.collecting.collect import ProgramCollection, Settings
 from solution.collecting.families import FAMILIES, draw_settings, write_file
+from solution.collecting.labelling import Workers
 from solution.collecting.program import Program, make_graph, read_programs
 from solution.collecting.records import Place
 from solution.collecting.spaces import CompilerSpace, LayoutSpace

@@ -8,10 +8,11 @@ from typing import Any
 
 from rich.progress import Progress, TaskID
 
-from solution.collecting.children import Child, ChildDiedError, lease_core
-from solution.collecting.collect import ProgramCollection, Settings, Tell, Workers
+from solution.collecting.children import ChildDiedError
+from solution.collecting.collect import ProgramCollection, Settings
 from solution.collecting.compiler import check_installed
 from solution.collecting.given import give_arguments
+from solution.collecting.labelling import LabelWorkers, Tell, open_workers
 from solution.collecting.program import Program, read_programs
 from solution.collecting.records import Place
 from solution.collecting.spaces import CompilerSpace
@@ -52,15 +53,10 @@ def collect_programs(
     deadline = time.monotonic() + 60 * minutes
     with (
         locked(place.folder, "Wait for it, or choose another --out."),
-        lease_core() as core,
-        Child(settings.limits, core) as compiling,
-        Child(settings.limits, core) as timing,
+        open_workers(settings.target, settings.limits) as workers,
         bars() as progress,
     ):
-        workers = Workers(compiling, timing)
-        programs = [
-            program for path in paths for program in read_programs(path, compiling, settings.wanted)
-        ]
+        programs = [program for path in paths for program in read_all(path, workers, settings)]
         check_names([program.name for program in programs])
         if settings.arguments is not None:
             programs = [_give(programs, settings)]
@@ -83,6 +79,12 @@ def _give(programs: Sequence[Program], settings: Settings) -> Program:
             "Collect it alone."
         )
     return give_arguments(programs[0], settings.arguments, settings.limits.megabytes)
+
+
+def read_all(path: Path, workers: LabelWorkers, settings: Settings) -> Iterator[Program]:
+    """Yield the programs of a file as the target gets them."""
+    platform = "tpu" if settings.target.is_estimated else "cpu"
+    yield from read_programs(path, workers.compiling, settings.wanted, platform=platform)
 
 
 def share_time(
@@ -110,7 +112,7 @@ def collect_one(
     make_space: Callable[[Program], CompilerSpace],
     place: Place,
     settings: Settings,
-    workers: Workers,
+    workers: LabelWorkers,
     tell: Tell,
 ) -> Finished:
     """Collect a program; what became of it, even if it failed."""

@@ -12,6 +12,7 @@ import numpy as np
 from solution.collecting.compiler import Flags
 from solution.collecting.constraints import constrain, find_ranks
 from solution.collecting.program import Program
+from solution.collecting.target import Target
 from solution.data.hlo.messages import MESSAGES
 from solution.domain.vocabulary import LAYOUT_UNSET, MAX_RANK
 from solution.features.candidates import CHANGES, SHARES
@@ -53,10 +54,17 @@ class LayoutSpace:
 
     reference_counts = True
 
-    def __init__(self, program: Program, search: str) -> None:
+    def __init__(self, program: Program, search: str, ranks: np.ndarray | None = None) -> None:
+        """Find the tensors whose layouts may be set.
+
+        Args:
+            search: random, or any other word for changes around the compiler's choice.
+            ranks: (configurable, 3) of the tensors, 0 where none may be set; by default find_ranks.
+        """
         self._program = program
         self._search = search
-        self._ranks = find_ranks(program.module, program.configurable)
+        found = find_ranks(program.module, program.configurable) if ranks is None else ranks
+        self._ranks = found
         self._tensors = np.argwhere(self._ranks > 0)
         shape = (len(program.configurable), 3, MAX_RANK)
         self.default = np.full(shape, LAYOUT_UNSET, np.int8)
@@ -113,6 +121,15 @@ class LayoutSpace:
             rank = self._ranks[node, tensor]
             result[node, tensor, :rank] = generator.permutation(rank)
         return result
+
+
+def make_layout_space(program: Program, target: Target, search: str) -> "LayoutSpace":
+    """Return the layouts that may be asked for of a program on a target."""
+    if not target.is_estimated:
+        return LayoutSpace(program, search)
+    from solution.collecting.tpu.layouts import TpuLayoutSpace
+
+    return TpuLayoutSpace(program, search)
 
 
 def draw_untried(

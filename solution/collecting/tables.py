@@ -1,6 +1,7 @@
 """What was collected, for people."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from rich.table import Table
 from rich.text import Text
@@ -9,22 +10,43 @@ from solution.collecting.journal import DIED, REFUSED, WRONG
 from solution.collecting.session import Finished
 from solution.system.terminal import make_table
 
-CAPTION = (
-    "Spread: slowest over fastest. Repeat tau: Kendall's tau between two halves of the runs, about "
-    "what a perfect model could reach. Failed: wrong results, refused, or killed the compiler. "
+SPREAD = "Spread: slowest over fastest."
+TIMED_CAPTION = (
+    "Repeat tau: Kendall's tau between two halves of the runs, about what a perfect model could "
+    "reach. Failed: wrong results, refused, or killed the compiler."
 )
+ESTIMATED_CAPTION = (
+    "Estimates of the TPU's compiler ({targets}), not measured. Programs: how many of what the "
+    "configurations compile to differ. As asked: requested output layouts that the compiled "
+    "program has. Failed: the compiler refused."
+)
+Columns = dict[str, Callable[[dict[str, Any]], str]]  # what a row shows of a state, by header
 
 
 def show_finished(title: str, finished: Sequence[Finished]) -> Table:
     """A row for each program."""
-    table = make_table(Text(title), CAPTION + _describe_clock(finished))
+    states = [one.state for one in finished if one.state]
+    has_timed = any(not is_estimated(state) for state in states)
+    columns = _list_columns(
+        has_timed=has_timed or not states, has_estimated=any(map(is_estimated, states))
+    )
+    table = make_table(Text(title), _describe(states))
     table.add_column("Program", overflow="fold")
-    for header in ("Configs", "Failed", "Spread", "Repeat tau", "Passes", "Seconds"):
+    for header in columns:
         table.add_column(header, justify="right", no_wrap=True)
     table.add_column("Left out")
     for one in finished:
-        table.add_row(Text(one.name), *_describe(one))
+        if one.state:
+            cells = [show(one.state) for show in columns.values()] + [one.state["left_out"]]
+        else:
+            cells = [""] * len(columns) + ["failed"]
+        table.add_row(Text(one.name), *cells)
     return table
+
+
+def is_estimated(state: dict[str, Any]) -> bool:
+    """Return True if the labels of a finished collection are estimates."""
+    return "target" in state
 
 
 def describe_failures(finished: Sequence[Finished]) -> str:
@@ -33,33 +55,56 @@ def describe_failures(finished: Sequence[Finished]) -> str:
         if one.state.get("failure"):
             tried = sum(one.state["statuses"].values())
             return (
-                f"{one.name}: {_count_failed(one)} of {tried} configurations failed, most often "
-                f"because of this: {one.state['failure']}"
+                f"{one.name}: {_count_failed(one.state)} of {tried} configurations failed, most "
+                f"often because of this: {one.state['failure']}"
             )
     return ""
 
 
-def _describe(one: Finished) -> list[str]:
-    if not one.state:
-        return [""] * 6 + ["failed"]
-    state = one.state
-    return [
-        str(state["configs"]),
-        str(_count_failed(one)),
-        f"{state['spread']:.2f}",
-        f"{state['repeat_tau']:.2f}",
-        str(state["passes"]),
-        f"{state['seconds']:.0f}",
-        state["left_out"],
-    ]
+def _list_columns(*, has_timed: bool, has_estimated: bool) -> Columns:
+    """What is shown; of a kind of label that a row does not have, nothing."""
+    timed: Columns = {
+        "Repeat tau": lambda state: f"{state['repeat_tau']:.2f}" if "clock" in state else "",
+        "Passes": lambda state: str(state.get("passes", "")),
+    }
+    estimated: Columns = {
+        "Programs": lambda state: str(state.get("programs", "")),
+        "As asked": _show_taken,
+    }
+    return {
+        "Configs": lambda state: str(state["configs"]),
+        "Failed": lambda state: str(_count_failed(state)),
+        "Spread": lambda state: f"{state['spread']:.2f}",
+        **(timed if has_timed else {}),
+        **(estimated if has_estimated else {}),
+        "Seconds": lambda state: f"{state['seconds']:.0f}",
+    }
 
 
-def _count_failed(one: Finished) -> int:
-    return sum(one.state["statuses"].get(kind, 0) for kind in (WRONG, REFUSED, DIED))
+def _show_taken(state: dict[str, Any]) -> str:
+    """The share of requested layouts that the compiled programs have."""
+    asked = state.get("taken", 0) + state.get("untaken", 0)
+    return f"{state['taken'] / asked:.0%}" if asked else ""
 
 
-def _describe_clock(finished: Sequence[Finished]) -> str:
-    clocks = {one.state["clock"] for one in finished if one.state}
-    if "wall" in clocks:
+def _count_failed(state: dict[str, Any]) -> int:
+    return sum(state["statuses"].get(kind, 0) for kind in (WRONG, REFUSED, DIED))
+
+
+def _describe(states: Sequence[dict[str, Any]]) -> str:
+    """The table's caption."""
+    sentences = [SPREAD]
+    timed = [state for state in states if not is_estimated(state)]
+    if timed or not states:
+        sentences.append(TIMED_CAPTION)
+        sentences.append(_describe_clock(timed))
+    targets = sorted({state["target"] for state in states if is_estimated(state)})
+    if targets:
+        sentences.append(ESTIMATED_CAPTION.format(targets=", ".join(targets)))
+    return " ".join(sentences)
+
+
+def _describe_clock(timed: Sequence[dict[str, Any]]) -> str:
+    if "wall" in {state["clock"] for state in timed}:
         return "Timed by the clock: the process could not be kept on one core, so noise is larger."
     return "Timed by the CPU time of a process on one core."

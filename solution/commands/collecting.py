@@ -26,11 +26,13 @@ from solution.system.terminal import output, say
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from solution.collecting.children import Limits
     from solution.collecting.collect import Settings
     from solution.collecting.program import Program
     from solution.collecting.records import Place
     from solution.collecting.session import Finished
     from solution.collecting.spaces import CompilerSpace
+    from solution.collecting.target import Target
     from solution.training.executors.base import Executor
 
 # Heavy imports (polars, scipy) wait inside the commands that need them.
@@ -47,8 +49,26 @@ Configs = Annotated[int, typer.Option(min=8, help="Configurations of a program."
 Minutes = Annotated[
     float | None,
     typer.Option(
-        min=0.1, callback=check_finite, help="For all programs. Default: three for each file."
+        min=0.1,
+        callback=check_finite,
+        help="For all programs. Default: three for each file; for a TPU 20.",
     ),
+]
+TargetOption = Annotated[
+    str,
+    typer.Option(
+        "--target",
+        help="cpu: timed here. tpu:v3, tpu:v5e, ...: estimated by the TPU's compiler, no TPU "
+        "needed; with the extra `tpu`.",
+    ),
+]
+# Of a TPU's compiler a compilation takes more, so what is not given depends on the target.
+Most = Annotated[
+    float | None,
+    typer.Option(min=1, callback=check_finite, help="That a compilation may take. For a TPU: 600."),
+]
+MostMegabytes = Annotated[
+    int | None, typer.Option(min=256, help="That a compilation may take. For a TPU: 8192.")
 ]
 Flat = Annotated[bool, typer.Option("--keep-flat", help="Also write graphs whose order is chance.")]
 Replace = Annotated[bool, typer.Option("--replace", help="Start afresh.")]
@@ -64,38 +84,41 @@ def layout(
     split: Split = "train",
     configs: Configs = 60,
     minutes: Minutes = None,
-    megabytes: Megabytes = 4096,
-    seconds: Seconds = 60,
+    megabytes: MostMegabytes = None,
+    seconds: Most = None,
     seed: Seed = 0,
     keep_flat: Flat = False,
     arguments: ArgumentFile = None,
     replace: Replace = False,
+    target: TargetOption = "cpu",
     executor: ExecutorOption = "local",
     address: Address = None,
     module: ModuleOption = "",
     function: FunctionOption = "",
 ) -> None:
-    """Time programs in many layouts of their convolutions, dots and reshapes.
+    """Time programs in many layouts of their convolutions, dots and reshapes, or estimate them.
 
     The search is random, or goes from the compiler's own choice to the fastest (default). Stopped,
     even killed, the same command goes on where it was.
     """
-    from solution.collecting.children import Limits
     from solution.collecting.collect import Settings
     from solution.collecting.records import Place
-    from solution.collecting.spaces import LayoutSpace
+    from solution.collecting.spaces import make_layout_space
     from solution.domain.collection import collection as find_collection
 
     found = find_collection(collection)
     if found.kind != "layout":
         raise InputError(f"{collection} holds tiles: collect them with `fastslow collect tile`.")
+    machine = _find_target(target)
     settings = Settings(
-        configs=configs, seed=seed, limits=Limits(seconds, megabytes), keep_flat=keep_flat,
-        replace=replace, wanted=make_wanted(module, function), arguments=arguments,
+        configs=configs, seed=seed, limits=_find_limits(machine, seconds, megabytes),
+        keep_flat=keep_flat, replace=replace, wanted=make_wanted(module, function),
+        arguments=arguments, target=machine,
     )  # fmt: skip
+    make_space = partial(make_layout_space, target=machine, search=found.name.split(":")[-1])
     _collect(
-        programs, partial(LayoutSpace, search=found.name.split(":")[-1]),
-        Place(out, collection, split), settings, minutes, make_executor(executor, address, None),
+        programs, make_space, Place(out, collection, split), settings, minutes,
+        make_executor(executor, address, None),
     )  # fmt: skip
 
 
@@ -112,6 +135,7 @@ def tile(
     keep_flat: Flat = False,
     arguments: ArgumentFile = None,
     replace: Replace = False,
+    target: TargetOption = "cpu",
     executor: ExecutorOption = "local",
     address: Address = None,
     module: ModuleOption = "",
@@ -123,6 +147,11 @@ def tile(
     from solution.collecting.records import Place
     from solution.collecting.tiles import TileSpace
 
+    if _find_target(target).is_estimated:
+        raise InputError(
+            f"{target}: a TPU's compiler chooses its tiles itself and takes none, so there is "
+            "nothing to collect. Collect layouts or options for it, or tiles with --target cpu."
+        )
     settings = Settings(
         configs=configs, seed=seed, limits=Limits(seconds, megabytes), keep_flat=keep_flat,
         replace=replace, wanted=make_wanted(module, function), arguments=arguments,
@@ -141,32 +170,35 @@ def options(
     split: Split = "train",
     configs: Configs = 60,
     minutes: Minutes = None,
-    megabytes: Megabytes = 4096,
-    seconds: Seconds = 60,
+    megabytes: MostMegabytes = None,
+    seconds: Most = None,
     seed: Seed = 0,
     keep_flat: Flat = False,
     arguments: ArgumentFile = None,
     replace: Replace = False,
+    target: TargetOption = "cpu",
     executor: ExecutorOption = "local",
     address: Address = None,
     module: ModuleOption = "",
     function: FunctionOption = "",
 ) -> None:
-    """Time programs with compile options that matter on a CPU.
+    """Time programs with compile options that matter on a CPU, or estimate them for a TPU.
 
     Their npz files have an array more than the competition's, so they lie in a folder of their own.
     """
-    from solution.collecting.children import Limits
     from solution.collecting.collect import Settings
-    from solution.collecting.options import OptionSpace
+    from solution.collecting.options import make_option_space
     from solution.collecting.records import Place
 
+    machine = _find_target(target)
     settings = Settings(
-        configs=configs, seed=seed, limits=Limits(seconds, megabytes), keep_flat=keep_flat,
-        replace=replace, wanted=make_wanted(module, function), arguments=arguments,
+        configs=configs, seed=seed, limits=_find_limits(machine, seconds, megabytes),
+        keep_flat=keep_flat, replace=replace, wanted=make_wanted(module, function),
+        arguments=arguments, target=machine,
     )  # fmt: skip
     _collect(
-        programs, OptionSpace, Place(out, f"layout:{source}:random", split), settings, minutes,
+        programs, partial(make_option_space, target=machine),
+        Place(out, f"layout:{source}:random", split), settings, minutes,
         make_executor(executor, address, None),
     )  # fmt: skip
 
@@ -193,6 +225,23 @@ def report(
     say(f"Picture: {path}")
 
 
+def _find_target(text: str) -> "Target":
+    """The target that is meant; InputError where it is none, or not for this machine."""
+    from solution.collecting.target import check_target, parse_target
+
+    target = parse_target(text)
+    check_target(target)
+    return target
+
+
+def _find_limits(target: "Target", seconds: float | None, megabytes: int | None) -> "Limits":
+    """What a compilation may take: what is given, or what is usual for the target."""
+    from solution.collecting.children import Limits
+
+    usual = Limits(600, 8192) if target.is_estimated else Limits(60, 4096)
+    return Limits(seconds or usual.seconds, megabytes or usual.megabytes)
+
+
 def _collect(
     programs: list[Path],
     make_space: "Callable[[Program], CompilerSpace]",
@@ -204,7 +253,7 @@ def _collect(
     from solution.collecting.session import collect_programs
     from solution.collecting.tables import show_finished
 
-    minutes = minutes or 3 * len(programs)
+    minutes = minutes or (20 if settings.target.is_estimated else 3) * len(programs)
     if executor.is_away and settings.arguments is not None:
         raise InputError(
             f"{settings.arguments}: --arguments are for a program that is timed on this machine. "

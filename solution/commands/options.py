@@ -119,6 +119,10 @@ Megabytes = Annotated[int, typer.Option(min=256, help="That a compilation may ta
 Seconds = Annotated[
     float, typer.Option(min=1, callback=check_finite, help="That a compilation may take.")
 ]
+MixLabels = Annotated[
+    bool,
+    typer.Option("--mix-labels", help="Learn from measured and estimated runtimes together."),
+]
 # What every generator takes, those of the libraries too.
 Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Decides everything random.")]
 RunOption = Annotated[Path, typer.Option("--run", help="A run folder.")]

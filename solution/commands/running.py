@@ -20,6 +20,7 @@ from solution.commands.options import (
     ExecutorOption,
     FoldScheme,
     GpuShare,
+    MixLabels,
     RecipeOption,
     RunFolder,
     Workers,
@@ -115,13 +116,14 @@ def run(
     executor: ExecutorOption = "local",
     address: Address = None,
     gpu_share: GpuShare = 1.0,
+    mixes: MixLabels = False,
 ) -> None:
     """Train, predict, merge, write a submission. A run that was stopped goes on where it was."""
     members = _list_members(recipe)  # before what takes seconds to import
     from solution.training.out_of_fold import run_experiments
 
     folds = folds or (QUICK_FOLDS if limit else FOLDS)
-    divided = Division(scheme, folds, limit, collections)
+    divided = Division(scheme, folds, limit, collections, mixes)
     found = _find_experiments(experiments or members, recipe, folds, limit=limit)
     trains_on = make_executor(executor, address, workers, gpu_share)
     slots = workers if trains_on.is_away else trains_on.slots
@@ -154,6 +156,7 @@ class Division:
     folds: int
     limit: bool
     collections: Sequence[str]
+    mixes: bool  # labels of several sources may be learned from together
 
     def prepare(
         self, found: "list[Experiment]", source: Path, place: Path, named: bool, workers: int | None
@@ -171,13 +174,14 @@ class Division:
 
         Raises InputError where nothing has labels, or none of the experiments ranks anything here.
         """
-        from solution.training.opening import check_experiments, check_labels
+        from solution.training.opening import check_experiments, check_labels, check_mixture
         from solution.training.plan import make_plan
 
         plan = make_plan(
             store, self.scheme, self.folds, limit=self.limit, collections=self.collections
         )
         check_labels(plan)
+        check_mixture(plan, mixes=self.mixes)
         check_experiments(found, plan)
         return plan
 

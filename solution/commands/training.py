@@ -1,7 +1,7 @@
 """Commands that train one experiment: train, tune."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -11,6 +11,7 @@ from solution.commands.options import (
     ExecutorOption,
     FoldScheme,
     GpuShare,
+    MixLabels,
     RunFolder,
     Seed,
     Workers,
@@ -25,6 +26,10 @@ from solution.system.addresses import is_address
 from solution.system.buckets import folder_of, on_this_machine
 from solution.system.files import check_writable
 from solution.system.terminal import output, say
+
+if TYPE_CHECKING:
+    from solution.store.store import Store
+    from solution.training.plan import Plan
 
 # Heavy imports (torch, lightgbm, matplotlib, polars) wait inside the commands that need them.
 
@@ -47,6 +52,7 @@ def train(
     executor: ExecutorOption = "local",
     address: Address = None,
     gpu_share: GpuShare = 1.0,
+    mixes: MixLabels = False,
 ) -> None:
     """Train one experiment and watch it: loss, inner score, rate, time left. Stopped, it goes on.
 
@@ -69,7 +75,10 @@ def train(
         check_folder(folder, known)  # before the data is prepared
         with (
             open_given_store(data, [found]) as store,
-            open_experiments([found], store, folder, scheme=scheme, folds=folds) as (plan, run),
+            open_experiments([found], store, folder, scheme=scheme, folds=folds, mixes=mixes) as (
+                plan,
+                run,
+            ),
         ):
             remember_origin(run, source, store.folder)
             output.print(train_experiment(found, chosen, plan, run, trains_on))
@@ -95,6 +104,7 @@ def tune(
     executor: ExecutorOption = "local",
     address: Address = None,
     gpu_share: GpuShare = 1.0,
+    mixes: MixLabels = False,
 ) -> None:
     """Search an experiment's settings by out-of-fold score. Stopped, it goes on where it was.
 
@@ -104,7 +114,6 @@ def tune(
     from dataclasses import replace
 
     from solution.training.own_files import load_experiment
-    from solution.training.plan import make_plan
     from solution.training.summary import check_collections
     from solution.tuning.search import Search, show_study
     from solution.tuning.space import find_searched
@@ -119,7 +128,7 @@ def tune(
     at_once = workers or (1 if executor == "local" else None)
     tried_on = make_executor(executor, address, at_once, gpu_share)
     with open_given_store(data, [found]) as store:
-        plan = make_plan(store, "architecture", folds)
+        plan = _make_plan(store, folds, mixes=mixes)
         search = Search(
             found, plan, folder, sampler, seed, prune=prune, executor=tried_on, at_once=at_once
         )
@@ -127,3 +136,13 @@ def tune(
     output.print(show_study(study))
     draw_study(study, folder / "study.png")
     say(f"Best settings: {search.best_experiment(study)}. Picture: {folder / 'study.png'}")
+
+
+def _make_plan(store: "Store", folds: int, *, mixes: bool) -> "Plan":
+    """The folds that trials are scored on; labels of several sources only where that is asked."""
+    from solution.training.opening import check_mixture
+    from solution.training.plan import make_plan
+
+    plan = make_plan(store, "architecture", folds)
+    check_mixture(plan, mixes=mixes)
+    return plan

@@ -6,7 +6,9 @@ inflated a block of rows at a time straight into a codebook.
 
 import hashlib
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,9 +25,12 @@ from solution.domain import vocabulary
 from solution.domain.codebook import Codebook
 from solution.domain.collection import Collection
 from solution.domain.graph import Graph
+from solution.domain.labels import TIMED
 from solution.system.errors import InputError
 
-OPTIONS, OPTION_NAMES = "config_options", "config_option_names"  # our own extension
+# Our own extensions, which readers of the competition's files skip.
+OPTIONS, OPTION_NAMES = "config_options", "config_option_names"
+LABEL_SOURCE = "label_source"  # of solution.domain.labels; none: a clock
 LARGEST_SIZE = 2**31  # of a tile along a dimension
 REQUIRED = ("node_feat", "node_opcode", "edge_index", "config_runtime")
 REQUIRED_OF_KIND = {
@@ -68,7 +73,8 @@ def read_graph(path: Path, collection: Collection, advance: Advance = ignore) ->
             configurable=configurable,
             configs=configs,
             runtimes=nanoseconds if nanoseconds.any() else None,
-            options=_read_options(archive),
+            label_source=_read_source(archive),
+            **_read_options(archive),
         )
 
 
@@ -121,22 +127,37 @@ def _read_integers(
     return read_array(archive, name, shape, WHOLE_NUMBERS).astype(np.int64)
 
 
-def _read_options(archive: zipfile.ZipFile) -> np.ndarray | None:
-    """The choices (configs, options) int8; None where the file has none, as the competition's."""
+def _read_source(archive: zipfile.ZipFile) -> str:
+    """Who says how long the configurations take; TIMED where the file does not say."""
+    if LABEL_SOURCE not in array_names(archive):
+        return TIMED
+    return str(read_array(archive, LABEL_SOURCE, (), "U"))
+
+
+def _read_options(archive: zipfile.ZipFile) -> dict[str, Any]:
+    """Graph's fields for options: none where the file has none, as the competition's."""
     present = {OPTIONS, OPTION_NAMES} & array_names(archive)
     if not present:
         _check_others(archive)
-        return None
+        return {}
     if len(present) == 1:
         raise ValueError(f"has the array {present.pop()} alone, expected {OPTIONS}, {OPTION_NAMES}")
-    known = list(vocabulary.OPTION_NAMES)
     names = read_array(archive, OPTION_NAMES, (None,), "U").tolist()
-    if names != known[: len(names)]:
+    known = find_option_set(names)
+    if known is None:
         raise ValueError(
-            f"{OPTION_NAMES} is {names}, expected {known}: it was written by another version"
+            f"{OPTION_NAMES} is {names}, expected {list(vocabulary.OPTION_NAMES)}: it was written "
+            "by another version"
         )
     options = _read_integers(archive, OPTIONS, (None, len(names))).clip(-1, 127).astype(np.int8)
-    return np.pad(options, ((0, 0), (0, len(known) - len(names))))  # of options that came later
+    padding = ((0, 0), (0, len(known) - len(names)))  # of options that came later
+    return {"options": np.pad(options, padding), "option_names": known}
+
+
+def find_option_set(names: Sequence[str]) -> tuple[str, ...] | None:
+    """Return the names of the options of the target that has these first; None if none has."""
+    sets = [(*own,) for own in vocabulary.OPTION_SETS.values()]
+    return next((own for own in sets if own[: len(names)] == (*names,)), None)
 
 
 def read_opcodes(archive: zipfile.ZipFile) -> np.ndarray:

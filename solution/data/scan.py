@@ -12,6 +12,7 @@ from solution.data.inflate import Advance
 from solution.data.npz import read_graph
 from solution.data.parallel_files import map_files
 from solution.domain.graph import Graph
+from solution.domain.labels import TIMED
 from solution.system.errors import InputError
 
 MAX_SHOWN = 10
@@ -34,6 +35,7 @@ class Summary:
     labelled: bool
     spread: float | None  # slowest over fastest runtime
     noise: float | None  # median of slowest over fastest among identical configurations, less 1
+    label_source: str = TIMED
 
 
 _DTYPES: dict[object, pl.DataType] = {
@@ -65,6 +67,7 @@ def summarise(graph: Graph, split: str) -> Summary:
         labelled=runtimes is not None,
         spread=None if runtimes is None else float(runtimes.max() / runtimes.min()),
         noise=None if runtimes is None else _noise(runtimes, distinct.inverse),
+        label_source=TIMED if runtimes is None else graph.label_source,
     )
 
 

@@ -15,6 +15,7 @@ from solution.domain import vocabulary
 from solution.domain.codebook import Codebook
 from solution.domain.collection import Collection
 from solution.domain.duplicates import Distinct, deduplicate
+from solution.domain.labels import MAX_LENGTH, TIMED, is_source
 from solution.domain.vocabulary import MAX_RANK
 from solution.system.wording import join_names
 
@@ -50,13 +51,15 @@ class Graph:
     configurable: np.ndarray  # (configurable nodes,) int64 node ids; none for tile
     configs: Codebook | np.ndarray  # layout: a codebook; tile: (configs, 24) float32
     runtimes: np.ndarray | None  # (configs,) float64, ns (tile: over normaliser); None: no labels
-    # (configs, options) int8 choices of vocabulary.OPTION_CHOICES; None: the compiler was told none
+    # (configs, options) int8 choices of vocabulary.OPTION_SETS; None: the compiler was told none
     options: np.ndarray | None = None
+    option_names: tuple[str, ...] = vocabulary.OPTION_NAMES  # of its columns: one of OPTION_SETS
     # (configs,) bool: the configurations that are the list, beside which all are scored; None: all
     listed: np.ndarray | None = None
     # (nodes, 2, SUMMED) int8: dimensions of its two operands that a dot sums, -1: none; None: the
     # graph comes from no module, and nothing says it
     summed: np.ndarray | None = None
+    label_source: str = TIMED  # who says how long its configurations take: solution.domain.labels
 
     def __post_init__(self) -> None:
         defects = _find_defects(self)
@@ -93,6 +96,11 @@ class Graph:
         """The configurations (configs, 24) of a tile graph."""
         assert isinstance(self.configs, np.ndarray)
         return self.configs
+
+    @property
+    def option_choices(self) -> dict[str, tuple[str, ...]]:
+        """The choices of each option, by its name."""
+        return next(own for own in vocabulary.OPTION_SETS.values() if (*own,) == self.option_names)
 
     @cached_property
     def distinct(self) -> Distinct:
@@ -175,7 +183,7 @@ def _find_shape_defects(graph: Graph) -> list[str]:
     if graph.listed is not None:
         expected["the list"] = (graph.listed, (configs,))
     if graph.options is not None:
-        expected["config_options"] = (graph.options, (configs, len(vocabulary.OPTION_NAMES)))
+        expected["config_options"] = (graph.options, (configs, len(graph.option_names)))
     defects = [
         f"{name} has shape {show_shape(array.shape)}, expected {show_shape(shape)}"
         for name, (array, shape) in expected.items()
@@ -183,6 +191,13 @@ def _find_shape_defects(graph: Graph) -> list[str]:
     ]
     if not defects and graph.listed is not None and not graph.listed.any():
         defects.append("none of the configurations is listed")
+    if graph.option_names not in [(*own,) for own in vocabulary.OPTION_SETS.values()]:
+        defects.append(f"its options are {join_names(graph.option_names)}, of no target")
+    if not is_source(graph.label_source):
+        defects.append(
+            f"the source of its labels is {graph.label_source[:MAX_LENGTH]!r}, expected nothing, "
+            "or `estimated: TARGET, COMPILER`"
+        )
     if not defects and (nodes == 0 or configs == 0):
         defects.append(f"the graph has {nodes} nodes and {configs} configurations")
     return defects
@@ -302,7 +317,7 @@ def _rows_not_finite(graph: Graph) -> np.ndarray:
 def _unknown_options(graph: Graph) -> np.ndarray:
     if graph.options is None:
         return np.empty(0, np.int64)
-    counts = np.array([len(choices) for choices in vocabulary.OPTION_CHOICES.values()])
+    counts = np.array([len(choices) for choices in graph.option_choices.values()])
     return np.flatnonzero(((graph.options < 0) | (graph.options >= counts)).any(axis=1))
 
 

@@ -79,7 +79,7 @@ SUBLANES, LANES = 8, 128
 # Our own extension: what the compiler is told beside layouts. A choice is its position; the first
 # one is the compiler's own. What each means stands in solution.collecting.options. Options and
 # choices are only ever added at the end, so files that were written before stay what they were.
-OPTION_CHOICES = {
+OPTION_CHOICES: dict[str, tuple[str, ...]] = {
     "library_fusions": (
         "default", "none", "dot", "dot_alone", "elementwise", "reduce", "dot_and_reduce",
         "convolution",
@@ -93,3 +93,14 @@ OPTION_CHOICES = {
     "effort": ("default", "less"),
 }  # fmt: skip
 OPTION_NAMES = tuple(OPTION_CHOICES)
+# Of a TPU's compiler: see solution.collecting.tpu.options.
+TPU_OPTION_CHOICES: dict[str, tuple[str, ...]] = {
+    "tpu_scoped_vmem_kib": (
+        "default", "8192", "12288", "24576", "32768", "49152", "65536", "81920", "98304",
+    ),
+}  # fmt: skip
+# By target; a graph's options are those of one of them, told by their names.
+OPTION_SETS: dict[str, dict[str, tuple[str, ...]]] = {
+    "cpu": OPTION_CHOICES,
+    "tpu": TPU_OPTION_CHOICES,
+}

@@ -4,10 +4,12 @@ The effect of an option depends on the program, so each choice is a column alone
 shares of the program's work that the option can change.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from solution.domain.graph import Graph
-from solution.domain.vocabulary import OPCODE_IDS, OPTION_CHOICES
+from solution.domain.vocabulary import OPCODE_IDS, OPTION_SETS
 from solution.features.column import Feature
 from solution.features.work import num_bytes, num_operations
 
@@ -19,33 +21,38 @@ PARTS = {
     "transcendental": ("exponential", "tanh", "log", "logistic", "power", "rsqrt", "divide"),
     "loop": ("while",),
 }
-CHOICES = tuple(
-    f"{option}_{choice}" for option, choices in OPTION_CHOICES.items() for choice in choices[1:]
-)
 CONTEXT = (
     *(Feature(f"graph_{part}_share", "share", f"bytes written by {part}") for part in PARTS),
     Feature("graph_nodes", "log count", "nodes of the graph"),
     Feature("graph_operations", "log1p operations", "work in all"),
     Feature("graph_bytes", "log1p bytes", "output tensors in all"),
 )
-FEATURES = (
-    *(Feature(name, "0 or 1", "the compiler is told so") for name in CHOICES),
-    *CONTEXT,
-    *(
-        Feature(f"{name}_{part}", "share", f"the choice, times the share of {part}")
-        for name in CHOICES
-        for part in PARTS
-    ),
-)
+
+
+def _list_columns(options: Mapping[str, tuple[str, ...]]) -> tuple[Feature, ...]:
+    names = [f"{name}_{choice}" for name, choices in options.items() for choice in choices[1:]]
+    return (
+        *(Feature(name, "0 or 1", "the compiler is told so") for name in names),
+        *CONTEXT,
+        *(
+            Feature(f"{name}_{part}", "share", f"the choice, times the share of {part}")
+            for name in names
+            for part in PARTS
+        ),
+    )
+
+
+# By the names of the options, one set of names a target.
+FEATURES = {(*options,): _list_columns(options) for options in OPTION_SETS.values()}
 
 
 def option_rows(graph: Graph) -> np.ndarray:
-    """Return the columns FEATURES (configs, columns) float32, one row for each configuration.
+    """Return the columns of the graph's options, FEATURES (configs, columns) float32, by row.
 
     The graph must have options.
     """
     assert graph.options is not None
-    chosen = _mark_choices(graph.options)
+    chosen = _mark_choices(graph.options, graph.option_choices)
     context = _describe_program(graph)
     shares = context[: len(PARTS)]
     mixed = (chosen[:, :, None] * shares).reshape(len(chosen), -1)
@@ -53,11 +60,11 @@ def option_rows(graph: Graph) -> np.ndarray:
     return rows.astype(np.float32)
 
 
-def _mark_choices(options: np.ndarray) -> np.ndarray:
+def _mark_choices(options: np.ndarray, known: Mapping[str, tuple[str, ...]]) -> np.ndarray:
     """Return a column (configs,) of 0 and 1 for each choice other than the default."""
     columns = [
         options[:, place] == choice
-        for place, choices in enumerate(OPTION_CHOICES.values())
+        for place, choices in enumerate(known.values())
         for choice in range(1, len(choices))
     ]
     return np.column_stack(columns).astype(np.float64)

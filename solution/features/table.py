@@ -44,7 +44,7 @@ def feature_table(graph: Graph) -> "pl.DataFrame":
 def list_features(graph: Graph) -> tuple[Feature, ...]:
     """Return the columns of feature_rows in their order."""
     if graph.options is not None:
-        return option_table.FEATURES
+        return option_table.FEATURES[graph.option_names]
     from solution.features.columns import FEATURES
 
     return FEATURES[graph.collection.kind]

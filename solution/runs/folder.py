@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from solution.domain.collection import SAMPLE_SUBMISSION
+from solution.domain.labels import TIMED
 from solution.runs.job import read_trained
 from solution.system.addresses import refuse_address_variable
 from solution.system.errors import InputError
@@ -93,6 +94,17 @@ class Run:
         if collection is None:
             return folders
         return [folder for folder in folders if collection in read_trained(folder).collections]
+
+    def label_sources(self) -> list[str]:
+        """Return who says how long the labelled graphs take: solution.domain.labels."""
+        import polars as pl
+
+        if not self.graphs.is_file():
+            return []
+        graphs = pl.read_parquet(self.graphs, glob=False)
+        if "label_source" not in graphs.columns:  # written before there were estimates
+            return [TIMED]
+        return sorted(graphs.filter("labelled")["label_source"].unique())
 
     def count_models(self) -> int:
         """The trained models that are there, of all experiments."""

@@ -12,6 +12,7 @@ from threadpoolctl import ThreadpoolController
 from ensembles.recipe import check_members
 from ensembles.votes import average, merge_votes
 from solution.domain.graph import Graph
+from solution.domain.labels import warn_of_estimates
 from solution.features.preparation import Preparation
 from solution.models import catalogue
 from solution.models.catalogue import Model, load_model
@@ -81,7 +82,8 @@ class Bundle:
         """What it is and what it learned from."""
         graphs = ", ".join(f"{len(own)} of {name}" for name, own in self.record.programs.items())
         kind = "students of an ensemble" if self.record.is_light else "models"
-        return f"{len(self.record.members)} {kind} that learned from {graphs}."
+        estimates = warn_of_estimates(self.record.label_sources)
+        return f"{len(self.record.members)} {kind} that learned from {graphs}. {estimates}".rstrip()
 
     def rank(
         self,
@@ -117,6 +119,7 @@ class Bundle:
             known=self.record.knows(own.architecture),
             regret=regret,
             confidence=confidence,
+            label_sources=self.record.label_sources,
         )
 
     def session(self, graph: Graph | str | Path, reference: int | None = None) -> "Session":

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from solution.domain.collection import collection
+from solution.domain.labels import warn_of_estimates
 from solution.serving.calibration import CONFIDENCE, REGRET, quantile
 from solution.serving.record import CARD, BundleRecord, Score
 
@@ -64,7 +65,7 @@ def write_card(record: BundleRecord, folder: Path) -> None:
         method=record.recipe.method,
         rows=rows,
         claim=REFITTED if record.refitted else AVERAGED,
-        caveat=f"{record.caveat} " if record.caveat else "",
+        caveat="".join(f"{words} " for words in _list_caveats(record)),
         families="\n".join(_list_families(record)),
         teacher=_describe_teacher(record),
         regret=REGRET,
@@ -75,6 +76,14 @@ def write_card(record: BundleRecord, folder: Path) -> None:
         versions=", ".join(f"{name} {version}" for name, version in record.versions.items()),
     )
     (folder / CARD).write_text(f"---\n{head}---\n{body}", encoding="utf-8")
+
+
+def _list_caveats(record: BundleRecord) -> Iterator[str]:
+    """What to know of the scores before they are believed."""
+    if estimates := warn_of_estimates(record.label_sources):
+        yield f"**{estimates}** The scores say how well the estimates are predicted."
+    if record.caveat:
+        yield record.caveat
 
 
 def _list_families(record: BundleRecord) -> Iterator[str]:

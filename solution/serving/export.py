@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 
+from solution.domain.labels import show_source
 from solution.serving.ranking import Ranking
 from solution.serving.words import list_layouts
 from solution.system.files import replace_file
@@ -70,6 +71,7 @@ def _describe(file: Path, ranking: Ranking) -> dict[str, Any]:
         "abstained": ranking.abstained,
         "reason": ranking.reason,
         "known": ranking.known,
+        "learned_from": [show_source(source) for source in ranking.label_sources],
         "regret": ranking.regret,
         "confidence": ranking.confidence,
         "configurations": configurations,

@@ -202,6 +202,7 @@ def _describe(
         caveat=" ".join(
             filter(None, (describe_fit(run, one) for one in (recipe, about.teacher) if one))
         ),
+        label_sources=tuple(run.label_sources()),
     )
 
 

@@ -10,8 +10,10 @@ import numpy as np
 
 from ensembles.votes import rank
 from solution.domain.graph import Graph
+from solution.domain.labels import TIMED, list_estimates, show_source
 from solution.serving.words import describe_configs
 from solution.system.errors import InputError
+from solution.system.wording import join_names
 
 if TYPE_CHECKING:
     import polars as pl
@@ -32,6 +34,8 @@ class Ranking:
     known: bool  # a program of this structure was learned from, at these or other sizes
     regret: float
     confidence: float
+    # Who says how long the programs take that were learned from: solution.domain.labels
+    label_sources: tuple[str, ...] = (TIMED,)
 
     @cached_property
     def order(self) -> np.ndarray:
@@ -51,6 +55,9 @@ class Ranking:
     def sentence(self) -> str:
         """How many to measure, in words."""
         learned = f" {KNOWN}" if self.known else ""
+        if list_estimates(self.label_sources):
+            sources = join_names([show_source(source) for source in self.label_sources])
+            learned += f" What the models learned from is not all measured ({sources})."
         if self.measure is None:
             return f"No number to measure is given: {self.reason}.{learned}"
         return f"Measure the first {self.measure}: {self.reason}.{learned}"

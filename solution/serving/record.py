@@ -19,6 +19,7 @@ from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
 from ensembles.recipe import Recipe
 from solution.domain.collection import NAMES
+from solution.domain.labels import TIMED, is_source
 from solution.features.preparation import VERSION
 from solution.models import catalogue
 from solution.models.light import KINDS as STUDENTS
@@ -108,6 +109,9 @@ class BundleRecord:
     files: dict[FileName, str]  # checksums
     sizes: dict[FileName, Count]  # bytes
     caveat: str = ""  # why the scores are too high, where they are
+    # Who says how long the graphs take that were learned from: solution.domain.labels. Of bundles
+    # from before there were estimates, a clock.
+    label_sources: tuple[str, ...] = (TIMED,)
 
     def collections(self) -> list[str]:
         """Those that a model ranks."""
@@ -223,6 +227,8 @@ def check_places(folder: Path, record: BundleRecord, source: Path) -> None:
 def _check(record: BundleRecord, named: Path) -> None:
     if record.features != VERSION:
         raise InputError(_other_features(named, record.features))
+    if not all(is_source(source) for source in record.label_sources):
+        raise InputError(f"{named}: names a source of labels that is none.")
     if set(record.files) != set(record.sizes):
         raise InputError(f"{named}: its record gives files without a size, or sizes of none.")
     total = sum(record.sizes.values())

@@ -1,6 +1,6 @@
 """What a configuration is, in words: its tile sizes, or the layouts that are not the compiler's."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -33,7 +33,7 @@ def describe_configs(graph: Graph, configs: np.ndarray, *, whole: bool = False) 
     if graph.collection.kind == "tile":
         return [_describe_tile(row) for row in graph.tiles[configs]]
     if graph.options is not None:
-        return [describe_options(row) for row in graph.options[configs]]
+        return [describe_options(row, graph.option_choices) for row in graph.options[configs]]
     if whole:
         return [_describe_all(graph, asked) for asked in list_layouts(graph, configs)]
     return _describe_layouts(graph, graph.layouts, configs)
@@ -74,11 +74,17 @@ def spell(tensor: str, order: Iterable[int]) -> str:
     return f"{tensor} {{{','.join(map(str, order))}}}"
 
 
-def describe_options(row: np.ndarray) -> str:
-    """The compile options that are not the compiler's own choice."""
+def describe_options(
+    row: np.ndarray, options: Mapping[str, tuple[str, ...]] = OPTION_CHOICES
+) -> str:
+    """The compile options that are not the compiler's own choice.
+
+    Args:
+        options: the choices of each, by its name.
+    """
     words = [
         f"{name} {choices[choice]}"
-        for (name, choices), choice in zip(OPTION_CHOICES.items(), row, strict=True)
+        for (name, choices), choice in zip(options.items(), row, strict=True)
         if choice
     ]
     return ", ".join(words) or SAME

@@ -21,9 +21,11 @@ import numpy as np
 from safetensors.numpy import save
 
 from solution.data.folders import parse_path
+from solution.domain import vocabulary
 from solution.domain.codebook import Codebook, check_codebook
 from solution.domain.collection import collection
 from solution.domain.graph import Graph
+from solution.domain.labels import TIMED
 from solution.system.errors import InputError
 from solution.system.files import open_regular, replace_file
 
@@ -91,7 +93,11 @@ def write_prepared(graph: Graph, record: dict[str, Any], path: Path) -> str:
         arrays["options"] = graph.options
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     sums = {name: _sum(array.reshape(-1).view(np.uint8).data) for name, array in contiguous.items()}
-    names = {"name": graph.name, "collection": graph.collection.name}
+    names: dict[str, Any] = {"name": graph.name, "collection": graph.collection.name}
+    if graph.options is not None and graph.option_names != vocabulary.OPTION_NAMES:
+        names["option_names"] = graph.option_names
+    if graph.label_source:
+        names["label_source"] = graph.label_source
     text = json.dumps({**names, SEAL: NO_SEAL, SUMS: sums, **record})
     content = memoryview(save(contiguous, {RECORD: text}))
     start = 8 + int.from_bytes(content[:8], "little")
@@ -167,6 +173,8 @@ def _build(header: _Header, arrays: dict[str, np.ndarray]) -> Graph:
         configs=configs,
         runtimes=arrays.get("runtimes"),
         options=arrays.get("options"),
+        option_names=tuple(header.record.get("option_names", vocabulary.OPTION_NAMES)),
+        label_source=str(header.record.get("label_source", TIMED)),
     )
 
 

@@ -19,6 +19,7 @@ from solution.data.parallel_files import map_files
 from solution.data.scan import Summary, join_defects, read_labelled, summarise
 from solution.domain.collection import SAMPLE_SUBMISSION
 from solution.domain.graph import Graph
+from solution.domain.labels import TIMED
 from solution.store.graph_file import SUFFIX, check_prepared, write_prepared
 from solution.store.store import (
     FORMAT,
@@ -50,6 +51,7 @@ OTHERWISE = (
     "`fastslow prepare DATA --out FOLDER --replace`."
 )
 SUMMARY = TypeAdapter(Summary)
+TIMED_LABELS = ("label_source", TIMED)
 
 
 class GraphPreparation(Protocol):
@@ -198,11 +200,13 @@ def _write_graph(
 ) -> dict[str, Any]:
     graph = read_labelled(file, advance)
     summary = dataclasses.asdict(summarise(graph, file.split))
+    # A graph that a clock measured has the bytes that it had before there were estimates.
+    kept = {name: value for name, value in summary.items() if (name, value) != TIMED_LABELS}
     record = {
         "split": file.split,
         "source": source,
         "preparation": preparation.describe(),
-        "summary": summary,
+        "summary": kept,
     }
     if file.split == "test":  # unseen, even where somebody has the labels
         graph = dataclasses.replace(graph, runtimes=None)

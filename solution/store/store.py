@@ -29,6 +29,7 @@ from solution.data.inflate import Advance
 from solution.data.parallel_files import map_files
 from solution.data.scan import SCHEMA
 from solution.domain.collection import NAMES, SAMPLE_SUBMISSION, SPLITS, collection
+from solution.domain.labels import TIMED
 from solution.features.preparation import Preparation
 from solution.store.graph_file import SUFFIX, check_prepared, read_prepared
 from solution.store.lazy_graphs import AS_IT_IS, GraphCache, LazyGraphs
@@ -205,7 +206,10 @@ def _read_index(path: Path, files: Mapping[str, Any]) -> pl.DataFrame:
         rows = pl.scan_parquet(io.BytesIO(content)).select(pl.len()).collect().item()
         if rows * SEAL_BYTES > len(content):  # a few bytes may stand for any number of rows
             raise InputError(f"{path}: expected the list of graphs, but {rows:,} rows. {AGAIN}")
-        graphs = pl.read_parquet(io.BytesIO(content)).match_to_schema(INDEX_SCHEMA)
+        # An index that was written before there were estimates has labels of clocks alone.
+        graphs = pl.read_parquet(io.BytesIO(content)).match_to_schema(
+            INDEX_SCHEMA, missing_columns={"label_source": pl.lit(TIMED)}
+        )
     known = (
         pl.col("collection").is_in(NAMES)
         & pl.col("split").is_in(SPLITS)

@@ -11,6 +11,7 @@ from solution.data.folders import find_files, find_left_out, find_sample_submiss
 from solution.data.scan import join_defects
 from solution.domain import predictions
 from solution.domain.collection import NAMES, SAMPLE_SUBMISSION, collection
+from solution.domain.labels import show_source
 from solution.experiments.base import Experiment
 from solution.features.preparation import Preparation
 from solution.runs.folder import EXPERIMENTS, Run
@@ -39,16 +40,19 @@ def open_experiments(
     limit: bool = False,
     replace: bool = False,
     collections: Sequence[str] = (),
+    mixes: bool = False,
 ) -> Iterator[tuple[Plan, Run]]:
     """Begin or go on with the run in `folder`, in which the experiments can then be trained.
 
     Args:
         collections: only these; empty: all.
+        mixes: labels of several sources may be learned from together.
 
     Raises InputError as open_run does, and where no graph has labels.
     """
     plan = make_plan(store, scheme, folds, limit=limit, collections=collections)
     check_labels(plan)
+    check_mixture(plan, mixes=mixes)
     settings = describe_run(experiments, plan, scheme, folds)
     with open_planned(
         experiments, plan, folder, settings, quick=limit, replace=replace, collections=collections
@@ -219,6 +223,25 @@ def check_labels(plan: Plan) -> None:
             "nothing can be trained. Rank them with what was trained before: `fastslow rank FILE` "
             "(--run RUN, --with BUNDLE), or add graphs that were measured."
         )
+
+
+def check_mixture(plan: Plan, *, mixes: bool) -> None:
+    """Raise InputError where labels of several sources would be learned from together.
+
+    A clock's and a compiler's are of different machines, and err in different ways.
+
+    Args:
+        mixes: the user asked for that.
+    """
+    labelled = plan.graphs.filter(IS_LABELLED)
+    sources = labelled.group_by("label_source").len().sort("label_source")
+    if mixes or len(sources) < 2:
+        return
+    found = ", ".join(f"{number:,} {show_source(source)}" for source, number in sources.iter_rows())
+    raise InputError(
+        f"{plan.store.folder}: expected labels of one kind, found graphs with several ({found}). "
+        "Keep a folder for each, or learn from all of them together with --mix-labels."
+    )
 
 
 def check_experiments(experiments: Sequence[Experiment], plan: Plan) -> None:

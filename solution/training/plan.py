@@ -15,6 +15,7 @@ import polars as pl
 
 from solution.domain.collection import collection
 from solution.domain.evaluated_configs import choose_configs
+from solution.domain.labels import list_estimates
 from solution.domain.predictions import RANKING_SCHEMA, REQUEST_KEYS
 from solution.features.preparation import Preparation
 from solution.models.base import RankerSettings
@@ -89,7 +90,10 @@ class Plan:
     def settings(self) -> dict[str, Any]:
         """What identifies the data: not how much of it the store keeps, which no ranker notices."""
         # Nor how they are divided: the scheme and the number of folds are settings by themselves.
-        content = self.graphs.drop("checksum", "group", "fold").write_csv()
+        drawn = ["checksum", "group", "fold"]
+        if not list_estimates(self.graphs["label_source"]):
+            drawn.append("label_source")  # data that clocks measured are named as ever
+        content = self.graphs.drop(drawn).write_csv()
         digest = hashlib.sha256(content.encode()).hexdigest()[:16]
         version = self.store.preparation.get("version")
         return {"graphs": len(self.graphs), "data": digest, "version": version}

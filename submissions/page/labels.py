@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 
 from solution.domain import predictions
+from solution.domain.labels import warn_of_estimates
 from solution.domain.metrics import score_ranking
 from submissions.page.charts import Point, draw_histogram, draw_scatter
 from submissions.page.evidence import Evidence
@@ -58,7 +59,7 @@ def describe_runtimes(evidence: Evidence) -> Section:
         title,
         "How many times as slow as its graph’s fastest a configuration is. Every graph weighs the "
         "same, however many configurations it has; only those that are predicted out of fold "
-        "count.",
+        f"count. {warn_of_estimates(evidence.run.label_sources())}".rstrip(),
         figures,
         [
             Table("Quantiles of the slowdown", columns, rows),

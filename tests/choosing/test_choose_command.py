@@ -19,7 +19,7 @@ from solution.choosing.methods import LED, METHODS, make_proposer
 from solution.choosing.offline import replay_file
 from solution.choosing.verdict import Verdict
 from solution.cli import EXIT_ENDED
-from solution.collecting.collect import Workers
+from solution.collecting.labelling import Workers
 from solution.data.hlo.messages import read_records
 from solution.serving.bundle import load_bundle
 from solution.system.errors import InputError

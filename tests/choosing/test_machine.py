@@ -20,8 +20,8 @@ from solution.choosing.program_space import (
 )
 from solution.choosing.space import name_choices
 from solution.collecting.children import Child, Limits
-from solution.collecting.collect import Workers
 from solution.collecting.compiler import Flags
+from solution.collecting.labelling import Workers
 from solution.collecting.program import Program, make_graph
 from solution.collecting.tiles import FORCE, LIBRARIES_OFF, SIZE
 from solution.domain.vocabulary import OPTION_CHOICES

@@ -14,8 +14,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from solution.collecting.collect import ProgramCollection, Settings, Workers
+from solution.collecting.collect import ProgramCollection, Settings
 from solution.collecting.journal import CANDIDATE_FILE, REPEAT_FILE, SOUND, STATE
+from solution.collecting.labelling import Workers
 from solution.collecting.options import OptionSpace
 from solution.collecting.program import Program, name_program, read_programs
 from solution.collecting.records import Measured, Place, write_graph

@@ -9,9 +9,9 @@ from benchmarks.nonsense import count, examine
 from solution.collecting.builder import Builder
 from solution.collecting.child import Compile, Tell
 from solution.collecting.children import Child
-from solution.collecting.collect import Workers
 from solution.collecting.compiler import Compiler, Flags
 from solution.collecting.drawing import MANNERS, make_arguments
+from solution.collecting.labelling import Workers
 from solution.collecting.mutants import Kind, make_mutants
 from solution.collecting.program import Program, read_programs
 from solution.collecting.roles import find_roles

@@ -13,8 +13,8 @@ import pytest
 from solution.collecting.builder import Builder
 from solution.collecting.child import Compile
 from solution.collecting.children import Child, Limits
-from solution.collecting.collect import Workers
 from solution.collecting.compiler import Compiler
+from solution.collecting.labelling import Workers
 from solution.collecting.program import read_programs
 from solution.collecting.spaces import LayoutSpace, draw_untried
 from solution.collecting.tiles import TileSpace

@@ -6,8 +6,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from solution.collecting.collect import Workers
 from solution.collecting.given import give_arguments
+from solution.collecting.labelling import Workers
 from solution.collecting.program import Program, read_programs
 from solution.system.errors import InputError
 

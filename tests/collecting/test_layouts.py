@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from solution.collecting.builder import Builder
 from solution.collecting.child import Compile, Compiled, Optimise
-from solution.collecting.collect import Workers
 from solution.collecting.compiler import Flags
 from solution.collecting.constraints import constrain, find_ranks
+from solution.collecting.labelling import Workers
 from solution.collecting.portable import make_portable
 from solution.collecting.program import Program, read_programs
 from solution.collecting.spaces import LayoutSpace, draw_untried, name_configuration

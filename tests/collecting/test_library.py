@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from solution.collecting.child import Optimise
-from solution.collecting.collect import Workers
+from solution.collecting.labelling import Workers
 from solution.collecting.program import Program, make_graph, read_programs
 from solution.collecting.spaces import LayoutSpace, draw_untried, name_configuration
 from solution.data.hlo.messages import MESSAGES, instructions

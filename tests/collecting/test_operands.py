@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from benchmarks.operands import count_wrong
-from solution.collecting.collect import Workers
 from solution.collecting.families import draw_settings, write_file
+from solution.collecting.labelling import Workers
 from solution.collecting.program import read_programs
 
 ENCODER = '''

@@ -10,7 +10,7 @@ from packaging.version import Version
 
 from solution.collecting.builder import Builder
 from solution.collecting.child import Compile
-from solution.collecting.collect import Workers
+from solution.collecting.labelling import Workers
 from solution.collecting.options import OptionSpace, list_settings
 from solution.collecting.program import Program, read_programs
 from solution.collecting.records import Measured, Place, write_graph
@@ -139,7 +139,7 @@ def test_configurations_that_differ_in_options_alone_are_distinct(written: Path)
 def test_features_tell_choices_apart(written: Path) -> None:
     graph = read_graph(written, collection("layout:xla:random"))
     table = feature_table(graph)
-    assert table.columns == [feature.name for feature in FEATURES]
+    assert table.columns == [feature.name for feature in FEATURES[OPTION_NAMES]]
     assert np.isfinite(table.to_numpy()).all()
     assert len(np.unique(distinct_rows(graph), axis=0)) == 9
 
@@ -167,4 +167,6 @@ def test_options_are_looked_up_and_tabulated_but_not_ranked(
     done = fastslow(*table)
     assert done.returncode == 0, done.stderr
     rows = pl.read_parquet(tmp_path / "table.parquet")
-    assert {feature.name for feature in FEATURES} <= set(rows.columns) and len(rows) == 9
+    assert {feature.name for feature in FEATURES[OPTION_NAMES]} <= set(rows.columns) and len(
+        rows
+    ) == 9

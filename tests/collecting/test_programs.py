@@ -7,8 +7,8 @@ import pytest
 
 from solution.collecting.builder import Builder
 from solution.collecting.child import Load, Open, Run
-from solution.collecting.collect import Workers
 from solution.collecting.drawing import PART
+from solution.collecting.labelling import Workers
 from solution.collecting.program import read_programs
 from solution.system.errors import InputError
 

@@ -150,6 +150,8 @@ def to_arrays(graph: Graph) -> dict[str, np.ndarray]:
         "node_opcode": graph.node_opcodes.astype(np.uint8),
         "edge_index": graph.edges,
     }
+    if graph.label_source:
+        arrays["label_source"] = np.array(graph.label_source)
     if graph.collection.kind == "layout":
         return arrays | {
             "node_splits": np.array([[0, graph.num_nodes]]),

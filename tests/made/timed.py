@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from solution.collecting.child import Open
 from solution.collecting.children import Child, Limits, choose_core
-from solution.collecting.collect import Workers
+from solution.collecting.labelling import Workers
 
 DENSE = '''
 """Two products and a reshape."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from solution.collecting.collect import Workers
+from solution.collecting.labelling import Workers
 from solution.collecting.program import Program, Wanted, read_programs
 from solution.programs.forms import HLO, STABLEHLO, find_form, list_sources
 from solution.serving.reading import read_questions

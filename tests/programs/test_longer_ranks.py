@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from solution.choosing.program_space import make_program_space
-from solution.collecting.collect import Workers
+from solution.collecting.labelling import Workers
 from solution.collecting.options import OptionSpace
 from solution.collecting.program import Program, make_graph, read_programs
 from solution.collecting.records import Measured, Place, write_graph

@@ -24,7 +24,9 @@ from typing import Any
 
 import numpy as np
 
+from solution.collecting.arguments import find_entry
 from solution.collecting.constraints import (
+    MIN_RANK,
     OUTPUT,
     Wanted,
     complete_layout,
@@ -33,11 +35,23 @@ from solution.collecting.constraints import (
     write_constraints,
 )
 from solution.collecting.inlining import inline_calls
-from solution.collecting.portable import make_portable
+from solution.collecting.portable import lay_out, make_portable
+from solution.collecting.program import Program
+from solution.collecting.tpu.compiled import CompiledProgram, Tensor
+from solution.collecting.tpu.devices import find_entry_layouts
+from solution.collecting.tpu.libtpu import EntryLayouts
+from solution.collecting.tpu.reading import open_tuple
 from solution.data.hlo.messages import instructions
 from solution.domain.vocabulary import LAYOUT_UNSET
 
-MIN_RANK = 2
+NODE = "node."  # begins the op_name of a configurable node
+TAKEN, UNTAKEN, UNASKED, UNSEEN = 1, 0, -1, -2
+# What a configurable instruction is in the compiled program: a dot becomes a convolution.
+MADE_OF = {
+    "convolution": ("convolution",),
+    "dot": ("convolution", "dot"),
+    "reshape": ("bitcast", "copy", "reshape", "transpose"),
+}
 WINDOWS = frozenset({"reduce-window", "select-and-scatter"})
 WRITES_FIXED = WINDOWS | {"concatenate", "compare"}
 ELEMENTWISE_NAMES = """
@@ -75,6 +89,7 @@ def ask(module: Any, configurable: np.ndarray, layouts: np.ndarray) -> bytes:
     nodes = list(instructions(module))
     settable = {nodes[place].id for place in configurable}
     inlined = make_portable(module, keeps_boundary=True)
+    _name_nodes(inlined, {nodes[place].id: int(place) for place in configurable})
     for copied, origin in inline_calls(inlined).items():
         if origin in settable:
             settable.add(copied)
@@ -85,6 +100,70 @@ def ask(module: Any, configurable: np.ndarray, layouts: np.ndarray) -> bytes:
         for number in _find_fixed(computation, propagated, settable):
             wanted[number] = [(OUTPUT, propagated[number])]
     return write_constraints(inlined, wanted)
+
+
+def _name_nodes(module: Any, places: dict[int, int]) -> None:
+    """Write the number of each configurable node into its op_name, which the compiler keeps."""
+    for instruction in instructions(module):
+        if instruction.id in places:
+            name = f"{NODE}{places[instruction.id]}"
+            instruction.metadata.op_name = f"{name}/{instruction.metadata.op_name}".rstrip("/")
+
+
+def find_fixed_boundary(module: Any) -> EntryLayouts | None:
+    """Return the layouts of the entry's parameters and results, where the module chooses them.
+
+    A dump of a TPU does; those of jax are row-major throughout, which means that the chip chooses.
+    """
+    entry = find_entry(module)
+    crossing = [i for i in entry.instructions if i.opcode == "parameter" or i.id == entry.root_id]
+    shapes = [part for instruction in crossing for part in open_tuple(instruction.shape)]
+    if all(list(shape.layout.minor_to_major) in ([], lay_out(shape)) for shape in shapes):
+        return None
+    return find_entry_layouts(module)
+
+
+def compare_with_asked(
+    compiled: CompiledProgram, program: Program, layouts: np.ndarray
+) -> np.ndarray:
+    """Return what became of the output layout of each configurable node, (configurable,) int8.
+
+    TAKEN: the compiled instruction has the layout. UNTAKEN: it has another one. UNASKED: none is
+    asked for. UNSEEN: the compiled program has no such instruction any more.
+    """
+    found: dict[int, list[Tensor]] = defaultdict(list)
+    for tensor in compiled.tensors:
+        if tensor.source.startswith(NODE):
+            number = tensor.source.removeprefix(NODE).partition("/")[0]
+            if number.isdigit():
+                found[int(number)].append(tensor)
+    nodes = list(instructions(program.module))
+    states = np.full(len(program.configurable), UNASKED, np.int8)
+    for row, (place, given) in enumerate(zip(program.configurable, layouts, strict=True)):
+        order = given[OUTPUT][given[OUTPUT] != LAYOUT_UNSET].tolist()
+        if order:
+            states[row] = _compare(found[int(place)], nodes[place], order)
+    return states
+
+
+def _compare(tensors: list[Tensor], node: Any, order: list[int]) -> int:
+    """What became of one node's output; `tensors` come from the node."""
+    made = MADE_OF.get(node.opcode, ())
+    sizes = tuple(node.shape.dimensions)
+    own = [one for one in tensors if one.opcode in made and one.dimensions == sizes]
+    if not own:
+        return UNSEEN
+    whole = tuple(complete_layout(order, len(sizes)))
+    # A reshape moves no data: whether the copy to the layout stands before it or behind it is one.
+    holds = any if node.opcode == "reshape" else all
+    return TAKEN if holds(is_same_order(one, whole) for one in own) else UNTAKEN
+
+
+def is_same_order(tensor: Tensor, order: tuple[int, ...]) -> bool:
+    """Return True if a tensor lies in this order; dimensions of size 1 may stand anywhere."""
+    return [axis for axis in tensor.minor_to_major if tensor.dimensions[axis] > 1] == [
+        axis for axis in order if tensor.dimensions[axis] > 1
+    ]
 
 
 def propagate(computation: Any, wanted: Wanted, settable: set[int]) -> dict[int, list[int]]:

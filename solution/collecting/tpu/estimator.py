@@ -120,8 +120,10 @@ class Estimator:
         """
         return self._estimate(self._children[0], (module, tuple(options), layouts))
 
-    def estimate_many(self, given: Iterable[tuple[bytes, Sequence[Option]]]) -> Iterator[Answer]:
-        """Yield the answers of modules with their options, in order, compiled side by side."""
+    def estimate_many(
+        self, given: Iterable[tuple[bytes, Sequence[Option], EntryLayouts | None]]
+    ) -> Iterator[Answer]:
+        """Yield the answers of modules, options and entry layouts, in order, side by side."""
         idle: SimpleQueue[Child] = SimpleQueue()
         for child in self._children:
             idle.put(child)

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from solution.data.hlo.messages import instructions
 from solution.data.hlo.records import Record
+from solution.domain.labels import warn_of_estimates
 from solution.system.terminal import make_table
 
 MAX_ROWS = 15
@@ -22,10 +23,11 @@ def _show_graphs(name: str, records: Sequence[Record]) -> Table:
     kinds = Counter(record.graph.collection.kind for record in records)
     title = ", ".join(f"{count:,} {kind}" for kind, count in kinds.items())
     left_out = sum(record.left_out for record in records)
+    estimates = warn_of_estimates(record.graph.label_source for record in records)
     table = make_table(
         Text(f"{name}: {title}"),
         "Settable: configurable nodes. Fastest: ns. Spread: slowest over fastest runtime. "
-        f"{left_out:,} runs that failed or were not timed are left out.",
+        f"{left_out:,} runs that failed or were not timed are left out. {estimates}".rstrip(),
     )
     table.add_column("Graph", overflow="fold")
     for header in ("Nodes", "Settable", "Configs", "Fastest", "Spread"):

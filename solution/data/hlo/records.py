@@ -22,6 +22,7 @@ import numpy as np
 
 from solution.data.hlo.messages import MESSAGES, read_records
 from solution.data.hlo.nodes import Nodes, find_configurable, first, read_nodes, summarise
+from solution.data.npz import find_option_set
 from solution.domain.codebook import Codebook
 from solution.domain.codebook_encoder import LayoutEncoder, LayoutValueError
 from solution.domain.collection import Collection, collection
@@ -31,7 +32,6 @@ from solution.domain.vocabulary import (
     LAYOUT_UNSET,
     MAX_RANK,
     NUM_LAYOUT_FEATURES,
-    OPTION_NAMES,
 )
 from solution.system.errors import InputError
 from solution.system.names import make_safe
@@ -108,8 +108,9 @@ def _read_record(name: str, message: Any, collection_name: str | None) -> Record
         configurable=configurable,
         configs=read_tiles(runs) if kind == "tile" else _layouts(runs, len(configurable)),
         runtimes=nanoseconds / divisor if nanoseconds.any() else None,
-        options=_options(runs),
         summed=nodes.summed,
+        label_source=message.label_source,
+        **_options(message, runs),
     )
     left_out = given - len(runs)
     return Record(graph, message.module, nodes.splits, nanoseconds, normalizer, left_out)
@@ -156,15 +157,20 @@ def _summarise_tile(bounds: Sequence[int]) -> list[int]:
     return summarise(bounds, MAX_RANK) if len(bounds) else [0] * (MAX_RANK + 2)
 
 
-def _options(runs: Sequence[Any]) -> np.ndarray | None:
-    """The choices (configs, options) int8, all the compiler's own where a run has none."""
+def _options(message: Any, runs: Sequence[Any]) -> dict[str, Any]:
+    """Graph's fields for options, all the compiler's own where a run has none."""
     if not any(run.HasField("options") for run in runs):
-        return None
+        return {}
+    names = find_option_set(message.option_names)  # of the CPU where the record does not say
+    if names is None:
+        told = ", ".join(message.option_names)
+        raise InvalidGraphError([f"its options are {told}, which are those of no target"])
     rows = [list(run.options.choices) for run in runs]
-    if any(len(row) > len(OPTION_NAMES) for row in rows):
-        raise InvalidGraphError([f"a run has more than {len(OPTION_NAMES)} options"])
-    padded = [row + [0] * (len(OPTION_NAMES) - len(row)) for row in rows]  # options that came later
-    return np.array(padded, np.int64).clip(-1, 127).astype(np.int8)
+    if any(len(row) > len(names) for row in rows):
+        raise InvalidGraphError([f"a run has more than {len(names)} options"])
+    padded = [row + [0] * (len(names) - len(row)) for row in rows]  # options that came later
+    choices = np.array(padded, np.int64).clip(-1, 127).astype(np.int8)
+    return {"options": choices, "option_names": names}
 
 
 def _layouts(runs: Sequence[Any], nodes: int) -> Codebook:

@@ -6,10 +6,9 @@ from pathlib import Path
 import numpy as np
 
 from solution.data.hlo.records import Record
-from solution.data.npz import OPTION_NAMES, OPTIONS
+from solution.data.npz import LABEL_SOURCE, OPTION_NAMES, OPTIONS
 from solution.data.npz_arrays import LAYOUTS
 from solution.data.npz_writer import Blocks, write_npz
-from solution.domain import vocabulary
 from solution.domain.codebook import Codebook
 
 BLOCK_VALUES = 1 << 22  # of the config tensor that are expanded at once: 16 MB
@@ -37,7 +36,9 @@ def _arrays(record: Record) -> dict[str, np.ndarray | Blocks]:
         "config_runtime": record.nanoseconds,
     }
     if graph.options is not None:
-        arrays |= {OPTIONS: graph.options, OPTION_NAMES: np.array(vocabulary.OPTION_NAMES)}
+        arrays |= {OPTIONS: graph.options, OPTION_NAMES: np.array(graph.option_names)}
+    if graph.label_source:
+        arrays[LABEL_SOURCE] = np.array(graph.label_source)
     if graph.collection.kind == "layout":
         return arrays | {
             "node_config_ids": graph.configurable,

@@ -1,0 +1,181 @@
+"""Layouts on a TPU, estimated: does the compiler take programs and layouts, and how far apart are
+the estimates?
+
+    python -m benchmarks.tpu_layouts FOLDER                     # 10 programs of each family
+    python -m benchmarks.tpu_layouts FOLDER --programs 2 --configs 9 --target tpu:v5e
+    python -m benchmarks.tpu_layouts FOLDER --only-show         # the tables of what is there
+
+Programs are those of solution.collecting.families, and the modules given with --module. Stopped,
+the same command goes on. With the extra `tpu`.
+"""
+
+import argparse
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from solution.collecting.children import Child, Limits
+from solution.collecting.collect import Settings
+from solution.collecting.families import FAMILIES, write_programs
+from solution.collecting.journal import CANDIDATE_FILE, SOUND, STATE
+from solution.collecting.program import Program, name_program, read_programs
+from solution.collecting.records import Place
+from solution.collecting.session import collect_programs
+from solution.collecting.spaces import make_layout_space, read_configuration
+from solution.collecting.target import parse_target
+from solution.collecting.tpu.layouts import PROBES, TpuLayoutSpace
+from solution.data.hlo.messages import instructions
+from solution.system.errors import InputError
+from solution.system.files import write_json
+from solution.system.terminal import say
+
+COLLECTION = "layout:xla:random"
+MINUTES = 24 * 60.0
+FAILED = "failed.json"  # why programs were not compiled as they are, by name
+MEASURED = 10  # configurations of a program, after which seconds are looked at
+
+
+def main() -> None:
+    """Collect, and print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path, help="what is collected goes there")
+    parser.add_argument("--programs", type=int, default=10, help="of each family")
+    parser.add_argument("--configs", type=int, default=21, help="with the compiler's choice")
+    parser.add_argument("--target", default="tpu:v3")
+    parser.add_argument("--module", type=Path, nargs="*", default=[], help="other programs")
+    parser.add_argument("--only-show", action="store_true")
+    options = parser.parse_args()
+    place = Place(options.folder / options.target.replace(":", "-"), COLLECTION, "train")
+    families = {name: name for names in FAMILIES.values() for name in names}
+    paths = {
+        family: write_programs(options.folder / "programs", family, options.programs)
+        for family in families
+    }
+    paths |= {"modules": options.module} if options.module else {}
+    if not options.only_show:
+        in_turn = [path for own in zip(*paths.values(), strict=False) for path in own]
+        rest = [path for own in paths.values() for path in own if path not in in_turn]
+        _collect([*in_turn, *rest], place, options.configs, options.target)
+    _show({family: [name_program(p) for p in own] for family, own in paths.items()}, place)
+    _show_opcodes([path for own in paths.values() for path in own], place)
+
+
+def _collect(paths: Sequence[Path], place: Place, configs: int, target: str) -> None:
+    """Collect one program after the other; those that fail are written down."""
+    machine = parse_target(target)
+    settings = Settings(configs=configs, limits=Limits(600, 8192), keep_flat=True, target=machine)
+    make_space = partial(make_layout_space, target=machine, search="random")
+    failed: dict[str, str] = {}
+    for path in paths:
+        try:
+            finished = collect_programs([path], make_space, place, settings, MINUTES)
+        except InputError as error:
+            failed[name_program(path)] = str(error)
+            continue
+        failed |= {one.name: one.defect for one in finished if one.defect}
+    write_json(failed, place.folder / FAILED)
+
+
+def _show(families: dict[str, list[str]], place: Place) -> None:
+    """A row a family."""
+    path = place.folder / FAILED
+    failed = json.loads(path.read_text()) if path.is_file() else {}
+    say(
+        "| family | programs | compiled | configurations | refused | as asked | after the probes | "
+        "different programs | spread: median, largest | processor s, first | then, median |"
+    )
+    say("|---|---|---|---|---|---|---|---|---|---|---|")
+    total: list[dict[str, Any]] = []
+    for family, names in families.items():
+        found = [one for name in names if (one := _read(place, name))]
+        total += found
+        if found:
+            lost = sum(name in failed for name in names)
+            say(f"| {family} | {_describe(found, lost)} |")
+    if total:
+        say(f"| all | {_describe(total, len(failed))} |")
+    for name, reason in failed.items():
+        say(f"{name}: {reason}")
+
+
+def _read(place: Place, name: str) -> dict[str, Any] | None:
+    """What is known of a program by now."""
+    log = place.find("log", name)
+    if not (log / CANDIDATE_FILE).is_file():
+        return None
+    candidates = pl.read_parquet(log / CANDIDATE_FILE)
+    sound = candidates.filter(pl.col("status") == SOUND)
+    untaken = sound["untaken"].list.len()
+    times = sound["nanoseconds"].to_numpy()
+    return {
+        "configs": len(candidates),
+        "refused": len(candidates) - len(sound),
+        "taken": [int(sound["taken"].sum()), int(sound["taken"][1 + PROBES :].sum())],
+        "untaken": [int(untaken.sum()), int(untaken[1 + PROBES :].sum())],
+        "unseen": int(sound["unseen"].sum()),
+        "programs": sound["program"].n_unique(),
+        "spread": float(times.max() / times.min()),
+        "seconds": candidates["compile_seconds"].to_list(),
+        "finished": json.loads((log / STATE).read_text()).get("finished", False),
+    }
+
+
+def _describe(found: Sequence[dict[str, Any]], lost: int) -> str:
+    spreads = [one["spread"] for one in found]
+    later = [s for one in found for s in one["seconds"][MEASURED:]]
+    shares = []
+    for part in (0, 1):
+        taken, untaken = (sum(one[kind][part] for one in found) for kind in ("taken", "untaken"))
+        shares.append(f"{taken / max(1, taken + untaken):.1%} of {taken + untaken:,}")
+    cells = [
+        str(len(found) + lost),
+        f"{len(found) / (len(found) + lost):.0%}",
+        f"{sum(one['configs'] for one in found):,}",
+        str(sum(one["refused"] for one in found)),
+        *shares,
+        f"{sum(one['programs'] for one in found):,}",
+        f"{np.median(spreads):.2f}, {max(spreads):.2f}",
+        f"{np.median([one['seconds'][0] for one in found]):.1f}",
+        f"{np.median(later):.2f}" if later else "",
+    ]
+    return " | ".join(cells)
+
+
+def _show_opcodes(paths: Sequence[Path], place: Place) -> None:
+    """By opcode: how many layouts were asked for, and how many the compiler did not take."""
+    counts: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
+    with Child(Limits()) as child:
+        for path in paths:
+            log = place.find("log", name_program(path)) / CANDIDATE_FILE
+            if log.is_file():
+                for program in read_programs(path, child, "tpu"):
+                    _count_opcodes(program, pl.read_parquet(log), counts)
+    say("\n| instruction | probes: asked, not taken | later: asked, not taken |")
+    say("|---|---|---|")
+    for opcode in sorted({opcode for opcode, _ in counts}):
+        cells = [counts[opcode, part] for part in ("probes", "later")]
+        say(f"| {opcode} | {' | '.join(f'{a:,}, {u:,} ({u / max(a, 1):.1%})' for a, u in cells)} |")
+
+
+def _count_opcodes(
+    program: Program, candidates: pl.DataFrame, counts: dict[tuple[str, str], list[int]]
+) -> None:
+    space = TpuLayoutSpace(program, "random")
+    nodes = list(instructions(program.module))
+    sound = candidates.filter(pl.col("status") == SOUND)
+    for number, (data, untaken) in enumerate(sound.select("values", "untaken").iter_rows()):
+        part = "probes" if number <= PROBES else "later"
+        for place, _ in space.list_choices(read_configuration(data, space.default)):
+            own = counts[nodes[program.configurable[place]].opcode, part]
+            own[0] += 1
+            own[1] += place in untaken
+
+
+if __name__ == "__main__":
+    main()

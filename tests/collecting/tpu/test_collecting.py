@@ -1,0 +1,230 @@
+"""Collecting for a TPU: the same files as for the CPU, and labels that say that they are estimates.
+
+The real compiler is asked: these tests need the extra `tpu`.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+pytest.importorskip("libtpu", reason="the TPU's compiler comes with the extra `tpu`")
+
+from solution.collecting.children import Child, Limits
+from solution.collecting.journal import CANDIDATE_FILE, read_state
+from solution.collecting.program import read_programs
+from solution.collecting.target import find_libtpu_version
+from solution.collecting.tpu.kernels import VARIABLE
+from solution.collecting.tpu.layouts import TpuLayoutSpace
+from solution.data.hlo.messages import read_records
+from solution.data.npz import read_graph
+from solution.domain.collection import collection
+from solution.domain.vocabulary import TPU_OPTION_CHOICES
+from tests.conftest import FastSlow
+from tests.made.timed import DENSE
+from tests.processes import FASTSLOW
+
+PLACE = "layout/xla/random/train"
+LAYOUTS = ("collect", "layout", "--target", "tpu:v3", "--configs", "9", "--keep-flat")
+SOURCE = f"estimated: tpu:v3, libtpu {find_libtpu_version()}"
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A cache of compilations for these tests alone, which start without one."""
+    folder = tmp_path_factory.mktemp("cache")
+    before = os.environ.get(VARIABLE)
+    os.environ[VARIABLE] = str(folder)
+    yield folder
+    del os.environ[VARIABLE]
+    if before is not None:
+        os.environ[VARIABLE] = before
+
+
+@pytest.fixture(scope="module")
+def dense(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("programs") / "dense.py"
+    path.write_text(DENSE, encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def collected(cache: Path, dense: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("collected")
+    done = FASTSLOW.run(*LAYOUTS, dense, "--out", out, cwd=out.parent)
+    assert done.returncode == 0, done.stderr
+    assert "Estimates" in done.stdout and "tpu:v3" in done.stdout and "Programs" in done.stdout
+    return out
+
+
+def read_candidates(out: Path, kind: str = PLACE) -> pl.DataFrame:
+    return pl.read_parquet(out / "log" / kind / "dense" / CANDIDATE_FILE)
+
+
+def test_labels_say_everywhere_that_they_are_estimates(
+    collected: Path, fastslow: FastSlow, tmp_path: Path
+) -> None:
+    npz, record = collected / "npz" / PLACE / "dense.npz", collected / "pb" / PLACE / "dense.pb"
+    assert str(np.load(npz)["label_source"]) == SOURCE
+    assert read_records(record)[0].label_source == SOURCE
+    graph = read_graph(npz, collection("layout:xla:random"))
+    assert graph.label_source == SOURCE and graph.num_configs == 9
+    for command in (
+        ("check", collected), ("inspect", npz, "--picture", tmp_path / "picture.png"),
+        ("module", record), ("collect", "report", collected),
+    ):  # fmt: skip
+        shown = fastslow(*command)
+        assert shown.returncode == 0, shown.stderr
+        assert "stimate" in shown.stdout, command
+    again = fastslow("module", record, "--to", tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert (tmp_path / "npz" / PLACE / "dense.npz").read_bytes() == npz.read_bytes()
+
+
+def test_a_label_is_the_estimate_and_equal_programs_are_known_as_such(collected: Path) -> None:
+    candidates, state = read_candidates(collected), read_state(collected / "log" / PLACE / "dense")
+    graph = read_graph(collected / "npz" / PLACE / "dense.npz", collection("layout:xla:random"))
+    assert graph.runtimes is not None
+    assert graph.runtimes.tolist() == candidates["nanoseconds"].round().to_list()
+    assert state["programs"] == candidates["program"].n_unique()
+    estimates = candidates.group_by("program").agg(pl.col("nanoseconds").n_unique())
+    assert (estimates["nanoseconds"] == 1).all()
+    assert state["identity"]["target"] == "tpu:v3" and "machine" not in state["identity"]
+
+
+def test_another_process_without_a_cache_gives_the_same_estimates(
+    collected: Path, dense: Path, fastslow: FastSlow, tmp_path: Path
+) -> None:
+    os.environ[VARIABLE], kept = str(tmp_path / "cache"), os.environ[VARIABLE]
+    done = fastslow(*LAYOUTS, dense, "--out", tmp_path / "again")
+    os.environ[VARIABLE] = kept
+    assert done.returncode == 0, done.stderr
+    assert snapshot(tmp_path / "again") == snapshot(collected)
+
+
+def snapshot(out: Path) -> dict[str, bytes | str]:
+    """What was collected; of the log all but the time that compiling took."""
+    files: dict[str, bytes | str] = {
+        str(path.relative_to(out)): path.read_bytes()
+        for kind in ("npz", "pb")
+        for path in sorted((out / kind).rglob("*.*"))
+    }
+    candidates = read_candidates(out).drop("compile_seconds")
+    return files | {"log": repr(candidates.rows())}
+
+
+@pytest.mark.parametrize(
+    "kills", [2, pytest.param(10, marks=pytest.mark.slow)], ids=["twice", "ten times"]
+)
+def test_killed_and_continued_it_ends_with_the_same_bytes(
+    collected: Path, dense: Path, tmp_path: Path, kills: int
+) -> None:
+    os.environ[VARIABLE], kept = str(tmp_path / "cache"), os.environ[VARIABLE]
+    fastslow = Path(sys.executable).parent / "fastslow"
+    command = [str(word) for word in (fastslow, *LAYOUTS, dense, "--out", tmp_path / "out")]
+    log = tmp_path / "out/log" / PLACE / "dense" / CANDIDATE_FILE
+    killed = 0
+    for number in range(kills):
+        process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        known = log.stat().st_mtime_ns if log.exists() else None
+        while process.poll() is None and (
+            not log.exists() or log.stat().st_mtime_ns == known or number % 3 == 2
+        ):
+            time.sleep(0.01)
+            if number % 3 == 2 and log.exists():
+                break
+        killed += process.poll() is None
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    assert killed >= kills - 1
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    os.environ[VARIABLE] = kept
+    assert done.returncode == 0, done.stderr
+    assert snapshot(tmp_path / "out") == snapshot(collected)
+
+
+def test_options_of_a_tpu_are_collected_by_their_own_names(
+    cache: Path, dense: Path, fastslow: FastSlow, tmp_path: Path
+) -> None:
+    done = fastslow(
+        "collect", "options", dense, "--target", "tpu:v5e", "--configs", "8", "--keep-flat",
+        "--out", tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    npz = tmp_path / "npz" / PLACE / "dense.npz"
+    graph = read_graph(npz, collection("layout:xla:random"))
+    assert graph.option_names == tuple(TPU_OPTION_CHOICES)
+    assert graph.label_source.startswith("estimated: tpu:v5e, libtpu")
+    assert graph.options is not None and not graph.options[0].any() and graph.options[1:].any()
+    checked = fastslow("check", tmp_path)
+    assert checked.returncode == 0, checked.stderr
+    table = fastslow(
+        "features", "layout:xla:random", "--data", tmp_path, "--out", tmp_path / "t.parquet"
+    )
+    assert table.returncode == 0, table.stderr
+    assert any("vmem" in column for column in pl.read_parquet(tmp_path / "t.parquet").columns)
+
+
+def test_a_tile_of_a_tpu_is_its_compilers_choice(
+    dense: Path, fastslow: FastSlow, tmp_path: Path
+) -> None:
+    done = fastslow("collect", "tile", dense, "--target", "tpu:v3", "--out", tmp_path)
+    assert done.returncode == 2
+    assert "tpu:v3" in done.stderr and "tile" in done.stderr
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_target_that_is_none_is_refused_by_name(
+    dense: Path, fastslow: FastSlow, tmp_path: Path
+) -> None:
+    done = fastslow("collect", "layout", dense, "--target", "tpu:v8", "--out", tmp_path)
+    assert done.returncode == 2
+    assert "tpu:v8" in done.stderr and "tpu:v5e" in done.stderr
+
+
+def test_a_collection_of_one_target_is_not_gone_on_with_for_another(
+    collected: Path, dense: Path, fastslow: FastSlow
+) -> None:
+    for target in ("tpu:v5e", "cpu"):
+        done = fastslow("collect", "layout", dense, "--target", target, "--out", collected)
+        assert done.returncode == 2
+        assert "tpu:v3" in done.stderr and target in done.stderr
+
+
+def test_a_program_that_the_compiler_does_not_know_costs_only_itself(
+    cache: Path, dense: Path, fastslow: FastSlow, tmp_path: Path
+) -> None:
+    foreign = tmp_path / "foreign.hlo"
+    foreign.write_text(
+        "HloModule m\nENTRY e {\n  a = f32[8,8] parameter(0)\n"
+        '  b = f32[8,8] custom-call(a), custom_call_target="__cublas$gemm"\n'
+        "  c = f32[64] reshape(b)\n"
+        "  ROOT d = f32[8,8] dot(b, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n}\n"
+    )
+    out = tmp_path / "out"
+    done = fastslow(*LAYOUTS, foreign, dense, "--out", out)
+    assert done.returncode == 2
+    assert "foreign" in done.stderr and "__cublas$gemm" in done.stderr
+    assert (out / "npz" / PLACE / "dense.npz").is_file()
+
+
+def test_what_is_asked_for_fits_the_instruction(dense: Path) -> None:
+    """Of a reshape both tensors, and no data move; of a product the two most minor dimensions."""
+    with Child(Limits()) as child:
+        (program,) = read_programs(dense, child, "tpu")
+    space = TpuLayoutSpace(program, "random")
+    drawn = space.draw(np.random.default_rng(0), 50, [])
+    for values in drawn:
+        assert len(space.list_choices(values)) == (values >= 0).any(axis=(1, 2)).sum() > 0
+    space.learn({(place, 1) for place in range(len(space.choices))})
+    later = space.draw(np.random.default_rng(0), 50, [])
+    assert {choice for values in later for _, choice in space.list_choices(values)} == {0}
